@@ -1,0 +1,165 @@
+/* r2ccl: a collective-communication library that a broken network cannot stop.
+ *
+ * The shape is NCCL's. Where NCCL takes a stream, r2ccl takes a request pointer: NULL makes the
+ * call block until the operation is complete on this rank; otherwise the call returns at once and
+ * the request can be tested, waited on and aborted.
+ *
+ * Errors: a network fault is not an error. A call fails only for a wrong argument, a call that does
+ * not match the other ranks', a rank that died or left, or when nothing is left to try within the
+ * stated bound; r2cclGetLastError then names the cause.
+ *
+ * Threads: calls on different communicators may run on different threads. Calls on one communicator
+ * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
+ * r2cclGetLastError, r2cclCommReport and the request functions, which any thread may call any time.
+ */
+#ifndef R2CCL_R2CCL_H_
+#define R2CCL_R2CCL_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define R2CCL_API __attribute__((visibility("default")))
+#else
+#define R2CCL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define R2CCL_MAJOR 0
+#define R2CCL_MINOR 1
+#define R2CCL_PATCH 0
+#define R2CCL_VERSION_CODE (R2CCL_MAJOR * 10000 + R2CCL_MINOR * 100 + R2CCL_PATCH)
+
+#define R2CCL_UNIQUE_ID_BYTES 128
+
+typedef struct r2cclComm* r2cclComm_t;
+typedef struct r2cclRequest* r2cclRequest_t;
+
+/* Opaque: rendezvous addresses and the job's secret. Hand it to the other ranks over a channel
+ * that you trust; who holds it can join the job. */
+typedef struct {
+  char internal[R2CCL_UNIQUE_ID_BYTES];
+} r2cclUniqueId;
+
+/* The values that NCCL also has are NCCL's. */
+typedef enum {
+  r2cclSuccess = 0,
+  r2cclSystemError = 2,
+  r2cclInternalError = 3,
+  r2cclInvalidArgument = 4,
+  r2cclInvalidUsage = 5,
+  r2cclRemoteError = 6,
+  r2cclInProgress = 7,
+  r2cclTimeout = 8,
+  r2cclAborted = 9
+} r2cclResult_t;
+
+/* NCCL's numbers. Types not listed are not supported yet and give r2cclInvalidArgument. */
+typedef enum {
+  r2cclInt32 = 2,
+  r2cclInt = 2,
+  r2cclInt64 = 4,
+  r2cclFloat32 = 7,
+  r2cclFloat = 7,
+  r2cclFloat64 = 8,
+  r2cclDouble = 8
+} r2cclDataType_t;
+
+/* Integer sums wrap. Avg divides the complete sum once; integers truncate towards zero. Max and min
+ * propagate NaN and order -0 below +0. */
+typedef enum { r2cclSum = 0, r2cclMax = 2, r2cclMin = 3, r2cclAvg = 4 } r2cclRedOp_t;
+
+/* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER; a field left at its
+ * initial value is taken from the environment (docs/configuration.md) or the default. */
+typedef struct {
+  size_t size;              /* sizeof(r2cclConfig_t): later versions append fields */
+  uint32_t magic;           /* R2CCL_CONFIG_MAGIC */
+  int blocking;             /* reserved; must be 1 */
+  const char* ifname;       /* as R2CCL_SOCKET_IFNAME; NULL: not set */
+  const char* oob_ifname;   /* as R2CCL_OOB_IFNAME; NULL: not set */
+  int init_timeout_ms;      /* all ranks must have arrived by then; 0: not set */
+  int cutoff_ms;            /* how long a cut-off host is waited for; 0: not set */
+} r2cclConfig_t;
+
+#define R2CCL_CONFIG_MAGIC 0x72326363u
+#define R2CCL_CONFIG_INITIALIZER \
+  { sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, 0, 0 }
+
+/* R2CCL_VERSION_CODE of the loaded library. */
+R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
+
+/* Makes a fresh id with a fresh 256-bit secret, and opens the rendezvous listener that the other
+ * ranks will reach in the calling process, so call it in one rank only and keep that process alive
+ * until every rank has returned from init. With R2CCL_COMM_ID=host:port set the listener is opened
+ * there instead. */
+R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
+
+/* Collective over all nranks; blocks until every rank has arrived or the init bound passes (default
+ * 120 s), and then names the ranks that are missing. */
+R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id, int rank);
+R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
+                                                int rank, const r2cclConfig_t* config);
+/* Rank, size and rendezvous from the launcher's environment: torchrun, Open MPI, MPICH, Slurm.
+ * config may be NULL. */
+R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config);
+
+/* Ends the communicator in order: waits until all operations are complete everywhere, in bounded
+ * time, so that no rank sees this one vanish. Collective. */
+R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
+/* Frees the communicator, finalizing first if that was not done and no error is pending. */
+R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
+/* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
+ * touched any more. The other ranks get r2cclRemoteError naming this rank. Still destroy it. */
+R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
+
+/* *error is r2cclSuccess or the error that ended this communicator. */
+R2CCL_API r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* error);
+R2CCL_API const char* r2cclGetErrorString(r2cclResult_t result);
+/* What went wrong last, in words: on comm, or, when comm is NULL, on this thread. Valid until the
+ * thread's next r2ccl call. */
+R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
+R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
+R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
+
+/* A JSON text that describes the communicator: NICs and bytes, paths and states, verdicts. Writes
+ * at most *bytes including the final NUL; *bytes becomes the size needed. buffer may be NULL to
+ * ask for the size. docs/report.md has the fields. */
+R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
+
+/* recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
+ * In place when sendbuff == recvbuff; other overlaps are refused. */
+R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                       r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
+                                       r2cclRequest_t* request);
+/* recvbuff on every rank = sendbuff of root. sendbuff is read at the root only. */
+R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                                       r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                                       r2cclRequest_t* request);
+/* The n-th Send from A to B meets the n-th Recv at B from A; counts must agree. Ordered against
+ * nothing else. */
+R2CCL_API r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype,
+                                  int peer, r2cclComm_t comm, r2cclRequest_t* request);
+R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
+                                  r2cclComm_t comm, r2cclRequest_t* request);
+/* No rank returns (or completes the request) before every rank has called. */
+R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
+
+/* *done is 1 when the request is complete; its result is returned then and the request is freed and
+ * set to NULL. Otherwise *done is 0 and r2cclSuccess is returned. */
+R2CCL_API r2cclResult_t r2cclRequestTest(r2cclRequest_t* request, int* done);
+/* Waits for at most timeout_ms (-1: no bound). r2cclTimeout leaves the request as it was; every
+ * other result is the operation's, and the request is freed and set to NULL. */
+R2CCL_API r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms);
+/* Gives the operation up. On return its buffers are touched no more; the request is freed. An
+ * operation that other ranks take part in cannot be finished by them, so they get r2cclRemoteError
+ * naming this rank, and the communicator only serves to be destroyed. */
+R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* R2CCL_R2CCL_H_ */

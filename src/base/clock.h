@@ -1,0 +1,32 @@
+// Time as a value. Only the system clock object reads the machine's clock; everything else is
+// handed `now`, so that the simulator can run the same code on virtual time.
+#pragma once
+
+#include <cstdint>
+
+namespace r2ccl {
+
+// Nanoseconds on a clock that never goes back. Also used for durations.
+using TimeNs = int64_t;
+
+inline constexpr TimeNs kMicrosecond = 1'000;
+inline constexpr TimeNs kMillisecond = 1'000'000;
+inline constexpr TimeNs kSecond = 1'000'000'000;
+inline constexpr TimeNs kNever = INT64_MAX;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimeNs now() const = 0;
+  // Nanoseconds since 1970, for verdicts and logs only: it may jump.
+  virtual TimeNs wall() const = 0;
+};
+
+// The machine's CLOCK_MONOTONIC and CLOCK_REALTIME. Stateless; any thread.
+class SystemClock final : public Clock {
+ public:
+  TimeNs now() const override;
+  TimeNs wall() const override;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,44 @@
+// Strong ids: small integers that cannot be swapped by mistake.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace r2ccl {
+
+template <typename Tag, typename T>
+class StrongId {
+ public:
+  using Value = T;
+  constexpr StrongId() = default;
+  constexpr explicit StrongId(T value) : value_(value) {}
+  constexpr T value() const { return value_; }
+  friend constexpr auto operator<=>(StrongId, StrongId) = default;
+
+ private:
+  T value_{};
+};
+
+// A process of the job, 0 to p - 1.
+using Rank = StrongId<struct RankTag, int32_t>;
+// A NIC of one rank: an index into the NIC table that this rank advertised at start.
+using NicId = StrongId<struct NicTag, uint16_t>;
+// A path of one link: both ends compute the same value from the two NIC indices.
+using PathId = StrongId<struct PathTag, uint16_t>;
+// A counter of one path's connections; 0 means never connected.
+using Incarnation = StrongId<struct IncarnationTag, uint32_t>;
+// One ordered stream of messages from one rank to another: a communicator and a traffic class.
+using ChannelId = StrongId<struct ChannelTag, uint32_t>;
+// Dense per (channel, directed pair), starting at 0, never reused.
+using MessageNo = StrongId<struct MessageTag, uint64_t>;
+
+constexpr MessageNo next(MessageNo number) { return MessageNo(number.value() + 1); }
+
+}  // namespace r2ccl
+
+template <typename Tag, typename T>
+struct std::hash<r2ccl::StrongId<Tag, T>> {
+  size_t operator()(r2ccl::StrongId<Tag, T> id) const noexcept { return std::hash<T>()(id.value()); }
+};

@@ -1,0 +1,89 @@
+// Operating errors: what a caller can act on. A fault of the network is not an error but an event
+// into a state machine, and a bug is a CHECK; so a Status only ever says that something which the
+// caller asked for could not be had, and why, in words that name the thing to change.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace r2ccl {
+
+// The values equal those of r2cclResult_t (and so NCCL's), so that the C edge is a cast.
+enum class Code {
+  ok = 0,
+  system = 2,            // the operating system refused: sockets, memory, files
+  internal = 3,          // a broken promise inside r2ccl that was caught before harm
+  invalid_argument = 4,  // a value that can never be right
+  invalid_usage = 5,     // a call that does not fit the state, or does not match the other ranks
+  remote = 6,            // another rank failed, left or cannot be reached
+  in_progress = 7,       // not finished yet
+  timeout = 8,           // a bound that the caller set has passed
+  aborted = 9,           // the caller aborted
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  static Status ok_status() { return {}; }
+
+  bool ok() const { return code_ == Code::ok; }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // The same error, told from one layer further up: "context: message".
+  Status with_context(const std::string& context) const {
+    return ok() ? *this : Status(code_, context + ": " + message_);
+  }
+
+  friend bool operator==(const Status&, const Status&) = default;
+
+ private:
+  Code code_ = Code::ok;
+  std::string message_;
+};
+
+// "what: strerror(error)" with Code::system.
+Status system_error(const std::string& what, int error);
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}                 // NOLINT: implicit by intent
+  Result(Status status) : status_(std::move(status)) {          // NOLINT: implicit by intent
+    R2CCL_CHECK(!status_.ok());
+  }
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+  T& value() & {
+    R2CCL_CHECK(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    R2CCL_CHECK(ok());
+    return *value_;
+  }
+  T&& value() && {
+    R2CCL_CHECK(ok());
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+}  // namespace r2ccl
+
+// Hands an error up to the caller of the enclosing function.
+#define R2CCL_RETURN_IF_ERROR(expression)                          \
+  do {                                                             \
+    if (::r2ccl::Status status_ = (expression); !status_.ok()) {   \
+      return status_;                                              \
+    }                                                              \
+  } while (0)

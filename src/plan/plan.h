@@ -1,0 +1,83 @@
+// A plan says who sends what to whom in which order, for one collective. It is a value: plain data,
+// comparable, built by a pure function and the same on every rank. The executor runs it, the checker
+// (plan/checker.h) proves it, and later the fluid simulator costs it.
+//
+// Execution rules, which the checker assumes and the executor keeps:
+//  * A step starts when all its `after` steps are complete and, for send and receive steps, when every
+//    earlier step of the list of the same direction and peer has started. So the i-th send from a to b
+//    in a's list meets the i-th receive from a in b's list.
+//  * A send is complete when its source may be overwritten. A receive is complete when the bytes are in
+//    their place. A receive_reduce lands in staging of the executor's own; it is complete when
+//    target = source (op) received has been done, element by element, in that operand order.
+//  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/types.h"
+
+namespace r2ccl {
+
+enum class Buffer : uint8_t { input, output };
+
+// Elements [offset, offset + count) of a buffer. In place, input and output are the same memory.
+struct Region {
+  Buffer buffer = Buffer::input;
+  uint64_t offset = 0;
+  uint64_t count = 0;
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+enum class StepKind : uint8_t {
+  send,            // source -> peer
+  receive,         // peer -> target
+  receive_reduce,  // target = source (op) what peer sent
+  copy,            // target = source; nothing to do when they are the same memory
+};
+
+struct Step {
+  StepKind kind = StepKind::copy;
+  Rank peer;                    // send and receive kinds
+  Region source;                // send, receive_reduce, copy
+  Region target;                // receive, receive_reduce, copy
+  bool last_reduction = false;  // target then holds the complete reduction: avg divides here
+  std::vector<uint32_t> after;  // indices of earlier steps of the same list
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+enum class Collective : uint8_t { all_reduce, broadcast, barrier };
+enum class Algorithm : uint8_t { automatic, ring, halving_doubling };
+
+// What a plan is a pure function of. All ranks must agree on it: its hash travels in every chunk.
+struct PlanKey {
+  Collective collective = Collective::all_reduce;
+  Algorithm algorithm = Algorithm::automatic;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  bool in_place = false;    // differs between ranks without harm: not part of the hash
+  int32_t rank_count = 1;
+  Rank root;                // broadcast
+  uint64_t count = 0;       // elements
+  friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
+};
+
+// Never 0, so that 0 can mean "no plan".
+uint64_t plan_hash(const PlanKey& key);
+
+// One rank's part of a plan.
+struct RankPlan {
+  Rank rank;
+  std::vector<Step> steps;
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+// `automatic` resolved by the constants in plan/limits: what the collective really uses.
+Algorithm choose_algorithm(const PlanKey& key);
+
+// The part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank.
+RankPlan make_plan(const PlanKey& key, Rank rank);
+
+}  // namespace r2ccl

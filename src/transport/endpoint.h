@@ -1,0 +1,35 @@
+// Where a listener can be reached: an IPv4 or IPv6 address and a port. A value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace r2ccl {
+
+enum class AddressFamily : uint8_t { none = 0, ipv4 = 4, ipv6 = 6 };
+
+struct Address {
+  AddressFamily family = AddressFamily::none;
+  std::array<uint8_t, 16> bytes{};  // network order; IPv4 uses the first four
+  uint8_t prefix_bits = 0;          // length of the subnet prefix, 0 when not known
+  uint32_t scope = 0;               // interface index of an IPv6 link-local address, local use only
+
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+struct Endpoint {
+  Address address;
+  uint16_t port = 0;
+
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+
+// "10.1.2.3" or "fe80::1%eth0".
+std::string to_string(const Address& address);
+// "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
+std::string to_string(const Endpoint& endpoint);
+// True when both lie in one subnet by the longer of the two prefixes.
+bool same_subnet(const Address& a, const Address& b);
+
+}  // namespace r2ccl

@@ -1,0 +1,144 @@
+// The seam between the engine and the machine: connections, listeners, NICs and readiness.
+//
+// Everything is non-blocking and single-threaded: one poller, its connections and its listeners
+// belong to one thread (Poller::wake is the one exception). The TCP transport implements this over
+// sockets and epoll, src/sim over a virtual fabric, and transport/faulty wraps either. They all pass
+// the conformance suite in transport/conformance.h.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/endpoint.h"
+
+namespace r2ccl {
+
+enum class IoKind : uint8_t {
+  progressed,  // `bytes` > 0 were moved
+  blocked,     // nothing can move now; readiness will be reported
+  closed,      // read: the peer ended its stream in order, after the last byte was read
+  failed,      // the connection is gone; `error` is an errno value
+};
+
+struct IoResult {
+  IoKind kind = IoKind::blocked;
+  size_t bytes = 0;
+  int error = 0;
+};
+
+enum class ConnectState : uint8_t { pending, established, failed };
+
+// What a transport knows of a connection beyond its bytes, for `status` and the detector.
+struct ConnectionInfo {
+  TimeNs smoothed_rtt_ns = 0;       // 0 when not known
+  uint64_t unsent_bytes = 0;        // accepted by write() but not yet handed to the wire
+  uint32_t retransmissions = 0;
+};
+
+// A reliable ordered byte stream over one path. Destroying it closes abortively: bytes not yet
+// delivered are discarded and the peer sees a failure, because an orderly end is said in a goodbye
+// frame and never by a close.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  virtual ConnectState connect_state() = 0;
+  // The errno value of a failed connect; 0 otherwise.
+  virtual int connect_error() const = 0;
+  // Vectored and non-blocking. `slices` is not empty and holds at least one byte.
+  virtual IoResult read(std::span<const iovec> slices) = 0;
+  virtual IoResult write(std::span<const iovec> slices) = 0;
+  virtual ConnectionInfo info() const = 0;
+  // The address the other side connects from or is reached at.
+  virtual Endpoint remote() const = 0;
+  // Identity for Poller; unique among the live connections and listeners of one transport.
+  virtual int poll_id() const = 0;
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+
+  // The next pending connection, or null when there is none (also when descriptors have run out;
+  // `accept_error` then holds an errno value and the backlog keeps the rest).
+  virtual std::unique_ptr<Connection> accept() = 0;
+  virtual int accept_error() const = 0;
+  virtual Endpoint local() const = 0;
+  virtual int poll_id() const = 0;
+};
+
+struct PollEvent {
+  uint64_t token = 0;
+  bool readable = false;  // also set when the connection failed or ended: read() tells which
+  bool writable = false;  // also set when a pending connect has finished either way
+};
+
+// Level-triggered readiness.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+
+  // `token` comes back in events. Read interest is always on.
+  virtual Status add(int poll_id, uint64_t token, bool want_write) = 0;
+  virtual void modify(int poll_id, uint64_t token, bool want_write) = 0;
+  // Must precede the destruction of the connection or listener.
+  virtual void remove(int poll_id) = 0;
+  // Fills `events` and returns how many; returns 0 after `timeout_ns` (kNever: no limit) or wake().
+  virtual size_t wait(std::span<PollEvent> events, TimeNs timeout_ns) = 0;
+  // Ends the current or next wait() early. Any thread.
+  virtual void wake() = 0;
+};
+
+// A network interface as the transport sees it. Identity is (name, hardware address): addresses
+// may change while the NIC stays the same.
+struct Nic {
+  std::string name;
+  uint32_t index = 0;                    // the kernel's interface index
+  std::array<uint8_t, 8> hardware{};     // MAC or the last eight bytes of an IPoIB address
+  std::vector<Address> addresses;        // global ones first
+  uint32_t mtu = 0;
+  uint64_t speed_mbps = 0;               // link speed as the driver claims; 0 unknown; never a rate
+  bool up = false;                       // administratively up
+  bool carrier = false;
+  bool usable = false;                   // chosen as a data NIC
+  std::string reason;                    // why it is (not) chosen, for `r2ccl info`
+
+  friend bool operator==(const Nic&, const Nic&) = default;
+};
+
+// Options of one connection, fixed before it is opened.
+struct ConnectOptions {
+  std::string device;                 // bind to this NIC by name; empty: let routing decide
+  Address source;                     // bind to this address; family none: any
+  uint32_t unsent_low_water = 0;      // wake the writer only when fewer unsent bytes are queued; 0: default
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual Poller& poller() = 0;
+  // All interfaces of this host, also those not chosen, in kernel order.
+  virtual Result<std::vector<Nic>> nics() = 0;
+  // A descriptor-like id that becomes readable when any NIC or address may have changed; -1: none.
+  virtual int nic_events_poll_id() const = 0;
+  // Consumes pending change notices; true when nics() should be read again.
+  virtual bool drain_nic_events() = 0;
+  // Listens on `local` (port 0: choose one), on `device` only when it is named.
+  virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
+                                                   const std::string& device) = 0;
+  // Starts to connect; the connection's first writable event says that it has finished.
+  virtual Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
+                                                      const ConnectOptions& options) = 0;
+};
+
+}  // namespace r2ccl
