@@ -1,0 +1,44 @@
+// Which chunks of one message are accepted: a bit each, and how many lie in the unbroken prefix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace r2ccl {
+
+class ChunkSet {
+ public:
+  ChunkSet() = default;
+  explicit ChunkSet(uint32_t chunk_count) : count_(chunk_count), words_((chunk_count + 63) / 64) {}
+
+  uint32_t count() const { return count_; }
+  uint32_t size() const { return size_; }
+  uint32_t prefix() const { return prefix_; }
+  bool full() const { return size_ == count_; }
+
+  bool contains(uint32_t chunk) const {
+    return chunk < prefix_ || ((words_[chunk / 64] >> (chunk % 64)) & 1) != 0;
+  }
+
+  // True when the chunk was not in the set.
+  bool insert(uint32_t chunk) {
+    if (contains(chunk)) return false;
+    words_[chunk / 64] |= uint64_t{1} << (chunk % 64);
+    ++size_;
+    while (prefix_ < count_ && ((words_[prefix_ / 64] >> (prefix_ % 64)) & 1) != 0) ++prefix_;
+    return true;
+  }
+
+  // Bits prefix .. of the set, at most `bytes_max` bytes, without trailing zero bytes.
+  std::vector<std::byte> bitmap(size_t bytes_max) const;
+
+ private:
+  uint32_t count_ = 0;
+  uint32_t size_ = 0;
+  uint32_t prefix_ = 0;
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace r2ccl

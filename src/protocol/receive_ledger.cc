@@ -1,0 +1,154 @@
+#include "protocol/receive_ledger.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+
+ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t context) {
+  Posted result;
+  result.number = next_post_;
+  next_post_ = next(next_post_);
+  const size_t index = result.number.value() - low_water_.value();
+  if (index >= open_.size()) open_.resize(index + 1);
+  Open& open = open_[index];
+  open.bytes = bytes;
+  open.context = context;
+  open.posted = true;
+  if (!open.known) return result;
+  result.mismatch = check_match(open, result.number);
+  if (!result.mismatch.ok()) return result;
+  for (const auto& [chunk, early] : open.early) {
+    if (!early.empty()) {
+      std::memcpy(bytes.data() + uint64_t{chunk} * open.chunk_bytes, early.data(), early.size());
+    }
+    early_bytes_ -= early.size();
+    eager_total_ += early.size();
+  }
+  open.early.clear();
+  result.complete = open.complete();
+  advance();
+  return result;
+}
+
+Status ReceiveLedger::check_match(const Open& open, MessageNo number) const {
+  if (open.message_bytes != open.bytes.size()) {
+    return {Code::invalid_usage, "message " + std::to_string(number.value()) + " has " +
+                                     std::to_string(open.message_bytes) + " bytes, but " +
+                                     std::to_string(open.bytes.size()) + " are expected here"};
+  }
+  if (open.sender_context != open.context) {
+    return {Code::invalid_usage,
+            "message " + std::to_string(number.value()) + " belongs to another operation there"};
+  }
+  return {};
+}
+
+Status ReceiveLedger::learn(Open& open, MessageNo number, const DataHeader& header) {
+  if (open.known) {
+    const bool same = open.message_bytes == header.message_bytes &&
+                      open.chunk_bytes == header.chunk_bytes &&
+                      open.sender_context == header.context;
+    return same ? Status() : Status(Code::remote, "a chunk contradicts earlier chunks of its message");
+  }
+  const uint64_t chunks =
+      header.message_bytes == 0
+          ? 1
+          : (header.message_bytes + header.chunk_bytes - 1) / header.chunk_bytes;
+  if (chunks > UINT32_MAX) return {Code::remote, "a message with too many chunks"};
+  // Before a receive is posted nothing vouches for the size, so no memory may follow from it: the
+  // eager pool bounds what can have been sent.
+  const bool fits = open.posted || chunks <= limits::kMessageBytesMax / limits::kChunkBytesMin;
+  if (!fits) return {Code::remote, "an early message is larger than any message may be"};
+  open.known = true;
+  open.message_bytes = header.message_bytes;
+  open.sender_context = header.context;
+  open.chunk_bytes = header.chunk_bytes;
+  if (open.posted) R2CCL_RETURN_IF_ERROR(check_match(open, number));
+  open.accepted = ChunkSet(static_cast<uint32_t>(chunks));
+  return {};
+}
+
+Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
+  if (cancelled_ || header.message < low_water_) return Place{};
+  const uint64_t index = header.message.value() - low_water_.value();
+  if (index >= limits::kMessagesAheadMax) {
+    return Status(Code::remote, "a message number far beyond what is open");
+  }
+  if (index >= open_.size()) open_.resize(index + 1);
+  Open& open = open_[index];
+  R2CCL_RETURN_IF_ERROR(learn(open, header.message, header));
+  const auto chunk = header.chunk_bytes == 0
+                         ? 0
+                         : static_cast<uint32_t>(header.offset / header.chunk_bytes);
+  if (open.accepted.contains(chunk)) return Place{};
+  if (open.posted) return Place{Placement::direct, open.bytes.data() + header.offset};
+  if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
+    return Status(Code::remote, "bytes that no receive and no eager pool permits");
+  }
+  return Place{Placement::early, nullptr};
+}
+
+ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
+                                              std::vector<std::byte> early) {
+  if (cancelled_ || header.message < low_water_) return {};
+  Open& open = open_[header.message.value() - low_water_.value()];
+  const auto chunk = header.chunk_bytes == 0
+                         ? 0
+                         : static_cast<uint32_t>(header.offset / header.chunk_bytes);
+  if (!open.accepted.insert(chunk)) return {};
+  if (!open.posted) {
+    early_bytes_ += early.size();
+    open.early.emplace(chunk, std::move(early));
+    return {true, false};
+  }
+  if (!early.empty()) {  // posted while the early copy was still arriving
+    std::memcpy(open.bytes.data() + header.offset, early.data(), early.size());
+  }
+  if (header.eager) eager_total_ += header.payload_bytes;
+  const bool complete = open.complete();
+  advance();
+  return {true, complete};
+}
+
+void ReceiveLedger::advance() {
+  while (!open_.empty() && open_.front().complete()) {
+    open_.pop_front();
+    low_water_ = next(low_water_);
+  }
+}
+
+ChannelReport ReceiveLedger::report() const {
+  ChannelReport report;
+  report.channel = channel_;
+  report.low_water = low_water_;
+  report.posted = next_post_;
+  report.eager_total = eager_total_;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const Open& open = open_[i];
+    if (!open.known || open.accepted.size() == 0) continue;
+    PartialMessage partial;
+    partial.message = MessageNo(low_water_.value() + i);
+    partial.prefix = open.accepted.prefix();
+    partial.bitmap = open.accepted.bitmap(limits::kAckBitmapChunks / 8);
+    report.partial.push_back(std::move(partial));
+  }
+  return report;
+}
+
+void ReceiveLedger::cancel() {
+  cancelled_ = true;
+  open_.clear();
+  early_bytes_ = 0;
+}
+
+bool ReceiveLedger::idle() const {
+  return std::none_of(open_.begin(), open_.end(),
+                      [](const Open& open) { return open.posted && !open.complete(); });
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,94 @@
+// The receiving end of one channel: which receives are posted, which chunks are accepted, and what
+// the sender is permitted. Pure, but for the copy of early bytes into the buffer posted for them.
+//
+// It keeps the receiver's half of the contract: of every chunk one copy is accepted, once; what is
+// below the low-water mark is done for ever; bytes without a posted receive fit the eager pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "protocol/chunk_set.h"
+#include "protocol/wire.h"
+
+namespace r2ccl {
+
+class ReceiveLedger {
+ public:
+  ReceiveLedger(ChannelId channel, uint64_t eager_total)
+      : channel_(channel), eager_total_(eager_total), eager_limit_(eager_total) {}
+
+  // What to do with the payload of a chunk whose header has arrived.
+  enum class Placement : uint8_t {
+    direct,   // into `destination`
+    early,    // no receive is posted yet: into memory that the caller owns and hands to accept()
+    discard,  // a duplicate, or of a cancelled channel
+  };
+  struct Place {
+    Placement placement = Placement::discard;
+    std::byte* destination = nullptr;
+  };
+
+  // Posts the next receive. Chunks that came early are copied in now; true when that completed it.
+  struct Posted {
+    MessageNo number;
+    bool complete = false;
+    Status mismatch;  // the message that came early is not what was posted
+  };
+  Posted post(std::span<std::byte> bytes, uint64_t context);
+
+  // Fails when the chunk breaks the protocol (no permission, another cut) with Code::remote, and with
+  // Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ.
+  Result<Place> place(const DataHeader& header);
+
+  struct Accepted {
+    bool fresh = false;             // false: a duplicate; its bytes must have gone nowhere
+    bool message_complete = false;  // the posted receive is complete
+  };
+  // The chunk has arrived whole, where place() said. `early` holds its bytes if it was early.
+  Accepted accept(const DataHeader& header, std::vector<std::byte> early);
+
+  // The absolute state for the sender.
+  ChannelReport report() const;
+
+  // Forgets all posted receives: from now on everything that arrives is discarded.
+  void cancel();
+  bool cancelled() const { return cancelled_; }
+  // True when no posted receive is incomplete.
+  bool idle() const;
+
+ private:
+  struct Open {
+    std::span<std::byte> bytes;
+    uint64_t context = 0;
+    bool posted = false;
+    bool known = false;  // a chunk has arrived: size, context and cut below are the sender's
+    uint64_t message_bytes = 0;
+    uint64_t sender_context = 0;
+    uint32_t chunk_bytes = 0;
+    ChunkSet accepted;
+    std::map<uint32_t, std::vector<std::byte>> early;  // by chunk, until the receive is posted
+    bool complete() const { return posted && known && accepted.full(); }
+  };
+
+  Status check_match(const Open& open, MessageNo number) const;
+  Status learn(Open& open, MessageNo number, const DataHeader& header);
+  void advance();
+
+  ChannelId channel_;
+  MessageNo low_water_;       // number of open_.front()
+  MessageNo next_post_;       // number of the next receive to be posted
+  uint64_t eager_total_;
+  uint64_t eager_limit_;      // pool size: early bytes held never exceed it
+  uint64_t early_bytes_ = 0;
+  bool cancelled_ = false;
+  std::deque<Open> open_;
+};
+
+}  // namespace r2ccl

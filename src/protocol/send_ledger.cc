@@ -1,0 +1,189 @@
+#include "protocol/send_ledger.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns) {
+  const auto by_time =
+      static_cast<uint64_t>(fastest_bytes_per_ns * static_cast<double>(limits::kChunkDuration));
+  const uint64_t by_share = message_bytes / std::max<size_t>(path_count, 1);
+  const uint64_t wanted = std::clamp<uint64_t>(std::min(by_time, by_share), limits::kChunkBytesMin,
+                                               limits::kChunkBytesMax);
+  return static_cast<uint32_t>(std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment),
+                                                  limits::kChunkBytesMax));
+}
+
+MessageNo SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
+  const MessageNo number(first_.value() + open_.size());
+  Open& open = open_.emplace_back();
+  open.bytes = bytes;
+  open.context = context;
+  fresh_bytes_ += bytes.size();
+  return number;
+}
+
+SendLedger::Open* SendLedger::find(MessageNo message) {
+  if (message < first_ || message.value() - first_.value() >= open_.size()) return nullptr;
+  return &open_[message.value() - first_.value()];
+}
+
+const SendLedger::Open* SendLedger::find(MessageNo message) const {
+  return const_cast<SendLedger*>(this)->find(message);
+}
+
+void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
+  open.chunk_bytes = chunk_bytes;
+  // A message of no bytes is one chunk of no bytes: it still has to arrive.
+  const uint64_t chunks = std::max<uint64_t>((open.bytes.size() + chunk_bytes - 1) / chunk_bytes, 1);
+  R2CCL_CHECK(chunks <= UINT32_MAX);
+  open.acknowledged = ChunkSet(static_cast<uint32_t>(chunks));
+  open.copies.assign(chunks, 0);
+  open.eager.assign(chunks, false);
+}
+
+uint64_t SendLedger::chunk_size(const Open& open, uint32_t index) {
+  const uint64_t offset = uint64_t{index} * open.chunk_bytes;
+  return std::min<uint64_t>(open.chunk_bytes, open.bytes.size() - offset);
+}
+
+uint64_t SendLedger::next_message_bytes() const {
+  return cursor_ < open_.size() ? open_[cursor_].bytes.size() : 0;
+}
+
+std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
+  while (cursor_ < open_.size()) {
+    Open& open = open_[cursor_];
+    if (open.chunk_bytes != 0 && open.next_fresh == open.acknowledged.count()) {
+      ++cursor_;
+      continue;
+    }
+    const MessageNo number(first_.value() + cursor_);
+    if (cursor_ >= limits::kMessagesAheadMax) return std::nullopt;
+    if (open.chunk_bytes == 0) cut(open, chunk_bytes);
+    if (open.next_fresh >= open.acknowledged.prefix() + limits::kAckBitmapChunks) return std::nullopt;
+    const uint64_t size = chunk_size(open, open.next_fresh);
+    const bool permitted = number < posted_ || eager_used_ + size <= eager_total_;
+    if (!permitted) return std::nullopt;
+    return ChunkRef{number, open.next_fresh};
+  }
+  return std::nullopt;
+}
+
+DataHeader SendLedger::transmit(ChunkRef chunk) {
+  Open* open = find(chunk.message);
+  R2CCL_CHECK(open != nullptr && open->chunk_bytes != 0);
+  const uint64_t size = chunk_size(*open, chunk.index);
+  if (chunk.index == open->next_fresh) {
+    if (chunk.message >= posted_) {
+      open->eager[chunk.index] = true;
+      eager_used_ += size;
+    }
+    fresh_bytes_ -= size;
+    ++open->next_fresh;
+  }
+  ++open->copies[chunk.index];
+  DataHeader header;
+  header.eager = open->eager[chunk.index];
+  header.payload_bytes = static_cast<uint32_t>(size);
+  header.channel = channel_;
+  header.message = chunk.message;
+  header.message_bytes = open->bytes.size();
+  header.offset = uint64_t{chunk.index} * open->chunk_bytes;
+  header.chunk_bytes = open->chunk_bytes;
+  header.context = open->context;
+  return header;
+}
+
+std::span<const std::byte> SendLedger::bytes(ChunkRef chunk) const {
+  const Open* open = find(chunk.message);
+  R2CCL_CHECK(open != nullptr);
+  return open->bytes.subspan(uint64_t{chunk.index} * open->chunk_bytes,
+                             chunk_size(*open, chunk.index));
+}
+
+bool SendLedger::copy_gone(ChunkRef chunk) {
+  Open* open = find(chunk.message);
+  if (open == nullptr || open->complete) return false;
+  R2CCL_CHECK(open->copies[chunk.index] > 0);
+  --open->copies[chunk.index];
+  return open->copies[chunk.index] == 0 && !open->acknowledged.contains(chunk.index);
+}
+
+bool SendLedger::needs_delivery(ChunkRef chunk) const {
+  const Open* open = find(chunk.message);
+  return open != nullptr && !open->complete && !open->acknowledged.contains(chunk.index);
+}
+
+uint32_t SendLedger::copies(ChunkRef chunk) const {
+  const Open* open = find(chunk.message);
+  return open == nullptr || open->complete ? 0 : open->copies[chunk.index];
+}
+
+Status SendLedger::apply(const ChannelReport& report, std::vector<MessageNo>& completed) {
+  // A peer may know of messages that were cancelled here; everything else must have been posted.
+  if (report.low_water.value() > first_.value() + open_.size() && !cancelled_) {
+    return {Code::remote, "the peer acknowledges messages that were never sent"};
+  }
+  posted_ = std::max(posted_, report.posted);
+  eager_total_ = std::max(eager_total_, report.eager_total);
+  for (const PartialMessage& partial : report.partial) {
+    R2CCL_RETURN_IF_ERROR(apply_partial(partial, completed));
+  }
+  retire(completed, report.low_water);
+  return {};
+}
+
+Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<MessageNo>& completed) {
+  Open* open = find(partial.message);
+  if (open == nullptr || open->complete) return {};
+  const uint64_t bits = partial.bitmap.size() * 8;
+  const auto acknowledge = [&](uint64_t chunk) {
+    if (chunk >= open->next_fresh) return false;
+    open->acknowledged.insert(static_cast<uint32_t>(chunk));
+    return true;
+  };
+  for (uint64_t chunk = open->acknowledged.prefix(); chunk < partial.prefix; ++chunk) {
+    if (!acknowledge(chunk)) return {Code::remote, "the peer acknowledges chunks never sent"};
+  }
+  for (uint64_t bit = 0; bit < bits; ++bit) {
+    if ((partial.bitmap[bit / 8] & static_cast<std::byte>(1u << (bit % 8))) == std::byte{0}) continue;
+    if (!acknowledge(partial.prefix + bit)) {
+      return {Code::remote, "the peer acknowledges chunks never sent"};
+    }
+  }
+  if (open->chunk_bytes != 0 && open->acknowledged.full()) {
+    open->complete = true;
+    completed.push_back(partial.message);
+  }
+  return {};
+}
+
+void SendLedger::retire(std::vector<MessageNo>& completed, MessageNo low_water) {
+  while (!open_.empty() && (open_.front().complete || first_ < low_water)) {
+    if (!open_.front().complete) completed.push_back(first_);
+    open_.pop_front();
+    first_ = next(first_);
+    if (cursor_ > 0) --cursor_;
+  }
+}
+
+void SendLedger::cancel() {
+  first_ = MessageNo(first_.value() + open_.size());
+  open_.clear();
+  cursor_ = 0;
+  fresh_bytes_ = 0;
+  cancelled_ = true;
+}
+
+}  // namespace r2ccl

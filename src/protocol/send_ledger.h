@@ -1,0 +1,103 @@
+// The sending end of one channel: which messages are open, how each is cut into chunks, which
+// chunks are acknowledged, and what the receiver permits. Pure.
+//
+// It keeps the sender's half of the contract: bytes stay referenced until acknowledged (retain), the
+// cut of a message never changes once its first chunk went out, and every first transmission is
+// covered by a posted receive or by the eager pool (permission). Replays and mirrors need none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "protocol/chunk_set.h"
+#include "protocol/wire.h"
+
+namespace r2ccl {
+
+struct ChunkRef {
+  MessageNo message;
+  uint32_t index = 0;
+  friend bool operator==(const ChunkRef&, const ChunkRef&) = default;
+};
+
+class SendLedger {
+ public:
+  SendLedger(ChannelId channel, uint64_t eager_total)
+      : channel_(channel), eager_total_(eager_total) {}
+
+  ChannelId channel() const { return channel_; }
+
+  // Opens the next message. `bytes` must stay valid and untouched until it is complete.
+  MessageNo post(std::span<const std::byte> bytes, uint64_t context);
+
+  // The first chunk that was never sent and that permission allows now. `cut` is the chunk size to
+  // use if this is the first chunk of its message.
+  std::optional<ChunkRef> next_fresh(uint32_t cut);
+  // Bytes posted but never sent, permitted or not.
+  uint64_t fresh_bytes() const { return fresh_bytes_; }
+  // The size of the message whose chunk next_fresh() would return; 0 when there is none.
+  uint64_t next_message_bytes() const;
+
+  // Records that one more copy of the chunk is on its way. Returns the header's fields; the caller
+  // fills in path, incarnation and transmission.
+  DataHeader transmit(ChunkRef chunk);
+  std::span<const std::byte> bytes(ChunkRef chunk) const;
+  // A copy left the world: it arrived (and is acknowledged or a duplicate) or its path died. True
+  // when the chunk is not acknowledged and no copy of it is under way any more.
+  bool copy_gone(ChunkRef chunk);
+  // False too for messages that are complete or cancelled.
+  bool needs_delivery(ChunkRef chunk) const;
+  uint32_t copies(ChunkRef chunk) const;
+
+  // Applies what the receiver says; absolute, so repetition and age do no harm. Appends the messages
+  // that became complete. Fails when the peer acknowledges what was never sent.
+  Status apply(const ChannelReport& report, std::vector<MessageNo>& completed);
+
+  // Forgets every open message; chunks under way will be acknowledged into nothing.
+  void cancel();
+  bool cancelled() const { return cancelled_; }
+  bool idle() const { return open_.empty(); }
+  // Messages below are complete.
+  MessageNo low_water() const { return first_; }
+
+ private:
+  struct Open {
+    std::span<const std::byte> bytes;
+    uint64_t context = 0;
+    uint32_t chunk_bytes = 0;  // 0: not cut yet
+    uint32_t next_fresh = 0;   // chunks below were sent at least once
+    bool complete = false;
+    ChunkSet acknowledged;
+    std::vector<uint8_t> copies;  // under way, per chunk
+    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
+  };
+
+  Open* find(MessageNo message);
+  const Open* find(MessageNo message) const;
+  static void cut(Open& open, uint32_t chunk_bytes);
+  static uint64_t chunk_size(const Open& open, uint32_t index);
+  Status apply_partial(const PartialMessage& partial, std::vector<MessageNo>& completed);
+  void retire(std::vector<MessageNo>& completed, MessageNo low_water);
+
+  ChannelId channel_;
+  MessageNo first_;           // number of open_.front()
+  MessageNo posted_;          // the peer has posted every receive below
+  uint64_t eager_total_;      // bytes the peer ever permitted eagerly
+  uint64_t eager_used_ = 0;
+  uint64_t fresh_bytes_ = 0;
+  size_t cursor_ = 0;         // index in open_ of the first message with fresh chunks
+  bool cancelled_ = false;
+  std::deque<Open> open_;
+};
+
+// Chunk size for a message: kChunkDuration of the fastest path, but no more than an equal share for
+// each path, within the limits, a multiple of 64, and never more chunks than an index can count.
+uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns);
+
+}  // namespace r2ccl

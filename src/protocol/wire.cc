@@ -1,0 +1,248 @@
+#include "protocol/wire.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "protocol/byte_io.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint32_t kDataMagic = 0x44433252;     // "R2CD"
+constexpr uint32_t kControlMagic = 0x4c433252;  // "R2CL"
+constexpr uint16_t kFlagEager = 1;
+constexpr uint8_t kFlagGoodbye = 1;
+constexpr size_t kBitmapBytesMax = limits::kAckBitmapChunks / 8;
+constexpr size_t kPartialMax = 4096;
+constexpr size_t kChannelsMax = 4096;
+constexpr size_t kNoticesMax = 64;
+
+Status bad_frame(const char* what) {
+  return {Code::remote, std::string("bytes that no r2ccl peer sends: ") + what};
+}
+
+// Fixed-size little-endian access, for the one header that is on the hot path.
+template <typename T>
+void store(std::byte* out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    out[i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
+  }
+}
+
+template <typename T>
+T load(const std::byte* in) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<uint64_t>(in[i]) << (8 * i);
+  return static_cast<T>(value);
+}
+
+Status check_chunk(const DataHeader& h) {
+  const bool sizes_fit = h.message_bytes == 0
+                             ? h.offset == 0 && h.payload_bytes == 0
+                             : h.offset < h.message_bytes && h.chunk_bytes > 0 &&
+                                   h.offset % h.chunk_bytes == 0 &&
+                                   h.payload_bytes ==
+                                       std::min<uint64_t>(h.chunk_bytes, h.message_bytes - h.offset);
+  return sizes_fit && h.chunk_bytes <= limits::kChunkBytesMax ? Status()
+                                                              : bad_frame("chunk sizes disagree");
+}
+
+void put_path(ByteWriter& out, const PathReport& p) {
+  out.put(p.path.value());
+  out.put(p.incarnation.value());
+  out.put(static_cast<uint8_t>(p.phase));
+  out.put(static_cast<uint8_t>(p.cause));
+  out.put(p.frames_received);
+  out.put(p.bytes_received);
+  out.put(p.pace_total);
+  out.put(p.lane_received);
+}
+
+PathReport get_path(ByteReader& in) {
+  PathReport p;
+  p.path = PathId(in.get<uint16_t>());
+  p.incarnation = Incarnation(in.get<uint32_t>());
+  const auto phase = in.get<uint8_t>();
+  // A phase or cause of a later version reads as the one that asks least.
+  p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
+                                                              : PathPhase::proving;
+  const auto cause = in.get<uint8_t>();
+  p.cause = cause <= static_cast<uint8_t>(DownCause::peer_notice) ? static_cast<DownCause>(cause)
+                                                                  : DownCause::none;
+  p.frames_received = in.get<uint64_t>();
+  p.bytes_received = in.get<uint64_t>();
+  p.pace_total = in.get<uint64_t>();
+  p.lane_received = in.get<uint64_t>();
+  return p;
+}
+
+void put_channel(ByteWriter& out, const ChannelReport& c) {
+  out.put(c.channel.value());
+  out.put(c.low_water.value());
+  out.put(c.posted.value());
+  out.put(c.eager_total);
+  out.put(static_cast<uint16_t>(c.partial.size()));
+  for (const PartialMessage& m : c.partial) {
+    out.put(m.message.value());
+    out.put(m.prefix);
+    out.put(static_cast<uint16_t>(m.bitmap.size()));
+    out.put_bytes(m.bitmap);
+  }
+}
+
+bool get_channel(ByteReader& in, ChannelReport& c) {
+  c.channel = ChannelId(in.get<uint32_t>());
+  c.low_water = MessageNo(in.get<uint64_t>());
+  c.posted = MessageNo(in.get<uint64_t>());
+  c.eager_total = in.get<uint64_t>();
+  const size_t partial = in.get<uint16_t>();
+  if (partial > kPartialMax) return false;
+  for (size_t i = 0; i < partial && !in.bad(); ++i) {
+    PartialMessage m;
+    m.message = MessageNo(in.get<uint64_t>());
+    m.prefix = in.get<uint32_t>();
+    const size_t bytes = in.get<uint16_t>();
+    if (bytes > kBitmapBytesMax) return false;
+    const auto bitmap = in.get_bytes(bytes);
+    m.bitmap.assign(bitmap.begin(), bitmap.end());
+    c.partial.push_back(std::move(m));
+  }
+  return !in.bad();
+}
+
+bool get_notice(ByteReader& in, NoticeReport& n) {
+  n.number = in.get<uint64_t>();
+  const size_t bytes = in.get<uint16_t>();
+  if (bytes > limits::kNoticeBytesMax) return false;
+  const auto text = in.get_bytes(bytes);
+  n.bytes.assign(text.begin(), text.end());
+  return !in.bad();
+}
+
+}  // namespace
+
+const char* to_string(DownCause cause) {
+  switch (cause) {
+    case DownCause::none: return "none";
+    case DownCause::interface_down: return "interface_down";
+    case DownCause::carrier_lost: return "carrier_lost";
+    case DownCause::connection_lost: return "connection_lost";
+    case DownCause::silent: return "silent";
+    case DownCause::stalled: return "stalled";
+    case DownCause::protocol: return "protocol";
+    case DownCause::closing: return "closing";
+    case DownCause::peer_notice: return "peer_notice";
+  }
+  return "unknown";
+}
+
+void encode(const DataHeader& h, std::span<std::byte, kDataHeaderBytes> out) {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  std::byte* p = out.data();
+  store(p, kDataMagic);
+  store(p + 4, kWireVersion);
+  store(p + 5, static_cast<uint8_t>(h.type));
+  store(p + 6, h.eager ? kFlagEager : uint16_t{0});
+  store(p + 8, h.payload_bytes);
+  store(p + 12, h.incarnation.value());
+  store(p + 16, h.transmission);
+  store(p + 24, h.channel.value());
+  store(p + 28, h.chunk_bytes);
+  store(p + 32, h.message.value());
+  store(p + 40, h.message_bytes);
+  store(p + 48, h.offset);
+  store(p + 56, h.context);
+  store(p + 64, h.checksum);
+}
+
+Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
+  const std::byte* p = bytes.data();
+  if (load<uint32_t>(p) != kDataMagic) return bad_frame("wrong magic on a data connection");
+  if (load<uint8_t>(p + 4) != kWireVersion) return bad_frame("unknown wire version");
+  DecodedHeader decoded;
+  DataHeader& h = decoded.header;
+  const auto type = load<uint8_t>(p + 5);
+  decoded.known = type == static_cast<uint8_t>(FrameType::chunk) ||
+                  type == static_cast<uint8_t>(FrameType::probe);
+  h.payload_bytes = load<uint32_t>(p + 8);
+  if (h.payload_bytes > limits::kChunkBytesMax) return bad_frame("oversized frame");
+  h.incarnation = Incarnation(load<uint32_t>(p + 12));
+  h.transmission = load<uint64_t>(p + 16);
+  if (!decoded.known) return decoded;
+  h.type = static_cast<FrameType>(type);
+  h.eager = (load<uint16_t>(p + 6) & kFlagEager) != 0;
+  h.channel = ChannelId(load<uint32_t>(p + 24));
+  h.chunk_bytes = load<uint32_t>(p + 28);
+  h.message = MessageNo(load<uint64_t>(p + 32));
+  h.message_bytes = load<uint64_t>(p + 40);
+  h.offset = load<uint64_t>(p + 48);
+  h.context = load<uint64_t>(p + 56);
+  h.checksum = load<uint32_t>(p + 64);
+  if (h.type == FrameType::chunk) R2CCL_RETURN_IF_ERROR(check_chunk(h));
+  return decoded;
+}
+
+void encode(const ControlFrame& f, std::vector<std::byte>& out) {
+  const size_t start = out.size();
+  ByteWriter w(out);
+  w.put(kControlMagic);
+  w.put(kWireVersion);
+  w.put(uint8_t{0});  // flags of the header: none yet
+  w.put(uint16_t{0});
+  w.put(uint32_t{0});  // size of the body, known below
+  w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
+  w.put(f.lane_sequence);
+  w.put(f.version);
+  w.put(f.reflected);
+  w.put(f.notices_applied);
+  w.put(f.ask);
+  w.put(f.answer);
+  w.put(static_cast<uint16_t>(f.paths.size()));
+  w.put(static_cast<uint16_t>(f.channels.size()));
+  w.put(static_cast<uint16_t>(f.notices.size()));
+  for (const PathReport& p : f.paths) put_path(w, p);
+  for (const ChannelReport& c : f.channels) put_channel(w, c);
+  for (const NoticeReport& n : f.notices) {
+    w.put(n.number);
+    w.put(static_cast<uint16_t>(n.bytes.size()));
+    w.put_bytes(n.bytes);
+  }
+  store(out.data() + start + 8, static_cast<uint32_t>(out.size() - start - kControlHeaderBytes));
+}
+
+Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes) {
+  if (load<uint32_t>(bytes.data()) != kControlMagic) return bad_frame("wrong magic on a lane");
+  if (load<uint8_t>(bytes.data() + 4) != kWireVersion) return bad_frame("unknown wire version");
+  const auto size = load<uint32_t>(bytes.data() + 8);
+  if (size > limits::kControlBodyBytesMax) return bad_frame("oversized control frame");
+  return size;
+}
+
+Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
+  ByteReader in(body);
+  ControlFrame f;
+  f.goodbye = (in.get<uint8_t>() & kFlagGoodbye) != 0;
+  f.lane_sequence = in.get<uint64_t>();
+  f.version = in.get<uint64_t>();
+  f.reflected = in.get<uint64_t>();
+  f.notices_applied = in.get<uint64_t>();
+  f.ask = in.get<uint32_t>();
+  f.answer = in.get<uint32_t>();
+  const size_t paths = in.get<uint16_t>();
+  const size_t channels = in.get<uint16_t>();
+  const size_t notices = in.get<uint16_t>();
+  if (paths > limits::kPathsMax || channels > kChannelsMax || notices > kNoticesMax) {
+    return bad_frame("control frame with too many entries");
+  }
+  for (size_t i = 0; i < paths && !in.bad(); ++i) f.paths.push_back(get_path(in));
+  for (size_t i = 0; i < channels && !in.bad(); ++i) {
+    if (!get_channel(in, f.channels.emplace_back())) return bad_frame("bad channel entry");
+  }
+  for (size_t i = 0; i < notices && !in.bad(); ++i) {
+    if (!get_notice(in, f.notices.emplace_back())) return bad_frame("bad notice entry");
+  }
+  if (in.bad()) return bad_frame("control frame cut short");
+  return f;
+}
+
+}  // namespace r2ccl

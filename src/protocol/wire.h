@@ -1,0 +1,139 @@
+// The frames that cross a path, and their bytes. Little-endian; docs/wire.md has the tables.
+//
+// A data connection carries frames of a fixed header and a payload. A lane carries control frames:
+// each is a snapshot of absolute state, so any later frame makes any lost one unimportant, and any
+// lane may carry any of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace r2ccl {
+
+inline constexpr uint8_t kWireVersion = 1;
+
+// --- data connection ----------------------------------------------------------------------------
+
+enum class FrameType : uint8_t {
+  chunk = 1,  // payload: one chunk of a message
+  probe = 2,  // payload: padding; shows that full-size frames pass
+};
+
+struct DataHeader {
+  FrameType type = FrameType::chunk;
+  bool eager = false;          // charged to the eager pool, as the receive was not known to be posted
+  uint32_t payload_bytes = 0;
+  Incarnation incarnation;
+  uint64_t transmission = 0;   // dense per connection, from 0
+  ChannelId channel;
+  MessageNo message;
+  uint64_t message_bytes = 0;
+  uint64_t offset = 0;         // of this chunk in the message; a multiple of chunk_bytes
+  uint32_t chunk_bytes = 0;    // the cut of this message: every chunk but the last has this size
+  uint64_t context = 0;        // what the sender believes this message is part of (a plan's hash)
+  uint32_t checksum = 0;       // CRC32C of the payload when the session agreed on it, else 0
+
+  friend bool operator==(const DataHeader&, const DataHeader&) = default;
+};
+
+// Sixteen of these bytes are reserved for payload authentication.
+inline constexpr size_t kDataHeaderBytes = 96;
+
+void encode(const DataHeader& header, std::span<std::byte, kDataHeaderBytes> out);
+
+struct DecodedHeader {
+  bool known = false;          // false: a frame type of a later version; skip payload_bytes
+  DataHeader header;
+};
+// Fails on bytes that cannot be a frame: wrong magic or version, sizes that contradict each other.
+Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes);
+
+// --- lane ---------------------------------------------------------------------------------------
+
+enum class PathPhase : uint8_t {
+  down = 0,     // no usable connection under this incarnation
+  proving = 1,  // connected, full-size frames are being exchanged
+  up = 2,       // carries chunks
+  suspect = 3,  // late by its own standards: carries probes only, its chunks are mirrored
+};
+
+// Why a path left `up`. The finest that the observer has evidence for.
+enum class DownCause : uint8_t {
+  none = 0,
+  interface_down = 1,  // the local NIC was taken down
+  carrier_lost = 2,    // the local NIC lost its carrier
+  connection_lost = 3, // the socket reported an error or the peer's end closed
+  silent = 4,          // nothing came through any more, while other paths to the peer worked
+  stalled = 5,         // the peer's kernel answers on this path, but this connection makes no progress
+  protocol = 6,        // bytes came that no r2ccl peer sends
+  closing = 7,         // orderly end
+  peer_notice = 8,     // the peer said so
+};
+const char* to_string(DownCause cause);
+
+// What one end knows of one path, all of it absolute within the incarnation.
+struct PathReport {
+  PathId path;
+  Incarnation incarnation;
+  PathPhase phase = PathPhase::down;
+  DownCause cause = DownCause::none;
+  uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
+  uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
+  uint64_t pace_total = 0;       // bytes that may have been sent, header and payload
+  uint64_t lane_received = 0;    // control frames received on this path's lane
+  friend bool operator==(const PathReport&, const PathReport&) = default;
+};
+
+// The accepted chunks of a message that is not complete yet.
+struct PartialMessage {
+  MessageNo message;
+  uint32_t prefix = 0;             // chunks 0 .. prefix - 1 are accepted
+  std::vector<std::byte> bitmap;   // bit i: chunk prefix + i is accepted
+  friend bool operator==(const PartialMessage&, const PartialMessage&) = default;
+};
+
+struct ChannelReport {
+  ChannelId channel;
+  MessageNo low_water;        // every message below is complete
+  MessageNo posted;           // every message below has a posted receive
+  uint64_t eager_total = 0;   // bytes that may ever have been sent eagerly
+  std::vector<PartialMessage> partial;
+  friend bool operator==(const ChannelReport&, const ChannelReport&) = default;
+};
+
+// A numbered byte string, delivered once and in order (verdicts, death, abort).
+struct NoticeReport {
+  uint64_t number = 0;
+  std::vector<std::byte> bytes;
+  friend bool operator==(const NoticeReport&, const NoticeReport&) = default;
+};
+
+struct ControlFrame {
+  uint64_t lane_sequence = 0;   // dense per lane connection, from 0
+  uint64_t version = 0;         // of the sender's state; this frame brings the reader up to it
+  uint64_t reflected = 0;       // the reader's version that the sender has applied
+  uint64_t notices_applied = 0; // the reader's notices below this number were delivered
+  uint32_t ask = 0;             // not 0: answer at once, repeating this number in `answer`
+  uint32_t answer = 0;
+  bool goodbye = false;         // the sender has nothing outstanding and will close in order
+  std::vector<PathReport> paths;
+  std::vector<ChannelReport> channels;
+  std::vector<NoticeReport> notices;
+  friend bool operator==(const ControlFrame&, const ControlFrame&) = default;
+};
+
+// Before every control frame: magic, version, size of the body. The MAC follows the body.
+inline constexpr size_t kControlHeaderBytes = 12;
+
+// Header and body, without the MAC.
+void encode(const ControlFrame& frame, std::vector<std::byte>& out);
+// The size of the body, or an error when this cannot be a control frame.
+Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes);
+Result<ControlFrame> decode_control_body(std::span<const std::byte> body);
+
+}  // namespace r2ccl
