@@ -26,6 +26,9 @@ inline constexpr uint32_t kAckBitmapChunks = 1024;
 inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
 // Messages that a sender may have open beyond the receiver's low-water mark, per channel.
 inline constexpr uint64_t kMessagesAheadMax = 4096;
+// Messages posted on a channel, per peer and direction, from the oldest unfinished one on: deep enough
+// for any pipeline, well inside the bound above, and so that memory does not grow with an operation.
+inline constexpr uint64_t kMessagesPostedMax = 1024;
 
 // --- permission and pace ----------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.

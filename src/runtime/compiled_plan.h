@@ -1,0 +1,68 @@
+// A rank's plan prepared for running: who waits for whom turned round, so that a completion finds
+// its dependents, and the steps sorted into lanes. Computed once per plan and never changed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+enum class LaneKind : uint8_t { send, receive };
+
+// The steps of one direction with one peer, in plan order: the order in which they are posted, so
+// the i-th message of the lane is its i-th step.
+struct Lane {
+  LaneKind kind = LaneKind::send;
+  Rank peer;
+  std::vector<uint32_t> steps;
+};
+
+class CompiledPlan {
+ public:
+  CompiledPlan(RankPlan plan, int32_t rank_count);
+
+  const std::vector<Step>& steps() const { return plan_.steps; }
+  const std::vector<Lane>& lanes() const { return lanes_; }
+
+  // Per step: how many events it waits for before it can be carried out. A receive_reduce counts
+  // the arrival of its bytes as one, because they can land in staging before the reduction may be
+  // done.
+  const std::vector<uint32_t>& waits() const { return waits_; }
+  // The receive_reduce steps in plan order.
+  const std::vector<uint32_t>& staged() const { return staged_; }
+
+  std::span<const uint32_t> dependents(uint32_t step) const {
+    return {dependents_.data() + first_dependent_[step],
+            first_dependent_[step + 1] - first_dependent_[step]};
+  }
+  // The lane of a send or receive step; kNone for a copy.
+  uint32_t lane_of(uint32_t step) const { return lane_of_[step]; }
+  // Position in staged(); kNone for other kinds.
+  uint32_t staged_index(uint32_t step) const { return staged_index_[step]; }
+  // kNone when the plan has no such lane.
+  uint32_t find_lane(LaneKind kind, Rank peer) const {
+    return lane_by_peer_[static_cast<size_t>(peer.value()) * 2 + (kind == LaneKind::send ? 0 : 1)];
+  }
+
+ private:
+  void index_dependents();
+  void sort_into_lanes(int32_t rank_count);
+
+  RankPlan plan_;
+  std::vector<Lane> lanes_;
+  std::vector<uint32_t> waits_;
+  std::vector<uint32_t> staged_;
+  std::vector<uint32_t> first_dependent_;  // steps + 1 entries
+  std::vector<uint32_t> dependents_;
+  std::vector<uint32_t> lane_of_;
+  std::vector<uint32_t> staged_index_;
+  std::vector<uint32_t> lane_by_peer_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,114 @@
+// Runs this rank's part of collectives over message ports.
+//
+// One executor belongs to one communicator. It runs its collectives one after the other, in the
+// order of start(): the next begins when the previous one is complete on this rank. Within one, all
+// is driven by completions: a finished step counts down the steps that wait for it, so the cost is
+// O(1) amortised per step event and nothing is ever polled.
+//
+// Progress thread only. `done` is called exactly once per started collective, from inside
+// on_sent, on_received, on_mismatch, cancel or start itself (a plan may have nothing to wait for).
+// It may call start(); it must not destroy the executor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "plan/plan.h"
+#include "runtime/compiled_plan.h"
+#include "runtime/message_port.h"
+#include "runtime/plan_cache.h"
+#include "runtime/staging_pool.h"
+
+namespace r2ccl {
+
+struct CollectiveCall {
+  PlanKey key;                       // in_place is set by start(), from the pointers
+  const std::byte* input = nullptr;  // may be null where it is not read (broadcast, barrier)
+  std::byte* output = nullptr;
+  std::function<void(const Status&)> done;
+};
+
+class Executor final : public MessageClient {
+ public:
+  // `ports[r]` reaches rank r; the entry of `self` is null. Opens `channel` on each of them; they
+  // must outlive the executor, which cancels the channel when it goes.
+  Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports);
+  ~Executor() override;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // key.rank_count must be the number of ports. Once failed or cancelled, every call ends at once
+  // with that status.
+  void start(CollectiveCall call);
+
+  // Ends everything started with `why`, for ever. When it returns no buffer of any collective is
+  // touched any more.
+  void cancel(const Status& why);
+
+  bool idle() const { return !running_ && queue_.empty(); }
+
+  // The peers whose bytes or acknowledgements the running collective is waiting for, in rank order;
+  // for the chain of waits that names the root of a standstill.
+  std::vector<Rank> waits_on() const;
+
+  void on_sent(Rank peer, ChannelId channel, MessageNo number) override;
+  void on_received(Rank peer, ChannelId channel, MessageNo number) override;
+  void on_mismatch(Rank peer, ChannelId channel, const Status& why) override;
+
+ private:
+  // A lane's progress through its steps. Lane i of the plan has entry i.
+  struct LaneState {
+    uint32_t posted = 0;
+    uint32_t low = 0;  // all steps before this one are complete
+    MessageNo first;   // of this collective on the lane; valid once posted > 0
+  };
+
+  // The collective in progress.
+  struct Running {
+    CollectiveCall call;
+    const CompiledPlan* plan = nullptr;  // valid until the cache is asked for the next one
+    uint64_t context = 0;
+    std::vector<uint32_t> pending;      // per step: what it still waits for
+    std::vector<uint8_t> message_done;  // per step: its message is complete
+    std::vector<LaneState> lanes;
+    std::vector<std::byte*> staging;  // per staged step: its slot while it has one
+    uint32_t staged_next = 0;         // the next staged step to be given a slot
+    uint32_t steps_left = 0;
+  };
+
+  void run_queue();
+  void begin(CollectiveCall call);
+  void message_complete(LaneKind kind, Rank peer, MessageNo number);
+  void settle();
+  void becomes_ready(uint32_t step);
+  void advance_lane(uint32_t lane);
+  void advance_staged();
+  bool may_post(uint32_t step) const;
+  void post(uint32_t lane, uint32_t step);
+  void reduce_received(uint32_t step);
+  void copy(const Step& step) const;
+  void finish();
+
+  const std::byte* source_of(const Region& region) const;
+  std::byte* target_of(const Region& region) const;
+  size_t bytes_of(const Region& region) const;
+
+  const Rank self_;
+  const ChannelId channel_;
+  const std::vector<MessagePort*> ports_;
+  PlanCache plans_;
+  StagingPool staging_;
+  std::deque<CollectiveCall> queue_;
+  std::optional<Running> running_;
+  std::vector<uint32_t> finished_;  // steps complete whose dependents are still to be told
+  bool in_run_queue_ = false;
+  Status failure_;  // not ok: cancelled
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,33 @@
+// The plans that a communicator used last, ready to run. Training jobs repeat a handful of shapes.
+#pragma once
+
+#include <cstddef>
+#include <list>
+
+#include "plan/plan.h"
+#include "runtime/compiled_plan.h"
+
+namespace r2ccl {
+
+class PlanCache {
+ public:
+  // Keeps the last used plans while they have at most `steps_max` steps together.
+  explicit PlanCache(size_t steps_max) : steps_max_(steps_max) {}
+
+  // Builds the plan unless it is there. The reference is valid until the next call.
+  const CompiledPlan& get(const PlanKey& key, Rank rank);
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    PlanKey key;
+    CompiledPlan plan;
+  };
+
+  const size_t steps_max_;
+  size_t steps_ = 0;
+  std::list<Entry> entries_;  // most recently used first
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,84 @@
+// Send and Recv of one communicator, on a channel of their own: ordered per peer and direction,
+// against nothing else. An operation is cut into messages of at most kMessageBytesMax; each carries
+// a hash of the whole operation's size and type, so that calls that do not match are found.
+//
+// Progress thread only. `done` is called exactly once per operation, from inside on_sent,
+// on_received, on_mismatch, cancel, or, between a rank and itself, from send or receive. It may
+// call send and receive; it must not destroy the object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/types.h"
+#include "runtime/message_port.h"
+
+namespace r2ccl {
+
+class PointToPoint final : public MessageClient {
+ public:
+  using Done = std::function<void(const Status&)>;
+
+  // As for Executor: one port per rank, null for `self`; they must outlive this.
+  PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort*> ports);
+  ~PointToPoint() override;
+  PointToPoint(const PointToPoint&) = delete;
+  PointToPoint& operator=(const PointToPoint&) = delete;
+
+  void send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done);
+  void receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done);
+
+  // Ends every operation with `why`, for ever. When it returns no buffer is touched any more.
+  void cancel(const Status& why);
+
+  // No operation is unfinished.
+  bool idle() const { return unfinished_ == 0; }
+
+  // The peers that unfinished operations wait for, in rank order.
+  std::vector<Rank> waits_on() const;
+
+  void on_sent(Rank peer, ChannelId channel, MessageNo number) override;
+  void on_received(Rank peer, ChannelId channel, MessageNo number) override;
+  void on_mismatch(Rank peer, ChannelId channel, const Status& why) override;
+
+ private:
+  struct Operation {
+    std::span<const std::byte> source;  // of a send
+    std::span<std::byte> target;        // of a receive
+    uint64_t context = 0;
+    uint64_t messages = 1;   // pieces it is cut into
+    uint64_t posted = 0;     // of them
+    uint64_t completed = 0;  // of them
+    uint64_t first = 0;      // number of its first message; they are dense
+    Done done;
+  };
+
+  // One direction of one peer, oldest first. Messages may complete in any order, so a finished
+  // operation stays until those before it are finished too.
+  struct Queue {
+    std::deque<Operation> operations;
+    size_t posting = 0;        // the first operation with messages still to be posted
+    uint64_t next_number = 0;  // of the next operation's first message
+  };
+
+  void enqueue(Queue& queue, Operation operation);
+  void post_more(Rank peer, Queue& queue);
+  void message_complete(Rank peer, Queue& queue, MessageNo number);
+  void match_local();
+
+  const Rank self_;
+  const ChannelId channel_;
+  const std::vector<MessagePort*> ports_;
+  std::vector<Queue> sends_;     // per peer; the own entry waits for its other half
+  std::vector<Queue> receives_;  // per peer
+  uint64_t unfinished_ = 0;
+  Status failure_;  // not ok: cancelled
+};
+
+}  // namespace r2ccl
