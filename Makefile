@@ -1,0 +1,46 @@
+# What a person types; CMake does the work. `make help` lists the targets.
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := build
+.PHONY: build deps demo test unit lint format install clean help
+
+build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
+	@scripts/install-deps.sh --check
+	cmake --preset release $(launcher)
+	cmake --build --preset release -j$(JOBS)
+
+deps:  ## install the Debian packages that are missing
+	scripts/install-deps.sh
+
+# A second make, because deps may just have installed what the build looks for.
+demo: deps  ## 4 hosts x 4 NICs: break the network under a running AllReduce
+	$(MAKE) build
+	build/r2ccl demo $(DEMO_ARGS)
+
+test: deps  ## every test: release, ASan+UBSan, TSan; ends with "N passed, N failed"
+	@python3 -B scripts/run-tests.py -j $(JOBS) $(CONFIGS)
+
+unit: build  ## the unit tests alone, release
+	ctest --test-dir build -L unit -j$(JOBS) --output-on-failure
+
+lint:  ## check the format, clang-tidy and the rules of scripts/tidy.py
+	@scripts/install-deps.sh --lint
+	scripts/lint.sh
+
+format:  ## format every source file in place
+	@scripts/install-deps.sh --lint
+	scripts/lint.sh --fix-format
+
+install: build  ## install below PREFIX (/usr/local), staged in DESTDIR
+	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+clean:  ## remove the build directories
+	rm -rf build build-dev build-tsan
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10

@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""The rules of this tree that a compiler does not check. `tidy.py [DIRECTORY]` prints one line per
+finding, "file:line: rule: what", and exits 1 if there is any.
+
+Each rule is a function from a File (or the list of all files) to findings; RULES lists them.
+tests/tidy_test.py shows that each one fires.
+"""
+
+import ast
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+
+# What each folder may include, itself apart. The same list as the r2ccl_layer() calls of
+# CMakeLists.txt; "r2ccl" is the installed header.
+LAYERS = {
+    "base": set(),
+    "protocol": {"base"},
+    "plan": {"base"},
+    "transport": {"base"},
+    "runtime": {"base", "protocol", "plan", "transport"},
+    "sim": {"base", "protocol", "plan", "transport", "runtime"},
+    "api": {"base", "protocol", "plan", "transport", "runtime", "r2ccl"},
+}
+# Unit tests may stand on the simulated fabric, whatever layer they test.
+TEST_EXTRA = {"base", "transport", "sim"}
+
+# The pure layers: no sockets, threads or clock, so that a test can drive every state by hand.
+PURE = {"protocol", "plan"}
+IMPURE_HEADERS = re.compile(
+    r"sys/(socket|epoll|eventfd|timerfd|uio|un|ioctl|time)\.h|netinet/.*|arpa/inet\.h|net/if\.h|"
+    r"netdb\.h|linux/.*|poll\.h|unistd\.h|fcntl\.h|pthread\.h|time\.h|ctime|chrono|thread|mutex|"
+    r"shared_mutex|condition_variable|future|semaphore|atomic")
+
+CLOCK_FILE = "src/base/clock.cc"
+CLOCK_READ = re.compile(
+    r"\bclock_gettime\s*\(|\bgettimeofday\s*\(|\btimespec_get\s*\(|_clock\s*::\s*now\b|"
+    r"(?<![\w.>])(?:std::|::)?time\s*\(\s*(?:NULL|nullptr|0|&\w+)\s*\)|\b__?rdtscp?\s*\(")
+SLEEP = re.compile(r"\bsleep_(?:for|until)\s*\(|\b(?:u|nano|clock_nano)?sleep\s*\(")
+
+# These name what the text rules forbid.
+TEXT_RULE_EXEMPT = {"scripts/tidy.py", "tests/tidy_test.py"}
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
+MACHINE = re.compile(r"\.\./shared\b|(?<![\w.])/(?:work|home|root|Users)/\w")
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    path: str
+    line: int
+    rule: str
+    text: str
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.rule}: {self.text}"
+
+
+@dataclasses.dataclass
+class File:
+    path: str  # relative to the root, with slashes
+    text: str
+
+    def __post_init__(self):
+        self.is_cpp = self.path.endswith((".cc", ".h", ".c"))
+        self.code = strip_cpp(self.text) if self.is_cpp else self.text
+        parts = self.path.split("/")
+        self.layer = parts[1] if parts[0] == "src" and len(parts) > 2 else None
+        self.is_test = self.path.endswith(("_test.cc", "_test.h", "_test.py"))
+
+    def line_of(self, offset):
+        return self.text.count("\n", 0, offset) + 1
+
+    def matches(self, pattern, rule, text, source=None):
+        for match in pattern.finditer(self.code if source is None else source):
+            yield Finding(self.path, self.line_of(match.start()), rule, text.format(match.group(0)))
+
+
+# ---- Reading C++ -------------------------------------------------------------------------------
+
+CPP_TOKEN = re.compile(
+    r'//(?:\\\n|[^\n])*'                                   # line comment
+    r'|/\*.*?\*/'                                          # block comment
+    r'|R"(?P<delimiter>[^()\\\s]*)\(.*?\)(?P=delimiter)"'  # raw string
+    r'|"(?:\\.|[^"\\\n])*"'                                # string
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",               # character, not a digit separator
+    re.DOTALL)
+INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
+
+
+def strip_cpp(text):
+    """The same text, place for place, with comments and literals blanked; includes stay readable."""
+    def blank(match):
+        token = match.group(0)
+        line_start = text.rfind("\n", 0, match.start()) + 1
+        if token[0] == '"' and INCLUDE_LINE.match(text, line_start):
+            return token
+        hole = re.sub(r"[^\n]", " ", token)
+        return f'"{hole[1:-1]}"' if token[0] in '"R' else hole
+    return CPP_TOKEN.sub(blank, text)
+
+
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+SCOPE_HEAD = re.compile(r"(?:\b(?:namespace|class|struct|union|enum)\b|\bextern\s*\"[^\"]*\")[^()=]*$")
+ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)", re.DOTALL)
+BODY_QUALIFIERS = {"const", "noexcept", "override", "final", "try", "mutable"}
+
+
+def brace_kind(head):
+    """What an open brace after `head` begins, outside any function: scope, function or other."""
+    head = re.sub(r"\boperator\s*(?:\(\s*\)|[^\w\s(]+)", "operator_", ATTRIBUTE.sub(" ", head))
+    while "<" in head and head != (shorter := re.sub(r"<[^<>]*>", "", head)):
+        head = shorter
+    head = head.strip()
+    if not head or SCOPE_HEAD.search(head):
+        return "scope"
+    if "(" not in head or head.count("(") != head.count(")"):
+        return "other"
+    if re.search(r"\)\s*(?:noexcept\s*)?:(?!:)", head):
+        # A constructor's initialiser list: `member{`, not the body, follows a plain name.
+        last = re.search(r"(\w+)$", head)
+        if last and last.group(1) not in BODY_QUALIFIERS:
+            return "other"
+    if re.search(r"(?<![=!<>])=(?!=)\s*\w*\s*$", head):
+        return "other"
+    return "function"
+
+
+def cpp_functions(code):
+    """Yields (first line, last line, head) of each function defined outside another function."""
+    code = DIRECTIVE.sub(lambda match: "\n" * match.group(0).count("\n"), code)
+    stack = []  # of (kind, first line, head); inside a function only depth matters
+    head, line, head_line = "", 1, None
+    for char in code:
+        if char == "\n":
+            line += 1
+        inside = any(kind != "scope" for kind, _, _ in stack)
+        if char == "{":
+            kind = "nested" if inside else brace_kind(head)
+            stack.append((kind, head_line or line, head))
+            if kind != "other":
+                head, head_line = "", None
+        elif char == "}" and stack:
+            kind, first, opened_by = stack.pop()
+            if kind == "function":
+                yield first, line, " ".join(opened_by.split())
+            if kind == "other":
+                head, head_line = opened_by + "{}", first
+            else:
+                head, head_line = "", None
+        elif char == ";" and not inside and head.count("(") == head.count(")"):
+            head, head_line = "", None
+        elif not inside:
+            if head_line is None and not char.isspace():
+                head_line = line
+            if head or not char.isspace():
+                head += char
+            if char == ":" and re.search(r"\b(?:public|private|protected)\s*:$", head):
+                head, head_line = "", None
+
+
+# ---- Rules -------------------------------------------------------------------------------------
+
+def includes(file):
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', file.code,
+                             re.MULTILINE):
+        yield file.line_of(match.start()), match.group(1), match.group(2)
+
+
+def layering(file):
+    """A folder includes only what lies below it."""
+    if not file.is_cpp:
+        return
+    for line, kind, name in includes(file):
+        first = name.split("/")[0]
+        if file.path.startswith("include/"):
+            if kind == '"' or first in LAYERS:
+                yield Finding(file.path, line, "layer", f"a public header includes {name}")
+        elif file.layer in PURE and not file.is_test and IMPURE_HEADERS.fullmatch(name):
+            yield Finding(file.path, line, "layer", f"{file.layer} is pure but includes <{name}>")
+        elif file.layer in LAYERS and (kind == '"' or first in LAYERS):
+            allowed = LAYERS[file.layer] | {file.layer} | (TEST_EXTRA if file.is_test else set())
+            if first not in allowed:
+                yield Finding(file.path, line, "layer", f"{file.layer} includes {name}")
+        elif file.layer and file.layer not in LAYERS:
+            yield Finding(file.path, line, "layer", f"src/{file.layer} is not in tidy.py's table")
+
+
+def clock(file):
+    """Time comes from the clock object alone, and nothing in the library sleeps."""
+    if not file.is_cpp or not file.path.startswith(("src/", "tools/", "include/")):
+        return
+    if file.path != CLOCK_FILE:
+        yield from file.matches(CLOCK_READ, "clock", "`{}` outside " + CLOCK_FILE)
+    if file.path.startswith("src/"):
+        yield from file.matches(SLEEP, "sleep", "`{}` in the library")
+
+
+def function_size(file):
+    if file.is_cpp:
+        found = cpp_functions(file.code)
+    elif file.path.endswith(".py"):
+        found = ((node.lineno, node.end_lineno, node.name) for node in ast.walk(ast.parse(file.text))
+                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    else:
+        return
+    for first, last, head in found:
+        if last - first + 1 > FUNCTION_LINES_MAX:
+            yield Finding(file.path, first, "function-size",
+                          f"{last - first + 1} lines (at most {FUNCTION_LINES_MAX}): {head[:60]}")
+
+
+def file_size(file):
+    lines = file.text.count("\n")
+    if file.path.endswith((".cc", ".h", ".c", ".py", ".sh")) and lines > FILE_LINES_MAX:
+        yield Finding(file.path, 1, "file-size", f"{lines} lines (at most {FILE_LINES_MAX})")
+
+
+def header_guard(file):
+    """#pragma once; a public header also may have the guard that every C compiler knows."""
+    if not file.path.endswith(".h"):
+        return
+    guarded = re.search(r"^#pragma once$", file.code, re.MULTILINE) or (
+        file.path.startswith("include/") and
+        re.search(r"^#ifndef (\w+)\n#define \1$", file.code, re.MULTILINE))
+    if not guarded:
+        yield Finding(file.path, 1, "header-guard", "no #pragma once")
+
+
+def using_namespace(file):
+    if file.path.endswith(".h"):
+        yield from file.matches(re.compile(r"\busing\s+namespace\b"), "using-namespace",
+                                "`{}` in a header")
+
+
+def unfinished(file):
+    if file.path not in TEXT_RULE_EXEMPT:
+        yield from file.matches(UNFINISHED, "unfinished", "the word {}", file.text)
+
+
+def machine(file):
+    """Nothing refers to what a user of a clone does not have."""
+    if file.path not in TEXT_RULE_EXEMPT:
+        yield from file.matches(MACHINE, "machine", "`{}` is not in a user's clone", file.text)
+
+
+def suppressions(file):
+    if file.path.endswith(".supp") and file.text:
+        yield Finding(file.path, 1, "suppression", "must stay empty: mend what it hides")
+
+
+FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+
+
+def without_code(text):
+    text = FENCE.sub(lambda match: "\n" * match.group(0).count("\n"), text)
+    return re.sub(r"`[^`\n]*`", lambda match: "`" * len(match.group(0)), text)
+
+
+def anchors(text):
+    """The anchors that GitHub makes from headings."""
+    fenced = FENCE.sub("", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in HEADING.findall(fenced)}
+
+
+def links(file, files, root):
+    """Relative links in the documents lead somewhere."""
+    if not file.path.endswith(".md"):
+        return
+    texts = {other.path: other.text for other in files}
+    for match in LINK.finditer(without_code(file.text)):
+        target, _, anchor = match.group(1).partition("#")
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        base = os.path.dirname(file.path)
+        path = os.path.normpath(os.path.join(base, target)) if target else file.path
+        line = without_code(file.text).count("\n", 0, match.start()) + 1
+        if path.startswith("..") or not (path in texts or (root / path).exists()):
+            yield Finding(file.path, line, "link", f"{match.group(1)} does not exist")
+        elif anchor and path.endswith(".md") and anchor not in anchors(texts.get(path, "")):
+            yield Finding(file.path, line, "link", f"{match.group(1)}: no such heading")
+
+
+RULES = (layering, clock, function_size, file_size, header_guard, using_namespace, unfinished,
+         machine, suppressions)
+
+
+# ---- The tree ----------------------------------------------------------------------------------
+
+TEXT_SUFFIXES = {".cc", ".h", ".c", ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".supp",
+                 ".map", ".yml", ".toml"}
+TEXT_NAMES = {"Makefile", "run", ".clang-tidy", ".clang-format", ".gitignore"}
+
+
+def tree(root):
+    """The files that git would commit; without git (a tarball), those outside build directories."""
+    git = subprocess.run(["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached",
+                          "--others", "--exclude-standard"], cwd=root, capture_output=True,
+                         check=False) if shutil.which("git") else None
+    if git and git.returncode == 0:
+        return sorted(set(filter(None, git.stdout.decode().split("\0"))))
+    found = []
+    for directory, names, files in os.walk(root):
+        names[:] = [n for n in names if n not in {".git", ".cache", "__pycache__"} and
+                    not re.fullmatch(r"build(-.*)?", n)]
+        found += [str((pathlib.Path(directory) / name).relative_to(root)) for name in files]
+    return sorted(found)
+
+
+def read_tree(root):
+    files = []
+    for path in tree(root):
+        where = root / path
+        if (where.suffix in TEXT_SUFFIXES or where.name in TEXT_NAMES) and where.is_file():
+            files.append(File(path, where.read_text(encoding="utf-8")))
+    return files
+
+
+def check(root):
+    files = read_tree(root)
+    findings = [finding for file in files for rule in RULES for finding in rule(file)]
+    findings += [finding for file in files for finding in links(file, files, root)]
+    return findings
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
+                        pathlib.Path(__file__).parent.parent).resolve()
+    findings = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"tidy: {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

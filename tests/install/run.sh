@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs into an empty place, moves that, and builds and runs against it as a user would: plain
+# C11 and C++17 by pkg-config, and a CMake project by find_package.
+#   run.sh BUILD_DIR CMAKE CC CXX
+set -euo pipefail
+build=$1 cmake=$2 cc=$3 cxx=$4
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+strict=(-Wall -Wextra -Wpedantic -Werror)
+
+DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /usr/local >/dev/null
+mv "$work/stage/usr/local" "$work/moved"
+libdir=$(dirname "$(find "$work/moved" -name libr2ccl.so)")
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+read -r -a flags <<<"$(pkg-config --cflags --libs r2ccl)"
+
+echo "== C11 by pkg-config"
+"$cc" -std=c11 "${strict[@]}" "$here/version.c" "${flags[@]}" "-Wl,-rpath,$libdir" -o "$work/c11"
+"$work/c11"
+
+echo "== C++17 by pkg-config"
+"$cxx" -std=c++17 "${strict[@]}" -x c++ "$here/version.c" -x none "${flags[@]}" \
+  "-Wl,-rpath,$libdir" -o "$work/cxx17"
+"$work/cxx17"
+
+echo "== find_package"
+"$cmake" -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/moved" \
+  -DCMAKE_C_COMPILER="$cc" >/dev/null
+"$cmake" --build "$work/consumer" >/dev/null
+"$work/consumer/version"
+
+echo "== the installed command finds the installed library"
+"$work/moved/bin/r2ccl" --help >/dev/null
+
+echo "== only the API leaves the library"
+foreign=$(nm -D --defined-only "$libdir/libr2ccl.so" | awk '$2 != "A" { print $3 }' |
+  grep -v '^r2ccl[A-Z]' || true)
+if [ -n "$foreign" ]; then
+  echo "symbols that are not API: $foreign"
+  exit 1
+fi

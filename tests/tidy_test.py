@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Each rule of scripts/tidy.py fires on a bad sample and keeps quiet on the good one beside it."""
+
+import importlib.util
+import pathlib
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "scripts" / "tidy.py"
+spec = importlib.util.spec_from_file_location("tidy", SCRIPT)
+tidy = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tidy)
+
+
+def rules_hit(samples):
+    """The set of rules that a tree of {path: text} breaks."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory)
+        for path, text in samples.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+        return {finding.rule for finding in tidy.check(root)}
+
+
+def functions(code):
+    return [(first, last) for first, last, _ in tidy.cpp_functions(tidy.strip_cpp(code))]
+
+
+class Rules(unittest.TestCase):
+    def assert_hit(self, rule, path, text):
+        self.assertEqual(rules_hit({path: text}), {rule}, (path, text))
+
+    def assert_clean(self, path, text):
+        self.assertEqual(rules_hit({path: text}), set(), (path, text))
+
+    def test_a_layer_includes_only_what_lies_below(self):
+        self.assert_hit("layer", "src/protocol/a.cc", '#include "runtime/link.h"\n')
+        self.assert_hit("layer", "src/protocol/a.cc", '#include "transport/tcp.h"\n')
+        self.assert_hit("layer", "src/plan/a.cc", '#include "protocol/wire.h"\n')
+        self.assert_hit("layer", "src/base/a.cc", '#include "plan/plan.h"\n')
+        self.assert_hit("layer", "src/runtime/a.cc", "#include <sim/fabric.h>\n")
+        self.assert_hit("layer", "src/runtime/a.cc", '#include "r2ccl/r2ccl.h"\n')
+        self.assert_hit("layer", "src/sim/a.cc", '#include "api/comm.h"\n')
+        self.assert_hit("layer", "src/runtime/a.cc", '#include "neighbour.h"\n')
+        self.assert_clean("src/runtime/a.cc", '#include "protocol/wire.h"\n')
+        self.assert_clean("src/api/a.cc", '#include "r2ccl/r2ccl.h"\n')
+        self.assert_clean("tools/a.cc", '#include "transport/nics.h"\n')
+        self.assert_clean("src/protocol/a.cc", '// #include "runtime/link.h"\n')
+
+    def test_unit_tests_may_use_the_simulated_fabric_and_code_may_not(self):
+        self.assert_clean("src/runtime/link_test.cc", '#include "sim/fabric.h"\n')
+        self.assert_hit("layer", "src/runtime/link.cc", '#include "sim/fabric.h"\n')
+
+    def test_a_folder_that_the_table_does_not_know_is_refused(self):
+        self.assert_hit("layer", "src/novel/a.cc", '#include "base/ids.h"\n')
+
+    def test_protocol_and_plan_are_pure(self):
+        self.assert_hit("layer", "src/protocol/a.cc", "#include <sys/socket.h>\n")
+        self.assert_hit("layer", "src/plan/a.h", "#pragma once\n#include <pthread.h>\n")
+        self.assert_hit("layer", "src/plan/a.cc", "#include <thread>\n")
+        self.assert_clean("src/transport/a.cc", "#include <sys/socket.h>\n")
+        self.assert_clean("src/plan/a.cc", "#include <vector>\n")
+
+    def test_the_public_headers_stand_alone(self):
+        guard = "#ifndef A_H_\n#define A_H_\n"
+        self.assert_hit("layer", "include/r2ccl/a.h", guard + '#include "base/ids.h"\n#endif\n')
+        self.assert_clean("include/r2ccl/a.h", guard + "#include <stdint.h>\n#endif\n")
+
+    def test_only_the_clock_reads_the_clock(self):
+        for read in ("clock_gettime(CLOCK_MONOTONIC, &t)", "gettimeofday(&t, nullptr)",
+                     "std::chrono::steady_clock::now()", "time(nullptr)", "::time(&t)",
+                     "std::time(0)"):
+            self.assert_hit("clock", "src/runtime/a.cc", f"int f() {{ return {read}; }}\n")
+            self.assert_clean("src/base/clock.cc", f"int f() {{ return {read}; }}\n")
+        self.assert_hit("clock", "tools/a.cc", "auto t = std::chrono::system_clock::now();\n")
+        self.assert_clean("src/runtime/a.cc", "int f() { return next_time(0) + clock.now(); }\n")
+        self.assert_clean("src/runtime/a.cc", 'const char* text = "time(0)";  // time(0)\n')
+
+    def test_the_library_does_not_sleep(self):
+        self.assert_hit("sleep", "src/sim/a.cc", "void f() { std::this_thread::sleep_for(d); }\n")
+        self.assert_hit("sleep", "src/base/a.cc", "void f() { ::usleep(5); }\n")
+        self.assert_clean("tools/a.cc", "void f() { ::usleep(5); }\n")
+
+    def test_functions_stay_on_a_screen(self):
+        def body(lines):
+            return "int f() {\n" + "  g();\n" * (lines - 2) + "}\n"
+        self.assert_hit("function-size", "src/base/a.cc", body(71))
+        self.assert_clean("src/base/a.cc", body(70))
+        self.assert_hit("function-size", "scripts/a.py", "def f():\n" + "    g()\n" * 70)
+        self.assert_clean("scripts/a.py", "def f():\n" + "    g()\n" * 69)
+
+    def test_files_stay_under_600_lines(self):
+        self.assert_hit("file-size", "src/base/a.cc", "int a;\n" * 601)
+        self.assert_clean("src/base/a.cc", "int a;\n" * 600)
+
+    def test_headers_have_pragma_once(self):
+        self.assert_hit("header-guard", "src/base/a.h", "int a;\n")
+        self.assert_hit("header-guard", "src/base/a.h", "// #pragma once\n")
+        self.assert_hit("header-guard", "src/base/a.h", "#ifndef A_H_\n#define A_H_\n#endif\n")
+
+    def test_headers_do_not_use_a_namespace(self):
+        self.assert_hit("using-namespace", "src/base/a.h",
+                        "#pragma once\nusing namespace std;\n")
+        self.assert_clean("src/base/a.cc", "using namespace std;\n")
+
+    def test_unfinished_work_is_not_committed(self):
+        for word in ("TODO", "FIXME", "XXX"):
+            self.assert_hit("unfinished", "src/base/a.cc", f"// {word}: later\n")
+            self.assert_hit("unfinished", "docs/a.md", f"{word}\n")
+        self.assert_clean("scripts/a.sh", "mktemp -t aXXXXXX\n")
+
+    def test_nothing_refers_to_one_machine(self):
+        for text in ("../shared/design.md", "/work/main", "/home/me/x"):
+            self.assert_hit("machine", "docs/a.md", f"see {text}\n")
+        self.assert_clean("docs/a.md", "share/home/work, src/work/x\n")
+
+    def test_suppression_files_stay_empty(self):
+        self.assert_hit("suppression", "tests/suppressions/tsan.supp", "race:foo\n")
+        self.assert_clean("tests/suppressions/tsan.supp", "")
+
+    def test_links_lead_somewhere(self):
+        self.assert_hit("link", "docs/a.md", "[b](b.md)\n")
+        self.assert_hit("link", "docs/a.md", "[b](../../b.md)\n")
+        self.assert_hit("link", "docs/a.md", "# Here\n[b](#there)\n")
+        self.assert_clean("docs/a.md", "# Here, too\n[b](#here-too) [c](https://example.org)\n")
+        self.assert_clean("docs/a.md", "`[b](b.md)`\n\n```\n[b](b.md)\n```\n")
+        self.assertEqual(rules_hit({"a.md": "[b](docs/b.md#one)\n", "docs/b.md": "# One\n"}), set())
+        self.assertEqual(rules_hit({"a.md": "[b](docs/b.md#two)\n", "docs/b.md": "# One\n"}),
+                         {"link"})
+
+
+class FunctionFinder(unittest.TestCase):
+    def test_it_sees_functions_in_namespaces_classes_and_extern_c(self):
+        code = ("namespace a {\nclass B final : public C<int()> {\n public:\n  int f() const {\n"
+                "    return 1;\n  }\n};\n}\nextern \"C\" {\nint g(void) {\n  return 1;\n}\n}\n")
+        self.assertEqual(functions(code), [(4, 6), (10, 12)])
+
+    def test_it_takes_a_constructor_with_brace_initialisers_as_one(self):
+        code = "A::A(int b)\n    : b_{b},\n      c_(1), d_{} {\n  e();\n}\n"
+        self.assertEqual(functions(code), [(1, 5)])
+
+    def test_blocks_and_lambdas_belong_to_their_function(self):
+        code = "void f() {\n  if (a) {\n    b([] {\n      c();\n    });\n  }\n}\nint x;\n"
+        self.assertEqual(functions(code), [(1, 7)])
+
+    def test_tables_and_default_arguments_are_no_functions(self):
+        self.assertEqual(functions("const int kTable[] = {\n  1,\n  2};\nenum class E { a, b };\n"), [])
+        self.assertEqual(functions("int f(A a = {},\n      B b = {}) {\n  return 1;\n}\n"), [(1, 4)])
+
+    def test_operators_and_templates_are_functions(self):
+        self.assertEqual(functions("bool operator==(A a, A b) {\n  return true;\n}\n"), [(1, 3)])
+        self.assertEqual(functions("template <class T = A>\nauto f(T t) -> std::map<T, int> {\n}\n"),
+                         [(1, 3)])
+        self.assertEqual(functions("int F::operator()(int a) const noexcept {\n}\n"), [(1, 2)])
+
+    def test_braces_in_literals_comments_and_macros_do_not_count(self):
+        code = ("#define M(x) { \\\n  x\nint f() {\n  // {\n  g(\"{\", '{', R\"(\n{)\", 1'000);\n}\n"
+                "int h() {\n}\n")
+        self.assertEqual(functions(code), [(3, 7), (8, 9)])
+
+
+if __name__ == "__main__":
+    unittest.main()
