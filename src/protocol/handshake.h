@@ -71,6 +71,8 @@ struct AcceptDecision {
   Incarnation join;
   std::vector<std::byte> payload;  // goes into the REPLY
 };
+// Called with a HELLO whose sender has proved nothing yet: it decides and changes no state, and it
+// refuses an identity whose `to` is not this rank. An error's message is told to the peer.
 using AcceptPolicy =
     std::function<Result<AcceptDecision>(const ConnectionIdentity& identity, Incarnation theirs)>;
 
@@ -79,7 +81,7 @@ class Handshake {
   enum class State : uint8_t {
     running,  // wants bytes, or has bytes to send
     done,     // session() is valid once output() is empty too
-    failed,   // error() says why; close the connection
+    failed,   // error() says why; send once what output() still holds (a refusal in words), close
   };
 
   virtual ~Handshake() = default;

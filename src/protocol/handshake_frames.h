@@ -1,0 +1,101 @@
+// The four frames of the handshake as bytes. Little-endian. The first eight bytes are the same in
+// every version of the protocol, so that two versions can tell each other that they do not match.
+//
+//   all     magic "R2CL"(4)  type(1)  a(1)  b(1)  c(1)
+//   HELLO   a = lowest version, b = highest version, c = flags (bit 0: has a secret)
+//           job(16) epoch(4) from(4) to(4) path(2) kind(1) 0(1) incarnation(4) payload bytes(2)
+//           0(2) nonce(32) payload
+//   REPLY   a = version chosen, b = 0, c = flags
+//           incarnation(4) payload bytes(2) 0(2) nonce(32) payload proof(32)
+//   FINAL   a = version, b = c = 0;  proof(32)
+//   REFUSE  a = 0, b and c = bytes of text;  text in ASCII, for the peer's log
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "protocol/crypto.h"
+#include "protocol/handshake.h"
+
+namespace r2ccl {
+
+inline constexpr uint8_t kHandshakeVersionMin = 1;
+inline constexpr uint8_t kHandshakeVersionMax = 1;
+
+enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4 };
+
+inline constexpr size_t kHandshakePrefixBytes = 8;
+inline constexpr size_t kHelloHeaderBytes = 80;
+inline constexpr size_t kReplyHeaderBytes = 48;
+inline constexpr size_t kFinalBytes = kHandshakePrefixBytes + crypto::kHashBytes;
+inline constexpr size_t kRefuseTextBytesMax = 400;
+inline constexpr size_t kHandshakeFrameBytesMax =
+    kHelloHeaderBytes + kHandshakePayloadBytesMax + crypto::kHashBytes;
+
+struct HelloFrame {
+  uint8_t version_min = kHandshakeVersionMin;
+  uint8_t version_max = kHandshakeVersionMax;
+  bool authenticated = false;
+  std::array<std::byte, kJobIdBytes> job{};
+  uint32_t epoch = 0;
+  ConnectionIdentity identity;
+  Incarnation last_used;
+  std::array<std::byte, kNonceBytes> nonce{};
+  std::vector<std::byte> payload;
+};
+
+struct ReplyFrame {
+  uint8_t version = kHandshakeVersionMax;
+  bool authenticated = false;
+  Incarnation incarnation;
+  std::array<std::byte, kNonceBytes> nonce{};
+  std::vector<std::byte> payload;
+  crypto::Hash proof{};  // decoded only: the encoder leaves it to its caller, who hashes the rest
+};
+
+std::vector<std::byte> encode(const HelloFrame& hello);
+std::vector<std::byte> encode_without_proof(const ReplyFrame& reply);
+std::array<std::byte, kHandshakePrefixBytes> final_prefix(uint8_t version);
+std::vector<std::byte> encode_refusal(std::string_view text);
+
+// `bytes` is one whole frame from a FrameAssembler.
+Result<HelloFrame> decode_hello(std::span<const std::byte> bytes);
+Result<ReplyFrame> decode_reply(std::span<const std::byte> bytes);
+// Printable ASCII, whatever the peer sent.
+std::string decode_refusal(std::span<const std::byte> bytes);
+
+// Collects one frame of the wanted type, or a REFUSE in its place. Fixed memory; fails at the first
+// byte that cannot belong to such a frame, so that a stray HTTP client is known after one byte.
+class FrameAssembler {
+ public:
+  explicit FrameAssembler(HandshakeFrame wanted) : wanted_(wanted) {}
+
+  // Returns how many bytes were used: none once whole() or failed.
+  size_t consume(std::span<const std::byte> input);
+  bool whole() const { return error_.ok() && filled_ == needed_ && sized_; }
+  const Status& error() const { return error_; }
+  HandshakeFrame type() const;
+  std::span<const std::byte> bytes() const { return std::span(buffer_).first(filled_); }
+  void reset(HandshakeFrame wanted);
+
+ private:
+  Status check_magic() const;
+  Status check_type() const;
+  // Called when needed_ bytes are there: sets how many the frame has, as far as that is known.
+  Status grow();
+
+  HandshakeFrame wanted_;
+  size_t filled_ = 0;
+  size_t needed_ = kHandshakePrefixBytes;
+  bool sized_ = false;  // needed_ is the size of the whole frame
+  Status error_;
+  std::array<std::byte, kHandshakeFrameBytesMax> buffer_{};
+};
+
+}  // namespace r2ccl
