@@ -1,14 +1,18 @@
 // A plan says who sends what to whom in which order, for one collective. It is a value: plain data,
-// comparable, built by a pure function and the same on every rank. The executor runs it, the checker
-// (plan/checker.h) proves it, and later the fluid simulator costs it.
+// comparable, built by a pure function and the same on every rank. The executor runs it, the
+// checker (plan/checker.h) proves it, and later the fluid simulator costs it.
 //
 // Execution rules, which the checker assumes and the executor keeps:
-//  * A step starts when all its `after` steps are complete and, for send and receive steps, when every
-//    earlier step of the list of the same direction and peer has started. So the i-th send from a to b
-//    in a's list meets the i-th receive from a in b's list.
-//  * A send is complete when its source may be overwritten. A receive is complete when the bytes are in
+//  * A step starts when all its `after` steps are complete and, for send and receive steps, when
+//  every
+//    earlier step of the list of the same direction and peer has started. So the i-th send from a
+//    to b in a's list meets the i-th receive from a in b's list.
+//  * A send is complete when its source may be overwritten. A receive is complete when the bytes
+//  are in
 //    their place. A receive_reduce lands in staging of the executor's own; it is complete when
-//    target = source (op) received has been done, element by element, in that operand order.
+//    target = source (op) received has been done, element by element, in that operand order. Only
+//    the reduction waits for `after`: the bytes may arrive before. Staging may be scarce: slots are
+//    given in the order of the list, so a plan must get by with one.
 //  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
 #pragma once
 
@@ -18,6 +22,7 @@
 
 #include "base/ids.h"
 #include "base/types.h"
+#include "plan/limits.h"
 
 namespace r2ccl {
 
@@ -40,15 +45,17 @@ enum class StepKind : uint8_t {
 
 struct Step {
   StepKind kind = StepKind::copy;
-  Rank peer;                    // send and receive kinds
-  Region source;                // send, receive_reduce, copy
-  Region target;                // receive, receive_reduce, copy
-  bool last_reduction = false;  // target then holds the complete reduction: avg divides here
-  std::vector<uint32_t> after;  // indices of earlier steps of the same list
+  Rank peer{};                    // send and receive kinds
+  Region source{};                // send, receive_reduce, copy
+  Region target{};                // receive, receive_reduce, copy
+  bool last_reduction = false;    // target then holds the complete reduction: avg divides here
+  std::vector<uint32_t> after{};  // indices of earlier steps of the same list
   friend bool operator==(const Step&, const Step&) = default;
 };
 
 enum class Collective : uint8_t { all_reduce, broadcast, barrier };
+// For broadcast, ring is a pipelined chain and halving_doubling a binomial tree: of two ways the
+// one that moves many bytes best and the one that has few hops. Barrier has only one way.
 enum class Algorithm : uint8_t { automatic, ring, halving_doubling };
 
 // What a plan is a pure function of. All ranks must agree on it: its hash travels in every chunk.
@@ -57,10 +64,10 @@ struct PlanKey {
   Algorithm algorithm = Algorithm::automatic;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
-  bool in_place = false;    // differs between ranks without harm: not part of the hash
+  bool in_place = false;  // differs between ranks without harm: not part of the hash
   int32_t rank_count = 1;
-  Rank root;                // broadcast
-  uint64_t count = 0;       // elements
+  Rank root;           // broadcast
+  uint64_t count = 0;  // elements
   friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
 };
 
@@ -74,10 +81,11 @@ struct RankPlan {
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-// `automatic` resolved by the constants in plan/limits: what the collective really uses.
-Algorithm choose_algorithm(const PlanKey& key);
+// `automatic` resolved by the switch points: what the collective really uses.
+Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
-// The part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank.
-RankPlan make_plan(const PlanKey& key, Rank rank);
+// The part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank (times a
+// logarithm).
+RankPlan make_plan(const PlanKey& key, Rank rank, const PlanLimits& limits = kPlanLimits);
 
 }  // namespace r2ccl

@@ -1,0 +1,112 @@
+// Halving-doubling (Rabenseifner 2004): reduce-scatter by recursive halving, all-gather by
+// recursive doubling. It moves as little as the ring, 2 (q - 1) / q of the vector, in 2 log2 q
+// hops, where q is the largest power of two up to p.
+//
+// The p - q ranks too many are folded in: of each of the first p - q pairs (2i, 2i + 1) the even
+// rank hands its whole vector to the odd one before, and gets the result from it after.
+#include <bit>
+#include <vector>
+
+#include "plan/algorithms.h"
+
+namespace r2ccl {
+namespace {
+
+class HalvingDoubling {
+ public:
+  HalvingDoubling(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan)
+      : plan_(plan),
+        ranks_(static_cast<uint32_t>(key.rank_count)),
+        core_(std::bit_floor(ranks_)),
+        folded_(ranks_ - core_),
+        self_(static_cast<uint32_t>(plan.rank().value())),
+        segment_(segment_count(limits.segment_bytes_max, key.type, limits)),
+        count_(key.count) {}
+
+  void build() {
+    const bool in_pair = self_ < 2 * folded_;
+    if (in_pair && self_ % 2 == 0) {
+      send(self_ + 1, {Buffer::input, 0, count_});
+      receive(self_ + 1, {Buffer::output, 0, count_});
+      return;
+    }
+    if (in_pair) reduce(self_ - 1, {partial_, 0, count_}, false);
+    halve();
+    double_up();
+    if (in_pair) send(self_ - 1, {Buffer::output, 0, count_});
+  }
+
+ private:
+  // What one round of halving leaves: the range kept, the one given to `peer`.
+  struct Round {
+    uint32_t peer;
+    Region kept;
+    Region given;
+  };
+
+  // Position among the q ranks that take part, and back.
+  uint32_t position() const { return self_ < 2 * folded_ ? self_ / 2 : self_ - folded_; }
+  uint32_t rank_at(uint32_t position) const {
+    return position < folded_ ? 2 * position + 1 : position + folded_;
+  }
+
+  void halve() {
+    Region range{Buffer::output, 0, count_};
+    for (uint32_t distance = core_ / 2; distance > 0; distance /= 2) {
+      Region low = range;
+      low.count = range.count / 2;
+      const Region high{range.buffer, range.offset + low.count, range.count - low.count};
+      const bool keeps_low = (position() & distance) == 0;
+      const Round round{rank_at(position() ^ distance), keeps_low ? low : high,
+                        keeps_low ? high : low};
+      rounds_.push_back(round);
+      send(round.peer, {partial_, round.given.offset, round.given.count});
+      reduce(round.peer, {partial_, round.kept.offset, round.kept.count}, distance == 1);
+      range = round.kept;
+    }
+  }
+
+  void double_up() {
+    for (auto round = rounds_.rbegin(); round != rounds_.rend(); ++round) {
+      send(round->peer, round->kept);
+      receive(round->peer, round->given);
+    }
+  }
+
+  void send(uint32_t peer, const Region& region) {
+    for_each_piece(region, segment_, [&](const Region& piece) { plan_.send(rank(peer), piece); });
+  }
+
+  void receive(uint32_t peer, const Region& region) {
+    for_each_piece(region, segment_,
+                   [&](const Region& piece) { plan_.receive(rank(peer), piece); });
+  }
+
+  // From here on the partial result is in the output.
+  void reduce(uint32_t peer, const Region& region, bool last) {
+    for_each_piece(region, segment_, [&](const Region& piece) {
+      plan_.receive_reduce(rank(peer), piece, {Buffer::output, piece.offset, piece.count}, last);
+    });
+    partial_ = Buffer::output;
+  }
+
+  static Rank rank(uint32_t value) { return Rank(static_cast<int32_t>(value)); }
+
+  PlanBuilder& plan_;
+  const uint32_t ranks_;
+  const uint32_t core_;    // q
+  const uint32_t folded_;  // p - q
+  const uint32_t self_;
+  const uint64_t segment_;
+  const uint64_t count_;
+  Buffer partial_ = Buffer::input;  // where this rank's partial result is
+  std::vector<Round> rounds_;
+};
+
+}  // namespace
+
+void build_halving_doubling(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
+  HalvingDoubling(key, limits, plan).build();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,101 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/algorithms.h"
+#include "plan/plan_builder.h"
+
+namespace r2ccl {
+namespace {
+
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+uint64_t plan_hash(const PlanKey& key) {
+  const uint64_t fields[] = {
+      static_cast<uint64_t>(key.collective),
+      static_cast<uint64_t>(choose_algorithm(key)),
+      static_cast<uint64_t>(key.type),
+      static_cast<uint64_t>(key.op),
+      static_cast<uint64_t>(key.rank_count),
+      static_cast<uint64_t>(key.root.value()),
+      key.count,
+  };
+  uint64_t hash = 0;
+  for (const uint64_t field : fields) hash = mix(hash + 0x9e3779b97f4a7c15u + field);
+  return std::max<uint64_t>(hash, 1);
+}
+
+Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
+  if (key.algorithm != Algorithm::automatic) return key.algorithm;
+  const uint64_t bytes = key.count * size_of(key.type);
+  const auto ranks = static_cast<uint64_t>(key.rank_count);
+  const uint64_t bytes_per_rank = key.collective == Collective::broadcast
+                                      ? limits.chain_bytes_per_rank
+                                      : limits.ring_bytes_per_rank;
+  return bytes / ranks >= bytes_per_rank ? Algorithm::ring : Algorithm::halving_doubling;
+}
+
+uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
+  // Whole cache lines, so that neighbouring segments share none.
+  constexpr uint64_t kLine = 64;
+  const uint64_t lines = (bytes + kLine - 1) / kLine * kLine;
+  const uint64_t clamped = std::clamp(lines, limits.segment_bytes_min, limits.segment_bytes_max);
+  return std::max<uint64_t>(clamped / size_of(type), 1);
+}
+
+namespace {
+
+void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
+  if (key.rank_count == 1) {
+    // One input is its own sum and its own average.
+    plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
+  } else if (choose_algorithm(key, limits) == Algorithm::ring) {
+    build_ring_all_reduce(key, limits, plan);
+  } else {
+    build_halving_doubling(key, limits, plan);
+  }
+}
+
+void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
+  if (key.rank_count > 1) {
+    if (choose_algorithm(key, limits) == Algorithm::ring) {
+      build_chain_broadcast(key, limits, plan);
+    } else {
+      build_tree_broadcast(key, limits, plan);
+    }
+  }
+  // Last, so that the bytes are on their way meanwhile.
+  if (plan.rank() == key.root) {
+    plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
+  }
+}
+
+}  // namespace
+
+RankPlan make_plan(const PlanKey& key, Rank rank, const PlanLimits& limits) {
+  R2CCL_CHECK(key.rank_count >= 1);
+  R2CCL_CHECK(rank.value() >= 0 && rank.value() < key.rank_count);
+  PlanBuilder plan(rank, key.in_place);
+  switch (key.collective) {
+    case Collective::all_reduce:
+      if (key.count > 0) build_all_reduce(key, limits, plan);
+      break;
+    case Collective::broadcast:
+      if (key.count > 0) build_broadcast(key, limits, plan);
+      break;
+    case Collective::barrier:
+      if (key.rank_count > 1) build_barrier(key, plan);
+      break;
+  }
+  return plan.take();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,70 @@
+// Builds the step list of one rank. An algorithm only says what is sent and received, in an order
+// in which doing one step after the other would be right; the builder finds the dependencies from
+// the regions, so that no algorithm can forget one: read after write, write after read (a receive
+// waits until every send from its target is acknowledged), write after write.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+class PlanBuilder {
+ public:
+  PlanBuilder(Rank rank, bool in_place) : in_place_(in_place) { plan_.rank = rank; }
+
+  Rank rank() const { return plan_.rank; }
+
+  // A transfer of no elements is left out, by both of its ends alike.
+  void send(Rank peer, const Region& source);
+  void receive(Rank peer, const Region& target);
+  void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction);
+  void copy(const Region& source, const Region& target);
+
+  // Messages without bytes. The signal is sent when everything awaited so far has arrived.
+  void signal(Rank peer);
+  void await(Rank peer);
+
+  RankPlan take() { return std::move(plan_); }
+
+ private:
+  // Who touched a range last: the step that wrote it and those that have read it since.
+  struct Access {
+    uint64_t end = 0;
+    uint32_t writer = kNobody;
+    std::vector<uint32_t> readers{};
+  };
+  static constexpr uint32_t kNobody = UINT32_MAX;
+  using Accesses = std::map<uint64_t, Access>;  // by first element; ranges do not overlap
+
+  bool is_written(Buffer buffer) const { return buffer == Buffer::output || in_place_; }
+  void add(Step step);
+  void read(const Region& region, Step& step);
+  void write(const Region& region, Step& step);
+  void note_read(const Region& region, uint32_t step);
+  void note_write(const Region& region, uint32_t step);
+  Accesses::iterator cut(uint64_t position);
+
+  const bool in_place_;
+  RankPlan plan_;
+  Accesses accesses_;  // of the memory that steps write: the output, in place also the input
+  std::vector<uint32_t> awaited_;
+};
+
+// Calls f(piece) for the pieces of `region`, each of `piece_count` elements but the last.
+template <typename F>
+void for_each_piece(Region region, uint64_t piece_count, F f) {
+  while (region.count > 0) {
+    Region piece = region;
+    piece.count = piece.count < piece_count ? piece.count : piece_count;
+    f(piece);
+    region.offset += piece.count;
+    region.count -= piece.count;
+  }
+}
+
+}  // namespace r2ccl
