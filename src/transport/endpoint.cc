@@ -4,6 +4,8 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 namespace r2ccl {
 
@@ -24,7 +26,54 @@ std::string to_string(const Endpoint& endpoint) {
   const std::string address = to_string(endpoint.address);
   const std::string port = ":" + std::to_string(endpoint.port);
   return endpoint.address.family == AddressFamily::ipv6 ? "[" + address + "]" + port
-                                                         : address + port;
+                                                        : address + port;
+}
+
+std::optional<Address> parse_address(const std::string& text) {
+  Address address;
+  if (inet_pton(AF_INET, text.c_str(), address.bytes.data()) == 1) {
+    address.family = AddressFamily::ipv4;
+    return address;
+  }
+  const size_t percent = text.find('%');
+  if (inet_pton(AF_INET6, text.substr(0, percent).c_str(), address.bytes.data()) != 1) return {};
+  address.family = AddressFamily::ipv6;
+  if (percent == std::string::npos) return address;
+  const std::string scope = text.substr(percent + 1);
+  address.scope = if_nametoindex(scope.c_str());
+  if (address.scope == 0) {
+    const char* end = scope.data() + scope.size();
+    const auto [rest, error] = std::from_chars(scope.data(), end, address.scope);
+    if (error != std::errc() || rest != end || address.scope == 0) return {};
+  }
+  return address;
+}
+
+bool is_link_local(const Address& address) {
+  const auto& bytes = address.bytes;
+  switch (address.family) {
+    case AddressFamily::none:
+      return false;
+    case AddressFamily::ipv4:
+      return bytes[0] == 169 && bytes[1] == 254;
+    case AddressFamily::ipv6:
+      return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+  }
+  return false;
+}
+
+bool is_loopback(const Address& address) {
+  static constexpr std::array<uint8_t, 16> kLoopback6{0, 0, 0, 0, 0, 0, 0, 0,
+                                                      0, 0, 0, 0, 0, 0, 0, 1};
+  switch (address.family) {
+    case AddressFamily::none:
+      return false;
+    case AddressFamily::ipv4:
+      return address.bytes[0] == 127;
+    case AddressFamily::ipv6:
+      return address.bytes == kLoopback6;
+  }
+  return false;
 }
 
 bool same_subnet(const Address& a, const Address& b) {

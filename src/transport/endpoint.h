@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace r2ccl {
@@ -29,6 +30,12 @@ struct Endpoint {
 std::string to_string(const Address& address);
 // "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
 std::string to_string(const Endpoint& endpoint);
+// The inverse of to_string(Address); a scope is an interface name or index. Nothing else is taken.
+std::optional<Address> parse_address(const std::string& text);
+// 169.254.0.0/16 or fe80::/10: good only on the NIC it belongs to.
+bool is_link_local(const Address& address);
+// 127.0.0.0/8 or ::1.
+bool is_loopback(const Address& address);
 // True when both lie in one subnet by the longer of the two prefixes.
 bool same_subnet(const Address& a, const Address& b);
 

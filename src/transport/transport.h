@@ -2,8 +2,8 @@
 //
 // Everything is non-blocking and single-threaded: one poller, its connections and its listeners
 // belong to one thread (Poller::wake is the one exception). The TCP transport implements this over
-// sockets and epoll, src/sim over a virtual fabric, and transport/faulty wraps either. They all pass
-// the conformance suite in transport/conformance.h.
+// sockets and epoll, src/sim over a virtual fabric, and transport/faulty wraps either. They all
+// pass the conformance suite in transport/conformance.h.
 #pragma once
 
 #include <sys/uio.h>
@@ -39,8 +39,8 @@ enum class ConnectState : uint8_t { pending, established, failed };
 
 // What a transport knows of a connection beyond its bytes, for `status` and the detector.
 struct ConnectionInfo {
-  TimeNs smoothed_rtt_ns = 0;       // 0 when not known
-  uint64_t unsent_bytes = 0;        // accepted by write() but not yet handed to the wire
+  TimeNs smoothed_rtt_ns = 0;  // 0 when not known
+  uint64_t unsent_bytes = 0;   // accepted by write() but not yet handed to the wire
   uint32_t retransmissions = 0;
 };
 
@@ -68,8 +68,10 @@ class Listener {
  public:
   virtual ~Listener() = default;
 
-  // The next pending connection, or null when there is none (also when descriptors have run out;
-  // `accept_error` then holds an errno value and the backlog keeps the rest).
+  // The next pending connection, or null when there is none. It is also null when descriptors or
+  // memory have run out: `accept_error` then holds an errno value until the next accept() that
+  // gets on, and the backlog keeps the rest. Readiness is level-triggered, so the owner must then
+  // remove the listener from the poller and add it again after a pause, or it will spin.
   virtual std::unique_ptr<Connection> accept() = 0;
   virtual int accept_error() const = 0;
   virtual Endpoint local() const = 0;
@@ -98,28 +100,50 @@ class Poller {
   virtual void wake() = 0;
 };
 
+// What an interface is made of; decides whether it is used when nothing is said about it.
+enum class NicKind : uint8_t {
+  other,
+  ethernet,
+  infiniband,
+  loopback,
+  veth,
+  bridge,
+  tun,
+  wireguard,
+  dummy,
+  vlan,
+  bond,
+  macvlan,
+  tunnel,
+};
+
+const char* to_string(NicKind kind);
+
 // A network interface as the transport sees it. Identity is (name, hardware address): addresses
 // may change while the NIC stays the same.
 struct Nic {
   std::string name;
-  uint32_t index = 0;                    // the kernel's interface index
-  std::array<uint8_t, 8> hardware{};     // MAC or the last eight bytes of an IPoIB address
-  std::vector<Address> addresses;        // global ones first
+  uint32_t index = 0;                 // the kernel's interface index
+  std::array<uint8_t, 8> hardware{};  // MAC or the last eight bytes of an IPoIB address
+  std::vector<Address> addresses;     // global ones first
+  NicKind kind = NicKind::other;
+  uint32_t master = 0;  // index of the bond or bridge it is enslaved to; 0: none
   uint32_t mtu = 0;
-  uint64_t speed_mbps = 0;               // link speed as the driver claims; 0 unknown; never a rate
-  bool up = false;                       // administratively up
+  uint64_t speed_mbps = 0;  // link speed as the driver claims; 0 unknown; never a rate
+  bool up = false;          // administratively up
   bool carrier = false;
-  bool usable = false;                   // chosen as a data NIC
-  std::string reason;                    // why it is (not) chosen, for `r2ccl info`
+  bool usable = false;  // chosen as a data NIC
+  std::string reason;   // why it is (not) chosen, for `r2ccl info`
 
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
 // Options of one connection, fixed before it is opened.
 struct ConnectOptions {
-  std::string device;                 // bind to this NIC by name; empty: let routing decide
-  Address source;                     // bind to this address; family none: any
-  uint32_t unsent_low_water = 0;      // wake the writer only when fewer unsent bytes are queued; 0: default
+  std::string device;  // bind to this NIC by name; empty: let routing decide
+  Address source;      // bind to this address; family none: any
+  uint32_t unsent_low_water =
+      0;  // wake the writer only when fewer unsent bytes are queued; 0: default
 };
 
 class Transport {
@@ -136,7 +160,9 @@ class Transport {
   // Listens on `local` (port 0: choose one), on `device` only when it is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                                    const std::string& device) = 0;
-  // Starts to connect; the connection's first writable event says that it has finished.
+  // Starts to connect; the connection's first writable event says that it has finished. What the
+  // network refuses at once (no route, no such NIC, connection refused) is a connection that has
+  // failed; a Status says that there was no descriptor to be had or that `remote` is no address.
   virtual Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
                                                       const ConnectOptions& options) = 0;
 };

@@ -1,0 +1,100 @@
+#include "transport/tcp/fork_guard.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kBits = 64;
+
+struct Table {
+  std::mutex mutex;                // guards open_fds; held across fork
+  std::vector<uint64_t> open_fds;  // bit fd % 64 of word fd / 64 is set: fd is ours
+  // Written only by the fork handler, when the child has a single thread: relaxed is enough.
+  std::atomic<uint32_t> generation{0};
+};
+
+// Never destroyed: descriptors with static storage may still be closed during exit.
+Table& table() {
+  static Table* const instance = new Table;
+  return *instance;
+}
+
+void before_fork() {
+  table().mutex.lock();
+}
+void after_fork_in_parent() {
+  table().mutex.unlock();
+}
+
+// Runs in the child, where only async-signal-safe calls are allowed: no allocation, no other lock.
+void after_fork_in_child() {
+  Table& ours = table();
+  for (size_t word = 0; word < ours.open_fds.size(); ++word) {
+    uint64_t& bits = ours.open_fds[word];
+    for (; bits != 0; bits &= bits - 1) {
+      close(static_cast<int>(word * kBits + static_cast<size_t>(std::countr_zero(bits))));
+    }
+  }
+  ours.generation.fetch_add(1, std::memory_order_relaxed);
+  ours.mutex.unlock();
+}
+
+void register_handlers_once() {
+  static const int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  R2CCL_CHECK(error == 0);
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> GuardedFd::lock_table() {
+  register_handlers_once();
+  return std::unique_lock(table().mutex);
+}
+
+GuardedFd::GuardedFd(int fd, const std::unique_lock<std::mutex>& held) : fd_(fd) {
+  R2CCL_CHECK(held.owns_lock());
+  Table& ours = table();
+  const size_t index = static_cast<size_t>(fd);
+  if (ours.open_fds.size() <= index / kBits) ours.open_fds.resize(index / kBits + 1);
+  ours.open_fds[index / kBits] |= uint64_t{1} << (index % kBits);
+  generation_ = ours.generation.load(std::memory_order_relaxed);
+}
+
+GuardedFd::GuardedFd(GuardedFd&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_) {}
+
+GuardedFd& GuardedFd::operator=(GuardedFd&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  fd_ = std::exchange(other.fd_, -1);
+  generation_ = other.generation_;
+  return *this;
+}
+
+int GuardedFd::get() const {
+  return generation_ == table().generation.load(std::memory_order_relaxed) ? fd_ : -1;
+}
+
+void GuardedFd::reset() {
+  const int fd = get();
+  fd_ = -1;
+  if (fd < 0) return;
+  // The bit goes with the descriptor, under one lock: otherwise another thread could be given the
+  // same number between the two, and a fork would miss it or close a stranger.
+  std::lock_guard lock(table().mutex);
+  const size_t index = static_cast<size_t>(fd);
+  table().open_fds[index / kBits] &= ~(uint64_t{1} << (index % kBits));
+  close(fd);
+}
+
+}  // namespace r2ccl

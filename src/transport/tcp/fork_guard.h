@@ -1,0 +1,47 @@
+// A descriptor that does not outlive a fork.
+//
+// A forked child (a PyTorch DataLoader worker, say) that never calls exec inherits every socket and
+// holds it open: when the parent is killed, its peers would then see no close and wait for ever. So
+// each descriptor of the transport is entered in a table, and a pthread_atfork handler closes all
+// of them in the child.
+//
+// The table is process-wide by nature: fork handlers take no argument and cannot be taken back. Its
+// lock is taken before the fork and released on both sides, so the child finds the table whole; and
+// a descriptor is opened under the same lock, so no fork falls between open and entry.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+namespace r2ccl {
+
+// Owns a descriptor. Move-only. In a forked child every GuardedFd made before the fork reads as -1
+// and its destruction closes nothing: the number may by then belong to somebody else's file.
+class GuardedFd {
+ public:
+  GuardedFd() = default;
+  GuardedFd(GuardedFd&& other) noexcept;
+  GuardedFd& operator=(GuardedFd&& other) noexcept;
+  ~GuardedFd() { reset(); }
+
+  // Calls open(), which returns a descriptor, or -1 and leaves errno. It must not block.
+  template <typename Open>
+  static GuardedFd from(Open&& open) {
+    std::unique_lock lock = lock_table();
+    const int fd = open();
+    return fd < 0 ? GuardedFd() : GuardedFd(fd, lock);
+  }
+
+  bool valid() const { return get() >= 0; }
+  int get() const;
+  void reset();
+
+ private:
+  GuardedFd(int fd, const std::unique_lock<std::mutex>& held);
+  static std::unique_lock<std::mutex> lock_table();
+
+  int fd_ = -1;
+  uint32_t generation_ = 0;  // how many forks deep this process was when it opened fd_
+};
+
+}  // namespace r2ccl

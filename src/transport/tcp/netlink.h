@@ -1,0 +1,49 @@
+// Interfaces and addresses from the kernel by rtnetlink, and notice of their changes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/tcp/fork_guard.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+struct NetlinkReply {
+  enum class Kind : uint8_t {
+    more,          // understood; the dump goes on
+    done,          // the dump is complete
+    inconsistent,  // something changed while it was read: ask again
+    refused,       // by the kernel, with `error`
+    malformed,     // lengths that do not fit; what stood before them was taken
+  };
+  Kind kind = Kind::more;
+  int error = 0;
+};
+
+// Reads one datagram of the answers to a link dump and an address dump, in this order, into `nics`.
+// Pure: bytes in, value out; any bytes are safe. Messages of other requests are passed over, as are
+// addresses that cannot be bound yet (tentative) or ever (duplicate).
+NetlinkReply parse_netlink(std::span<const uint8_t> datagram, uint32_t sequence,
+                           std::vector<Nic>& nics);
+
+// All interfaces of this network namespace in kernel order, with link speeds; none is chosen yet.
+Result<std::vector<Nic>> read_nics();
+
+// Tells that some link or address has changed, not which: the reader dumps again, which also heals
+// an overrun of the kernel's queue.
+class NicEvents {
+ public:
+  static Result<NicEvents> open();
+  int fd() const { return socket_.get(); }
+  // True when there were notices.
+  bool drain();
+
+ private:
+  explicit NicEvents(GuardedFd socket) : socket_(std::move(socket)) {}
+
+  GuardedFd socket_;
+};
+
+}  // namespace r2ccl

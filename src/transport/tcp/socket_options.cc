@@ -1,0 +1,57 @@
+#include "transport/tcp/socket_options.h"
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "transport/tcp/socket_address.h"
+
+namespace r2ccl {
+namespace {
+
+int set_option(int socket, int level, int name, int value) {
+  return setsockopt(socket, level, name, &value, sizeof value) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+int set_stream_options(int socket, uint32_t unsent_low_water) {
+  if (const int error = set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); error != 0) return error;
+  if (unsent_low_water == 0) return 0;
+  return set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(unsent_low_water));
+}
+
+int set_connect_options(int socket) {
+  return set_option(socket, IPPROTO_TCP, TCP_SYNCNT, 1);
+}
+
+int set_listen_options(int socket, AddressFamily family) {
+  if (const int error = set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); error != 0) return error;
+  if (family != AddressFamily::ipv6) return 0;
+  return set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+}
+
+int bind_to_device(int socket, const std::string& device) {
+  const auto length = static_cast<socklen_t>(device.size() + 1);
+  return setsockopt(socket, SOL_SOCKET, SO_BINDTODEVICE, device.c_str(), length) == 0 ? 0 : errno;
+}
+
+int prefer_device(int socket, AddressFamily family, const std::string& device) {
+  const uint32_t index = if_nametoindex(device.c_str());
+  if (index == 0) return ENODEV;
+  const int value = static_cast<int>(htonl(index));
+  return family == AddressFamily::ipv6 ? set_option(socket, IPPROTO_IPV6, IPV6_UNICAST_IF, value)
+                                       : set_option(socket, IPPROTO_IP, IP_UNICAST_IF, value);
+}
+
+int bind_source(int socket, const Address& source) {
+  // Only saves ports; a system without it works too.
+  set_option(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  const SocketAddress address = to_socket_address({.address = source, .port = 0});
+  return bind(socket, address.get(), address.length) == 0 ? 0 : errno;
+}
+
+}  // namespace r2ccl

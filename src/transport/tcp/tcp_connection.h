@@ -1,0 +1,36 @@
+// Connection over a non-blocking TCP socket.
+#pragma once
+
+#include "transport/tcp/fork_guard.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class TcpConnection final : public Connection {
+ public:
+  // A socket that is connecting to `remote` (`error` 0), or whose attempt failed at once with
+  // `error`. The socket is kept even then: polling it reports the failure like a late one.
+  TcpConnection(GuardedFd socket, const Endpoint& remote, int error);
+  // A socket that accept() returned.
+  TcpConnection(GuardedFd socket, const Endpoint& remote);
+  ~TcpConnection() override;
+
+  ConnectState connect_state() override;
+  int connect_error() const override;
+  IoResult read(std::span<const iovec> slices) override;
+  IoResult write(std::span<const iovec> slices) override;
+  ConnectionInfo info() const override;
+  Endpoint remote() const override { return remote_; }
+  int poll_id() const override { return socket_.get(); }
+
+ private:
+  IoResult fail(int error);
+
+  GuardedFd socket_;
+  Endpoint remote_;
+  ConnectState state_ = ConnectState::pending;
+  // The first error seen. The kernel tells an error once and then pretends the stream had ended.
+  int error_ = 0;
+};
+
+}  // namespace r2ccl
