@@ -73,4 +73,10 @@ inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 // Bytes of a communicator's staging pool, where receives that will be reduced land.
 inline constexpr size_t kStagingBytes = 8 * 1024 * 1024;
 
+// --- plans ------------------------------------------------------------------------------------
+// Plans that a communicator keeps ready: few enough to be searched one by one, and a bound on their
+// steps (some 150 bytes each) for jobs whose plans are large.
+inline constexpr size_t kPlansCachedMax = 32;
+inline constexpr size_t kPlanStepsCachedMax = 128 * 1024;
+
 }  // namespace r2ccl::limits

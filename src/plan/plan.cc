@@ -3,34 +3,17 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "plan/algorithms.h"
 #include "plan/plan_builder.h"
 
 namespace r2ccl {
-namespace {
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 uint64_t plan_hash(const PlanKey& key) {
-  const uint64_t fields[] = {
-      static_cast<uint64_t>(key.collective),
-      static_cast<uint64_t>(choose_algorithm(key)),
-      static_cast<uint64_t>(key.type),
-      static_cast<uint64_t>(key.op),
-      static_cast<uint64_t>(key.rank_count),
-      static_cast<uint64_t>(key.root.value()),
-      key.count,
-  };
-  uint64_t hash = 0;
-  for (const uint64_t field : fields) hash = mix(hash + 0x9e3779b97f4a7c15u + field);
-  return std::max<uint64_t>(hash, 1);
+  return hash_of({static_cast<uint64_t>(key.collective),
+                  static_cast<uint64_t>(choose_algorithm(key)), static_cast<uint64_t>(key.type),
+                  static_cast<uint64_t>(key.op), static_cast<uint64_t>(key.rank_count),
+                  static_cast<uint64_t>(key.root.value()), key.count});
 }
 
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {

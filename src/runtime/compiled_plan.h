@@ -46,11 +46,12 @@ class CompiledPlan {
   // Position in staged(); kNone for other kinds.
   uint32_t staged_index(uint32_t step) const { return staged_index_[step]; }
   // kNone when the plan has no such lane.
-  uint32_t find_lane(LaneKind kind, Rank peer) const {
-    return lane_by_peer_[static_cast<size_t>(peer.value()) * 2 + (kind == LaneKind::send ? 0 : 1)];
-  }
+  uint32_t find_lane(LaneKind kind, Rank peer) const { return lane_by_peer_[slot(kind, peer)]; }
 
  private:
+  static size_t slot(LaneKind kind, Rank peer) {
+    return static_cast<size_t>(peer.value()) * 2 + (kind == LaneKind::send ? 0 : 1);
+  }
   void index_dependents();
   void sort_into_lanes(int32_t rank_count);
 

@@ -11,8 +11,10 @@ namespace r2ccl {
 
 class PlanCache {
  public:
-  // Keeps the last used plans while they have at most `steps_max` steps together.
-  explicit PlanCache(size_t steps_max) : steps_max_(steps_max) {}
+  // Keeps at most `entries_max` plans, the last used ones, while they have at most `steps_max`
+  // steps together; always the last one.
+  PlanCache(size_t entries_max, size_t steps_max)
+      : entries_max_(entries_max), steps_max_(steps_max) {}
 
   // Builds the plan unless it is there. The reference is valid until the next call.
   const CompiledPlan& get(const PlanKey& key, Rank rank);
@@ -25,6 +27,7 @@ class PlanCache {
     CompiledPlan plan;
   };
 
+  const size_t entries_max_;
   const size_t steps_max_;
   size_t steps_ = 0;
   std::list<Entry> entries_;  // most recently used first

@@ -52,10 +52,11 @@ class PointToPoint final : public MessageClient {
     std::span<const std::byte> source;  // of a send
     std::span<std::byte> target;        // of a receive
     uint64_t context = 0;
-    uint64_t messages = 1;   // pieces it is cut into
+    uint64_t bytes = 0;
+    uint64_t first = 0;      // the number of its first message; they are dense
+    uint64_t messages = 1;   // it is cut into so many
     uint64_t posted = 0;     // of them
     uint64_t completed = 0;  // of them
-    uint64_t first = 0;      // number of its first message; they are dense
     Done done;
   };
 
@@ -63,11 +64,13 @@ class PointToPoint final : public MessageClient {
   // operation stays until those before it are finished too.
   struct Queue {
     std::deque<Operation> operations;
-    size_t posting = 0;        // the first operation with messages still to be posted
-    uint64_t next_number = 0;  // of the next operation's first message
+    size_t posting = 0;             // the first operation with messages still to be posted
+    uint64_t next_number = 0;       // of the next operation's first message
+    uint64_t low = 0;               // all messages before this one are complete
+    std::deque<bool> message_done;  // of the posted messages from `low` on
   };
 
-  void enqueue(Queue& queue, Operation operation);
+  void enqueue(Rank peer, Queue& queue, Operation operation);
   void post_more(Rank peer, Queue& queue);
   void message_complete(Rank peer, Queue& queue, MessageNo number);
   void match_local();

@@ -1,0 +1,52 @@
+#include "runtime/compiled_plan.h"
+
+#include <utility>
+
+namespace r2ccl {
+
+CompiledPlan::CompiledPlan(RankPlan plan, int32_t rank_count) : plan_(std::move(plan)) {
+  index_dependents();
+  sort_into_lanes(rank_count);
+}
+
+void CompiledPlan::index_dependents() {
+  const std::vector<Step>& steps = plan_.steps;
+  waits_.reserve(steps.size());
+  first_dependent_.assign(steps.size() + 1, 0);
+  for (const Step& step : steps) {
+    const uint32_t arrival = step.kind == StepKind::receive_reduce ? 1 : 0;
+    waits_.push_back(static_cast<uint32_t>(step.after.size()) + arrival);
+    for (const uint32_t before : step.after) ++first_dependent_[before + 1];
+  }
+  for (size_t i = 0; i < steps.size(); ++i) first_dependent_[i + 1] += first_dependent_[i];
+  dependents_.resize(first_dependent_.back());
+  std::vector<uint32_t> fill(first_dependent_.begin(), first_dependent_.end() - 1);
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    for (const uint32_t before : steps[i].after) dependents_[fill[before]++] = i;
+  }
+}
+
+void CompiledPlan::sort_into_lanes(int32_t rank_count) {
+  const std::vector<Step>& steps = plan_.steps;
+  lane_by_peer_.assign(static_cast<size_t>(rank_count) * 2, kNone);
+  lane_of_.assign(steps.size(), kNone);
+  staged_index_.assign(steps.size(), kNone);
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    if (step.kind == StepKind::copy) continue;
+    const LaneKind kind = step.kind == StepKind::send ? LaneKind::send : LaneKind::receive;
+    uint32_t& lane = lane_by_peer_[slot(kind, step.peer)];
+    if (lane == kNone) {
+      lane = static_cast<uint32_t>(lanes_.size());
+      lanes_.push_back({kind, step.peer, {}});
+    }
+    lanes_[lane].steps.push_back(i);
+    lane_of_[i] = lane;
+    if (step.kind == StepKind::receive_reduce) {
+      staged_index_[i] = static_cast<uint32_t>(staged_.size());
+      staged_.push_back(i);
+    }
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,270 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "plan/limits.h"
+#include "runtime/reduce.h"
+
+namespace r2ccl {
+
+Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports)
+    : self_(self),
+      channel_(channel),
+      ports_(std::move(ports)),
+      plans_(limits::kPlansCachedMax, limits::kPlanStepsCachedMax),
+      staging_(kPlanLimits.segment_bytes_max,
+               limits::kStagingBytes / kPlanLimits.segment_bytes_max) {
+  for (size_t rank = 0; rank < ports_.size(); ++rank) {
+    R2CCL_CHECK((ports_[rank] == nullptr) == (rank == static_cast<size_t>(self.value())));
+    if (ports_[rank] != nullptr) ports_[rank]->open_channel(channel_, *this);
+  }
+}
+
+Executor::~Executor() {
+  cancel(Status(Code::aborted, "the communicator was destroyed"));
+}
+
+void Executor::start(CollectiveCall call) {
+  R2CCL_CHECK(call.key.rank_count == static_cast<int32_t>(ports_.size()));
+  if (!failure_.ok()) {
+    call.done(failure_);
+    return;
+  }
+  call.key.in_place = call.input == call.output;
+  queue_.push_back(std::move(call));
+  run_queue();
+}
+
+void Executor::cancel(const Status& why) {
+  if (!failure_.ok()) return;
+  failure_ = why;
+  for (MessagePort* port : ports_) {
+    if (port != nullptr) port->cancel_channel(channel_);
+  }
+  std::deque<CollectiveCall> ended = std::exchange(queue_, {});
+  if (running_) ended.push_front(std::move(running_->call));
+  running_.reset();
+  for (CollectiveCall& call : ended) call.done(failure_);
+}
+
+// A collective may be complete as soon as it has begun, and its `done` may start another; the loop
+// keeps that from nesting.
+void Executor::run_queue() {
+  if (in_run_queue_) return;
+  in_run_queue_ = true;
+  while (!running_ && !queue_.empty()) {
+    CollectiveCall call = std::move(queue_.front());
+    queue_.pop_front();
+    begin(std::move(call));
+    settle();
+  }
+  in_run_queue_ = false;
+}
+
+void Executor::begin(CollectiveCall call) {
+  const CompiledPlan& plan = plans_.get(call.key, self_);
+  running_.emplace();
+  Running& run = *running_;
+  run.context = plan_hash(call.key);
+  run.call = std::move(call);
+  run.plan = &plan;
+  run.pending = plan.waits();
+  run.message_done.assign(plan.steps().size(), 0);
+  run.lanes.resize(plan.lanes().size());
+  run.staging.resize(plan.staged().size());
+  run.steps_left = static_cast<uint32_t>(plan.steps().size());
+  // Receives first: what is permitted early need not wait for a round trip.
+  for (const LaneKind kind : {LaneKind::receive, LaneKind::send}) {
+    for (uint32_t lane = 0; lane < plan.lanes().size(); ++lane) {
+      if (plan.lanes()[lane].kind == kind) advance_lane(lane);
+    }
+    advance_staged();
+  }
+  for (uint32_t step = 0; step < plan.steps().size(); ++step) {
+    if (plan.steps()[step].kind == StepKind::copy && run.pending[step] == 0) becomes_ready(step);
+  }
+}
+
+void Executor::on_sent(Rank peer, ChannelId, MessageNo number) {
+  message_complete(LaneKind::send, peer, number);
+}
+
+void Executor::on_received(Rank peer, ChannelId, MessageNo number) {
+  message_complete(LaneKind::receive, peer, number);
+}
+
+void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
+  cancel(why.with_context("collective with rank " + std::to_string(peer.value())));
+}
+
+void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {
+  if (!failure_.ok()) return;
+  R2CCL_CHECK(running_.has_value());
+  Running& run = *running_;
+  const uint32_t lane = run.plan->find_lane(kind, peer);
+  R2CCL_CHECK(lane != kNone);
+  LaneState& state = run.lanes[lane];
+  const std::vector<uint32_t>& steps = run.plan->lanes()[lane].steps;
+  const uint64_t index = number.value() - state.first.value();
+  R2CCL_CHECK(index < state.posted);
+  const uint32_t step = steps[index];
+  R2CCL_CHECK(run.message_done[step] == 0);
+  run.message_done[step] = 1;
+  while (state.low < state.posted && run.message_done[steps[state.low]] != 0) ++state.low;
+
+  if (run.plan->steps()[step].kind != StepKind::receive_reduce) {
+    finished_.push_back(step);
+  } else if (--run.pending[step] == 0) {
+    becomes_ready(step);
+  }
+  advance_lane(lane);
+  settle();
+  run_queue();
+}
+
+// Tells the dependents of all finished steps, until nothing more follows from that.
+void Executor::settle() {
+  Running& run = *running_;
+  while (!finished_.empty()) {
+    const uint32_t step = finished_.back();
+    finished_.pop_back();
+    --run.steps_left;
+    for (const uint32_t dependent : run.plan->dependents(step)) {
+      if (--run.pending[dependent] == 0) becomes_ready(dependent);
+    }
+  }
+  advance_staged();
+  if (run.steps_left == 0) finish();
+}
+
+void Executor::becomes_ready(uint32_t step) {
+  const Step& what = running_->plan->steps()[step];
+  switch (what.kind) {
+    case StepKind::send:
+    case StepKind::receive:
+      advance_lane(running_->plan->lane_of(step));
+      break;
+    case StepKind::receive_reduce:
+      reduce_received(step);
+      finished_.push_back(step);
+      break;
+    case StepKind::copy:
+      copy(what);
+      finished_.push_back(step);
+      break;
+  }
+}
+
+void Executor::advance_lane(uint32_t lane) {
+  LaneState& state = running_->lanes[lane];
+  const std::vector<uint32_t>& steps = running_->plan->lanes()[lane].steps;
+  while (state.posted < steps.size() && state.posted - state.low < limits::kMessagesPostedMax &&
+         may_post(steps[state.posted])) {
+    post(lane, steps[state.posted]);
+  }
+}
+
+// Staging slots are given strictly in plan order. Otherwise receives that come late in the plan
+// could hold every slot while the one they depend on, through other ranks, waits for one; the
+// checker proves plans with a single slot under this rule.
+void Executor::advance_staged() {
+  const Running& run = *running_;
+  const std::vector<uint32_t>& staged = run.plan->staged();
+  while (run.staged_next < staged.size() && !staging_.empty()) {
+    const uint32_t before = run.staged_next;
+    advance_lane(run.plan->lane_of(staged[before]));
+    if (run.staged_next == before) return;
+  }
+}
+
+bool Executor::may_post(uint32_t step) const {
+  const Running& run = *running_;
+  const uint32_t staged = run.plan->staged_index(step);
+  if (staged == kNone) return run.pending[step] == 0;
+  return staged == run.staged_next && !staging_.empty();
+}
+
+void Executor::post(uint32_t lane, uint32_t step) {
+  Running& run = *running_;
+  LaneState& state = run.lanes[lane];
+  const Step& what = run.plan->steps()[step];
+  MessagePort& port = *ports_[static_cast<size_t>(what.peer.value())];
+  MessageNo number;
+  if (what.kind == StepKind::send) {
+    number = port.post_send(channel_, {source_of(what.source), bytes_of(what.source)}, run.context);
+  } else {
+    std::byte* target = target_of(what.target);
+    const size_t bytes = bytes_of(what.target);
+    if (what.kind == StepKind::receive_reduce) {
+      R2CCL_CHECK(bytes <= staging_.slot_bytes());
+      target = staging_.take();
+      run.staging[run.staged_next++] = target;
+    }
+    number = port.post_receive(channel_, {target, bytes}, run.context);
+  }
+  if (state.posted == 0) state.first = number;
+  R2CCL_CHECK(number.value() == state.first.value() + state.posted);
+  ++state.posted;
+}
+
+void Executor::reduce_received(uint32_t step) {
+  Running& run = *running_;
+  const Step& what = run.plan->steps()[step];
+  const PlanKey& key = run.call.key;
+  std::byte* slot = run.staging[run.plan->staged_index(step)];
+  std::byte* target = target_of(what.target);
+  reduce(key.type, key.op, target, source_of(what.source), slot, what.target.count);
+  if (what.last_reduction && key.op == ReduceOp::avg) {
+    divide(key.type, target, what.target.count, key.rank_count);
+  }
+  staging_.give_back(slot);
+}
+
+void Executor::copy(const Step& step) const {
+  const std::byte* source = source_of(step.source);
+  std::byte* target = target_of(step.target);
+  if (source != target) std::memcpy(target, source, bytes_of(step.target));
+}
+
+void Executor::finish() {
+  auto done = std::move(running_->call.done);
+  running_.reset();
+  done(Status::ok_status());
+}
+
+const std::byte* Executor::source_of(const Region& region) const {
+  const CollectiveCall& call = running_->call;
+  const std::byte* base = region.buffer == Buffer::input ? call.input : call.output;
+  // Messages without bytes may come with null buffers.
+  return region.count == 0 ? base : base + region.offset * size_of(call.key.type);
+}
+
+std::byte* Executor::target_of(const Region& region) const {
+  R2CCL_CHECK(region.buffer == Buffer::output);
+  std::byte* base = running_->call.output;
+  return region.count == 0 ? base : base + region.offset * size_of(running_->call.key.type);
+}
+
+size_t Executor::bytes_of(const Region& region) const {
+  return region.count * size_of(running_->call.key.type);
+}
+
+std::vector<Rank> Executor::waits_on() const {
+  std::vector<Rank> peers;
+  if (!running_) return peers;
+  const std::vector<Lane>& lanes = running_->plan->lanes();
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (running_->lanes[i].low < running_->lanes[i].posted) peers.push_back(lanes[i].peer);
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace r2ccl

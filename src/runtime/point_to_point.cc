@@ -1,0 +1,186 @@
+#include "runtime/point_to_point.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+uint64_t operation_context(uint64_t bytes, DataType type) {
+  return hash_of({bytes, static_cast<uint64_t>(type)});
+}
+
+size_t index_of(Rank rank) {
+  return static_cast<size_t>(rank.value());
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort*> ports)
+    : self_(self),
+      channel_(channel),
+      ports_(std::move(ports)),
+      sends_(ports_.size()),
+      receives_(ports_.size()) {
+  for (size_t rank = 0; rank < ports_.size(); ++rank) {
+    R2CCL_CHECK((ports_[rank] == nullptr) == (rank == index_of(self)));
+    if (ports_[rank] != nullptr) ports_[rank]->open_channel(channel_, *this);
+  }
+}
+
+PointToPoint::~PointToPoint() {
+  cancel(Status(Code::aborted, "the communicator was destroyed"));
+}
+
+void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done) {
+  Operation operation;
+  operation.source = bytes;
+  operation.bytes = bytes.size();
+  operation.context = operation_context(bytes.size(), type);
+  operation.done = std::move(done);
+  enqueue(peer, sends_[index_of(peer)], std::move(operation));
+}
+
+void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done) {
+  Operation operation;
+  operation.target = bytes;
+  operation.bytes = bytes.size();
+  operation.context = operation_context(bytes.size(), type);
+  operation.done = std::move(done);
+  enqueue(peer, receives_[index_of(peer)], std::move(operation));
+}
+
+void PointToPoint::enqueue(Rank peer, Queue& queue, Operation operation) {
+  if (!failure_.ok()) {
+    operation.done(failure_);
+    return;
+  }
+  const uint64_t pieces =
+      (operation.bytes + limits::kMessageBytesMax - 1) / limits::kMessageBytesMax;
+  operation.messages = std::max<uint64_t>(pieces, 1);
+  operation.first = queue.next_number;
+  queue.next_number += operation.messages;
+  queue.operations.push_back(std::move(operation));
+  ++unfinished_;
+  if (peer == self_) {
+    match_local();
+  } else {
+    post_more(peer, queue);
+  }
+}
+
+void PointToPoint::post_more(Rank peer, Queue& queue) {
+  MessagePort& port = *ports_[index_of(peer)];
+  const bool sending = &queue == &sends_[index_of(peer)];
+  while (queue.posting < queue.operations.size() &&
+         queue.message_done.size() < limits::kMessagesPostedMax) {
+    Operation& operation = queue.operations[queue.posting];
+    const uint64_t offset = operation.posted * limits::kMessageBytesMax;
+    const uint64_t bytes = std::min(operation.bytes - offset, limits::kMessageBytesMax);
+    const MessageNo number =
+        sending
+            ? port.post_send(channel_, operation.source.subspan(offset, bytes), operation.context)
+            : port.post_receive(channel_, operation.target.subspan(offset, bytes),
+                                operation.context);
+    R2CCL_CHECK(number.value() == operation.first + operation.posted);
+    queue.message_done.push_back(false);
+    if (++operation.posted == operation.messages) ++queue.posting;
+  }
+}
+
+void PointToPoint::on_sent(Rank peer, ChannelId, MessageNo number) {
+  if (failure_.ok()) message_complete(peer, sends_[index_of(peer)], number);
+}
+
+void PointToPoint::on_received(Rank peer, ChannelId, MessageNo number) {
+  if (failure_.ok()) message_complete(peer, receives_[index_of(peer)], number);
+}
+
+void PointToPoint::on_mismatch(Rank peer, ChannelId, const Status& why) {
+  cancel(why.with_context("send and receive with rank " + std::to_string(peer.value())));
+}
+
+void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
+  const uint64_t ahead = number.value() - queue.low;
+  R2CCL_CHECK(ahead < queue.message_done.size() && !queue.message_done[ahead]);
+  queue.message_done[ahead] = true;
+  while (!queue.message_done.empty() && queue.message_done.front()) {
+    queue.message_done.pop_front();
+    ++queue.low;
+  }
+  const auto after = std::partition_point(
+      queue.operations.begin(), queue.operations.end(),
+      [&](const Operation& operation) { return operation.first <= number.value(); });
+  Operation& operation = *(after - 1);
+  Done done;
+  if (++operation.completed == operation.messages) done = std::move(operation.done);
+  while (!queue.operations.empty() &&
+         queue.operations.front().completed == queue.operations.front().messages) {
+    queue.operations.pop_front();
+    --queue.posting;
+  }
+  post_more(peer, queue);
+  if (done) {
+    --unfinished_;
+    done(Status::ok_status());
+  }
+}
+
+void PointToPoint::match_local() {
+  Queue& sends = sends_[index_of(self_)];
+  Queue& receives = receives_[index_of(self_)];
+  while (!sends.operations.empty() && !receives.operations.empty()) {
+    if (sends.operations.front().context != receives.operations.front().context) {
+      cancel(Status(Code::invalid_usage,
+                    "rank " + std::to_string(self_.value()) +
+                        " sends to itself with another size or type than it receives"));
+      return;
+    }
+    const Operation send = std::move(sends.operations.front());
+    const Operation receive = std::move(receives.operations.front());
+    sends.operations.pop_front();
+    receives.operations.pop_front();
+    unfinished_ -= 2;
+    // memmove: nothing forbids a rank to send a buffer to the same place.
+    if (send.bytes > 0) std::memmove(receive.target.data(), send.source.data(), send.bytes);
+    send.done(Status::ok_status());
+    receive.done(Status::ok_status());
+  }
+}
+
+void PointToPoint::cancel(const Status& why) {
+  if (!failure_.ok()) return;
+  failure_ = why;
+  for (MessagePort* port : ports_) {
+    if (port != nullptr) port->cancel_channel(channel_);
+  }
+  std::vector<Done> ended;
+  for (std::vector<Queue>* queues : {&sends_, &receives_}) {
+    for (Queue& queue : *queues) {
+      for (Operation& operation : queue.operations) {
+        if (operation.done) ended.push_back(std::move(operation.done));
+      }
+      queue = Queue();
+    }
+  }
+  unfinished_ = 0;
+  for (Done& done : ended) done(failure_);
+}
+
+std::vector<Rank> PointToPoint::waits_on() const {
+  std::vector<Rank> peers;
+  for (size_t rank = 0; rank < ports_.size(); ++rank) {
+    if (!sends_[rank].message_done.empty() || !receives_[rank].message_done.empty()) {
+      peers.push_back(Rank(static_cast<int32_t>(rank)));
+    }
+  }
+  return peers;
+}
+
+}  // namespace r2ccl
