@@ -1,0 +1,16 @@
+// Addresses as they travel between ranks. The scope of a link-local address means something only on
+// its own host, so it stays there.
+#pragma once
+
+#include "protocol/byte_io.h"
+#include "transport/endpoint.h"
+
+namespace r2ccl {
+
+inline constexpr size_t kWireAddressBytes = 18;  // family, prefix, 16 bytes
+
+void put_address(ByteWriter& out, const Address& address);
+// False when the bytes are no address (the reader may be bad too).
+bool get_address(ByteReader& in, Address& address);
+
+}  // namespace r2ccl

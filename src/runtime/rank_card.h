@@ -1,0 +1,78 @@
+// What each rank tells all others about itself at start, and how it travels. It comes from another
+// process, so decoding is bounded and refuses what an honest rank would not say.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "transport/endpoint.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+inline constexpr size_t kRankCardBytesMax = 64 * 1024;
+inline constexpr size_t kHostIdBytes = 16;
+
+using HostId = std::array<std::byte, kHostIdBytes>;
+
+// A setting that all ranks must share, as text: only equality counts.
+struct Setting {
+  std::string name;
+  std::string value;
+  friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+// One data NIC and the listener on it. Its place in RankCard::nics is its NicId.
+struct NicCard {
+  std::string name;
+  std::array<uint8_t, 8> hardware{};
+  uint32_t mtu = 0;
+  uint64_t speed_mbps = 0;
+  std::vector<Address> addresses;
+  uint16_t port = 0;
+  friend bool operator==(const NicCard&, const NicCard&) = default;
+};
+
+struct RankCard {
+  Rank rank;
+  std::string host_name;
+  HostId host{};  // equal exactly for ranks that share kernel, network namespace and /dev/shm
+  uint32_t pid = 0;
+  uint32_t library_version = 0;  // R2CCL_VERSION_CODE
+  std::vector<Setting> settings;
+  std::vector<NicCard> nics;
+  std::vector<Endpoint> control;  // where the control channel listens
+  friend bool operator==(const RankCard&, const RankCard&) = default;
+};
+
+// The smaller of each list's bound and its size is sent; these bounds keep a card below its
+// maximum.
+inline constexpr size_t kHostNameBytesMax = 255;
+inline constexpr size_t kNicNameBytesMax = 31;
+inline constexpr size_t kNicAddressesMax = 8;
+inline constexpr size_t kControlEndpointsMax = 64;
+inline constexpr size_t kSettingsMax = 64;
+inline constexpr size_t kSettingNameBytesMax = 63;
+inline constexpr size_t kSettingValueBytesMax = 127;
+
+// Fails when something is larger than its bound.
+Result<std::vector<std::byte>> encode(const RankCard& card);
+Result<RankCard> decode_rank_card(std::span<const std::byte> bytes);
+
+// "rank 3 (host node7, pid 4711)".
+std::string describe(const RankCard& card);
+
+// A NIC as this rank advertises it, with the port of the listener on it.
+NicCard make_nic_card(const Nic& nic, uint16_t port);
+
+// Cards in rank order, one a rank. Fails when a setting or the library's version differs, and names
+// the setting and both ranks.
+Status check_agreement(std::span<const RankCard> cards);
+
+}  // namespace r2ccl

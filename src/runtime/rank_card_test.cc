@@ -1,0 +1,131 @@
+#include "runtime/rank_card.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+Address address(uint8_t last, uint8_t prefix_bits = 24) {
+  Address out;
+  out.family = AddressFamily::ipv4;
+  out.bytes = {192, 168, 0, last};
+  out.prefix_bits = prefix_bits;
+  return out;
+}
+
+RankCard sample(int32_t rank = 3) {
+  RankCard card;
+  card.rank = Rank(rank);
+  card.host_name = "node7";
+  card.host.fill(std::byte{9});
+  card.pid = 4711;
+  card.library_version = 100;
+  card.settings = {{"R2CCL_ALGO", "auto"}, {"R2CCL_MONITOR", "1"}};
+  NicCard nic;
+  nic.name = "nic0";
+  nic.hardware = {2, 0, 0, 0, 0, 1};
+  nic.mtu = 9000;
+  nic.speed_mbps = 25000;
+  nic.addresses = {address(1), address(2)};
+  nic.port = 40000;
+  card.nics = {nic, nic};
+  card.control = {{address(9), 5000}};
+  return card;
+}
+
+TEST(RankCard, ReadsBackWhatWasWritten) {
+  const RankCard card = sample();
+  const auto bytes = encode(card);
+  ASSERT_TRUE(bytes.ok());
+  const auto read = decode_rank_card(bytes.value());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value(), card);
+}
+
+TEST(RankCard, StaysBelowItsMaximumWhenEverythingIsAtItsBound) {
+  RankCard card = sample();
+  card.host_name.assign(kHostNameBytesMax, 'h');
+  card.settings.assign(kSettingsMax, {std::string(kSettingNameBytesMax, 'n'),
+                                      std::string(kSettingValueBytesMax, 'v')});
+  card.nics[0].name.assign(kNicNameBytesMax, 'x');
+  card.nics[0].addresses.assign(kNicAddressesMax, address(1));
+  card.nics.assign(limits::kNicsMax, card.nics[0]);
+  card.control.assign(kControlEndpointsMax, {address(1), 1});
+  const auto bytes = encode(card);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  EXPECT_LE(bytes.value().size(), kRankCardBytesMax);
+  const auto read = decode_rank_card(bytes.value());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value(), card);
+}
+
+TEST(RankCard, SaysWhichBoundIsCrossed) {
+  RankCard card = sample();
+  card.nics.resize(limits::kNicsMax + 1);
+  const auto bytes = encode(card);
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_NE(bytes.status().message().find("NICs of this rank: 65 is more than 64"),
+            std::string::npos);
+}
+
+TEST(RankCard, RefusesEveryTruncationAndAnyExtraByte) {
+  std::vector<std::byte> bytes = encode(sample()).value();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_rank_card(std::span(bytes).first(size)).ok()) << size;
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(decode_rank_card(bytes).ok());
+}
+
+TEST(RankCard, RefusesControlCharactersInNames) {
+  RankCard card = sample();
+  card.host_name = "node\n7";
+  EXPECT_FALSE(decode_rank_card(encode(card).value()).ok());
+}
+
+TEST(RankCard, SurvivesRandomAndDamagedBytes) {
+  const std::vector<std::byte> good = encode(sample()).value();
+  std::mt19937 random(11);
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::byte> bytes = good;
+    if (i % 2 == 0) {
+      bytes.resize(random() % 400);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      if (!bytes.empty()) bytes[0] = std::byte{1};
+    } else {
+      for (int flips = 0; flips < 3; ++flips) {
+        bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+      }
+    }
+    const auto read = decode_rank_card(bytes);
+    // What is accepted must be within the bounds, so it can be said again.
+    if (read.ok()) {
+      EXPECT_TRUE(encode(read.value()).ok());
+    }
+  }
+}
+
+TEST(Agreement, NamesTheSettingAndBothRanks) {
+  std::vector<RankCard> cards = {sample(0), sample(1), sample(2)};
+  EXPECT_TRUE(check_agreement(cards).ok());
+  cards[2].settings[0].value = "ring";
+  EXPECT_EQ(check_agreement(cards).message(),
+            "R2CCL_ALGO differs between ranks: rank 0 (host node7, pid 4711) has auto, "
+            "rank 2 (host node7, pid 4711) has ring");
+}
+
+TEST(Agreement, NoticesAMissingSettingAndAnotherVersion) {
+  std::vector<RankCard> cards = {sample(0), sample(1)};
+  cards[1].settings.pop_back();
+  EXPECT_FALSE(check_agreement(cards).ok());
+  cards[1] = sample(1);
+  cards[1].library_version = 200;
+  EXPECT_NE(check_agreement(cards).message().find("version of r2ccl differs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,15 @@
+// Random bytes that nobody can guess, for nonces, job ids and secrets. Safe after fork.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "protocol/handshake.h"
+
+namespace r2ccl {
+
+void secure_random(std::span<std::byte> out);
+std::array<std::byte, kNonceBytes> random_nonce();
+
+}  // namespace r2ccl
