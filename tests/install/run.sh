@@ -24,6 +24,14 @@ echo "== C++17 by pkg-config"
   "-Wl,-rpath,$libdir" -o "$work/cxx17"
 "$work/cxx17"
 
+echo "== the README's examples"
+example() { awk -v fence="\`\`\`$1" '$0 == fence { on = 1; next } /^```/ { on = 0 } on' "$here/../../README.md"; }
+example c >"$work/readme.c"
+example cpp >"$work/readme.cc"
+[ -s "$work/readme.c" ] && [ -s "$work/readme.cc" ]
+"$cc" -std=c11 "${strict[@]}" "$work/readme.c" "${flags[@]}" -o "$work/readme_c"
+"$cxx" -std=c++17 "${strict[@]}" -shared -fPIC "$work/readme.cc" "${flags[@]}" -o "$work/readme_cc"
+
 echo "== find_package"
 "$cmake" -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/moved" \
   -DCMAKE_C_COMPILER="$cc" >/dev/null
