@@ -118,15 +118,15 @@ void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
       queue.operations.begin(), queue.operations.end(),
       [&](const Operation& operation) { return operation.first <= number.value(); });
   Operation& operation = *(after - 1);
-  Done done;
-  if (++operation.completed == operation.messages) done = std::move(operation.done);
+  const bool complete = ++operation.completed == operation.messages;
+  const Done done = complete ? std::exchange(operation.done, nullptr) : nullptr;
   while (!queue.operations.empty() &&
          queue.operations.front().completed == queue.operations.front().messages) {
     queue.operations.pop_front();
     --queue.posting;
   }
   post_more(peer, queue);
-  if (done) {
+  if (complete) {
     --unfinished_;
     done(Status::ok_status());
   }

@@ -1,0 +1,365 @@
+#include "runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/fake_network.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr ChannelId kChannel{7};
+
+// The executors of all ranks over one fake network.
+class Job {
+ public:
+  Job(int32_t rank_count, uint64_t seed) : network(rank_count, seed) {
+    for (int32_t rank = 0; rank < rank_count; ++rank) {
+      executors.push_back(
+          std::make_unique<Executor>(Rank(rank), kChannel, network.ports_of(Rank(rank))));
+    }
+  }
+  int32_t size() const { return static_cast<int32_t>(executors.size()); }
+
+  FakeNetwork network;
+  std::vector<std::unique_ptr<Executor>> executors;
+};
+
+std::function<void(const Status&)> into(std::optional<Status>& result) {
+  return [&result](const Status& status) {
+    EXPECT_FALSE(result.has_value()) << "done twice";
+    result = status;
+  };
+}
+
+// One collective of type T: buffers of all ranks and how it ended.
+template <typename T>
+struct Trial {
+  PlanKey key;
+  std::vector<std::vector<T>> inputs;
+  std::vector<std::vector<T>> outputs;
+  std::vector<std::optional<Status>> results;
+
+  // In place where `in_place(rank)`: then the input lies in the output.
+  template <typename Value, typename InPlace>
+  Trial(const PlanKey& plan_key, Value value, InPlace in_place)
+      : key(plan_key),
+        inputs(static_cast<size_t>(key.rank_count)),
+        outputs(inputs.size()),
+        results(inputs.size()),
+        in_place_(inputs.size()) {
+    for (size_t rank = 0; rank < inputs.size(); ++rank) {
+      in_place_[rank] = in_place(rank);
+      outputs[rank].assign(key.count, T{});
+      std::vector<T>& source = in_place_[rank] ? outputs[rank] : inputs[rank];
+      source.resize(key.count);
+      for (size_t i = 0; i < key.count; ++i) source[i] = value(rank, i);
+    }
+  }
+
+  void start(Job& job) {
+    for (size_t rank = 0; rank < inputs.size(); ++rank) {
+      const auto& input = in_place_[rank] ? outputs[rank] : inputs[rank];
+      job.executors[rank]->start({key, reinterpret_cast<const std::byte*>(input.data()),
+                                  reinterpret_cast<std::byte*>(outputs[rank].data()),
+                                  into(results[rank])});
+    }
+  }
+
+  void expect_ok() const {
+    for (const auto& result : results) {
+      ASSERT_TRUE(result.has_value());
+      EXPECT_TRUE(result->ok()) << result->message();
+    }
+  }
+
+ private:
+  std::vector<char> in_place_;
+};
+
+template <typename T>
+constexpr DataType type_of() {
+  if constexpr (std::is_same_v<T, int32_t>) return DataType::int32;
+  if constexpr (std::is_same_v<T, int64_t>) return DataType::int64;
+  if constexpr (std::is_same_v<T, float>) return DataType::float32;
+  return DataType::float64;
+}
+
+// Small integers, also as floats, so that any order of additions gives the same exact sum.
+template <typename T>
+T value(size_t rank, size_t i) {
+  return static_cast<T>(static_cast<int>((rank * 7919 + i * 104729) % 2001) - 1000);
+}
+
+template <typename T>
+T expected(ReduceOp op, size_t ranks, size_t i) {
+  T result = value<T>(0, i);
+  for (size_t rank = 1; rank < ranks; ++rank) {
+    const T next = value<T>(rank, i);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::avg:
+        result = result + next;
+        break;
+      case ReduceOp::max:
+        result = std::max(result, next);
+        break;
+      case ReduceOp::min:
+        result = std::min(result, next);
+        break;
+    }
+  }
+  return op == ReduceOp::avg ? static_cast<T>(result / static_cast<T>(ranks)) : result;
+}
+
+template <typename T>
+void expect_all_reduce(Job& job, Algorithm algorithm, ReduceOp op, uint64_t count) {
+  PlanKey key;
+  key.algorithm = algorithm;
+  key.type = type_of<T>();
+  key.op = op;
+  key.rank_count = job.size();
+  key.count = count;
+  // Some ranks in place and some not: they must fit together.
+  Trial<T> trial(key, value<T>, [](size_t rank) { return rank % 3 == 1; });
+  trial.start(job);
+  job.network.run();
+  trial.expect_ok();
+  std::vector<T> wanted(count);
+  for (size_t i = 0; i < count; ++i) {
+    wanted[i] = expected<T>(op, static_cast<size_t>(job.size()), i);
+  }
+  for (const auto& output : trial.outputs) {
+    ASSERT_EQ(output, wanted) << "p " << job.size() << " count " << count << " algorithm "
+                              << static_cast<int>(algorithm) << " op " << static_cast<int>(op);
+  }
+}
+
+std::vector<uint64_t> interesting_counts(uint64_t ranks) {
+  return {0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks + 3, 1000};
+}
+
+TEST(Executor, AllReducesEveryTypeOperationAndCountOnAnyNumberOfRanks) {
+  for (int32_t ranks = 1; ranks <= 16; ++ranks) {
+    Job job(ranks, static_cast<uint64_t>(ranks));
+    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
+        for (const uint64_t count : interesting_counts(static_cast<uint64_t>(ranks))) {
+          expect_all_reduce<int32_t>(job, algorithm, op, count);
+          expect_all_reduce<int64_t>(job, algorithm, op, count);
+          expect_all_reduce<float>(job, algorithm, op, count);
+          expect_all_reduce<double>(job, algorithm, op, count);
+        }
+      }
+    }
+  }
+}
+
+TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
+  for (const int32_t ranks : {2, 3, 4, 5, 8}) {
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      Job job(ranks, seed);
+      // About 9 segments a block in the ring, 5 messages a round in halving-doubling.
+      const uint64_t count = 40000 * static_cast<uint64_t>(ranks) + seed;
+      expect_all_reduce<float>(job, Algorithm::ring, ReduceOp::sum, count);
+      expect_all_reduce<float>(job, Algorithm::halving_doubling, ReduceOp::sum, 300000 + seed);
+    }
+  }
+}
+
+// More receive_reduce segments than staging slots, so that each slot is used several times.
+TEST(Executor, WorksWhenStagingIsScarce) {
+  Job job(4, 1);
+  expect_all_reduce<int64_t>(job, Algorithm::ring, ReduceOp::sum, 3 << 20);
+  expect_all_reduce<int64_t>(job, Algorithm::halving_doubling, ReduceOp::sum, 3 << 20);
+}
+
+TEST(Executor, GivesTheSameBitsOnEveryRankWhateverTheOrderOfEvents) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+    std::vector<float> first;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      Job job(6, seed);
+      PlanKey key;
+      key.algorithm = algorithm;
+      key.rank_count = 6;
+      key.count = 5000;
+      // Thirds of very different size: any other order of additions rounds differently.
+      const auto rough = [](size_t rank, size_t i) {
+        return std::ldexp(1.0f / 3.0f + static_cast<float>(i), static_cast<int>(rank * 5 % 23));
+      };
+      Trial<float> trial(key, rough, [&](size_t rank) { return (rank + seed) % 2 == 0; });
+      trial.start(job);
+      job.network.run();
+      trial.expect_ok();
+      if (first.empty()) first = trial.outputs[0];
+      for (const auto& output : trial.outputs) {
+        ASSERT_EQ(std::memcmp(output.data(), first.data(), sizeof(float) * first.size()), 0);
+      }
+    }
+  }
+}
+
+TEST(Executor, BroadcastsFromEveryRootBySegmentsAndByTree) {
+  for (int32_t ranks = 1; ranks <= 16; ++ranks) {
+    Job job(ranks, 3);
+    for (int32_t root = 0; root < ranks; root += 3) {
+      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+        for (const uint64_t count : {0, 1, 17, 20000}) {
+          PlanKey key;
+          key.collective = Collective::broadcast;
+          key.algorithm = algorithm;
+          key.type = DataType::int32;
+          key.rank_count = ranks;
+          key.root = Rank(root);
+          key.count = count;
+          Trial<int32_t> trial(key, value<int32_t>, [](size_t rank) { return rank % 2 == 0; });
+          const auto wanted = root % 2 == 0 ? trial.outputs[static_cast<size_t>(root)]
+                                            : trial.inputs[static_cast<size_t>(root)];
+          trial.start(job);
+          job.network.run();
+          trial.expect_ok();
+          for (const auto& output : trial.outputs) ASSERT_EQ(output, wanted);
+        }
+      }
+    }
+  }
+}
+
+CollectiveCall barrier_call(int32_t ranks, std::optional<Status>& result) {
+  CollectiveCall call;
+  call.key.collective = Collective::barrier;
+  call.key.rank_count = ranks;
+  call.done = into(result);
+  return call;
+}
+
+TEST(Executor, LetsNobodyOutOfABarrierBeforeTheLastOneCalls) {
+  for (int32_t ranks = 2; ranks <= 16; ++ranks) {
+    Job job(ranks, 5);
+    std::vector<std::optional<Status>> results(static_cast<size_t>(ranks));
+    for (int32_t rank = 1; rank < ranks; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      job.executors[at]->start(barrier_call(ranks, results[at]));
+    }
+    job.network.run();
+    for (const auto& result : results) ASSERT_FALSE(result.has_value());
+    job.executors[0]->start(barrier_call(ranks, results[0]));
+    job.network.run();
+    for (const auto& result : results) ASSERT_TRUE(result.has_value() && result->ok());
+  }
+}
+
+TEST(Executor, RunsQueuedCollectivesInOrder) {
+  Job job(4, 9);
+  std::vector<std::unique_ptr<Trial<int32_t>>> trials;
+  for (uint64_t i = 0; i < 20; ++i) {
+    PlanKey key;
+    key.type = DataType::int32;
+    key.rank_count = 4;
+    key.count = i % 3 == 0 ? 0 : 100 * i;
+    trials.push_back(std::make_unique<Trial<int32_t>>(key, value<int32_t>,
+                                                      [](size_t rank) { return rank == 2; }));
+    trials.back()->start(job);
+  }
+  job.network.run();
+  for (const auto& trial : trials) {
+    trial->expect_ok();
+    for (size_t i = 0; i < trial->key.count; ++i) {
+      ASSERT_EQ(trial->outputs[3][i], expected<int32_t>(ReduceOp::sum, 4, i));
+    }
+  }
+  for (const auto& executor : job.executors) EXPECT_TRUE(executor->idle());
+}
+
+TEST(Executor, LetsACompletionStartTheNextCollective) {
+  Job job(1, 0);
+  std::vector<int32_t> data{1, 2, 3};
+  int runs = 0;
+  std::function<void(const Status&)> again = [&](const Status& status) {
+    ASSERT_TRUE(status.ok());
+    if (++runs == 1000) return;
+    CollectiveCall call;
+    call.key.count = data.size();
+    call.input = call.output = reinterpret_cast<std::byte*>(data.data());
+    call.done = again;
+    job.executors[0]->start(call);
+  };
+  again(Status::ok_status());
+  EXPECT_EQ(runs, 1000);
+}
+
+TEST(Executor, CancelEndsEverythingAndTouchesNoBufferAfterwards) {
+  for (uint64_t steps = 0; steps < 60; steps += 7) {
+    Job job(4, steps);
+    PlanKey key;
+    key.type = DataType::int32;
+    key.rank_count = 4;
+    key.count = 100000;
+    Trial<int32_t> running(key, value<int32_t>, [](size_t) { return false; });
+    Trial<int32_t> queued(key, value<int32_t>, [](size_t) { return true; });
+    running.start(job);
+    queued.start(job);
+    for (uint64_t i = 0; i < steps; ++i) job.network.step();
+    const Status why(Code::aborted, "the test aborts");
+    for (auto& executor : job.executors) executor->cancel(why);
+    const auto outputs = running.outputs;
+    job.network.run();
+    EXPECT_EQ(outputs, running.outputs);
+    for (const auto& result : running.results) EXPECT_EQ(result, why);
+    for (const auto& result : queued.results) EXPECT_EQ(result, why);
+    std::optional<Status> late;
+    job.executors[0]->start(barrier_call(4, late));
+    EXPECT_EQ(late, why);
+  }
+}
+
+TEST(Executor, FailsWithTheNamedPeerWhenCallsDiffer) {
+  Job job(2, 0);
+  std::vector<int32_t> a(10), b(10);
+  std::optional<Status> at_0, at_1;
+  CollectiveCall call;
+  call.key.type = DataType::int32;
+  call.key.rank_count = 2;
+  call.key.count = 10;
+  call.input = call.output = reinterpret_cast<std::byte*>(a.data());
+  call.done = into(at_0);
+  job.executors[0]->start(call);
+  call.key.op = ReduceOp::max;
+  call.input = call.output = reinterpret_cast<std::byte*>(b.data());
+  call.done = into(at_1);
+  job.executors[1]->start(call);
+  job.network.run();
+  const std::optional<Status>& seen = at_0 ? at_0 : at_1;
+  ASSERT_TRUE(seen.has_value());
+  EXPECT_EQ(seen->code(), Code::invalid_usage);
+  EXPECT_NE(seen->message().find("with rank"), std::string::npos);
+}
+
+TEST(Executor, NamesThePeersItWaitsFor) {
+  Job job(4, 0);
+  std::vector<float> data(64, 1.0f);
+  std::optional<Status> result;
+  CollectiveCall call;
+  call.key.rank_count = 4;
+  call.key.algorithm = Algorithm::ring;
+  call.key.count = data.size();
+  call.input = call.output = reinterpret_cast<std::byte*>(data.data());
+  call.done = into(result);
+  job.executors[1]->start(call);
+  job.network.run();
+  EXPECT_EQ(job.executors[1]->waits_on(), (std::vector<Rank>{Rank(0), Rank(2)}));
+  EXPECT_TRUE(job.executors[0]->waits_on().empty());
+  job.executors[1]->cancel(Status(Code::aborted, "end of test"));
+}
+
+}  // namespace
+}  // namespace r2ccl
