@@ -16,13 +16,14 @@ endif()
 
 set(R2CCL_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
-# g++ 12 sees an overlap in every `"text" + std::string` (gcc bug 105651).
-add_compile_options(-Wno-restrict)
+# g++ 12 sees an overlap in every `"text" + std::string` (gcc bug 105651), and an overflow in bytes
+# that are appended to a vector (gcc bug 107852).
+add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
 if(R2CCL_SANITIZE)
   add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
-  # gcc 12 reports these falsely once sanitizer checks are woven in; the release build has them on.
-  add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds)
+  # gcc 12 reports this falsely once sanitizer checks are woven in; the release build has it on.
+  add_compile_options(-Wno-maybe-uninitialized)
   if(R2CCL_SANITIZE MATCHES thread)
     add_compile_options(-Wno-tsan)
   endif()
