@@ -62,22 +62,15 @@ uint64_t SendLedger::next_message_bytes() const {
 }
 
 std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
-  while (cursor_ < open_.size()) {
-    Open& open = open_[cursor_];
-    if (open.chunk_bytes != 0 && open.next_fresh == open.acknowledged.count()) {
-      ++cursor_;
-      continue;
-    }
-    const MessageNo number(first_.value() + cursor_);
-    if (cursor_ >= limits::kMessagesAheadMax) return std::nullopt;
-    if (open.chunk_bytes == 0) cut(open, chunk_bytes);
-    if (open.next_fresh >= open.acknowledged.prefix() + limits::kAckBitmapChunks) return std::nullopt;
-    const uint64_t size = chunk_size(open, open.next_fresh);
-    const bool permitted = number < posted_ || eager_used_ + size <= eager_total_;
-    if (!permitted) return std::nullopt;
-    return ChunkRef{number, open.next_fresh};
-  }
-  return std::nullopt;
+  if (cursor_ >= open_.size() || cursor_ >= limits::kMessagesAheadMax) return std::nullopt;
+  Open& open = open_[cursor_];
+  if (open.chunk_bytes == 0) cut(open, chunk_bytes);
+  if (open.next_fresh >= open.acknowledged.prefix() + limits::kAckBitmapChunks) return std::nullopt;
+  const MessageNo number(first_.value() + cursor_);
+  const uint64_t size = chunk_size(open, open.next_fresh);
+  const bool permitted = number < posted_ || eager_used_ + size <= eager_total_;
+  if (!permitted) return std::nullopt;
+  return ChunkRef{number, open.next_fresh};
 }
 
 DataHeader SendLedger::transmit(ChunkRef chunk) {
@@ -90,7 +83,7 @@ DataHeader SendLedger::transmit(ChunkRef chunk) {
       eager_used_ += size;
     }
     fresh_bytes_ -= size;
-    ++open->next_fresh;
+    if (++open->next_fresh == open->acknowledged.count()) ++cursor_;
   }
   ++open->copies[chunk.index];
   DataHeader header;

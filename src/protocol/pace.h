@@ -1,0 +1,60 @@
+// How much a receiving NIC lets its senders have under way. Pure.
+//
+// Each sender may be a share of the NIC's window ahead of what has arrived from it. The window is what
+// the NIC's measured rate needs, shared by those that are sending now and by the ranks of this host.
+// So seven senders to one NIC fill its queue no more than one would, and none of them is dropped into
+// a collapse that would look like a fault.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+
+class NicPace {
+ public:
+  explicit NicPace(uint32_t local_ranks) : local_ranks_(std::max<uint32_t>(local_ranks, 1)) {}
+
+  size_t add_sender() {
+    senders_.push_back(-kActive);
+    return senders_.size() - 1;
+  }
+  void on_received(size_t sender, uint64_t bytes, TimeNs now) {
+    senders_[sender] = now;
+    period_bytes_ += bytes;
+    if (now - period_at_ < kPeriod) return;
+    const double rate = static_cast<double>(period_bytes_) / static_cast<double>(now - period_at_);
+    rate_ = std::max(rate, rate_ * kDecay);
+    period_at_ = now;
+    period_bytes_ = 0;
+  }
+  // How many bytes `sender` may be ahead of what has arrived from it. `round_trip` of its path.
+  uint64_t share(size_t sender, TimeNs round_trip, TimeNs now) const {
+    uint64_t active = 1;
+    for (size_t i = 0; i < senders_.size(); ++i) {
+      if (i != sender && now - senders_[i] < kActive) ++active;
+    }
+    // Twice what is needed, so that a rate that was held down by this window can double.
+    const double need = 2.0 * rate_ * static_cast<double>(limits::kWindowDuration + round_trip);
+    const auto window = std::clamp(static_cast<uint64_t>(need), limits::kPaceWindowMin,
+                                   2 * limits::kWindowBytesMax);
+    return std::max(window / (active * local_ranks_), limits::kPaceShareMin);
+  }
+
+ private:
+  static constexpr TimeNs kPeriod = 10 * kMillisecond;
+  static constexpr TimeNs kActive = 20 * kMillisecond;
+  static constexpr double kDecay = 0.99;
+
+  uint64_t local_ranks_;
+  std::vector<TimeNs> senders_;  // when each last delivered
+  TimeNs period_at_ = 0;
+  uint64_t period_bytes_ = 0;
+  double rate_ = 0;              // bytes per ns, a slowly decaying maximum
+};
+
+}  // namespace r2ccl

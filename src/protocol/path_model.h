@@ -1,0 +1,99 @@
+// What one end believes about one path's forward direction: what is under way, how fast it drains,
+// and when each transmission should have been acknowledged. Pure.
+//
+// The rate is bytes over busy time with a short memory, so that it follows a NIC that slows within
+// milliseconds yet is not fooled by the burst that a token bucket lets through. The window is what
+// that rate and the base delay need and no more: what does not fit waits in user space, where a
+// better path can still take it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "protocol/send_ledger.h"
+
+namespace r2ccl {
+
+// One data frame on its way.
+struct Transmission {
+  uint64_t number = 0;
+  uint32_t bytes = 0;        // header and payload
+  bool probe = false;        // carries no chunk
+  ChannelId channel;
+  ChunkRef chunk;
+  TimeNs sent_at = 0;
+  TimeNs expected_at = 0;    // when its acknowledgement is due if the path keeps its rate
+  TimeNs found_idle_at = 0;  // not 0: nothing else was under way when it was sent
+};
+
+class PathModel {
+ public:
+  // A fresh connection: nothing under way; keeps what earlier connections taught about the rate.
+  void reset();
+
+  void on_sent(Transmission transmission, TimeNs now);
+  // The receiver has wholly received `frames` data frames of this connection. Appends those that are
+  // newly so, oldest first.
+  void on_delivered(uint64_t frames, TimeNs now, std::vector<Transmission>& delivered);
+
+  // Everything still under way, oldest first.
+  const std::deque<Transmission>& outstanding() const { return outstanding_; }
+  uint64_t bytes_outstanding() const { return bytes_outstanding_; }
+  // Frames and bytes sent on this connection.
+  uint64_t frames_sent() const { return frames_sent_; }
+  uint64_t bytes_sent() const { return bytes_sent_; }
+
+  bool has_room(uint64_t bytes) const {
+    return bytes_outstanding_ == 0 || bytes_outstanding_ + bytes <= window_;
+  }
+  // When `bytes` more would be acknowledged if they were sent now.
+  TimeNs finish_at(uint64_t bytes, TimeNs now) const;
+  // The oldest transmission is overdue since this time; kNever when nothing is under way.
+  TimeNs overdue_at() const {
+    return outstanding_.empty() ? kNever : outstanding_.front().expected_at;
+  }
+  // Time in which nobody here could look does not count against the path.
+  void excuse(TimeNs duration);
+
+  double bytes_per_ns() const { return rate_; }
+  bool rate_known() const { return rate_known_; }
+  TimeNs base_delay() const { return base_delay_; }
+  TimeNs deviation() const { return deviation_; }
+  uint64_t window() const { return window_; }
+  // How much later than expected an acknowledgement may be before anybody wonders.
+  TimeNs slack() const;
+
+ private:
+  void learn_delay(const Transmission& transmission, TimeNs now);
+  void learn_rate(uint64_t bytes, TimeNs busy_since, TimeNs now);
+
+  std::deque<Transmission> outstanding_;
+  uint64_t bytes_outstanding_ = 0;
+  uint64_t frames_sent_ = 0;
+  uint64_t frames_delivered_ = 0;
+  uint64_t bytes_sent_ = 0;
+  TimeNs last_delivery_at_ = 0;
+
+  double rate_ = kRateInitial;       // bytes per ns
+  bool rate_known_ = false;
+  double rate_bytes_ = 0;            // decayed sums that rate_ is the quotient of
+  double rate_time_ = 0;
+  TimeNs base_delay_ = kDelayInitial;
+  bool delay_known_ = false;
+  TimeNs delay_min_now_ = kNever;    // minimum of the running period and of the one before
+  TimeNs delay_min_before_ = kNever;
+  TimeNs delay_period_at_ = 0;
+  TimeNs deviation_ = 0;
+  uint64_t window_ = kWindowInitial;
+
+  static constexpr double kRateInitial = 0.03;  // 30 MB/s: replaced by the first measurement
+  static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
+  static constexpr uint64_t kWindowInitial = 128 * 1024;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,49 @@
+#include "protocol/path_state.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+bool legal(PathPhase from, PathPhase to) {
+  switch (from) {
+    case PathPhase::down: return to == PathPhase::proving;
+    case PathPhase::proving: return to == PathPhase::up || to == PathPhase::down;
+    case PathPhase::up: return to == PathPhase::suspect || to == PathPhase::down;
+    case PathPhase::suspect: return to == PathPhase::up || to == PathPhase::down;
+  }
+  return false;
+}
+
+}  // namespace
+
+void PathState::become(PathPhase phase, DownCause cause, TimeNs now) {
+  R2CCL_CHECK(legal(phase_, phase));
+  phase_ = phase;
+  cause_ = cause;
+  since_ = now;
+}
+
+void PathState::connect(Incarnation incarnation, TimeNs now) {
+  R2CCL_CHECK(incarnation > incarnation_);
+  become(PathPhase::proving, DownCause::none, now);
+  incarnation_ = incarnation;
+}
+
+void PathState::prove(TimeNs now) { become(PathPhase::up, DownCause::none, now); }
+void PathState::suspect(TimeNs now) { become(PathPhase::suspect, DownCause::none, now); }
+
+void PathState::clear(TimeNs now) {
+  R2CCL_CHECK(phase_ == PathPhase::suspect);
+  become(PathPhase::up, DownCause::none, now);
+}
+
+void PathState::fail(DownCause cause, TimeNs now) { become(PathPhase::down, cause, now); }
+
+void PathState::note_incarnation(Incarnation incarnation) {
+  incarnation_ = std::max(incarnation_, incarnation);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,47 @@
+// The life of one path at one end. Pure; one place where the phase changes, legal edges only.
+//
+//   down -> proving -> up <-> suspect
+//     ^________|________|________|
+#pragma once
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "protocol/wire.h"
+
+namespace r2ccl {
+
+class PathState {
+ public:
+  PathPhase phase() const { return phase_; }
+  DownCause cause() const { return cause_; }
+  Incarnation incarnation() const { return incarnation_; }
+  TimeNs since() const { return since_; }
+  // Connected: frames may be written and read.
+  bool connected() const { return phase_ != PathPhase::down; }
+  // May be given new chunks.
+  bool usable() const { return phase_ == PathPhase::up; }
+
+  // A connection under a new incarnation is there. Legal in `down` only.
+  void connect(Incarnation incarnation, TimeNs now);
+  // Full-size frames have passed both ways. Legal in `proving` only.
+  void prove(TimeNs now);
+  // Late by its own standards while others were not. Legal in `up` only.
+  void suspect(TimeNs now);
+  // What was late has arrived. Legal in `suspect` only.
+  void clear(TimeNs now);
+  // Legal in every phase but `down`.
+  void fail(DownCause cause, TimeNs now);
+
+  // The largest incarnation that this end has used or been told of.
+  void note_incarnation(Incarnation incarnation);
+
+ private:
+  void become(PathPhase phase, DownCause cause, TimeNs now);
+
+  PathPhase phase_ = PathPhase::down;
+  DownCause cause_ = DownCause::none;
+  Incarnation incarnation_;
+  TimeNs since_ = 0;
+};
+
+}  // namespace r2ccl

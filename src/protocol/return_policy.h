@@ -1,0 +1,62 @@
+// When to try a path that is down again, for ever: often at first, seldom after an hour, at once when
+// there is news, and with a penalty for a path that keeps failing. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+
+namespace r2ccl {
+
+class ReturnPolicy {
+ public:
+  explicit ReturnPolicy(bool damping = true) : damping_(damping) {}
+
+  // The path went down; `was_up` says that it had carried traffic before.
+  void on_down(TimeNs now, bool was_up) {
+    if (was_up) {
+      penalty_ = penalty_at(now) + 1;
+      penalised_at_ = now;
+      down_since_ = now;
+    }
+    next_ = std::max(now + kFirstTry, held_until());
+  }
+  // An attempt has begun.
+  void on_attempt(TimeNs now) { next_ = now + spacing(now); }
+  // A link event or a word from the peer: the next attempt need not wait, penalties apart.
+  void on_news(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
+
+  TimeNs next_attempt() const { return next_; }
+  // Falls to half every kHalfLife; 1 is one failure just now.
+  double penalty_at(TimeNs now) const {
+    const double age = static_cast<double>(now - penalised_at_);
+    return penalty_ * std::exp2(-age / static_cast<double>(kHalfLife));
+  }
+
+ private:
+  // At most 250 ms apart in the first minute, growing to 5 s after an hour.
+  TimeNs spacing(TimeNs now) const {
+    const TimeNs age = now - down_since_;
+    if (age <= 60 * kSecond) return 250 * kMillisecond;
+    return std::min(5 * kSecond, 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000);
+  }
+  // Three failures within about a minute are weather; beyond that each doubles the wait.
+  TimeNs held_until() const {
+    if (!damping_ || penalty_ <= kForgiven) return 0;
+    const double wait = static_cast<double>(kSecond) * std::exp2(penalty_ - kForgiven);
+    return penalised_at_ + std::min(static_cast<TimeNs>(wait), 30 * kSecond);
+  }
+
+  static constexpr TimeNs kFirstTry = 20 * kMillisecond;
+  static constexpr TimeNs kHalfLife = 30 * kSecond;
+  static constexpr double kForgiven = 2.5;
+
+  bool damping_;
+  double penalty_ = 0;
+  TimeNs penalised_at_ = 0;
+  TimeNs down_since_ = 0;
+  TimeNs next_ = 0;
+};
+
+}  // namespace r2ccl

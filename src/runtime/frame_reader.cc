@@ -1,0 +1,120 @@
+#include "runtime/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace r2ccl {
+
+using Placement = ReceiveLedger::Placement;
+
+std::byte* FrameReader::payload_target() {
+  switch (place_.placement) {
+    case Placement::direct: return place_.destination + payload_have_;
+    case Placement::early: return early_.data() + payload_have_;
+    case Placement::discard: return scratch_.data();
+  }
+  return nullptr;
+}
+
+size_t FrameReader::payload_slice() const {
+  const size_t rest = header_.payload_bytes - payload_have_;
+  return place_.placement == Placement::discard ? std::min(rest, scratch_.size()) : rest;
+}
+
+Status FrameReader::take_header() {
+  Result<DecodedHeader> decoded = decode_data_header(header_bytes_);
+  if (!decoded.ok()) return decoded.status();
+  header_ = decoded.value().header;
+  frame_known_ = decoded.value().known;
+  header_known_ = true;
+  header_have_ = 0;
+  payload_have_ = 0;
+  place_ = {};
+  if (frame_known_) {
+    auto place = owner_.on_header(header_);
+    if (!place.ok()) return place.status();
+    place_ = place.value();
+    if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
+  }
+  if (header_.payload_bytes == 0) finish_frame();
+  return {};
+}
+
+void FrameReader::finish_frame() {
+  ++frames_;
+  header_known_ = false;
+  const bool discarded = place_.placement == Placement::discard;
+  std::vector<std::byte> early = std::move(early_);
+  early_.clear();
+  if (frame_known_) owner_.on_frame(header_, std::move(early), discarded);
+}
+
+// Accounts for bytes that a read has put first into the payload's place, then into the header.
+Status FrameReader::advance(size_t count) {
+  bytes_ += count;
+  if (in_payload()) {
+    const size_t part = std::min(count, payload_slice());
+    payload_have_ += part;
+    count -= part;
+    if (payload_have_ == header_.payload_bytes) finish_frame();
+  }
+  header_have_ += count;
+  R2CCL_CHECK(header_have_ <= kDataHeaderBytes);
+  return header_have_ == kDataHeaderBytes ? take_header() : Status();
+}
+
+Status FrameReader::prefill(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    std::byte* target = in_payload() ? payload_target() : header_bytes_.data() + header_have_;
+    const size_t room = in_payload() ? payload_slice() : kDataHeaderBytes - header_have_;
+    const size_t part = std::min(room, bytes.size());
+    std::memcpy(target, bytes.data(), part);
+    bytes = bytes.subspan(part);
+    R2CCL_RETURN_IF_ERROR(advance(part));
+  }
+  return {};
+}
+
+FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
+  const uint64_t stop_at = bytes_ + budget;
+  while (bytes_ < stop_at) {
+    std::array<iovec, 2> slices;
+    size_t count = 0;
+    size_t wanted = 0;
+    bool header_follows = true;
+    if (in_payload()) {
+      const size_t part = payload_slice();
+      slices[count++] = {payload_target(), part};
+      wanted += part;
+      header_follows = payload_have_ + part == header_.payload_bytes;
+    }
+    if (header_follows) {
+      slices[count++] = {header_bytes_.data() + header_have_, kDataHeaderBytes - header_have_};
+      wanted += kDataHeaderBytes - header_have_;
+    }
+    const IoResult result = connection.read(std::span(slices).first(count));
+    if (result.kind != IoKind::progressed) return {{}, result};
+    if (Status status = advance(result.bytes); !status.ok()) return {status, result};
+    // A short read means that nothing more is there: the next read would only say so.
+    if (result.bytes < wanted) return {{}, {IoKind::blocked, 0, 0}};
+  }
+  return {{}, {IoKind::progressed, 0, 0}};
+}
+
+void FrameReader::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
+  if (header_known_ && frame_known_ && header_.type == FrameType::chunk &&
+      header_.channel == channel && header_.message == message && header_.offset == offset) {
+    place_ = {};
+  }
+}
+
+void FrameReader::redirect(ChannelId channel) {
+  if (header_known_ && frame_known_ && header_.type == FrameType::chunk &&
+      header_.channel == channel) {
+    place_ = {};
+  }
+}
+
+}  // namespace r2ccl

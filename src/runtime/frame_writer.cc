@@ -1,0 +1,56 @@
+#include "runtime/frame_writer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr std::array<std::byte, 64 * 1024> kPad{};
+
+}  // namespace
+
+void FrameWriter::start(const DataHeader& header, std::span<const std::byte> payload) {
+  R2CCL_CHECK(!busy_);
+  R2CCL_CHECK(payload.empty() || payload.size() == header.payload_bytes);
+  header_ = header;
+  encode(header, header_bytes_);
+  payload_ = payload.empty() ? nullptr : payload.data();
+  written_ = 0;
+  busy_ = true;
+}
+
+IoResult FrameWriter::flush(Connection& connection) {
+  const size_t total = kDataHeaderBytes + header_.payload_bytes;
+  while (busy_) {
+    std::array<iovec, 2> slices;
+    size_t count = 0;
+    if (written_ < kDataHeaderBytes) {
+      slices[count++] = {header_bytes_.data() + written_, kDataHeaderBytes - written_};
+    }
+    const size_t payload_done = written_ < kDataHeaderBytes ? 0 : written_ - kDataHeaderBytes;
+    size_t rest = header_.payload_bytes - payload_done;
+    if (rest > 0) {
+      // iovec is shared with reads, so it cannot say const; writes do not write.
+      const std::byte* from = payload_ != nullptr ? payload_ + payload_done : kPad.data();
+      if (payload_ == nullptr) rest = std::min(rest, kPad.size());
+      slices[count++] = {const_cast<std::byte*>(from), rest};
+    }
+    const IoResult result = connection.write(std::span(slices).first(count));
+    if (result.kind != IoKind::progressed) return result;
+    written_ += result.bytes;
+    busy_ = written_ < total;
+  }
+  return {IoKind::progressed, total, 0};
+}
+
+void FrameWriter::pad(ChannelId channel, MessageNo message) {
+  if (busy_ && header_.channel == channel && header_.message == message) payload_ = nullptr;
+}
+
+void FrameWriter::pad(ChannelId channel) {
+  if (busy_ && header_.channel == channel) payload_ = nullptr;
+}
+
+}  // namespace r2ccl

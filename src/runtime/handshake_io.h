@@ -1,0 +1,48 @@
+// Drives one handshake over one connection: either end, no thought of what the connection is for.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "protocol/handshake.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+// An authenticated connection and the bytes that were read beyond its handshake.
+struct EstablishedConnection {
+  std::unique_ptr<Connection> connection;
+  Session session;
+  std::vector<std::byte> leftover;
+};
+
+class HandshakeIo {
+ public:
+  HandshakeIo(std::unique_ptr<Connection> connection, std::unique_ptr<Handshake> handshake)
+      : connection_(std::move(connection)), handshake_(std::move(handshake)) {}
+
+  enum class Progress : uint8_t { running, done, failed };
+  // Reads and writes what can be moved now.
+  Progress pump();
+
+  bool wants_write() const { return !handshake_->output().empty(); }
+  Connection& connection() { return *connection_; }
+  // Legal after `failed`.
+  const Status& error() const { return error_; }
+  // Legal once, after `done`.
+  EstablishedConnection take();
+
+ private:
+  Progress fail(Status why);
+  bool write_output();
+  bool read_input();
+
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Handshake> handshake_;
+  std::vector<std::byte> leftover_;
+  Status error_;
+};
+
+}  // namespace r2ccl

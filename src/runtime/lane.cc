@@ -1,0 +1,85 @@
+#include "runtime/lane.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+
+Lane::Lane(std::unique_ptr<Connection> connection, const Session& session,
+           std::vector<std::byte> leftover)
+    : connection_(std::move(connection)),
+      send_key_(session.send_key),
+      receive_key_(session.receive_key),
+      in_(std::move(leftover)),
+      in_used_(in_.size()) {}
+
+IoResult Lane::send(ControlFrame& frame) {
+  frame.lane_sequence = sent_++;
+  out_.clear();
+  encode(frame, out_);
+  std::array<std::byte, kMacBytes> mac;
+  compute_mac(send_key_, out_, mac);
+  out_.insert(out_.end(), mac.begin(), mac.end());
+  out_done_ = 0;
+  return flush();
+}
+
+IoResult Lane::flush() {
+  while (!out_.empty()) {
+    const iovec slice{out_.data() + out_done_, out_.size() - out_done_};
+    const IoResult result = connection_->write(std::span(&slice, 1));
+    if (result.kind != IoKind::progressed) return result;
+    out_done_ += result.bytes;
+    if (out_done_ == out_.size()) out_.clear();
+  }
+  return {IoKind::progressed, 0, 0};
+}
+
+Lane::Received Lane::receive(std::vector<ControlFrame>& frames) {
+  constexpr size_t kReadBytes = 16 * 1024;
+  while (true) {
+    if (Status status = parse(frames); !status.ok()) return {status, {}};
+    if (in_.size() < in_used_ + kReadBytes) in_.resize(in_used_ + kReadBytes);
+    const iovec slice{in_.data() + in_used_, in_.size() - in_used_};
+    const IoResult result = connection_->read(std::span(&slice, 1));
+    if (result.kind != IoKind::progressed) return {{}, result};
+    in_used_ += result.bytes;
+    if (result.bytes < slice.iov_len) {
+      Status status = parse(frames);
+      return {status, {IoKind::blocked, 0, 0}};
+    }
+  }
+}
+
+Status Lane::parse(std::vector<ControlFrame>& frames) {
+  size_t at = 0;
+  while (in_used_ - at >= kControlHeaderBytes) {
+    const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
+    const auto body = decode_control_header(rest.first<kControlHeaderBytes>());
+    if (!body.ok()) return body.status();
+    const size_t signed_bytes = kControlHeaderBytes + body.value();
+    if (rest.size() < signed_bytes + kMacBytes) break;
+    if (!check_mac(receive_key_, rest.first(signed_bytes),
+                   rest.subspan(signed_bytes).first<kMacBytes>())) {
+      return {Code::remote, "a control frame with a wrong MAC"};
+    }
+    auto frame = decode_control_body(rest.subspan(kControlHeaderBytes, body.value()));
+    if (!frame.ok()) return frame.status();
+    // TCP keeps order, so a gap means that somebody tampered with the stream.
+    if (frame.value().lane_sequence != received_) {
+      return {Code::remote, "a control frame out of sequence"};
+    }
+    ++received_;
+    frames.push_back(std::move(frame).value());
+    at += signed_bytes + kMacBytes;
+  }
+  if (at > 0) {
+    std::memmove(in_.data(), in_.data() + at, in_used_ - at);
+    in_used_ -= at;
+  }
+  return {};
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,55 @@
+// One path's lane: authenticated control frames over a small connection of its own. Frames are
+// snapshots, so when the connection cannot take one now the caller simply makes a newer one later.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "protocol/handshake.h"
+#include "protocol/wire.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class Lane {
+ public:
+  Lane(std::unique_ptr<Connection> connection, const Session& session,
+       std::vector<std::byte> leftover);
+
+  Connection& connection() { return *connection_; }
+
+  // False while an earlier frame is still being written: nothing is queued behind it.
+  bool can_send() const { return out_.empty(); }
+  // Fills in the lane sequence, writes as much as goes.
+  IoResult send(ControlFrame& frame);
+  // Writes the rest of a frame that did not go at once.
+  IoResult flush();
+  uint64_t frames_sent() const { return sent_; }
+
+  struct Received {
+    Status status;     // an error: forged or malformed bytes
+    IoResult end;      // why reading stopped
+  };
+  // Appends the frames that have arrived.
+  Received receive(std::vector<ControlFrame>& frames);
+  uint64_t frames_received() const { return received_; }
+
+ private:
+  Status parse(std::vector<ControlFrame>& frames);
+
+  std::unique_ptr<Connection> connection_;
+  std::array<std::byte, kMacKeyBytes> send_key_;
+  std::array<std::byte, kMacKeyBytes> receive_key_;
+  std::vector<std::byte> in_;
+  size_t in_used_ = 0;
+  std::vector<std::byte> out_;
+  size_t out_done_ = 0;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,195 @@
+// Construction, the MessagePort side, completions and the end of a link.
+#include "runtime/link.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace r2ccl {
+
+Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& paths,
+           const LinkSettings& settings)
+    : host_(host), self_(self), peer_(peer), settings_(settings) {
+  for (const PathSpec& spec : paths) {
+    paths_.push_back(std::make_unique<Path>(static_cast<Path::Owner&>(*this), spec, host.scratch(),
+                                            settings.damping));
+    dialers_.push_back(std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
+                                                    host.reactor(), host.transport(), host.job()));
+    pace_senders_.push_back(spec.lane_only ? 0 : host.pace(spec.local_nic).add_sender());
+  }
+  pending_data_.resize(paths_.size());
+}
+
+Link::~Link() = default;
+
+Link::Channel& Link::channel(ChannelId id) {
+  auto& slot = channels_[id];
+  if (slot == nullptr) {
+    slot = std::make_unique<Channel>(id);
+    channel_order_.push_back(id);
+  }
+  return *slot;
+}
+
+Path* Link::find(PathId id) {
+  for (const auto& path : paths_) {
+    if (path->spec.id == id) return path.get();
+  }
+  return nullptr;
+}
+
+size_t Link::index_of(const Path& path) const {
+  size_t index = 0;
+  while (paths_[index].get() != &path) ++index;
+  return index;
+}
+
+void Link::open_channel(ChannelId id, MessageClient& client) {
+  Channel& opened = channel(id);
+  R2CCL_CHECK(opened.client == nullptr);
+  opened.client = &client;
+}
+
+MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64_t context) {
+  R2CCL_CHECK(bytes.size() <= limits::kMessageBytesMax);
+  touch();
+  return channel(id).send.post(bytes, context);
+}
+
+MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t context) {
+  Channel& target = channel(id);
+  const ReceiveLedger::Posted posted = target.receive.post(bytes, context);
+  if (!posted.mismatch.ok()) {
+    completions_.push_back({Ended::mismatch, id, posted.number, posted.mismatch});
+  } else if (posted.complete) {
+    completions_.push_back({Ended::received, id, posted.number, {}});
+  }
+  changed();
+  target.changed_version = version_;
+  return posted.number;
+}
+
+void Link::cancel_channel(ChannelId id) {
+  Channel& target = channel(id);
+  target.client = nullptr;
+  target.send.cancel();
+  target.receive.cancel();
+  for (const auto& path : paths_) {
+    path->pad(id);
+    path->redirect(id);
+  }
+  std::erase_if(resend_, [id](const Resend& r) { return r.channel == id; });
+  std::erase_if(completions_, [id](const Completion& c) { return c.channel == id; });
+  touch();
+}
+
+void Link::send_notice(std::vector<std::byte> bytes) {
+  R2CCL_CHECK(bytes.size() <= limits::kNoticeBytesMax);
+  if (notices_.size() >= limits::kNoticesPendingMax) return;  // a peer that reads nothing for long
+  notices_.push_back({next_notice_++, std::move(bytes)});
+  changed();
+}
+
+void Link::deliver_completions() {
+  // Clients post more from inside their callbacks, which may complete at once.
+  while (!completions_.empty()) {
+    std::vector<Completion> batch;
+    batch.swap(completions_);
+    for (const Completion& ended : batch) {
+      MessageClient* client = channel(ended.channel).client;
+      if (client == nullptr) continue;  // cancelled by an earlier callback of this batch
+      switch (ended.what) {
+        case Ended::sent: client->on_sent(peer_, ended.channel, ended.number); break;
+        case Ended::received: client->on_received(peer_, ended.channel, ended.number); break;
+        case Ended::mismatch: client->on_mismatch(peer_, ended.channel, ended.why); break;
+      }
+    }
+  }
+}
+
+void Link::progress(TimeNs now, TimeNs idle_ns) {
+  dirty_ = false;
+  if (peer_end_) return deliver_completions();
+  act_on_breaks(now);
+  deliver_completions();
+  health(now, idle_ns);
+  dispatch(now);
+  if (goodbye_wanted_) check_goodbye();
+  control(now);
+}
+
+TimeNs Link::next_timeout(TimeNs now) const {
+  if (peer_end_) return kNever;
+  TimeNs next = std::min(reflect_due_, resend_state_at_);
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const Path& path = *paths_[i];
+    next = std::min(next, dialers_[i]->next_timeout());
+    if (!path.state.connected()) {
+      if (self_ < peer_ && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
+      continue;
+    }
+    next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
+    if (!settings_.monitor) continue;
+    next = std::min(next, std::max(path.model.overdue_at(), next_ask_all_));
+    if (!path.health.asks.empty()) next = std::min(next, now + 2 * kMillisecond);
+    if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
+  }
+  if (all_down_since_ != 0) next = std::min(next, now + 20 * kMillisecond);
+  return next;
+}
+
+bool Link::ready() const {
+  return std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
+    return !path->spec.lane_only && path->state.usable();
+  });
+}
+
+void Link::set_remote(NicId remote_nic, const Endpoint& remote) {
+  for (const auto& path : paths_) {
+    if (path->spec.remote_nic != remote_nic || path->spec.remote == remote) continue;
+    path->spec.remote = remote;
+    path->returns.on_news(now());
+    touch();
+  }
+}
+
+void Link::begin_goodbye() {
+  goodbye_wanted_ = true;
+  touch();
+}
+
+void Link::check_goodbye() {
+  if (goodbye_sent_) return;
+  for (const auto& [id, open] : channels_) {
+    if (!open->send.idle() || (!open->receive.idle() && !open->receive.cancelled())) return;
+  }
+  if (!notices_.empty()) return;
+  goodbye_sent_ = true;
+  changed();
+  goodbye_version_ = version_;
+}
+
+bool Link::goodbye_done() const {
+  if (peer_end_) return true;
+  // The peer has ours and we have the peer's; that the peer knows the latter is its own affair, as
+  // after its goodbye a closed connection is no fault.
+  return goodbye_sent_ && goodbye_received_ && version_reflected_ >= goodbye_version_ &&
+         peer_version_reflected_ >= peer_version_;
+}
+
+void Link::end_peer(PeerEnd end, const std::string& why) {
+  if (peer_end_) return;
+  peer_end_ = end;
+  const TimeNs at = now();
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    dialers_[i]->cancel();
+    pending_data_[i].reset();
+    (void)paths_[i]->detach(DownCause::closing, at);
+  }
+  touch();
+  host_.on_peer_end(peer_, end, why);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,268 @@
+// All paths to one peer: reliable, multi-path, lossless delivery of numbered messages.
+//
+// A link reads and writes in three beats. While events are handed out, paths read chunks and control
+// frames into ledgers and models. Then progress() tells clients what ended, judges the paths
+// (link_health.cc), gives chunks to paths (link_send.cc) and says what changed (link_control.cc).
+// Nothing else happens behind the caller's back, which is what makes a run repeatable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "protocol/receive_ledger.h"
+#include "protocol/send_ledger.h"
+#include "runtime/message_port.h"
+#include "runtime/path.h"
+#include "runtime/path_dialer.h"
+
+namespace r2ccl {
+
+// A path changed its phase at this end.
+struct PathEvent {
+  Rank peer;
+  PathId path;
+  NicId local_nic;
+  NicId remote_nic;
+  PathPhase from = PathPhase::down;
+  PathPhase to = PathPhase::down;
+  DownCause cause = DownCause::none;   // what this end saw
+  DownCause peer_cause = DownCause::none;  // what the peer saw, when it spoke first
+  TimeNs at = 0;
+  TimeNs detected_ns = 0;              // from the first unacknowledged send, or the event, to now
+  uint64_t replayed_bytes = 0;         // what had to be sent again
+  std::string why;
+};
+
+// How a peer ended.
+enum class PeerEnd : uint8_t {
+  goodbye,  // in order
+  dead,     // its kernel refuses every connection: the process is gone
+  cut_off,  // nothing reaches it, for longer than the bound
+};
+
+// What a link needs of the engine that owns it.
+class LinkHost {
+ public:
+  virtual ~LinkHost() = default;
+  virtual const Clock& clock() const = 0;
+  virtual Reactor& reactor() = 0;
+  virtual Transport& transport() = 0;
+  virtual const JobIdentity& job() const = 0;
+  virtual std::array<std::byte, kNonceBytes> nonce() = 0;
+  virtual std::span<std::byte> scratch() = 0;
+  virtual NicPace& pace(NicId nic) = 0;
+
+  virtual void on_path_event(const PathEvent& event) = 0;
+  virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
+  virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+};
+
+struct LinkSettings {
+  bool monitor = true;   // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
+  bool damping = true;
+  TimeNs cutoff = 300 * kSecond;
+};
+
+class Link final : public MessagePort, private Path::Owner, private PathDialer::Owner {
+ public:
+  Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& paths,
+       const LinkSettings& settings);
+  ~Link() override;
+
+  Rank peer() const { return peer_; }
+
+  // MessagePort
+  void open_channel(ChannelId channel, MessageClient& client) override;
+  MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
+                      uint64_t context) override;
+  MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override;
+  void cancel_channel(ChannelId channel) override;
+
+  // Delivers `bytes` to the peer's on_notice once and in order, by any lane, whatever fails.
+  void send_notice(std::vector<std::byte> bytes);
+
+  // --- driven by the engine ---
+  // Does all that is due. `idle_ns`: how long the engine's loop had not run before this pass.
+  void progress(TimeNs now, TimeNs idle_ns);
+  // When progress() is due again if nothing happens before.
+  TimeNs next_timeout(TimeNs now) const;
+  bool wants_progress() const { return dirty_; }
+
+  // The acceptor's side of a path's connections.
+  Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
+  void adopt(EstablishedConnection connection);
+  // A NIC of this host changed: up and with carrier, or not.
+  void on_nic_change(NicId nic, bool usable, DownCause cause);
+  // The peer advertised another address of one of its NICs.
+  void set_remote(NicId remote_nic, const Endpoint& remote);
+
+  // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
+  void begin_goodbye();
+  // Both ends have said goodbye and know it, or the peer has ended.
+  bool goodbye_done() const;
+  bool peer_ended() const { return peer_end_.has_value(); }
+
+  // --- for reports ---
+  const std::vector<std::unique_ptr<Path>>& paths() const { return paths_; }
+  uint64_t mirrored_bytes() const { return mirrored_bytes_; }
+  uint64_t replayed_bytes() const { return replayed_bytes_; }
+  bool ready() const;  // every path was up at least once, or enough time was given to the others
+
+ private:
+  struct Channel {
+    explicit Channel(ChannelId id)
+        : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
+    MessageClient* client = nullptr;
+    SendLedger send;
+    ReceiveLedger receive;
+    uint64_t changed_version = 0;  // of link state, when the receiving end last changed
+    int64_t quantum = 0;           // byte credit for fairness among channels
+  };
+  // A chunk that must be sent again: its copies died (replay) or are late (mirror).
+  struct Resend {
+    ChannelId channel;
+    ChunkRef chunk;
+    PathId avoid;  // mirrors go elsewhere
+    bool mirror = false;
+  };
+  enum class Ended : uint8_t { sent, received, mismatch };
+  struct Completion {
+    Ended what;
+    ChannelId channel;
+    MessageNo number;
+    Status why;
+  };
+  struct Notice {
+    uint64_t number;
+    std::vector<std::byte> bytes;
+  };
+
+  // link.cc
+  Channel& channel(ChannelId id);
+  Path* find(PathId id);
+  size_t index_of(const Path& path) const;
+  void deliver_completions();
+  void touch() { dirty_ = true; }
+  void changed() {
+    ++version_;
+    dirty_ = true;
+  }
+  void end_peer(PeerEnd end, const std::string& why);
+  void check_goodbye();
+
+  // link_receive.cc: Path::Owner
+  Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) override;
+  void on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
+                bool discarded) override;
+  void on_control(Path& path, ControlFrame frame) override;
+  void on_broken(Path& path, DownCause cause, const std::string& why) override;
+  TimeNs now() const override { return host_.clock().now(); }
+  void apply_path(const PathReport& report, TimeNs now);
+  void apply_notices(const ControlFrame& frame);
+  void apply_answer(Path& path, uint32_t answer, TimeNs now);
+
+  // link_send.cc
+  void dispatch(TimeNs now);
+  bool dispatch_resend(TimeNs now);
+  bool dispatch_fresh(TimeNs now);
+  void mirror_stragglers(TimeNs now);
+  Channel* next_channel();
+  struct Choice {
+    Path* path = nullptr;
+    bool wait = false;  // a path that is busy now will finish it sooner than any free one
+  };
+  Choice choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent, TimeNs now);
+  bool path_takes(const Path& path, uint64_t bytes, bool urgent) const;
+  void transmit(Path& path, Channel& channel, ChunkRef chunk, TimeNs now);
+  void send_probe(Path& path, TimeNs now);
+  void queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_bytes);
+  void mirror_outstanding(Path& path);
+  bool may_mirror(uint64_t bytes) const;
+  TimeNs backlog_done_at(TimeNs now) const;
+  double fastest_rate() const;
+  size_t usable_paths() const;
+
+  // link_control.cc
+  void control(TimeNs now);
+  void send_state(Path& path, TimeNs now, bool ask);
+  ControlFrame make_frame(TimeNs now);
+  Path* choose_lane();
+  uint64_t pace_total(Path& path, TimeNs now);
+
+  // link_health.cc
+  void health(TimeNs now, TimeNs idle_ns);
+  void act_on_breaks(TimeNs now);
+  void prove_paths(TimeNs now);
+  void judge(Path& path, TimeNs now);
+  void judge_suspect(Path& path, TimeNs now);
+  bool lane_overdue(const Path& path, TimeNs now) const;
+  void ask_all(TimeNs now);
+  void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
+                 TimeNs now);
+  void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
+  void dial(TimeNs now);
+  void check_cut_off(TimeNs now);
+  // PathDialer::Owner
+  void on_dialed(PathDialer& dialer, DialedPath dialed) override;
+  void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
+
+  LinkHost& host_;
+  const Rank self_;
+  const Rank peer_;
+  const LinkSettings settings_;
+  std::vector<std::unique_ptr<Path>> paths_;
+  // By path: dials for the lower rank; the higher rank only probes whether the peer is there.
+  std::vector<std::unique_ptr<PathDialer>> dialers_;
+  std::vector<size_t> pace_senders_;  // this peer's index in the NIC's pace
+  // The acceptor holds a path's data connection until its lane joins.
+  std::vector<std::optional<EstablishedConnection>> pending_data_;
+  std::map<ChannelId, std::unique_ptr<Channel>> channels_;
+  std::vector<ChannelId> channel_order_;
+  size_t channel_cursor_ = 0;
+  std::deque<Resend> resend_;
+  std::vector<Completion> completions_;
+  std::deque<Notice> notices_;         // not yet applied by the peer
+  uint64_t next_notice_ = 0;
+  uint64_t notices_applied_ = 0;       // the peer's
+
+  // State versions: ours, what the peer has of ours, and what we have of the peer's.
+  uint64_t version_ = 1;
+  uint64_t version_sent_ = 0;
+  uint64_t version_reflected_ = 0;
+  uint64_t peer_version_ = 0;
+  uint64_t peer_version_reflected_ = 0;
+  TimeNs reflect_due_ = kNever;
+  TimeNs resend_state_at_ = kNever;
+  TimeNs resend_state_wait_ = limits::kStateResendMin;
+  size_t lane_cursor_ = 0;
+  uint64_t news_bytes_ = 0;            // received since the last state frame
+
+  // Health.
+  uint32_t next_ask_ = 1;
+  TimeNs evidence_at_ = 0;             // the peer has acted on something sent at this time
+  TimeNs next_ask_all_ = 0;
+  TimeNs ask_all_wait_ = 0;
+  TimeNs overdraw_until_ = 0;
+  TimeNs all_down_since_ = 0;          // 0: some path is connected
+  size_t refusals_ = 0;                // since all paths were down
+
+  uint64_t mirrored_bytes_ = 0;
+  uint64_t replayed_bytes_ = 0;
+  uint64_t payload_bytes_ = 0;
+  bool goodbye_wanted_ = false;
+  bool goodbye_sent_ = false;
+  uint64_t goodbye_version_ = 0;
+  bool goodbye_received_ = false;
+  std::optional<PeerEnd> peer_end_;
+  bool dirty_ = true;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,117 @@
+// What is said to the peer, when, and on which lane.
+//
+// Every frame carries all that the peer has not yet reflected, so a lost one costs nothing once a
+// later one arrives. Frames go round the lanes, so a lane that has died silently swallows only its
+// share, and what stays unreflected is said again on the next lane, at last on the out-of-band one.
+#include <algorithm>
+
+#include "base/limits.h"
+#include "runtime/link.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kNoticesPerFrame = 16;
+constexpr size_t kNoticeBytesPerFrame = 16 * 1024;
+
+}  // namespace
+
+uint64_t Link::pace_total(Path& path, TimeNs at) {
+  if (path.spec.lane_only) return 0;
+  const NicPace& pace = host_.pace(path.spec.local_nic);
+  return path.bytes_received() + pace.share(pace_senders_[index_of(path)], path.health.round_trip, at);
+}
+
+ControlFrame Link::make_frame(TimeNs at) {
+  ControlFrame frame;
+  frame.version = version_;
+  frame.reflected = peer_version_;
+  frame.notices_applied = notices_applied_;
+  frame.goodbye = goodbye_sent_;
+  for (const auto& path : paths_) {
+    PathReport report;
+    report.path = path->spec.id;
+    report.incarnation = path->state.incarnation();
+    report.phase = path->state.phase();
+    report.cause = path->state.cause();
+    report.frames_received = path->frames_received();
+    report.bytes_received = path->bytes_received();
+    report.pace_total = pace_total(*path, at);
+    report.lane_received = path->lane_received();
+    frame.paths.push_back(report);
+  }
+  for (const auto& [id, open] : channels_) {
+    if (open->changed_version > version_reflected_) frame.channels.push_back(open->receive.report());
+  }
+  size_t bytes = 0;
+  for (const Notice& notice : notices_) {
+    bytes += notice.bytes.size();
+    if (frame.notices.size() == kNoticesPerFrame || bytes > kNoticeBytesPerFrame) break;
+    frame.notices.push_back({notice.number, notice.bytes});
+  }
+  return frame;
+}
+
+Path* Link::choose_lane() {
+  TimeNs fastest = kNever;
+  for (const auto& path : paths_) {
+    if (path->lane_ready() && path->state.usable()) {
+      fastest = std::min(fastest, path->health.round_trip);
+    }
+  }
+  // Good lanes in turn; else any that is connected; the out-of-band lane when nothing else is left.
+  Path* second = nullptr;
+  Path* last = nullptr;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const size_t at = (lane_cursor_ + i) % paths_.size();
+    Path& path = *paths_[at];
+    if (!path.lane_ready() || path.broken) continue;
+    if (path.spec.lane_only) {
+      last = &path;
+    } else if (path.state.usable() &&
+               path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
+      lane_cursor_ = at + 1;
+      return &path;
+    } else if (second == nullptr || path.state.usable()) {
+      second = &path;
+    }
+  }
+  return second != nullptr && usable_paths() > 0 ? second : last != nullptr ? last : second;
+}
+
+void Link::send_state(Path& path, TimeNs at, bool ask) {
+  ControlFrame frame = make_frame(at);
+  frame.answer = path.health.answer_due;
+  path.health.answer_due = 0;
+  if (ask) {
+    frame.ask = next_ask_++;
+    if (next_ask_ == 0) next_ask_ = 1;
+    path.health.asks.push_back({frame.ask, at});
+    if (path.health.asks.size() > 32) path.health.asks.pop_front();
+  }
+  version_sent_ = version_;
+  peer_version_reflected_ = peer_version_;
+  reflect_due_ = kNever;
+  news_bytes_ = 0;
+  if (version_reflected_ < version_) {
+    resend_state_at_ = at + std::max(resend_state_wait_, 2 * path.health.round_trip);
+  }
+  path.send_control(frame);
+}
+
+void Link::control(TimeNs at) {
+  for (const auto& path : paths_) {
+    if (!path->lane_ready() || path->broken) continue;
+    const bool heartbeat = at - path->health.last_sent_at >= limits::kHeartbeatInterval;
+    if (path->health.answer_due != 0 || heartbeat) send_state(*path, at, heartbeat);
+  }
+  const bool news = version_ > version_sent_;
+  const bool resend = version_ > version_reflected_ && at >= resend_state_at_;
+  if (!news && !resend && at < reflect_due_) return;
+  Path* lane = choose_lane();
+  if (lane == nullptr) return;  // a lane that becomes writable or comes back brings us here again
+  if (resend) resend_state_wait_ = std::min(2 * resend_state_wait_, limits::kStateResendMax);
+  send_state(*lane, at, false);
+}
+
+}  // namespace r2ccl

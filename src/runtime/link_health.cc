@@ -1,0 +1,317 @@
+// Judging paths: late, suspect, down, back.
+//
+// A path is suspected when it is late by its own standards AND the peer has meanwhile acted on
+// something that was sent after the late thing should have arrived. So a peer that was descheduled, or
+// this process being late itself, suspects nobody: everything is late together then.
+#include <algorithm>
+#include <cerrno>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/link.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kExcusedGap = 3 * kMillisecond;
+constexpr TimeNs kAskInterval = 5 * kMillisecond;
+constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
+constexpr TimeNs kLaneSlack = 10 * kMillisecond;
+// How long a suspect path may stay one without a sign of life, the peer being alive elsewhere.
+constexpr TimeNs kSilentAfter = 100 * kMillisecond;
+constexpr TimeNs kStalledAfter = 400 * kMillisecond;
+// The last usable path is not suspected; it is given up only after this.
+constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
+constexpr TimeNs kProvingMax = 1 * kSecond;
+constexpr TimeNs kOverdraw = 100 * kMillisecond;
+constexpr size_t kRefusalsForDeath = 2;
+
+}  // namespace
+
+void Link::health(TimeNs at, TimeNs idle_ns) {
+  if (idle_ns > kExcusedGap) {
+    for (const auto& path : paths_) {
+      path->model.excuse(idle_ns);
+      for (auto& ask : path->health.asks) ask.at += idle_ns;
+    }
+  }
+  prove_paths(at);
+  if (settings_.monitor) {
+    for (const auto& path : paths_) {
+      if (path->state.phase() == PathPhase::up) judge(*path, at);
+      if (path->state.phase() == PathPhase::suspect) judge_suspect(*path, at);
+    }
+  }
+  dial(at);
+  check_cut_off(at);
+}
+
+void Link::act_on_breaks(TimeNs at) {
+  for (const auto& path : paths_) {
+    if (path->broken) fail_path(*path, *path->broken, path->peer_cause, path->broken_why, at);
+  }
+  const bool any = std::any_of(paths_.begin(), paths_.end(),
+                               [](const auto& path) { return path->state.connected(); });
+  if (any) {
+    all_down_since_ = 0;
+    refusals_ = 0;
+  } else if (goodbye_received_) {
+    end_peer(PeerEnd::goodbye, "the peer left in order");
+  }
+}
+
+void Link::prove_paths(TimeNs at) {
+  for (const auto& path : paths_) {
+    if (path->state.phase() != PathPhase::proving || path->broken) continue;
+    const bool proved =
+        path->spec.lane_only || (path->probe_received() && path->model.frames_sent() > 0 &&
+                                 path->model.outstanding().empty());
+    if (proved) {
+      path->state.prove(at);
+      changed();
+      report_change(*path, PathPhase::proving, at, {});
+    } else if (at - path->state.since() > kProvingMax) {
+      fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", at);
+    } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
+      send_probe(*path, at);
+    }
+  }
+}
+
+bool Link::lane_overdue(const Path& path, TimeNs at) const {
+  if (path.health.asks.empty()) return false;
+  return at > path.health.asks.front().at + 2 * path.health.round_trip + kLaneSlack;
+}
+
+void Link::judge(Path& path, TimeNs at) {
+  const TimeNs overdue = path.model.overdue_at();
+  const bool data_late = overdue <= at;
+  const bool lane_late = lane_overdue(path, at);
+  if (!data_late && !lane_late) return;
+  const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
+  const bool lane_proof =
+      lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
+  ask_all(at);
+  if ((!data_proof && !lane_proof) || path.spec.lane_only) return;
+  if (usable_paths() <= 1) {
+    const TimeNs since = data_proof ? overdue : path.health.asks.front().at;
+    if (at - since < kLastPathPatience) return;
+    return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);
+  }
+  path.state.suspect(at);
+  R2CCL_LOG(info, "path %s to rank %d is suspect: %s late by %.1f ms", path.spec.local_name.c_str(),
+            peer_.value(), data_proof ? "data" : "lane",
+            static_cast<double>(at - (data_proof ? overdue : path.health.asks.front().at)) / 1e6);
+  mirror_outstanding(path);
+  overdraw_until_ = at + kOverdraw;
+  changed();
+  report_change(path, PathPhase::up, at, {});
+}
+
+void Link::judge_suspect(Path& path, TimeNs at) {
+  const bool data_late = path.model.overdue_at() <= at;
+  const bool lane_late = lane_overdue(path, at);
+  if (!data_late && !lane_late) {
+    path.state.clear(at);
+    changed();
+    return report_change(path, PathPhase::suspect, at, {});
+  }
+  ask_all(at);
+  const TimeNs since = path.state.since();
+  const size_t index = index_of(path);
+  const bool kernel_answers = path.health.kernel_answered_at >= since;
+  if (!dialers_[index]->busy() && !kernel_answers) {
+    DialRequest probe;
+    probe.probe_only = true;
+    probe.path = path.spec.id;
+    probe.remote = path.spec.remote;
+    probe.options.device = path.spec.device;
+    probe.options.source = path.spec.source;
+    dialers_[index]->start(std::move(probe), {}, at);
+  }
+  const bool peer_alive = evidence_at_ > since + kSilentAfter / 2;
+  if (!peer_alive || at - since < kSilentAfter) return;
+  const bool sign_of_life = kernel_answers || path.health.answered_at > since;
+  if (sign_of_life && at - since < kStalledAfter) return;
+  fail_path(path, sign_of_life ? DownCause::stalled : DownCause::silent, DownCause::none,
+            sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through",
+            at);
+}
+
+// One question on every lane: whoever answers gives the comparison, and the whole current state.
+void Link::ask_all(TimeNs at) {
+  if (at < next_ask_all_) return;
+  const bool fresh = at - next_ask_all_ > kAskIntervalMax;
+  ask_all_wait_ = fresh ? kAskInterval : std::min(2 * ask_all_wait_, 4 * kAskInterval);
+  next_ask_all_ = at + ask_all_wait_;
+  for (const auto& path : paths_) {
+    if (path->lane_ready() && !path->broken) send_state(*path, at, true);
+  }
+}
+
+void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent event) {
+  event.peer = peer_;
+  event.path = path.spec.id;
+  event.local_nic = path.spec.local_nic;
+  event.remote_nic = path.spec.remote_nic;
+  event.from = from;
+  event.to = path.state.phase();
+  event.at = at;
+  host_.on_path_event(event);
+}
+
+void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
+                     TimeNs at) {
+  const PathPhase from = path.state.phase();
+  const bool was_up = from == PathPhase::up || from == PathPhase::suspect;
+  PathEvent event;
+  event.cause = cause;
+  event.peer_cause = peer_cause;
+  event.why = why;
+  if (!path.model.outstanding().empty()) {
+    event.detected_ns = at - path.model.outstanding().front().sent_at;
+  }
+  const size_t index = index_of(path);
+  dialers_[index]->cancel();
+  queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at),
+             event.replayed_bytes);
+  path.returns.on_down(at, was_up);
+  overdraw_until_ = at + kOverdraw;
+  changed();
+  const bool any = std::any_of(paths_.begin(), paths_.end(),
+                               [](const auto& p) { return p->state.connected(); });
+  if (!any && all_down_since_ == 0) {
+    all_down_since_ = at;
+    refusals_ = 0;
+    for (const auto& each : paths_) each->returns.on_news(at);
+  }
+  if (!goodbye_received_) report_change(path, from, at, std::move(event));
+}
+
+void Link::dial(TimeNs at) {
+  if (goodbye_received_) return;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = *paths_[i];
+    PathDialer& dialer = *dialers_[i];
+    dialer.progress(at);
+    if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
+    // The lower rank opens paths. The higher one only asks, when all is lost, whether the peer lives.
+    const bool opens = self_ < peer_;
+    if (!opens && all_down_since_ == 0) continue;
+    DialRequest request;
+    request.path = path.spec.id;
+    request.lane_only = path.spec.lane_only;
+    request.probe_only = !opens;
+    request.self = self_;
+    request.peer = peer_;
+    request.remote = path.spec.remote;
+    request.options.device = path.spec.device;
+    request.options.source = path.spec.source;
+    request.last_used = path.state.incarnation();
+    path.returns.on_attempt(at);
+    dialer.start(std::move(request), {host_.nonce(), host_.nonce()}, at);
+  }
+}
+
+void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
+  const TimeNs at = now();
+  Path* path = find(dialer.request().path);
+  touch();
+  refusals_ = 0;
+  if (!dialed.lane) {
+    path->health.kernel_answered_at = at;
+    return;
+  }
+  if (path->state.connected()) return;
+  if (Status attached = path->attach(host_.reactor(), std::move(dialed.data),
+                                     std::move(*dialed.lane), at);
+      !attached.ok()) {
+    path->broken = DownCause::connection_lost;
+    path->broken_why = attached.message();
+  }
+  changed();
+}
+
+void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
+  touch();
+  R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
+  (void)dialer;
+  if (all_down_since_ == 0 || peer_end_) return;
+  if (failure.connected) refusals_ = 0;
+  if (failure.error == ECONNREFUSED) ++refusals_;
+}
+
+void Link::check_cut_off(TimeNs at) {
+  if (all_down_since_ == 0 || peer_end_) return;
+  if (refusals_ >= std::min(kRefusalsForDeath, paths_.size())) {
+    return end_peer(PeerEnd::dead, "every connection closed and its listener refuses new ones");
+  }
+  if (at - all_down_since_ >= settings_.cutoff) {
+    end_peer(PeerEnd::cut_off,
+             "no path has reached it for " + std::to_string(settings_.cutoff / kSecond) + " s");
+  }
+}
+
+Result<AcceptDecision> Link::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
+  Path* path = find(identity.path);
+  if (path == nullptr) return Status(Code::remote, "a path that this rank does not have");
+  if (identity.from > identity.to) {
+    return Status(Code::remote, "the lower rank opens the paths of a link");
+  }
+  const size_t index = index_of(*path);
+  AcceptDecision decision;
+  decision.last_used = path->state.incarnation();
+  const auto& pending = pending_data_[index];
+  if (identity.kind == ConnectionKind::data) {
+    if (path->spec.lane_only) return Status(Code::remote, "a data connection on a lane-only path");
+    if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
+  } else if (!path->spec.lane_only) {
+    if (!pending || pending->session.incarnation != theirs) {
+      return Status(Code::remote, "a lane without its data connection");
+    }
+    decision.join = theirs;
+  }
+  return decision;
+}
+
+void Link::adopt(EstablishedConnection established) {
+  const TimeNs at = now();
+  Path* path = find(established.session.identity.path);
+  if (path == nullptr || peer_end_) return;
+  const size_t index = index_of(*path);
+  auto& pending = pending_data_[index];
+  touch();
+  // The peer dials only what it has lost: whatever is still open here is dead on its side.
+  if (path->state.connected()) {
+    fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", at);
+  }
+  if (established.session.identity.kind == ConnectionKind::data) {
+    pending = std::move(established);
+    return;
+  }
+  const bool joins = pending && pending->session.incarnation == established.session.incarnation;
+  if (joins == path->spec.lane_only) return;  // a lane whose data connection was replaced meanwhile
+  std::optional<EstablishedConnection> data = std::move(pending);
+  pending.reset();
+  if (Status attached = path->attach(host_.reactor(), std::move(data), std::move(established), at);
+      !attached.ok()) {
+    path->broken = DownCause::connection_lost;
+    path->broken_why = attached.message();
+  }
+  changed();
+}
+
+void Link::on_nic_change(NicId nic, bool usable, DownCause cause) {
+  const TimeNs at = now();
+  for (const auto& path : paths_) {
+    if (path->spec.local_nic != nic) continue;
+    touch();
+    if (usable) {
+      path->returns.on_news(at);
+    } else if (path->state.connected()) {
+      fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause), at);
+    }
+  }
+}
+
+}  // namespace r2ccl

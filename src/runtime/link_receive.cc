@@ -1,0 +1,130 @@
+// What arrives: chunks into ledgers, control frames into models and ledgers.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "runtime/link.h"
+
+namespace r2ccl {
+
+Result<ReceiveLedger::Place> Link::on_chunk_header(Path&, const DataHeader& header) {
+  Channel& target = channel(header.channel);
+  auto place = target.receive.place(header);
+  if (place.ok() || place.status().code() != Code::invalid_usage) return place;
+  // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
+  completions_.push_back({Ended::mismatch, header.channel, header.message, place.status()});
+  touch();
+  return ReceiveLedger::Place{};
+}
+
+void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
+                    bool discarded) {
+  news_bytes_ += header.payload_bytes;
+  changed();  // the path's counters
+  if (discarded) return;
+  Channel& target = channel(header.channel);
+  const ReceiveLedger::Accepted accepted = target.receive.accept(header, std::move(early));
+  if (!accepted.fresh) return;
+  target.changed_version = version_;
+  // From here on no other copy of this chunk may touch its destination.
+  for (const auto& other : paths_) {
+    if (other.get() != &path) other->redirect(header.channel, header.message, header.offset);
+  }
+  if (accepted.message_complete) {
+    completions_.push_back({Ended::received, header.channel, header.message, {}});
+  }
+}
+
+void Link::on_control(Path& path, ControlFrame frame) {
+  const TimeNs at = now();
+  touch();
+  if (frame.ask != 0) path.health.answer_due = frame.ask;
+  if (frame.answer != 0) apply_answer(path, frame.answer, at);
+  if (frame.version > peer_version_) {
+    peer_version_ = frame.version;
+    if (reflect_due_ == kNever) reflect_due_ = at + limits::kReflectDelay;
+  }
+  if (frame.reflected > version_reflected_ && frame.reflected <= version_) {
+    version_reflected_ = frame.reflected;
+    resend_state_wait_ = limits::kStateResendMin;
+    if (version_reflected_ == version_) resend_state_at_ = kNever;
+  }
+  std::vector<MessageNo> completed;
+  for (const ChannelReport& report : frame.channels) {
+    Channel& target = channel(report.channel);
+    completed.clear();
+    if (Status applied = target.send.apply(report, completed); !applied.ok()) {
+      path.broken = DownCause::protocol;
+      path.broken_why = applied.message();
+      return;
+    }
+    for (const MessageNo number : completed) {
+      for (const auto& each : paths_) each->pad(report.channel, number);
+      completions_.push_back({Ended::sent, report.channel, number, {}});
+    }
+  }
+  // After the channels, so that a transmission that arrived finds its chunk acknowledged.
+  for (const PathReport& report : frame.paths) apply_path(report, at);
+  apply_notices(frame);
+  if (frame.goodbye) goodbye_received_ = true;
+}
+
+void Link::apply_path(const PathReport& report, TimeNs at) {
+  Path* path = find(report.path);
+  if (path == nullptr) return;
+  if (report.incarnation != path->state.incarnation()) {
+    if (!path->state.connected()) path->state.note_incarnation(report.incarnation);
+    return;
+  }
+  if (!path->state.connected()) return;
+  if (report.phase == PathPhase::down) {
+    if (!path->broken) {
+      path->broken = DownCause::peer_notice;
+      path->peer_cause = report.cause;
+      path->broken_why = std::string("the peer lost it: ") + to_string(report.cause);
+    }
+    return;
+  }
+  std::vector<Transmission> delivered;
+  path->model.on_delivered(report.frames_received, at, delivered);
+  path->permit(report.pace_total);
+  for (const Transmission& transmission : delivered) {
+    evidence_at_ = std::max(evidence_at_, transmission.sent_at);
+    if (!transmission.probe) {
+      (void)channel(transmission.channel).send.copy_gone(transmission.chunk);
+    }
+  }
+}
+
+void Link::apply_notices(const ControlFrame& frame) {
+  while (!notices_.empty() && notices_.front().number < frame.notices_applied) {
+    notices_.pop_front();
+  }
+  for (const NoticeReport& notice : frame.notices) {
+    if (notice.number != notices_applied_) continue;
+    ++notices_applied_;
+    changed();
+    host_.on_notice(peer_, notice.bytes);
+  }
+}
+
+// An answer comes on the lane that asked, and shows that this lane works both ways.
+void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
+  Path::LaneHealth& health = path.health;
+  while (!health.asks.empty() && health.asks.front().number <= answer) {
+    const Path::LaneHealth::Ask ask = health.asks.front();
+    health.asks.pop_front();
+    if (ask.number != answer) continue;
+    evidence_at_ = std::max(evidence_at_, ask.at);
+    health.round_trip += (at - ask.at - health.round_trip) / 4;
+    health.answered_at = at;
+  }
+}
+
+void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
+  R2CCL_LOG(info, "path %s to rank %d: %s (%s)", path.spec.local_name.c_str(), peer_.value(),
+            to_string(cause), why.c_str());
+  touch();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,232 @@
+// Which chunk goes on which path, and when.
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "runtime/link.h"
+
+namespace r2ccl {
+namespace {
+
+// Messages up to this size overtake larger ones of other channels.
+constexpr uint64_t kSmallMessage = 32 * 1024;
+// Byte credit a channel gets when its turn comes.
+constexpr int64_t kQuantum = 256 * 1024;
+// What mirrors may cost: a burst, plus a share of all payload.
+constexpr uint64_t kMirrorBurst = 8 * 1024 * 1024;
+constexpr uint64_t kMirrorShare = 50;  // one part in
+// How much sooner another path must finish a chunk before it is sent there as well.
+constexpr TimeNs kMirrorGain = 3 * kMillisecond;
+constexpr size_t kProbeBytes = 16 * 1024;  // more than the largest MTU
+
+}  // namespace
+
+double Link::fastest_rate() const {
+  double fastest = 0;
+  for (const auto& path : paths_) {
+    if (path->state.usable()) fastest = std::max(fastest, path->model.bytes_per_ns());
+  }
+  return fastest > 0 ? fastest : PathModel().bytes_per_ns();
+}
+
+size_t Link::usable_paths() const {
+  return static_cast<size_t>(std::count_if(paths_.begin(), paths_.end(), [](const auto& path) {
+    return path->state.usable() && !path->spec.lane_only;
+  }));
+}
+
+// When everything that is known to be waiting would be delivered if all usable paths shared it.
+TimeNs Link::backlog_done_at(TimeNs now) const {
+  double rate = 0;
+  uint64_t bytes = 0;
+  TimeNs base = kNever;
+  for (const auto& path : paths_) {
+    if (!path->state.usable() || path->spec.lane_only) continue;
+    rate += path->model.bytes_per_ns();
+    bytes += path->model.bytes_outstanding();
+    base = std::min(base, path->model.base_delay());
+  }
+  if (rate <= 0) return now;
+  for (const auto& [id, open] : channels_) bytes += open->send.fresh_bytes();
+  return now + base + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
+}
+
+bool Link::path_takes(const Path& path, uint64_t bytes, bool urgent) const {
+  if (!path.can_start_frame()) return false;
+  const uint64_t frame = bytes + kDataHeaderBytes;
+  if (!path.model.has_room(frame)) return false;
+  if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be under way
+  const uint64_t overdraw = urgent ? path.model.window() : 0;
+  return path.pace_room() + overdraw >= frame;
+}
+
+Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent,
+                               TimeNs now) {
+  Path* best = nullptr;
+  Path* best_free = nullptr;
+  TimeNs best_at = kNever;
+  TimeNs best_free_at = kNever;
+  for (const auto& path : paths_) {
+    if (path->spec.lane_only || !path->state.usable() || path->broken) continue;
+    if (avoid && path->spec.id == *avoid) continue;
+    const TimeNs at = path->model.finish_at(bytes, now);
+    if (at < best_at) {
+      best = path.get();
+      best_at = at;
+    }
+    if (at < best_free_at && path_takes(*path, bytes, urgent)) {
+      best_free = path.get();
+      best_free_at = at;
+    }
+  }
+  if (best == nullptr) return {};
+  if (best_free == best) return {best, false};
+  // A slower path may help as long as it is done before the others are through with the rest.
+  if (best_free != nullptr && best_free_at <= backlog_done_at(now)) return {best_free, false};
+  return {nullptr, true};
+}
+
+void Link::transmit(Path& path, Channel& from, ChunkRef chunk, TimeNs now) {
+  const DataHeader header = from.send.transmit(chunk);
+  Transmission transmission;
+  transmission.channel = from.send.channel();
+  transmission.chunk = chunk;
+  payload_bytes_ += header.payload_bytes;
+  path.send_frame(header, from.send.bytes(chunk), transmission, now);
+}
+
+void Link::send_probe(Path& path, TimeNs now) {
+  DataHeader header;
+  header.type = FrameType::probe;
+  header.payload_bytes = kProbeBytes;
+  Transmission transmission;
+  transmission.probe = true;
+  path.send_frame(header, {}, transmission, now);
+}
+
+// The channel whose turn it is among those with something new to send: small messages first, the
+// others by byte quanta.
+Link::Channel* Link::next_channel() {
+  Channel* large = nullptr;
+  for (size_t i = 0; i < channel_order_.size(); ++i) {
+    const size_t at = (channel_cursor_ + i) % channel_order_.size();
+    Channel& candidate = *channels_.at(channel_order_[at]);
+    const uint64_t message = candidate.send.next_message_bytes();
+    const uint32_t chunk = chunk_cut(message, usable_paths(), fastest_rate());
+    if (!candidate.send.next_fresh(chunk)) continue;
+    if (message <= kSmallMessage) return &candidate;
+    if (large == nullptr) {
+      large = &candidate;
+      if (candidate.quantum <= 0) {
+        candidate.quantum = kQuantum;
+        channel_cursor_ = (at + 1) % channel_order_.size();
+      }
+    }
+  }
+  return large;
+}
+
+bool Link::dispatch_fresh(TimeNs now) {
+  Channel* from = next_channel();
+  if (from == nullptr) return false;
+  const uint32_t cut =
+      chunk_cut(from->send.next_message_bytes(), usable_paths(), fastest_rate());
+  const auto chunk = from->send.next_fresh(cut);
+  const uint64_t bytes = from->send.bytes(*chunk).size();
+  const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now);
+  if (choice.path == nullptr) return false;
+  from->quantum -= static_cast<int64_t>(bytes);
+  transmit(*choice.path, *from, *chunk, now);
+  return true;
+}
+
+bool Link::dispatch_resend(TimeNs now) {
+  while (!resend_.empty()) {
+    const Resend next = resend_.front();
+    Channel& from = channel(next.channel);
+    const bool pointless = !from.send.needs_delivery(next.chunk) ||
+                           (next.mirror && from.send.copies(next.chunk) != 1);
+    if (pointless) {
+      resend_.pop_front();
+      continue;
+    }
+    const uint64_t bytes = from.send.bytes(next.chunk).size();
+    if (next.mirror && !may_mirror(bytes)) {
+      resend_.pop_front();
+      continue;
+    }
+    std::optional<PathId> avoid;
+    if (next.mirror) avoid = next.avoid;
+    const Choice choice = choose_path(bytes, avoid, true, now);
+    if (choice.path == nullptr) return false;
+    resend_.pop_front();
+    (next.mirror ? mirrored_bytes_ : replayed_bytes_) += bytes;
+    transmit(*choice.path, from, next.chunk, now);
+    return true;
+  }
+  return false;
+}
+
+void Link::dispatch(TimeNs now) {
+  while (dispatch_resend(now)) {
+  }
+  if (resend_.empty()) {
+    while (dispatch_fresh(now)) {
+    }
+  }
+  if (settings_.monitor) mirror_stragglers(now);
+}
+
+bool Link::may_mirror(uint64_t bytes) const {
+  return mirrored_bytes_ + bytes <= kMirrorBurst + payload_bytes_ / kMirrorShare;
+}
+
+// Near the end of an operation, paths that have nothing to do take over what would finish last.
+void Link::mirror_stragglers(TimeNs now) {
+  if (!resend_.empty()) return;
+  for (const auto& slow : paths_) {
+    if (slow->model.outstanding().empty() || !slow->state.usable()) continue;
+    const Transmission& oldest = slow->model.outstanding().front();
+    if (oldest.probe) continue;
+    Channel& from = channel(oldest.channel);
+    if (!from.send.needs_delivery(oldest.chunk) || from.send.copies(oldest.chunk) != 1) continue;
+    const uint64_t bytes = from.send.bytes(oldest.chunk).size();
+    if (!may_mirror(bytes)) continue;
+    const TimeNs due = oldest.expected_at - slow->model.slack();
+    for (const auto& idle : paths_) {
+      if (idle == slow || idle->spec.lane_only || !idle->state.usable() || idle->broken) continue;
+      if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
+      if (idle->model.finish_at(bytes, now) + kMirrorGain >= due) continue;
+      mirrored_bytes_ += bytes;
+      transmit(*idle, from, oldest.chunk, now);
+      break;
+    }
+  }
+}
+
+// Every chunk of a path that looks late is sent on another one as well.
+void Link::mirror_outstanding(Path& path) {
+  for (const Transmission& transmission : path.model.outstanding()) {
+    if (transmission.probe) continue;
+    Channel& from = channel(transmission.channel);
+    if (from.send.needs_delivery(transmission.chunk) && from.send.copies(transmission.chunk) == 1) {
+      resend_.push_back({transmission.channel, transmission.chunk, path.spec.id, true});
+    }
+  }
+}
+
+// What was under way on a path that died and is nowhere else.
+void Link::queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_bytes) {
+  std::vector<Resend> replays;
+  for (const Transmission& transmission : lost) {
+    if (transmission.probe) continue;
+    Channel& from = channel(transmission.channel);
+    if (!from.send.copy_gone(transmission.chunk)) continue;
+    replays.push_back({transmission.channel, transmission.chunk, PathId(), false});
+    replayed_bytes += from.send.bytes(transmission.chunk).size();
+  }
+  resend_.insert(resend_.begin(), replays.begin(), replays.end());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,167 @@
+#include "runtime/path.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/status.h"
+
+namespace r2ccl {
+
+Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool damping)
+    : spec(std::move(path_spec)), returns(damping), owner_(owner), scratch_(scratch) {}
+
+Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
+                    EstablishedConnection lane, TimeNs now) {
+  R2CCL_CHECK(data.has_value() != spec.lane_only);
+  model.reset();
+  probe_received_ = false;
+  pace_permitted_ = limits::kPaceShareMin;
+  health = {};
+  health.last_sent_at = now;
+  broken.reset();
+  peer_cause = DownCause::none;
+  state.connect(lane.session.incarnation, now);
+  writer_ = FrameWriter();
+  reader_.emplace(static_cast<FrameReader::Owner&>(*this), scratch_);
+  lane_ = std::make_unique<Lane>(std::move(lane.connection), lane.session,
+                                 std::move(lane.leftover));
+  auto lane_added = reactor.add(lane_->connection().poll_id(), lane_handler_, false);
+  if (!lane_added.ok()) return lane_added.status();
+  lane_registration_ = std::move(lane_added).value();
+  if (data.has_value()) {
+    data_ = std::move(data->connection);
+    auto data_added = reactor.add(data_->poll_id(), data_handler_, false);
+    if (!data_added.ok()) return data_added.status();
+    data_registration_ = std::move(data_added).value();
+    R2CCL_RETURN_IF_ERROR(reader_->prefill(data->leftover));
+  }
+  // Frames may have come along with the last bytes of the handshake.
+  on_lane_ready({0, true, false});
+  return {};
+}
+
+std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
+  data_registration_.reset();
+  lane_registration_.reset();
+  bytes_received_before_ += bytes_received();
+  bytes_sent_before_ += model.bytes_sent();
+  std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
+  model.reset();
+  writer_ = FrameWriter();
+  reader_.reset();
+  data_.reset();
+  lane_.reset();
+  broken.reset();
+  if (state.connected()) state.fail(cause, now);
+  return lost;
+}
+
+void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
+                      Transmission transmission, TimeNs now) {
+  header.incarnation = state.incarnation();
+  header.transmission = model.frames_sent();
+  transmission.bytes = static_cast<uint32_t>(kDataHeaderBytes) + header.payload_bytes;
+  model.on_sent(transmission, now);
+  writer_.start(header, payload);
+  flush_data();
+}
+
+uint64_t Path::pace_room() const {
+  const uint64_t sent = model.bytes_sent();
+  return pace_permitted_ > sent ? pace_permitted_ - sent : 0;
+}
+
+void Path::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
+  if (reader_) reader_->redirect(channel, message, offset);
+}
+
+void Path::redirect(ChannelId channel) {
+  if (reader_) reader_->redirect(channel);
+}
+
+void Path::send_control(ControlFrame& frame) {
+  health.last_sent_at = owner_.now();
+  const IoResult result = lane_->send(frame);
+  if (result.kind == IoKind::failed) break_on(result, "lane");
+  lane_registration_.want_write(!lane_->can_send());
+}
+
+Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
+  if (header.incarnation != state.incarnation()) {
+    return Status(Code::remote, "a data frame of another incarnation");
+  }
+  if (header.transmission != reader_->frames()) {
+    return Status(Code::remote, "a data frame out of sequence");
+  }
+  if (header.type == FrameType::probe) return ReceiveLedger::Place{};
+  return owner_.on_chunk_header(*this, header);
+}
+
+void Path::on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) {
+  if (header.type == FrameType::probe) {
+    probe_received_ = true;
+    return;
+  }
+  owner_.on_chunk(*this, header, std::move(early), discarded);
+}
+
+void Path::on_data_ready(const PollEvent& event) {
+  if (event.writable) flush_data();
+  if (!event.readable || data_ == nullptr || broken) return;
+  const FrameReader::Pumped pumped = reader_->pump(*data_, kReadBudget);
+  if (!pumped.status.ok()) {
+    break_path(DownCause::protocol, pumped.status.message());
+  } else {
+    break_on(pumped.end, "data connection");
+  }
+}
+
+void Path::on_lane_ready(const PollEvent& event) {
+  if (event.writable) {
+    break_on(lane_->flush(), "lane");
+    lane_registration_.want_write(!lane_->can_send());
+  }
+  if (!event.readable || broken) return;
+  frames_.clear();
+  const Lane::Received received = lane_->receive(frames_);
+  for (ControlFrame& frame : frames_) owner_.on_control(*this, std::move(frame));
+  if (!received.status.ok()) {
+    break_path(DownCause::protocol, received.status.message());
+  } else {
+    break_on(received.end, "lane");
+  }
+}
+
+void Path::flush_data() {
+  if (!writer_.busy() || broken) return;
+  break_on(writer_.flush(*data_), "data connection");
+  data_registration_.want_write(writer_.busy());
+}
+
+void Path::break_path(DownCause cause, const std::string& why) {
+  if (broken) return;
+  broken = cause;
+  broken_why = why;
+  // A goodbye or a last acknowledgement may lie in the lane unread: it says what the break means.
+  if (lane_ != nullptr) {
+    std::vector<ControlFrame> last;
+    (void)lane_->receive(last);
+    for (ControlFrame& frame : last) owner_.on_control(*this, std::move(frame));
+  }
+  // Level-triggered readiness would report the dead connection until the link has acted.
+  data_registration_.reset();
+  lane_registration_.reset();
+  owner_.on_broken(*this, cause, why);
+}
+
+void Path::break_on(const IoResult& end, const char* which) {
+  if (end.kind == IoKind::closed) {
+    break_path(DownCause::connection_lost, std::string(which) + " closed by the peer");
+  } else if (end.kind == IoKind::failed) {
+    break_path(DownCause::connection_lost, system_error(which, end.error).message());
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,153 @@
+// One path of a link at one end: its two connections, its model of the forward direction, its state,
+// and the counters that travel in control frames. It moves bytes and reports; the link decides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/pace.h"
+#include "protocol/path_model.h"
+#include "protocol/path_state.h"
+#include "protocol/return_policy.h"
+#include "runtime/frame_reader.h"
+#include "runtime/frame_writer.h"
+#include "runtime/handshake_io.h"
+#include "runtime/lane.h"
+#include "runtime/reactor.h"
+
+namespace r2ccl {
+
+inline constexpr NicId kNoNic{UINT16_MAX};
+
+// Where a path runs. Fixed for the life of the link, but for the remote address.
+struct PathSpec {
+  PathId id;
+  bool lane_only = false;   // the out-of-band lane: carries control frames, never chunks
+  NicId local_nic = kNoNic;
+  NicId remote_nic = kNoNic;
+  std::string local_name;   // for people: "nic0", "mgmt", "lo"
+  std::string device;       // bind to this device; empty: not bound
+  Address source;
+  Endpoint remote;          // the peer's listener on its NIC
+};
+
+class Path : private FrameReader::Owner {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) = 0;
+    virtual void on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
+                          bool discarded) = 0;
+    virtual void on_control(Path& path, ControlFrame frame) = 0;
+    // The connection broke. Called from inside I/O; the owner acts later, in its own progress().
+    virtual void on_broken(Path& path, DownCause cause, const std::string& why) = 0;
+    virtual TimeNs now() const = 0;
+  };
+
+  Path(Owner& owner, PathSpec spec, std::span<std::byte> scratch, bool damping);
+
+  PathSpec spec;
+  PathState state;
+  PathModel model;
+  ReturnPolicy returns;
+
+  // Both connections of one incarnation are there: begins to prove the path. A lane-only path has no
+  // `data` and is up at once.
+  Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
+                EstablishedConnection lane, TimeNs now);
+  // Closes both connections abortively and forgets what was under way (returned, oldest first).
+  std::deque<Transmission> detach(DownCause cause, TimeNs now);
+
+  // --- sending ---
+  bool can_start_frame() const { return data_ != nullptr && !writer_.busy(); }
+  // Legal when can_start_frame(). The header's path fields are filled in here.
+  void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
+                  TimeNs now);
+  // What the peer's pace permits: bytes beyond what was already sent.
+  uint64_t pace_room() const;
+  void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
+  void pad(ChannelId channel, MessageNo message) { writer_.pad(channel, message); }
+  void pad(ChannelId channel) { writer_.pad(channel); }
+
+  // --- receiving ---
+  void redirect(ChannelId channel, MessageNo message, uint64_t offset);
+  void redirect(ChannelId channel);
+  uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
+  uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
+  bool probe_received() const { return probe_received_; }
+
+  // --- lane ---
+  bool lane_ready() const { return lane_ != nullptr && lane_->can_send(); }
+  void send_control(ControlFrame& frame);
+  uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
+
+  // Asks and answers on this lane, for the detector.
+  struct LaneHealth {
+    struct Ask {
+      uint32_t number = 0;
+      TimeNs at = 0;
+    };
+    std::deque<Ask> asks;       // not answered yet on this lane, oldest first
+    TimeNs answered_at = 0;     // when an answer last came on this lane
+    TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
+    TimeNs round_trip = 1 * kMillisecond;
+    uint32_t answer_due = 0;    // the peer's ask to be answered on this lane
+    TimeNs last_sent_at = 0;
+  };
+  LaneHealth health;
+
+  // Lifetime counters over all incarnations, for reports.
+  uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }
+  uint64_t total_bytes_received() const { return bytes_received_before_ + bytes_received(); }
+  // Set by on_broken until the link has acted.
+  std::optional<DownCause> broken;
+  std::string broken_why;
+  DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice
+  // Bytes per round the reader may take before others get their turn.
+  static constexpr size_t kReadBudget = 1024 * 1024;
+
+ private:
+  struct DataHandler final : EventHandler {
+    explicit DataHandler(Path& p) : path(p) {}
+    void on_ready(const PollEvent& event) override { path.on_data_ready(event); }
+    Path& path;
+  };
+  struct LaneHandler final : EventHandler {
+    explicit LaneHandler(Path& p) : path(p) {}
+    void on_ready(const PollEvent& event) override { path.on_lane_ready(event); }
+    Path& path;
+  };
+
+  Result<ReceiveLedger::Place> on_header(const DataHeader& header) override;
+  void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
+  void on_data_ready(const PollEvent& event);
+  void on_lane_ready(const PollEvent& event);
+  void flush_data();
+  void break_path(DownCause cause, const std::string& why);
+  void break_on(const IoResult& end, const char* which);
+
+  Owner& owner_;
+  std::span<std::byte> scratch_;
+  DataHandler data_handler_{*this};
+  LaneHandler lane_handler_{*this};
+  std::unique_ptr<Connection> data_;
+  std::unique_ptr<Lane> lane_;
+  std::optional<FrameReader> reader_;
+  FrameWriter writer_;
+  Reactor::Registration data_registration_;
+  Reactor::Registration lane_registration_;
+  uint64_t pace_permitted_ = 0;
+  bool probe_received_ = false;
+  uint64_t bytes_sent_before_ = 0;
+  uint64_t bytes_received_before_ = 0;
+  std::vector<ControlFrame> frames_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,104 @@
+#include "runtime/path_dialer.h"
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+
+void PathDialer::start(DialRequest request,
+                       std::array<std::array<std::byte, kNonceBytes>, 2> nonces, TimeNs now) {
+  R2CCL_CHECK(!busy());
+  request_ = std::move(request);
+  nonces_ = nonces;
+  on_lane_ = request_.lane_only;
+  answered_ = false;
+  started_at_ = now;
+  dialed_ = {};
+  connect(now);
+}
+
+void PathDialer::cancel() {
+  registration_.reset();
+  io_.reset();
+  connection_.reset();
+  dialed_ = {};
+  stage_ = Stage::idle;
+  deadline_ = kNever;
+}
+
+void PathDialer::progress(TimeNs now) {
+  if (busy() && now >= deadline_) fail(ETIMEDOUT, "no answer in time");
+}
+
+void PathDialer::connect(TimeNs now) {
+  stage_ = Stage::connecting;
+  deadline_ = now + 2 * limits::kConnectAttempt;
+  auto opened = transport_.connect(request_.remote, request_.options);
+  if (!opened.ok()) return fail(ENETUNREACH, opened.status().message());
+  connection_ = std::move(opened).value();
+  auto added = reactor_.add(connection_->poll_id(), *this, true);
+  if (!added.ok()) return fail(EMFILE, added.status().message());
+  registration_ = std::move(added).value();
+}
+
+void PathDialer::on_ready(const PollEvent&) {
+  if (stage_ == Stage::connecting) {
+    switch (connection_->connect_state()) {
+      case ConnectState::pending: return;
+      case ConnectState::failed:
+        return fail(connection_->connect_error(),
+                    system_error("connect", connection_->connect_error()).message());
+      case ConnectState::established: on_connected(); break;
+    }
+  }
+  if (stage_ == Stage::shaking) pump();
+}
+
+void PathDialer::on_connected() {
+  answered_ = true;
+  if (request_.probe_only) {
+    cancel();
+    return owner_.on_dialed(*this, {});
+  }
+  stage_ = Stage::shaking;
+  ConnectionIdentity identity;
+  identity.kind = on_lane_ ? ConnectionKind::lane : ConnectionKind::data;
+  identity.from = request_.self;
+  identity.to = request_.peer;
+  identity.path = request_.path;
+  // The lane names the incarnation it joins.
+  const Incarnation last =
+      dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
+  io_.emplace(std::move(connection_),
+              make_initiator(job_, identity, last, nonces_[on_lane_ ? 1 : 0], {}));
+}
+
+void PathDialer::pump() {
+  switch (io_->pump()) {
+    case HandshakeIo::Progress::running: return registration_.want_write(io_->wants_write());
+    case HandshakeIo::Progress::failed: return fail(EPROTO, io_->error().message());
+    case HandshakeIo::Progress::done: break;
+  }
+  registration_.reset();
+  EstablishedConnection established = io_->take();
+  io_.reset();
+  if (!on_lane_) {
+    dialed_.data = std::move(established);
+    on_lane_ = true;
+    return connect(deadline_ - limits::kConnectAttempt);
+  }
+  dialed_.lane = std::move(established);
+  DialedPath dialed = std::move(dialed_);
+  cancel();
+  owner_.on_dialed(*this, std::move(dialed));
+}
+
+void PathDialer::fail(int error, const std::string& why) {
+  const DialFailure failure{error, answered_, to_string(request_.remote) + ": " + why};
+  cancel();
+  owner_.on_dial_failed(*this, failure);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,96 @@
+// Opens the connections of one path from the initiating end: data, then the lane that joins it, each
+// stage bounded in time. One attempt; the link decides when to begin the next.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "protocol/handshake.h"
+#include "runtime/handshake_io.h"
+#include "runtime/reactor.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+struct DialRequest {
+  PathId path;
+  bool lane_only = false;
+  // Only learn whether the peer's kernel answers on this path; no handshake.
+  bool probe_only = false;
+  Rank self;
+  Rank peer;
+  Endpoint remote;
+  ConnectOptions options;
+  Incarnation last_used;
+};
+
+struct DialedPath {
+  std::optional<EstablishedConnection> data;
+  std::optional<EstablishedConnection> lane;  // absent after a probe
+};
+
+struct DialFailure {
+  int error = 0;           // errno of a failed connect; ETIMEDOUT when a stage took too long
+  bool connected = false;  // the peer's kernel accepted before it failed
+  std::string why;
+};
+
+class PathDialer final : private EventHandler {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Called from inside progress or I/O; the dialer is idle again by then.
+    virtual void on_dialed(PathDialer& dialer, DialedPath dialed) = 0;
+    virtual void on_dial_failed(PathDialer& dialer, const DialFailure& failure) = 0;
+  };
+
+  PathDialer(Owner& owner, Reactor& reactor, Transport& transport, const JobIdentity& job)
+      : owner_(owner), reactor_(reactor), transport_(transport), job_(job) {}
+
+  bool busy() const { return stage_ != Stage::idle; }
+  bool probing() const { return busy() && request_.probe_only; }
+  TimeNs started_at() const { return started_at_; }
+  const DialRequest& request() const { return request_; }
+  // `nonces`: fresh random bytes for each of the two handshakes.
+  void start(DialRequest request, std::array<std::array<std::byte, kNonceBytes>, 2> nonces,
+             TimeNs now);
+  void cancel();
+  // Gives up a stage that takes too long.
+  void progress(TimeNs now);
+  TimeNs next_timeout() const { return busy() ? deadline_ : kNever; }
+
+ private:
+  enum class Stage : uint8_t {
+    idle,
+    connecting,   // the kernel's handshake is under way
+    shaking,      // ours is
+  };
+
+  void on_ready(const PollEvent& event) override;
+  void connect(TimeNs now);
+  void on_connected();
+  void pump();
+  void fail(int error, const std::string& why);
+
+  Owner& owner_;
+  Reactor& reactor_;
+  Transport& transport_;
+  const JobIdentity& job_;
+  Stage stage_ = Stage::idle;
+  DialRequest request_;
+  std::array<std::array<std::byte, kNonceBytes>, 2> nonces_{};
+  bool on_lane_ = false;  // the connection being opened is the lane
+  bool answered_ = false;
+  TimeNs started_at_ = 0;
+  TimeNs deadline_ = kNever;
+  std::unique_ptr<Connection> connection_;
+  std::optional<HandshakeIo> io_;
+  DialedPath dialed_;
+  Reactor::Registration registration_;  // last: must go before the connection it names
+};
+
+}  // namespace r2ccl

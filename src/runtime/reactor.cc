@@ -1,0 +1,57 @@
+#include "runtime/reactor.h"
+
+#include <array>
+
+namespace r2ccl {
+
+Result<Reactor::Registration> Reactor::add(int poll_id, EventHandler& handler, bool want_write) {
+  size_t slot = slots_.size();
+  if (free_.empty()) {
+    slots_.emplace_back();
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+  }
+  slots_[slot].handler = &handler;
+  if (Status added = poller_.add(poll_id, token(slot), want_write); !added.ok()) {
+    slots_[slot].handler = nullptr;
+    free_.push_back(slot);
+    return added;
+  }
+  Registration registration;
+  registration.reactor_ = this;
+  registration.slot_ = slot;
+  registration.poll_id_ = poll_id;
+  registration.want_write_ = want_write;
+  return registration;
+}
+
+void Reactor::Registration::want_write(bool on) {
+  if (reactor_ == nullptr || want_write_ == on) return;
+  want_write_ = on;
+  reactor_->poller_.modify(poll_id_, reactor_->token(slot_), on);
+}
+
+void Reactor::Registration::reset() {
+  if (reactor_ == nullptr) return;
+  reactor_->poller_.remove(poll_id_);
+  Slot& slot = reactor_->slots_[slot_];
+  slot.handler = nullptr;
+  ++slot.generation;
+  reactor_->free_.push_back(slot_);
+  reactor_ = nullptr;
+}
+
+size_t Reactor::poll(TimeNs timeout_ns) {
+  std::array<PollEvent, 128> events;
+  const size_t count = poller_.wait(events, timeout_ns);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t slot = events[i].token & 0xffffffffu;
+    if (slot >= slots_.size() || slots_[slot].handler == nullptr) continue;
+    if (token(slot) != events[i].token) continue;
+    slots_[slot].handler->on_ready(events[i]);
+  }
+  return count;
+}
+
+}  // namespace r2ccl
