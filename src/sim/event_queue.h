@@ -1,0 +1,38 @@
+// What will happen, in order of (time, sequence of scheduling): no two runs can differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace r2ccl {
+
+class EventQueue {
+ public:
+  using Action = std::function<void()>;
+
+  void schedule(TimeNs at, Action action);
+  bool empty() const { return heap_.empty(); }
+  // kNever when empty.
+  TimeNs next_time() const { return heap_.empty() ? kNever : heap_.front().at; }
+  // Takes the first event out; the queue must not be empty.
+  Action pop();
+
+ private:
+  struct Event {
+    TimeNs at;
+    uint64_t sequence;
+    Action action;
+  };
+  static bool later(const Event& a, const Event& b) {
+    return a.at != b.at ? a.at > b.at : a.sequence > b.sequence;
+  }
+
+  std::vector<Event> heap_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,108 @@
+// The simulated network of one test: machines with NICs, the processes on them, and everything that
+// can break. The real transports' callers run on it unchanged, because a SimHost is a Transport.
+//
+//   VirtualClock clock;
+//   Fabric fabric(seed, clock);
+//   SimHost& a = fabric.add_host("a");
+//   SimNic& nic = fabric.add_nic(a, {.name = "nic0", .rail = 0});   // 10.77.<rail>.<host + 1>/24
+//   fabric.hole(nic);
+//
+// Single-threaded. Everything that the fabric made lives as long as the fabric; connections and
+// listeners must be gone before it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/engine.h"
+#include "sim/host.h"
+#include "sim/network.h"
+
+namespace r2ccl {
+
+// A connection as the network sees it, for tests that break or count one.
+struct FlowInfo {
+  uint64_t id = 0;
+  const SimNic* from = nullptr;  // the side that connected
+  const SimNic* to = nullptr;    // null: nobody has that address
+  bool established = false;      // at both ends
+  uint64_t delivered_from = 0;   // bytes of the connecting side that have arrived
+  uint64_t delivered_to = 0;     // bytes of the listening side that have arrived
+};
+
+class Fabric {
+ public:
+  Fabric(uint64_t seed, VirtualClock& clock, const NetworkOptions& options = {});
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  // A machine with one process on it; lo (127.0.0.1) is there from the start.
+  SimHost& add_host(const std::string& name);
+  // One more process, or one more thread with a poller of its own, on the same machine.
+  SimHost& add_process(SimHost& neighbour, const std::string& name);
+  SimNic& add_nic(SimHost& host, const NicOptions& options);
+
+  // --- time ---
+  VirtualClock& clock() { return clock_; }
+  // Runs `action` at a virtual time: scheduled faults.
+  void at(TimeNs time, std::function<void()> action);
+  TimeNs next_event() const { return engine_.next_event(); }
+  // The next event, if it lies at or before `deadline`; otherwise goes to `deadline`, returns
+  // false.
+  bool step(TimeNs deadline) { return engine_.step(deadline); }
+  void run_for(TimeNs duration);
+  // Without a World: Poller::wait passes virtual time until something is ready.
+  void let_waits_pass_time();
+
+  // --- faults of a NIC; fix() ends them all ---
+  void set_faults(SimNic& nic, const NicFaults& faults);
+  void down(SimNic& nic);
+  void pull(SimNic& nic);
+  void hole(SimNic& nic);
+  void hole_tx(SimNic& nic);
+  void hole_rx(SimNic& nic);
+  void slow(SimNic& nic, uint64_t rate_bytes_per_s);
+  void delay(SimNic& nic, TimeNs delay_ns, TimeNs jitter_ns = 0);
+  void lose(SimNic& nic, uint32_t loss_ppm);
+  void mtu_hole(SimNic& nic, uint32_t frame_bytes_max);
+  void fix(SimNic& nic) { set_faults(nic, NicFaults{}); }
+  void set_addresses(SimNic& nic, std::vector<Address> addresses);
+
+  // --- faults between NICs and hosts ---
+  void sever(const SimNic& a, const SimNic& b) { network_.sever(a, b); }
+  void heal(const SimNic& a, const SimNic& b) { network_.heal(a, b); }
+  // Nothing passes between the machines of `some` and all others.
+  void partition(std::span<SimHost* const> some);
+  void heal_partition() { network_.heal_all(); }
+
+  // --- faults of connections ---
+  std::vector<FlowInfo> flows() const;
+  void reset_flow(uint64_t flow_id);
+  // Delivery of the bytes sent by the connecting side (0) or the listening side (1) ends at byte
+  // `offset` of its stream.
+  void cut_flow(uint64_t flow_id, int side, uint64_t offset, CutKind kind);
+  // Called with each connection that is opened from now on, before it sends anything.
+  void on_open(std::function<void(uint64_t flow_id)> hook) { network_.on_open(std::move(hook)); }
+
+  // --- observation ---
+  uint64_t trace_hash() const { return engine_.trace_hash(); }
+  void trace(TraceKind kind, uint64_t a, uint64_t b) { engine_.trace(kind, a, b); }
+  uint64_t events_run() const { return engine_.events_run(); }
+  Random& random() { return engine_.random(); }
+
+ private:
+  SimHost& add_process_on(Machine& machine, const std::string& name);
+
+  VirtualClock& clock_;
+  Engine engine_;
+  Network network_;
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+  bool waits_pass_time_ = false;
+};
+
+}  // namespace r2ccl

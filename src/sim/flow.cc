@@ -1,0 +1,231 @@
+// The process side of a connection: reading, writing, closing, dying. flow_kernel.cc has the rest.
+#include "sim/flow.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "sim/host.h"
+#include "sim/network.h"
+
+namespace r2ccl {
+namespace {
+
+bool legal(SideState from, SideState to) {
+  switch (to) {
+    case SideState::absent:
+      return false;
+    case SideState::connecting:
+      return from == SideState::absent;
+    case SideState::syn_received:
+      return from == SideState::absent;
+    case SideState::established:
+      return from == SideState::connecting || from == SideState::syn_received;
+    case SideState::failed:
+      return from == SideState::connecting || from == SideState::established;
+    case SideState::orphaned:
+      return from == SideState::established;
+    case SideState::closed:
+      return from != SideState::closed;
+  }
+  return false;
+}
+
+}  // namespace
+
+Flow::Flow(Network& network, uint64_t id, const FlowSpec& spec)
+    : network_(network),
+      id_(id),
+      streams_{Stream(network.options().stream, spec.unsent_low_water),
+               Stream(network.options().stream, 0)} {
+  at(0).nic = spec.from;
+  at(0).endpoint = spec.local;
+  at(1).nic = spec.to;
+  at(1).endpoint = spec.remote;
+}
+
+void Flow::become(int side, SideState next) {
+  R2CCL_CHECK(legal(at(side).state, next));
+  at(side).state = next;
+  network_.engine().trace(TraceKind::side_changed, id_ * 2 + static_cast<uint64_t>(side),
+                          static_cast<uint64_t>(next));
+}
+
+void Flow::attach(int side, SimHost& process, int poll_id) {
+  at(side).process = &process;
+  at(side).poll_id = poll_id;
+}
+
+bool Flow::attached_to(int side, const SimHost& process) const {
+  return sides_[index(side)].process == &process;
+}
+
+void Flow::touch(int side) {
+  if (at(side).process != nullptr) at(side).process->sim_poller().touch(at(side).poll_id);
+}
+
+IoResult Flow::read(int side, std::span<const iovec> slices) {
+  Stream& incoming = stream(1 - side);
+  const SideState state = at(side).state;
+  if (state == SideState::established || state == SideState::failed) {
+    if (const size_t bytes = incoming.read(slices); bytes > 0) {
+      if (state == SideState::established && incoming.window_update_due()) send_ack(side);
+      return {IoKind::progressed, bytes, 0};
+    }
+    if (incoming.ended()) return {IoKind::closed, 0, 0};
+  }
+  if (state == SideState::failed) return {IoKind::failed, 0, at(side).error};
+  if (state == SideState::closed || state == SideState::orphaned) {
+    return {IoKind::failed, 0, EBADF};
+  }
+  return {IoKind::blocked, 0, 0};
+}
+
+IoResult Flow::write(int side, std::span<const iovec> slices) {
+  const SideState state = at(side).state;
+  if (state == SideState::failed) return {IoKind::failed, 0, at(side).error};
+  if (state == SideState::closed || state == SideState::orphaned) {
+    return {IoKind::failed, 0, EBADF};
+  }
+  if (state != SideState::established) return {IoKind::blocked, 0, 0};
+  const size_t bytes = stream(side).write(slices);
+  if (bytes == 0) return {IoKind::blocked, 0, 0};
+  pump(side);
+  return {IoKind::progressed, bytes, 0};
+}
+
+bool Flow::readable(int side) const {
+  const SideState state = sides_[index(side)].state;
+  if (state == SideState::failed) return true;
+  const Stream& incoming = streams_[index(1 - side)];
+  return state == SideState::established && (incoming.readable_bytes() > 0 || incoming.ended());
+}
+
+bool Flow::writable(int side) const {
+  const SideState state = sides_[index(side)].state;
+  if (state == SideState::failed) return true;
+  return state == SideState::established && streams_[index(side)].writable();
+}
+
+ConnectionInfo Flow::info(int side) const {
+  const Stream& outgoing = streams_[index(side)];
+  return {0, outgoing.unsent(), outgoing.retransmissions()};
+}
+
+void Flow::close(int side) {
+  at(side).process = nullptr;
+  at(side).poll_id = -1;
+  switch (at(side).state) {
+    case SideState::established:
+    case SideState::syn_received:
+      send_reset(side);
+      become(side, SideState::closed);
+      break;
+    case SideState::absent:
+    case SideState::connecting:
+    case SideState::failed:
+      become(side, SideState::closed);
+      break;
+    case SideState::orphaned:
+    case SideState::closed:
+      break;
+  }
+  forget_if_over();
+}
+
+void Flow::orphan(int side) {
+  switch (at(side).state) {
+    case SideState::established:
+      // Like Linux: bytes that nobody will read any more are worth a reset.
+      if (stream(1 - side).readable_bytes() > 0) {
+        send_reset(side);
+        become(side, SideState::closed);
+      } else {
+        become(side, SideState::orphaned);
+        stream(side).finish();
+        pump(side);
+        arm_timer(side);
+      }
+      break;
+    case SideState::syn_received:
+      send_reset(side);
+      become(side, SideState::closed);
+      break;
+    case SideState::absent:
+    case SideState::connecting:
+    case SideState::failed:
+      become(side, SideState::closed);
+      break;
+    case SideState::orphaned:
+    case SideState::closed:
+      break;
+  }
+  forget_if_over();
+}
+
+void Flow::fail(int side, int error) {
+  switch (at(side).state) {
+    case SideState::connecting:
+    case SideState::established:
+      become(side, SideState::failed);
+      at(side).error = error;
+      touch(side);
+      break;
+    case SideState::absent:
+    case SideState::syn_received:
+    case SideState::orphaned:
+      become(side, SideState::closed);
+      break;
+    case SideState::failed:
+    case SideState::closed:
+      break;
+  }
+  forget_if_over();
+}
+
+void Flow::reset() {
+  fail(0, ECONNRESET);
+  fail(1, ECONNRESET);
+}
+
+void Flow::cut(int side, uint64_t offset, CutKind kind) {
+  cut_kind_ = kind;
+  stream(side).cut_at(offset);
+  if (stream(side).cut_reached()) on_cut();
+}
+
+void Flow::on_cut() {
+  if (cut_kind_ == CutKind::silent) {
+    silenced_ = true;
+  } else {
+    reset();
+  }
+}
+
+// A side is over when its kernel has nothing to send and no process looks at it.
+bool Flow::over(int side) const {
+  const Side& one = sides_[index(side)];
+  if (one.process != nullptr) return false;
+  switch (one.state) {
+    case SideState::absent:
+    case SideState::closed:
+      return true;
+    case SideState::syn_received:
+      return sides_[index(1 - side)].state == SideState::closed;
+    case SideState::connecting:
+    case SideState::established:
+    case SideState::failed:
+    case SideState::orphaned:
+      return false;
+  }
+  return false;
+}
+
+void Flow::forget_if_over() {
+  if (!over(0) || !over(1)) return;
+  // Not now: callers up the stack still use this object.
+  Engine& engine = network_.engine();
+  engine.at(engine.now(), [&network = network_, id = id_] { network.erase(id); });
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,137 @@
+// One simulated TCP connection: a stream each way, a handshake, and what the two kernels do about
+// packets that do not arrive. Times and orders of magnitude follow Linux.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "sim/nic.h"
+#include "sim/poller.h"
+#include "sim/stream.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class Network;
+class SimHost;
+
+enum class SideState : uint8_t {
+  absent,        // this kernel has not heard of the connection
+  connecting,    // the first packet is sent, nobody answered yet
+  syn_received,  // answered; the connection waits for the last packet of the handshake
+  established,   // bytes flow; on the listening side perhaps not yet accepted
+  failed,        // no more bytes come in; what has arrived can still be read
+  orphaned,      // the process died; its kernel sends what was written, and then the end
+  closed,        // nothing is left here, and every packet is answered by a reset
+};
+
+// Who connects to what.
+struct FlowSpec {
+  SimNic* from = nullptr;
+  SimNic* to = nullptr;  // null: nobody has that address
+  Endpoint local;
+  Endpoint remote;
+  uint32_t unsent_low_water = 0;
+};
+
+enum class CutKind : uint8_t {
+  reset,   // both ends see ECONNRESET at that byte
+  silent,  // from that byte on nothing arrives, either way
+};
+
+class Flow {
+ public:
+  Flow(Network& network, uint64_t id, const FlowSpec& spec);
+
+  uint64_t id() const { return id_; }
+  SimNic* nic(int side) const { return sides_[index(side)].nic; }
+  const Endpoint& endpoint(int side) const { return sides_[index(side)].endpoint; }
+  SideState state(int side) const { return sides_[index(side)].state; }
+  int error(int side) const { return sides_[index(side)].error; }
+  const Stream& stream_from(int side) const { return streams_[index(side)]; }
+  bool silenced() const { return silenced_; }
+
+  // --- the process at `side` ---
+  void start_connect();
+  void attach(int side, SimHost& process, int poll_id);
+  bool attached_to(int side, const SimHost& process) const;
+  IoResult read(int side, std::span<const iovec> slices);
+  IoResult write(int side, std::span<const iovec> slices);
+  bool readable(int side) const;
+  bool writable(int side) const;
+  ConnectionInfo info(int side) const;
+  // The connection object is gone: abortive.
+  void close(int side);
+  // The process is gone.
+  void orphan(int side);
+
+  // --- faults ---
+  void reset();  // at both ends, at once
+  // Delivery of the bytes from `side` ends at byte `offset` of the stream.
+  void cut(int side, uint64_t offset, CutKind kind);
+  void fail(int side, int error);
+
+  // --- the network ---
+  // What to send now that the NIC is free.
+  std::optional<Segment> on_turn(int side);
+  void after_turn(int side);
+  void on_segment(int to, const Segment& segment);
+  TimeNs keep_order(int side, TimeNs arrival);
+
+ private:
+  struct Side {
+    SideState state = SideState::absent;
+    SimNic* nic = nullptr;
+    Endpoint endpoint;
+    SimHost* process = nullptr;  // set while a connection object exists
+    int poll_id = -1;
+    int error = 0;
+    bool has_turn = false;    // queued at the NIC, or sending
+    TimeNs last_arrival = 0;  // of what this side sent
+    // The retransmission timer; at most one event is scheduled, and it re-schedules itself.
+    TimeNs deadline = kNever;
+    bool timer_scheduled = false;
+    uint32_t backoff = 0;
+    uint32_t unanswered = 0;
+  };
+  static size_t index(int side) { return static_cast<size_t>(side); }
+  Side& at(int side) { return sides_[index(side)]; }
+  Stream& stream(int side) { return streams_[index(side)]; }
+
+  void become(int side, SideState next);
+  void touch(int side);
+  void forget_if_over();
+  bool over(int side) const;
+
+  // Hands a small packet (no payload) to the other side after the latency, if it gets through.
+  template <typename OnArrival>
+  void send_packet(int from, OnArrival on_arrival);
+  void send_ack(int from);
+  void send_reset(int from);
+  void on_ack(int side, const StreamAck& ack);
+  void on_probe(int side);
+  void on_reset(int side);
+  void on_cut();
+
+  void send_handshake();
+  void retry_handshake(TimeNs after);
+  void on_syn();
+  void on_syn_ack();
+  void on_handshake_end();
+
+  void pump(int side);
+  void arm_timer(int side);
+  void schedule_timer(int side);
+  void on_timer(int side);
+
+  Network& network_;
+  const uint64_t id_;
+  std::array<Side, 2> sides_;  // 0 connects, 1 listens
+  std::array<Stream, 2> streams_;
+  bool silenced_ = false;
+  CutKind cut_kind_ = CutKind::reset;
+};
+
+}  // namespace r2ccl

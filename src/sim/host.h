@@ -1,0 +1,77 @@
+// One simulated process: a Transport with its own poller, on a machine that it may share with
+// others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/machine.h"
+#include "sim/poller.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class Network;
+
+class SimHost final : public Transport {
+ public:
+  SimHost(Network& network, Machine& machine, std::string name);
+  ~SimHost() override;
+
+  Poller& poller() override { return poller_; }
+  Result<std::vector<Nic>> nics() override;
+  int nic_events_poll_id() const override { return nic_events_poll_id_; }
+  bool drain_nic_events() override;
+  Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
+                                           const std::string& device) override;
+  Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
+                                              const ConnectOptions& options) override;
+
+  const std::string& name() const { return name_; }
+  Machine& machine() { return machine_; }
+  SimPoller& sim_poller() { return poller_; }
+  bool alive() const { return alive_; }
+  // The address of the NIC with this name, which must exist.
+  Address address_of(const std::string& nic_name) const;
+
+  // --- faults ---
+  // kill -9: the kernel closes all its sockets. What it still calls fails with EBADF.
+  void kill();
+  // A new process in its place.
+  void restart() { alive_ = true; }
+  // The n-th operation from now (1: the next) fails with `error`; see operations().
+  void fail_operation(uint64_t n, int error) {
+    fail_at_ = operations_ + n;
+    fail_error_ = error;
+  }
+  // Operations so far: nics, listen, connect, accept, read, write.
+  uint64_t operations() const { return operations_; }
+
+  // Counts an operation; the errno value that it must fail with, or 0.
+  int next_operation_error();
+  void note_nic_change();
+
+ private:
+  class NicEvents final : public PollSource {
+   public:
+    bool readable() const override { return pending; }
+    bool writable() const override { return false; }
+    bool pending = false;
+  };
+  Result<SimNic*> route(const Address& remote, const ConnectOptions& options) const;
+
+  Network& network_;
+  Machine& machine_;
+  const std::string name_;
+  SimPoller poller_;
+  NicEvents nic_events_;
+  int nic_events_poll_id_;
+  bool alive_ = true;
+  uint64_t operations_ = 0;
+  uint64_t fail_at_ = 0;
+  int fail_error_ = 0;
+};
+
+}  // namespace r2ccl

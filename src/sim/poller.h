@@ -1,0 +1,67 @@
+// Readiness on virtual time. wait() does not block: the world runs an actor only when its poller
+// has something to say.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+// Anything with a poll id. Level-triggered, so the poller asks again at every wait.
+class PollSource {
+ public:
+  virtual ~PollSource() = default;
+  virtual bool readable() const = 0;
+  virtual bool writable() const = 0;
+};
+
+class SimPoller final : public Poller {
+ public:
+  Status add(int poll_id, uint64_t token, bool want_write) override;
+  void modify(int poll_id, uint64_t token, bool want_write) override;
+  void remove(int poll_id) override;
+  size_t wait(std::span<PollEvent> events, TimeNs timeout_ns) override;
+  void wake() override;
+
+  // Gives a source its id; it must be detached before it dies.
+  int attach(const PollSource& source);
+  void detach(int poll_id);
+  // The source's readiness may have changed.
+  void touch(int poll_id);
+  // True when wait() would return events, or wake() was called since the last wait.
+  bool has_events();
+
+  // Called when has_events() may have become true.
+  void set_on_ready(std::function<void()> on_ready) { on_ready_ = std::move(on_ready); }
+  // For tests without a world: lets wait() pass virtual time. The driver runs one event, or goes to
+  // the deadline and says false. `now` is the clock that it moves.
+  void set_driver(std::function<bool(TimeNs deadline)> driver, const Clock& clock) {
+    driver_ = std::move(driver);
+    clock_ = &clock;
+  }
+
+ private:
+  struct Interest {
+    uint64_t token;
+    bool want_write;
+  };
+  PollEvent event_of(int poll_id, const Interest& interest) const;
+  size_t collect(std::span<PollEvent> events);
+
+  std::map<int, const PollSource*> sources_;
+  std::map<int, Interest> interests_;
+  std::set<int>
+      candidates_;  // all ids that may be ready; an id that is not leaves at the next look
+  int next_poll_id_ = 3;
+  int resume_after_ = 0;  // fairness when `events` is short: go on behind the last id reported
+  bool woken_ = false;
+  std::function<void()> on_ready_;
+  std::function<bool(TimeNs)> driver_;
+  const Clock* clock_ = nullptr;
+};
+
+}  // namespace r2ccl

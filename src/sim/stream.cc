@@ -1,0 +1,162 @@
+#include "sim/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kRingBytesMin = 4096;
+
+}  // namespace
+
+Stream::Stream(const StreamLimits& limits, uint32_t unsent_low_water)
+    : limits_(limits),
+      unsent_low_water_(unsent_low_water),
+      edge_(limits.receive_buffer_bytes),
+      advertised_(limits.receive_buffer_bytes) {}
+
+size_t Stream::room() const {
+  const uint64_t held = written_ - acknowledged_;
+  if (finished_ || held >= limits_.send_buffer_bytes) return 0;
+  uint64_t room = limits_.send_buffer_bytes - held;
+  if (unsent_low_water_ > 0) {
+    if (unsent() >= unsent_low_water_) return 0;
+    // Linux overshoots the mark by the buffer that it is filling, too.
+    room = std::min(room, std::max(unsent_low_water_ - unsent(), limits_.segment_bytes));
+  }
+  return room;
+}
+
+bool Stream::writable() const {
+  // Like Linux: a third of the buffer must be free, so that a writer is not woken for a few bytes.
+  return room() > 0 && 3 * (written_ - acknowledged_) <= 2 * limits_.send_buffer_bytes;
+}
+
+size_t Stream::write(std::span<const iovec> slices) {
+  size_t left = room();
+  const uint64_t before = written_;
+  for (const iovec& slice : slices) {
+    const size_t bytes = std::min(left, slice.iov_len);
+    make_ring(written_ - read_ + bytes);
+    copy_in(static_cast<const std::byte*>(slice.iov_base), bytes);
+    left -= bytes;
+    if (left == 0) break;
+  }
+  return written_ - before;
+}
+
+uint64_t Stream::sendable() const {
+  const uint64_t flight = one_segment_ ? limits_.segment_bytes : limits_.in_flight_bytes;
+  const uint64_t limit = std::min({end(), edge_, acknowledged_ + flight});
+  return limit > next_ ? limit - next_ : 0;
+}
+
+Segment Stream::take_segment() {
+  const Segment segment{next_, std::min(sendable(), limits_.segment_bytes)};
+  R2CCL_CHECK(segment.length > 0);
+  next_ += segment.length;
+  return segment;
+}
+
+bool Stream::on_ack(const StreamAck& ack) {
+  const bool opened = ack.edge > edge_;
+  edge_ = std::max(edge_, ack.edge);
+  one_segment_ = false;
+  if (ack.acknowledged > acknowledged_) {
+    acknowledged_ = ack.acknowledged;
+    next_ = std::max(next_, acknowledged_);
+    return true;
+  }
+  // A second acknowledgement for the same byte while later ones are on their way: one was lost.
+  const bool repeated = ack.acknowledged == acknowledged_ && next_ > acknowledged_ && !opened;
+  if (repeated && acknowledged_ >= recover_) {
+    recover_ = next_;
+    next_ = acknowledged_;
+    ++retransmissions_;
+    return true;
+  }
+  return opened;
+}
+
+void Stream::on_timeout() {
+  if (next_ == acknowledged_) return;
+  recover_ = std::max(recover_, next_);
+  next_ = acknowledged_;
+  one_segment_ = true;
+  ++retransmissions_;
+}
+
+bool Stream::on_segment(const Segment& segment) {
+  const uint64_t before = delivered_;
+  if (segment.offset <= delivered_) {
+    const uint64_t segment_end = std::min(segment.offset + segment.length, cut_at_);
+    delivered_ = std::max(delivered_, segment_end);
+  }
+  return delivered_ > before;
+}
+
+StreamAck Stream::make_ack() {
+  advertised_ = read_ + limits_.receive_buffer_bytes;
+  return {delivered_, advertised_};
+}
+
+bool Stream::window_update_due() const {
+  return read_ + limits_.receive_buffer_bytes >= advertised_ + limits_.receive_buffer_bytes / 4;
+}
+
+uint64_t Stream::readable_bytes() const {
+  return std::min(delivered_, written_) - read_;
+}
+
+size_t Stream::read(std::span<const iovec> slices) {
+  const uint64_t before = read_;
+  for (const iovec& slice : slices) {
+    const size_t bytes = std::min<size_t>(readable_bytes(), slice.iov_len);
+    if (bytes == 0 && readable_bytes() == 0) break;
+    copy_out(static_cast<std::byte*>(slice.iov_base), bytes);
+  }
+  return read_ - before;
+}
+
+// Grows the ring to hold `bytes`, keeping its content.
+void Stream::make_ring(uint64_t bytes) {
+  if (bytes <= ring_.size()) return;
+  uint64_t size = std::max<uint64_t>(ring_.size(), kRingBytesMin);
+  while (size < bytes) size *= 2;
+  std::vector<std::byte> grown(size);
+  for (uint64_t at = read_; at < written_;) {
+    const uint64_t from = at & (ring_.size() - 1);
+    const uint64_t to = at & (size - 1);
+    const uint64_t run = std::min({written_ - at, ring_.size() - from, size - to});
+    std::memcpy(grown.data() + to, ring_.data() + from, run);
+    at += run;
+  }
+  ring_ = std::move(grown);
+}
+
+void Stream::copy_in(const std::byte* from, size_t bytes) {
+  while (bytes > 0) {
+    const uint64_t at = written_ & (ring_.size() - 1);
+    const size_t run = std::min<size_t>(bytes, ring_.size() - at);
+    std::memcpy(ring_.data() + at, from, run);
+    written_ += run;
+    from += run;
+    bytes -= run;
+  }
+}
+
+void Stream::copy_out(std::byte* to, size_t bytes) {
+  while (bytes > 0) {
+    const uint64_t at = read_ & (ring_.size() - 1);
+    const size_t run = std::min<size_t>(bytes, ring_.size() - at);
+    std::memcpy(to, ring_.data() + at, run);
+    read_ += run;
+    to += run;
+    bytes -= run;
+  }
+}
+
+}  // namespace r2ccl
