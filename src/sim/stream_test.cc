@@ -1,0 +1,78 @@
+#include "sim/stream.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/event_queue.h"
+#include "sim/test_pair.h"
+
+namespace r2ccl {
+namespace {
+
+size_t write(Stream& stream, std::vector<std::byte> bytes) {
+  const iovec slice = slice_of(bytes);
+  return stream.write({&slice, 1});
+}
+
+TEST(Stream, GathersAndScattersAcrossTheEndOfItsRing) {
+  Stream stream({}, 0);
+  const auto bytes = pattern_bytes(100'000);
+  std::vector<std::byte> got;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t step = std::min<size_t>(3001, bytes.size() - at);
+    auto* base = const_cast<std::byte*>(bytes.data());
+    const iovec slices[] = {{base + at, step / 2}, {base + at + step / 2, step - step / 2}};
+    ASSERT_EQ(stream.write(slices), step);
+    at += step;
+    while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
+    stream.on_ack(stream.make_ack());
+    std::vector<std::byte> first(1000), second(5000);
+    const iovec into[] = {slice_of(first), slice_of(second)};
+    const size_t count = stream.read(into);
+    first.insert(first.end(), second.begin(), second.end());
+    got.insert(got.end(), first.begin(), first.begin() + static_cast<ptrdiff_t>(count));
+  }
+  EXPECT_EQ(got, bytes);
+}
+
+TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
+  Stream stream({}, 0);
+  ASSERT_EQ(write(stream, pattern_bytes(64 * 1024)), 64u * 1024);
+  stream.take_segment();  // lost
+  const Segment second = stream.take_segment();
+  const Segment third = stream.take_segment();
+  EXPECT_FALSE(stream.on_segment(second));
+  EXPECT_TRUE(stream.on_ack(stream.make_ack()));  // a repeated acknowledgement: go back
+  EXPECT_FALSE(stream.on_segment(third));
+  EXPECT_FALSE(stream.on_ack(stream.make_ack()));  // not twice
+  EXPECT_EQ(stream.take_segment().offset, 0u);
+  EXPECT_EQ(stream.retransmissions(), 1u);
+}
+
+TEST(Stream, TheEndIsSeenAfterTheLastByte) {
+  Stream stream({}, 0);
+  write(stream, pattern_bytes(10));
+  stream.finish();
+  stream.on_segment(stream.take_segment());
+  EXPECT_FALSE(stream.ended());
+  std::vector<std::byte> buffer(100);
+  const iovec slice = slice_of(buffer);
+  EXPECT_EQ(stream.read({&slice, 1}), 10u);
+  EXPECT_TRUE(stream.ended());
+}
+
+TEST(EventQueue, EventsOfOneTimeRunInTheOrderOfScheduling) {
+  EventQueue queue;
+  std::vector<int> ran;
+  for (int i = 0; i < 100; ++i) {
+    queue.schedule(1000 - i % 3, [&ran, i] { ran.push_back(i); });
+  }
+  while (!queue.empty()) queue.pop()();
+  ASSERT_EQ(ran.size(), 100u);
+  for (size_t i = 1; i < ran.size(); ++i) {
+    const bool later_time = ran[i] % 3 < ran[i - 1] % 3;
+    EXPECT_TRUE(later_time || (ran[i] % 3 == ran[i - 1] % 3 && ran[i] > ran[i - 1]));
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
