@@ -1,6 +1,11 @@
-#include <CLI/CLI.hpp>
+// The r2ccl command: finds the subcommand and turns its outcome into an exit status.
+#include "command.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"r2ccl: collectives that a broken network cannot stop"};
+  app.require_subcommand(1);
+  r2ccl::tools::Action action;
+  r2ccl::tools::add_lab_command(&app, &action);
   CLI11_PARSE(app, argc, argv);
+  return action();
 }

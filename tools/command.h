@@ -1,0 +1,23 @@
+// What main() wires together: each subcommand registers itself and leaves the function to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "base/status.h"
+
+namespace r2ccl::tools {
+
+// The chosen subcommand's work; returns the exit status.
+using Action = std::function<int()>;
+
+// Exit statuses beside 0 and those of CLI11's own usage errors (100 and up).
+inline constexpr int kExitFailed = 1;  // it ran, and what it found is not right
+inline constexpr int kExitError = 2;   // it could not be done
+
+// Prints "r2ccl COMMAND: message" to stderr; returns kExitError.
+int report_error(const char* command, const Status& status);
+
+void add_lab_command(CLI::App* app, Action* action);
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,303 @@
+#include "lab.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string_view>
+
+#include "lab_host.h"
+#include "lab_script.h"
+#include "parse.h"
+#include "process.h"
+
+namespace r2ccl::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string netns_path(const std::string& name) {
+  return "/run/netns/" + name;
+}
+fs::path state_dir(const std::string& name) {
+  return fs::path("/run") / name;
+}
+
+// `ip -batch` and friends: the empty script costs nothing.
+Status run_batch(const char* program, const std::string& netns, const std::string& script) {
+  if (script.empty()) return Status::ok_status();
+  Command command;
+  command.argv = {program};
+  command.argv.insert(command.argv.end(),
+                      {std::string_view(program) == "nft" ? "-f" : "-batch", "-"});
+  command.input = script;
+  if (!netns.empty()) command.netns_path = netns_path(netns);
+  Result<std::string> outcome = run_checked(command);
+  return outcome.ok() ? Status::ok_status() : outcome.status();
+}
+
+Status write_file(const fs::path& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  if (!out) return {Code::system, "cannot write " + path.string()};
+  return Status::ok_status();
+}
+
+std::string hosts_file_text(const LabSpec& spec) {
+  std::string text = "127.0.0.1 localhost\n::1 localhost\n";
+  for (int host = 0; host < spec.host_count(); ++host) {
+    text += address_of(spec, {host, LabPort::kMgmt}) + " h" + std::to_string(host) + "\n";
+  }
+  return text;
+}
+
+// The lab's namespaces that exist, whatever the state file says.
+std::vector<std::string> existing_namespaces(const std::string& name) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/run/netns", error)) {
+    std::string file = entry.path().filename();
+    if (file.rfind(name + "-", 0) != 0) continue;
+    std::string suffix = file.substr(name.size() + 1);
+    if (suffix == "fab" || (suffix[0] == 'h' && parse_int(suffix.substr(1)))) found.push_back(file);
+  }
+  return found;
+}
+
+// The polite signal first. A process that is still there after that keeps its namespace's devices
+// alive, and a later lab of the same name would find itself beside a ghost.
+void end_processes(const std::vector<std::string>& namespaces) {
+  constexpr int kRounds = 50;
+  constexpr useconds_t kRoundUs = 10'000;
+  for (int round = 0; round <= kRounds; ++round) {
+    bool any = false;
+    for (const std::string& netns : namespaces) {
+      for (pid_t pid : processes_in(netns_path(netns))) {
+        if (pid == getpid()) continue;
+        any = true;
+        if (round == 0) kill(pid, SIGTERM);
+        if (round == kRounds) kill(pid, SIGKILL);
+        waitpid(pid, nullptr, WNOHANG);  // ours when this process made the lab
+      }
+    }
+    if (!any) return;
+    usleep(kRoundUs);
+  }
+}
+
+// The kernel brings carriers up at its leisure, once a second when there are many. A lab whose
+// ports do not forward yet would greet its first program with a fault.
+Status wait_for_carrier(const LabSpec& spec) {
+  constexpr int kRounds = 500;
+  constexpr useconds_t kRoundUs = 10'000;
+  for (int round = 0; round < kRounds; ++round) {
+    Result<std::string> links = run_checked(
+        {{"ip", "-j", "link", "show", "type", "veth"}, "", netns_path(fabric_namespace(spec))});
+    if (!links.ok()) return links.status();
+    auto list = nlohmann::json::parse(links.value(), nullptr, false);
+    bool up = list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& link) {
+                return link.value("operstate", "") == "UP";
+              });
+    if (up) return Status::ok_status();
+    usleep(kRoundUs);
+  }
+  return {Code::timeout, "the lab's switch ports did not come up within 5 s"};
+}
+
+}  // namespace
+
+Status Lab::available() {
+  R2CCL_RETURN_IF_ERROR(may_make_namespaces());
+  for (const char* program : {"ip", "tc", "nft"}) {
+    Result<Outcome> outcome = run_program({{program, "-V"}, "", ""});
+    if (!outcome.ok()) return outcome.status();
+  }
+  return Status::ok_status();
+}
+
+Result<Lab> Lab::up(const LabSpec& spec) {
+  R2CCL_RETURN_IF_ERROR(available());
+  R2CCL_RETURN_IF_ERROR(down(spec.name));
+  Result<Lab> lab = build(spec);
+  if (!lab.ok()) (void)down(spec.name);  // the first error is the one to report
+  return lab;
+}
+
+Result<Lab> Lab::build(const LabSpec& spec) {
+  R2CCL_RETURN_IF_ERROR(allow_congestion(spec.congestion));
+  std::error_code error;
+  fs::create_directories(state_dir(spec.name), error);
+  fs::path hosts_file = state_dir(spec.name) / "hosts";
+  R2CCL_RETURN_IF_ERROR(write_file(hosts_file, hosts_file_text(spec)));
+
+  std::string make = "netns add " + fabric_namespace(spec) + "\n";
+  for (int host = 0; host < spec.host_count(); ++host) {
+    make += "netns add " + host_namespace(spec, host) + "\n";
+  }
+  R2CCL_RETURN_IF_ERROR(run_batch("ip", "", make));
+  R2CCL_RETURN_IF_ERROR(silence_fabric(netns_path(fabric_namespace(spec))));
+  // The holders set the namespaces' switches, so they come before the interfaces.
+  std::vector<pid_t> holders;
+  for (int host = 0; host < spec.host_count(); ++host) {
+    Result<pid_t> holder =
+        start_lab_host({netns_path(host_namespace(spec, host)), "h" + std::to_string(host),
+                        hosts_file.string(), spec.congestion, spec.ipv6});
+    if (!holder.ok()) return holder.status();
+    holders.push_back(holder.value());
+  }
+  LabScripts scripts = up_scripts(spec);
+  R2CCL_RETURN_IF_ERROR(run_batch("ip", "", scripts.root_ip));
+  R2CCL_RETURN_IF_ERROR(run_batch("ip", fabric_namespace(spec), scripts.fabric_ip));
+  R2CCL_RETURN_IF_ERROR(run_batch("tc", fabric_namespace(spec), scripts.fabric_tc));
+  for (int host = 0; host < spec.host_count(); ++host) {
+    std::string netns = host_namespace(spec, host);
+    R2CCL_RETURN_IF_ERROR(run_batch("ip", netns, host_ip_script(spec, host)));
+    R2CCL_RETURN_IF_ERROR(run_batch("tc", netns, host_tc_script(spec, host)));
+  }
+  R2CCL_RETURN_IF_ERROR(wait_for_carrier(spec));
+  nlohmann::json state = nlohmann::json::parse(to_json(spec));
+  state["holders"] = holders;
+  R2CCL_RETURN_IF_ERROR(write_file(state_dir(spec.name) / "lab.json", state.dump(1) + "\n"));
+  return Lab(spec, std::move(holders));
+}
+
+Result<Lab> Lab::open(const std::string& name) {
+  std::ifstream in(state_dir(name) / "lab.json");
+  if (!in) {
+    return Status(Code::invalid_usage,
+                  "there is no lab '" + name + "': make one with `r2ccl lab up 4 4 250`");
+  }
+  std::stringstream text;
+  text << in.rdbuf();
+  Result<LabSpec> spec = lab_spec_from_json(text.str());
+  if (!spec.ok()) return spec.status();
+  auto state = nlohmann::json::parse(text.str(), nullptr, false);
+  std::vector<pid_t> holders = state.value("holders", std::vector<pid_t>());
+  for (int host = 0; host < spec.value().host_count(); ++host) {
+    auto index = static_cast<size_t>(host);
+    if (index >= holders.size() ||
+        !is_in_namespace(holders[index], netns_path(host_namespace(spec.value(), host)))) {
+      return Status(Code::invalid_usage, "the lab '" + name + "' is damaged (host h" +
+                                             std::to_string(host) +
+                                             " is gone): remove it with `r2ccl lab down`");
+    }
+  }
+  return Lab(std::move(spec.value()), std::move(holders));
+}
+
+Status Lab::down(const std::string& name) {
+  std::vector<std::string> namespaces = existing_namespaces(name);
+  std::error_code error;
+  if (!namespaces.empty()) {
+    R2CCL_RETURN_IF_ERROR(may_make_namespaces());
+    end_processes(namespaces);
+    std::string script;
+    for (const std::string& netns : namespaces) script += "netns del " + netns + "\n";
+    Result<Outcome> outcome = run_program({{"ip", "-force", "-batch", "-"}, script, ""});
+    if (!outcome.ok()) return outcome.status();
+    if (!existing_namespaces(name).empty()) {
+      return {Code::system, "cannot remove the lab '" + name + "': " + outcome.value().err};
+    }
+  }
+  // Only what we write: the directory's name is the user's choice.
+  fs::remove(state_dir(name) / "lab.json", error);
+  fs::remove(state_dir(name) / "hosts", error);
+  fs::remove(state_dir(name), error);
+  return Status::ok_status();
+}
+
+Status Lab::run_port_scripts(const LabTarget& target,
+                             const std::vector<PortScripts>& scripts) const {
+  PortScripts fabric;
+  std::map<int, PortScripts> hosts;
+  for (size_t i = 0; i < scripts.size(); ++i) {
+    fabric.fabric_ip += scripts[i].fabric_ip;
+    fabric.fabric_tc += scripts[i].fabric_tc;
+    fabric.fabric_nft += scripts[i].fabric_nft;
+    hosts[target.ports[i].host].host_ip += scripts[i].host_ip;
+    hosts[target.ports[i].host].host_tc += scripts[i].host_tc;
+  }
+  R2CCL_RETURN_IF_ERROR(run_batch("nft", fabric_namespace(spec_), fabric.fabric_nft));
+  R2CCL_RETURN_IF_ERROR(run_batch("ip", fabric_namespace(spec_), fabric.fabric_ip));
+  R2CCL_RETURN_IF_ERROR(run_batch("tc", fabric_namespace(spec_), fabric.fabric_tc));
+  for (const auto& [host, script] : hosts) {
+    std::string netns = host_namespace(spec_, host);
+    R2CCL_RETURN_IF_ERROR(run_batch("ip", netns, script.host_ip));
+    R2CCL_RETURN_IF_ERROR(run_batch("tc", netns, script.host_tc));
+  }
+  return Status::ok_status();
+}
+
+Status Lab::fault(const LabTarget& target, const LabFault& fault) {
+  std::vector<PortScripts> scripts;
+  for (LabPort port : target.ports) {
+    if (fault.relative && nic_of(spec_, port).rate_bps == 0) {
+      return {Code::invalid_argument, target.text + " is not shaped: give slow a rate in Mbit/s"};
+    }
+    scripts.push_back(fault_scripts(spec_, port, fault, target.whole_rail));
+  }
+  return run_port_scripts(target, scripts).with_context(target.text + ": " + describe(fault));
+}
+
+Status Lab::fix(const LabTarget& target) {
+  std::vector<PortScripts> scripts;
+  for (LabPort port : target.ports) scripts.push_back(fix_scripts(spec_, port));
+  return run_port_scripts(target, scripts).with_context("fix " + target.text);
+}
+
+Status Lab::unhole(const LabTarget& target) {
+  std::vector<PortScripts> scripts;
+  for (LabPort port : target.ports) scripts.push_back(unhole_scripts(port));
+  return run_port_scripts(target, scripts).with_context("fix " + target.text);
+}
+
+Status Lab::fix_all() {
+  LabTarget everything{{}, true, "everything"};
+  for (int host = 0; host < spec_.host_count(); ++host) {
+    int nics = static_cast<int>(spec_.hosts[static_cast<size_t>(host)].size());
+    for (int nic = LabPort::kMgmt; nic < nics; ++nic) everything.ports.push_back({host, nic});
+  }
+  return fix(everything);
+}
+
+Status Lab::enter(int host) const {
+  return enter_lab_host(holders_[static_cast<size_t>(host)])
+      .with_context("h" + std::to_string(host));
+}
+
+Result<std::vector<NicBytes>> Lab::bytes(int host) const {
+  // /proc/PID/net shows the namespace of that process, so nobody has to enter it.
+  std::ifstream in("/proc/" + std::to_string(holders_[static_cast<size_t>(host)]) + "/net/dev");
+  if (!in) return Status(Code::system, "h" + std::to_string(host) + " is gone");
+  std::map<std::string, NicBytes> found;
+  std::string line;
+  while (std::getline(in, line)) {
+    size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    size_t start = line.find_first_not_of(' ');
+    NicBytes nic{line.substr(start, colon - start), 0, 0};
+    std::istringstream numbers(line.substr(colon + 1));
+    std::string skipped;
+    numbers >> nic.rx;
+    for (int column = 0; column < 7; ++column) numbers >> skipped;
+    numbers >> nic.tx;
+    found[nic.device] = nic;
+  }
+  std::vector<NicBytes> ordered;
+  int nics = static_cast<int>(spec_.hosts[static_cast<size_t>(host)].size());
+  for (int nic = 0; nic < nics; ++nic) ordered.push_back(found[device_name({host, nic})]);
+  ordered.push_back(found["mgmt"]);
+  return ordered;
+}
+
+}  // namespace r2ccl::tools

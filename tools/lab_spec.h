@@ -1,0 +1,103 @@
+// The description of a lab as a value: which hosts, NICs, rates, MTUs, and what may be broken.
+//
+// Host i is the namespace NAME-hi, its NICs are nic0, nic1, ... and mgmt. NIC k of every host is
+// plugged into the switch (bridge) railk of the namespace NAME-fab; the switch port is called hink.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace r2ccl::tools {
+
+struct LabNic {
+  int64_t rate_bps = 0;  // bits a second in each direction; 0: not shaped
+  int mtu = 1500;
+  friend bool operator==(const LabNic&, const LabNic&) = default;
+};
+
+struct LabSpec {
+  std::string name = "r2lab";
+  std::vector<std::vector<LabNic>> hosts;  // hosts[i][k]: NIC k of host i
+  LabNic mgmt{100'000'000, 1500};
+  bool ipv6 = false;                 // IPv6 addresses only, on every network
+  std::string congestion = "cubic";  // TCP congestion control inside the hosts
+  int64_t burst_bytes = 0;           // shaper bucket; 0: 4 ms of the rate, at least 66,000
+  int queue_ms = 10;                 // longest wait in a shaper's queue
+  friend bool operator==(const LabSpec&, const LabSpec&) = default;
+
+  int host_count() const { return static_cast<int>(hosts.size()); }
+  int rail_count() const;  // the largest number of NICs that any host has
+};
+
+// What a user types for `lab up`.
+struct LabShape {
+  std::string name = "r2lab";
+  int hosts = 0;
+  int nics = 0;
+  double rate_mbit = 0;
+  int mtu = 1500;
+  double mgmt_mbit = 100;
+  bool ipv6 = false;
+  std::string congestion = "cubic";
+  int64_t burst_bytes = 0;
+  int queue_ms = 10;
+  std::vector<std::string> nics_per_host;  // "4,4,2,1": host by host
+  std::vector<std::string> rates;  // "250,250,100": NIC by NIC; "h1:nic2=25": one NIC of one host
+  std::vector<std::string> mtus;   // the same for MTUs
+};
+Result<LabSpec> make_lab_spec(const LabShape& shape);
+
+// One network interface of one host; nic == kMgmt is the management interface.
+struct LabPort {
+  static constexpr int kMgmt = -1;
+  int host = 0;
+  int nic = 0;
+  friend bool operator==(const LabPort&, const LabPort&) = default;
+};
+const LabNic& nic_of(const LabSpec& spec, LabPort port);
+std::string device_name(LabPort port);                      // nic1, mgmt: as the host sees it
+std::string port_name(LabPort port);                        // h2n1, h2nm: as the switch sees it
+std::string rail_name(LabPort port);                        // rail1, railm
+std::string address_of(const LabSpec& spec, LabPort port);  // without prefix length
+std::string prefix_of(const LabSpec& spec, LabPort port);   // address/length
+std::string mac_of(LabPort port);
+
+// What to break: "h2 nic1", "h2 mgmt", "rail1" (the switch: this NIC of every host) or "mgmt".
+// Words are consumed from the front of `words`.
+struct LabTarget {
+  std::vector<LabPort> ports;
+  bool whole_rail = false;
+  std::string text;
+};
+Result<LabTarget> parse_target(const LabSpec& spec, std::vector<std::string>* words);
+LabTarget target_of(LabPort port);
+
+enum class FaultKind {
+  down,     // the operator sets the interface down; on a rail: the switch is off, as pull
+  pull,     // the cable is out: no carrier
+  hole,     // nothing comes through in either direction, the carrier stays
+  hole_tx,  // nothing that the host sends comes through
+  hole_rx,  // nothing that is sent to the host comes through
+  slow,     // a lower rate in both directions
+  lose,     // a share of the packets is dropped in both directions
+};
+struct LabFault {
+  FaultKind kind = FaultKind::down;
+  double amount = 0;      // slow: Mbit/s, or a share of the NIC's own rate; lose: percent
+  bool relative = false;  // slow 10%
+};
+// `words`: KIND [AMOUNT], all of them used.
+Result<LabFault> parse_fault(const std::vector<std::string>& words);
+std::string describe(const LabFault& fault);
+
+std::string to_json(const LabSpec& spec);
+Result<LabSpec> lab_spec_from_json(const std::string& text);
+
+// "h3" or "3".
+std::optional<int> parse_host(const LabSpec& spec, const std::string& word);
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,15 @@
+// Numbers from text, whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace r2ccl::tools {
+
+std::optional<int> parse_int(const std::string& text);
+std::optional<double> parse_number(const std::string& text);
+// Bytes with an optional binary unit: 1048576, 64K, 1M, 4G.
+std::optional<uint64_t> parse_bytes(const std::string& text);
+
+}  // namespace r2ccl::tools
