@@ -29,7 +29,7 @@ void PlanBuilder::receive_reduce(Rank peer, const Region& source, const Region& 
 }
 
 void PlanBuilder::copy(const Region& source, const Region& target) {
-  if (target.count == 0) return;
+  if (target.count == 0 || in_place_) return;
   add({.kind = StepKind::copy, .source = source, .target = target});
 }
 

@@ -23,6 +23,7 @@ class PlanBuilder {
   void send(Rank peer, const Region& source);
   void receive(Rank peer, const Region& target);
   void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction);
+  // From input to output; left out when they are the same memory.
   void copy(const Region& source, const Region& target);
 
   // Messages without bytes. The signal is sent when everything awaited so far has arrived.

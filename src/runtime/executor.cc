@@ -7,19 +7,18 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
-#include "plan/limits.h"
 #include "runtime/reduce.h"
 
 namespace r2ccl {
 
-Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports)
+Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports,
+                   size_t staging_slots)
     : self_(self),
       channel_(channel),
       ports_(std::move(ports)),
       plans_(limits::kPlansCachedMax, limits::kPlanStepsCachedMax),
-      staging_(kPlanLimits.segment_bytes_max,
-               limits::kStagingBytes / kPlanLimits.segment_bytes_max) {
+      staging_(kPlanLimits.segment_bytes_max, staging_slots) {
+  R2CCL_CHECK(staging_slots > 0);
   for (size_t rank = 0; rank < ports_.size(); ++rank) {
     R2CCL_CHECK((ports_[rank] == nullptr) == (rank == static_cast<size_t>(self.value())));
     if (ports_[rank] != nullptr) ports_[rank]->open_channel(channel_, *this);

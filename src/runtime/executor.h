@@ -6,8 +6,9 @@
 // O(1) amortised per step event and nothing is ever polled.
 //
 // Progress thread only. `done` is called exactly once per started collective, from inside
-// on_sent, on_received, on_mismatch, cancel or start itself (a plan may have nothing to wait for).
-// It may call start(); it must not destroy the executor.
+// on_sent, on_received, on_mismatch, cancel (so also from the destructor) or start itself (a plan
+// may have nothing to wait for). It may call start() and cancel(); it must not destroy the
+// executor.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/status.h"
+#include "plan/limits.h"
 #include "plan/plan.h"
 #include "runtime/compiled_plan.h"
 #include "runtime/message_port.h"
@@ -37,8 +40,10 @@ struct CollectiveCall {
 class Executor final : public MessageClient {
  public:
   // `ports[r]` reaches rank r; the entry of `self` is null. Opens `channel` on each of them; they
-  // must outlive the executor, which cancels the channel when it goes.
-  Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports);
+  // must outlive the executor, which cancels the channel when it goes. One staging slot is enough
+  // for any plan; more of them let more segments travel at a time.
+  Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports,
+           size_t staging_slots = limits::kStagingBytes / kPlanLimits.segment_bytes_max);
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;

@@ -22,10 +22,10 @@ constexpr ChannelId kChannel{7};
 // The executors of all ranks over one fake network.
 class Job {
  public:
-  Job(int32_t rank_count, uint64_t seed) : network(rank_count, seed) {
+  Job(int32_t rank_count, uint64_t seed, size_t staging_slots = 8) : network(rank_count, seed) {
     for (int32_t rank = 0; rank < rank_count; ++rank) {
-      executors.push_back(
-          std::make_unique<Executor>(Rank(rank), kChannel, network.ports_of(Rank(rank))));
+      executors.push_back(std::make_unique<Executor>(Rank(rank), kChannel,
+                                                     network.ports_of(Rank(rank)), staging_slots));
     }
   }
   int32_t size() const { return static_cast<int32_t>(executors.size()); }
@@ -165,8 +165,8 @@ TEST(Executor, AllReducesEveryTypeOperationAndCountOnAnyNumberOfRanks) {
 }
 
 TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
-  for (const int32_t ranks : {2, 3, 4, 5, 8}) {
-    for (uint64_t seed = 0; seed < 6; ++seed) {
+  for (const int32_t ranks : {2, 4, 5}) {
+    for (uint64_t seed = 0; seed < 3; ++seed) {
       Job job(ranks, seed);
       // About 9 segments a block in the ring, 5 messages a round in halving-doubling.
       const uint64_t count = 40000 * static_cast<uint64_t>(ranks) + seed;
@@ -176,11 +176,13 @@ TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
   }
 }
 
-// More receive_reduce segments than staging slots, so that each slot is used several times.
-TEST(Executor, WorksWhenStagingIsScarce) {
-  Job job(4, 1);
-  expect_all_reduce<int64_t>(job, Algorithm::ring, ReduceOp::sum, 3 << 20);
-  expect_all_reduce<int64_t>(job, Algorithm::halving_doubling, ReduceOp::sum, 3 << 20);
+TEST(Executor, NeedsOnlyOneStagingSlot) {
+  for (const int32_t ranks : {2, 3, 4, 7, 16}) {
+    Job job(ranks, 11, 1);
+    const uint64_t count = 16384 * static_cast<uint64_t>(ranks) + 1;  // 4 segments a block
+    expect_all_reduce<int32_t>(job, Algorithm::ring, ReduceOp::sum, count);
+    expect_all_reduce<int32_t>(job, Algorithm::halving_doubling, ReduceOp::sum, count);
+  }
 }
 
 TEST(Executor, GivesTheSameBitsOnEveryRankWhateverTheOrderOfEvents) {
@@ -323,9 +325,9 @@ TEST(Executor, CancelEndsEverythingAndTouchesNoBufferAfterwards) {
 }
 
 TEST(Executor, FailsWithTheNamedPeerWhenCallsDiffer) {
-  Job job(2, 0);
   std::vector<int32_t> a(10), b(10);
   std::optional<Status> at_0, at_1;
+  Job job(2, 0);
   CollectiveCall call;
   call.key.type = DataType::int32;
   call.key.rank_count = 2;

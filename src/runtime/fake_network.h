@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "runtime/message_port.h"
 
 namespace r2ccl {
@@ -72,6 +73,7 @@ class FakeNetwork {
     std::deque<Posted> sends;
     std::deque<Posted> receives;
     size_t matched_sends = 0;  // of this end, with the peer's receives
+    size_t acknowledged = 0;   // sends
   };
 
   class Port final : public MessagePort {
@@ -86,6 +88,7 @@ class FakeNetwork {
                         uint64_t context) override {
       End& mine = end(channel);
       EXPECT_FALSE(mine.cancelled);
+      EXPECT_LT(mine.sends.size() - mine.acknowledged, limits::kMessagesPostedMax);
       mine.sends.push_back({bytes, {}, {bytes.begin(), bytes.end()}, context});
       network_.match(channel, self_, peer_);
       return MessageNo(mine.sends.size() - 1);
@@ -145,6 +148,7 @@ class FakeNetwork {
       End& at = end(channel, from, to);
       if (at.cancelled) return;
       expect_unchanged(at.sends[number]);
+      ++at.acknowledged;
       at.client->on_sent(to, channel, MessageNo(number));
     });
   }

@@ -3,8 +3,8 @@
 // a hash of the whole operation's size and type, so that calls that do not match are found.
 //
 // Progress thread only. `done` is called exactly once per operation, from inside on_sent,
-// on_received, on_mismatch, cancel, or, between a rank and itself, from send or receive. It may
-// call send and receive; it must not destroy the object.
+// on_received, on_mismatch, cancel (so also from the destructor), or, between a rank and itself,
+// from send or receive. It may call all of these; it must not destroy the object.
 #pragma once
 
 #include <cstddef>

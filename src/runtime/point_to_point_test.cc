@@ -118,10 +118,10 @@ TEST(PointToPoint, SendsToItself) {
 TEST(PointToPoint, FindsThatCountsDiffer) {
   for (const size_t receiver_count : {0u, 2u, 4u}) {
     for (const int receiver : {0, 1}) {  // 0: to itself
-      Job job(2, 0);
       const std::vector<int32_t> data{1, 2, 3};
       std::vector<int32_t> arrived(receiver_count);
       std::optional<Status> sent, received;
+      Job job(2, 0);
       job.send(0, receiver, data, sent);
       job.receive(receiver, 0, arrived, received);
       job.network.run();

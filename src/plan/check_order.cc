@@ -1,0 +1,121 @@
+// Order: conflicting accesses of one rank are ordered by `after`. It suffices to look, for each
+// piece of memory, at the last write and the reads since: everything before is ordered through
+// them.
+#include <algorithm>
+#include <vector>
+
+#include "plan/checker_parts.h"
+
+namespace r2ccl::checker {
+namespace {
+
+constexpr uint32_t kNobody = UINT32_MAX;
+
+class RankOrder {
+ public:
+  RankOrder(const Subject& subject, size_t rank)
+      : subject_(subject), rank_(rank), steps_(subject.plans[rank].steps), seen_(steps_.size()) {
+    for (const Step& step : steps_) {
+      for (const Region& region : {step.source, step.target}) {
+        cuts_.push_back(region.offset);
+        cuts_.push_back(region.offset + region.count);
+      }
+    }
+    std::sort(cuts_.begin(), cuts_.end());
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+    pieces_.resize(cuts_.size());
+  }
+
+  Status check() {
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      if (reads(step) && is_written(step.source)) R2CCL_RETURN_IF_ERROR(read(i, step.source));
+      if (writes(step)) R2CCL_RETURN_IF_ERROR(write(i, step.target));
+    }
+    return Status::ok_status();
+  }
+
+ private:
+  struct Piece {
+    uint32_t writer = kNobody;
+    std::vector<uint32_t> readers;
+  };
+
+  // An input that is not the output as well is never written, so nothing conflicts there.
+  bool is_written(const Region& region) const {
+    return region.buffer == Buffer::output || subject_.in_place[rank_];
+  }
+
+  size_t piece_at(uint64_t offset) const {
+    return static_cast<size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), offset) -
+                               cuts_.begin());
+  }
+
+  Status read(uint32_t step, const Region& region) {
+    const size_t end = piece_at(region.offset + region.count);
+    for (size_t i = piece_at(region.offset); i < end; ++i) {
+      R2CCL_RETURN_IF_ERROR(require(pieces_[i].writer, step, "reads what this step writes: "));
+      pieces_[i].readers.push_back(step);
+    }
+    return Status::ok_status();
+  }
+
+  Status write(uint32_t step, const Region& region) {
+    const size_t end = piece_at(region.offset + region.count);
+    for (size_t i = piece_at(region.offset); i < end; ++i) {
+      Piece& piece = pieces_[i];
+      for (const uint32_t reader : piece.readers) {
+        R2CCL_RETURN_IF_ERROR(require(reader, step, "overwrites what this step reads: "));
+      }
+      R2CCL_RETURN_IF_ERROR(require(piece.writer, step, "overwrites what this step writes: "));
+      piece.writer = step;
+      piece.readers.clear();
+    }
+    return Status::ok_status();
+  }
+
+  Status require(uint32_t first, uint32_t second, const std::string& conflict) {
+    if (first == kNobody || first == second || comes_after(first, second)) {
+      return Status::ok_status();
+    }
+    return subject_.wrong({rank_, second}, conflict + std::to_string(first));
+  }
+
+  // Searches back from `second`; in a plan that names its hazards directly this ends at once.
+  bool comes_after(uint32_t first, uint32_t second) {
+    const std::vector<uint32_t>& direct = steps_[second].after;
+    if (std::find(direct.begin(), direct.end(), first) != direct.end()) return true;
+    std::fill(seen_.begin() + first, seen_.begin() + second, false);
+    std::vector<uint32_t> open{second};
+    while (!open.empty()) {
+      const std::vector<uint32_t>& after = steps_[open.back()].after;
+      open.pop_back();
+      if (std::find(after.begin(), after.end(), first) != after.end()) return true;
+      for (const uint32_t before : after) {
+        if (before > first && !seen_[before]) {
+          seen_[before] = true;
+          open.push_back(before);
+        }
+      }
+    }
+    return false;
+  }
+
+  const Subject& subject_;
+  const size_t rank_;
+  const std::vector<Step>& steps_;
+  std::vector<uint64_t> cuts_;
+  std::vector<Piece> pieces_;  // pieces_[i]: from cuts_[i] to cuts_[i + 1]
+  std::vector<bool> seen_;
+};
+
+}  // namespace
+
+Status check_order(const Subject& subject) {
+  for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
+    R2CCL_RETURN_IF_ERROR(RankOrder(subject, rank).check());
+  }
+  return Status::ok_status();
+}
+
+}  // namespace r2ccl::checker

@@ -1,0 +1,113 @@
+// Progress: runs the plan under the tightest rules that an executor may have. All of them are of
+// the form "this starts only when that is complete", so one run shows it for every order of events,
+// and any executor with more freedom has a subset of the constraints.
+#include <algorithm>
+#include <vector>
+
+#include "plan/checker_parts.h"
+
+namespace r2ccl::checker {
+namespace {
+
+class TightRun {
+ public:
+  explicit TightRun(const Subject& subject) : subject_(subject), ranks_(subject.plans.size()) {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const std::vector<Step>& steps = subject.plans[rank].steps;
+      RankState& state = ranks_[rank];
+      state.dependents.resize(steps.size());
+      state.complete.resize(steps.size());
+      for (uint32_t i = 0; i < steps.size(); ++i) {
+        state.pending.push_back(static_cast<uint32_t>(steps[i].after.size()));
+        for (const uint32_t before : steps[i].after) state.dependents[before].push_back(i);
+        if (steps[i].kind == StepKind::receive_reduce) state.staged.push_back(i);
+      }
+    }
+  }
+
+  Result<std::vector<StepId>> run() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (uint32_t i = 0; i < ranks_[rank].pending.size(); ++i) {
+        if (ranks_[rank].pending[i] == 0) open_.push_back({rank, i});
+      }
+    }
+    while (!open_.empty()) {
+      const StepId id = open_.back();
+      open_.pop_back();
+      attempt(id);
+    }
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const auto& complete = ranks_[rank].complete;
+      const auto stuck = std::find(complete.begin(), complete.end(), false);
+      if (stuck != complete.end()) {
+        return subject_.wrong({rank, static_cast<uint32_t>(stuck - complete.begin())},
+                              "never completes: deadlock");
+      }
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  struct RankState {
+    std::vector<uint32_t> pending;
+    std::vector<std::vector<uint32_t>> dependents;
+    std::vector<bool> complete;
+    std::vector<uint32_t> staged;  // receive_reduce steps: one slot, given in this order
+    size_t staged_complete = 0;
+  };
+
+  void attempt(StepId id) {
+    const Step& step = subject_.step(id);
+    if (ranks_[id.rank].complete[id.index]) return;
+    if (step.kind == StepKind::copy) {
+      if (ranks_[id.rank].pending[id.index] == 0) complete(id);
+      return;
+    }
+    const auto peer = static_cast<size_t>(step.peer.value());
+    const bool sends = step.kind == StepKind::send;
+    attempt_message(sends ? id.rank : peer, sends ? peer : id.rank);
+  }
+
+  // The next message of a lane needs both of its ends to be ready.
+  void attempt_message(size_t from, size_t to) {
+    const Exchange& exchange = subject_.exchanges.at({from, to});
+    size_t& next = messages_done_[{from, to}];
+    if (next == exchange.sends.size()) return;
+    const StepId send{from, exchange.sends[next]};
+    const StepId receive{to, exchange.receives[next]};
+    RankState& receiver = ranks_[to];
+    if (ranks_[from].pending[send.index] != 0 || receiver.pending[receive.index] != 0) return;
+    const bool staged = subject_.step(receive).kind == StepKind::receive_reduce;
+    if (staged && receiver.staged[receiver.staged_complete] != receive.index) return;
+    ++next;
+    complete(send);
+    complete(receive);
+    if (next < exchange.sends.size()) open_.push_back({from, exchange.sends[next]});
+    if (staged && ++receiver.staged_complete < receiver.staged.size()) {
+      open_.push_back({to, receiver.staged[receiver.staged_complete]});
+    }
+  }
+
+  void complete(StepId id) {
+    RankState& state = ranks_[id.rank];
+    state.complete[id.index] = true;
+    schedule_.push_back(id);
+    for (const uint32_t dependent : state.dependents[id.index]) {
+      if (--state.pending[dependent] == 0) open_.push_back({id.rank, dependent});
+    }
+  }
+
+  const Subject& subject_;
+  std::vector<RankState> ranks_;
+  std::map<std::pair<size_t, size_t>, size_t> messages_done_;
+  std::vector<StepId> open_;  // steps that something has just become possible for
+  std::vector<StepId> schedule_;
+};
+
+}  // namespace
+
+Result<std::vector<StepId>> check_progress(const Subject& subject) {
+  return TightRun(subject).run();
+}
+
+}  // namespace r2ccl::checker

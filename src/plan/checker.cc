@@ -1,0 +1,136 @@
+#include "plan/checker.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "plan/checker_parts.h"
+
+namespace r2ccl {
+namespace checker {
+namespace {
+
+std::string name_of(const Step& step) {
+  const std::string peer = std::to_string(step.peer.value());
+  switch (step.kind) {
+    case StepKind::send:
+      return "send to rank " + peer;
+    case StepKind::receive:
+      return "receive from rank " + peer;
+    case StepKind::receive_reduce:
+      return "receive_reduce from rank " + peer;
+    case StepKind::copy:
+      return "copy";
+  }
+  return "?";
+}
+
+std::string range_of(const Region& region) {
+  return "[" + std::to_string(region.offset) + ", " + std::to_string(region.offset + region.count) +
+         ")";
+}
+
+bool lies_in(const Region& region, uint64_t count) {
+  return region.offset <= count && region.count <= count - region.offset;
+}
+
+Status check_step(const Subject& subject, StepId id) {
+  const Step& step = subject.step(id);
+  for (const uint32_t before : step.after) {
+    if (before >= id.index) return subject.wrong(id, "comes after a step that is not earlier");
+  }
+  const auto peer = static_cast<size_t>(step.peer.value());
+  if (step.kind != StepKind::copy && (peer >= subject.plans.size() || peer == id.rank)) {
+    return subject.wrong(id, "has no such peer");
+  }
+  if (reads(step) && !lies_in(step.source, subject.key.count)) {
+    return subject.wrong(id, "reads outside of the buffer");
+  }
+  if (!writes(step)) return Status::ok_status();
+  if (!lies_in(step.target, subject.key.count)) {
+    return subject.wrong(id, "writes outside of the buffer");
+  }
+  if (step.target.buffer == Buffer::input) return subject.wrong(id, "writes the input");
+  if (reads(step) &&
+      (step.source.offset != step.target.offset || step.source.count != step.target.count)) {
+    return subject.wrong(id, "moves elements to other places");
+  }
+  return Status::ok_status();
+}
+
+const Region& region_of(const Step& step) {
+  return step.kind == StepKind::send ? step.source : step.target;
+}
+
+}  // namespace
+
+Status Subject::wrong(StepId id, const std::string& why) const {
+  const Step& what = step(id);
+  return Status(Code::internal, "rank " + std::to_string(id.rank) + " step " +
+                                    std::to_string(id.index) + " (" + name_of(what) +
+                                    ", elements " + range_of(region_of(what)) + ") " + why);
+}
+
+Status check_shape(const Subject& subject) {
+  for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
+    const RankPlan& plan = subject.plans[rank];
+    if (static_cast<size_t>(plan.rank.value()) != rank) {
+      return Status(Code::internal, "plan " + std::to_string(rank) + " is for another rank");
+    }
+    for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+      R2CCL_RETURN_IF_ERROR(check_step(subject, {rank, i}));
+    }
+  }
+  return Status::ok_status();
+}
+
+Status check_matching(Subject& subject) {
+  for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
+    const std::vector<Step>& steps = subject.plans[rank].steps;
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      const auto peer = static_cast<size_t>(steps[i].peer.value());
+      if (steps[i].kind == StepKind::copy) continue;
+      if (steps[i].kind == StepKind::send) {
+        subject.exchanges[{rank, peer}].sends.push_back(i);
+      } else {
+        subject.exchanges[{peer, rank}].receives.push_back(i);
+      }
+    }
+  }
+  for (const auto& [pair, exchange] : subject.exchanges) {
+    const size_t messages = std::min(exchange.sends.size(), exchange.receives.size());
+    for (size_t i = 0; i < messages; ++i) {
+      const StepId receive{pair.second, exchange.receives[i]};
+      const Region& sent = region_of(subject.step({pair.first, exchange.sends[i]}));
+      const Region& received = region_of(subject.step(receive));
+      if (sent.offset != received.offset || sent.count != received.count) {
+        return subject.wrong(receive, "meets a send of elements " + range_of(sent));
+      }
+    }
+    if (exchange.sends.size() > messages) {
+      return subject.wrong({pair.first, exchange.sends[messages]}, "meets no receive");
+    }
+    if (exchange.receives.size() > messages) {
+      return subject.wrong({pair.second, exchange.receives[messages]}, "meets no send");
+    }
+  }
+  return Status::ok_status();
+}
+
+}  // namespace checker
+
+Status check_plan(const PlanKey& key, const std::vector<RankPlan>& plans,
+                  const std::vector<bool>& in_place) {
+  R2CCL_CHECK(plans.size() == static_cast<size_t>(key.rank_count));
+  R2CCL_CHECK(in_place.size() == plans.size());
+  checker::Subject subject{key, plans, in_place};
+  R2CCL_RETURN_IF_ERROR(checker::check_shape(subject));
+  R2CCL_RETURN_IF_ERROR(checker::check_matching(subject));
+  R2CCL_RETURN_IF_ERROR(checker::check_order(subject));
+  const Result<std::vector<checker::StepId>> schedule = checker::check_progress(subject);
+  R2CCL_RETURN_IF_ERROR(schedule.status());
+  return key.collective == Collective::barrier ? checker::check_barrier(subject, schedule.value())
+                                               : checker::check_values(subject, schedule.value());
+}
+
+}  // namespace r2ccl

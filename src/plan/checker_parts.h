@@ -1,0 +1,55 @@
+// The stages of check_plan. Each may rely on those before it having passed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/plan.h"
+
+namespace r2ccl::checker {
+
+// A step of the whole plan.
+struct StepId {
+  size_t rank = 0;
+  uint32_t index = 0;
+};
+
+// The steps of one direction between two ranks; entry i of both is the same message.
+struct Exchange {
+  std::vector<uint32_t> sends;
+  std::vector<uint32_t> receives;
+};
+
+struct Subject {
+  const PlanKey& key;
+  const std::vector<RankPlan>& plans;
+  const std::vector<bool>& in_place;
+  std::map<std::pair<size_t, size_t>, Exchange> exchanges{};  // by (from, to)
+
+  const Step& step(StepId id) const { return plans[id.rank].steps[id.index]; }
+  Status wrong(StepId id, const std::string& why) const;
+};
+
+inline bool reads(const Step& step) {
+  return step.kind != StepKind::receive;
+}
+inline bool writes(const Step& step) {
+  return step.kind != StepKind::send;
+}
+
+Status check_shape(const Subject& subject);
+Status check_matching(Subject& subject);  // fills exchanges
+Status check_order(const Subject& subject);
+
+// The steps in an order in which they can always be carried out, a send directly before its
+// receive.
+Result<std::vector<StepId>> check_progress(const Subject& subject);
+
+Status check_values(const Subject& subject, const std::vector<StepId>& schedule);
+Status check_barrier(const Subject& subject, const std::vector<StepId>& schedule);
+
+}  // namespace r2ccl::checker
