@@ -198,7 +198,8 @@ def clock(file):
         return
     if file.path != CLOCK_FILE:
         yield from file.matches(CLOCK_READ, "clock", "`{}` outside " + CLOCK_FILE)
-    if file.path.startswith("src/"):
+    # The conformance suite runs on real sockets, and must now and then let the kernel get on.
+    if file.path.startswith("src/") and not (file.is_test and file.layer == "transport"):
         yield from file.matches(SLEEP, "sleep", "`{}` in the library")
 
 

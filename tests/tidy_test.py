@@ -80,6 +80,8 @@ class Rules(unittest.TestCase):
         self.assert_hit("sleep", "src/sim/a.cc", "void f() { std::this_thread::sleep_for(d); }\n")
         self.assert_hit("sleep", "src/base/a.cc", "void f() { ::usleep(5); }\n")
         self.assert_clean("tools/a.cc", "void f() { ::usleep(5); }\n")
+        self.assert_hit("sleep", "src/runtime/a_test.cc", "void f() { ::usleep(5); }\n")
+        self.assert_clean("src/transport/a_test.cc", "void f() { ::usleep(5); }\n")
 
     def test_functions_stay_on_a_screen(self):
         def body(lines):
