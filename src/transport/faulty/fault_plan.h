@@ -1,0 +1,90 @@
+// What is wrong with which NIC, set by a test or the demo while FaultyTransports run on other
+// threads. Every method may be called from any thread.
+//
+// A NIC is named by its device name or by an address, as text. A fault on an address also holds for
+// connections whose remote end it is, as far as the far end can see one: a hole is a hole from both
+// sides. So one plan told to all processes gives the picture of one broken NIC.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/faulty/token_bucket.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+struct NicFault {
+  bool down = false;         // connections fail with ENETDOWN, nics() shows no carrier
+  bool hole_tx = false;      // what is sent is lost; to the writer the connection looks alive
+  bool hole_rx = false;      // nothing arrives
+  bool short_io = false;     // every read and write moves one byte
+  uint64_t bytes_per_s = 0;  // each way, shared by the NIC's connections; 0: no limit
+  TimeNs delay_ns = 0;       // added each way
+
+  // The peers of this NIC hear nothing from it, not even that it is gone.
+  bool silent() const { return down || hole_tx; }
+
+  friend bool operator==(const NicFault&, const NicFault&) = default;
+};
+
+enum class Direction : uint8_t { transmit, receive };
+
+// How a FaultyTransport's connection or listener is known to the plan; parts may be empty.
+struct FaultTarget {
+  std::string device;
+  std::string local;
+  std::string remote;
+};
+
+class FaultPlan {
+ public:
+  // As a name: every NIC.
+  static constexpr const char* kEveryNic = "*";
+
+  // Replaces what was wrong with `nic`; a default NicFault heals it.
+  void set(const std::string& nic, const NicFault& fault);
+  // Resets the next connection of `nic` that has moved `bytes` in `direction`, at exactly this byte
+  // (0: before the first). One connection, once.
+  void reset_at(const std::string& nic, Direction direction, uint64_t bytes);
+  // Fails the n-th operation from now on (n = 1: the next) with `error`, once. Counted are listen,
+  // accept, connect, read, write and Poller::add. A connection whose operation failed is dead.
+  void fail_operation(uint64_t n, int error);
+  // Whether the failure that was ordered last has happened.
+  bool operation_has_failed() const;
+
+  // For FaultyTransport. The version changes with every set(); pollers are woken by it.
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  NicFault fault_of(const FaultTarget& target) const;
+  // Bytes that the connection may still move before it is to be reset.
+  std::optional<uint64_t> reset_after(const FaultTarget& target, Direction direction) const;
+  void reset_happened(const FaultTarget& target, Direction direction);
+  // Counts one operation; 0, or the error it is to fail with.
+  int next_operation();
+  // Tokens of a rate-limited NIC. A connection whose NIC has no limit never asks.
+  size_t tokens(const FaultTarget& target, Direction direction, TimeNs now);
+  void spend(const FaultTarget& target, Direction direction, size_t bytes);
+  void add_poller(Poller* poller);
+  void remove_poller(Poller* poller);
+
+ private:
+  struct Rule {
+    NicFault fault;
+    std::optional<uint64_t> reset_at[2];  // by Direction
+    TokenBucket buckets[2];
+  };
+  mutable std::mutex mutex_;  // guards all that follows but version_
+  std::map<std::string, Rule> rules_;
+  std::vector<Poller*> pollers_;
+  uint64_t operations_until_failure_ = 0;  // 0: none ordered
+  int operation_error_ = 0;
+  bool operation_failed_ = false;
+  std::atomic<uint64_t> version_{1};  // released by set(), acquired by version()
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,263 @@
+#include "transport/faulty/faulty_connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace r2ccl {
+namespace {
+
+// While tokens or room are missing: often enough that a rate is smooth.
+constexpr TimeNs kLookAgainNs = kMillisecond;
+
+constexpr size_t index_of(Direction direction) {
+  return static_cast<size_t>(direction);
+}
+
+bool has_ended(const IoResult& result) {
+  return result.kind == IoKind::closed || result.kind == IoKind::failed;
+}
+
+IoResult progressed(size_t bytes) {
+  return {.kind = IoKind::progressed, .bytes = bytes, .error = 0};
+}
+
+}  // namespace
+
+FaultyConnection::FaultyConnection(FaultyContext& context, FaultTarget target,
+                                   std::unique_ptr<Connection> inner)
+    : context_(context),
+      target_(std::move(target)),
+      inner_(std::move(inner)),
+      remote_(inner_->remote()),
+      poll_id_(context.poller.enroll(this)),
+      state_(inner_->connect_state()) {
+  if (state_ == ConnectState::failed) fail(inner_->connect_error());
+}
+
+FaultyConnection::FaultyConnection(FaultyContext& context, FaultTarget target,
+                                   const Endpoint& remote, int error)
+    : context_(context),
+      target_(std::move(target)),
+      remote_(remote),
+      poll_id_(context.poller.enroll(this)) {
+  if (error != 0) fail(error);
+}
+
+FaultyConnection::~FaultyConnection() {
+  context_.poller.withdraw(poll_id_);
+  if (inner_ != nullptr && context_.plan.fault_of(target_).silent()) {
+    context_.unheard.push_back({.target = target_, .connection = std::move(inner_)});
+  }
+}
+
+ConnectState FaultyConnection::connect_state() {
+  if (state_ != ConnectState::pending) return state_;
+  refresh();
+  // Through a hole no answer comes, neither good nor bad.
+  if (error_ != 0 || inner_ == nullptr || fault_.hole_rx) return state_;
+  state_ = inner_->connect_state();
+  if (state_ == ConnectState::failed) fail(inner_->connect_error());
+  return state_;
+}
+
+int FaultyConnection::connect_error() const {
+  return state_ == ConnectState::failed ? error_ : 0;
+}
+
+bool FaultyConnection::holds_transmit() const {
+  return fault_.hole_tx || fault_.delay_ns > 0 || fault_.bytes_per_s > 0 || !outgoing_.empty();
+}
+
+bool FaultyConnection::holds_receive() const {
+  return fault_.hole_rx || fault_.delay_ns > 0 || fault_.bytes_per_s > 0 || !incoming_.empty() ||
+         has_ended(inner_end_);
+}
+
+void FaultyConnection::refresh() {
+  const uint64_t version = context_.plan.version();
+  if (version == fault_version_) return;
+  fault_version_ = version;
+  fault_ = context_.plan.fault_of(target_);
+  // The inner connection lives on unseen: nobody hears of a NIC that is down.
+  if (fault_.down && error_ == 0 && inner_ != nullptr) fail(ENETDOWN);
+}
+
+IoResult FaultyConnection::fail(int error) {
+  if (error_ == 0) error_ = error;
+  if (state_ == ConnectState::pending) state_ = ConnectState::failed;
+  return {.kind = IoKind::failed, .bytes = 0, .error = error_};
+}
+
+void FaultyConnection::reset(Direction direction) {
+  context_.plan.reset_happened(target_, direction);
+  context_.poller.forget_inner(poll_id_);
+  inner_.reset();
+  fail(ECONNRESET);
+}
+
+// How many bytes may pass in one call before the plan wants the connection reset.
+size_t FaultyConnection::limit(Direction direction) const {
+  const size_t most = fault_.short_io ? 1 : SIZE_MAX;
+  const std::optional<uint64_t> until = context_.plan.reset_after(target_, direction);
+  if (!until) return most;
+  const uint64_t moved = moved_[index_of(direction)];
+  return *until <= moved ? 0 : std::min<size_t>(most, *until - moved);
+}
+
+void FaultyConnection::count(Direction direction, size_t bytes) {
+  moved_[index_of(direction)] += bytes;
+  if (limit(direction) == 0) reset(direction);
+}
+
+size_t FaultyConnection::allowance(Direction direction, TimeNs now) {
+  return fault_.bytes_per_s == 0 ? SIZE_MAX : context_.plan.tokens(target_, direction, now);
+}
+
+IoResult FaultyConnection::write(std::span<const iovec> slices) {
+  refresh();
+  if (error_ != 0) return fail(error_);
+  if (inner_ == nullptr) return {};  // the SYN was lost
+  if (const int error = context_.plan.next_operation(); error != 0) return fail(error);
+  const size_t most = limit(Direction::transmit);
+  if (most == 0) {
+    reset(Direction::transmit);
+    return fail(error_);
+  }
+  const std::vector<iovec> allowed = first_bytes(slices, most);
+  const TimeNs now = context_.clock.now();
+  const IoResult result = holds_transmit() ? write_held(allowed, now) : inner_->write(allowed);
+  if (result.kind == IoKind::progressed) count(Direction::transmit, result.bytes);
+  return result;
+}
+
+IoResult FaultyConnection::write_held(std::span<const iovec> slices, TimeNs now) {
+  if (inner_->connect_state() == ConnectState::pending) return {};
+  const size_t taken = outgoing_.append(slices, now + fault_.delay_ns);
+  pump_transmit(now);
+  return taken > 0 ? progressed(taken) : IoResult{};
+}
+
+void FaultyConnection::pump_transmit(TimeNs now) {
+  while (alive() && !fault_.hole_tx) {
+    const std::span<const uint8_t> due = outgoing_.front(now);
+    const size_t bytes = std::min(due.size(), allowance(Direction::transmit, now));
+    if (bytes == 0) return;
+    const iovec slice{const_cast<uint8_t*>(due.data()), bytes};
+    const IoResult result = inner_->write({&slice, 1});
+    if (result.kind == IoKind::failed) fail(result.error);
+    if (result.kind != IoKind::progressed) return;
+    if (fault_.bytes_per_s > 0) {
+      context_.plan.spend(target_, Direction::transmit, result.bytes);
+    }
+    outgoing_.drop_front(result.bytes);
+  }
+}
+
+IoResult FaultyConnection::read(std::span<const iovec> slices) {
+  refresh();
+  if (error_ != 0) return fail(error_);
+  if (inner_ == nullptr) return {};
+  if (const int error = context_.plan.next_operation(); error != 0) return fail(error);
+  const size_t most = limit(Direction::receive);
+  if (most == 0) {
+    reset(Direction::receive);
+    return fail(error_);
+  }
+  const std::vector<iovec> allowed = first_bytes(slices, most);
+  const TimeNs now = context_.clock.now();
+  const IoResult result = holds_receive() ? read_held(allowed, now) : inner_->read(allowed);
+  if (result.kind == IoKind::progressed) count(Direction::receive, result.bytes);
+  return result;
+}
+
+void FaultyConnection::pump_receive(TimeNs now) {
+  uint8_t buffer[16384];
+  while (alive() && !has_ended(inner_end_) && incoming_.room() > 0) {
+    const iovec slice{buffer, std::min(sizeof buffer, incoming_.room())};
+    const IoResult result = inner_->read({&slice, 1});
+    if (has_ended(result)) inner_end_ = result;
+    if (result.kind != IoKind::progressed) return;
+    const iovec arrived{buffer, result.bytes};
+    incoming_.append({&arrived, 1}, now + fault_.delay_ns);
+  }
+}
+
+IoResult FaultyConnection::read_held(std::span<const iovec> slices, TimeNs now) {
+  pump_receive(now);
+  if (fault_.hole_rx) return {};
+  size_t copied = 0;
+  for (const iovec& slice : slices) {
+    auto* to = static_cast<uint8_t*>(slice.iov_base);
+    size_t left = slice.iov_len;
+    while (left > 0) {
+      const std::span<const uint8_t> due = incoming_.front(now);
+      const size_t bytes = std::min({left, due.size(), allowance(Direction::receive, now)});
+      if (bytes == 0) break;
+      std::memcpy(to, due.data(), bytes);
+      if (fault_.bytes_per_s > 0) context_.plan.spend(target_, Direction::receive, bytes);
+      incoming_.drop_front(bytes);
+      to += bytes, left -= bytes, copied += bytes;
+    }
+    if (left > 0) break;
+  }
+  if (copied > 0) return progressed(copied);
+  return incoming_.empty() ? inner_end_ : IoResult{};
+}
+
+ConnectionInfo FaultyConnection::info() const {
+  ConnectionInfo info = inner_ != nullptr ? inner_->info() : ConnectionInfo{};
+  info.unsent_bytes += outgoing_.size();
+  return info;
+}
+
+bool FaultyConnection::pass_on_inner_events() const {
+  return alive() && !holds_transmit() && !holds_receive();
+}
+
+FaultyPollable::Readiness FaultyConnection::readiness(TimeNs now, bool want_write) {
+  refresh();
+  const Readiness dead{.inner_id = -1,
+                       .inner_want_write = false,
+                       .readable = true,
+                       .writable = true,
+                       .look_again_at = kNever};
+  if (error_ != 0) return dead;
+  if (inner_ == nullptr) return {};
+  if (!holds_transmit() && !holds_receive()) {
+    return {.inner_id = inner_->poll_id(),
+            .inner_want_write = want_write,
+            .readable = false,
+            .writable = false,
+            .look_again_at = kNever};
+  }
+  pump_transmit(now);
+  pump_receive(now);
+  if (error_ != 0) return dead;
+
+  Readiness out;
+  const bool due_in = !incoming_.front(now).empty() && allowance(Direction::receive, now) > 0;
+  out.readable = !fault_.hole_rx && (due_in || (incoming_.empty() && has_ended(inner_end_)));
+  // Full, or at its end, the inner connection would only keep the poller awake.
+  if (!has_ended(inner_end_) && incoming_.room() > 0) out.inner_id = inner_->poll_id();
+  const bool due_out = !fault_.hole_tx && !outgoing_.front(now).empty();
+  const bool may_send = due_out && allowance(Direction::transmit, now) > 0;
+  // A connect that is under way ends with the inner writable event.
+  const bool connecting = inner_->connect_state() == ConnectState::pending;
+  out.inner_want_write = may_send || connecting;
+
+  if (!connecting && want_write && holds_transmit()) out.writable = outgoing_.room() > 0;
+  if (want_write && !holds_transmit() && now >= next_write_look_) {
+    // Inner readiness is not passed on while reads are held, so the owner tries once in a while.
+    out.writable = true;
+    next_write_look_ = now + kLookAgainNs;
+  }
+  if (!fault_.hole_rx) out.look_again_at = incoming_.next_release();
+  if (!fault_.hole_tx) out.look_again_at = std::min(out.look_again_at, outgoing_.next_release());
+  if (out.look_again_at <= now || (want_write && !out.writable && !holds_transmit())) {
+    out.look_again_at = now + kLookAgainNs;
+  }
+  return out;
+}
+
+}  // namespace r2ccl
