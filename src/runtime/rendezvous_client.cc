@@ -1,0 +1,269 @@
+#include "runtime/rendezvous_client.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kPauseMin = 50 * kMillisecond;
+constexpr TimeNs kPauseMax = 250 * kMillisecond;
+// The server names the missing ranks when the bound passes, so a little more is waited for its
+// words.
+constexpr TimeNs kLastWords = 2 * kSecond;
+constexpr TimeNs kCloseWait = 1 * kSecond;
+
+uint8_t type_of(RendezvousMessage message) {
+  return static_cast<uint8_t>(message);
+}
+
+std::string seconds(TimeNs duration) {
+  return duration % kSecond == 0 ? std::to_string(duration / kSecond) + " s"
+                                 : std::to_string(duration / kMillisecond) + " ms";
+}
+
+std::string advice(int connect_error) {
+  switch (connect_error) {
+    case ECONNREFUSED:
+      return " (nothing listens there: does the process that made the unique id, usually rank 0, "
+             "still run?)";
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return " (no route: name an interface that both hosts share in R2CCL_OOB_IFNAME)";
+    default:
+      return "";
+  }
+}
+
+uint32_t milliseconds(TimeNs duration) {
+  return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
+}
+
+}  // namespace
+
+RendezvousClient::RendezvousClient(Transport& transport, Reactor& reactor, Options options,
+                                   TimeNs now)
+    : transport_(transport),
+      reactor_(reactor),
+      options_(std::move(options)),
+      deadline_(now + options_.timeout_ns),
+      attempts_(options_.endpoints.size()),
+      pause_until_(now) {
+  R2CCL_CHECK(!options_.endpoints.empty());
+  const auto random = options_.nonce();
+  std::copy_n(random.begin(), attendance_.size(), attendance_.begin());
+}
+
+void RendezvousClient::progress(TimeNs now) {
+  // Each call either stays in its state or goes on to a later one, or back to `pausing`.
+  for (State before = State::failed; before != state_;) {
+    before = state_;
+    switch (state_) {
+      case State::pausing:
+        if (now >= deadline_)
+          give_up(now);
+        else if (now >= pause_until_)
+          start_attempt(now);
+        break;
+      case State::connecting:
+        check_connect(now);
+        break;
+      case State::shaking_hands:
+        shake_hands(now);
+        break;
+      case State::waiting:
+        wait_for_table(now);
+        break;
+      case State::acknowledging:
+        wait_for_close(now);
+        break;
+      case State::done:
+      case State::failed:
+        break;
+    }
+  }
+  if (handshake_ != nullptr) registration_.want_write(handshake_->wants_write());
+  if (stream_ != nullptr) registration_.want_write(stream_->wants_write());
+}
+
+TimeNs RendezvousClient::next_timeout() const {
+  switch (state_) {
+    case State::pausing:
+      return std::min(pause_until_, deadline_);
+    case State::connecting:
+    case State::shaking_hands:
+    case State::waiting:
+    case State::acknowledging:
+      return attempt_deadline_;
+    case State::done:
+    case State::failed:
+      return kNever;
+  }
+  return kNever;
+}
+
+void RendezvousClient::start_attempt(TimeNs now) {
+  state_ = State::connecting;
+  // Short, and longer with every round: a far or busy host needs more, a dead address wastes less.
+  attempt_deadline_ = std::min(deadline_, now + std::max(limits::kConnectAttempt, 4 * pause_));
+  auto connection = transport_.connect(endpoint(), options_.connect);
+  if (!connection.ok()) return end_attempt(connection.status(), false, now);
+  connection_ = std::move(connection).value();
+  auto added = reactor_.add(connection_->poll_id(), *this, true);
+  if (!added.ok()) return end_attempt(added.status(), false, now);
+  registration_ = std::move(added).value();
+}
+
+void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
+  close();
+  attempts_[current_] = {std::move(why), refused};
+  state_ = State::pausing;
+  pause_until_ = now;
+  if (++current_ < attempts_.size()) return;
+  current_ = 0;
+  // An address may lead to a stranger on another network, so one refusal does not end it, but when
+  // all who answer at all the addresses say no, waiting will not change their mind.
+  if (std::ranges::all_of(attempts_, &Attempt::refused)) return fail(attempts_.front().error);
+  pause_ = std::clamp(2 * pause_, kPauseMin, kPauseMax);
+  pause_until_ = now + pause_;
+}
+
+void RendezvousClient::check_connect(TimeNs now) {
+  switch (connection_->connect_state()) {
+    case ConnectState::pending:
+      if (now >= attempt_deadline_) {
+        end_attempt({Code::timeout,
+                     "no answer (is the address reachable from here, is a firewall in the way?)"},
+                    false, now);
+      }
+      return;
+    case ConnectState::failed: {
+      const int error = connection_->connect_error();
+      Status why = system_error("connect", error);
+      return end_attempt({why.code(), why.message() + advice(error)}, false, now);
+    }
+    case ConnectState::established:
+      break;
+  }
+  const ConnectionIdentity identity{ConnectionKind::rendezvous, options_.card.rank, kRendezvousRank,
+                                    PathId()};
+  handshake_ = std::make_unique<HandshakeIo>(
+      std::move(connection_),
+      make_initiator(options_.job, identity, Incarnation(), options_.nonce(), {}));
+  state_ = State::shaking_hands;
+  attempt_deadline_ = std::min(deadline_, now + limits::kHandshakeAgeMax);
+}
+
+void RendezvousClient::shake_hands(TimeNs now) {
+  switch (handshake_->pump()) {
+    case HandshakeIo::Progress::running:
+      if (now >= attempt_deadline_) {
+        end_attempt({Code::timeout, "connected, but no r2ccl answered"}, false, now);
+      }
+      return;
+    case HandshakeIo::Progress::failed: {
+      const Status why = handshake_->error();
+      return end_attempt(why, why.code() == Code::invalid_usage, now);
+    }
+    case HandshakeIo::Progress::done:
+      arrive(now);
+      return;
+  }
+}
+
+void RendezvousClient::arrive(TimeNs now) {
+  Arrival arrival;
+  arrival.rank_count = options_.rank_count;
+  arrival.attendance = attendance_;
+  arrival.timeout_ms = milliseconds(options_.timeout_ns);
+  arrival.left_ms = milliseconds(deadline_ - now);
+  Result<std::vector<std::byte>> card = encode(options_.card);
+  if (!card.ok()) return fail(card.status());
+  arrival.card = std::move(card).value();
+  stream_ =
+      std::make_unique<SealedStream>(handshake_->take(), table_bytes_max(options_.rank_count));
+  handshake_.reset();
+  stream_->send(type_of(RendezvousMessage::arrive),
+                std::make_shared<std::vector<std::byte>>(encode(arrival)));
+  state_ = State::waiting;
+  attempt_deadline_ = deadline_ + kLastWords;
+}
+
+void RendezvousClient::wait_for_table(TimeNs now) {
+  const Status status = stream_->pump();
+  if (const auto message = stream_->next()) {
+    if (message->type == type_of(RendezvousMessage::table)) return on_table(message->body, now);
+    if (message->type == type_of(RendezvousMessage::refused)) {
+      return fail(decode_refused(message->body));
+    }
+    return end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+  }
+  if (!status.ok()) return end_attempt(status, false, now);
+  if (now >= attempt_deadline_) {
+    fail({Code::timeout, "the rendezvous at " + to_string(endpoint()) +
+                             " took this rank's card and then said nothing within " +
+                             seconds(options_.timeout_ns) +
+                             ": is the process that made the "
+                             "unique id, usually rank 0, stopped?"});
+  }
+}
+
+void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
+  Result<std::vector<RankCard>> cards = decode_table(body, options_.rank_count);
+  if (!cards.ok()) return fail(cards.status());
+  cards_ = std::move(cards).value();
+  stream_->send(type_of(RendezvousMessage::received), std::make_shared<std::vector<std::byte>>());
+  state_ = State::acknowledging;
+  attempt_deadline_ = now + kCloseWait;
+}
+
+// Closing first could discard the acknowledgement. Should the server have vanished, the table
+// counts all the same.
+void RendezvousClient::wait_for_close(TimeNs now) {
+  const Status status = stream_->pump();
+  if (status.ok() && now < attempt_deadline_) return;
+  close();
+  state_ = State::done;
+}
+
+void RendezvousClient::give_up(TimeNs) {
+  std::string text = "cannot reach the rendezvous within " + seconds(options_.timeout_ns);
+  Code code = Code::timeout;
+  for (size_t i = 0; i < attempts_.size(); ++i) {
+    if (attempts_[i].error.ok()) continue;
+    if (attempts_[i].refused) code = attempts_[i].error.code();
+    text += (i == 0 ? ": " : "; ") + to_string(options_.endpoints[i]) + ": " +
+            attempts_[i].error.message();
+  }
+  fail({code, text});
+}
+
+void RendezvousClient::close() {
+  registration_.reset();
+  stream_.reset();
+  handshake_.reset();
+  connection_.reset();
+}
+
+void RendezvousClient::fail(Status why) {
+  close();
+  error_ = std::move(why);
+  state_ = State::failed;
+}
+
+Result<std::vector<RankCard>> run_rendezvous(Transport& transport, const Clock& clock,
+                                             RendezvousClient::Options options) {
+  Reactor reactor(transport.poller());
+  RendezvousClient client(transport, reactor, std::move(options), clock.now());
+  for (;;) {
+    client.progress(clock.now());
+    if (client.state() == RendezvousClient::State::done) return client.cards();
+    if (client.state() == RendezvousClient::State::failed) return client.error();
+    const TimeNs at = client.next_timeout();
+    reactor.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock.now()));
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,114 @@
+#include "runtime/rendezvous_messages.h"
+
+#include <algorithm>
+
+#include "protocol/byte_io.h"
+
+namespace r2ccl {
+namespace {
+
+Status malformed(const char* what) {
+  return {Code::remote, std::string("malformed rendezvous message: ") + what};
+}
+
+// Only these may come over the wire as a reason; anything else is told as a remote failure.
+bool is_reason(uint8_t code) {
+  switch (static_cast<Code>(code)) {
+    case Code::invalid_argument:
+    case Code::invalid_usage:
+    case Code::remote:
+    case Code::timeout:
+      return true;
+    case Code::ok:
+    case Code::system:
+    case Code::internal:
+    case Code::in_progress:
+    case Code::aborted:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Arrival& arrival) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(static_cast<uint32_t>(arrival.rank_count));
+  out.put_bytes(arrival.attendance);
+  out.put(arrival.timeout_ms);
+  out.put(arrival.left_ms);
+  out.put_bytes(arrival.card);
+  R2CCL_CHECK(bytes.size() <= kArrivalBytesMax);
+  return bytes;
+}
+
+Result<Arrival> decode_arrival(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  Arrival arrival;
+  arrival.rank_count = static_cast<int32_t>(in.get<uint32_t>());
+  std::ranges::copy(in.get_bytes(arrival.attendance.size()), arrival.attendance.begin());
+  arrival.timeout_ms = in.get<uint32_t>();
+  arrival.left_ms = in.get<uint32_t>();
+  if (in.bad()) return malformed("an arrival is cut short");
+  if (arrival.rank_count < 1 || arrival.rank_count > kRankCountMax) {
+    return malformed("the number of ranks is out of bounds");
+  }
+  std::ranges::copy(in.get_bytes(in.remaining()), std::back_inserter(arrival.card));
+  return arrival;
+}
+
+uint32_t table_bytes_max(int32_t rank_count) {
+  const uint64_t bytes = 4 + static_cast<uint64_t>(rank_count) * (4 + kRankCardBytesMax);
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
+}
+
+std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> cards) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(static_cast<uint32_t>(cards.size()));
+  for (const std::span<const std::byte> card : cards) {
+    out.put(static_cast<uint32_t>(card.size()));
+    out.put_bytes(card);
+  }
+  return bytes;
+}
+
+Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count) {
+  ByteReader in(bytes);
+  if (in.get<uint32_t>() != static_cast<uint32_t>(rank_count)) {
+    return malformed("the table has another number of ranks");
+  }
+  std::vector<RankCard> cards;
+  for (int32_t rank = 0; rank < rank_count; ++rank) {
+    const size_t card_bytes = in.get<uint32_t>();
+    Result<RankCard> card = decode_rank_card(in.get_bytes(card_bytes));
+    if (in.bad()) return malformed("the table is cut short");
+    if (!card.ok()) return card.status();
+    if (card.value().rank != Rank(rank)) return malformed("the table is out of order");
+    cards.push_back(std::move(card).value());
+  }
+  if (in.remaining() != 0) return malformed("bytes follow the table");
+  return cards;
+}
+
+std::vector<std::byte> encode_refused(const Status& why) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(static_cast<uint8_t>(why.code()));
+  out.put_bytes(std::as_bytes(std::span(why.message())));
+  return bytes;
+}
+
+Status decode_refused(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const uint8_t code = in.get<uint8_t>();
+  std::string text;
+  for (const std::byte byte : in.get_bytes(in.remaining())) {
+    const auto letter = std::to_integer<unsigned char>(byte);
+    text += letter < 0x20 || letter == 0x7f ? '?' : static_cast<char>(letter);
+  }
+  return {is_reason(code) ? static_cast<Code>(code) : Code::remote, text};
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,55 @@
+// What a rank and the rendezvous server say to each other, as bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "runtime/rank_card.h"
+
+namespace r2ccl {
+
+enum class RendezvousMessage : uint8_t {
+  arrive = 1,   // rank to server: its card
+  table = 2,    // server to rank: the cards of all ranks
+  refused = 3,  // server to rank: why there will be no table
+  received = 4  // rank to server: the table is here
+};
+
+// The rendezvous is nobody's rank: this stands for it in handshakes.
+inline constexpr Rank kRendezvousRank{-1};
+// Bounds what one stranger can make the server of an unauthenticated job keep.
+inline constexpr int32_t kRankCountMax = 1 << 16;
+
+// A number that one attempt of one process to join makes up: the same process that comes back over
+// another address replaces its lost connection, while another process with its rank is refused.
+using Attendance = std::array<std::byte, 16>;
+
+struct Arrival {
+  int32_t rank_count = 0;
+  Attendance attendance{};
+  uint32_t timeout_ms = 0;  // the bound that the caller set, for the words of an error
+  uint32_t left_ms = 0;     // what is left of it
+  std::vector<std::byte> card;
+};
+
+inline constexpr uint32_t kArrivalBytesMax = 28 + kRankCardBytesMax;
+std::vector<std::byte> encode(const Arrival& arrival);
+Result<Arrival> decode_arrival(std::span<const std::byte> bytes);
+
+uint32_t table_bytes_max(int32_t rank_count);
+// The cards as they arrived, in rank order.
+std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> cards);
+// Fails unless there is exactly one card for each of the ranks, in order.
+Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count);
+
+std::vector<std::byte> encode_refused(const Status& why);
+// Always an error.
+Status decode_refused(std::span<const std::byte> bytes);
+
+}  // namespace r2ccl

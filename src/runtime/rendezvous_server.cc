@@ -1,0 +1,383 @@
+#include "runtime/rendezvous_server.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace r2ccl {
+namespace {
+
+// After descriptors ran out; something else in the process must close one first.
+constexpr TimeNs kAcceptPause = 100 * kMillisecond;
+// Bounds how long accepting may keep those who are here waiting.
+constexpr int kAcceptsPerTurn = 64;
+// How long a guest that was told to go may take to close: closing first could discard the words.
+constexpr TimeNs kGoodbye = 2 * kSecond;
+// How long a rank that lost its connection may take to come back for the table.
+constexpr TimeNs kTableKept = 60 * kSecond;
+constexpr int kMissingRanksNamed = 16;
+
+// False once the peer has closed.
+bool discard_input(Connection& connection) {
+  std::array<std::byte, 2048> buffer;
+  const iovec slice{buffer.data(), buffer.size()};
+  const IoKind kind = connection.read(std::span(&slice, 1)).kind;
+  return kind == IoKind::progressed || kind == IoKind::blocked;
+}
+
+uint8_t type_of(RendezvousMessage message) {
+  return static_cast<uint8_t>(message);
+}
+
+Result<AcceptDecision> only_rendezvous(const ConnectionIdentity& identity, Incarnation) {
+  if (identity.kind != ConnectionKind::rendezvous || identity.to != kRendezvousRank) {
+    return Status(Code::invalid_usage, "this port serves the rendezvous only");
+  }
+  if (identity.from < Rank(0)) return Status(Code::invalid_usage, "the rank is negative");
+  return AcceptDecision();
+}
+
+}  // namespace
+
+// A listener. It leaves the reactor for a while when descriptors have run out, for readiness is
+// level-triggered and the backlog would keep the thread spinning.
+struct RendezvousServer::Door final : EventHandler {
+  std::unique_ptr<Listener> listener;
+  Reactor::Registration registration;
+  bool ready = true;
+  TimeNs closed_until = 0;
+  void on_ready(const PollEvent&) override { ready = true; }
+};
+
+class RendezvousServer::Guest final : public EventHandler {
+ public:
+  enum class State : uint8_t {
+    shaking_hands,  // nothing is known of the peer; `handshake` is set, and stays if it fails
+    silent,         // proved itself, so `stream` is set; its card has not come yet
+    waiting,        // has a seat, waits for the table
+    served,         // the table is on its way; waits for the acknowledgement
+    leaving,        // was told why it must go, or is done; waits for it to close
+  };
+
+  void on_ready(const PollEvent&) override { ready = true; }
+  bool has_seat() const { return state == State::waiting || state == State::served; }
+
+  State state = State::shaking_hands;
+  bool ready = true;
+  TimeNs deadline = kNever;  // what happens then depends on the state
+  uint32_t timeout_ms = 0;   // while waiting: what the rank's caller asked for
+  Rank rank;                 // as proved in the handshake
+  std::unique_ptr<HandshakeIo> handshake;
+  std::unique_ptr<SealedStream> stream;
+  Reactor::Registration registration;  // last: it must end before the connection does
+};
+
+// What is kept of one rank that has arrived.
+struct RendezvousServer::Seat {
+  std::vector<std::byte> card;
+  std::string who;  // for the words to a second process that claims the rank
+  Attendance attendance{};
+  Guest* guest = nullptr;  // null: it lost its connection after the table was complete
+  bool acknowledged = false;
+};
+
+RendezvousServer::RendezvousServer(Reactor& reactor,
+                                   std::vector<std::unique_ptr<Listener>> listeners,
+                                   Options options)
+    : reactor_(reactor), options_(std::move(options)) {
+  for (auto& listener : listeners) {
+    auto door = std::make_unique<Door>();
+    door->listener = std::move(listener);
+    doors_.push_back(std::move(door));
+  }
+}
+
+RendezvousServer::~RendezvousServer() = default;
+
+std::vector<Endpoint> RendezvousServer::endpoints() const {
+  std::vector<Endpoint> out;
+  for (const auto& door : doors_) out.push_back(door->listener->local());
+  return out;
+}
+
+void RendezvousServer::progress(TimeNs now) {
+  if (finished_) return;
+  for (const auto& door : doors_) accept_from(*door, now);
+  for (auto it = guests_.begin(); it != guests_.end();) {
+    Guest& guest = **it;
+    bool stays = true;
+    if (guest.ready) {
+      guest.ready = false;
+      stays = serve(guest, now);
+    }
+    if (!stays) release_seat(guest);
+    it = stays ? std::next(it) : guests_.erase(it);
+  }
+  check_times(now);
+  if (finished_) return;
+  for (const auto& guest : guests_) {
+    const bool writes =
+        guest->stream ? guest->stream->wants_write() : guest->handshake->wants_write();
+    guest->registration.want_write(writes);
+  }
+}
+
+TimeNs RendezvousServer::next_timeout() const {
+  if (finished_) return kNever;
+  TimeNs at = table_deadline_;
+  for (const auto& door : doors_) {
+    if (!door->registration) at = std::min(at, door->closed_until);
+  }
+  // A guest that became ready inside progress(), by another's arrival, is served at once.
+  for (const auto& guest : guests_) at = std::min(at, guest->ready ? 0 : guest->deadline);
+  return at;
+}
+
+void RendezvousServer::accept_from(Door& door, TimeNs now) {
+  if (!door.registration) {
+    if (now < door.closed_until) return;
+    auto added = reactor_.add(door.listener->poll_id(), door, false);
+    door.closed_until = now + kAcceptPause;
+    if (!added.ok()) return;
+    door.registration = std::move(added).value();
+    door.ready = true;
+  }
+  if (!door.ready) return;
+  door.ready = false;  // the poller says again when more are waiting
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    std::unique_ptr<Connection> connection = door.listener->accept();
+    if (connection != nullptr) {
+      admit(std::move(connection), now);
+      continue;
+    }
+    if (door.listener->accept_error() != 0) {
+      door.registration.reset();
+      door.closed_until = now + kAcceptPause;
+    }
+    return;
+  }
+}
+
+void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now) {
+  auto guest = std::make_unique<Guest>();
+  auto added = reactor_.add(connection->poll_id(), *guest, false);
+  if (!added.ok()) return;
+  guest->registration = std::move(added).value();
+  guest->deadline = now + limits::kHandshakeAgeMax;
+  guest->handshake = std::make_unique<HandshakeIo>(
+      std::move(connection), make_acceptor(options_.job, only_rendezvous, options_.nonce()));
+  guests_.push_back(std::move(guest));
+  evict_surplus();
+}
+
+// Those who are new push out those who have had time: a flood must not keep an honest rank out, and
+// an honest rank comes to the point in a few round trips.
+void RendezvousServer::evict_surplus() {
+  const auto pending = [](const auto& guest) { return !guest->has_seat(); };
+  const auto count = std::ranges::count_if(guests_, pending);
+  if (static_cast<size_t>(count) <= limits::kPendingHandshakesMax) return;
+  guests_.erase(std::ranges::find_if(guests_, pending));
+  ++counters_.evicted;
+}
+
+bool RendezvousServer::serve(Guest& guest, TimeNs now) {
+  if (guest.stream != nullptr) return talk(guest, now);
+  if (guest.state == Guest::State::shaking_hands) return shake_hands(guest, now);
+  return discard_input(guest.handshake->connection());
+}
+
+bool RendezvousServer::shake_hands(Guest& guest, TimeNs now) {
+  switch (guest.handshake->pump()) {
+    case HandshakeIo::Progress::running:
+      return true;
+    case HandshakeIo::Progress::failed:
+      ++counters_.refused;
+      last_refusal_ = guest.handshake->error().message();
+      R2CCL_LOG(info, "rendezvous: %s", last_refusal_.c_str());
+      // A rank that does not fit was told why and may read it in peace; a stranger goes at once.
+      if (guest.handshake->error().code() == Code::remote) return false;
+      guest.state = Guest::State::leaving;
+      guest.deadline = now + kGoodbye;
+      return true;
+    case HandshakeIo::Progress::done:
+      break;
+  }
+  EstablishedConnection established = guest.handshake->take();
+  guest.handshake.reset();
+  guest.rank = established.session.identity.from;
+  guest.stream = std::make_unique<SealedStream>(std::move(established), kArrivalBytesMax);
+  guest.state = Guest::State::silent;
+  return talk(guest, now);
+}
+
+bool RendezvousServer::talk(Guest& guest, TimeNs now) {
+  const Status status = guest.stream->pump();
+  while (auto message = guest.stream->next()) {
+    if (guest.state == Guest::State::leaving) continue;
+    if (!on_message(guest, std::move(*message), now)) return false;
+  }
+  return status.ok();
+}
+
+bool RendezvousServer::on_message(Guest& guest, SealedStream::Message message, TimeNs now) {
+  if (message.type == type_of(RendezvousMessage::arrive) && guest.state == Guest::State::silent) {
+    Result<Arrival> arrival = decode_arrival(message.body);
+    const Status taken =
+        arrival.ok() ? take_seat(guest, std::move(arrival).value(), now) : arrival.status();
+    if (!taken.ok()) {
+      ++counters_.refused;
+      last_refusal_ = taken.message();
+      tell_refused(guest, taken, now);
+    }
+    return true;
+  }
+  if (message.type == type_of(RendezvousMessage::received) && guest.state == Guest::State::served) {
+    seats_.at(guest.rank).acknowledged = true;
+    // Closing tells the rank that the acknowledgement is here and that it may close too.
+    return false;
+  }
+  return false;
+}
+
+Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
+  Result<RankCard> card = decode_rank_card(arrival.card);
+  if (!card.ok()) return card.status();
+  if (card.value().rank != guest.rank) {
+    return {Code::invalid_usage, "the card is another rank's than the handshake"};
+  }
+  if (!failure_.ok()) return failure_.with_context("the rendezvous is over");
+  R2CCL_RETURN_IF_ERROR(check_count(guest.rank, card.value(), arrival.rank_count));
+  const auto found = seats_.find(guest.rank);
+  if (found != seats_.end() && found->second.attendance != arrival.attendance) {
+    return {Code::invalid_usage, "there are two processes with rank " +
+                                     std::to_string(guest.rank.value()) + ": " +
+                                     describe(card.value()) + " came after " + found->second.who};
+  }
+  Seat& seat = seats_[guest.rank];
+  if (seat.guest != nullptr) {
+    // The same process came back: its old connection is dead, whether or not we have noticed.
+    seat.guest->state = Guest::State::leaving;
+    seat.guest->deadline = now;
+  }
+  rank_count_ = arrival.rank_count;
+  seat.card = std::move(arrival.card);
+  seat.who = describe(card.value());
+  seat.attendance = arrival.attendance;
+  seat.guest = &guest;
+  guest.state = Guest::State::waiting;
+  guest.timeout_ms = arrival.timeout_ms;
+  guest.deadline = now + static_cast<TimeNs>(arrival.left_ms) * kMillisecond;
+  if (table_ != nullptr || seats_.size() == static_cast<size_t>(rank_count_)) hand_out_table(now);
+  return {};
+}
+
+Status RendezvousServer::check_count(Rank rank, const RankCard& card, int32_t rank_count) const {
+  if (rank.value() >= rank_count) {
+    return {Code::invalid_argument, describe(card) + " is out of range: there are " +
+                                        std::to_string(rank_count) + " ranks"};
+  }
+  if (rank_count_ != 0 && rank_count != rank_count_) {
+    return {Code::invalid_usage,
+            describe(card) + " says that there are " + std::to_string(rank_count) + " ranks, and " +
+                seats_.begin()->second.who + " said " + std::to_string(rank_count_)};
+  }
+  return {};
+}
+
+void RendezvousServer::release_seat(const Guest& guest) {
+  const auto found = seats_.find(guest.rank);
+  if (found == seats_.end() || found->second.guest != &guest) return;
+  found->second.guest = nullptr;
+  // Before the table is complete a rank that left counts as never arrived. Afterwards the others
+  // may have its card already, so its seat is kept for it.
+  if (table_ != nullptr) return;
+  seats_.erase(found);
+  if (seats_.empty()) rank_count_ = 0;
+}
+
+void RendezvousServer::tell_refused(Guest& guest, const Status& why, TimeNs now) {
+  R2CCL_LOG(info, "rendezvous: %s", why.message().c_str());
+  guest.stream->send(type_of(RendezvousMessage::refused),
+                     std::make_shared<std::vector<std::byte>>(encode_refused(why)));
+  guest.state = Guest::State::leaving;
+  guest.deadline = now + kGoodbye;
+  guest.ready = true;  // so that the words go out
+}
+
+void RendezvousServer::hand_out_table(TimeNs now) {
+  if (table_ == nullptr) {
+    std::vector<std::span<const std::byte>> cards;
+    for (const auto& [rank, seat] : seats_) cards.emplace_back(seat.card);
+    table_ = std::make_shared<std::vector<std::byte>>(encode_table(cards));
+    table_deadline_ = now + kTableKept;
+  }
+  for (auto& [rank, seat] : seats_) {
+    if (seat.guest == nullptr || seat.guest->state != Guest::State::waiting) continue;
+    seat.guest->stream->send(type_of(RendezvousMessage::table), table_);
+    seat.guest->state = Guest::State::served;
+    seat.guest->deadline = kNever;  // table_deadline_ covers it
+    seat.guest->ready = true;
+  }
+}
+
+Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
+  std::string list;
+  int count = 0;
+  for (int32_t rank = 0; rank < rank_count_; ++rank) {
+    if (seats_.contains(Rank(rank))) continue;
+    if (++count <= kMissingRanksNamed) list += (count > 1 ? ", " : "") + std::to_string(rank);
+  }
+  if (count > kMissingRanksNamed) {
+    list += " and " + std::to_string(count - kMissingRanksNamed) + " more";
+  }
+  const std::string seconds = timeout_ms % 1000 == 0 ? std::to_string(timeout_ms / 1000) + " s"
+                                                     : std::to_string(timeout_ms) + " ms";
+  std::string text = std::string(count == 1 ? "rank " : "ranks ") + list + " of " +
+                     std::to_string(rank_count_) + (count == 1 ? " has" : " have") +
+                     " not arrived within " + seconds;
+  if (counters_.refused > 0) {
+    text += "; " + std::to_string(counters_.refused) +
+            " connections were refused, the last because: " + last_refusal_;
+  }
+  return {Code::timeout, text};
+}
+
+void RendezvousServer::check_times(TimeNs now) {
+  const bool all_done = table_ != nullptr && std::ranges::all_of(seats_, [](const auto& entry) {
+                          return entry.second.acknowledged;
+                        });
+  if (all_done || now >= table_deadline_) return finish();
+  const Guest* too_late = nullptr;
+  for (auto it = guests_.begin(); it != guests_.end();) {
+    const Guest& guest = **it;
+    const bool overdue = now >= guest.deadline;
+    if (overdue && guest.state == Guest::State::waiting) too_late = &guest;
+    if (!overdue || guest.state == Guest::State::waiting) {
+      ++it;
+      continue;
+    }
+    if (guest.state != Guest::State::leaving) ++counters_.evicted;
+    it = guests_.erase(it);
+  }
+  if (too_late != nullptr) give_up(missing_ranks(too_late->timeout_ms), now);
+}
+
+// One rank's patience is all ranks' patience: without it the job cannot start, and all hear the
+// same list. Whoever comes later hears it at once.
+void RendezvousServer::give_up(const Status& why, TimeNs now) {
+  failure_ = why;
+  for (const auto& guest : guests_) {
+    if (guest->state == Guest::State::waiting) tell_refused(*guest, why, now);
+  }
+  seats_.clear();
+  table_deadline_ = now + kTableKept;
+}
+
+void RendezvousServer::finish() {
+  finished_ = true;
+  guests_.clear();
+  doors_.clear();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,95 @@
+// Where the ranks of a job meet: collects one card from each and hands all of them to all. It runs
+// in the process that made the unique id (or on the host that the environment names), on a port
+// that strangers can reach, so until a connection has proved itself it costs constant memory, and
+// both the number and the age of such connections are bounded.
+//
+// A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/handshake.h"
+#include "runtime/reactor.h"
+#include "runtime/rendezvous_messages.h"
+#include "runtime/sealed_stream.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+using NonceSource = std::function<std::array<std::byte, kNonceBytes>()>;
+
+class RendezvousServer {
+ public:
+  struct Options {
+    JobIdentity job;
+    NonceSource nonce;
+  };
+  struct Counters {
+    uint64_t refused = 0;  // strangers, wrong secrets, ranks that cannot be
+    uint64_t evicted = 0;  // never came to the point: too old, or one too many
+    bool operator==(const Counters&) const = default;
+  };
+
+  // `reactor` and the listeners' transport outlive the server.
+  RendezvousServer(Reactor& reactor, std::vector<std::unique_ptr<Listener>> listeners,
+                   Options options);
+  ~RendezvousServer();
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
+
+  void progress(TimeNs now);
+  // When progress() must be called though nothing is ready.
+  TimeNs next_timeout() const;
+  // Every rank has said that it has the table, or the time for that is over: nothing is served any
+  // more.
+  bool finished() const { return finished_; }
+  const Counters& counters() const { return counters_; }
+  size_t connection_count() const { return guests_.size(); }
+  std::vector<Endpoint> endpoints() const;
+
+ private:
+  class Guest;
+  struct Door;
+  struct Seat;
+
+  void accept_from(Door& door, TimeNs now);
+  void admit(std::unique_ptr<Connection> connection, TimeNs now);
+  // True while the guest stays.
+  bool serve(Guest& guest, TimeNs now);
+  bool shake_hands(Guest& guest, TimeNs now);
+  bool talk(Guest& guest, TimeNs now);
+  bool on_message(Guest& guest, SealedStream::Message message, TimeNs now);
+  // Fails with words for the guest when its card cannot be taken.
+  Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
+  Status check_count(Rank rank, const RankCard& card, int32_t rank_count) const;
+  void release_seat(const Guest& guest);
+  void tell_refused(Guest& guest, const Status& why, TimeNs now);
+  void hand_out_table(TimeNs now);
+  Status missing_ranks(uint32_t timeout_ms) const;
+  void evict_surplus();
+  void check_times(TimeNs now);
+  void give_up(const Status& why, TimeNs now);
+  void finish();
+
+  Reactor& reactor_;
+  const Options options_;
+  std::vector<std::unique_ptr<Door>> doors_;
+  std::list<std::unique_ptr<Guest>> guests_;  // oldest first
+  std::map<Rank, Seat> seats_;                // ranks whose card is here
+  int32_t rank_count_ = 0;                    // what the first arrival said; 0: nobody is here
+  SealedStream::Body table_;                  // set once everybody is here
+  Status failure_;                            // set once a rank's time was up before that
+  TimeNs table_deadline_ = kNever;            // when to stop serving after either
+  bool finished_ = false;
+  Counters counters_;
+  std::string last_refusal_;
+};
+
+}  // namespace r2ccl

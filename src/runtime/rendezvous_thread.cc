@@ -1,0 +1,96 @@
+#include "runtime/rendezvous_thread.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <system_error>
+
+namespace r2ccl {
+namespace {
+
+// Signals belong to the application's threads. The mask is inherited, so it is set around creation.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
+    std::unique_ptr<Transport> transport, const std::vector<Endpoint>& local,
+    RendezvousServer::Options options, const Clock& clock) {
+  std::vector<std::unique_ptr<Listener>> listeners;
+  for (const Endpoint& endpoint : local) {
+    auto listener = transport->listen(endpoint, "");
+    if (!listener.ok()) {
+      return listener.status().with_context("cannot open the rendezvous at " + to_string(endpoint));
+    }
+    listeners.push_back(std::move(listener).value());
+  }
+  std::unique_ptr<RendezvousThread> server(
+      new RendezvousThread(std::move(transport), std::move(listeners), std::move(options), clock));
+  try {
+    const SignalsBlocked blocked;
+    server->thread_ = std::thread([raw = server.get()] { raw->run(); });
+  } catch (const std::system_error& error) {
+    return system_error("cannot start the rendezvous thread", error.code().value());
+  }
+  pthread_setname_np(server->thread_.native_handle(), "r2ccl-meet");
+  return server;
+}
+
+RendezvousThread::RendezvousThread(std::unique_ptr<Transport> transport,
+                                   std::vector<std::unique_ptr<Listener>> listeners,
+                                   RendezvousServer::Options options, const Clock& clock)
+    : transport_(std::move(transport)),
+      clock_(clock),
+      reactor_(transport_->poller()),
+      server_(reactor_, std::move(listeners), std::move(options)),
+      endpoints_(server_.endpoints()) {}
+
+RendezvousThread::~RendezvousThread() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_release);
+  transport_->poller().wake();
+  thread_.join();
+}
+
+void RendezvousThread::run() {
+  while (!stop_.load(std::memory_order_acquire)) {
+    server_.progress(clock_.now());
+    if (server_.finished()) break;
+    const TimeNs at = server_.next_timeout();
+    reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
+  }
+  finished_.store(true, std::memory_order_release);
+}
+
+std::vector<Endpoint> rendezvous_addresses(std::span<const Nic> nics, size_t count_max) {
+  std::vector<Endpoint> out;
+  for (const Nic& nic : nics) {
+    if (!nic.usable || out.size() == count_max) continue;
+    const auto address = std::ranges::find_if_not(nic.addresses, is_link_local);
+    if (address != nic.addresses.end()) out.push_back({*address, 0});
+  }
+  if (out.empty()) {
+    Endpoint loopback;
+    loopback.address.family = AddressFamily::ipv4;
+    loopback.address.bytes = {127, 0, 0, 1};
+    loopback.address.prefix_bits = 8;
+    out.push_back(loopback);
+  }
+  return out;
+}
+
+}  // namespace r2ccl
