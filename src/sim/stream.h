@@ -17,8 +17,8 @@
 namespace r2ccl {
 
 struct StreamLimits {
-  uint64_t send_buffer_bytes = 512 * 1024;     // written and not yet acknowledged
-  uint64_t receive_buffer_bytes = 512 * 1024;  // arrived and not yet read
+  uint64_t send_buffer_bytes = 256 * 1024;     // written and not yet acknowledged
+  uint64_t receive_buffer_bytes = 256 * 1024;  // arrived and not yet read
   uint64_t in_flight_bytes = 128 * 1024;       // sent and not yet acknowledged
   uint64_t segment_bytes = 16 * 1024;          // sent at once; the grain of sharing a NIC
 };

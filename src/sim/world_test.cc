@@ -13,7 +13,9 @@ class Blaster {
   Blaster(SimHost& host, std::vector<Endpoint> peers, Listener* const* listeners, size_t count)
       : host_(host), listeners_(listeners, listeners + count), bytes_(pattern_bytes(64 * 1024)) {
     for (Listener* listener : listeners_) add(listener->poll_id(), kListenerToken, false);
-    for (const Endpoint& peer : peers) adopt(host.connect(peer, {}).value());
+    // Like the link: little unsent in the kernel.
+    const ConnectOptions options{.device = "", .source = {}, .unsent_low_water = 16 * 1024};
+    for (const Endpoint& peer : peers) adopt(host.connect(peer, options).value());
   }
   ~Blaster() {
     for (auto& connection : connections_) host_.poller().remove(connection->poll_id());
