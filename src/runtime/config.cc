@@ -1,0 +1,256 @@
+#include "runtime/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <variant>
+
+#include "runtime/host_port.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kInterfaceNameBytesMax = 15;  // IFNAMSIZ without the NUL
+constexpr size_t kSecretTextBytesMin = 16;
+constexpr size_t kSecretTextBytesMax = 4096;
+
+// --- kinds of variables: each knows how to read a text and how to say what it takes -------------
+
+struct Flag {
+  bool Config::*field;
+};
+struct Seconds {
+  TimeNs Config::*field;
+  int64_t lowest;
+  int64_t highest;
+};
+struct Text {
+  std::string Config::*field;
+  bool (*valid)(const std::string& text);
+  const char* allowed;
+};
+struct Choice {
+  std::span<const char* const> names;  // compared without case
+  void (*set)(Config& config, size_t index);
+};
+using Kind = std::variant<Flag, Seconds, Text, Choice>;
+
+struct Variable {
+  const char* name;
+  const char* nccl_name;  // read when `name` is not set; null: NCCL has none of the same meaning
+  Kind kind;
+  const char* when_unset;
+  const char* meaning;
+  bool confidential = false;  // its value appears in no message
+};
+
+// --- checks of texts ----------------------------------------------------------------------------
+
+bool is_interface_list(const std::string& text) {
+  size_t at = 0;
+  if (text[at] == '^') ++at;
+  if (at < text.size() && text[at] == '=') ++at;
+  while (true) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string name = text.substr(at, comma - at);
+    if (name.empty() || name.size() > kInterfaceNameBytesMax ||
+        name.find_first_of(" \t/^=") != std::string::npos) {
+      return false;
+    }
+    if (comma == text.size()) return true;
+    at = comma + 1;
+  }
+}
+
+bool is_host_port(const std::string& text) {
+  return parse_host_port(text).ok();
+}
+bool is_secret(const std::string& text) {
+  return text.size() >= kSecretTextBytesMin && text.size() <= kSecretTextBytesMax;
+}
+bool is_any(const std::string&) {
+  return true;
+}
+
+// --- the table ----------------------------------------------------------------------------------
+
+constexpr const char* kInterfaceList =
+    "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them";
+constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
+// In the order of LogLevel, then NCCL's remaining word, which means no more than INFO here.
+constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
+// In the order of AlgorithmChoice.
+constexpr std::array kAlgorithmNames = {"auto", "ring", "hd"};
+
+void set_family(Config& config, size_t index) {
+  config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
+}
+void set_debug(Config& config, size_t index) {
+  config.debug = index == 5 ? LogLevel::info : static_cast<LogLevel>(index);
+}
+void set_algorithm(Config& config, size_t index) {
+  config.algo = static_cast<AlgorithmChoice>(index);
+}
+
+const std::array kVariables = {
+    Variable{"R2CCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+             Text{&Config::socket_ifname, is_interface_list, kInterfaceList},
+             "all NICs that `r2ccl info` calls usable", "Which interfaces carry data."},
+    Variable{"R2CCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY", Choice{kFamilyNames, set_family}, "both",
+             "Use only addresses of this family."},
+    Variable{"R2CCL_OOB_IFNAME", "NCCL_OOB_NET_IFNAME",
+             Text{&Config::oob_ifname, is_interface_list, kInterfaceList},
+             "the data NICs and the interface that reaches the rendezvous",
+             "Which interfaces carry the control channel."},
+    Variable{"R2CCL_DEBUG", "NCCL_DEBUG", Choice{kDebugNames, set_debug}, "NONE",
+             "How much is logged. ABORT is taken as INFO."},
+    Variable{"R2CCL_DEBUG_FILE", "NCCL_DEBUG_FILE",
+             Text{&Config::debug_file, is_any, "a file name"}, "standard error",
+             "Where the log goes; %h becomes the host's name, %p the process id."},
+    Variable{"R2CCL_COMM_ID", "NCCL_COMM_ID",
+             Text{&Config::comm_id, is_host_port, "host:port, an IPv6 address in brackets"},
+             "the unique id, or the launcher's variables", "Where the ranks meet."},
+    Variable{"R2CCL_SECRET", nullptr,
+             Text{&Config::secret, is_secret, "16 to 4096 characters that nobody can guess"},
+             "the unique id's secret; without one the job is unauthenticated",
+             "What proves that a process belongs to the job.", true},
+    Variable{"R2CCL_SECRET_FILE", nullptr,
+             Text{&Config::secret_file, is_any, "the name of a file that holds 16 to 4096 bytes"},
+             "see R2CCL_SECRET",
+             "As R2CCL_SECRET, which other users may see in the process list; not both."},
+    Variable{"R2CCL_REQUIRE_AUTH", nullptr, Flag{&Config::require_auth}, "0",
+             "1: an unauthenticated job is an error."},
+    Variable{"R2CCL_CUTOFF_S", nullptr, Seconds{&Config::cutoff_ns, 1, 86400}, "300",
+             "How long a host that all NICs lost is waited for before all ranks get an error."},
+    Variable{"R2CCL_INIT_TIMEOUT_S", nullptr, Seconds{&Config::init_timeout_ns, 1, 86400}, "120",
+             "How long all ranks may take to arrive."},
+    Variable{
+        "R2CCL_MONITOR", nullptr, Flag{&Config::monitor}, "1",
+        "0: no timers, probes and mirrors; for measurements only, a dead NIC may go unnoticed."},
+    Variable{"R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
+             "The AllReduce algorithm: ring, or halving and doubling (hd)."},
+    Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
+             "0: a NIC that flaps is taken back at once every time."},
+};
+
+// --- reading ------------------------------------------------------------------------------------
+
+std::string allowed(const Kind& kind) {
+  struct Visitor {
+    std::string operator()(const Flag&) const { return "0 or 1"; }
+    std::string operator()(const Seconds& seconds) const {
+      return "whole seconds, " + std::to_string(seconds.lowest) + " to " +
+             std::to_string(seconds.highest);
+    }
+    std::string operator()(const Text& text) const { return text.allowed; }
+    std::string operator()(const Choice& choice) const {
+      std::string list;
+      for (const char* name : choice.names) list += (list.empty() ? "" : ", ") + std::string(name);
+      return "one of " + list;
+    }
+  };
+  return std::visit(Visitor{}, kind);
+}
+
+bool equal_without_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// Sets the field and returns true, or false when the text makes no sense.
+struct Reader {
+  const std::string& text;
+  Config& config;
+
+  bool operator()(const Flag& flag) const {
+    config.*flag.field = text == "1";
+    return text == "0" || text == "1";
+  }
+  bool operator()(const Seconds& seconds) const {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || rest != end) return false;
+    if (value < seconds.lowest || value > seconds.highest) return false;
+    config.*seconds.field = value * kSecond;
+    return true;
+  }
+  bool operator()(const Text& kind) const {
+    config.*kind.field = text;
+    return kind.valid(text);
+  }
+  bool operator()(const Choice& choice) const {
+    for (size_t i = 0; i < choice.names.size(); ++i) {
+      if (!equal_without_case(choice.names[i], text)) continue;
+      choice.set(config, i);
+      return true;
+    }
+    return false;
+  }
+};
+
+Status load_variable(const Variable& variable, const GetEnv& get_env, Config& config) {
+  for (const char* name : {variable.name, variable.nccl_name}) {
+    if (name == nullptr) continue;
+    const char* value = get_env(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string text = value;
+    if (std::visit(Reader{text, config}, variable.kind)) return {};
+    return {Code::invalid_argument, std::string(name) +
+                                        (variable.confidential ? " is not valid" : "=" + text) +
+                                        ": allowed is " + allowed(variable.kind)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> load_config(const GetEnv& get_env) {
+  Config config;
+  for (const Variable& variable : kVariables) {
+    R2CCL_RETURN_IF_ERROR(load_variable(variable, get_env, config));
+  }
+  if (!config.secret.empty() && !config.secret_file.empty()) {
+    return Status(Code::invalid_argument,
+                  "R2CCL_SECRET and R2CCL_SECRET_FILE are both set: set one of them");
+  }
+  return config;
+}
+
+Result<std::string> load_secret(const Config& config) {
+  if (config.secret_file.empty()) return config.secret;
+  const std::string what = "R2CCL_SECRET_FILE=" + config.secret_file;
+  std::ifstream file(config.secret_file, std::ios::binary);
+  if (!file) return Status(Code::invalid_argument, what + ": cannot read the file");
+  std::string text(kSecretTextBytesMax + 2, '\0');  // with a line's end, and one byte too many
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (!is_secret(text)) {
+    return Status(Code::invalid_argument, what + ": the file must hold 16 to 4096 bytes");
+  }
+  return text;
+}
+
+const char* to_string(AlgorithmChoice algorithm) {
+  return kAlgorithmNames[static_cast<size_t>(algorithm)];
+}
+
+std::string configuration_table() {
+  std::string out =
+      "| variable | also read | allowed | when not set | meaning |\n|---|---|---|---|---|\n";
+  for (const Variable& variable : kVariables) {
+    const std::string also =
+        variable.nccl_name == nullptr ? "" : "`" + std::string(variable.nccl_name) + "`";
+    out += "| `" + std::string(variable.name) + "` | " + also + " | " + allowed(variable.kind) +
+           " | " + variable.when_unset + " | " + variable.meaning + " |\n";
+  }
+  return out;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,56 @@
+// The settings that the environment gives, from one table: what a variable is called, what it may
+// hold, what it means. docs/configuration.md is printed from the same table.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "transport/endpoint.h"
+
+namespace r2ccl {
+
+enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling };
+
+// An empty text means "not set".
+struct Config {
+  std::string socket_ifname;                          // NCCL's syntax: prefixes, =exact, ^not
+  AddressFamily socket_family = AddressFamily::none;  // none: both
+  std::string oob_ifname;
+  LogLevel debug = LogLevel::none;
+  std::string debug_file;
+  std::string comm_id;  // host:port
+  std::string secret;
+  std::string secret_file;
+  bool require_auth = false;
+  TimeNs cutoff_ns = 300 * kSecond;
+  TimeNs init_timeout_ns = 120 * kSecond;
+  bool monitor = true;
+  AlgorithmChoice algo = AlgorithmChoice::automatic;
+  bool damping = true;
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+// As getenv; a parameter, so that nothing but the C edge reads the process's environment.
+using GetEnv = std::function<const char*(const char* name)>;
+
+// Fails at the first variable that makes no sense, naming it, its value and what is allowed.
+// An empty variable counts as not set.
+Result<Config> load_config(const GetEnv& get_env);
+
+// The secret from R2CCL_SECRET or the file that R2CCL_SECRET_FILE names; empty when neither is set.
+Result<std::string> load_secret(const Config& config);
+
+// The algorithm's name as R2CCL_ALGO spells it.
+const char* to_string(AlgorithmChoice algorithm);
+
+// The table of all variables in Markdown, for docs/configuration.md.
+std::string configuration_table();
+
+}  // namespace r2ccl

@@ -1,0 +1,44 @@
+#include "runtime/host_identity.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "protocol/byte_io.h"
+#include "protocol/crypto.h"
+
+namespace r2ccl {
+
+Result<HostId> host_identity() {
+  std::string boot_id;
+  if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id)) {
+    return Status(Code::system, "cannot read /proc/sys/kernel/random/boot_id");
+  }
+  struct stat network;
+  if (stat("/proc/self/ns/net", &network) != 0) return system_error("/proc/self/ns/net", errno);
+  // Without /dev/shm there is nothing to share, and zero says so on every rank alike.
+  struct stat shared {};
+  if (stat("/dev/shm", &shared) != 0) shared = {};
+  std::vector<std::byte> parts;
+  ByteWriter out(parts);
+  out.put_bytes(std::as_bytes(std::span(boot_id)));
+  out.put(static_cast<uint64_t>(network.st_ino));
+  out.put(static_cast<uint64_t>(network.st_dev));
+  out.put(static_cast<uint64_t>(shared.st_dev));
+  const crypto::Hash digest = crypto::hash("r2ccl host", parts);
+  HostId id;
+  std::copy_n(digest.begin(), id.size(), id.begin());
+  return id;
+}
+
+std::string host_name() {
+  char name[kHostNameBytesMax + 1] = "";
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "?";
+  return name;
+}
+
+}  // namespace r2ccl

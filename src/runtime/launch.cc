@@ -1,0 +1,226 @@
+#include "runtime/launch.h"
+
+#include <array>
+#include <charconv>
+
+namespace r2ccl {
+namespace {
+
+constexpr int64_t kRankCountMax = 1 << 20;
+// Derived ports stay clear of the well-known ones and of those that kernels hand out (32768 on).
+constexpr int64_t kSlurmPortFirst = 16384;
+constexpr int64_t kSlurmPortCount = 16000;
+// Spreads the steps of one job; prime, so that neighbours do not meet.
+constexpr int64_t kSlurmStepStride = 997;
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* rank_count;
+  const char* local_rank;
+};
+constexpr std::array kLaunchers = {
+    Launcher{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    Launcher{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK"},
+    Launcher{"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    Launcher{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+class Environment {
+ public:
+  explicit Environment(const GetEnv& get_env) : get_env_(get_env) {}
+
+  // Empty when not set: an empty variable counts as not set.
+  std::string text(const char* name) const {
+    const char* value = get_env_(name);
+    return value == nullptr ? "" : value;
+  }
+  bool has(const char* name) const { return !text(name).empty(); }
+  // The variable must be set.
+  Result<int64_t> number(const char* name, int64_t lowest, int64_t highest) const {
+    const std::string value = text(name);
+    int64_t out = 0;
+    const char* end = value.data() + value.size();
+    const auto [rest, error] = std::from_chars(value.data(), end, out);
+    if (error != std::errc() || rest != end || out < lowest || out > highest) {
+      return Status(Code::invalid_argument,
+                    std::string(name) + "=" + value + ": allowed is a whole number, " +
+                        std::to_string(lowest) + " to " + std::to_string(highest));
+    }
+    return out;
+  }
+
+ private:
+  const GetEnv& get_env_;
+};
+
+Status missing(const std::string& what) {
+  return {Code::invalid_usage, what};
+}
+
+// Both variables, or neither; one alone says that something was lost on the way to this process.
+Result<const Launcher*> find_launcher(const Environment& env) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (env.has(launcher.rank) && env.has(launcher.rank_count)) return &launcher;
+  }
+  for (const Launcher& launcher : kLaunchers) {
+    if (env.has(launcher.rank)) {
+      return missing(std::string(launcher.rank) + " is set but " + launcher.rank_count + " is not");
+    }
+    if (env.has(launcher.rank_count)) {
+      return missing(std::string(launcher.rank_count) + " is set but " + launcher.rank + " is not");
+    }
+  }
+  return missing(
+      "no launcher's variables are set: start with torchrun, mpirun or srun, or set RANK, "
+      "WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+}
+
+// A lone RANK or WORLD_SIZE beside another launcher's complete set is usual in batch scripts, and
+// right as long as it says the same.
+Status check_contradiction(const Environment& env, const Launcher& chosen) {
+  const Launcher& plain = kLaunchers.front();
+  if (&chosen == &plain) return {};
+  for (const auto& [mine, other] :
+       {std::pair(chosen.rank, plain.rank), std::pair(chosen.rank_count, plain.rank_count)}) {
+    if (env.has(other) && env.text(other) != env.text(mine)) {
+      return {Code::invalid_usage, std::string(other) + "=" + env.text(other) + " contradicts " +
+                                       mine + "=" + env.text(mine)};
+    }
+  }
+  return {};
+}
+
+Status read_ranks(const Environment& env, const Launcher& launcher, Launch& launch) {
+  const auto count = env.number(launcher.rank_count, 1, kRankCountMax);
+  if (!count.ok()) return count.status();
+  const auto rank = env.number(launcher.rank, 0, count.value() - 1);
+  if (!rank.ok()) {
+    return rank.status().with_context(std::string(launcher.rank_count) + "=" +
+                                      env.text(launcher.rank_count));
+  }
+  launch.rank_count = static_cast<int32_t>(count.value());
+  launch.rank = Rank(static_cast<int32_t>(rank.value()));
+  if (env.has(launcher.local_rank)) {
+    const auto local = env.number(launcher.local_rank, 0, count.value() - 1);
+    if (!local.ok()) return local.status();
+    launch.local_rank = static_cast<int32_t>(local.value());
+  }
+  return {};
+}
+
+Result<int64_t> slurm_port(const Environment& env) {
+  const auto job = env.number("SLURM_JOB_ID", 0, UINT32_MAX);
+  if (!job.ok()) return job.status();
+  int64_t step = 0;
+  if (env.has("SLURM_STEP_ID")) {
+    const auto value = env.number("SLURM_STEP_ID", 0, UINT32_MAX);
+    if (!value.ok()) return value.status();
+    step = value.value();
+  }
+  return kSlurmPortFirst + (job.value() + kSlurmStepStride * step) % kSlurmPortCount;
+}
+
+Result<int64_t> master_port(const Environment& env, bool slurm) {
+  if (!env.has("MASTER_PORT")) {
+    if (slurm && env.has("SLURM_JOB_ID")) return slurm_port(env);
+    return missing("MASTER_ADDR is set but MASTER_PORT is not");
+  }
+  // The agent of torchrun itself listens on MASTER_PORT.
+  const bool agent = env.has("TORCHELASTIC_RUN_ID");
+  const auto port = env.number("MASTER_PORT", 1, agent ? 65534 : 65535);
+  if (!port.ok()) return port.status();
+  return port.value() + (agent ? 1 : 0);
+}
+
+// The step's own list first: a step may run on some of the job's nodes only.
+Result<std::string> slurm_host(const Environment& env) {
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+    if (!env.has(name)) continue;
+    const auto host = first_slurm_host(env.text(name));
+    return host.ok() ? host : host.status().with_context(name);
+  }
+  return missing(
+      "SLURM_JOB_NODELIST is not set: set MASTER_ADDR and MASTER_PORT, or R2CCL_COMM_ID");
+}
+
+Result<HostPort> find_rendezvous(const Environment& env, const std::string& comm_id, bool slurm) {
+  if (!comm_id.empty()) {
+    const auto where = parse_host_port(comm_id);
+    return where.ok() ? where : where.status().with_context("R2CCL_COMM_ID");
+  }
+  HostPort where{env.text("MASTER_ADDR"), 0};
+  if (where.host.empty()) {
+    if (!slurm && env.has("MASTER_PORT"))
+      return missing("MASTER_PORT is set but MASTER_ADDR is not");
+    if (!slurm) {
+      return missing(
+          "the launcher does not say where the ranks meet: set R2CCL_COMM_ID=host:port, or "
+          "MASTER_ADDR and MASTER_PORT, with the host of rank 0 and a free port there");
+    }
+    const auto host = slurm_host(env);
+    if (!host.ok()) return host.status();
+    where.host = host.value();
+  }
+  const auto port = master_port(env, slurm);
+  if (!port.ok()) return port.status();
+  where.port = static_cast<uint16_t>(port.value());
+  return where;
+}
+
+// What tells this run from others that may meet at the same place, before or after it.
+std::string name_job(const Environment& env, const Launch& launch) {
+  std::string name = launch.launcher;
+  for (const char* part :
+       {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
+    name += "/" + env.text(part);
+  }
+  // The port alone: ranks may know the host by different names.
+  return name + "/" + (launch.rendezvous ? std::to_string(launch.rendezvous->port) : "");
+}
+
+}  // namespace
+
+Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id) {
+  const Environment env(get_env);
+  const auto found = find_launcher(env);
+  if (!found.ok()) return found.status();
+  const Launcher& launcher = *found.value();
+  Launch launch;
+  launch.launcher = launcher.name;
+  R2CCL_RETURN_IF_ERROR(check_contradiction(env, launcher));
+  R2CCL_RETURN_IF_ERROR(read_ranks(env, launcher, launch));
+  const auto where = find_rendezvous(env, comm_id, &launcher == &kLaunchers.back());
+  if (where.ok()) launch.rendezvous = where.value();
+  // A rank alone meets nobody.
+  if (!where.ok() && launch.rank_count > 1) return where.status();
+  launch.job_name = name_job(env, launch);
+  return launch;
+}
+
+// "node[07,09-12]-ib,login": the name before the first bracket, the first number in it, the rest up
+// to the next comma. Names may hold several brackets.
+Result<std::string> first_slurm_host(const std::string& node_list) {
+  const auto malformed = [&] {
+    return Status(Code::invalid_argument, "\"" + node_list + "\" is not a list of hosts");
+  };
+  std::string host;
+  for (size_t at = 0; at < node_list.size() && node_list[at] != ','; ++at) {
+    if (node_list[at] != '[') {
+      host += node_list[at];
+      continue;
+    }
+    const size_t close = node_list.find(']', at);
+    const size_t end = node_list.find_first_of(",-]", at + 1);
+    if (close == std::string::npos || end == at + 1) return malformed();
+    const std::string number = node_list.substr(at + 1, end - at - 1);
+    if (number.find_first_not_of("0123456789") != std::string::npos) return malformed();
+    host += number;
+    at = close;
+  }
+  if (host.empty() || host.find_first_of("] \t/") != std::string::npos) return malformed();
+  return host;
+}
+
+}  // namespace r2ccl

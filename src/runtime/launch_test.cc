@@ -1,0 +1,196 @@
+#include "runtime/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace r2ccl {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Result<Launch> detect(const Variables& variables, const std::string& comm_id = "") {
+  return detect_launch(
+      [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      },
+      comm_id);
+}
+
+const Variables kPlain = {{"RANK", "3"},
+                          {"WORLD_SIZE", "8"},
+                          {"LOCAL_RANK", "1"},
+                          {"MASTER_ADDR", "node0"},
+                          {"MASTER_PORT", "29500"}};
+const Variables kSlurm = {{"SLURM_PROCID", "3"},        {"SLURM_NTASKS", "8"},
+                          {"SLURM_LOCALID", "1"},       {"SLURM_JOB_NODELIST", "gpu[04,06-9]"},
+                          {"SLURM_JOB_ID", "16000017"}, {"SLURM_STEP_ID", "0"}};
+
+Variables with(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+Variables without(Variables base, const std::string& name) {
+  base.erase(name);
+  return base;
+}
+
+void expect_ranks(const Result<Launch>& launch, const std::string& launcher) {
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
+  EXPECT_EQ(launch.value().launcher, launcher);
+  EXPECT_EQ(launch.value().rank, Rank(3));
+  EXPECT_EQ(launch.value().rank_count, 8);
+  EXPECT_EQ(launch.value().local_rank, 1);
+}
+
+TEST(Launch, ReadsThePlainVariables) {
+  const auto launch = detect(kPlain);
+  expect_ranks(launch, "torchrun");
+  EXPECT_EQ(launch.value().rendezvous, (HostPort{"node0", 29500}));
+}
+
+TEST(Launch, LeavesMasterPortToTorchrunsAgent) {
+  const auto launch = detect(with(kPlain, {{"TORCHELASTIC_RUN_ID", "none"}}));
+  expect_ranks(launch, "torchrun");
+  EXPECT_EQ(launch.value().rendezvous, (HostPort{"node0", 29501}));
+}
+
+TEST(Launch, ReadsOpenMpi) {
+  const Variables variables = {{"OMPI_COMM_WORLD_RANK", "3"},
+                               {"OMPI_COMM_WORLD_SIZE", "8"},
+                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+  const auto launch = detect(variables, "node0:4711");
+  expect_ranks(launch, "Open MPI");
+  EXPECT_EQ(launch.value().rendezvous, (HostPort{"node0", 4711}));
+  EXPECT_NE(detect(variables).status().message().find("R2CCL_COMM_ID=host:port"),
+            std::string::npos);
+}
+
+TEST(Launch, ReadsMpich) {
+  expect_ranks(detect({{"PMI_RANK", "3"},
+                       {"PMI_SIZE", "8"},
+                       {"MPI_LOCALRANKID", "1"},
+                       {"MASTER_ADDR", "node0"},
+                       {"MASTER_PORT", "1"}}),
+               "MPICH");
+}
+
+TEST(Launch, ReadsSlurmAndDerivesWhereToMeet) {
+  const auto launch = detect(kSlurm);
+  expect_ranks(launch, "Slurm");
+  EXPECT_EQ(launch.value().rendezvous, (HostPort{"gpu04", 16384 + 17}));
+}
+
+TEST(Launch, GivesTheStepsOfOneSlurmJobPortsOfTheirOwn) {
+  const auto first = detect(kSlurm);
+  const auto second = detect(with(kSlurm, {{"SLURM_STEP_ID", "1"}}));
+  EXPECT_NE(first.value().rendezvous->port, second.value().rendezvous->port);
+  EXPECT_NE(first.value().job_name, second.value().job_name);
+}
+
+TEST(Launch, PrefersTheNodesOfTheStepAndMasterAddrToThose) {
+  EXPECT_EQ(detect(with(kSlurm, {{"SLURM_STEP_NODELIST", "gpu8"}})).value().rendezvous->host,
+            "gpu8");
+  EXPECT_EQ(
+      detect(with(kSlurm, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "5"}})).value().rendezvous,
+      (HostPort{"node0", 5}));
+}
+
+TEST(Launch, MeetsWhereCommIdSaysBeforeAllElse) {
+  EXPECT_EQ(detect(kPlain, "[fd00::1]:7").value().rendezvous, (HostPort{"fd00::1", 7}));
+}
+
+TEST(Launch, NeedsNoPlaceToMeetForOneRank) {
+  const auto launch = detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
+  EXPECT_FALSE(launch.value().rendezvous.has_value());
+  EXPECT_FALSE(launch.value().local_rank.has_value());
+}
+
+TEST(Launch, TheInnermostLauncherWins) {
+  // torchrun, once a node, under srun.
+  const auto launch = detect(with(kPlain, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}));
+  expect_ranks(launch, "torchrun");
+}
+
+TEST(Launch, AllowsALoneWorldSizeThatAgreesAndRefusesOneThatDoesNot) {
+  EXPECT_TRUE(detect(with(kSlurm, {{"WORLD_SIZE", "8"}})).ok());
+  EXPECT_EQ(detect(with(kSlurm, {{"WORLD_SIZE", "9"}})).status().message(),
+            "WORLD_SIZE=9 contradicts SLURM_NTASKS=8");
+}
+
+TEST(Launch, NamesTheVariableThatIsMissing) {
+  const std::map<std::string, std::string> words = {
+      {"RANK", "WORLD_SIZE is set but RANK is not"},
+      {"WORLD_SIZE", "RANK is set but WORLD_SIZE is not"},
+      {"MASTER_ADDR", "MASTER_PORT is set but MASTER_ADDR is not"},
+      {"MASTER_PORT", "MASTER_ADDR is set but MASTER_PORT is not"}};
+  for (const auto& [name, message] : words) {
+    const auto launch = detect(without(kPlain, name));
+    ASSERT_FALSE(launch.ok()) << name;
+    EXPECT_EQ(launch.status().message(), message);
+  }
+  EXPECT_EQ(detect({{"OMPI_COMM_WORLD_RANK", "0"}}).status().message(),
+            "OMPI_COMM_WORLD_RANK is set but OMPI_COMM_WORLD_SIZE is not");
+  EXPECT_NE(detect({}).status().message().find("no launcher's variables are set"),
+            std::string::npos);
+  EXPECT_NE(
+      detect(without(kSlurm, "SLURM_JOB_NODELIST")).status().message().find("SLURM_JOB_NODELIST"),
+      std::string::npos);
+}
+
+TEST(Launch, RefusesGarbageNumbersNamingTheVariable) {
+  const std::multimap<std::string, std::string> garbage = {
+      {"RANK", "three"},     {"RANK", "-1"},           {"RANK", "8"},
+      {"RANK", "3 "},        {"RANK", "0x3"},          {"WORLD_SIZE", "0"},
+      {"WORLD_SIZE", "1e3"}, {"LOCAL_RANK", "9"},      {"LOCAL_RANK", "-"},
+      {"MASTER_PORT", "0"},  {"MASTER_PORT", "65536"}, {"MASTER_PORT", "http"}};
+  for (const auto& [name, value] : garbage) {
+    const auto launch = detect(with(kPlain, {{name, value}}));
+    ASSERT_FALSE(launch.ok()) << name << "=" << value;
+    EXPECT_NE(launch.status().message().find(name + "=" + value), std::string::npos)
+        << launch.status().message();
+  }
+  EXPECT_FALSE(detect(with(kSlurm, {{"SLURM_JOB_ID", "x"}})).ok());
+  EXPECT_FALSE(detect(with(kSlurm, {{"SLURM_JOB_NODELIST", "gpu["}})).ok());
+  EXPECT_FALSE(detect(kPlain, "nowhere").ok());
+  // The port after it is the one that would be used.
+  EXPECT_FALSE(detect(with(kPlain, {{"TORCHELASTIC_RUN_ID", "x"}, {"MASTER_PORT", "65535"}})).ok());
+}
+
+TEST(Launch, TakesEmptyVariablesAsNotSet) {
+  EXPECT_EQ(detect(with(kPlain, {{"WORLD_SIZE", ""}})).status().message(),
+            "RANK is set but WORLD_SIZE is not");
+}
+
+TEST(Launch, TellsRestartsOfOneRunApart) {
+  const Variables run = with(kPlain, {{"TORCHELASTIC_RUN_ID", "r"}});
+  const auto first = detect(with(run, {{"TORCHELASTIC_RESTART_COUNT", "0"}}));
+  const auto second = detect(with(run, {{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  const auto other_rank = detect(with(run, {{"TORCHELASTIC_RESTART_COUNT", "0"}, {"RANK", "4"}}));
+  EXPECT_NE(first.value().job_name, second.value().job_name);
+  EXPECT_EQ(first.value().job_name, other_rank.value().job_name);
+}
+
+TEST(SlurmNodeList, StartsWithItsFirstHost) {
+  const std::map<std::string, std::string> lists = {{"node7", "node7"},
+                                                    {"a,b", "a"},
+                                                    {"h[1-4,7]", "h1"},
+                                                    {"h[007-012]", "h007"},
+                                                    {"h[3,5],x[1-2]", "h3"},
+                                                    {"rack[1-2]n[04-08]", "rack1n04"},
+                                                    {"gpu[4]-ib,login", "gpu4-ib"},
+                                                    {"login,gpu[4]", "login"}};
+  for (const auto& [list, host] : lists) {
+    const auto first = first_slurm_host(list);
+    ASSERT_TRUE(first.ok()) << list;
+    EXPECT_EQ(first.value(), host) << list;
+  }
+  for (const char* list : {"", ",", "h[", "h[]", "h[1", "h[,2]", "h[a-b]", "h]1", "h[-3]"}) {
+    EXPECT_FALSE(first_slurm_host(list).ok()) << list;
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
