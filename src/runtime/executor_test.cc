@@ -145,7 +145,7 @@ void expect_all_reduce(Job& job, Algorithm algorithm, ReduceOp op, uint64_t coun
 }
 
 std::vector<uint64_t> interesting_counts(uint64_t ranks) {
-  return {0, 1, ranks - 1, ranks, ranks + 1, 2 * ranks + 3, 1000};
+  return {0, 1, ranks - 1, ranks + 1, 5 * ranks + 3};
 }
 
 TEST(Executor, AllReducesEveryTypeOperationAndCountOnAnyNumberOfRanks) {

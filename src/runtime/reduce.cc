@@ -39,22 +39,12 @@ struct Sum {
   }
 };
 
-// All ones where `condition` holds.
-template <typename T>
-Bits<T> mask(bool condition) {
-  return static_cast<Bits<T>>(0) - static_cast<Bits<T>>(condition);
-}
-
-// `better` where it wins, both where they are equal: then equal_bits picks the sign of zero, which
-// is the only bit in which equal values can differ. A NaN in `a` wins, then one in `b`.
+// `a` where it wins, else `b`; where they are equal `equal_bits`, which picks the sign of zero: the
+// only bit in which equal values can differ. A NaN in `a` wins, then one in `b`.
 template <typename T>
 T select(T a, T b, bool a_wins, Bits<T> equal_bits) {
-  const Bits<T> bits_a = std::bit_cast<Bits<T>>(a);
-  const Bits<T> bits_b = std::bit_cast<Bits<T>>(b);
-  const Bits<T> take_a = mask<T>(a_wins) | mask<T>(a != a);
-  const Bits<T> equal = mask<T>(a == b);
-  const Bits<T> unequal = (bits_a & take_a) | (bits_b & ~take_a);
-  return std::bit_cast<T>((equal_bits & equal) | (unequal & ~equal));
+  const T unequal = a_wins ? a : (a != a ? a : b);
+  return a == b ? std::bit_cast<T>(equal_bits) : unequal;
 }
 
 struct Max {

@@ -1,0 +1,200 @@
+// How long plans take on an ideal fabric: each rank sends one message at a time at full rate, and
+// what is sent is usable one latency later. A bubble in a plan shows here without any network.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+namespace {
+
+struct Fabric {
+  double bytes_per_s = 120e6;
+  double latency_s = 0.3e-3;
+};
+
+class IdealRun {
+ public:
+  IdealRun(const PlanKey& key, const Fabric& fabric) : key_(key), fabric_(fabric) {
+    for (int32_t rank = 0; rank < key.rank_count; ++rank) {
+      RankState state;
+      state.plan = make_plan(key, Rank(rank));
+      state.dependents.resize(state.plan.steps.size());
+      for (uint32_t i = 0; i < state.plan.steps.size(); ++i) {
+        const Step& step = state.plan.steps[i];
+        state.pending.push_back(step.after.size() + (step.kind == StepKind::send ? 0 : 1));
+        for (const uint32_t before : step.after) state.dependents[before].push_back(i);
+        if (step.kind != StepKind::send) state.receives[step.peer.value()].push_back(i);
+      }
+      ranks_.push_back(std::move(state));
+    }
+  }
+
+  // Seconds until every rank is done.
+  double run() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (uint32_t i = 0; i < ranks_[rank].pending.size(); ++i) {
+        if (ranks_[rank].pending[i] == 0) ranks_[rank].ready_sends.push(i);
+      }
+      send_next(rank);
+    }
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      event.what();
+    }
+    for (const RankState& rank : ranks_) EXPECT_EQ(rank.complete, rank.pending.size());
+    return now_;
+  }
+
+ private:
+  struct RankState {
+    RankPlan plan;
+    std::vector<size_t> pending;
+    std::vector<std::vector<uint32_t>> dependents;
+    std::map<int32_t, std::vector<uint32_t>> receives;  // by peer, in order
+    std::map<int32_t, size_t> arrived;                  // by peer
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready_sends;
+    bool sending = false;
+    size_t complete = 0;
+  };
+  struct Event {
+    double at;
+    std::function<void()> what;
+    friend bool operator>(const Event& a, const Event& b) { return a.at > b.at; }
+  };
+
+  void after(double delay, std::function<void()> what) {
+    events_.push({now_ + delay, std::move(what)});
+  }
+
+  void send_next(size_t rank) {
+    RankState& state = ranks_[rank];
+    if (state.sending || state.ready_sends.empty()) return;
+    const uint32_t index = state.ready_sends.top();
+    state.ready_sends.pop();
+    state.sending = true;
+    const Step& step = state.plan.steps[index];
+    const auto bytes = static_cast<double>(step.source.count * size_of(key_.type));
+    const auto peer = static_cast<size_t>(step.peer.value());
+    after(bytes / fabric_.bytes_per_s, [=, this] {
+      ranks_[rank].sending = false;
+      after(fabric_.latency_s, [=, this] { arrive(peer, static_cast<int32_t>(rank)); });
+      after(2 * fabric_.latency_s, [=, this] { complete(rank, index); });
+      send_next(rank);
+    });
+  }
+
+  void arrive(size_t rank, int32_t from) {
+    RankState& state = ranks_[rank];
+    const uint32_t receive = state.receives[from][state.arrived[from]++];
+    if (--state.pending[receive] == 0) complete(rank, receive);
+  }
+
+  void complete(size_t rank, uint32_t index) {
+    RankState& state = ranks_[rank];
+    ++state.complete;
+    for (const uint32_t dependent : state.dependents[index]) {
+      if (--state.pending[dependent] != 0) continue;
+      if (state.plan.steps[dependent].kind == StepKind::send) {
+        state.ready_sends.push(dependent);
+      } else {
+        complete(rank, dependent);
+      }
+    }
+    send_next(rank);
+  }
+
+  const PlanKey key_;
+  const Fabric fabric_;
+  double now_ = 0;
+  std::vector<RankState> ranks_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+};
+
+PlanKey in_place(Collective collective, int32_t ranks, uint64_t bytes) {
+  PlanKey key;
+  key.collective = collective;
+  key.rank_count = ranks;
+  key.count = bytes / sizeof(float);
+  key.in_place = true;
+  return key;
+}
+
+// What the line alone would need: 2 (p - 1) / p of the vector through each rank.
+double line_time(const PlanKey& key, const Fabric& fabric) {
+  const double p = key.rank_count;
+  const auto bytes = static_cast<double>(key.count * size_of(key.type));
+  return 2 * (p - 1) / p * bytes / fabric.bytes_per_s;
+}
+
+// ring.cc: 2 (p - 1) T and once the latency; one more for the last acknowledgement.
+TEST(PlanTime, TheRingHidesTheLatencyOfAllHopsButTheLast) {
+  const Fabric fabric;
+  for (const int32_t ranks : {2, 4, 8, 16}) {
+    for (const uint64_t bytes_per_rank : {128 << 10, 256 << 10, 1 << 20, 4 << 20}) {
+      const PlanKey key =
+          in_place(Collective::all_reduce, ranks, bytes_per_rank * static_cast<uint64_t>(ranks));
+      const double expected = line_time(key, fabric) + 2 * fabric.latency_s;
+      EXPECT_NEAR(IdealRun(key, fabric).run(), expected, 1e-3 * expected)
+          << ranks << " ranks, " << bytes_per_rank << " bytes a rank";
+    }
+  }
+}
+
+TEST(PlanTime, FourRanksReachTheShareOfTheLineThatIsAskedFor) {
+  const Fabric fabric;
+  const auto share = [&](uint64_t bytes) {
+    const PlanKey key = in_place(Collective::all_reduce, 4, bytes);
+    return line_time(key, fabric) / IdealRun(key, fabric).run();
+  };
+  EXPECT_GT(share(1 << 20), 0.95);
+  EXPECT_GT(share(16 << 20), 0.995);
+  EXPECT_GT(share(64 << 20), 0.998);
+}
+
+// 2 log2 p latencies, and one for the last acknowledgement.
+TEST(PlanTime, HalvingDoublingPaysTheLatencyTwiceLogPTimes) {
+  const Fabric fabric;
+  const PlanKey key = in_place(Collective::all_reduce, 4, 64 << 10);
+  EXPECT_NEAR(IdealRun(key, fabric).run(), line_time(key, fabric) + 5 * fabric.latency_s, 1e-5);
+}
+
+// At the switch point neither algorithm is better by more than a latency or two.
+TEST(PlanTime, TheSwitchPointIsNearTheCrossing) {
+  const Fabric fabric;
+  for (const int32_t ranks : {4, 8}) {
+    PlanKey key = in_place(Collective::all_reduce, ranks,
+                           kPlanLimits.ring_bytes_per_rank * static_cast<uint64_t>(ranks));
+    key.algorithm = Algorithm::ring;
+    const double ring = IdealRun(key, fabric).run();
+    key.algorithm = Algorithm::halving_doubling;
+    const double other = IdealRun(key, fabric).run();
+    EXPECT_LT(ring, other);
+    key.count /= 8;
+    const double other_small = IdealRun(key, fabric).run();
+    key.algorithm = Algorithm::ring;
+    EXPECT_GT(IdealRun(key, fabric).run(), other_small);
+  }
+}
+
+// broadcast.cc: the vector once, p - 2 segments of fill and p - 1 latencies (and the last
+// acknowledgement).
+TEST(PlanTime, TheChainBroadcastFillsInAFewSegments) {
+  const Fabric fabric;
+  const uint64_t bytes = 16 << 20;
+  const PlanKey key = in_place(Collective::broadcast, 4, bytes);
+  const double vector_s = static_cast<double>(bytes) / fabric.bytes_per_s;
+  const double expected = vector_s * (1 + 2.0 / 128) + 4 * fabric.latency_s;
+  EXPECT_NEAR(IdealRun(key, fabric).run(), expected, 1e-3 * expected);
+}
+
+}  // namespace
+}  // namespace r2ccl
