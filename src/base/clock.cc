@@ -13,7 +13,11 @@ TimeNs read_clock(clockid_t id) {
 
 }  // namespace
 
-TimeNs SystemClock::now() const { return read_clock(CLOCK_MONOTONIC); }
-TimeNs SystemClock::wall() const { return read_clock(CLOCK_REALTIME); }
+TimeNs SystemClock::now() const {
+  return read_clock(CLOCK_MONOTONIC);
+}
+TimeNs SystemClock::wall() const {
+  return read_clock(CLOCK_REALTIME);
+}
 
 }  // namespace r2ccl

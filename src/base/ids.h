@@ -34,11 +34,15 @@ using ChannelId = StrongId<struct ChannelTag, uint32_t>;
 // Dense per (channel, directed pair), starting at 0, never reused.
 using MessageNo = StrongId<struct MessageTag, uint64_t>;
 
-constexpr MessageNo next(MessageNo number) { return MessageNo(number.value() + 1); }
+constexpr MessageNo next(MessageNo number) {
+  return MessageNo(number.value() + 1);
+}
 
 }  // namespace r2ccl
 
 template <typename Tag, typename T>
 struct std::hash<r2ccl::StrongId<Tag, T>> {
-  size_t operator()(r2ccl::StrongId<Tag, T> id) const noexcept { return std::hash<T>()(id.value()); }
+  size_t operator()(r2ccl::StrongId<Tag, T> id) const noexcept {
+    return std::hash<T>()(id.value());
+  }
 };

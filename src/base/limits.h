@@ -26,8 +26,9 @@ inline constexpr uint32_t kAckBitmapChunks = 1024;
 inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
 // Messages that a sender may have open beyond the receiver's low-water mark, per channel.
 inline constexpr uint64_t kMessagesAheadMax = 4096;
-// Messages posted on a channel, per peer and direction, from the oldest unfinished one on: deep enough
-// for any pipeline, well inside the bound above, and so that memory does not grow with an operation.
+// Messages posted on a channel, per peer and direction, from the oldest unfinished one on: deep
+// enough for any pipeline, well inside the bound above, and so that memory does not grow with an
+// operation.
 inline constexpr uint64_t kMessagesPostedMax = 1024;
 
 // --- permission and pace ----------------------------------------------------------------------
@@ -44,8 +45,8 @@ inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
 inline constexpr uint64_t kWindowBytesInitial = 128 * 1024;
 inline constexpr uint64_t kWindowBytesMin = 16 * 1024;
 inline constexpr uint64_t kWindowBytesMax = 16 * 1024 * 1024;
-// Queueing delay that a window may add over the base delay: at 250 Mbit/s 128 KB, which measured full
-// rate with acknowledgements in 4.4 ms, where default socket buffers gave 17.5 ms.
+// Queueing delay that a window may add over the base delay: at 250 Mbit/s 128 KB, which measured
+// full rate with acknowledgements in 4.4 ms, where default socket buffers gave 17.5 ms.
 inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
 // Paths of one link: NIC pairs plus the out-of-band lane.
 inline constexpr size_t kPathsMax = 65;
@@ -58,7 +59,8 @@ inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 inline constexpr size_t kNoticesPendingMax = 1024;
 // How long news may wait for company before it is reflected to the peer.
 inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
-// First wait before unreflected state is sent again on another lane; doubles up to the second value.
+// First wait before unreflected state is sent again on another lane; doubles up to the second
+// value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
 inline constexpr TimeNs kStateResendMax = 250 * kMillisecond;
 // An idle lane says that it lives this often, which is also how idle connections outlive firewalls.

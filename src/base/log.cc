@@ -13,8 +13,8 @@ namespace {
 
 // Process-wide by nature, like the stream it writes to. Relaxed: a level change needs no ordering.
 std::atomic<int> g_level{static_cast<int>(LogLevel::none)};
-std::mutex g_mutex;              // guards g_file
-std::FILE* g_file = nullptr;     // null: stderr
+std::mutex g_mutex;           // guards g_file
+std::FILE* g_file = nullptr;  // null: stderr
 
 std::string expand(const std::string& pattern) {
   std::string out;
@@ -34,11 +34,16 @@ std::string expand(const std::string& pattern) {
 
 const char* name_of(LogLevel level) {
   switch (level) {
-    case LogLevel::none: return "NONE";
-    case LogLevel::version: return "VERSION";
-    case LogLevel::warn: return "WARN";
-    case LogLevel::info: return "INFO";
-    case LogLevel::trace: return "TRACE";
+    case LogLevel::none:
+      return "NONE";
+    case LogLevel::version:
+      return "VERSION";
+    case LogLevel::warn:
+      return "WARN";
+    case LogLevel::info:
+      return "INFO";
+    case LogLevel::trace:
+      return "TRACE";
   }
   return "?";
 }

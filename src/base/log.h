@@ -15,9 +15,9 @@ bool log_enabled(LogLevel level);
 
 }  // namespace r2ccl
 
-#define R2CCL_LOG(level, ...)                                         \
-  do {                                                                \
-    if (::r2ccl::log_enabled(::r2ccl::LogLevel::level)) {             \
-      ::r2ccl::log_printf(::r2ccl::LogLevel::level, __VA_ARGS__);     \
-    }                                                                 \
+#define R2CCL_LOG(level, ...)                                     \
+  do {                                                            \
+    if (::r2ccl::log_enabled(::r2ccl::LogLevel::level)) {         \
+      ::r2ccl::log_printf(::r2ccl::LogLevel::level, __VA_ARGS__); \
+    }                                                             \
   } while (0)

@@ -53,8 +53,8 @@ Status system_error(const std::string& what, int error);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                 // NOLINT: implicit by intent
-  Result(Status status) : status_(std::move(status)) {          // NOLINT: implicit by intent
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by intent
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit by intent
     R2CCL_CHECK(!status_.ok());
   }
 
@@ -81,9 +81,9 @@ class [[nodiscard]] Result {
 }  // namespace r2ccl
 
 // Hands an error up to the caller of the enclosing function.
-#define R2CCL_RETURN_IF_ERROR(expression)                          \
-  do {                                                             \
-    if (::r2ccl::Status status_ = (expression); !status_.ok()) {   \
-      return status_;                                              \
-    }                                                              \
+#define R2CCL_RETURN_IF_ERROR(expression)                        \
+  do {                                                           \
+    if (::r2ccl::Status status_ = (expression); !status_.ok()) { \
+      return status_;                                            \
+    }                                                            \
   } while (0)

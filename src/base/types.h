@@ -14,9 +14,11 @@ enum class ReduceOp : uint8_t { sum = 0, max = 2, min = 3, avg = 4 };
 constexpr size_t size_of(DataType type) {
   switch (type) {
     case DataType::int32:
-    case DataType::float32: return 4;
+    case DataType::float32:
+      return 4;
     case DataType::int64:
-    case DataType::float64: return 8;
+    case DataType::float64:
+      return 8;
   }
   R2CCL_CHECK(false);
   return 0;

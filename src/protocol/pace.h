@@ -1,9 +1,9 @@
 // How much a receiving NIC lets its senders have under way. Pure.
 //
-// Each sender may be a share of the NIC's window ahead of what has arrived from it. The window is what
-// the NIC's measured rate needs, shared by those that are sending now and by the ranks of this host.
-// So seven senders to one NIC fill its queue no more than one would, and none of them is dropped into
-// a collapse that would look like a fault.
+// Each sender may be a share of the NIC's window ahead of what has arrived from it. The window is
+// what the NIC's measured rate needs, shared by those that are sending now and by the ranks of this
+// host. So seven senders to one NIC fill its queue no more than one would, and none of them is
+// dropped into a collapse that would look like a fault.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class NicPace {
   std::vector<TimeNs> senders_;  // when each last delivered
   TimeNs period_at_ = 0;
   uint64_t period_bytes_ = 0;
-  double rate_ = 0;              // bytes per ns, a slowly decaying maximum
+  double rate_ = 0;  // bytes per ns, a slowly decaying maximum
 };
 
 }  // namespace r2ccl

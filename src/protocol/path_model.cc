@@ -97,8 +97,8 @@ void PathModel::learn_rate(uint64_t bytes, TimeNs busy_since, TimeNs now) {
     rate_known_ = true;
   }
   const double wanted = rate_ * static_cast<double>(limits::kWindowDuration + 2 * base_delay_);
-  const auto target = std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin,
-                                 limits::kWindowBytesMax);
+  const auto target =
+      std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
   // Growing by no more than what was delivered keeps a misread burst from flooding a queue.
   window_ = std::min(target, window_ + bytes);
 }

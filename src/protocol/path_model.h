@@ -22,8 +22,8 @@ namespace r2ccl {
 // One data frame on its way.
 struct Transmission {
   uint64_t number = 0;
-  uint32_t bytes = 0;        // header and payload
-  bool probe = false;        // carries no chunk
+  uint32_t bytes = 0;  // header and payload
+  bool probe = false;  // carries no chunk
   ChannelId channel;
   ChunkRef chunk;
   TimeNs sent_at = 0;
@@ -37,8 +37,8 @@ class PathModel {
   void reset();
 
   void on_sent(Transmission transmission, TimeNs now);
-  // The receiver has wholly received `frames` data frames of this connection. Appends those that are
-  // newly so, oldest first.
+  // The receiver has wholly received `frames` data frames of this connection. Appends those that
+  // are newly so, oldest first.
   void on_delivered(uint64_t frames, TimeNs now, std::vector<Transmission>& delivered);
 
   // Everything still under way, oldest first.
@@ -79,13 +79,13 @@ class PathModel {
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
 
-  double rate_ = kRateInitial;       // bytes per ns
+  double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
-  double rate_bytes_ = 0;            // decayed sums that rate_ is the quotient of
+  double rate_bytes_ = 0;  // decayed sums that rate_ is the quotient of
   double rate_time_ = 0;
   TimeNs base_delay_ = kDelayInitial;
   bool delay_known_ = false;
-  TimeNs delay_min_now_ = kNever;    // minimum of the running period and of the one before
+  TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
   TimeNs deviation_ = 0;

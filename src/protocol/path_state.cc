@@ -1,7 +1,5 @@
 #include "protocol/path_state.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 
 namespace r2ccl {
@@ -9,10 +7,14 @@ namespace {
 
 bool legal(PathPhase from, PathPhase to) {
   switch (from) {
-    case PathPhase::down: return to == PathPhase::proving;
-    case PathPhase::proving: return to == PathPhase::up || to == PathPhase::down;
-    case PathPhase::up: return to == PathPhase::suspect || to == PathPhase::down;
-    case PathPhase::suspect: return to == PathPhase::up || to == PathPhase::down;
+    case PathPhase::down:
+      return to == PathPhase::proving;
+    case PathPhase::proving:
+      return to == PathPhase::up || to == PathPhase::down;
+    case PathPhase::up:
+      return to == PathPhase::suspect || to == PathPhase::down;
+    case PathPhase::suspect:
+      return to == PathPhase::up || to == PathPhase::down;
   }
   return false;
 }
@@ -32,18 +34,20 @@ void PathState::connect(Incarnation incarnation, TimeNs now) {
   incarnation_ = incarnation;
 }
 
-void PathState::prove(TimeNs now) { become(PathPhase::up, DownCause::none, now); }
-void PathState::suspect(TimeNs now) { become(PathPhase::suspect, DownCause::none, now); }
+void PathState::prove(TimeNs now) {
+  become(PathPhase::up, DownCause::none, now);
+}
+void PathState::suspect(TimeNs now) {
+  become(PathPhase::suspect, DownCause::none, now);
+}
 
 void PathState::clear(TimeNs now) {
   R2CCL_CHECK(phase_ == PathPhase::suspect);
   become(PathPhase::up, DownCause::none, now);
 }
 
-void PathState::fail(DownCause cause, TimeNs now) { become(PathPhase::down, cause, now); }
-
-void PathState::note_incarnation(Incarnation incarnation) {
-  incarnation_ = std::max(incarnation_, incarnation);
+void PathState::fail(DownCause cause, TimeNs now) {
+  become(PathPhase::down, cause, now);
 }
 
 }  // namespace r2ccl

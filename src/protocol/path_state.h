@@ -21,7 +21,7 @@ class PathState {
   // May be given new chunks.
   bool usable() const { return phase_ == PathPhase::up; }
 
-  // A connection under a new incarnation is there. Legal in `down` only.
+  // A connection under a new, larger incarnation is there. Legal in `down` only.
   void connect(Incarnation incarnation, TimeNs now);
   // Full-size frames have passed both ways. Legal in `proving` only.
   void prove(TimeNs now);
@@ -31,9 +31,6 @@ class PathState {
   void clear(TimeNs now);
   // Legal in every phase but `down`.
   void fail(DownCause cause, TimeNs now);
-
-  // The largest incarnation that this end has used or been told of.
-  void note_incarnation(Incarnation incarnation);
 
  private:
   void become(PathPhase phase, DownCause cause, TimeNs now);

@@ -53,7 +53,8 @@ Status ReceiveLedger::learn(Open& open, MessageNo number, const DataHeader& head
     const bool same = open.message_bytes == header.message_bytes &&
                       open.chunk_bytes == header.chunk_bytes &&
                       open.sender_context == header.context;
-    return same ? Status() : Status(Code::remote, "a chunk contradicts earlier chunks of its message");
+    return same ? Status()
+                : Status(Code::remote, "a chunk contradicts earlier chunks of its message");
   }
   const uint64_t chunks =
       header.message_bytes == 0
@@ -82,9 +83,8 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (index >= open_.size()) open_.resize(index + 1);
   Open& open = open_[index];
   R2CCL_RETURN_IF_ERROR(learn(open, header.message, header));
-  const auto chunk = header.chunk_bytes == 0
-                         ? 0
-                         : static_cast<uint32_t>(header.offset / header.chunk_bytes);
+  const auto chunk =
+      header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (open.accepted.contains(chunk)) return Place{};
   if (open.posted) return Place{Placement::direct, open.bytes.data() + header.offset};
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
@@ -97,9 +97,8 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
                                               std::vector<std::byte> early) {
   if (cancelled_ || header.message < low_water_) return {};
   Open& open = open_[header.message.value() - low_water_.value()];
-  const auto chunk = header.chunk_bytes == 0
-                         ? 0
-                         : static_cast<uint32_t>(header.offset / header.chunk_bytes);
+  const auto chunk =
+      header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (!open.accepted.insert(chunk)) return {};
   if (!open.posted) {
     early_bytes_ += early.size();

@@ -43,8 +43,8 @@ class ReceiveLedger {
   };
   Posted post(std::span<std::byte> bytes, uint64_t context);
 
-  // Fails when the chunk breaks the protocol (no permission, another cut) with Code::remote, and with
-  // Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ.
+  // Fails when the chunk breaks the protocol (no permission, another cut) with Code::remote, and
+  // with Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ.
   Result<Place> place(const DataHeader& header);
 
   struct Accepted {
@@ -82,10 +82,10 @@ class ReceiveLedger {
   void advance();
 
   ChannelId channel_;
-  MessageNo low_water_;       // number of open_.front()
-  MessageNo next_post_;       // number of the next receive to be posted
+  MessageNo low_water_;  // number of open_.front()
+  MessageNo next_post_;  // number of the next receive to be posted
   uint64_t eager_total_;
-  uint64_t eager_limit_;      // pool size: early bytes held never exceed it
+  uint64_t eager_limit_;  // pool size: early bytes held never exceed it
   uint64_t early_bytes_ = 0;
   bool cancelled_ = false;
   std::deque<Open> open_;

@@ -1,5 +1,5 @@
-// When to try a path that is down again, for ever: often at first, seldom after an hour, at once when
-// there is news, and with a penalty for a path that keeps failing. Pure.
+// When to try a path that is down again, for ever: often at first, seldom after an hour, at once
+// when there is news, and with a penalty for a path that keeps failing. Pure.
 #pragma once
 
 #include <algorithm>

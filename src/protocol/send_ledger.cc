@@ -20,8 +20,8 @@ uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_byt
   const uint64_t by_share = message_bytes / std::max<size_t>(path_count, 1);
   const uint64_t wanted = std::clamp<uint64_t>(std::min(by_time, by_share), limits::kChunkBytesMin,
                                                limits::kChunkBytesMax);
-  return static_cast<uint32_t>(std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment),
-                                                  limits::kChunkBytesMax));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment), limits::kChunkBytesMax));
 }
 
 MessageNo SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
@@ -45,7 +45,8 @@ const SendLedger::Open* SendLedger::find(MessageNo message) const {
 void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
   open.chunk_bytes = chunk_bytes;
   // A message of no bytes is one chunk of no bytes: it still has to arrive.
-  const uint64_t chunks = std::max<uint64_t>((open.bytes.size() + chunk_bytes - 1) / chunk_bytes, 1);
+  const uint64_t chunks =
+      std::max<uint64_t>((open.bytes.size() + chunk_bytes - 1) / chunk_bytes, 1);
   R2CCL_CHECK(chunks <= UINT32_MAX);
   open.acknowledged = ChunkSet(static_cast<uint32_t>(chunks));
   open.copies.assign(chunks, 0);
@@ -150,7 +151,8 @@ Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<Mess
     if (!acknowledge(chunk)) return {Code::remote, "the peer acknowledges chunks never sent"};
   }
   for (uint64_t bit = 0; bit < bits; ++bit) {
-    if ((partial.bitmap[bit / 8] & static_cast<std::byte>(1u << (bit % 8))) == std::byte{0}) continue;
+    if ((partial.bitmap[bit / 8] & static_cast<std::byte>(1u << (bit % 8))) == std::byte{0})
+      continue;
     if (!acknowledge(partial.prefix + bit)) {
       return {Code::remote, "the peer acknowledges chunks never sent"};
     }

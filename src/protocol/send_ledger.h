@@ -1,8 +1,8 @@
 // The sending end of one channel: which messages are open, how each is cut into chunks, which
 // chunks are acknowledged, and what the receiver permits. Pure.
 //
-// It keeps the sender's half of the contract: bytes stay referenced until acknowledged (retain), the
-// cut of a message never changes once its first chunk went out, and every first transmission is
+// It keeps the sender's half of the contract: bytes stay referenced until acknowledged (retain),
+// the cut of a message never changes once its first chunk went out, and every first transmission is
 // covered by a posted receive or by the eager pool (permission). Replays and mirrors need none.
 #pragma once
 
@@ -55,8 +55,8 @@ class SendLedger {
   bool needs_delivery(ChunkRef chunk) const;
   uint32_t copies(ChunkRef chunk) const;
 
-  // Applies what the receiver says; absolute, so repetition and age do no harm. Appends the messages
-  // that became complete. Fails when the peer acknowledges what was never sent.
+  // Applies what the receiver says; absolute, so repetition and age do no harm. Appends the
+  // messages that became complete. Fails when the peer acknowledges what was never sent.
   Status apply(const ChannelReport& report, std::vector<MessageNo>& completed);
 
   // Forgets every open message; chunks under way will be acknowledged into nothing.
@@ -86,12 +86,12 @@ class SendLedger {
   void retire(std::vector<MessageNo>& completed, MessageNo low_water);
 
   ChannelId channel_;
-  MessageNo first_;           // number of open_.front()
-  MessageNo posted_;          // the peer has posted every receive below
-  uint64_t eager_total_;      // bytes the peer ever permitted eagerly
+  MessageNo first_;       // number of open_.front()
+  MessageNo posted_;      // the peer has posted every receive below
+  uint64_t eager_total_;  // bytes the peer ever permitted eagerly
   uint64_t eager_used_ = 0;
   uint64_t fresh_bytes_ = 0;
-  size_t cursor_ = 0;         // index in open_ of the first message with fresh chunks
+  size_t cursor_ = 0;  // index in open_ of the first message with fresh chunks
   bool cancelled_ = false;
   std::deque<Open> open_;
 };

@@ -37,12 +37,11 @@ T load(const std::byte* in) {
 }
 
 Status check_chunk(const DataHeader& h) {
-  const bool sizes_fit = h.message_bytes == 0
-                             ? h.offset == 0 && h.payload_bytes == 0
-                             : h.offset < h.message_bytes && h.chunk_bytes > 0 &&
-                                   h.offset % h.chunk_bytes == 0 &&
-                                   h.payload_bytes ==
-                                       std::min<uint64_t>(h.chunk_bytes, h.message_bytes - h.offset);
+  const bool sizes_fit =
+      h.message_bytes == 0
+          ? h.offset == 0 && h.payload_bytes == 0
+          : h.offset < h.message_bytes && h.chunk_bytes > 0 && h.offset % h.chunk_bytes == 0 &&
+                h.payload_bytes == std::min<uint64_t>(h.chunk_bytes, h.message_bytes - h.offset);
   return sizes_fit && h.chunk_bytes <= limits::kChunkBytesMax ? Status()
                                                               : bad_frame("chunk sizes disagree");
 }
@@ -123,15 +122,24 @@ bool get_notice(ByteReader& in, NoticeReport& n) {
 
 const char* to_string(DownCause cause) {
   switch (cause) {
-    case DownCause::none: return "none";
-    case DownCause::interface_down: return "interface_down";
-    case DownCause::carrier_lost: return "carrier_lost";
-    case DownCause::connection_lost: return "connection_lost";
-    case DownCause::silent: return "silent";
-    case DownCause::stalled: return "stalled";
-    case DownCause::protocol: return "protocol";
-    case DownCause::closing: return "closing";
-    case DownCause::peer_notice: return "peer_notice";
+    case DownCause::none:
+      return "none";
+    case DownCause::interface_down:
+      return "interface_down";
+    case DownCause::carrier_lost:
+      return "carrier_lost";
+    case DownCause::connection_lost:
+      return "connection_lost";
+    case DownCause::silent:
+      return "silent";
+    case DownCause::stalled:
+      return "stalled";
+    case DownCause::protocol:
+      return "protocol";
+    case DownCause::closing:
+      return "closing";
+    case DownCause::peer_notice:
+      return "peer_notice";
   }
   return "unknown";
 }

@@ -26,17 +26,17 @@ enum class FrameType : uint8_t {
 
 struct DataHeader {
   FrameType type = FrameType::chunk;
-  bool eager = false;          // charged to the eager pool, as the receive was not known to be posted
+  bool eager = false;  // charged to the eager pool, as the receive was not known to be posted
   uint32_t payload_bytes = 0;
   Incarnation incarnation;
-  uint64_t transmission = 0;   // dense per connection, from 0
+  uint64_t transmission = 0;  // dense per connection, from 0
   ChannelId channel;
   MessageNo message;
   uint64_t message_bytes = 0;
-  uint64_t offset = 0;         // of this chunk in the message; a multiple of chunk_bytes
-  uint32_t chunk_bytes = 0;    // the cut of this message: every chunk but the last has this size
-  uint64_t context = 0;        // what the sender believes this message is part of (a plan's hash)
-  uint32_t checksum = 0;       // CRC32C of the payload when the session agreed on it, else 0
+  uint64_t offset = 0;       // of this chunk in the message; a multiple of chunk_bytes
+  uint32_t chunk_bytes = 0;  // the cut of this message: every chunk but the last has this size
+  uint64_t context = 0;      // what the sender believes this message is part of (a plan's hash)
+  uint32_t checksum = 0;     // CRC32C of the payload when the session agreed on it, else 0
 
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
 };
@@ -47,7 +47,7 @@ inline constexpr size_t kDataHeaderBytes = 96;
 void encode(const DataHeader& header, std::span<std::byte, kDataHeaderBytes> out);
 
 struct DecodedHeader {
-  bool known = false;          // false: a frame type of a later version; skip payload_bytes
+  bool known = false;  // false: a frame type of a later version; skip payload_bytes
   DataHeader header;
 };
 // Fails on bytes that cannot be a frame: wrong magic or version, sizes that contradict each other.
@@ -65,14 +65,14 @@ enum class PathPhase : uint8_t {
 // Why a path left `up`. The finest that the observer has evidence for.
 enum class DownCause : uint8_t {
   none = 0,
-  interface_down = 1,  // the local NIC was taken down
-  carrier_lost = 2,    // the local NIC lost its carrier
-  connection_lost = 3, // the socket reported an error or the peer's end closed
-  silent = 4,          // nothing came through any more, while other paths to the peer worked
-  stalled = 5,         // the peer's kernel answers on this path, but this connection makes no progress
-  protocol = 6,        // bytes came that no r2ccl peer sends
-  closing = 7,         // orderly end
-  peer_notice = 8,     // the peer said so
+  interface_down = 1,   // the local NIC was taken down
+  carrier_lost = 2,     // the local NIC lost its carrier
+  connection_lost = 3,  // the socket reported an error or the peer's end closed
+  silent = 4,           // nothing came through any more, while other paths to the peer worked
+  stalled = 5,      // the peer's kernel answers on this path, but this connection makes no progress
+  protocol = 6,     // bytes came that no r2ccl peer sends
+  closing = 7,      // orderly end
+  peer_notice = 8,  // the peer said so
 };
 const char* to_string(DownCause cause);
 
@@ -92,16 +92,16 @@ struct PathReport {
 // The accepted chunks of a message that is not complete yet.
 struct PartialMessage {
   MessageNo message;
-  uint32_t prefix = 0;             // chunks 0 .. prefix - 1 are accepted
-  std::vector<std::byte> bitmap;   // bit i: chunk prefix + i is accepted
+  uint32_t prefix = 0;            // chunks 0 .. prefix - 1 are accepted
+  std::vector<std::byte> bitmap;  // bit i: chunk prefix + i is accepted
   friend bool operator==(const PartialMessage&, const PartialMessage&) = default;
 };
 
 struct ChannelReport {
   ChannelId channel;
-  MessageNo low_water;        // every message below is complete
-  MessageNo posted;           // every message below has a posted receive
-  uint64_t eager_total = 0;   // bytes that may ever have been sent eagerly
+  MessageNo low_water;       // every message below is complete
+  MessageNo posted;          // every message below has a posted receive
+  uint64_t eager_total = 0;  // bytes that may ever have been sent eagerly
   std::vector<PartialMessage> partial;
   friend bool operator==(const ChannelReport&, const ChannelReport&) = default;
 };
@@ -114,13 +114,13 @@ struct NoticeReport {
 };
 
 struct ControlFrame {
-  uint64_t lane_sequence = 0;   // dense per lane connection, from 0
-  uint64_t version = 0;         // of the sender's state; this frame brings the reader up to it
-  uint64_t reflected = 0;       // the reader's version that the sender has applied
-  uint64_t notices_applied = 0; // the reader's notices below this number were delivered
-  uint32_t ask = 0;             // not 0: answer at once, repeating this number in `answer`
+  uint64_t lane_sequence = 0;    // dense per lane connection, from 0
+  uint64_t version = 0;          // of the sender's state; this frame brings the reader up to it
+  uint64_t reflected = 0;        // the reader's version that the sender has applied
+  uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
+  uint32_t ask = 0;              // not 0: answer at once, repeating this number in `answer`
   uint32_t answer = 0;
-  bool goodbye = false;         // the sender has nothing outstanding and will close in order
+  bool goodbye = false;  // the sender has nothing outstanding and will close in order
   std::vector<PathReport> paths;
   std::vector<ChannelReport> channels;
   std::vector<NoticeReport> notices;

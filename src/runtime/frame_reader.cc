@@ -11,9 +11,12 @@ using Placement = ReceiveLedger::Placement;
 
 std::byte* FrameReader::payload_target() {
   switch (place_.placement) {
-    case Placement::direct: return place_.destination + payload_have_;
-    case Placement::early: return early_.data() + payload_have_;
-    case Placement::discard: return scratch_.data();
+    case Placement::direct:
+      return place_.destination + payload_have_;
+    case Placement::early:
+      return early_.data() + payload_have_;
+    case Placement::discard:
+      return scratch_.data();
   }
   return nullptr;
 }

@@ -21,8 +21,8 @@ class FrameReader {
     virtual ~Owner() = default;
     // Where the payload of this frame goes. An error ends the connection.
     virtual Result<ReceiveLedger::Place> on_header(const DataHeader& header) = 0;
-    // The frame has arrived whole. `early` holds its bytes if they were placed early. `discarded`: the
-    // bytes were not kept (a probe, a duplicate, or redirected on the way).
+    // The frame has arrived whole. `early` holds its bytes if they were placed early. `discarded`:
+    // the bytes were not kept (a probe, a duplicate, or redirected on the way).
     virtual void on_frame(const DataHeader& header, std::vector<std::byte> early,
                           bool discarded) = 0;
   };
@@ -33,8 +33,8 @@ class FrameReader {
   Status prefill(std::span<const std::byte> bytes);
 
   struct Pumped {
-    Status status;          // an error: the peer does not speak the protocol
-    IoResult end;           // why reading stopped; `progressed`: the budget was used up
+    Status status;  // an error: the peer does not speak the protocol
+    IoResult end;   // why reading stopped; `progressed`: the budget was used up
   };
   // Reads at most about `budget` bytes.
   Pumped pump(Connection& connection, size_t budget);
@@ -61,7 +61,7 @@ class FrameReader {
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   size_t header_have_ = 0;
   bool header_known_ = false;
-  bool frame_known_ = false;      // a type of this version
+  bool frame_known_ = false;  // a type of this version
   DataHeader header_;
   ReceiveLedger::Place place_;
   std::vector<std::byte> early_;

@@ -1,8 +1,8 @@
 // Writes the frames of one data connection, one at a time, straight from the sender's memory.
 //
-// When the message of a half-written frame ends (another path delivered it, or it was cancelled) its
-// bytes may be freed, but the frame must still be finished for the stream to stay readable: the rest
-// then comes from a pad, which the receiver discards.
+// When the message of a half-written frame ends (another path delivered it, or it was cancelled)
+// its bytes may be freed, but the frame must still be finished for the stream to stay readable: the
+// rest then comes from a pad, which the receiver discards.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ namespace r2ccl {
 class FrameWriter {
  public:
   bool busy() const { return busy_; }
-  // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of padding.
+  // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of
+  // padding.
   void start(const DataHeader& header, std::span<const std::byte> payload);
   // Writes until the frame is done (progressed), or nothing more can be written (blocked, failed).
   IoResult flush(Connection& connection);

@@ -15,10 +15,12 @@ HandshakeIo::Progress HandshakeIo::pump() {
   while (true) {
     if (!write_output()) return Progress::failed;
     switch (handshake_->state()) {
-      case Handshake::State::failed: return fail(handshake_->error());
+      case Handshake::State::failed:
+        return fail(handshake_->error());
       case Handshake::State::done:
         return handshake_->output().empty() ? Progress::done : Progress::running;
-      case Handshake::State::running: break;
+      case Handshake::State::running:
+        break;
     }
     const bool was_writing = wants_write();
     if (!read_input()) return error_.ok() ? Progress::running : Progress::failed;

@@ -101,9 +101,15 @@ void Link::deliver_completions() {
       MessageClient* client = channel(ended.channel).client;
       if (client == nullptr) continue;  // cancelled by an earlier callback of this batch
       switch (ended.what) {
-        case Ended::sent: client->on_sent(peer_, ended.channel, ended.number); break;
-        case Ended::received: client->on_received(peer_, ended.channel, ended.number); break;
-        case Ended::mismatch: client->on_mismatch(peer_, ended.channel, ended.why); break;
+        case Ended::sent:
+          client->on_sent(peer_, ended.channel, ended.number);
+          break;
+        case Ended::received:
+          client->on_received(peer_, ended.channel, ended.number);
+          break;
+        case Ended::mismatch:
+          client->on_mismatch(peer_, ended.channel, ended.why);
+          break;
       }
     }
   }

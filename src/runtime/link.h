@@ -1,9 +1,10 @@
 // All paths to one peer: reliable, multi-path, lossless delivery of numbered messages.
 //
-// A link reads and writes in three beats. While events are handed out, paths read chunks and control
-// frames into ledgers and models. Then progress() tells clients what ended, judges the paths
-// (link_health.cc), gives chunks to paths (link_send.cc) and says what changed (link_control.cc).
-// Nothing else happens behind the caller's back, which is what makes a run repeatable.
+// A link reads and writes in three beats. While events are handed out, paths read chunks and
+// control frames into ledgers and models. Then progress() tells clients what ended, judges the
+// paths (link_health.cc), gives chunks to paths (link_send.cc) and says what changed
+// (link_control.cc). Nothing else happens behind the caller's back, which is what makes a run
+// repeatable.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +34,11 @@ struct PathEvent {
   NicId remote_nic;
   PathPhase from = PathPhase::down;
   PathPhase to = PathPhase::down;
-  DownCause cause = DownCause::none;   // what this end saw
+  DownCause cause = DownCause::none;       // what this end saw
   DownCause peer_cause = DownCause::none;  // what the peer saw, when it spoke first
   TimeNs at = 0;
-  TimeNs detected_ns = 0;              // from the first unacknowledged send, or the event, to now
-  uint64_t replayed_bytes = 0;         // what had to be sent again
+  TimeNs detected_ns = 0;       // from the first unacknowledged send, or the event, to now
+  uint64_t replayed_bytes = 0;  // what had to be sent again
   std::string why;
 };
 
@@ -66,7 +67,7 @@ class LinkHost {
 };
 
 struct LinkSettings {
-  bool monitor = true;   // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
+  bool monitor = true;  // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
 };
@@ -229,9 +230,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   size_t channel_cursor_ = 0;
   std::deque<Resend> resend_;
   std::vector<Completion> completions_;
-  std::deque<Notice> notices_;         // not yet applied by the peer
+  std::deque<Notice> notices_;  // not yet applied by the peer
   uint64_t next_notice_ = 0;
-  uint64_t notices_applied_ = 0;       // the peer's
+  uint64_t notices_applied_ = 0;  // the peer's
 
   // State versions: ours, what the peer has of ours, and what we have of the peer's.
   uint64_t version_ = 1;
@@ -243,16 +244,16 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs resend_state_at_ = kNever;
   TimeNs resend_state_wait_ = limits::kStateResendMin;
   size_t lane_cursor_ = 0;
-  uint64_t news_bytes_ = 0;            // received since the last state frame
+  uint64_t news_bytes_ = 0;  // received since the last state frame
 
   // Health.
   uint32_t next_ask_ = 1;
-  TimeNs evidence_at_ = 0;             // the peer has acted on something sent at this time
+  TimeNs evidence_at_ = 0;  // the peer has acted on something sent at this time
   TimeNs next_ask_all_ = 0;
   TimeNs ask_all_wait_ = 0;
   TimeNs overdraw_until_ = 0;
-  TimeNs all_down_since_ = 0;          // 0: some path is connected
-  size_t refusals_ = 0;                // since all paths were down
+  TimeNs all_down_since_ = 0;  // 0: some path is connected
+  size_t refusals_ = 0;        // since all paths were down
 
   uint64_t mirrored_bytes_ = 0;
   uint64_t replayed_bytes_ = 0;

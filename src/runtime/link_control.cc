@@ -19,7 +19,8 @@ constexpr size_t kNoticeBytesPerFrame = 16 * 1024;
 uint64_t Link::pace_total(Path& path, TimeNs at) {
   if (path.spec.lane_only) return 0;
   const NicPace& pace = host_.pace(path.spec.local_nic);
-  return path.bytes_received() + pace.share(pace_senders_[index_of(path)], path.health.round_trip, at);
+  return path.bytes_received() +
+         pace.share(pace_senders_[index_of(path)], path.health.round_trip, at);
 }
 
 ControlFrame Link::make_frame(TimeNs at) {
@@ -41,7 +42,8 @@ ControlFrame Link::make_frame(TimeNs at) {
     frame.paths.push_back(report);
   }
   for (const auto& [id, open] : channels_) {
-    if (open->changed_version > version_reflected_) frame.channels.push_back(open->receive.report());
+    if (open->changed_version > version_reflected_)
+      frame.channels.push_back(open->receive.report());
   }
   size_t bytes = 0;
   for (const Notice& notice : notices_) {
@@ -68,8 +70,7 @@ Path* Link::choose_lane() {
     if (!path.lane_ready() || path.broken) continue;
     if (path.spec.lane_only) {
       last = &path;
-    } else if (path.state.usable() &&
-               path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
+    } else if (path.state.usable() && path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
       lane_cursor_ = at + 1;
       return &path;
     } else if (second == nullptr || path.state.usable()) {

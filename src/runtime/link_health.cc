@@ -1,8 +1,8 @@
 // Judging paths: late, suspect, down, back.
 //
 // A path is suspected when it is late by its own standards AND the peer has meanwhile acted on
-// something that was sent after the late thing should have arrived. So a peer that was descheduled, or
-// this process being late itself, suspects nobody: everything is late together then.
+// something that was sent after the late thing should have arrived. So a peer that was descheduled,
+// or this process being late itself, suspects nobody: everything is late together then.
 #include <algorithm>
 #include <cerrno>
 
@@ -89,13 +89,12 @@ void Link::judge(Path& path, TimeNs at) {
   const bool lane_late = lane_overdue(path, at);
   if (!data_late && !lane_late) return;
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
-  const bool lane_proof =
-      lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
+  const bool lane_proof = lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
   ask_all(at);
   if ((!data_proof && !lane_proof) || path.spec.lane_only) return;
   if (usable_paths() <= 1) {
     const TimeNs since = data_proof ? overdue : path.health.asks.front().at;
-    if (at - since < kLastPathPatience) return;
+    if (evidence_at_ < since + kLastPathPatience) return;
     return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);
   }
   path.state.suspect(at);
@@ -173,13 +172,12 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   }
   const size_t index = index_of(path);
   dialers_[index]->cancel();
-  queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at),
-             event.replayed_bytes);
+  queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at), event.replayed_bytes);
   path.returns.on_down(at, was_up);
   overdraw_until_ = at + kOverdraw;
   changed();
-  const bool any = std::any_of(paths_.begin(), paths_.end(),
-                               [](const auto& p) { return p->state.connected(); });
+  const bool any =
+      std::any_of(paths_.begin(), paths_.end(), [](const auto& p) { return p->state.connected(); });
   if (!any && all_down_since_ == 0) {
     all_down_since_ = at;
     refusals_ = 0;
@@ -195,7 +193,8 @@ void Link::dial(TimeNs at) {
     PathDialer& dialer = *dialers_[i];
     dialer.progress(at);
     if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
-    // The lower rank opens paths. The higher one only asks, when all is lost, whether the peer lives.
+    // The lower rank opens paths. The higher one only asks, when all is lost, whether the peer
+    // lives.
     const bool opens = self_ < peer_;
     if (!opens && all_down_since_ == 0) continue;
     DialRequest request;
@@ -223,11 +222,12 @@ void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
     return;
   }
   if (path->state.connected()) return;
-  if (Status attached = path->attach(host_.reactor(), std::move(dialed.data),
-                                     std::move(*dialed.lane), at);
+  if (Status attached =
+          path->attach(host_.reactor(), std::move(dialed.data), std::move(*dialed.lane), at);
       !attached.ok()) {
-    path->broken = DownCause::connection_lost;
-    path->broken_why = attached.message();
+    R2CCL_LOG(info, "path %s to rank %d: %s", path->spec.local_name.c_str(), peer_.value(),
+              attached.message().c_str());
+    if (path->state.connected()) path->broken = DownCause::connection_lost;
   }
   changed();
 }
@@ -295,8 +295,9 @@ void Link::adopt(EstablishedConnection established) {
   pending.reset();
   if (Status attached = path->attach(host_.reactor(), std::move(data), std::move(established), at);
       !attached.ok()) {
-    path->broken = DownCause::connection_lost;
-    path->broken_why = attached.message();
+    R2CCL_LOG(info, "path %s to rank %d: %s", path->spec.local_name.c_str(), peer_.value(),
+              attached.message().c_str());
+    if (path->state.connected()) path->broken = DownCause::connection_lost;
   }
   changed();
 }

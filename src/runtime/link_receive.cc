@@ -72,11 +72,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
 void Link::apply_path(const PathReport& report, TimeNs at) {
   Path* path = find(report.path);
   if (path == nullptr) return;
-  if (report.incarnation != path->state.incarnation()) {
-    if (!path->state.connected()) path->state.note_incarnation(report.incarnation);
-    return;
-  }
-  if (!path->state.connected()) return;
+  if (report.incarnation != path->state.incarnation() || !path->state.connected()) return;
   if (report.phase == PathPhase::down) {
     if (!path->broken) {
       path->broken = DownCause::peer_notice;

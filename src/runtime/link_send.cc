@@ -130,8 +130,7 @@ Link::Channel* Link::next_channel() {
 bool Link::dispatch_fresh(TimeNs now) {
   Channel* from = next_channel();
   if (from == nullptr) return false;
-  const uint32_t cut =
-      chunk_cut(from->send.next_message_bytes(), usable_paths(), fastest_rate());
+  const uint32_t cut = chunk_cut(from->send.next_message_bytes(), usable_paths(), fastest_rate());
   const auto chunk = from->send.next_fresh(cut);
   const uint64_t bytes = from->send.bytes(*chunk).size();
   const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now);
@@ -145,8 +144,8 @@ bool Link::dispatch_resend(TimeNs now) {
   while (!resend_.empty()) {
     const Resend next = resend_.front();
     Channel& from = channel(next.channel);
-    const bool pointless = !from.send.needs_delivery(next.chunk) ||
-                           (next.mirror && from.send.copies(next.chunk) != 1);
+    const bool pointless =
+        !from.send.needs_delivery(next.chunk) || (next.mirror && from.send.copies(next.chunk) != 1);
     if (pointless) {
       resend_.pop_front();
       continue;

@@ -15,6 +15,9 @@ Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection lane, TimeNs now) {
   R2CCL_CHECK(data.has_value() != spec.lane_only);
+  if (lane.session.incarnation <= state.incarnation()) {
+    return {Code::remote, "an incarnation that is over"};
+  }
   model.reset();
   probe_received_ = false;
   pace_permitted_ = limits::kPaceShareMin;
@@ -25,8 +28,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   state.connect(lane.session.incarnation, now);
   writer_ = FrameWriter();
   reader_.emplace(static_cast<FrameReader::Owner&>(*this), scratch_);
-  lane_ = std::make_unique<Lane>(std::move(lane.connection), lane.session,
-                                 std::move(lane.leftover));
+  lane_ = std::make_unique<ControlLane>(std::move(lane.connection), lane.session,
+                                        std::move(lane.leftover));
   auto lane_added = reactor.add(lane_->connection().poll_id(), lane_handler_, false);
   if (!lane_added.ok()) return lane_added.status();
   lane_registration_ = std::move(lane_added).value();
@@ -125,7 +128,7 @@ void Path::on_lane_ready(const PollEvent& event) {
   }
   if (!event.readable || broken) return;
   frames_.clear();
-  const Lane::Received received = lane_->receive(frames_);
+  const ControlLane::Received received = lane_->receive(frames_);
   for (ControlFrame& frame : frames_) owner_.on_control(*this, std::move(frame));
   if (!received.status.ok()) {
     break_path(DownCause::protocol, received.status.message());

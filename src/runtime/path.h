@@ -1,5 +1,6 @@
-// One path of a link at one end: its two connections, its model of the forward direction, its state,
-// and the counters that travel in control frames. It moves bytes and reports; the link decides.
+// One path of a link at one end: its two connections, its model of the forward direction, its
+// state, and the counters that travel in control frames. It moves bytes and reports; the link
+// decides.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,10 @@
 #include "protocol/path_model.h"
 #include "protocol/path_state.h"
 #include "protocol/return_policy.h"
+#include "runtime/control_lane.h"
 #include "runtime/frame_reader.h"
 #include "runtime/frame_writer.h"
 #include "runtime/handshake_io.h"
-#include "runtime/lane.h"
 #include "runtime/reactor.h"
 
 namespace r2ccl {
@@ -28,13 +29,13 @@ inline constexpr NicId kNoNic{UINT16_MAX};
 // Where a path runs. Fixed for the life of the link, but for the remote address.
 struct PathSpec {
   PathId id;
-  bool lane_only = false;   // the out-of-band lane: carries control frames, never chunks
+  bool lane_only = false;  // the out-of-band lane: carries control frames, never chunks
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  std::string local_name;   // for people: "nic0", "mgmt", "lo"
-  std::string device;       // bind to this device; empty: not bound
+  std::string local_name;  // for people: "nic0", "mgmt", "lo"
+  std::string device;      // bind to this device; empty: not bound
   Address source;
-  Endpoint remote;          // the peer's listener on its NIC
+  Endpoint remote;  // the peer's listener on its NIC
 };
 
 class Path : private FrameReader::Owner {
@@ -58,8 +59,8 @@ class Path : private FrameReader::Owner {
   PathModel model;
   ReturnPolicy returns;
 
-  // Both connections of one incarnation are there: begins to prove the path. A lane-only path has no
-  // `data` and is up at once.
+  // Both connections of one incarnation are there: begins to prove the path. A lane-only path has
+  // no `data` and is up at once.
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                 EstablishedConnection lane, TimeNs now);
   // Closes both connections abortively and forgets what was under way (returned, oldest first).
@@ -94,11 +95,11 @@ class Path : private FrameReader::Owner {
       uint32_t number = 0;
       TimeNs at = 0;
     };
-    std::deque<Ask> asks;       // not answered yet on this lane, oldest first
-    TimeNs answered_at = 0;     // when an answer last came on this lane
+    std::deque<Ask> asks;           // not answered yet on this lane, oldest first
+    TimeNs answered_at = 0;         // when an answer last came on this lane
     TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
     TimeNs round_trip = 1 * kMillisecond;
-    uint32_t answer_due = 0;    // the peer's ask to be answered on this lane
+    uint32_t answer_due = 0;  // the peer's ask to be answered on this lane
     TimeNs last_sent_at = 0;
   };
   LaneHealth health;
@@ -138,7 +139,7 @@ class Path : private FrameReader::Owner {
   DataHandler data_handler_{*this};
   LaneHandler lane_handler_{*this};
   std::unique_ptr<Connection> data_;
-  std::unique_ptr<Lane> lane_;
+  std::unique_ptr<ControlLane> lane_;
   std::optional<FrameReader> reader_;
   FrameWriter writer_;
   Reactor::Registration data_registration_;

@@ -46,11 +46,14 @@ void PathDialer::connect(TimeNs now) {
 void PathDialer::on_ready(const PollEvent&) {
   if (stage_ == Stage::connecting) {
     switch (connection_->connect_state()) {
-      case ConnectState::pending: return;
+      case ConnectState::pending:
+        return;
       case ConnectState::failed:
         return fail(connection_->connect_error(),
                     system_error("connect", connection_->connect_error()).message());
-      case ConnectState::established: on_connected(); break;
+      case ConnectState::established:
+        on_connected();
+        break;
     }
   }
   if (stage_ == Stage::shaking) pump();
@@ -69,17 +72,19 @@ void PathDialer::on_connected() {
   identity.to = request_.peer;
   identity.path = request_.path;
   // The lane names the incarnation it joins.
-  const Incarnation last =
-      dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
+  const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
   io_.emplace(std::move(connection_),
               make_initiator(job_, identity, last, nonces_[on_lane_ ? 1 : 0], {}));
 }
 
 void PathDialer::pump() {
   switch (io_->pump()) {
-    case HandshakeIo::Progress::running: return registration_.want_write(io_->wants_write());
-    case HandshakeIo::Progress::failed: return fail(EPROTO, io_->error().message());
-    case HandshakeIo::Progress::done: break;
+    case HandshakeIo::Progress::running:
+      return registration_.want_write(io_->wants_write());
+    case HandshakeIo::Progress::failed:
+      return fail(EPROTO, io_->error().message());
+    case HandshakeIo::Progress::done:
+      break;
   }
   registration_.reset();
   EstablishedConnection established = io_->take();

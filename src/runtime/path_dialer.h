@@ -1,5 +1,5 @@
-// Opens the connections of one path from the initiating end: data, then the lane that joins it, each
-// stage bounded in time. One attempt; the link decides when to begin the next.
+// Opens the connections of one path from the initiating end: data, then the lane that joins it,
+// each stage bounded in time. One attempt; the link decides when to begin the next.
 #pragma once
 
 #include <memory>
@@ -66,8 +66,8 @@ class PathDialer final : private EventHandler {
  private:
   enum class Stage : uint8_t {
     idle,
-    connecting,   // the kernel's handshake is under way
-    shaking,      // ours is
+    connecting,  // the kernel's handshake is under way
+    shaking,     // ours is
   };
 
   void on_ready(const PollEvent& event) override;

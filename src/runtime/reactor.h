@@ -1,5 +1,5 @@
-// Hands readiness to whoever owns the connection. A registration is a value that ends with its owner,
-// and an event that was already fetched for an ended registration goes nowhere.
+// Hands readiness to whoever owns the connection. A registration is a value that ends with its
+// owner, and an event that was already fetched for an ended registration goes nowhere.
 #pragma once
 
 #include <cstdint>

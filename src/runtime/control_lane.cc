@@ -1,4 +1,4 @@
-#include "runtime/lane.h"
+#include "runtime/control_lane.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,15 +7,15 @@
 
 namespace r2ccl {
 
-Lane::Lane(std::unique_ptr<Connection> connection, const Session& session,
-           std::vector<std::byte> leftover)
+ControlLane::ControlLane(std::unique_ptr<Connection> connection, const Session& session,
+                         std::vector<std::byte> leftover)
     : connection_(std::move(connection)),
       send_key_(session.send_key),
       receive_key_(session.receive_key),
       in_(std::move(leftover)),
       in_used_(in_.size()) {}
 
-IoResult Lane::send(ControlFrame& frame) {
+IoResult ControlLane::send(ControlFrame& frame) {
   frame.lane_sequence = sent_++;
   out_.clear();
   encode(frame, out_);
@@ -26,7 +26,7 @@ IoResult Lane::send(ControlFrame& frame) {
   return flush();
 }
 
-IoResult Lane::flush() {
+IoResult ControlLane::flush() {
   while (!out_.empty()) {
     const iovec slice{out_.data() + out_done_, out_.size() - out_done_};
     const IoResult result = connection_->write(std::span(&slice, 1));
@@ -37,7 +37,7 @@ IoResult Lane::flush() {
   return {IoKind::progressed, 0, 0};
 }
 
-Lane::Received Lane::receive(std::vector<ControlFrame>& frames) {
+ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
   constexpr size_t kReadBytes = 16 * 1024;
   while (true) {
     if (Status status = parse(frames); !status.ok()) return {status, {}};
@@ -53,7 +53,7 @@ Lane::Received Lane::receive(std::vector<ControlFrame>& frames) {
   }
 }
 
-Status Lane::parse(std::vector<ControlFrame>& frames) {
+Status ControlLane::parse(std::vector<ControlFrame>& frames) {
   size_t at = 0;
   while (in_used_ - at >= kControlHeaderBytes) {
     const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);

@@ -15,10 +15,10 @@
 
 namespace r2ccl {
 
-class Lane {
+class ControlLane {
  public:
-  Lane(std::unique_ptr<Connection> connection, const Session& session,
-       std::vector<std::byte> leftover);
+  ControlLane(std::unique_ptr<Connection> connection, const Session& session,
+              std::vector<std::byte> leftover);
 
   Connection& connection() { return *connection_; }
 
@@ -31,8 +31,8 @@ class Lane {
   uint64_t frames_sent() const { return sent_; }
 
   struct Received {
-    Status status;     // an error: forged or malformed bytes
-    IoResult end;      // why reading stopped
+    Status status;  // an error: forged or malformed bytes
+    IoResult end;   // why reading stopped
   };
   // Appends the frames that have arrived.
   Received receive(std::vector<ControlFrame>& frames);

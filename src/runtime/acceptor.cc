@@ -1,0 +1,142 @@
+#include "runtime/acceptor.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kShortagePause = 100 * kMillisecond;
+constexpr int kAcceptsPerTurn = 64;
+
+}  // namespace
+
+class Acceptor::Door final : public EventHandler {
+ public:
+  Door(Acceptor& owner, std::unique_ptr<Listener> listener)
+      : owner_(owner), listener_(std::move(listener)) {}
+  Status open() {
+    auto added = owner_.reactor_.add(listener_->poll_id(), *this, false);
+    if (!added.ok()) return added.status();
+    registration_ = std::move(added).value();
+    paused_until_ = kNever;
+    return {};
+  }
+  // Level-triggered readiness would spin on a connection that cannot be accepted.
+  void pause(TimeNs until) {
+    registration_.reset();
+    paused_until_ = until;
+  }
+  void on_ready(const PollEvent&) override { owner_.accept_from(*this); }
+  Listener& listener() { return *listener_; }
+  TimeNs paused_until() const { return paused_until_; }
+
+ private:
+  Acceptor& owner_;
+  std::unique_ptr<Listener> listener_;
+  TimeNs paused_until_ = kNever;
+  Reactor::Registration registration_;
+};
+
+class Acceptor::Stranger final : public EventHandler {
+ public:
+  Stranger(Acceptor& owner, std::unique_ptr<Connection> connection,
+           std::unique_ptr<Handshake> handshake, TimeNs give_up_at)
+      : io(std::move(connection), std::move(handshake)), deadline(give_up_at), owner_(owner) {}
+  void on_ready(const PollEvent&) override {
+    switch (io.pump()) {
+      case HandshakeIo::Progress::running:
+        return registration.want_write(io.wants_write());
+      case HandshakeIo::Progress::failed:
+        return owner_.finish(*this, false);
+      case HandshakeIo::Progress::done:
+        return owner_.finish(*this, true);
+    }
+  }
+
+  HandshakeIo io;
+  const TimeNs deadline;
+  bool finished = false;
+  Reactor::Registration registration;
+
+ private:
+  Acceptor& owner_;
+};
+
+Acceptor::Acceptor(Reactor& reactor, Transport& transport, const Clock& clock,
+                   const JobIdentity& job, Callbacks callbacks)
+    : reactor_(reactor),
+      transport_(transport),
+      clock_(clock),
+      job_(job),
+      callbacks_(std::move(callbacks)) {}
+
+Acceptor::~Acceptor() = default;
+
+Result<Endpoint> Acceptor::listen(const Address& local, const std::string& device) {
+  auto listener = transport_.listen({local, 0}, device);
+  if (!listener.ok()) return listener.status();
+  const Endpoint endpoint = listener.value()->local();
+  doors_.push_back(std::make_unique<Door>(*this, std::move(listener).value()));
+  R2CCL_RETURN_IF_ERROR(doors_.back()->open());
+  return endpoint;
+}
+
+void Acceptor::accept_from(Door& door) {
+  const TimeNs now = clock_.now();
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    std::unique_ptr<Connection> connection = door.listener().accept();
+    if (connection == nullptr) {
+      if (door.listener().accept_error() != 0) door.pause(now + kShortagePause);
+      return;
+    }
+    if (strangers_.size() >= limits::kPendingHandshakesMax) {
+      // The oldest has had the most time to prove itself and did not.
+      strangers_.pop_front();
+      ++refused_;
+    }
+    const auto nonce = callbacks_.nonce();
+    const int poll_id = connection->poll_id();
+    strangers_.push_back(std::make_unique<Stranger>(*this, std::move(connection),
+                                                    make_acceptor(job_, callbacks_.policy, nonce),
+                                                    now + limits::kHandshakeAgeMax));
+    auto added = reactor_.add(poll_id, *strangers_.back(), false);
+    if (added.ok()) {
+      strangers_.back()->registration = std::move(added).value();
+    } else {
+      strangers_.pop_back();
+    }
+  }
+}
+
+void Acceptor::finish(Stranger& stranger, bool established) {
+  stranger.registration.reset();
+  stranger.finished = true;  // freed in progress(): we are inside its own call
+  if (established) {
+    callbacks_.established(stranger.io.take());
+  } else {
+    ++refused_;
+    R2CCL_LOG(info, "refused a connection: %s", stranger.io.error().message().c_str());
+  }
+}
+
+void Acceptor::progress(TimeNs now) {
+  std::erase_if(strangers_, [&](const auto& stranger) {
+    if (!stranger->finished && now >= stranger->deadline) ++refused_;
+    return stranger->finished || now >= stranger->deadline;
+  });
+  for (const auto& door : doors_) {
+    if (now < door->paused_until()) continue;
+    if (!door->open().ok()) door->pause(now + kShortagePause);
+  }
+}
+
+TimeNs Acceptor::next_timeout() const {
+  TimeNs next = strangers_.empty() ? kNever : strangers_.front()->deadline;
+  for (const auto& door : doors_) next = std::min(next, door->paused_until());
+  return next;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,56 @@
+// All listeners of one rank and the strangers that knock: bounded in number and in age, so that
+// garbage, half-open connections and a flood cost little and delay nobody.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/handshake.h"
+#include "runtime/handshake_io.h"
+#include "runtime/reactor.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class Acceptor {
+ public:
+  struct Callbacks {
+    AcceptPolicy policy;
+    std::function<std::array<std::byte, kNonceBytes>()> nonce;
+    std::function<void(EstablishedConnection)> established;
+  };
+
+  Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, const JobIdentity& job,
+           Callbacks callbacks);
+  ~Acceptor();
+
+  // Listens on a port of the kernel's choice; returns where.
+  Result<Endpoint> listen(const Address& local, const std::string& device);
+  // Ends strangers that take too long and takes listeners up again after a shortage.
+  void progress(TimeNs now);
+  TimeNs next_timeout() const;
+
+  uint64_t refused() const { return refused_; }
+
+ private:
+  class Door;
+  class Stranger;
+
+  void accept_from(Door& door);
+  void finish(Stranger& stranger, bool established);
+
+  Reactor& reactor_;
+  Transport& transport_;
+  const Clock& clock_;
+  const JobIdentity& job_;
+  Callbacks callbacks_;
+  std::vector<std::unique_ptr<Door>> doors_;
+  std::deque<std::unique_ptr<Stranger>> strangers_;  // oldest first
+  uint64_t refused_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,138 @@
+#include "runtime/nic_match.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace r2ccl {
+namespace {
+
+constexpr PathId kLoopbackPath{0xfefe};
+constexpr PathId kOutOfBandPath{0xffff};
+
+struct AddressPair {
+  Address mine;
+  Address theirs;
+};
+
+// Addresses of the two NICs that lie in one subnet.
+std::optional<AddressPair> common_subnet(const NicCard& mine, const NicCard& theirs) {
+  for (const Address& a : mine.addresses) {
+    for (const Address& b : theirs.addresses) {
+      if (same_subnet(a, b)) return AddressPair{a, b};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<AddressPair> common_family(const NicCard& mine, const NicCard& theirs) {
+  for (const Address& a : mine.addresses) {
+    for (const Address& b : theirs.addresses) {
+      if (a.family == b.family) return AddressPair{a, b};
+    }
+  }
+  return std::nullopt;
+}
+
+NicId nic_id(size_t index) {
+  return NicId(static_cast<uint16_t>(index));
+}
+
+class Matching {
+ public:
+  Matching(const RankCard& lower, const RankCard& higher)
+      : lower_(lower),
+        higher_(higher),
+        lower_used_(lower.nics.size()),
+        higher_used_(higher.nics.size()) {}
+
+  std::vector<NicPair> run() {
+    pair_up([this](size_t i, size_t j) { return !lower_used_[i] && !higher_used_[j]; });
+    // Now one side's NICs of a subnet are all taken: let the other side's share them.
+    pair_up([this](size_t i, size_t j) { return !lower_used_[i] || !higher_used_[j]; });
+    if (pairs_.empty()) pair_by_order();
+    return pairs_;
+  }
+
+ private:
+  template <typename Allowed>
+  void pair_up(Allowed allowed) {
+    for (size_t i = 0; i < lower_.nics.size(); ++i) {
+      for (size_t j = 0; j < higher_.nics.size(); ++j) {
+        if (!allowed(i, j) || !common_subnet(lower_.nics[i], higher_.nics[j])) continue;
+        lower_used_[i] = true;
+        higher_used_[j] = true;
+        pairs_.push_back({nic_id(i), nic_id(j)});
+      }
+    }
+  }
+  void pair_by_order() {
+    if (lower_.nics.empty() || higher_.nics.empty()) return;
+    const size_t count = std::max(lower_.nics.size(), higher_.nics.size());
+    for (size_t k = 0; k < count; ++k) {
+      const size_t i = k % lower_.nics.size();
+      const size_t j = k % higher_.nics.size();
+      if (common_family(lower_.nics[i], higher_.nics[j])) pairs_.push_back({nic_id(i), nic_id(j)});
+    }
+  }
+
+  const RankCard& lower_;
+  const RankCard& higher_;
+  std::vector<bool> lower_used_;
+  std::vector<bool> higher_used_;
+  std::vector<NicPair> pairs_;
+};
+
+PathSpec nic_path(const RankCard& self, const RankCard& peer, NicPair pair) {
+  const bool self_lower = self.rank < peer.rank;
+  const NicId mine = self_lower ? pair.lower : pair.higher;
+  const NicId theirs = self_lower ? pair.higher : pair.lower;
+  const NicCard& my_card = self.nics[mine.value()];
+  const NicCard& their_card = peer.nics[theirs.value()];
+  auto addresses = common_subnet(my_card, their_card);
+  if (!addresses) addresses = common_family(my_card, their_card);
+  PathSpec spec;
+  spec.id = PathId(static_cast<uint16_t>(pair.lower.value() << 8 | pair.higher.value()));
+  spec.local_nic = mine;
+  spec.remote_nic = theirs;
+  spec.local_name = my_card.name;
+  spec.device = my_card.name;
+  spec.source = addresses->mine;
+  spec.remote = {addresses->theirs, their_card.port};
+  spec.remote.address.scope = addresses->mine.scope;
+  return spec;
+}
+
+}  // namespace
+
+std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher) {
+  return Matching(lower, higher).run();
+}
+
+std::vector<PathSpec> make_paths(const RankCard& self, const RankCard& peer) {
+  std::vector<PathSpec> paths;
+  if (self.host == peer.host) {
+    PathSpec spec;
+    spec.id = kLoopbackPath;
+    spec.local_name = "lo";
+    // The last control endpoint is the one on lo; see ProgressEngine::open.
+    spec.remote = peer.control.back();
+    paths.push_back(std::move(spec));
+    return paths;
+  }
+  const bool self_lower = self.rank < peer.rank;
+  for (const NicPair& pair : match_nics(self_lower ? self : peer, self_lower ? peer : self)) {
+    paths.push_back(nic_path(self, peer, pair));
+  }
+  if (self.control.size() > 1 && peer.control.size() > 1) {
+    PathSpec spec;
+    spec.id = kOutOfBandPath;
+    spec.lane_only = true;
+    spec.local_name = "oob";
+    spec.source = self.control.front().address;
+    spec.remote = peer.control.front();
+    paths.push_back(std::move(spec));
+  }
+  return paths;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,28 @@
+// Which NIC of one rank talks to which NIC of another. Pure; both ends compute the same answer.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/path.h"
+#include "runtime/rank_card.h"
+
+namespace r2ccl {
+
+struct NicPair {
+  NicId lower;   // index into the NIC table of the lower rank
+  NicId higher;  // and of the higher rank
+  friend bool operator==(const NicPair&, const NicPair&) = default;
+};
+
+// A best matching: every NIC of the side with fewer gets one partner in its own subnet, each NIC of
+// the other side at most one; then NICs left over are paired once more with a partner in their
+// subnet, so that no live capacity lies idle. Where no two NICs share a subnet (a routed fabric),
+// the i-th meets the i-th: the handshake shows whether they reach each other.
+std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher);
+
+// The paths between `self` and `peer` as seen from `self`: over lo when they share a host, else one
+// a NIC pair, and an out-of-band lane where both have a control endpoint.
+std::vector<PathSpec> make_paths(const RankCard& self, const RankCard& peer);
+
+}  // namespace r2ccl

@@ -1,0 +1,251 @@
+#include "runtime/progress_engine.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/nic_match.h"
+#include "transport/nic_choice.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kScratchBytes = 256 * 1024;
+// Passes of the links within one pass of the engine: completions post more work, which completes.
+constexpr int kRoundsMax = 64;
+
+bool alive(const Nic& nic) {
+  return nic.up && nic.carrier;
+}
+
+std::string device_of(const std::string& nic_name) {
+  return parse_address_nic(nic_name) ? std::string() : nic_name;
+}
+
+}  // namespace
+
+ProgressEngine::ProgressEngine(Transport& transport, const Clock& clock, EngineOptions options)
+    : transport_(transport),
+      clock_(clock),
+      options_(std::move(options)),
+      reactor_(transport.poller()),
+      scratch_(kScratchBytes) {}
+
+ProgressEngine::~ProgressEngine() = default;
+
+NicPace& ProgressEngine::pace(NicId nic) {
+  return nic == kNoNic ? *loopback_pace_ : *paces_[nic.value()];
+}
+
+Status ProgressEngine::open(const JobIdentity& job) {
+  job_ = job;
+  Acceptor::Callbacks callbacks;
+  callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
+    return on_hello(identity, theirs);
+  };
+  callbacks.nonce = options_.nonce;
+  callbacks.established = [this](EstablishedConnection connection) {
+    const Rank from = connection.session.identity.from;
+    links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
+  };
+  acceptor_ = std::make_unique<Acceptor>(reactor_, transport_, clock_, job_, std::move(callbacks));
+  auto all = transport_.nics();
+  if (!all.ok()) return all.status();
+  R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
+  R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
+  if (transport_.nic_events_poll_id() >= 0) {
+    auto added = reactor_.add(transport_.nic_events_poll_id(), *this, false);
+    if (!added.ok()) return added.status();
+    nic_events_ = std::move(added).value();
+  }
+  return {};
+}
+
+Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
+  for (const Nic& nic : all) {
+    if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
+    if (nic.addresses.empty()) continue;
+    auto endpoint = acceptor_->listen(nic.addresses.front(), device_of(nic.name));
+    if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+    nics_.push_back(nic);
+    ports_.push_back(endpoint.value().port);
+  }
+  if (!nics_.empty()) return {};
+  std::string seen;
+  for (const Nic& nic : all) seen += "\n  " + nic.name + ": " + nic.reason;
+  return {Code::system,
+          "no network interface can be used; name some with R2CCL_SOCKET_IFNAME. Found:" + seen};
+}
+
+Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
+  for (const Nic& nic : all) {
+    const bool carries_data =
+        std::any_of(nics_.begin(), nics_.end(), [&](const Nic& n) { return n.name == nic.name; });
+    if (carries_data || !alive(nic) || nic.addresses.empty() || !control_.empty()) continue;
+    for (const Address& address : nic.addresses) {
+      const bool wanted =
+          options_.oob_ifname.empty()
+              ? std::any_of(options_.rendezvous.begin(), options_.rendezvous.end(),
+                            [&](const Endpoint& e) { return same_subnet(e.address, address); })
+              : nic.name == options_.oob_ifname;
+      if (!wanted || nic.kind == NicKind::loopback) continue;
+      auto endpoint = acceptor_->listen(address, "");
+      if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+      control_.push_back(endpoint.value());
+      break;
+    }
+  }
+  Address loopback;
+  loopback.family = AddressFamily::ipv4;
+  loopback.bytes = {127, 0, 0, 1};
+  auto endpoint = acceptor_->listen(loopback, "");
+  if (!endpoint.ok()) return endpoint.status().with_context("listening on lo");
+  control_.push_back(endpoint.value());
+  return {};
+}
+
+void ProgressEngine::describe(RankCard& card) const {
+  for (size_t i = 0; i < nics_.size(); ++i) card.nics.push_back(make_nic_card(nics_[i], ports_[i]));
+  card.control = control_;
+}
+
+Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObserver& observer) {
+  self_ = self;
+  cards_ = std::move(cards);
+  observer_ = &observer;
+  const RankCard& mine = cards_[static_cast<size_t>(self.value())];
+  const auto local = static_cast<uint32_t>(std::count_if(
+      cards_.begin(), cards_.end(), [&](const RankCard& c) { return c.host == mine.host; }));
+  for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
+  loopback_pace_.emplace(local);
+  for (const RankCard& peer : cards_) {
+    links_.emplace_back();
+    if (peer.rank == self) continue;
+    std::vector<PathSpec> paths = make_paths(mine, peer);
+    for (PathSpec& path : paths) path.device = device_of(path.device);
+    const bool any_data = std::any_of(paths.begin(), paths.end(),
+                                      [](const PathSpec& path) { return !path.lane_only; });
+    if (!any_data) {
+      return {Code::system, describe_pair(mine, peer) +
+                                " have no NICs that could reach each other: compare `r2ccl info`"};
+    }
+    links_.back() = std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths,
+                                           options_.link);
+  }
+  return {};
+}
+
+std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) {
+  return r2ccl::describe(a) + " and " + r2ccl::describe(b);
+}
+
+bool ProgressEngine::ready() const {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link == nullptr || link->ready(); });
+}
+
+std::vector<Rank> ProgressEngine::unreached() const {
+  std::vector<Rank> missing;
+  for (const auto& link : links_) {
+    if (link != nullptr && !link->ready()) missing.push_back(link->peer());
+  }
+  return missing;
+}
+
+Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
+                                                Incarnation theirs) {
+  const auto from = static_cast<size_t>(identity.from.value());
+  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
+    return Status(Code::remote, "a connection meant for another rank");
+  }
+  return links_[from]->on_hello(identity, theirs);
+}
+
+void ProgressEngine::progress(TimeNs timeout_ns) {
+  const TimeNs before = clock_.now();
+  // Time between passes in which this thread wanted to run but did not.
+  const TimeNs away = last_pass_end_ == 0 ? 0 : before - last_pass_end_;
+  const size_t events = reactor_.poll(timeout_ns);
+  TimeNs now = clock_.now();
+  const TimeNs overslept =
+      timeout_ns == kNever ? 0 : std::max<TimeNs>(now - before - timeout_ns, 0);
+  TimeNs idle = away + overslept;
+  run_posted();
+  if (nics_changed_) refresh_nics();
+  for (int round = 0; round < kRoundsMax; ++round) {
+    bool more = false;
+    for (const auto& link : links_) {
+      if (link == nullptr) continue;
+      const bool due = round == 0 && (events > 0 || link->next_timeout(now) <= now);
+      if (!link->wants_progress() && !due) continue;
+      link->progress(now, idle);
+      more = more || link->wants_progress();
+    }
+    idle = 0;
+    if (!more) break;
+    now = clock_.now();
+  }
+  acceptor_->progress(now);
+  last_pass_end_ = clock_.now();
+}
+
+TimeNs ProgressEngine::next_timeout() const {
+  TimeNs next = acceptor_->next_timeout();
+  const TimeNs now = clock_.now();
+  for (const auto& link : links_) {
+    if (link == nullptr) continue;
+    next = std::min(next, link->wants_progress() ? now : link->next_timeout(now));
+  }
+  return next;
+}
+
+void ProgressEngine::post(std::function<void()> work) {
+  {
+    std::lock_guard lock(posted_mutex_);
+    posted_.push_back(std::move(work));
+  }
+  transport_.poller().wake();
+}
+
+void ProgressEngine::run_posted() {
+  std::deque<std::function<void()>> work;
+  {
+    std::lock_guard lock(posted_mutex_);
+    work.swap(posted_);
+  }
+  for (auto& each : work) each();
+}
+
+void ProgressEngine::on_ready(const PollEvent&) {
+  if (transport_.drain_nic_events()) nics_changed_ = true;
+}
+
+void ProgressEngine::refresh_nics() {
+  nics_changed_ = false;
+  auto all = transport_.nics();
+  if (!all.ok()) return;  // asked again at the next event
+  for (size_t i = 0; i < nics_.size(); ++i) {
+    const auto found = std::find_if(all.value().begin(), all.value().end(),
+                                    [&](const Nic& nic) { return nic.name == nics_[i].name; });
+    const bool present = found != all.value().end();
+    const bool was_alive = alive(nics_[i]);
+    const bool is_alive = present && alive(*found);
+    if (present) {
+      nics_[i].up = found->up;
+      nics_[i].carrier = found->carrier;
+    } else {
+      nics_[i].up = false;
+    }
+    if (was_alive == is_alive) continue;
+    const DownCause cause = nics_[i].up ? DownCause::carrier_lost : DownCause::interface_down;
+    R2CCL_LOG(info, "%s is %s", nics_[i].name.c_str(), is_alive ? "up" : to_string(cause));
+    for (const auto& link : links_) {
+      if (link != nullptr) {
+        link->on_nic_change(NicId(static_cast<uint16_t>(i)), is_alive, cause);
+      }
+    }
+  }
+}
+
+}  // namespace r2ccl

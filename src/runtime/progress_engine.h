@@ -1,0 +1,125 @@
+// One rank's engine: its NICs and listeners, a link to every other rank, and the loop that drives
+// them. Runs on one thread (or one simulated actor); the communicator reaches it through post().
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/handshake.h"
+#include "runtime/acceptor.h"
+#include "runtime/link.h"
+#include "runtime/rank_card.h"
+#include "runtime/reactor.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+struct EngineOptions {
+  LinkSettings link;
+  // A NIC with an address in the subnet of one of these becomes the out-of-band lane's, unless it
+  // carries data; `oob_ifname` (exact name) overrides.
+  std::vector<Endpoint> rendezvous;
+  std::string oob_ifname;
+  // Fresh unpredictable bytes; a simulation's come from its seed.
+  std::function<std::array<std::byte, kNonceBytes>()> nonce;
+};
+
+// Told what happens to the job. Calls come from inside progress().
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void on_path_event(const PathEvent& event) = 0;
+  virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
+  virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+};
+
+class ProgressEngine final : private LinkHost, private EventHandler {
+ public:
+  ProgressEngine(Transport& transport, const Clock& clock, EngineOptions options);
+  ~ProgressEngine() override;
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  // Finds the NICs and listens on each. Fails when there is none to use.
+  Status open(const JobIdentity& job);
+  // Fills in what this engine knows of its NICs and listeners.
+  void describe(RankCard& card) const;
+  // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
+  Status start(Rank self, std::vector<RankCard> cards, EngineObserver& observer);
+
+  // True when every link has a usable path.
+  bool ready() const;
+  // Ranks without a usable path yet, for messages.
+  std::vector<Rank> unreached() const;
+  // Null for this rank.
+  Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
+  size_t rank_count() const { return links_.size(); }
+  const std::vector<RankCard>& cards() const { return cards_; }
+  Rank self() const { return self_; }
+  const std::vector<Nic>& data_nics() const { return nics_; }
+
+  // One pass: waits up to `timeout_ns` for events, then does all that is due.
+  void progress(TimeNs timeout_ns);
+  // When the next pass is due if nothing happens: absolute.
+  TimeNs next_timeout() const;
+
+  // Runs `work` in the engine's thread, in order. Any thread.
+  void post(std::function<void()> work);
+
+ private:
+  // LinkHost
+  const Clock& clock() const override { return clock_; }
+  Reactor& reactor() override { return reactor_; }
+  Transport& transport() override { return transport_; }
+  const JobIdentity& job() const override { return job_; }
+  std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
+  std::span<std::byte> scratch() override { return scratch_; }
+  NicPace& pace(NicId nic) override;
+  void on_path_event(const PathEvent& event) override { observer_->on_path_event(event); }
+  void on_notice(Rank peer, std::span<const std::byte> bytes) override {
+    observer_->on_notice(peer, bytes);
+  }
+  void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
+    observer_->on_peer_end(peer, end, why);
+  }
+
+  static std::string describe_pair(const RankCard& a, const RankCard& b);
+  void on_ready(const PollEvent& event) override;  // NIC events
+  void refresh_nics();
+  void run_posted();
+  Status listen_on_nics(const std::vector<Nic>& all);
+  Status listen_out_of_band(const std::vector<Nic>& all);
+  Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
+
+  Transport& transport_;
+  const Clock& clock_;
+  const EngineOptions options_;
+  Reactor reactor_;
+  std::vector<std::byte> scratch_;
+  JobIdentity job_;
+  Rank self_;
+  std::vector<RankCard> cards_;
+  EngineObserver* observer_ = nullptr;
+  std::vector<Nic> nics_;          // the data NICs, in the order advertised
+  std::vector<uint16_t> ports_;    // of the listener on each
+  std::vector<Endpoint> control_;  // out-of-band if any, then lo
+  std::vector<std::unique_ptr<NicPace>> paces_;
+  std::optional<NicPace> loopback_pace_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::vector<std::unique_ptr<Link>> links_;
+  Reactor::Registration nic_events_;
+  bool nics_changed_ = false;
+  TimeNs last_pass_end_ = 0;
+
+  std::mutex posted_mutex_;  // guards posted_
+  std::deque<std::function<void()>> posted_;
+};
+
+}  // namespace r2ccl

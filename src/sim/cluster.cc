@@ -1,0 +1,108 @@
+#include "sim/cluster.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr ChannelId kCollectives{1};
+constexpr ChannelId kPointToPoint{2};
+constexpr int kManagementRail = 100;
+
+std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
+  return [random = Random(seed)]() mutable {
+    std::array<std::byte, kNonceBytes> nonce;
+    for (std::byte& byte : nonce) byte = static_cast<std::byte>(random.next());
+    return nonce;
+  };
+}
+
+}  // namespace
+
+Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, options.world) {
+  std::vector<RankCard> cards;
+  for (int rank = 0; rank < options.hosts; ++rank) {
+    nodes_.push_back(make_node(rank, options));
+    RankCard card;
+    card.rank = Rank(rank);
+    card.host_name = "h" + std::to_string(rank);
+    card.host[0] = static_cast<std::byte>(rank + 1);
+    node(rank).engine->describe(card);
+    cards.push_back(std::move(card));
+  }
+  for (int rank = 0; rank < options.hosts; ++rank) {
+    Node& each = node(rank);
+    R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
+    std::vector<MessagePort*> ports;
+    for (int peer = 0; peer < options.hosts; ++peer) ports.push_back(each.engine->link(Rank(peer)));
+    each.executor = std::make_unique<Executor>(Rank(rank), kCollectives, ports);
+    each.point_to_point = std::make_unique<PointToPoint>(Rank(rank), kPointToPoint, ports);
+    each.actor = world_.add_actor({each.host, [&each] { each.engine->progress(0); },
+                                   [&each] { return each.engine->next_timeout(); }});
+  }
+}
+
+Cluster::~Cluster() {
+  for (const auto& each : nodes_) {
+    world_.remove_actor(each->actor);
+    each->point_to_point.reset();
+    each->executor.reset();
+    each->engine.reset();
+  }
+}
+
+std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions& options) {
+  auto made = std::make_unique<Node>();
+  made->host = &fabric().add_host("h" + std::to_string(rank));
+  for (int k = 0; k < options.nics; ++k) {
+    NicOptions nic;
+    nic.name = "nic" + std::to_string(k);
+    nic.rail = static_cast<uint8_t>(k);
+    nic.rate_bytes_per_s = options.rate_bytes_per_s;
+    made->nics.push_back(&fabric().add_nic(*made->host, nic));
+  }
+  EngineOptions engine;
+  engine.link = options.link;
+  engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
+  if (options.management) {
+    NicOptions nic;
+    nic.name = "mgmt";
+    nic.rail = static_cast<uint8_t>(kManagementRail);
+    nic.rate_bytes_per_s = 12'500'000;
+    nic.data = false;
+    made->management = &fabric().add_nic(*made->host, nic);
+    engine.oob_ifname = "mgmt";
+  }
+  made->engine = std::make_unique<ProgressEngine>(*made->host, world_.clock(), engine);
+  JobIdentity job;
+  job.authenticated = true;
+  job.id.fill(std::byte{7});
+  job.secret.fill(std::byte{42});
+  R2CCL_CHECK(made->engine->open(job).ok());
+  return made;
+}
+
+bool Cluster::all_paths_up() {
+  for (const auto& each : nodes_) {
+    for (int peer = 0; peer < size(); ++peer) {
+      Link* link = each->engine->link(Rank(peer));
+      if (link == nullptr) continue;
+      for (const auto& path : link->paths()) {
+        if (path->state.phase() != PathPhase::up) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool Cluster::connect() {
+  return world_.run_until([this] { return all_paths_up(); }, now() + 5 * kSecond);
+}
+
+void Cluster::wake_all() {
+  for (const auto& each : nodes_) each->host->poller().wake();
+}
+
+}  // namespace r2ccl

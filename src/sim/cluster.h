@@ -1,0 +1,76 @@
+// A whole job on the fabric: hosts with NICs, on each an engine and the executors that a
+// communicator has, driven as actors of one World. The code under test is the real one; only time
+// and wires are made up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.h"
+#include "runtime/point_to_point.h"
+#include "runtime/progress_engine.h"
+#include "sim/world.h"
+
+namespace r2ccl {
+
+struct ClusterOptions {
+  uint64_t seed = 1;
+  int hosts = 2;
+  int nics = 2;
+  uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
+  bool management = true;                  // a NIC that carries no data, for the out-of-band lane
+  LinkSettings link;
+  WorldOptions world;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const ClusterOptions& options);
+  ~Cluster();
+
+  // Runs until every link has every path up; false when that takes more than a simulated 5 s.
+  bool connect();
+
+  struct Node final : EngineObserver {
+    SimHost* host = nullptr;
+    std::vector<SimNic*> nics;
+    SimNic* management = nullptr;
+    std::unique_ptr<ProgressEngine> engine;
+    std::unique_ptr<Executor> executor;
+    std::unique_ptr<PointToPoint> point_to_point;
+    ActorId actor;
+    std::vector<PathEvent> events;
+    std::vector<std::pair<Rank, PeerEnd>> ends;
+    std::vector<std::string> notices;
+
+    void on_path_event(const PathEvent& event) override { events.push_back(event); }
+    void on_notice(Rank, std::span<const std::byte> bytes) override {
+      notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    void on_peer_end(Rank peer, PeerEnd end, const std::string&) override {
+      ends.emplace_back(peer, end);
+    }
+  };
+
+  int size() const { return static_cast<int>(nodes_.size()); }
+  Node& node(int rank) { return *nodes_[static_cast<size_t>(rank)]; }
+  SimNic& nic(int rank, int index) { return *node(rank).nics[static_cast<size_t>(index)]; }
+  World& world() { return world_; }
+  Fabric& fabric() { return world_.fabric(); }
+  TimeNs now() { return world_.clock().now(); }
+
+  // All paths of all links that carry data are up.
+  bool all_paths_up();
+  // After calls to executors from outside the actors.
+  void wake_all();
+
+ private:
+  std::unique_ptr<Node> make_node(int rank, const ClusterOptions& options);
+
+  World world_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace r2ccl

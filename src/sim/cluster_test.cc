@@ -1,0 +1,182 @@
+// The main job on the fabric: AllReduce over several hosts and NICs goes on, with the right bits,
+// through everything that can happen to a path.
+#include "sim/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace r2ccl {
+namespace {
+
+// Runs AllReduces back to back on every rank and checks every element of every one.
+class Job {
+ public:
+  Job(Cluster& cluster, uint64_t count) : cluster_(cluster), count_(count) {
+    for (int rank = 0; rank < cluster.size(); ++rank) {
+      buffers_.emplace_back(count);
+      results_.emplace_back(count);
+    }
+    done_.resize(static_cast<size_t>(cluster.size()));
+  }
+
+  // Each rank runs `iterations` operations, starting the next from the completion of the last.
+  void start(int iterations) {
+    iterations_ = iterations;
+    for (int rank = 0; rank < cluster_.size(); ++rank) next(rank);
+    cluster_.wake_all();
+  }
+  bool finished() const {
+    for (const int done : done_) {
+      if (done < iterations_) return false;
+    }
+    return true;
+  }
+  uint64_t wrong() const { return wrong_; }
+  uint64_t checked() const { return checked_; }
+  TimeNs longest() const { return longest_; }
+  TimeNs last_duration() const { return last_; }
+
+ private:
+  static int64_t value(int rank, uint64_t element, int iteration) {
+    return rank * 1'000'003 + static_cast<int64_t>(element) * 17 + iteration * 7919;
+  }
+  void next(int rank) {
+    const auto r = static_cast<size_t>(rank);
+    const int iteration = done_[r];
+    for (uint64_t i = 0; i < count_; ++i) buffers_[r][i] = value(rank, i, iteration);
+    CollectiveCall call;
+    call.key.collective = Collective::all_reduce;
+    call.key.type = DataType::int64;
+    call.key.op = ReduceOp::sum;
+    call.key.rank_count = cluster_.size();
+    call.key.count = count_;
+    call.input = reinterpret_cast<const std::byte*>(buffers_[r].data());
+    call.output = reinterpret_cast<std::byte*>(results_[r].data());
+    call.done = [this, rank, began = cluster_.now()](const Status& status) {
+      ASSERT_TRUE(status.ok()) << status.message();
+      finish(rank, began);
+    };
+    cluster_.node(rank).executor->start(std::move(call));
+  }
+  void finish(int rank, TimeNs began) {
+    const auto r = static_cast<size_t>(rank);
+    last_ = cluster_.now() - began;
+    longest_ = std::max(longest_, last_);
+    for (uint64_t i = 0; i < count_; ++i) {
+      int64_t expected = 0;
+      for (int peer = 0; peer < cluster_.size(); ++peer) expected += value(peer, i, done_[r]);
+      ++checked_;
+      if (results_[r][i] != expected) ++wrong_;
+    }
+    std::memset(results_[r].data(), 0xee, count_ * sizeof(int64_t));
+    if (++done_[r] < iterations_) next(rank);
+  }
+
+  Cluster& cluster_;
+  const uint64_t count_;
+  int iterations_ = 0;
+  std::vector<std::vector<int64_t>> buffers_;
+  std::vector<std::vector<int64_t>> results_;
+  std::vector<int> done_;
+  uint64_t wrong_ = 0;
+  uint64_t checked_ = 0;
+  TimeNs longest_ = 0;
+  TimeNs last_ = 0;
+};
+
+void run(Cluster& cluster, Job& job, TimeNs limit) {
+  ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
+  EXPECT_EQ(job.wrong(), 0u);
+  EXPECT_GT(job.checked(), 0u);
+}
+
+TEST(Cluster, ConnectsEveryPath) {
+  ClusterOptions options;
+  options.hosts = 4;
+  options.nics = 4;
+  Cluster cluster(options);
+  EXPECT_TRUE(cluster.connect());
+}
+
+TEST(Cluster, AllReduceWithoutFaultsReachesLineRate) {
+  ClusterOptions options;
+  options.hosts = 4;
+  options.nics = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 2 * 1024 * 1024);  // 16 MB
+  job.start(3);
+  run(cluster, job, 20 * kSecond);
+  const double bus = 16.0 * 1048576 * 1.5 / (static_cast<double>(job.last_duration()) / 1e9);
+  EXPECT_GT(bus, 0.93 * 4 * 31'250'000) << bus;
+}
+
+struct Fault {
+  const char* name;
+  void (Fabric::*begin)(SimNic&);
+};
+
+class ClusterFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(ClusterFault, InTheMiddleOfAnAllReduceCostsLittleAndNoElement) {
+  ClusterOptions options;
+  options.hosts = 4;
+  options.nics = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 128 * 1024);  // 1 MB
+  job.start(60);
+  cluster.fabric().at(cluster.now() + 203 * kMillisecond,
+                      [&] { (cluster.fabric().*GetParam().begin)(cluster.nic(1, 2)); });
+  cluster.fabric().at(cluster.now() + 500 * kMillisecond,
+                      [&] { cluster.fabric().fix(cluster.nic(1, 2)); });
+  run(cluster, job, 20 * kSecond);
+  EXPECT_LT(job.longest(), 100 * kMillisecond);
+  EXPECT_TRUE(cluster.connect()) << "the healed NIC comes back";
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ClusterFault,
+                         testing::Values(Fault{"down", &Fabric::down}, Fault{"pull", &Fabric::pull},
+                                         Fault{"hole", &Fabric::hole},
+                                         Fault{"hole_tx", &Fabric::hole_tx},
+                                         Fault{"hole_rx", &Fabric::hole_rx}),
+                         [](const auto& fault) { return std::string(fault.param.name); });
+
+TEST(Cluster, AKilledRankIsCalledDeadByAllOthers) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  cluster.world().kill(*cluster.node(1).host);
+  const bool told = cluster.world().run_until(
+      [&] { return !cluster.node(0).ends.empty() && !cluster.node(2).ends.empty(); },
+      cluster.now() + 2 * kSecond);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(cluster.node(0).ends[0], std::make_pair(Rank(1), PeerEnd::dead));
+  EXPECT_EQ(cluster.node(2).ends[0], std::make_pair(Rank(1), PeerEnd::dead));
+}
+
+TEST(Cluster, AStoppedRankIsWaitedForWithoutAVerdict) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  for (int rank = 0; rank < 3; ++rank) cluster.node(rank).events.clear();
+  Job job(cluster, 64 * 1024);
+  job.start(20);
+  cluster.fabric().at(cluster.now() + 20 * kMillisecond,
+                      [&] { cluster.world().stop(cluster.node(1).actor); });
+  cluster.fabric().at(cluster.now() + 10 * kSecond,
+                      [&] { cluster.world().resume(cluster.node(1).actor); });
+  run(cluster, job, 30 * kSecond);
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const PathEvent& event : cluster.node(rank).events) {
+      EXPECT_NE(event.to, PathPhase::down) << rank << ' ' << event.why;
+    }
+    EXPECT_TRUE(cluster.node(rank).ends.empty());
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
