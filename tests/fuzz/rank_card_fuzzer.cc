@@ -1,0 +1,12 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/rank_card.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto card = r2ccl::decode_rank_card(std::as_bytes(std::span(data, size)));
+  // What is accepted is within the bounds, so it can be said again.
+  if (card.ok()) R2CCL_CHECK(r2ccl::encode(card.value()).ok());
+  return 0;
+}
