@@ -21,6 +21,7 @@ class HalvingDoubling {
         folded_(ranks_ - core_),
         self_(static_cast<uint32_t>(plan.rank().value())),
         segment_(segment_count(limits.segment_bytes_max, key.type, limits)),
+        part_(segment_count(limits.segment_bytes_min, key.type, limits)),
         count_(key.count) {}
 
   void build() {
@@ -31,14 +32,15 @@ class HalvingDoubling {
       return;
     }
     if (in_pair) reduce(self_ - 1, {partial_, 0, count_}, false);
-    halve();
-    double_up();
+    halve_all();
+    double_all();
     if (in_pair) send(self_ - 1, {Buffer::output, 0, count_});
   }
 
  private:
-  // What one round of halving leaves: the range kept, the one given to `peer`.
+  // One round of halving between this rank and `peer` (a position): what each of them keeps.
   struct Round {
+    uint32_t distance;
     uint32_t peer;
     Region kept;
     Region given;
@@ -50,26 +52,52 @@ class HalvingDoubling {
     return position < folded_ ? 2 * position + 1 : position + folded_;
   }
 
-  void halve() {
+  // How the rank at `position` halves `range` with the one `distance` away.
+  static Round halve(const Region& range, uint32_t position, uint32_t distance) {
+    Region low = range;
+    low.count = range.count / 2;
+    const Region high{range.buffer, range.offset + low.count, range.count - low.count};
+    const bool keeps_low = (position & distance) == 0;
+    return {distance, position ^ distance, keeps_low ? low : high, keeps_low ? high : low};
+  }
+
+  // `kept` of a round of the rank at `position`, cut as its later rounds will: what goes first
+  // comes first. Parts too small to be worth a message stay together.
+  std::vector<Region> parts(Region kept, uint32_t position, uint32_t distance) const {
+    std::vector<Region> result;
+    for (distance /= 2; distance > 0 && kept.count / 2 >= part_; distance /= 2) {
+      const Round round = halve(kept, position, distance);
+      result.push_back(round.given);
+      kept = round.kept;
+    }
+    result.push_back(kept);
+    return result;
+  }
+
+  void halve_all() {
     Region range{Buffer::output, 0, count_};
     for (uint32_t distance = core_ / 2; distance > 0; distance /= 2) {
-      Region low = range;
-      low.count = range.count / 2;
-      const Region high{range.buffer, range.offset + low.count, range.count - low.count};
-      const bool keeps_low = (position() & distance) == 0;
-      const Round round{rank_at(position() ^ distance), keeps_low ? low : high,
-                        keeps_low ? high : low};
+      const Round round = halve(range, position(), distance);
+      const uint32_t peer = rank_at(round.peer);
+      for (const Region& part : parts(round.given, round.peer, distance)) {
+        send(peer, {partial_, part.offset, part.count});
+      }
+      const Buffer own = partial_;
+      for (const Region& part : parts(round.kept, position(), distance)) {
+        reduce(peer, {own, part.offset, part.count}, distance == 1);
+      }
       rounds_.push_back(round);
-      send(round.peer, {partial_, round.given.offset, round.given.count});
-      reduce(round.peer, {partial_, round.kept.offset, round.kept.count}, distance == 1);
       range = round.kept;
     }
   }
 
-  void double_up() {
+  void double_all() {
     for (auto round = rounds_.rbegin(); round != rounds_.rend(); ++round) {
-      send(round->peer, round->kept);
-      receive(round->peer, round->given);
+      const uint32_t peer = rank_at(round->peer);
+      const std::vector<Region> sent = parts(round->kept, position(), round->distance);
+      for (auto part = sent.rbegin(); part != sent.rend(); ++part) send(peer, *part);
+      const std::vector<Region> received = parts(round->given, round->peer, round->distance);
+      for (auto part = received.rbegin(); part != received.rend(); ++part) receive(peer, *part);
     }
   }
 
@@ -97,7 +125,8 @@ class HalvingDoubling {
   const uint32_t core_;    // q
   const uint32_t folded_;  // p - q
   const uint32_t self_;
-  const uint64_t segment_;
+  const uint64_t segment_;  // elements of the largest message
+  const uint64_t part_;     // elements of the smallest part that gets a message of its own
   const uint64_t count_;
   Buffer partial_ = Buffer::input;  // where this rank's partial result is
   std::vector<Round> rounds_;

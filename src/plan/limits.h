@@ -8,8 +8,9 @@ namespace r2ccl {
 // A segment is one message. Small segments keep the pipeline full and its fill short, large ones
 // cost less per byte; both bounds are in bytes of payload.
 struct PlanLimits {
-  // A message costs the sender, the receiver and the acknowledgement some 10 us of processor
-  // between them, whatever its size: below this size they would cost more than the bytes.
+  // Also the smallest part that halving-doubling cuts a message into.
+  // A message costs the sender, the receiver and the acknowledgement of the order of 10 us of
+  // processor between them, whatever its size: below this size they would cost more than the bytes.
   uint64_t segment_bytes_min = 16 * 1024;
   // Staging slots are of this size; at 12.5 GB/s it is still 20 us of transfer.
   uint64_t segment_bytes_max = 256 * 1024;
@@ -20,9 +21,11 @@ struct PlanLimits {
   uint64_t segments_per_chain = 128;
 
   // Switch points of Algorithm::automatic, in bytes of the whole vector.
-  // AllReduce: a ring from so many bytes per rank on. A hop of the ring then lasts longer than its
-  // latency (64 KB: 0.5 ms at 120 MB/s, against about 0.3 ms), so the ring hides it, while
-  // halving-doubling pays it 2 log2 p times.
+  // AllReduce: a ring from so many bytes per rank on (earlier where the number of ranks is no power
+  // of two: choose_algorithm). Twice the product of a rank's rate and the latency of a hop: 120
+  // MB/s and about 0.3 ms on the machines that it was measured on. Halving-doubling pays the
+  // latency 2 log2 p times, a ring 2 (p - 1) times unless its blocks are so large that they hide
+  // it.
   uint64_t ring_bytes_per_rank = 64 * 1024;
   // Broadcast: a chain from so many bytes per rank on. The tree's root sends everything log2 p
   // times, the chain's only once but over p - 1 hops.

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -16,14 +17,29 @@ uint64_t plan_hash(const PlanKey& key) {
                   static_cast<uint64_t>(key.root.value()), key.count});
 }
 
+namespace {
+
+// The number of bytes from which on a ring is faster than halving-doubling. With r = the product of
+// rate and latency, a ring hides its latencies when a block is 2 r; that is the switch point for
+// powers of two, where both move the same bytes. Otherwise folding moves the vector twice more in
+// 2 hops, so they are equal where 2 n / rate = (2 (p - 1) - 2 log2 q - 2) latencies.
+uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
+  const uint64_t full_blocks = limits.ring_bytes_per_rank * ranks;
+  if (std::has_single_bit(ranks)) return full_blocks;
+  const uint64_t rounds = static_cast<uint64_t>(std::bit_width(ranks)) - 1;  // log2 q
+  return std::min(full_blocks, limits.ring_bytes_per_rank / 2 * (ranks - 2 - rounds));
+}
+
+}  // namespace
+
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
   if (key.algorithm != Algorithm::automatic) return key.algorithm;
   const uint64_t bytes = key.count * size_of(key.type);
   const auto ranks = static_cast<uint64_t>(key.rank_count);
-  const uint64_t bytes_per_rank = key.collective == Collective::broadcast
-                                      ? limits.chain_bytes_per_rank
-                                      : limits.ring_bytes_per_rank;
-  return bytes / ranks >= bytes_per_rank ? Algorithm::ring : Algorithm::halving_doubling;
+  const uint64_t switch_point = key.collective == Collective::broadcast
+                                    ? limits.chain_bytes_per_rank * ranks
+                                    : ring_bytes(ranks, limits);
+  return bytes >= switch_point ? Algorithm::ring : Algorithm::halving_doubling;
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
