@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lab.h"
+#include "rank_group.h"
 
 namespace r2ccl::tools {
 
@@ -19,13 +20,24 @@ struct LabJob {
 // Replaces this process by the program, inside the host. Returns only on error.
 Status run_on_host(const Lab& lab, int host, const std::vector<std::string>& argv);
 
-// Runs the program once a rank with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-// MASTER_PORT and HOST set, and standard input closed; hands SIGINT and SIGTERM on. Returns the
-// worst exit status (128 + signal number for a rank that a signal ended).
+// Runs the program once a rank, with set_rank_environment's variables and HOST set, and standard
+// input closed; hands SIGINT and SIGTERM on. Returns the worst exit status (128 + signal number for
+// a rank that a signal ended).
 Result<int> run_on_all(const Lab& lab, const LabJob& job);
 
-// Starts `body` in a child process inside the host, in a process group of its own, so that a signal
-// to the group reaches also what the body starts; it dies with us. `body` returns the exit status.
-Result<pid_t> spawn_in_host(const Lab& lab, int host, const std::function<int()>& body);
+// Where one rank of a job runs.
+struct RankPlace {
+  int host = 0;
+  int hosts = 1;
+  int local = 0;
+  int procs_per_host = 1;
+  std::string master_addr;
+  int master_port = 29500;
+};
+// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets
+// them.
+void set_rank_environment(const RankPlace& place);
+// For the child that becomes this rank: enters the host, sets the variables, runs `body`.
+int run_rank_in_lab(const Lab& lab, const RankPlace& place, const std::function<int()>& body);
 
 }  // namespace r2ccl::tools

@@ -5,7 +5,10 @@ int main(int argc, char** argv) {
   CLI::App app{"r2ccl: collectives that a broken network cannot stop"};
   app.require_subcommand(1);
   r2ccl::tools::Action action;
+  r2ccl::tools::add_bench_command(&app, &action);
+  r2ccl::tools::add_info_command(&app, &action);
   r2ccl::tools::add_lab_command(&app, &action);
+  r2ccl::tools::add_version_command(&app, &action);
   CLI11_PARSE(app, argc, argv);
   return action();
 }

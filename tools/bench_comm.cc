@@ -1,0 +1,142 @@
+#include "bench_comm.h"
+
+#include <utility>
+
+namespace r2ccl::tools {
+namespace {
+
+Status to_status(const char* call, r2cclResult_t result, r2cclComm_t comm) {
+  if (result == r2cclSuccess) return Status::ok_status();
+  const char* detail = r2cclGetLastError(comm);
+  std::string text = std::string(call) + ": " + r2cclGetErrorString(result);
+  if (detail != nullptr && *detail != '\0') text += std::string(": ") + detail;
+  return {static_cast<Code>(result), text};
+}
+
+// Texts travel as int32 elements, the smallest type there is.
+size_t words_for(size_t bytes) {
+  return (bytes + sizeof(int32_t) - 1) / sizeof(int32_t);
+}
+
+}  // namespace
+
+Result<BenchComm> BenchComm::from_environment() {
+  r2cclComm_t comm = nullptr;
+  R2CCL_RETURN_IF_ERROR(to_status("r2cclCommInitEnv", r2cclCommInitEnv(&comm, nullptr), nullptr));
+  int rank = 0, ranks = 0;
+  R2CCL_RETURN_IF_ERROR(to_status("r2cclCommUserRank", r2cclCommUserRank(comm, &rank), comm));
+  R2CCL_RETURN_IF_ERROR(to_status("r2cclCommCount", r2cclCommCount(comm, &ranks), comm));
+  return BenchComm(comm, rank, ranks);
+}
+
+BenchComm::BenchComm(BenchComm&& other) noexcept
+    : comm_(std::exchange(other.comm_, nullptr)), rank_(other.rank_), ranks_(other.ranks_) {}
+
+BenchComm::~BenchComm() {
+  if (comm_ == nullptr) return;
+  r2cclCommAbort(comm_);
+  r2cclCommDestroy(comm_);
+}
+
+Status BenchComm::check(const char* call, r2cclResult_t result) const {
+  return to_status(call, result, comm_);
+}
+
+Status BenchComm::run(const BenchOptions& options, const void* in, void* out, size_t count) {
+  switch (options.collective) {
+    case Collective::all_reduce:
+      return check("r2cclAllReduce",
+                   r2cclAllReduce(in, out, count, options.type, options.redop, comm_, nullptr));
+    case Collective::broadcast:
+      return check("r2cclBroadcast",
+                   r2cclBroadcast(in, out, count, options.type, options.root, comm_, nullptr));
+    case Collective::sendrecv:
+      return send_receive(options, in, out, count);
+    case Collective::barrier:
+      return barrier();
+  }
+  return Status::ok_status();
+}
+
+Status BenchComm::send_receive(const BenchOptions& options, const void* in, void* out,
+                               size_t count) {
+  int next_rank = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
+  r2cclRequest_t receive = nullptr, send = nullptr;
+  R2CCL_RETURN_IF_ERROR(
+      check("r2cclRecv", r2cclRecv(out, count, options.type, previous, comm_, &receive)));
+  r2cclResult_t started = r2cclSend(in, count, options.type, next_rank, comm_, &send);
+  if (started != r2cclSuccess) {
+    r2cclRequestAbort(&receive);
+    return check("r2cclSend", started);
+  }
+  r2cclResult_t sent = r2cclRequestWait(&send, -1);
+  r2cclResult_t received = r2cclRequestWait(&receive, -1);
+  R2CCL_RETURN_IF_ERROR(check("r2cclSend", sent));
+  return check("r2cclRecv", received);
+}
+
+Status BenchComm::barrier() {
+  return check("r2cclBarrier", r2cclBarrier(comm_, nullptr));
+}
+
+Status BenchComm::agree_on_max(std::vector<int64_t>* values) {
+  return check("r2cclAllReduce", r2cclAllReduce(values->data(), values->data(), values->size(),
+                                                r2cclInt64, r2cclMax, comm_, nullptr));
+}
+
+Status BenchComm::agree_on_sum(std::vector<int64_t>* values) {
+  return check("r2cclAllReduce", r2cclAllReduce(values->data(), values->data(), values->size(),
+                                                r2cclInt64, r2cclSum, comm_, nullptr));
+}
+
+Result<std::vector<std::string>> BenchComm::gather(const std::string& text) {
+  std::vector<std::string> texts;
+  if (rank_ != 0) {
+    int64_t bytes = static_cast<int64_t>(text.size());
+    R2CCL_RETURN_IF_ERROR(check("r2cclSend", r2cclSend(&bytes, 1, r2cclInt64, 0, comm_, nullptr)));
+    std::string padded = text;
+    padded.resize(words_for(text.size()) * sizeof(int32_t));
+    R2CCL_RETURN_IF_ERROR(check("r2cclSend", r2cclSend(padded.data(), words_for(text.size()),
+                                                       r2cclInt32, 0, comm_, nullptr)));
+    return texts;
+  }
+  texts.push_back(text);
+  for (int from = 1; from < ranks_; ++from) {
+    int64_t bytes = 0;
+    R2CCL_RETURN_IF_ERROR(
+        check("r2cclRecv", r2cclRecv(&bytes, 1, r2cclInt64, from, comm_, nullptr)));
+    size_t words = words_for(static_cast<size_t>(bytes));
+    std::string padded(words * sizeof(int32_t), '\0');
+    R2CCL_RETURN_IF_ERROR(
+        check("r2cclRecv", r2cclRecv(padded.data(), words, r2cclInt32, from, comm_, nullptr)));
+    padded.resize(static_cast<size_t>(bytes));
+    texts.push_back(std::move(padded));
+  }
+  return texts;
+}
+
+std::string BenchComm::report() const {
+  // The text may grow between the question and the answer.
+  std::string text;
+  size_t bytes = 0;
+  if (r2cclCommReport(comm_, nullptr, &bytes) != r2cclSuccess) return "";
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    bytes += 1024;
+    text.resize(bytes);
+    size_t room = bytes;
+    if (r2cclCommReport(comm_, text.data(), &bytes) != r2cclSuccess) return "";
+    if (bytes > room) continue;
+    text.resize(bytes > 0 ? bytes - 1 : 0);
+    return text;
+  }
+  return "";
+}
+
+Status BenchComm::finish() {
+  r2cclComm_t comm = std::exchange(comm_, nullptr);
+  Status finalized = to_status("r2cclCommFinalize", r2cclCommFinalize(comm), comm);
+  Status destroyed = to_status("r2cclCommDestroy", r2cclCommDestroy(comm), nullptr);
+  return finalized.ok() ? destroyed : finalized;
+}
+
+}  // namespace r2ccl::tools

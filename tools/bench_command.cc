@@ -1,0 +1,207 @@
+// `r2ccl bench`: one rank of a benchmark, or with -n the whole job on this machine.
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "bench_comm.h"
+#include "bench_command.h"
+#include "bench_events.h"
+#include "bench_options.h"
+#include "bench_result.h"
+#include "bench_run.h"
+#include "command.h"
+#include "lab_run.h"
+#include "rank_group.h"
+
+namespace r2ccl::tools {
+namespace {
+
+Status write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fputs(text.c_str(), stdout);
+    return Status::ok_status();
+  }
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  return out ? Status::ok_status() : Status(Code::system, "cannot write " + path);
+}
+
+std::vector<bool> placements(const BenchOptions& options) {
+  bool has_in_place =
+      options.collective == Collective::all_reduce || options.collective == Collective::broadcast;
+  if (!has_in_place || options.out_of_place_only) return {false};
+  if (options.in_place_only) return {true};
+  // A duration is spent once.
+  return options.duration_s > 0 ? std::vector<bool>{false} : std::vector<bool>{false, true};
+}
+
+// Measures every size; rank 0 prints each row as it is done.
+Status run_table(const BenchOptions& options, BenchComm* comm, Bench* bench) {
+  bool print = comm->rank() == 0;
+  if (print) std::fputs(table_header(options, comm->ranks()).c_str(), stdout);
+  for (uint64_t bytes : options.sizes) {
+    const BenchRun *out_of_place = nullptr, *in_place = nullptr;
+    size_t first = bench->runs().size();
+    for (bool place : placements(options)) {
+      R2CCL_RETURN_IF_ERROR(bench->measure(bytes, place));
+    }
+    for (size_t i = first; i < bench->runs().size(); ++i) {
+      (bench->runs()[i].in_place ? in_place : out_of_place) = &bench->runs()[i];
+    }
+    if (!print) continue;
+    std::printf("%s%s%s\n", table_row_start(options, bench->runs()[first]).c_str(),
+                table_row_part(options, comm->ranks(), out_of_place).c_str(),
+                table_row_part(options, comm->ranks(), in_place).c_str());
+    std::fflush(stdout);
+  }
+  return Status::ok_status();
+}
+
+Status run_measurement(const BenchOptions& options, BenchComm* comm, Bench* bench,
+                       const Clock& clock, const BenchProgress& progress) {
+  std::unique_ptr<BenchEvents> events;
+  if (!options.events_file.empty()) {
+    auto started =
+        BenchEvents::start(options.events_file, options.events_ms, *comm, clock, progress);
+    if (!started.ok()) return started.status();
+    events = std::move(started.value());
+  }
+  Status status = run_table(options, comm, bench);
+  // Also after an error: what was measured up to then is what one wants to see.
+  if (!options.op_log_file.empty() && comm->rank() == 0) {
+    R2CCL_RETURN_IF_ERROR(write_text(options.op_log_file, operation_log(bench->runs())));
+  }
+  return status;
+}
+
+Status print_summary(const BenchOptions& options, BenchComm* comm, const Bench& bench) {
+  Result<std::vector<std::string>> reports = comm->gather(comm->report());
+  if (!reports.ok()) return reports.status();
+  if (comm->rank() != 0) return Status::ok_status();
+  for (const std::string& line : verdict_lines(reports.value())) {
+    std::printf("# verdict: %s\n", line.c_str());
+  }
+  std::fputs(table_footer(options, comm->ranks(), bench.runs()).c_str(), stdout);
+  std::fflush(stdout);
+  if (options.json_file.empty()) return Status::ok_status();
+  return write_text(options.json_file,
+                    result_json(options, comm->ranks(), bench.runs(), reports.value()));
+}
+
+Status check_job(const BenchOptions& options, const BenchComm& comm) {
+  if (options.root < 0 || options.root >= comm.ranks()) {
+    return {Code::invalid_argument, "-r must be a rank, 0 to " + std::to_string(comm.ranks() - 1)};
+  }
+  if (options.collective == Collective::sendrecv && comm.ranks() < 2) {
+    return {Code::invalid_argument, "sendrecv needs 2 ranks"};
+  }
+  if (options.check && comm.ranks() > BenchValues::kRanksMax) {
+    return {Code::invalid_argument,
+            "--check knows values for up to " + std::to_string(BenchValues::kRanksMax) + " ranks"};
+  }
+  return Status::ok_status();
+}
+
+// A port that is free now; the small chance that it is taken a moment later gives a clear error.
+int free_port() {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Fd owner(fd);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd, generic, length) != 0 || getsockname(fd, generic, &length) != 0) return 29500;
+  return ntohs(address.sin_port);
+}
+
+int run_local_ranks(const BenchOptions& options) {
+  RankGroup ranks;
+  RankPlace place{0, 1, 0, options.local_ranks, "127.0.0.1", free_port()};
+  for (; place.local < options.local_ranks; ++place.local) {
+    Status status = ranks.start("", [&] {
+      set_rank_environment(place);
+      return run_bench_rank(options);
+    });
+    if (!status.ok()) {
+      ranks.signal_all(SIGTERM);
+      ranks.attend();
+      return report_error("bench", status);
+    }
+  }
+  return ranks.attend();
+}
+
+void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
+  sub->add_option("-b,--minbytes", o->bytes_min, "smallest size, e.g. 64K")->capture_default_str();
+  sub->add_option("-e,--maxbytes", o->bytes_max, "largest size (default: the smallest)");
+  sub->add_option("-i,--stepbytes", o->step_bytes, "bytes between sizes");
+  sub->add_option("-f,--stepfactor", o->step_factor, "factor between sizes (default: 2)");
+  sub->add_option("--iters", o->iterations, "timed operations of each size (nccl-tests' -n)")
+      ->capture_default_str();
+  sub->add_option("-w,--warmup_iters", o->warmup, "operations before those")->capture_default_str();
+  sub->add_option("-c,--check", o->check_text,
+                  "check every element of every operation on every rank (also: -c 1, -c 0)")
+      ->expected(0, 1);
+  sub->add_option("-o,--op", o->redop_name, "sum, max, min, avg")->capture_default_str();
+  sub->add_option("-d,--datatype", o->type_name, "float, double, int32, int64")
+      ->capture_default_str();
+  sub->add_option("-r,--root", o->root, "root rank of broadcast")->capture_default_str();
+}
+
+}  // namespace
+
+int run_bench_rank(const BenchOptions& options) {
+  SystemClock clock;
+  Result<BenchComm> comm = BenchComm::from_environment();
+  if (!comm.ok()) return report_error("bench", comm.status());
+  if (Status status = check_job(options, comm.value()); !status.ok()) {
+    return report_error("bench", status);
+  }
+  BenchProgress progress;
+  Bench bench(options, &comm.value(), clock, &progress);
+  Status status = run_measurement(options, &comm.value(), &bench, clock, progress);
+  if (status.ok()) status = print_summary(options, &comm.value(), bench);
+  if (status.ok()) status = comm.value().finish();
+  if (!status.ok()) {
+    return report_error("bench",
+                        status.with_context("rank " + std::to_string(comm.value().rank())));
+  }
+  for (const BenchRun& run : bench.runs()) {
+    if (run.wrong_elements != 0) return kExitFailed;
+  }
+  return 0;
+}
+
+void add_bench_command(CLI::App* app, Action* action) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App* sub =
+      app->add_subcommand("bench", "Measure and check collectives; prints the table of nccl-tests");
+  sub->add_option("--collective", o->collective_name, "all_reduce, broadcast, sendrecv, barrier")
+      ->capture_default_str();
+  add_nccl_tests_options(sub, o.get());
+  sub->add_option("-n,--procs", o->local_ranks,
+                  "start this many ranks on this machine (without: one rank of a launched job)")
+      ->check(CLI::Range(1, 1024));
+  sub->add_flag("--in-place", o->in_place_only, "only in place");
+  sub->add_flag("--out-of-place", o->out_of_place_only, "only out of place");
+  sub->add_option("--duration", o->duration_s, "seconds to run one size, in place of --iters");
+  sub->add_option("--json", o->json_file, "rank 0 writes the results here ('-': standard output)");
+  sub->add_option("--op-log", o->op_log_file, "rank 0 writes the time of every operation here");
+  sub->add_option(
+      "--events", o->events_file,
+      "every rank writes a JSON line every 100 ms here ('-': standard output, %r: rank)");
+  sub->callback([o, action] {
+    *action = [o] {
+      if (Status status = resolve(o.get()); !status.ok()) return report_error("bench", status);
+      return o->local_ranks > 0 ? run_local_ranks(*o) : run_bench_rank(*o);
+    };
+  });
+}
+
+}  // namespace r2ccl::tools

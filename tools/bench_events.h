@@ -1,0 +1,44 @@
+// A line of JSON every so often while a benchmark runs, for displays and fault trials:
+// {"t": monotonic seconds, "rank": r, "host": "h0", "operations": n, "checked": n, "wrong": n,
+//  "nics": {"nic0": {"tx": bytes, "rx": bytes}}, "verdicts": [those not told before]}
+#pragma once
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "bench_comm.h"
+#include "bench_run.h"
+
+namespace r2ccl::tools {
+
+class BenchEvents {
+ public:
+  // Writes to `file`, or to standard output when it is "-"; "%r" stands for the rank.
+  static Result<std::unique_ptr<BenchEvents>> start(const std::string& file, int period_ms,
+                                                    const BenchComm& comm, const Clock& clock,
+                                                    const BenchProgress& progress);
+  ~BenchEvents();  // writes a last line
+
+ private:
+  BenchEvents(std::FILE* out, int period_ms, const BenchComm& comm, const Clock& clock,
+              const BenchProgress& progress);
+  void loop();
+  void write_line();
+
+  std::FILE* out_;
+  int period_ms_;
+  const BenchComm& comm_;
+  const Clock& clock_;
+  const BenchProgress& progress_;
+  size_t verdicts_told_ = 0;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace r2ccl::tools

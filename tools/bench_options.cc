@@ -1,0 +1,116 @@
+#include "bench_options.h"
+
+#include <map>
+#include <optional>
+
+#include "parse.h"
+
+namespace r2ccl::tools {
+namespace {
+
+constexpr size_t kSizesMax = 10'000;
+
+template <typename T>
+Status look_up(const std::map<std::string, T>& names, const char* option, const std::string& word,
+               T* value) {
+  auto found = names.find(word);
+  if (found != names.end()) {
+    *value = found->second;
+    return Status::ok_status();
+  }
+  std::string known;
+  for (const auto& [name, unused] : names) known += (known.empty() ? "" : ", ") + name;
+  return {Code::invalid_argument, std::string(option) + " '" + word + "': choose from " + known};
+}
+
+Result<uint64_t> read_bytes(const char* option, const std::string& text) {
+  if (auto bytes = parse_bytes(text)) return *bytes;
+  return Status(Code::invalid_argument,
+                std::string(option) + " '" + text + "' is not a size such as 65536, 64K or 1M");
+}
+
+Status make_sizes(BenchOptions* options) {
+  Result<uint64_t> first = read_bytes("-b", options->bytes_min);
+  if (!first.ok()) return first.status();
+  Result<uint64_t> last = options->bytes_max.empty() ? first : read_bytes("-e", options->bytes_max);
+  if (!last.ok()) return last.status();
+  // nccl-tests' default is a step of 1 MiB; powers of two are what everybody types.
+  int factor = options->step_factor;
+  uint64_t step = 0;
+  if (!options->step_bytes.empty()) {
+    Result<uint64_t> given = read_bytes("-i", options->step_bytes);
+    if (!given.ok()) return given.status();
+    step = given.value();
+  } else if (factor == 0) {
+    factor = 2;
+  }
+  if (factor < 2 && step == 0) return {Code::invalid_argument, "-f must be 2 or more"};
+  for (uint64_t bytes = first.value(); bytes <= last.value();) {
+    options->sizes.push_back(bytes);
+    if (options->sizes.size() > kSizesMax) return {Code::invalid_argument, "too many sizes"};
+    uint64_t next_bytes = factor >= 2 ? bytes * static_cast<uint64_t>(factor) : bytes + step;
+    if (next_bytes <= bytes) break;
+    bytes = next_bytes;
+  }
+  if (options->sizes.empty()) return {Code::invalid_argument, "-e is smaller than -b"};
+  return Status::ok_status();
+}
+
+}  // namespace
+
+Status resolve(BenchOptions* options) {
+  static const std::map<std::string, Collective> kCollectives = {
+      {"all_reduce", Collective::all_reduce},
+      {"broadcast", Collective::broadcast},
+      {"sendrecv", Collective::sendrecv},
+      {"barrier", Collective::barrier}};
+  static const std::map<std::string, r2cclDataType_t> kTypes = {
+      {"float", r2cclFloat32},   {"float32", r2cclFloat32}, {"double", r2cclFloat64},
+      {"float64", r2cclFloat64}, {"int32", r2cclInt32},     {"int64", r2cclInt64}};
+  static const std::map<std::string, r2cclRedOp_t> kRedOps = {
+      {"sum", r2cclSum}, {"max", r2cclMax}, {"min", r2cclMin}, {"avg", r2cclAvg}};
+  R2CCL_RETURN_IF_ERROR(
+      look_up(kCollectives, "--collective", options->collective_name, &options->collective));
+  R2CCL_RETURN_IF_ERROR(look_up(kTypes, "-d", options->type_name, &options->type));
+  R2CCL_RETURN_IF_ERROR(look_up(kRedOps, "-o", options->redop_name, &options->redop));
+  if (options->type_name == "float32") options->type_name = "float";
+  if (options->type_name == "float64") options->type_name = "double";
+  // nccl-tests counts the checks; we check all or none.
+  std::optional<int> check = options->check_text.empty() ? 1 : parse_int(options->check_text);
+  if (!check || *check < 0) return {Code::invalid_argument, "-c must be 0 or 1"};
+  options->check = *check != 0;
+  if (options->iterations < 1) return {Code::invalid_argument, "--iters must be 1 or more"};
+  if (options->warmup < 0) return {Code::invalid_argument, "-w cannot be negative"};
+  if (options->duration_s < 0) return {Code::invalid_argument, "--duration cannot be negative"};
+  if (options->in_place_only && options->out_of_place_only) {
+    return {Code::invalid_argument, "--in-place and --out-of-place exclude each other"};
+  }
+  options->sizes.clear();
+  if (options->collective == Collective::barrier) {
+    options->sizes = {0};
+    return Status::ok_status();
+  }
+  R2CCL_RETURN_IF_ERROR(make_sizes(options));
+  if (options->duration_s > 0 && options->sizes.size() > 1) {
+    return {Code::invalid_argument, "--duration runs one size: leave -e out"};
+  }
+  return Status::ok_status();
+}
+
+size_t type_bytes(r2cclDataType_t type) {
+  return type == r2cclInt32 || type == r2cclFloat32 ? 4 : 8;
+}
+
+double bus_factor(Collective collective, int ranks) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return 2.0 * (ranks - 1) / ranks;
+    case Collective::broadcast:
+    case Collective::sendrecv:
+    case Collective::barrier:
+      return 1.0;
+  }
+  return 1.0;
+}
+
+}  // namespace r2ccl::tools

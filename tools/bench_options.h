@@ -1,0 +1,49 @@
+// What `r2ccl bench` measures: names and sizes as in nccl-tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "r2ccl/r2ccl.h"
+
+namespace r2ccl::tools {
+
+enum class Collective { all_reduce, broadcast, sendrecv, barrier };
+
+struct BenchOptions {
+  std::string collective_name = "all_reduce";
+  std::string type_name = "float";
+  std::string redop_name = "sum";
+  std::string bytes_min = "32M", bytes_max, step_bytes;
+  int step_factor = 0;  // 0: not set
+  int iterations = 20;
+  int warmup = 5;
+  std::string check_text = "0";  // "" is --check without a number: 1
+  int root = 0;
+  bool in_place_only = false;
+  bool out_of_place_only = false;
+  double duration_s = 0;  // 0: `iterations` operations of each size
+  int local_ranks = 0;    // fork this many ranks here; 0: the launcher did it
+  std::string json_file, op_log_file, events_file;
+  int events_ms = 100;
+
+  // Derived by resolve().
+  Collective collective = Collective::all_reduce;
+  r2cclDataType_t type = r2cclFloat32;
+  r2cclRedOp_t redop = r2cclSum;
+  bool check = false;
+  std::vector<uint64_t> sizes;  // bytes
+};
+
+// Fills the derived fields; an error names the option.
+Status resolve(BenchOptions* options);
+
+size_t type_bytes(r2cclDataType_t type);
+
+// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what makes the figure of merit
+// comparable to the speed of one port whatever the number of ranks (nccl-tests/doc/PERFORMANCE.md).
+double bus_factor(Collective collective, int ranks);
+
+}  // namespace r2ccl::tools

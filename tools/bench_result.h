@@ -1,0 +1,61 @@
+// What a benchmark found out, as values: tables, logs and JSON are made from these.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "bench_options.h"
+
+namespace r2ccl::tools {
+
+// One timed operation. Over all ranks the durations and gaps are the largest; starts are rank 0's.
+struct TimedOperation {
+  TimeNs start = 0;
+  TimeNs duration = 0;
+  TimeNs gap = 0;  // since the completion before it, less the time spent filling and checking
+};
+
+// All operations of one size in one placement.
+struct BenchRun {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  bool in_place = false;
+  std::vector<TimedOperation> operations;
+  uint64_t checked_elements = 0;  // over all ranks
+  uint64_t wrong_elements = 0;
+
+  double time_us() const;  // mean duration
+};
+
+struct Bandwidth {
+  double algorithm = 0;  // bytes/s
+  double bus = 0;
+};
+Bandwidth bandwidth(const BenchOptions& options, int ranks, const BenchRun& run);
+
+struct OperationTimes {
+  double p50_ms = 0, p99_ms = 0, max_ms = 0;
+};
+OperationTimes operation_times(const std::vector<BenchRun>& runs);
+// The longest time between two completions.
+double max_gap_ms(const std::vector<BenchRun>& runs);
+
+// The JSON document; `reports` are the ranks' r2cclCommReport texts.
+std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
+                        const std::vector<std::string>& reports);
+
+// One line for each verdict in the reports, each verdict once.
+std::vector<std::string> verdict_lines(const std::vector<std::string>& reports);
+
+// The table of nccl-tests, line for line, so that scripts which parse that parse this.
+std::string table_header(const BenchOptions& options, int ranks);
+std::string table_row_start(const BenchOptions& options, const BenchRun& run);
+std::string table_row_part(const BenchOptions& options, int ranks, const BenchRun* run);
+std::string table_footer(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs);
+
+// Text with one line an operation: number, start, duration and gap.
+std::string operation_log(const std::vector<BenchRun>& runs);
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,117 @@
+#include "bench_result.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace r2ccl::tools {
+namespace {
+
+using nlohmann::json;
+
+BenchRun run_of(uint64_t bytes, bool in_place, std::vector<TimeNs> durations) {
+  BenchRun run{bytes, bytes / 4, in_place, {}, 0, 0};
+  TimeNs start = 5 * kSecond;
+  for (TimeNs duration : durations) {
+    run.operations.push_back({start, duration, duration + kMicrosecond});
+    start += duration + kMicrosecond;
+  }
+  return run;
+}
+
+TEST(BenchResult, TakesBusBandwidthsAsNcclTestsDoes) {
+  BenchOptions options;
+  // 1 MB in 10 ms: 100 MB/s; times 2 * 3/4 for an all-reduce over 4 ranks.
+  BenchRun run = run_of(1'000'000, false, {10 * kMillisecond, 10 * kMillisecond});
+  EXPECT_DOUBLE_EQ(bandwidth(options, 4, run).algorithm, 100e6);
+  EXPECT_DOUBLE_EQ(bandwidth(options, 4, run).bus, 150e6);
+  options.collective = Collective::broadcast;
+  EXPECT_DOUBLE_EQ(bandwidth(options, 4, run).bus, 100e6);
+}
+
+TEST(BenchResult, TakesPercentilesAndTheLongestGapOverAllRuns) {
+  std::vector<TimeNs> durations(99, kMillisecond);
+  durations.push_back(70 * kMillisecond);
+  std::vector<BenchRun> runs = {run_of(64, false, durations),
+                                run_of(64, true, std::vector<TimeNs>(100, 2 * kMillisecond))};
+  OperationTimes times = operation_times(runs);
+  EXPECT_DOUBLE_EQ(times.p50_ms, 2);
+  EXPECT_DOUBLE_EQ(times.p99_ms, 2);
+  EXPECT_DOUBLE_EQ(times.max_ms, 70);
+  EXPECT_DOUBLE_EQ(max_gap_ms(runs), 70.001);
+  EXPECT_DOUBLE_EQ(operation_times({}).max_ms, 0);
+}
+
+TEST(BenchResult, WritesTheAgreedJsonFields) {
+  BenchOptions options;
+  BenchRun out = run_of(4000, false, {kMillisecond}), in = run_of(4000, true, {kMillisecond});
+  out.checked_elements = in.checked_elements = 1000;
+  in.wrong_elements = 3;
+  std::string verdict =
+      R"({"rank": 1, "host": "h1", "nic": "nic0", "peer_host": "h0", "kind": "hole",
+          "detected_ms": 12, "replayed_bytes": 100, "stall_ms": 13, "at": "now"})";
+  auto report = [&](const std::string& host) {
+    return R"({"host": ")" + host + R"(", "nics": [{"name": "nic0", "tx_bytes": 5, "rx_bytes": 6}],
+               "verdicts": [)" +
+           verdict + "]}";
+  };
+  json document = json::parse(result_json(
+      options, 3, {out, in}, {report("h0"), report("h1"), report("h1"), "not a report"}));
+  EXPECT_EQ(document.at("ranks"), 3);
+  EXPECT_EQ(document.at("hosts"), 2);
+  EXPECT_EQ(document.at("nics"), 1);
+  EXPECT_EQ(document.at("operations"), 2);
+  EXPECT_EQ(document.at("checked_elements"), 2000);
+  EXPECT_EQ(document.at("wrong_elements"), 3);
+  ASSERT_EQ(document.at("results").size(), 1u);
+  EXPECT_EQ(document.at("results")[0].at("bytes"), 4000);
+  EXPECT_EQ(document.at("results")[0].at("wrong"), 3);
+  EXPECT_EQ(document.at("nic_bytes").at("h1").at("nic0").at("tx"), 10);  // two ranks of one host
+  ASSERT_EQ(document.at("verdicts").size(), 1u);
+  EXPECT_EQ(document.at("verdicts")[0], json::parse(verdict));
+}
+
+TEST(BenchTable, HasTheColumnsOfNcclTests) {
+  BenchOptions options;
+  options.check = true;
+  options.sizes = {4000};
+  BenchRun run = run_of(4000, false, {kMillisecond});
+  std::istringstream row(table_row_start(options, run) + table_row_part(options, 2, &run) +
+                         table_row_part(options, 2, nullptr));
+  std::vector<std::string> words{std::istream_iterator<std::string>(row), {}};
+  EXPECT_EQ(words, (std::vector<std::string>{"4000", "1000", "float", "sum", "-1", "1000.0",
+                                             "0.0040", "0.0040", "0", "N/A", "N/A", "N/A", "N/A"}));
+  run.wrong_elements = 2;
+  EXPECT_NE(table_footer(options, 2, {run}).find("# Out of bounds values : 2 FAILED"),
+            std::string::npos);
+}
+
+TEST(BenchOptions, MakesTheSizesThatWereAskedFor) {
+  auto sizes = [](auto change) {
+    BenchOptions options;
+    options.bytes_min = "1K";
+    change(&options);
+    return resolve(&options).ok() ? options.sizes : std::vector<uint64_t>();
+  };
+  using Sizes = std::vector<uint64_t>;
+  EXPECT_EQ(sizes([](BenchOptions*) {}), Sizes{1024});
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "5K"; }), (Sizes{1024, 2048, 4096}));
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "3K", o->step_bytes = "1K"; }),
+            (Sizes{1024, 2048, 3072}));
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "4K", o->step_factor = 4; }),
+            (Sizes{1024, 4096}));
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "1"; }), Sizes{});
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "0"; }), Sizes{0});
+  EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "lots"; }), Sizes{});
+}
+
+TEST(BenchOptions, NamesTheWrongOption) {
+  BenchOptions options;
+  options.redop_name = "xor";
+  EXPECT_NE(resolve(&options).message().find("-o 'xor': choose from avg, max, min, sum"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace r2ccl::tools

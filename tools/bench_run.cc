@@ -1,0 +1,134 @@
+#include "bench_run.h"
+
+#include <algorithm>
+
+namespace r2ccl::tools {
+namespace {
+
+// Between two agreements whether to go on: often enough to stop in time, seldom enough not to show.
+constexpr TimeNs kBatch = 250 * kMillisecond;
+constexpr int64_t kBatchOperationsMax = 10'000;
+
+}  // namespace
+
+Bench::Bench(const BenchOptions& options, BenchComm* comm, const Clock& clock,
+             BenchProgress* progress)
+    : options_(options),
+      comm_(comm),
+      clock_(clock),
+      progress_(progress),
+      values_(std::min(comm->ranks(), BenchValues::kRanksMax)) {
+  uint64_t bytes = *std::max_element(options.sizes.begin(), options.sizes.end());
+  in_ = std::make_unique<std::byte[]>(bytes);
+  out_ = std::make_unique<std::byte[]>(bytes);
+}
+
+Status Bench::measure(uint64_t bytes, bool in_place) {
+  uint64_t count = bytes / type_bytes(options_.type);
+  runs_.push_back({count * type_bytes(options_.type), count, in_place, {}, 0, 0});
+  current_in_place_ = in_place;
+  fill_input();
+  R2CCL_RETURN_IF_ERROR(run_warmup());
+  R2CCL_RETURN_IF_ERROR(comm_->barrier());
+  ready_ = clock_.now();
+  R2CCL_RETURN_IF_ERROR(options_.duration_s > 0 ? run_for_duration()
+                                                : run_batch(options_.iterations, true));
+  return combine_over_ranks();
+}
+
+Status Bench::run_warmup() {
+  return run_batch(options_.warmup, false);
+}
+
+Status Bench::run_for_duration() {
+  TimeNs begin = clock_.now();
+  auto duration = static_cast<TimeNs>(options_.duration_s * 1e9);
+  int64_t batch = 1;
+  for (;;) {
+    TimeNs batch_begin = clock_.now();
+    R2CCL_RETURN_IF_ERROR(run_batch(static_cast<int>(batch), true));
+    TimeNs now = clock_.now();
+    // Only agreed numbers decide, so that all ranks decide alike.
+    std::vector<int64_t> agreed = {now - begin, now - batch_begin};
+    R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&agreed));
+    ready_ = clock_.now();
+    if (agreed[0] >= duration) return Status::ok_status();
+    int64_t each = std::max<int64_t>(agreed[1] / batch, 1);
+    TimeNs left = std::min(kBatch, duration - agreed[0]);
+    batch = std::clamp<int64_t>(left / each, 1, kBatchOperationsMax);
+  }
+}
+
+Status Bench::run_batch(int operations, bool timed) {
+  for (int i = 0; i < operations; ++i) R2CCL_RETURN_IF_ERROR(run_one(timed));
+  return Status::ok_status();
+}
+
+Status Bench::run_one(bool timed) {
+  BenchRun& run = current();
+  ++iteration_;
+  if (options_.check) {
+    fill_input();
+    ready_ = clock_.now();
+    // Ranks fill at different speeds; waiting for the slowest filler is not the network's time.
+    R2CCL_RETURN_IF_ERROR(comm_->barrier());
+  }
+  TimeNs start = clock_.now();
+  R2CCL_RETURN_IF_ERROR(comm_->run(options_, input(), out_.get(), run.count));
+  TimeNs end = clock_.now();
+  if (timed) run.operations.push_back({start, end - start, end - ready_});
+  ready_ = end;
+  progress_->operations.fetch_add(1, std::memory_order_relaxed);
+  if (!options_.check) return Status::ok_status();
+  uint64_t wrong = count_wrong();
+  run.checked_elements += run.count;
+  run.wrong_elements += wrong;
+  progress_->checked_elements.fetch_add(run.count, std::memory_order_relaxed);
+  progress_->wrong_elements.fetch_add(wrong, std::memory_order_relaxed);
+  return Status::ok_status();
+}
+
+void Bench::fill_input() {
+  values_.fill(input(), current().count, options_.type, comm_->rank(), iteration_);
+}
+
+uint64_t Bench::count_wrong() const {
+  uint64_t count = runs_.back().count;
+  switch (options_.collective) {
+    case Collective::all_reduce:
+      return values_.count_wrong_reduced(out_.get(), count, options_.type, options_.redop,
+                                         iteration_);
+    case Collective::broadcast:
+      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.root,
+                                        iteration_);
+    case Collective::sendrecv: {
+      int previous = (comm_->rank() + comm_->ranks() - 1) % comm_->ranks();
+      return values_.count_wrong_copied(out_.get(), count, options_.type, previous, iteration_);
+    }
+    case Collective::barrier:
+      return 0;
+  }
+  return count;
+}
+
+Status Bench::combine_over_ranks() {
+  BenchRun& run = current();
+  std::vector<int64_t> times;
+  for (const TimedOperation& operation : run.operations) {
+    times.push_back(operation.duration);
+    times.push_back(operation.gap);
+  }
+  R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&times));
+  for (size_t i = 0; i < run.operations.size(); ++i) {
+    run.operations[i].duration = times[2 * i];
+    run.operations[i].gap = times[2 * i + 1];
+  }
+  std::vector<int64_t> sums = {static_cast<int64_t>(run.checked_elements),
+                               static_cast<int64_t>(run.wrong_elements)};
+  R2CCL_RETURN_IF_ERROR(comm_->agree_on_sum(&sums));
+  run.checked_elements = static_cast<uint64_t>(sums[0]);
+  run.wrong_elements = static_cast<uint64_t>(sums[1]);
+  return Status::ok_status();
+}
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,58 @@
+// The measurement: fills, runs, times and checks operations, alike on every rank.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "bench_comm.h"
+#include "bench_options.h"
+#include "bench_result.h"
+#include "bench_values.h"
+
+namespace r2ccl::tools {
+
+// What the event stream reads while the measurement runs. Relaxed: a reader that is an operation
+// behind is no matter.
+struct BenchProgress {
+  std::atomic<uint64_t> operations{0};
+  std::atomic<uint64_t> checked_elements{0};
+  std::atomic<uint64_t> wrong_elements{0};
+};
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, BenchComm* comm, const Clock& clock, BenchProgress* progress);
+
+  // Measures one size in one placement. Collective. After an error the operations that this rank
+  // completed are still in runs().
+  Status measure(uint64_t bytes, bool in_place);
+  const std::vector<BenchRun>& runs() const { return runs_; }
+
+ private:
+  Status run_warmup();
+  Status run_for_duration();
+  // Some operations back to back (with checks: each after a barrier).
+  Status run_batch(int operations, bool timed);
+  Status run_one(bool timed);
+  void fill_input();
+  uint64_t count_wrong() const;
+  Status combine_over_ranks();
+  BenchRun& current() { return runs_.back(); }
+  void* input() { return current_in_place_ ? out_.get() : in_.get(); }
+
+  const BenchOptions& options_;
+  BenchComm* comm_;
+  const Clock& clock_;
+  BenchProgress* progress_;
+  BenchValues values_;
+  std::unique_ptr<std::byte[]> in_, out_;
+  uint64_t iteration_ = 0;  // counts all operations, so that no two have the same values
+  bool current_in_place_ = false;
+  TimeNs ready_ = 0;  // when this rank last had nothing to do but the next operation
+  std::vector<BenchRun> runs_;
+};
+
+}  // namespace r2ccl::tools

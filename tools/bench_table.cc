@@ -1,0 +1,79 @@
+// The table of nccl-tests: same columns, same widths, same comment lines. Rates are in GB/s (10^9
+// bytes/s) with more digits than theirs, because our networks may be a hundred times slower.
+#include <cstdio>
+
+#include "bench_result.h"
+
+namespace r2ccl::tools {
+namespace {
+
+template <typename... Args>
+std::string format(const char* pattern, Args... args) {
+  char line[256];
+  std::snprintf(line, sizeof line, pattern, args...);
+  return line;
+}
+
+std::string rate_text(double bytes_per_s) {
+  double gigabytes = bytes_per_s / 1e9;
+  return format(gigabytes < 10 ? "%6.4f" : "%6.2f", gigabytes);
+}
+
+std::string time_text(double us) {
+  if (us >= 10000) return format("%7.0f", us);
+  return format(us >= 100 ? "%7.1f" : "%7.2f", us);
+}
+
+}  // namespace
+
+std::string table_header(const BenchOptions& options, int ranks) {
+  uint64_t first = options.sizes.front(), last = options.sizes.back();
+  std::string text = format(
+      "# r2ccl bench: %s, %d ranks, minBytes %llu maxBytes %llu step: %d(factor) warmup iters: %d "
+      "iters: %d validation: %d\n",
+      options.collective_name.c_str(), ranks, static_cast<unsigned long long>(first),
+      static_cast<unsigned long long>(last), options.step_factor == 0 ? 2 : options.step_factor,
+      options.warmup, options.iterations, options.check ? 1 : 0);
+  text += "#\n";
+  text +=
+      "#                                                              out-of-place               "
+      "        in-place          \n"
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+      "time   algbw   busbw #wrong\n"
+      "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
+      "(us)  (GB/s)  (GB/s)       \n";
+  return text;
+}
+
+std::string table_row_start(const BenchOptions& options, const BenchRun& run) {
+  bool reduces = options.collective == Collective::all_reduce;
+  bool rooted = options.collective == Collective::broadcast;
+  return format("%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(run.bytes),
+                static_cast<unsigned long long>(run.count), options.type_name.c_str(),
+                reduces ? options.redop_name.c_str() : "none", rooted ? options.root : -1);
+}
+
+std::string table_row_part(const BenchOptions& options, int ranks, const BenchRun* run) {
+  if (run == nullptr) return format("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+  Bandwidth rate = bandwidth(options, ranks, *run);
+  std::string wrong = options.check ? std::to_string(run->wrong_elements) : std::string("N/A");
+  return "  " + time_text(run->time_us()) + "  " + rate_text(rate.algorithm) + "  " +
+         rate_text(rate.bus) + format("  %5s", wrong.c_str());
+}
+
+std::string table_footer(const BenchOptions& options, int ranks,
+                         const std::vector<BenchRun>& runs) {
+  uint64_t wrong = 0;
+  double sum = 0;
+  for (const BenchRun& run : runs) {
+    wrong += run.wrong_elements;
+    sum += bandwidth(options, ranks, run).bus / 1e9;
+  }
+  std::string text = format("# Out of bounds values : %llu %s\n",
+                            static_cast<unsigned long long>(wrong), wrong == 0 ? "OK" : "FAILED");
+  text += format("# Avg bus bandwidth    : %g \n#\n",
+                 runs.empty() ? 0 : sum / static_cast<double>(runs.size()));
+  return text;
+}
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,161 @@
+#include "bench_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+namespace r2ccl::tools {
+namespace {
+
+constexpr uint32_t kSumLimit = 1u << 24;  // float32 counts exactly up to here
+
+// Chris Wellons' low-bias 32-bit mixer, cut to what the compiler can vectorise well.
+constexpr uint32_t mix(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+constexpr uint32_t seed_of(uint64_t iteration) {
+  return mix(static_cast<uint32_t>(iteration) * 0x9e3779b9u +
+             static_cast<uint32_t>(iteration >> 32) + 1);
+}
+
+constexpr uint32_t hash_of(size_t element, uint32_t seed) {
+  return mix(static_cast<uint32_t>(element) +
+             static_cast<uint32_t>(static_cast<uint64_t>(element) >> 32) * 0x27d4eb2fu + seed);
+}
+
+// So that wider types have all their bits at stake: odd, so that no bit of the sum gets lost.
+template <typename T>
+constexpr T scale() {
+  if constexpr (std::is_same_v<T, float>) return 1;
+  if constexpr (std::is_same_v<T, int32_t>) return 127;                     // sums below 2^31
+  if constexpr (std::is_same_v<T, double>) return (1u << 28) + 1;           // sums below 2^53
+  if constexpr (std::is_same_v<T, int64_t>) return (int64_t{1} << 38) + 1;  // sums below 2^63
+}
+
+// Element values for a multiplier of a, m, and of b, n: one rank's input has m = 1 and n = w[r],
+// the sum of all has m = p and n = sum(w). For every other element, by chance, the weights are
+// turned around, so that a maximum does not always come from the same rank.
+struct Pattern {
+  uint32_t seed;
+  uint32_t a_mask;
+  int32_t m;
+  int32_t n;
+  int32_t n_turned;
+
+  template <typename T>
+  T at(size_t element) const {
+    uint32_t hash = hash_of(element, seed);
+    auto a = static_cast<int32_t>(hash & a_mask);
+    auto b = static_cast<int32_t>(1 + (hash >> 30));
+    int32_t weight = (hash & (1u << 29)) != 0 ? n_turned : n;
+    return static_cast<T>(m * a + weight * b) * scale<T>();
+  }
+};
+
+template <typename T>
+void fill_as(void* buffer, size_t count, Pattern pattern) {
+  T* out = static_cast<T*>(buffer);
+  for (size_t i = 0; i < count; ++i) out[i] = pattern.at<T>(i);
+}
+
+// With a divisor, the complete sum is divided once in the element's own type, as avg is defined.
+template <typename T>
+uint64_t count_wrong_as(const void* buffer, size_t count, Pattern pattern, int32_t divisor) {
+  const T* in = static_cast<const T*>(buffer);
+  uint64_t wrong = 0;
+  if (divisor == 1) {
+    for (size_t i = 0; i < count; ++i) wrong += in[i] == pattern.at<T>(i) ? 0 : 1;
+  } else {
+    for (size_t i = 0; i < count; ++i) {
+      wrong += in[i] == pattern.at<T>(i) / static_cast<T>(divisor) ? 0 : 1;
+    }
+  }
+  return wrong;
+}
+
+uint64_t count_wrong(const void* buffer, size_t count, r2cclDataType_t type, Pattern pattern,
+                     int32_t divisor) {
+  switch (type) {
+    case r2cclInt32:
+      return count_wrong_as<int32_t>(buffer, count, pattern, divisor);
+    case r2cclInt64:
+      return count_wrong_as<int64_t>(buffer, count, pattern, divisor);
+    case r2cclFloat32:
+      return count_wrong_as<float>(buffer, count, pattern, divisor);
+    case r2cclFloat64:
+      return count_wrong_as<double>(buffer, count, pattern, divisor);
+  }
+  return count;
+}
+
+}  // namespace
+
+BenchValues::BenchValues(int ranks) : ranks_(ranks) {
+  R2CCL_CHECK(ranks >= 1 && ranks <= kRanksMax);
+  // One rank's value stays within room: half of it for a, half for b * w with b up to 4.
+  uint32_t room = kSumLimit / static_cast<uint32_t>(ranks);
+  a_mask_ = std::bit_floor(room / 2) - 1;
+  uint32_t stride = room / 8 / static_cast<uint32_t>(ranks);
+  for (uint32_t rank = 0; rank < static_cast<uint32_t>(ranks); ++rank) {
+    weights_.push_back(static_cast<int32_t>(1 + rank * stride + mix(rank) % stride));
+  }
+  turn_ = 1 + static_cast<int32_t>(stride * static_cast<uint32_t>(ranks));
+  for (int32_t weight : weights_) weight_sum_ += weight;
+  weight_max_ = *std::max_element(weights_.begin(), weights_.end());
+  weight_min_ = *std::min_element(weights_.begin(), weights_.end());
+}
+
+void BenchValues::fill(void* buffer, size_t count, r2cclDataType_t type, int rank,
+                       uint64_t iteration) const {
+  int32_t weight = weights_[static_cast<size_t>(rank)];
+  Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight};
+  switch (type) {
+    case r2cclInt32:
+      return fill_as<int32_t>(buffer, count, pattern);
+    case r2cclInt64:
+      return fill_as<int64_t>(buffer, count, pattern);
+    case r2cclFloat32:
+      return fill_as<float>(buffer, count, pattern);
+    case r2cclFloat64:
+      return fill_as<double>(buffer, count, pattern);
+  }
+}
+
+uint64_t BenchValues::count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
+                                          r2cclRedOp_t redop, uint64_t iteration) const {
+  Pattern pattern{seed_of(iteration), a_mask_, 1, 0, 0};
+  int32_t divisor = 1;
+  switch (redop) {
+    case r2cclAvg:
+      divisor = ranks_;
+      [[fallthrough]];
+    case r2cclSum:
+      pattern.m = ranks_;
+      pattern.n = weight_sum_;
+      pattern.n_turned = ranks_ * turn_ - weight_sum_;
+      break;
+    case r2cclMax:
+      pattern.n = weight_max_;
+      pattern.n_turned = turn_ - weight_min_;
+      break;
+    case r2cclMin:
+      pattern.n = weight_min_;
+      pattern.n_turned = turn_ - weight_max_;
+      break;
+  }
+  return count_wrong(buffer, count, type, pattern, divisor);
+}
+
+uint64_t BenchValues::count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type,
+                                         int rank, uint64_t iteration) const {
+  int32_t weight = weights_[static_cast<size_t>(rank)];
+  Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight};
+  return count_wrong(buffer, count, type, pattern, 1);
+}
+
+}  // namespace r2ccl::tools

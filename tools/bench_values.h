@@ -1,0 +1,44 @@
+// Values for checking: every input differs by rank, element and iteration, and every result can be
+// told in advance, exactly, without asking the other ranks.
+//
+// The value of rank r is (a + b * w[r]) * scale, with a and b pseudo-random in (element, iteration)
+// and fixed distinct weights w (turned around for half of the elements). So a sum is (p * a + b *
+// sum(w)) * scale in O(1), and it is wrong as soon as any contribution is missing, doubled, stale
+// or from another place. All sums stay below 2^24 * scale, which the type holds exactly, so no
+// order of additions can round.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "r2ccl/r2ccl.h"
+
+namespace r2ccl::tools {
+
+class BenchValues {
+ public:
+  // The largest number of ranks for which the weights are distinct.
+  static constexpr int kRanksMax = 1024;
+  explicit BenchValues(int ranks);
+
+  // Rank `rank`'s input.
+  void fill(void* buffer, size_t count, r2cclDataType_t type, int rank, uint64_t iteration) const;
+
+  // How many elements are not what the reduction over all ranks must give.
+  uint64_t count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
+                               r2cclRedOp_t redop, uint64_t iteration) const;
+  // How many elements are not rank `rank`'s input.
+  uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type, int rank,
+                              uint64_t iteration) const;
+
+ private:
+  int32_t ranks_;
+  uint32_t a_mask_;  // a <= a_mask_
+  std::vector<int32_t> weights_;
+  int32_t turn_;  // w and turn_ - w are both weights from 1 to turn_ - 1
+  int32_t weight_sum_ = 0, weight_max_ = 0, weight_min_ = 0;
+};
+
+}  // namespace r2ccl::tools

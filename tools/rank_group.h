@@ -1,0 +1,54 @@
+// The processes of one job: started together, attended to until the last has ended.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fd.h"
+
+namespace r2ccl::tools {
+
+// Starts `body` in a child process that is the leader of its own process group, so that a signal to
+// the group reaches also what the body starts, and that is ended when this process ends. `body`
+// returns the exit status.
+Result<pid_t> spawn_child(const std::function<int()>& body);
+
+class RankGroup {
+ public:
+  // Blocks SIGCHLD, SIGINT and SIGTERM in this process until destruction: attend() reads them.
+  RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+  ~RankGroup();
+
+  // Adds a rank whose standard input is closed. A prefix that is not empty is put before each line
+  // of its output.
+  Status start(const std::string& prefix, const std::function<int()>& body);
+  void signal_all(int signal_number);
+  // Until every rank has ended; hands SIGINT and SIGTERM on to them. The worst exit status.
+  int attend();
+
+ private:
+  struct Member {
+    pid_t pid = -1;
+    bool running = false;
+    Fd output;
+    std::string prefix;
+    std::string partial_line;
+  };
+  static void print_lines(Member* member, bool at_end);
+  static void read_output(Member* member);
+  void reap(int* worst);
+  void hand_on_signal();
+
+  std::vector<Member> members_;
+  Fd signals_;
+  sigset_t old_mask_;
+};
+
+}  // namespace r2ccl::tools
