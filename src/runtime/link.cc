@@ -20,6 +20,7 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
     pace_senders_.push_back(spec.lane_only ? 0 : host.pace(spec.local_nic).add_sender());
   }
   pending_data_.resize(paths_.size());
+  stalls_.resize(paths_.size());
 }
 
 Link::~Link() = default;
@@ -146,16 +147,41 @@ TimeNs Link::next_timeout(TimeNs now) const {
   return next;
 }
 
+TimeNs Link::stall_of(PathId id) const {
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    if (paths_[i]->spec.id == id) return stalls_[i];
+  }
+  return 0;
+}
+
 bool Link::ready() const {
   return std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
     return !path->spec.lane_only && path->state.usable();
   });
 }
 
-void Link::set_remote(NicId remote_nic, const Endpoint& remote) {
+void Link::set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
   for (const auto& path : paths_) {
-    if (path->spec.remote_nic != remote_nic || path->spec.remote == remote) continue;
-    path->spec.remote = remote;
+    if (path->spec.remote_nic != remote_nic) continue;
+    const auto same_family = std::find_if(
+        addresses.begin(), addresses.end(),
+        [&](const Address& a) { return a.family == path->spec.remote.address.family; });
+    if (same_family == addresses.end()) continue;
+    path->spec.remote = {*same_family, port};
+    path->spec.remote.address.scope = path->spec.source.scope;
+    path->returns.on_news(now());
+    touch();
+  }
+}
+
+void Link::set_source(NicId local_nic, const std::vector<Address>& addresses) {
+  for (const auto& path : paths_) {
+    if (path->spec.local_nic != local_nic) continue;
+    const auto same_family = std::find_if(
+        addresses.begin(), addresses.end(),
+        [&](const Address& a) { return a.family == path->spec.source.family; });
+    if (same_family == addresses.end()) continue;
+    path->spec.source = *same_family;
     path->returns.on_news(now());
     touch();
   }

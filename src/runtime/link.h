@@ -102,20 +102,24 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void adopt(EstablishedConnection connection);
   // A NIC of this host changed: up and with carrier, or not.
   void on_nic_change(NicId nic, bool usable, DownCause cause);
-  // The peer advertised another address of one of its NICs.
-  void set_remote(NicId remote_nic, const Endpoint& remote);
+  // A NIC of the peer, or of this host, has other addresses now.
+  void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port);
+  void set_source(NicId local_nic, const std::vector<Address>& addresses);
 
   // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
   void begin_goodbye();
   // Both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
+  bool notices_delivered() const { return notices_.empty() || peer_end_.has_value(); }
   bool peer_ended() const { return peer_end_.has_value(); }
 
   // --- for reports ---
   const std::vector<std::unique_ptr<Path>>& paths() const { return paths_; }
   uint64_t mirrored_bytes() const { return mirrored_bytes_; }
   uint64_t replayed_bytes() const { return replayed_bytes_; }
-  bool ready() const;  // every path was up at least once, or enough time was given to the others
+  // The longest that a chunk was delayed by the latest trouble of this path.
+  TimeNs stall_of(PathId path) const;
+  bool ready() const;  // some path can carry chunks
 
  private:
   struct Channel {
@@ -140,6 +144,13 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
     ChannelId channel;
     MessageNo number;
     Status why;
+  };
+  // A chunk that was under way on a path when that path was suspected or failed.
+  struct Hit {
+    PathId path;
+    ChannelId channel;
+    ChunkRef chunk;
+    TimeNs sent_at = 0;
   };
   struct Notice {
     uint64_t number;
@@ -186,6 +197,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void send_probe(Path& path, TimeNs now);
   void queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_bytes);
   void mirror_outstanding(Path& path);
+  void note_hit(Path& path);
+  void settle_hits(TimeNs now);
   bool may_mirror(uint64_t bytes) const;
   TimeNs backlog_done_at(TimeNs now) const;
   double fastest_rate() const;
@@ -229,6 +242,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::vector<ChannelId> channel_order_;
   size_t channel_cursor_ = 0;
   std::deque<Resend> resend_;
+  std::vector<Hit> hits_;
+  std::vector<TimeNs> stalls_;         // by path
   std::vector<Completion> completions_;
   std::deque<Notice> notices_;  // not yet applied by the peer
   uint64_t next_notice_ = 0;

@@ -101,6 +101,7 @@ void Link::judge(Path& path, TimeNs at) {
   R2CCL_LOG(info, "path %s to rank %d is suspect: %s late by %.1f ms", path.spec.local_name.c_str(),
             peer_.value(), data_proof ? "data" : "lane",
             static_cast<double>(at - (data_proof ? overdue : path.health.asks.front().at)) / 1e6);
+  note_hit(path);
   mirror_outstanding(path);
   overdraw_until_ = at + kOverdraw;
   changed();
@@ -172,6 +173,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   }
   const size_t index = index_of(path);
   dialers_[index]->cancel();
+  if (from == PathPhase::up) note_hit(path);
   queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at), event.replayed_bytes);
   path.returns.on_down(at, was_up);
   overdraw_until_ = at + kOverdraw;

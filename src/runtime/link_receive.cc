@@ -63,6 +63,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
       completions_.push_back({Ended::sent, report.channel, number, {}});
     }
   }
+  if (!hits_.empty()) settle_hits(at);
   // After the channels, so that a transmission that arrived finds its chunk acknowledged.
   for (const PathReport& report : frame.paths) apply_path(report, at);
   apply_notices(frame);

@@ -215,6 +215,30 @@ void Link::mirror_outstanding(Path& path) {
   }
 }
 
+// The oldest chunk under way has waited longest: its delivery will tell the stall.
+void Link::note_hit(Path& path) {
+  for (const Transmission& transmission : path.model.outstanding()) {
+    if (transmission.probe) continue;
+    if (!channel(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
+    stalls_[index_of(path)] = 0;
+    hits_.push_back(
+        {path.spec.id, transmission.channel, transmission.chunk, transmission.sent_at});
+    return;
+  }
+}
+
+void Link::settle_hits(TimeNs now) {
+  std::erase_if(hits_, [&](const Hit& hit) {
+    if (channel(hit.channel).send.needs_delivery(hit.chunk)) return false;
+    const Path* path = find(hit.path);
+    if (path != nullptr) {
+      TimeNs& stall = stalls_[index_of(*path)];
+      stall = std::max(stall, now - hit.sent_at);
+    }
+    return true;
+  });
+}
+
 // What was under way on a path that died and is nowhere else.
 void Link::queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_bytes) {
   std::vector<Resend> replays;

@@ -5,7 +5,10 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "protocol/byte_io.h"
+#include "runtime/address_codec.h"
 #include "runtime/nic_match.h"
+#include "runtime/notice.h"
 #include "transport/nic_choice.h"
 
 namespace r2ccl {
@@ -140,6 +143,19 @@ std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) 
   return r2ccl::describe(a) + " and " + r2ccl::describe(b);
 }
 
+Result<std::vector<RankCard>> ProgressEngine::rendezvous(RendezvousClient::Options options) {
+  RendezvousClient client(transport_, reactor_, std::move(options), clock_.now());
+  while (client.state() != RendezvousClient::State::done) {
+    if (client.state() == RendezvousClient::State::failed) return client.error();
+    const TimeNs now = clock_.now();
+    const TimeNs next = std::min(client.next_timeout(), acceptor_->next_timeout());
+    (void)reactor_.poll(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
+    client.progress(clock_.now());
+    acceptor_->progress(clock_.now());
+  }
+  return client.cards();
+}
+
 bool ProgressEngine::ready() const {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link == nullptr || link->ready(); });
@@ -234,6 +250,10 @@ void ProgressEngine::refresh_nics() {
     if (present) {
       nics_[i].up = found->up;
       nics_[i].carrier = found->carrier;
+      if (nics_[i].addresses != found->addresses && !found->addresses.empty()) {
+        nics_[i].addresses = found->addresses;
+        advertise(i);
+      }
     } else {
       nics_[i].up = false;
     }
@@ -246,6 +266,42 @@ void ProgressEngine::refresh_nics() {
       }
     }
   }
+}
+
+// A NIC is its identity and not its address: after an outage it may come back with another one. Its
+// listener moves along, and the peers are told.
+void ProgressEngine::advertise(size_t nic) {
+  auto endpoint = acceptor_->listen(nics_[nic].addresses.front(), device_of(nics_[nic].name));
+  if (!endpoint.ok()) return;  // tried again when the addresses change again
+  ports_[nic] = endpoint.value().port;
+  const NicCard card = make_nic_card(nics_[nic], ports_[nic]);
+  std::vector<std::byte> body;
+  ByteWriter out(body);
+  out.put(static_cast<uint16_t>(nic));
+  out.put(card.port);
+  out.put(static_cast<uint8_t>(card.addresses.size()));
+  for (const Address& address : card.addresses) put_address(out, address);
+  for (const auto& link : links_) {
+    if (link == nullptr || link->peer_ended()) continue;
+    link->set_source(NicId(static_cast<uint16_t>(nic)), card.addresses);
+    link->send_notice(make_notice(NoticeKind::address, body));
+  }
+}
+
+void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
+  ByteReader in(body);
+  const NicId nic(in.get<uint16_t>());
+  const auto port = in.get<uint16_t>();
+  const size_t count = in.get<uint8_t>();
+  std::vector<Address> addresses;
+  for (size_t i = 0; i < count; ++i) {
+    if (!get_address(in, addresses.emplace_back())) return;
+  }
+  RankCard& card = cards_[static_cast<size_t>(peer.value())];
+  if (in.bad() || nic.value() >= card.nics.size()) return;
+  card.nics[nic.value()].addresses = addresses;
+  card.nics[nic.value()].port = port;
+  links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }
 
 }  // namespace r2ccl

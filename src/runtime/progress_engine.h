@@ -17,6 +17,7 @@
 #include "runtime/link.h"
 #include "runtime/rank_card.h"
 #include "runtime/reactor.h"
+#include "runtime/rendezvous_client.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -51,6 +52,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Status open(const JobIdentity& job);
   // Fills in what this engine knows of its NICs and listeners.
   void describe(RankCard& card) const;
+  // Meets the other ranks, on the calling thread, before start().
+  Result<std::vector<RankCard>> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
   Status start(Rank self, std::vector<RankCard> cards, EngineObserver& observer);
 
@@ -69,6 +72,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void progress(TimeNs timeout_ns);
   // When the next pass is due if nothing happens: absolute.
   TimeNs next_timeout() const;
+
+  // The body of an address notice from `peer`.
+  void on_address(Rank peer, std::span<const std::byte> body);
 
   // Runs `work` in the engine's thread, in order. Any thread.
   void post(std::function<void()> work);
@@ -93,6 +99,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics();
+  void advertise(size_t nic);
   void run_posted();
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);

@@ -1,0 +1,36 @@
+// The last error in words, per thread, as r2cclGetLastError hands it out.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "r2ccl/r2ccl.h"
+
+namespace r2ccl::api {
+
+// Remembers the status's message for this thread and translates its code.
+r2cclResult_t result_of(const Status& status);
+r2cclResult_t error(Code code, const std::string& message);
+const char* last_error();
+void set_last_error(const std::string& message);
+
+// Runs `body`, which returns r2cclResult_t, and turns what must never leave a C function into a
+// result: running out of memory is the caller's to handle, everything else is a bug of ours.
+template <typename Body>
+r2cclResult_t guarded(const char* function, Body body);
+
+}  // namespace r2ccl::api
+
+#include <exception>
+#include <new>
+
+template <typename Body>
+r2cclResult_t r2ccl::api::guarded(const char* function, Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return error(Code::system, std::string(function) + ": out of memory");
+  } catch (const std::exception& caught) {
+    return error(Code::internal, std::string(function) + ": " + caught.what());
+  }
+}

@@ -1,0 +1,187 @@
+#include "api/init.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "runtime/config.h"
+#include "runtime/host_port.h"
+#include "runtime/launch.h"
+#include "runtime/rendezvous_thread.h"
+#include "runtime/secure_random.h"
+#include "runtime/unique_id.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace r2ccl::api {
+namespace {
+
+constexpr int kRankCountMax = 1 << 16;
+constexpr uint32_t kUnsentLowWater = 64 * 1024;
+
+const SystemClock& system_clock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+// A rendezvous must outlive the call that made it, until every rank has met, and nothing that the
+// caller holds stands for it: so the process keeps them here.
+void keep(std::unique_ptr<RendezvousThread> rendezvous) {
+  static std::mutex mutex;
+  // Never destroyed: at exit its threads may still serve ranks that are late.
+  static auto* kept = new std::vector<std::unique_ptr<RendezvousThread>>();
+  std::lock_guard lock(mutex);
+  std::erase_if(*kept, [](const auto& each) { return each->finished(); });
+  kept->push_back(std::move(rendezvous));
+}
+
+Result<Config> read_config(const r2cclConfig_t* given) {
+  auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
+  if (!loaded.ok()) return loaded.status();
+  Config config = std::move(loaded).value();
+  log_configure(config.debug, config.debug_file);
+  if (given == nullptr) return config;
+  if (given->magic != R2CCL_CONFIG_MAGIC || given->size < offsetof(r2cclConfig_t, blocking)) {
+    return Status(Code::invalid_argument,
+                  "the config struct was not initialised with R2CCL_CONFIG_INITIALIZER");
+  }
+  // Later versions append fields; what an older caller does not have keeps its initial value.
+  r2cclConfig_t mine = R2CCL_CONFIG_INITIALIZER;
+  std::memcpy(&mine, given, std::min(given->size, sizeof mine));
+  if (mine.blocking != 1) return Status(Code::invalid_argument, "config.blocking must be 1");
+  if (mine.init_timeout_ms < 0 || mine.cutoff_ms < 0) {
+    return Status(Code::invalid_argument, "a negative time in the config struct");
+  }
+  if (mine.ifname != nullptr) config.socket_ifname = mine.ifname;
+  if (mine.oob_ifname != nullptr) config.oob_ifname = mine.oob_ifname;
+  if (mine.init_timeout_ms > 0) config.init_timeout_ns = mine.init_timeout_ms * kMillisecond;
+  if (mine.cutoff_ms > 0) config.cutoff_ns = mine.cutoff_ms * kMillisecond;
+  return config;
+}
+
+Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
+  TcpOptions options;
+  options.nic_filter.text = config.socket_ifname;
+  options.unsent_low_water = kUnsentLowWater;
+  auto opened = TcpTransport::open(std::move(options));
+  if (!opened.ok()) return opened.status();
+  return std::unique_ptr<Transport>(std::move(opened).value());
+}
+
+Status check_rank(int rank, int rank_count) {
+  if (rank_count < 1 || rank_count > kRankCountMax) {
+    return {Code::invalid_argument, "nranks is " + std::to_string(rank_count) +
+                                        ", it must be 1 to " + std::to_string(kRankCountMax)};
+  }
+  if (rank < 0 || rank >= rank_count) {
+    return {Code::invalid_argument, "rank is " + std::to_string(rank) + ", it must be 0 to " +
+                                        std::to_string(rank_count - 1)};
+  }
+  return {};
+}
+
+Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job,
+                                    const std::vector<Endpoint>& where) {
+  auto transport = open_transport(config);
+  if (!transport.ok()) return transport.status();
+  auto started = RendezvousThread::start(std::move(transport).value(), where, {job, random_nonce},
+                                         system_clock());
+  if (!started.ok()) return started.status().with_context("opening the rendezvous");
+  std::vector<Endpoint> endpoints = started.value()->endpoints();
+  keep(std::move(started).value());
+  return endpoints;
+}
+
+Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
+  Config chosen = config;
+  if (!config.oob_ifname.empty()) chosen.socket_ifname = "=" + config.oob_ifname;
+  auto transport = open_transport(chosen);
+  if (!transport.ok()) return transport.status();
+  auto nics = transport.value()->nics();
+  if (!nics.ok()) return nics.status();
+  return rendezvous_addresses(nics.value(), kUniqueIdEndpointsMax);
+}
+
+Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
+  if (options.config.require_auth && !options.job.authenticated) {
+    return Status(Code::invalid_usage,
+                  "R2CCL_REQUIRE_AUTH is set but this job has no secret: set R2CCL_SECRET or "
+                  "R2CCL_SECRET_FILE on every rank, or start from a unique id");
+  }
+  if (!options.job.authenticated) {
+    R2CCL_LOG(warn, "unauthenticated: anybody who reaches the ports can join this job");
+  }
+  auto transport = open_transport(options.config);
+  if (!transport.ok()) return transport.status();
+  return Communicator::create(std::move(transport).value(), options);
+}
+
+}  // namespace
+
+Result<r2cclUniqueId> make_unique_id() {
+  auto config = read_config(nullptr);
+  if (!config.ok()) return config.status();
+  UniqueId id;
+  id.job = make_job_identity();
+  std::vector<Endpoint> where;
+  if (!config.value().comm_id.empty()) {
+    auto place = parse_host_port(config.value().comm_id);
+    if (!place.ok()) return place.status();
+    auto resolved = resolve(place.value(), config.value().socket_family);
+    if (!resolved.ok()) return resolved.status();
+    where = std::move(resolved).value();
+  } else {
+    auto place = default_meeting_place(config.value());
+    if (!place.ok()) return place.status();
+    where = std::move(place).value();
+  }
+  if (where.size() > kUniqueIdEndpointsMax) where.resize(kUniqueIdEndpointsMax);
+  auto endpoints = serve(config.value(), id.job, where);
+  if (!endpoints.ok()) return endpoints.status();
+  id.rendezvous = endpoints.value();
+  const UniqueIdBytes bytes = encode(id);
+  r2cclUniqueId out;
+  static_assert(sizeof out.internal == sizeof bytes);
+  std::memcpy(out.internal, bytes.data(), bytes.size());
+  return out;
+}
+
+Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUniqueId& id,
+                                                   int rank, const r2cclConfig_t* given) {
+  R2CCL_RETURN_IF_ERROR(check_rank(rank, rank_count));
+  auto config = read_config(given);
+  if (!config.ok()) return config.status();
+  UniqueIdBytes bytes;
+  std::memcpy(bytes.data(), id.internal, bytes.size());
+  auto decoded = decode_unique_id(bytes);
+  if (!decoded.ok()) return decoded.status();
+  return connect({Rank(rank), rank_count, decoded.value().job, decoded.value().rendezvous,
+                  std::move(config).value()});
+}
+
+Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t* given) {
+  auto config = read_config(given);
+  if (!config.ok()) return config.status();
+  auto launch = detect_launch([](const char* name) -> const char* { return std::getenv(name); },
+                              config.value().comm_id);
+  if (!launch.ok()) return launch.status();
+  auto secret = load_secret(config.value());
+  if (!secret.ok()) return secret.status();
+  CommunicatorOptions options;
+  options.self = launch.value().rank;
+  options.rank_count = launch.value().rank_count;
+  options.job = make_job_identity(launch.value().job_name, secret.value());
+  options.config = config.value();
+  if (launch.value().rendezvous) {
+    auto where = resolve(*launch.value().rendezvous, config.value().socket_family);
+    if (!where.ok()) return where.status();
+    options.rendezvous = where.value();
+    if (options.self == Rank(0)) {
+      auto served = serve(config.value(), options.job, options.rendezvous);
+      if (!served.ok()) return served.status();
+    }
+  }
+  return connect(std::move(options));
+}
+
+}  // namespace r2ccl::api

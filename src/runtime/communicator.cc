@@ -1,0 +1,394 @@
+#include "runtime/communicator.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "r2ccl/r2ccl.h"
+#include "runtime/host_identity.h"
+#include "runtime/notice.h"
+#include "runtime/rendezvous_client.h"
+#include "runtime/secure_random.h"
+
+#include <unistd.h>
+
+namespace r2ccl {
+namespace {
+
+// Ids within one job; communicators made by splitting will take later ones.
+constexpr ChannelId kCollectives{1};
+constexpr ChannelId kPointToPoint{2};
+
+constexpr TimeNs kFinalizeBound = 10 * kSecond;
+constexpr TimeNs kFarewellBound = 300 * kMillisecond;
+
+std::vector<Setting> agreed_settings(const Config& config) {
+  return {{"R2CCL_ALGO", to_string(config.algo)}};
+}
+
+Algorithm algorithm_of(AlgorithmChoice choice) {
+  switch (choice) {
+    case AlgorithmChoice::automatic:
+      return Algorithm::automatic;
+    case AlgorithmChoice::ring:
+      return Algorithm::ring;
+    case AlgorithmChoice::halving_doubling:
+      return Algorithm::halving_doubling;
+  }
+  return Algorithm::automatic;
+}
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+void Request::complete(const Status& status) {
+  std::lock_guard lock(mutex_);
+  done_ = true;
+  status_ = status;
+  ended_.notify_all();
+}
+
+bool Request::done() const {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+bool Request::wait(TimeNs timeout) const {
+  std::unique_lock lock(mutex_);
+  if (timeout == kNever) {
+    ended_.wait(lock, [this] { return done_; });
+    return true;
+  }
+  return ended_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return done_; });
+}
+
+Status Request::status() const {
+  std::lock_guard lock(mutex_);
+  return status_;
+}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
+    : options_(options),
+      transport_(std::move(transport)),
+      departed_(static_cast<size_t>(options.rank_count)),
+      dead_(static_cast<size_t>(options.rank_count)) {}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
+                                                           const CommunicatorOptions& options) {
+  std::unique_ptr<Communicator> made(new Communicator(std::move(transport), options));
+  R2CCL_RETURN_IF_ERROR(made->connect());
+  return made;
+}
+
+Status Communicator::connect() {
+  const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
+  EngineOptions engine;
+  engine.link.monitor = options_.config.monitor;
+  engine.link.damping = options_.config.damping;
+  engine.link.cutoff = options_.config.cutoff_ns;
+  engine.rendezvous = options_.rendezvous;
+  engine.oob_ifname = options_.config.oob_ifname;
+  engine.nonce = random_nonce;
+  engine_ = std::make_unique<ProgressEngine>(*transport_, clock_, std::move(engine));
+  R2CCL_RETURN_IF_ERROR(engine_->open(options_.job));
+
+  RankCard card;
+  card.rank = options_.self;
+  card.host_name = host_name();
+  card.pid = static_cast<uint32_t>(getpid());
+  card.library_version = R2CCL_VERSION_CODE;
+  card.settings = agreed_settings(options_.config);
+  auto host = host_identity();
+  if (!host.ok()) return host.status();
+  card.host = host.value();
+  engine_->describe(card);
+
+  std::vector<RankCard> cards{card};
+  if (options_.rank_count > 1) {
+    RendezvousClient::Options meeting;
+    meeting.job = options_.job;
+    meeting.endpoints = options_.rendezvous;
+    meeting.card = std::move(card);
+    meeting.rank_count = options_.rank_count;
+    meeting.timeout_ns = options_.config.init_timeout_ns;
+    meeting.nonce = random_nonce;
+    auto met = engine_->rendezvous(std::move(meeting));
+    if (!met.ok()) return met.status();
+    cards = std::move(met).value();
+  }
+  R2CCL_RETURN_IF_ERROR(check_agreement(cards));
+  R2CCL_RETURN_IF_ERROR(engine_->start(options_.self, std::move(cards), *this));
+  incidents_ = std::make_unique<Incidents>(*engine_, clock_);
+  std::vector<MessagePort*> ports;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    ports.push_back(engine_->link(Rank(peer)));
+  }
+  executor_ = std::make_unique<Executor>(options_.self, kCollectives, ports);
+  point_to_point_ = std::make_unique<PointToPoint>(options_.self, kPointToPoint, ports);
+  start_thread();
+  if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
+    std::string missing;
+    call([&] {
+      for (const Rank rank : engine_->unreached()) {
+        missing += (missing.empty() ? "" : ", ") + who(rank);
+      }
+    });
+    return {Code::timeout, "no NIC of " + who(options_.self) + " reaches " + missing +
+                               "; compare `r2ccl info` on both hosts"};
+  }
+  return failure();
+}
+
+Communicator::~Communicator() {
+  if (thread_.joinable()) {
+    if (!failure().ok()) {
+      // The news of the failure should be out before the connections close, so that nobody takes
+      // this rank for the cause.
+      (void)wait_until(
+          [this] {
+            for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+              const Link* link = engine_->link(Rank(peer));
+              if (link != nullptr && !link->notices_delivered()) return false;
+            }
+            return true;
+          },
+          kFarewellBound);
+    }
+    stop_.store(true, std::memory_order_release);
+    transport_->poller().wake();
+    thread_.join();
+  }
+  point_to_point_.reset();
+  executor_.reset();
+  incidents_.reset();
+  engine_.reset();
+}
+
+void Communicator::start_thread() {
+  // The thread inherits the mask: no signal of the application is ever delivered to it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "r2ccl");
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Communicator::run() {
+  std::vector<bool> ended(departed_.size());
+  while (!stop_.load(std::memory_order_acquire)) {
+    const TimeNs next = std::min(engine_->next_timeout(), incidents_->next_timeout());
+    const TimeNs now = clock_.now();
+    engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
+    for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
+    incidents_->progress(ended);
+  }
+}
+
+void Communicator::call(const std::function<void()>& work) {
+  Request ran;
+  engine_->post([&] {
+    work();
+    ran.complete({});
+  });
+  (void)ran.wait(kNever);
+}
+
+bool Communicator::wait_until(const std::function<bool()>& done, TimeNs timeout) {
+  const TimeNs deadline = clock_.now() + timeout;
+  while (true) {
+    bool held = false;
+    call([&] { held = done(); });
+    if (held) return true;
+    const TimeNs now = clock_.now();
+    if (now >= deadline) return false;
+    Request pause;
+    (void)pause.wait(std::min<TimeNs>(2 * kMillisecond, deadline - now));
+  }
+}
+
+Status Communicator::failure() const {
+  std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+std::string Communicator::who(Rank rank) const {
+  return r2ccl::describe(engine_->cards()[static_cast<size_t>(rank.value())]);
+}
+
+PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) const {
+  PlanKey key;
+  key.collective = what;
+  key.algorithm = algorithm_of(options_.config.algo);
+  key.type = type;
+  key.rank_count = options_.rank_count;
+  key.count = count;
+  return key;
+}
+
+std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
+                                                  std::byte* output) {
+  auto request = std::make_shared<Request>();
+  engine_->post([this, key, input, output, request] {
+    executor_->start(
+        {key, input, output, [request](const Status& status) { request->complete(status); }});
+    check_departed();
+  });
+  return request;
+}
+
+std::shared_ptr<Request> Communicator::all_reduce(const std::byte* input, std::byte* output,
+                                                  uint64_t count, DataType type, ReduceOp op) {
+  PlanKey key = plan_key(Collective::all_reduce, count, type);
+  key.op = op;
+  return collective(key, input, output);
+}
+
+std::shared_ptr<Request> Communicator::broadcast(const std::byte* input, std::byte* output,
+                                                 uint64_t count, DataType type, Rank root) {
+  PlanKey key = plan_key(Collective::broadcast, count, type);
+  key.root = root;
+  return collective(key, input, output);
+}
+
+std::shared_ptr<Request> Communicator::barrier() {
+  return collective(plan_key(Collective::barrier, 0, DataType::int32), nullptr, nullptr);
+}
+
+std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
+                                            Rank peer) {
+  auto request = std::make_shared<Request>();
+  engine_->post([=, this] {
+    point_to_point_->send(peer, {bytes, count * size_of(type)}, type,
+                          [request](const Status& status) { request->complete(status); });
+    check_departed();
+  });
+  return request;
+}
+
+std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count, DataType type,
+                                               Rank peer) {
+  auto request = std::make_shared<Request>();
+  engine_->post([=, this] {
+    point_to_point_->receive(peer, {bytes, count * size_of(type)}, type,
+                             [request](const Status& status) { request->complete(status); });
+    check_departed();
+  });
+  return request;
+}
+
+Status Communicator::finalize() {
+  const bool idle = wait_until(
+      [this] { return !failure_.ok() || (executor_->idle() && point_to_point_->idle()); },
+      kNever / 2);
+  R2CCL_CHECK(idle);
+  R2CCL_RETURN_IF_ERROR(failure());
+  call([this] {
+    finalizing_ = true;
+    for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+      if (Link* link = engine_->link(Rank(peer)); link != nullptr) link->begin_goodbye();
+    }
+  });
+  std::string missing;
+  const auto all_said_goodbye = [this, &missing] {
+    missing.clear();
+    for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+      const Link* link = engine_->link(Rank(peer));
+      if (link == nullptr || link->goodbye_done()) continue;
+      missing += (missing.empty() ? "" : ", ") + who(Rank(peer));
+    }
+    return missing.empty();
+  };
+  if (wait_until(all_said_goodbye, kFinalizeBound)) return {};
+  return {Code::timeout, "no goodbye from " + missing + " within " +
+                             std::to_string(kFinalizeBound / kSecond) +
+                             " s: did it finalize or destroy its communicator?"};
+}
+
+void Communicator::abort(const std::string& why) {
+  call([&] { fail({Code::aborted, why}, true); });
+}
+
+// The first cause counts; what follows from it does not.
+void Communicator::fail(const Status& why, bool tell) {
+  {
+    std::lock_guard lock(failure_mutex_);
+    if (!failure_.ok()) return;
+    failure_ = why;
+  }
+  R2CCL_LOG(warn, "%s: %s", who(options_.self).c_str(), why.message().c_str());
+  executor_->cancel(why);
+  point_to_point_->cancel(why);
+  if (!tell) return;
+  const std::string text = why.code() == Code::aborted
+                               ? who(options_.self) + " aborted: " + why.message()
+                               : why.message();
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_->link(Rank(peer));
+    if (link == nullptr || link->peer_ended()) continue;
+    link->send_notice(make_notice(NoticeKind::failure, bytes_of(text.substr(0, 2000))));
+  }
+}
+
+// A rank that left in order will never take part again: whoever needs it must be told.
+void Communicator::check_departed() {
+  if (finalizing_) return;
+  std::vector<Rank> needed = executor_->waits_on();
+  const std::vector<Rank> pairs = point_to_point_->waits_on();
+  needed.insert(needed.end(), pairs.begin(), pairs.end());
+  for (const Rank rank : needed) {
+    if (!departed_[static_cast<size_t>(rank.value())]) continue;
+    return fail({Code::remote, who(rank) + " has left: it finalized its communicator while " +
+                                   who(options_.self) + " still waits for it"},
+                true);
+  }
+}
+
+void Communicator::on_path_event(const PathEvent& event) {
+  if (!finalizing_) incidents_->on_path_event(event);
+}
+
+void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto body = bytes.subspan(1);
+  switch (static_cast<NoticeKind>(bytes[0])) {
+    case NoticeKind::failure:
+      return fail(
+          {Code::remote, std::string(reinterpret_cast<const char*>(body.data()), body.size())},
+          false);
+    case NoticeKind::observation:
+      return incidents_->on_observation(body);
+    case NoticeKind::verdict:
+      return incidents_->on_verdict(body);
+    case NoticeKind::address:
+      return engine_->on_address(peer, body);
+  }
+  R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(bytes[0]),
+            peer.value());
+}
+
+void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
+  incidents_->on_peer_gone(peer);
+  const auto index = static_cast<size_t>(peer.value());
+  switch (end) {
+    case PeerEnd::goodbye:
+      departed_[index] = true;
+      return check_departed();
+    case PeerEnd::dead:
+      dead_[index] = true;
+      return fail({Code::remote, who(peer) + " died: " + why}, true);
+    case PeerEnd::cut_off:
+      dead_[index] = true;
+      return fail({Code::remote, who(peer) + " is cut off: " + why}, true);
+  }
+}
+
+}  // namespace r2ccl

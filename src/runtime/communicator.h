@@ -1,0 +1,124 @@
+// One rank's communicator: the engine with its thread, the executors on it, and what the C API
+// does. The public functions may be called from any thread; the work happens in the progress
+// thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/types.h"
+#include "runtime/config.h"
+#include "runtime/executor.h"
+#include "runtime/incidents.h"
+#include "runtime/point_to_point.h"
+#include "runtime/progress_engine.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+// The end of one operation, waited for by the caller and told by the progress thread.
+class Request {
+ public:
+  void complete(const Status& status);
+  bool done() const;
+  // False when `timeout` (kNever: no bound) passed first.
+  bool wait(TimeNs timeout) const;
+  // Legal once done.
+  Status status() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable ended_;
+  bool done_ = false;
+  Status status_;
+};
+
+struct CommunicatorOptions {
+  Rank self;
+  int32_t rank_count = 0;
+  JobIdentity job;
+  std::vector<Endpoint> rendezvous;
+  Config config;
+};
+
+class Communicator final : private EngineObserver {
+ public:
+  // Meets the other ranks and connects to all of them; blocks.
+  static Result<std::unique_ptr<Communicator>> create(std::unique_ptr<Transport> transport,
+                                                      const CommunicatorOptions& options);
+  // Ends the progress thread. Call finalize() or abort() before.
+  ~Communicator() override;
+
+  Rank rank() const { return options_.self; }
+  int32_t rank_count() const { return options_.rank_count; }
+
+  std::shared_ptr<Request> all_reduce(const std::byte* input, std::byte* output, uint64_t count,
+                                      DataType type, ReduceOp op);
+  std::shared_ptr<Request> broadcast(const std::byte* input, std::byte* output, uint64_t count,
+                                     DataType type, Rank root);
+  std::shared_ptr<Request> barrier();
+  std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer);
+  std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer);
+
+  // Waits for all operations and for the goodbye of every rank, in bounded time.
+  Status finalize();
+  // On return no buffer is touched any more.
+  void abort(const std::string& why);
+  // Ok, or what ended the communicator.
+  Status failure() const;
+  // The JSON text of r2cclCommReport.
+  std::string report();
+
+ private:
+  Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
+  Status connect();
+  void start_thread();
+  void run();
+
+  std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input,
+                                      std::byte* output);
+  PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
+  // Runs `work` in the progress thread and waits until it has.
+  void call(const std::function<void()>& work);
+  // Waits until `done` holds in the progress thread.
+  bool wait_until(const std::function<bool()>& done, TimeNs timeout);
+
+  // Progress thread only.
+  void fail(const Status& why, bool tell);
+  void check_departed();
+  std::string who(Rank rank) const;
+  void write_report(class JsonWriter& out);
+
+  // EngineObserver
+  void on_path_event(const PathEvent& event) override;
+  void on_notice(Rank peer, std::span<const std::byte> bytes) override;
+  void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+
+  const CommunicatorOptions options_;
+  std::unique_ptr<Transport> transport_;
+  SystemClock clock_;
+  std::unique_ptr<ProgressEngine> engine_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<Incidents> incidents_;
+  std::vector<bool> departed_;  // ranks that said goodbye
+  std::vector<bool> dead_;      // ranks that ended otherwise
+  bool finalizing_ = false;
+
+  mutable std::mutex failure_mutex_;  // guards failure_
+  Status failure_;
+
+  std::atomic<bool> stop_{false};  // set by the destructor, read by the thread after a wake
+  std::thread thread_;
+};
+
+}  // namespace r2ccl

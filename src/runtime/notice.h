@@ -1,0 +1,26 @@
+// The kinds of notices that ranks send each other through links.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace r2ccl {
+
+enum class NoticeKind : uint8_t {
+  failure = 1,      // the sender's communicator has failed: text of the root cause
+  observation = 2,  // to the judging rank
+  verdict = 3,      // from the judging rank
+  address = 4,      // a NIC of the sender has a new address
+};
+
+inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(body.size() + 1);
+  bytes.push_back(static_cast<std::byte>(kind));
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return bytes;
+}
+
+}  // namespace r2ccl
