@@ -23,7 +23,7 @@ struct PlanLimits {
   // Switch points of Algorithm::automatic, in bytes of the whole vector.
   // AllReduce: a ring from so many bytes per rank on (earlier where the number of ranks is no power
   // of two: choose_algorithm). Twice the product of a rank's rate and the latency of a hop: 120
-  // MB/s and about 0.3 ms on the machines that it was measured on. Halving-doubling pays the
+  // MB/s and 0.3 ms are assumed, measurements have yet to confirm them. Halving-doubling pays the
   // latency 2 log2 p times, a ring 2 (p - 1) times unless its blocks are so large that they hide
   // it.
   uint64_t ring_bytes_per_rank = 64 * 1024;
