@@ -42,8 +42,12 @@ Status check_chunk(const DataHeader& h) {
           ? h.offset == 0 && h.payload_bytes == 0
           : h.offset < h.message_bytes && h.chunk_bytes > 0 && h.offset % h.chunk_bytes == 0 &&
                 h.payload_bytes == std::min<uint64_t>(h.chunk_bytes, h.message_bytes - h.offset);
-  return sizes_fit && h.chunk_bytes <= limits::kChunkBytesMax ? Status()
-                                                              : bad_frame("chunk sizes disagree");
+  if (!sizes_fit || h.chunk_bytes > limits::kChunkBytesMax) {
+    return bad_frame("chunk sizes disagree");
+  }
+  // Whoever counts the chunks of a message need not think of overflow.
+  if (h.message_bytes > limits::kMessageBytesMax) return bad_frame("oversized message");
+  return {};
 }
 
 void put_path(ByteWriter& out, const PathReport& p) {
