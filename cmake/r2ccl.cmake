@@ -18,7 +18,7 @@ set(R2CCL_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,un
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # g++ 12 sees an overlap in every `"text" + std::string` (gcc bug 105651), and an overflow in bytes
 # that are appended to a vector (as in gcc bug 118521).
-add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 if(R2CCL_SANITIZE)
   add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})

@@ -1,10 +1,12 @@
 // What one end believes about one path's forward direction: what is under way, how fast it drains,
 // and when each transmission should have been acknowledged. Pure.
 //
-// The rate is bytes over busy time with a short memory, so that it follows a NIC that slows within
-// milliseconds yet is not fooled by the burst that a token bucket lets through. The window is what
-// that rate and the base delay need and no more: what does not fit waits in user space, where a
-// better path can still take it.
+// The rate is measured where a path shows it: in a run in which it was never idle, after as many
+// bytes as a token bucket or a switch's memory may let through at once, with a memory of some
+// milliseconds. Traffic that did not fill the path can only raise it; a transmission that came late
+// while the path was suspected lowers it at once. Until a path has shown a rate it is taken for as
+// good as the others. The window is what the rate and the base delay need and no more: what does
+// not fit waits in user space, where a better path can still take it.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +29,10 @@ struct Transmission {
   ChannelId channel;
   ChunkRef chunk;
   TimeNs sent_at = 0;
-  TimeNs expected_at = 0;    // when its acknowledgement is due if the path keeps its rate
-  TimeNs found_idle_at = 0;  // not 0: nothing else was under way when it was sent
+  TimeNs expected_at = 0;   // when its acknowledgement is due if the path keeps its rate
+  uint64_t ahead = 0;       // bytes under way when it was sent, itself included
+  bool found_idle = false;  // nothing else was under way when it was sent
+  bool filled = false;      // the path was at least half full then
 };
 
 class PathModel {
@@ -39,7 +43,9 @@ class PathModel {
   void on_sent(Transmission transmission, TimeNs now);
   // The receiver has wholly received `frames` data frames of this connection. Appends those that
   // are newly so, oldest first.
-  void on_delivered(uint64_t frames, TimeNs now, std::vector<Transmission>& delivered);
+  // `suspected`: lateness counts as the path's own.
+  void on_delivered(uint64_t frames, bool suspected, TimeNs now,
+                    std::vector<Transmission>& delivered);
 
   // Everything still under way, oldest first.
   const std::deque<Transmission>& outstanding() const { return outstanding_; }
@@ -62,6 +68,10 @@ class PathModel {
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
+  // What other paths of the link have shown, for as long as this one has not.
+  void assume_rate(double bytes_per_ns) {
+    if (!rate_known_) rate_ = bytes_per_ns;
+  }
   TimeNs base_delay() const { return base_delay_; }
   TimeNs deviation() const { return deviation_; }
   uint64_t window() const { return window_; }
@@ -70,7 +80,9 @@ class PathModel {
 
  private:
   void learn_delay(const Transmission& transmission, TimeNs now);
-  void learn_rate(uint64_t bytes, TimeNs busy_since, TimeNs now);
+  void learn_rate(uint64_t bytes, TimeNs busy, bool may_lower);
+  void learn_lateness(const Transmission& transmission, TimeNs now);
+  void resize_window(uint64_t delivered);
 
   std::deque<Transmission> outstanding_;
   uint64_t bytes_outstanding_ = 0;
@@ -78,20 +90,20 @@ class PathModel {
   uint64_t frames_delivered_ = 0;
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
+  uint64_t run_bytes_ = 0;  // delivered since the path was last idle
 
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
   double rate_bytes_ = 0;  // decayed sums that rate_ is the quotient of
   double rate_time_ = 0;
   TimeNs base_delay_ = kDelayInitial;
-  bool delay_known_ = false;
   TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
   TimeNs deviation_ = 0;
   uint64_t window_ = kWindowInitial;
 
-  static constexpr double kRateInitial = 0.03;  // 30 MB/s: replaced by the first measurement
+  static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr uint64_t kWindowInitial = 128 * 1024;
 };

@@ -25,7 +25,9 @@ constexpr size_t kProbeBytes = 16 * 1024;  // more than the largest MTU
 double Link::fastest_rate() const {
   double fastest = 0;
   for (const auto& path : paths_) {
-    if (path->state.usable()) fastest = std::max(fastest, path->model.bytes_per_ns());
+    if (path->model.rate_known() && path->state.usable()) {
+      fastest = std::max(fastest, path->model.bytes_per_ns());
+    }
   }
   return fastest > 0 ? fastest : PathModel().bytes_per_ns();
 }
@@ -168,6 +170,8 @@ bool Link::dispatch_resend(TimeNs now) {
 }
 
 void Link::dispatch(TimeNs now) {
+  const double fastest = fastest_rate();
+  for (const auto& path : paths_) path->model.assume_rate(fastest);
   while (dispatch_resend(now)) {
   }
   if (resend_.empty()) {
@@ -221,8 +225,7 @@ void Link::note_hit(Path& path) {
     if (transmission.probe) continue;
     if (!channel(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
     stalls_[index_of(path)] = 0;
-    hits_.push_back(
-        {path.spec.id, transmission.channel, transmission.chunk, transmission.sent_at});
+    hits_.push_back({path.spec.id, transmission.channel, transmission.chunk, transmission.sent_at});
     return;
   }
 }
