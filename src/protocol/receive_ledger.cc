@@ -21,9 +21,8 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
   open.posted = true;
   if (!open.known) return result;
   result.mismatch = check_match(open, result.number);
-  if (!result.mismatch.ok()) return result;
   for (const auto& [chunk, early] : open.early) {
-    if (!early.empty()) {
+    if (!early.empty() && !open.mismatched) {
       std::memcpy(bytes.data() + uint64_t{chunk} * open.chunk_bytes, early.data(), early.size());
     }
     early_bytes_ -= early.size();
@@ -35,7 +34,8 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
   return result;
 }
 
-Status ReceiveLedger::check_match(const Open& open, MessageNo number) const {
+Status ReceiveLedger::check_match(Open& open, MessageNo number) {
+  open.mismatched = true;
   if (open.message_bytes != open.bytes.size()) {
     return {Code::invalid_usage, "message " + std::to_string(number.value()) + " has " +
                                      std::to_string(open.message_bytes) + " bytes, but " +
@@ -45,6 +45,7 @@ Status ReceiveLedger::check_match(const Open& open, MessageNo number) const {
     return {Code::invalid_usage,
             "message " + std::to_string(number.value()) + " belongs to another operation there"};
   }
+  open.mismatched = false;
   return {};
 }
 
@@ -85,7 +86,7 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   R2CCL_RETURN_IF_ERROR(learn(open, header.message, header));
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
-  if (open.accepted.contains(chunk)) return Place{};
+  if (open.mismatched || open.accepted.contains(chunk)) return Place{};
   if (open.posted) return Place{Placement::direct, open.bytes.data() + header.offset};
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
@@ -99,7 +100,7 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
   Open& open = open_[header.message.value() - low_water_.value()];
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
-  if (!open.accepted.insert(chunk)) return {};
+  if (open.mismatched || !open.accepted.insert(chunk)) return {};
   if (!open.posted) {
     early_bytes_ += early.size();
     open.early.emplace(chunk, std::move(early));

@@ -28,7 +28,7 @@ class ReceiveLedger {
   enum class Placement : uint8_t {
     direct,   // into `destination`
     early,    // no receive is posted yet: into memory that the caller owns and hands to accept()
-    discard,  // a duplicate, or of a cancelled channel
+    discard,  // a duplicate, or of a cancelled channel or a mismatched message
   };
   struct Place {
     Placement placement = Placement::discard;
@@ -44,7 +44,8 @@ class ReceiveLedger {
   Posted post(std::span<std::byte> bytes, uint64_t context);
 
   // Fails when the chunk breaks the protocol (no permission, another cut) with Code::remote, and
-  // with Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ.
+  // with Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ. Of
+  // one message that is said once, here or by post(); its other chunks are discarded.
   Result<Place> place(const DataHeader& header);
 
   struct Accepted {
@@ -68,16 +69,18 @@ class ReceiveLedger {
     std::span<std::byte> bytes;
     uint64_t context = 0;
     bool posted = false;
-    bool known = false;  // a chunk has arrived: size, context and cut below are the sender's
+    bool known = false;       // a chunk has arrived: size, context and cut below are the sender's
+    bool mismatched = false;  // the ranks' calls differ: nothing goes into `bytes` any more
     uint64_t message_bytes = 0;
     uint64_t sender_context = 0;
     uint32_t chunk_bytes = 0;
     ChunkSet accepted;
     std::map<uint32_t, std::vector<std::byte>> early;  // by chunk, until the receive is posted
-    bool complete() const { return posted && known && accepted.full(); }
+    bool complete() const { return posted && known && !mismatched && accepted.full(); }
   };
 
-  Status check_match(const Open& open, MessageNo number) const;
+  // Whether the sender and this end mean the same; notes it in `open` if not.
+  static Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
   void advance();
 

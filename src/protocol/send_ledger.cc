@@ -125,8 +125,8 @@ uint32_t SendLedger::copies(ChunkRef chunk) const {
 }
 
 Status SendLedger::apply(const ChannelReport& report, std::vector<MessageNo>& completed) {
-  // A peer may know of messages that were cancelled here; everything else must have been posted.
-  if (report.low_water.value() > first_.value() + open_.size() && !cancelled_) {
+  // All messages before the cursor were sent whole (or cancelled), and none behind it.
+  if (report.low_water.value() > first_.value() + cursor_) {
     return {Code::remote, "the peer acknowledges messages that were never sent"};
   }
   posted_ = std::max(posted_, report.posted);
@@ -139,6 +139,9 @@ Status SendLedger::apply(const ChannelReport& report, std::vector<MessageNo>& co
 }
 
 Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<MessageNo>& completed) {
+  if (partial.message.value() > first_.value() + cursor_) {
+    return {Code::remote, "the peer acknowledges chunks of a message that was never sent"};
+  }
   Open* open = find(partial.message);
   if (open == nullptr || open->complete) return {};
   const uint64_t bits = partial.bitmap.size() * 8;
