@@ -2,24 +2,6 @@
 
 #include <utility>
 
-// Until src/api has the whole of r2ccl.h: the command links without them, for the sake of `lab`.
-#pragma weak r2cclGetLastError
-#pragma weak r2cclGetErrorString
-#pragma weak r2cclCommAbort
-#pragma weak r2cclCommDestroy
-#pragma weak r2cclCommInitEnv
-#pragma weak r2cclCommUserRank
-#pragma weak r2cclCommCount
-#pragma weak r2cclRecv
-#pragma weak r2cclSend
-#pragma weak r2cclRequestAbort
-#pragma weak r2cclRequestWait
-#pragma weak r2cclBroadcast
-#pragma weak r2cclBarrier
-#pragma weak r2cclAllReduce
-#pragma weak r2cclCommReport
-#pragma weak r2cclCommFinalize
-
 namespace r2ccl::tools {
 namespace {
 

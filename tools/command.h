@@ -18,6 +18,7 @@ inline constexpr int kExitError = 2;   // it could not be done
 // Prints "r2ccl COMMAND: message" to stderr; returns kExitError.
 int report_error(const char* command, const Status& status);
 
+void add_demo_command(CLI::App* app, Action* action);
 void add_info_command(CLI::App* app, Action* action);
 void add_lab_command(CLI::App* app, Action* action);
 void add_bench_command(CLI::App* app, Action* action);

@@ -95,23 +95,37 @@ void end_processes(const std::vector<std::string>& namespaces) {
   }
 }
 
+// Whether every veth end in the namespace is ready to carry packets.
+Result<bool> is_operational(const std::string& netns) {
+  Result<std::string> links =
+      run_checked({{"ip", "-j", "link", "show", "type", "veth"}, "", netns_path(netns)});
+  if (!links.ok()) return links.status();
+  auto list = nlohmann::json::parse(links.value(), nullptr, false);
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& link) {
+           return link.value("operstate", "") == "UP";
+         });
+}
+
 // The kernel brings carriers up at its leisure, once a second when there are many. A lab whose
 // ports do not forward yet would greet its first program with a fault.
-Status wait_for_carrier(const LabSpec& spec) {
+Status wait_until_operational(const LabSpec& spec) {
   constexpr int kRounds = 500;
   constexpr useconds_t kRoundUs = 10'000;
+  std::vector<std::string> waiting = {fabric_namespace(spec)};
+  for (int host = 0; host < spec.host_count(); ++host) {
+    waiting.push_back(host_namespace(spec, host));
+  }
   for (int round = 0; round < kRounds; ++round) {
-    Result<std::string> links = run_checked(
-        {{"ip", "-j", "link", "show", "type", "veth"}, "", netns_path(fabric_namespace(spec))});
-    if (!links.ok()) return links.status();
-    auto list = nlohmann::json::parse(links.value(), nullptr, false);
-    bool up = list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& link) {
-                return link.value("operstate", "") == "UP";
-              });
-    if (up) return Status::ok_status();
+    while (!waiting.empty()) {
+      Result<bool> ready = is_operational(waiting.back());
+      if (!ready.ok()) return ready.status();
+      if (!ready.value()) break;
+      waiting.pop_back();
+    }
+    if (waiting.empty()) return Status::ok_status();
     usleep(kRoundUs);
   }
-  return {Code::timeout, "the lab's switch ports did not come up within 5 s"};
+  return {Code::timeout, "the links of " + waiting.back() + " did not come up within 5 s"};
 }
 
 }  // namespace
@@ -164,7 +178,7 @@ Result<Lab> Lab::build(const LabSpec& spec) {
     R2CCL_RETURN_IF_ERROR(run_batch("ip", netns, host_ip_script(spec, host)));
     R2CCL_RETURN_IF_ERROR(run_batch("tc", netns, host_tc_script(spec, host)));
   }
-  R2CCL_RETURN_IF_ERROR(wait_for_carrier(spec));
+  R2CCL_RETURN_IF_ERROR(wait_until_operational(spec));
   nlohmann::json state = nlohmann::json::parse(to_json(spec));
   state["holders"] = holders;
   R2CCL_RETURN_IF_ERROR(write_file(state_dir(spec.name) / "lab.json", state.dump(1) + "\n"));

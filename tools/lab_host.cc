@@ -84,6 +84,9 @@ Status become_host(const LabHostSettings& settings) {
 [[noreturn]] void hold(const LabHostSettings& settings, Fd report) {
   setsid();
   signal(SIGHUP, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // `down` asks with SIGTERM
   Status status = become_host(settings);
   if (!status.ok()) {
     const std::string& text = status.message();

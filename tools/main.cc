@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   r2ccl::tools::Action action;
   r2ccl::tools::add_bench_command(&app, &action);
+  r2ccl::tools::add_demo_command(&app, &action);
   r2ccl::tools::add_info_command(&app, &action);
   r2ccl::tools::add_lab_command(&app, &action);
   r2ccl::tools::add_version_command(&app, &action);

@@ -39,7 +39,7 @@ Result<pid_t> spawn_child(const std::function<int()>& body) {
 RankGroup::RankGroup() {
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (int signal_number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&wanted, signal_number);
+  for (int signal_number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&wanted, signal_number);
   sigprocmask(SIG_BLOCK, &wanted, &old_mask_);
   signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -100,38 +100,44 @@ void RankGroup::read_output(Member* member) {
   if (at_end) member->output.reset();
 }
 
-void RankGroup::reap(int* worst) {
+void RankGroup::reap() {
   for (Member& member : members_) {
     int wait_status = 0;
     if (!member.running || waitpid(member.pid, &wait_status, WNOHANG) != member.pid) continue;
     member.running = false;
-    *worst = std::max(*worst, exit_status(wait_status));
+    worst_status_ = std::max(worst_status_, exit_status(wait_status));
   }
 }
 
 void RankGroup::hand_on_signal() {
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo != SIGCHLD) signal_all(static_cast<int>(info.ssi_signo));
+    if (info.ssi_signo == SIGCHLD) continue;
+    interrupted_ = true;
+    signal_all(static_cast<int>(info.ssi_signo));
   }
 }
 
-int RankGroup::attend() {
-  int worst = 0;
-  for (;;) {
-    reap(&worst);
-    bool busy = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
-      return member.running || member.output.valid();
-    });
-    if (!busy) return worst;
-    std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
-    for (const Member& member : members_) fds.push_back({member.output.get(), POLLIN, 0});
-    if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) return worst;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      if (fds[i + 1].revents != 0) read_output(&members_[i]);
-    }
-    if (fds[0].revents != 0) hand_on_signal();
+bool RankGroup::attend_for(int timeout_ms) {
+  reap();
+  bool busy = std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+    return member.running || member.output.valid();
+  });
+  if (!busy) return false;
+  std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
+  for (const Member& member : members_) fds.push_back({member.output.get(), POLLIN, 0});
+  if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return true;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (fds[i + 1].revents != 0) read_output(&members_[i]);
   }
+  if (fds[0].revents != 0) hand_on_signal();
+  return true;
+}
+
+int RankGroup::attend() {
+  while (attend_for(-1)) {
+  }
+  return worst_status_;
 }
 
 }  // namespace r2ccl::tools

@@ -20,7 +20,8 @@ Result<pid_t> spawn_child(const std::function<int()>& body);
 
 class RankGroup {
  public:
-  // Blocks SIGCHLD, SIGINT and SIGTERM in this process until destruction: attend() reads them.
+  // Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this process until destruction: attend() reads
+  // them.
   RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -30,8 +31,13 @@ class RankGroup {
   // of its output.
   Status start(const std::string& prefix, const std::function<int()>& body);
   void signal_all(int signal_number);
-  // Until every rank has ended; hands SIGINT and SIGTERM on to them. The worst exit status.
+  // Serves output and signals for at most timeout_ms (-1: until something happens); hands SIGINT
+  // and SIGTERM on to the ranks. False when every rank has ended.
+  bool attend_for(int timeout_ms);
+  // Until every rank has ended. The worst exit status.
   int attend();
+  int worst_status() const { return worst_status_; }
+  bool interrupted() const { return interrupted_; }  // by a signal that was handed on
 
  private:
   struct Member {
@@ -43,12 +49,14 @@ class RankGroup {
   };
   static void print_lines(Member* member, bool at_end);
   static void read_output(Member* member);
-  void reap(int* worst);
+  void reap();
   void hand_on_signal();
 
   std::vector<Member> members_;
   Fd signals_;
   sigset_t old_mask_;
+  int worst_status_ = 0;
+  bool interrupted_ = false;
 };
 
 }  // namespace r2ccl::tools

@@ -1,0 +1,325 @@
+#include "demo.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "bench_command.h"
+#include "command.h"
+#include "demo_record.h"
+#include "demo_schedule.h"
+#include "demo_screen.h"
+#include "demo_watch.h"
+#include "lab_run.h"
+
+namespace r2ccl::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSampleMs = 100;
+constexpr double kStartLimitS = 30, kEndLimitS = 30;
+constexpr size_t kSmoothing = 5;  // samples that a rate is taken over
+
+// Takes the lab away however the demo ends. Interruptions wait from here on for somebody to read
+// them (RankGroup does), so that none ends the demo between making the lab and removing it.
+class LabGuard {
+ public:
+  explicit LabGuard(std::string name) : name_(std::move(name)) {
+    sigset_t interruptions;
+    sigemptyset(&interruptions);
+    for (int signal_number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&interruptions, signal_number);
+    sigprocmask(SIG_BLOCK, &interruptions, nullptr);
+  }
+  LabGuard(const LabGuard&) = delete;
+  LabGuard& operator=(const LabGuard&) = delete;
+  ~LabGuard() {
+    Status status = Lab::down(name_);
+    if (!status.ok()) report_error("demo", status);
+  }
+
+ private:
+  std::string name_;
+};
+
+// A directory for the ranks' streams and results, removed at the end.
+class WorkFolder {
+ public:
+  static Result<WorkFolder> make() {
+    std::string pattern = (fs::temp_directory_path() / "r2ccl-demo.XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) return system_error(pattern, errno);
+    return WorkFolder(pattern);
+  }
+  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  WorkFolder& operator=(WorkFolder&&) = delete;
+  ~WorkFolder() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct Snapshot {
+  double t_s = 0;
+  uint64_t operations = 0;
+  double operations_s = 0;                  // when the operations were counted
+  std::vector<std::vector<uint64_t>> sent;  // by host and NIC
+};
+
+class Demo {
+ public:
+  Demo(const DemoOptions& options, const BenchOptions& bench, Lab lab, WorkFolder folder)
+      : options_(options),
+        bench_(bench),
+        lab_(std::move(lab)),
+        folder_(std::move(folder)),
+        schedule_(make_demo_schedule(options.hosts, options.nics, options.fault_s, options.mend_s)),
+        watch_(stream_files(options.hosts, folder_)),
+        screen_(isatty(STDOUT_FILENO) == 1, options.rate_mbit * 1e6 / 8) {
+    record_.victim_host = schedule_.victim_host;
+    record_.line_bytes_per_s = options.rate_mbit * 1e6 / 8 * options.nics;
+    bench_.duration_s = schedule_.end_s;
+    bench_.events_file = folder_.file("events.%r");
+    bench_.json_file = folder_.file("result.json");
+  }
+
+  Result<int> run();
+
+ private:
+  static std::vector<std::string> stream_files(int ranks, const WorkFolder& folder) {
+    std::vector<std::string> files;
+    for (int rank = 0; rank < ranks; ++rank) {
+      files.push_back(folder.file("events." + std::to_string(rank)));
+    }
+    return files;
+  }
+  double now() const { return static_cast<double>(clock_.now()) / 1e9 - start_s_; }
+
+  Status start_ranks();
+  Status wait_for_first_operation();
+  Status follow();
+  Status do_due_steps();
+  void tell_verdicts();
+  Status sample();
+  int conclude(const Status& status);
+  std::string rank_output() const;
+
+  DemoOptions options_;
+  BenchOptions bench_;
+  Lab lab_;
+  WorkFolder folder_;
+  DemoSchedule schedule_;
+  DemoWatch watch_;
+  DemoScreen screen_;
+  SystemClock clock_;
+  RankGroup ranks_;
+  DemoRecord record_;
+  std::deque<Snapshot> recent_;
+  double start_s_ = 0;
+  size_t next_step_ = 0;
+};
+
+Status Demo::start_ranks() {
+  RankPlace place{0, options_.hosts, 0, 1, "h0", 29500};
+  for (; place.host < place.hosts; ++place.host) {
+    std::string output = folder_.file("output." + std::to_string(place.host));
+    R2CCL_RETURN_IF_ERROR(ranks_.start("", [&] {
+      int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+      if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) return kExitError;
+      setenv("R2CCL_SOCKET_IFNAME", "nic", 1);
+      return run_rank_in_lab(lab_, place, [&] { return run_bench_rank(bench_); });
+    }));
+  }
+  return Status::ok_status();
+}
+
+Status Demo::wait_for_first_operation() {
+  start_s_ = static_cast<double>(clock_.now()) / 1e9;
+  while (watch_.operations() == 0) {
+    if (!ranks_.attend_for(kSampleMs)) return {Code::remote, "the ranks ended before they began"};
+    if (ranks_.interrupted()) return {Code::aborted, "interrupted"};
+    if (now() > kStartLimitS) return {Code::timeout, "the job did not start within 30 s"};
+    tell_verdicts();
+  }
+  start_s_ += now();
+  return Status::ok_status();
+}
+
+Status Demo::do_due_steps() {
+  while (next_step_ < schedule_.steps.size() && schedule_.steps[next_step_].at_s <= now()) {
+    const DemoStep& step = schedule_.steps[next_step_++];
+    bool breaks = !step.fault_label.empty();
+    for (const LabTarget& target : step.targets) {
+      R2CCL_RETURN_IF_ERROR(breaks ? lab_.fault(target, step.fault) : lab_.fix(target));
+    }
+    double t = now();
+    screen_.news(t, (breaks ? "FAULT   " : "MENDED  ") + step.announcement, breaks);
+    if (breaks) {
+      record_.faults.push_back({t, t, step.announcement});
+    } else {
+      record_.faults.back().end_s = t;
+    }
+  }
+  return Status::ok_status();
+}
+
+void Demo::tell_verdicts() {
+  for (const std::string& verdict : watch_.poll()) {
+    screen_.news(now(), "VERDICT " + verdict, false);
+    record_.verdicts.push_back({now(), verdict});
+  }
+}
+
+Status Demo::sample() {
+  tell_verdicts();
+  Snapshot snapshot{now(), watch_.operations(), watch_.last_event_s(), {}};
+  for (int host = 0; host < options_.hosts; ++host) {
+    Result<std::vector<NicBytes>> bytes = lab_.bytes(host);
+    if (!bytes.ok()) return bytes.status();
+    std::vector<uint64_t> sent;
+    for (int nic = 0; nic < options_.nics; ++nic) {
+      sent.push_back(bytes.value()[static_cast<size_t>(nic)].tx);
+    }
+    snapshot.sent.push_back(std::move(sent));
+  }
+  recent_.push_back(std::move(snapshot));
+  if (recent_.size() > kSmoothing + 1) recent_.pop_front();
+  const Snapshot &first = recent_.front(), &last = recent_.back();
+  if (last.t_s <= first.t_s) return Status::ok_status();
+  DemoSample point{last.t_s, 0, {}};
+  double factor = bus_factor(Collective::all_reduce, options_.hosts);
+  if (double seconds = last.operations_s - first.operations_s; seconds > 0) {
+    point.bus_bytes_per_s = static_cast<double>(last.operations - first.operations) *
+                            static_cast<double>(bench_.sizes[0]) * factor / seconds;
+  }
+  for (size_t host = 0; host < last.sent.size(); ++host) {
+    std::vector<double> rates;
+    for (size_t nic = 0; nic < last.sent[host].size(); ++nic) {
+      rates.push_back(static_cast<double>(last.sent[host][nic] - first.sent[host][nic]) /
+                      (last.t_s - first.t_s));
+    }
+    point.nic_bytes_per_s.push_back(std::move(rates));
+  }
+  char status[128];
+  std::snprintf(status, sizeof status, "%llu operations, %.2f G elements checked, %llu wrong",
+                static_cast<unsigned long long>(watch_.operations()),
+                static_cast<double>(watch_.checked_elements()) / 1e9,
+                static_cast<unsigned long long>(watch_.wrong_elements()));
+  screen_.show(point, status);
+  record_.samples.push_back(std::move(point));
+  return Status::ok_status();
+}
+
+Status Demo::follow() {
+  R2CCL_RETURN_IF_ERROR(start_ranks());
+  R2CCL_RETURN_IF_ERROR(wait_for_first_operation());
+  while (ranks_.attend_for(kSampleMs)) {
+    if (ranks_.interrupted()) return {Code::aborted, "interrupted"};
+    if (now() > schedule_.end_s + kEndLimitS) {
+      return {Code::timeout, "the job did not end within 30 s of its time"};
+    }
+    R2CCL_RETURN_IF_ERROR(do_due_steps());
+    if (now() <= schedule_.end_s) R2CCL_RETURN_IF_ERROR(sample());
+  }
+  return Status::ok_status();
+}
+
+// What the ranks said, for a failure.
+std::string Demo::rank_output() const {
+  std::string text;
+  for (int host = 0; host < options_.hosts; ++host) {
+    std::ifstream in(folder_.file("output." + std::to_string(host)));
+    std::string line;
+    while (std::getline(in, line)) text += "  h" + std::to_string(host) + ": " + line + "\n";
+  }
+  return text;
+}
+
+int Demo::conclude(const Status& status) {
+  ranks_.signal_all(SIGKILL);
+  int worst = ranks_.attend();
+  std::ifstream in(bench_.json_file);
+  auto result = nlohmann::json::parse(in, nullptr, false);
+  bool good = status.ok() && worst == 0 && result.is_object() &&
+              result.value("wrong_elements", uint64_t{1}) == 0;
+  if (result.is_object()) {
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "%llu operations of %s, %llu elements checked, %llu wrong, longest gap %.1f ms",
+                  result.value("operations", 0ULL), options_.bytes.c_str(),
+                  result.value("checked_elements", 0ULL), result.value("wrong_elements", 0ULL),
+                  result.value("max_gap_ms", 0.0));
+    record_.summary = text;
+  } else {
+    record_.summary = "the job did not finish";
+  }
+  std::printf("\n%s\n", record_.summary.c_str());
+  if (!good) std::fputs(rank_output().c_str(), stderr);
+  if (good && !options_.json_file.empty()) {
+    std::error_code error;
+    fs::copy_file(bench_.json_file, options_.json_file, fs::copy_options::overwrite_existing,
+                  error);
+    if (error) report_error("demo", {Code::system, "cannot write " + options_.json_file});
+  }
+  return good ? 0 : kExitFailed;
+}
+
+Result<int> Demo::run() {
+  char title[160];
+  std::snprintf(title, sizeof title, "r2ccl: AllReduce over %d hosts x %d NICs x %g Mbit/s",
+                options_.hosts, options_.nics, options_.rate_mbit);
+  record_.title = title;
+  std::printf("%s, %s each, every element checked on every rank\n", title, options_.bytes.c_str());
+  Status status = follow();
+  int exit_status = conclude(status);
+  if (!record_.faults.empty() && record_.faults.back().end_s == record_.faults.back().start_s) {
+    record_.faults.back().end_s = now();  // the demo ended before it was mended
+  }
+  std::ofstream out(options_.svg_file);
+  out << draw_demo(record_);
+  out.close();
+  if (out) std::printf("picture: %s\n", options_.svg_file.c_str());
+  if (!out) report_error("demo", {Code::system, "cannot write " + options_.svg_file});
+  if (!status.ok()) return status;
+  return exit_status;
+}
+
+}  // namespace
+
+Result<int> run_demo(const DemoOptions& options) {
+  BenchOptions bench;
+  bench.bytes_min = options.bytes;
+  bench.check_text = "1";
+  bench.duration_s = 1;  // the schedule will say
+  R2CCL_RETURN_IF_ERROR(resolve(&bench));
+  LabShape shape;
+  shape.name = options.lab_name;
+  shape.hosts = options.hosts;
+  shape.nics = options.nics;
+  shape.rate_mbit = options.rate_mbit;
+  Result<LabSpec> spec = make_lab_spec(shape);
+  if (!spec.ok()) return spec.status();
+  R2CCL_RETURN_IF_ERROR(Lab::available());
+  Result<WorkFolder> folder = WorkFolder::make();
+  if (!folder.ok()) return folder.status();
+  LabGuard guard(options.lab_name);
+  Result<Lab> lab = Lab::up(spec.value());
+  if (!lab.ok()) return lab.status();
+  Demo demo(options, bench, std::move(lab.value()), std::move(folder.value()));
+  return demo.run();
+}
+
+}  // namespace r2ccl::tools

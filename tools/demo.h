@@ -1,0 +1,26 @@
+// The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of it all.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace r2ccl::tools {
+
+struct DemoOptions {
+  std::string lab_name = "r2demo";
+  int hosts = 4;
+  int nics = 4;
+  double rate_mbit = 250;
+  std::string bytes = "4M";
+  double fault_s = 6;
+  double mend_s = 4;
+  std::string svg_file = "r2ccl-demo.svg";
+  std::string json_file;  // the benchmark's results; empty: not kept
+};
+
+// Returns the exit status: 0 only if the job came to its end and no element was wrong. The lab is
+// removed in any case.
+Result<int> run_demo(const DemoOptions& options);
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,38 @@
+// `r2ccl demo`: its command line.
+#include <memory>
+
+#include "command.h"
+#include "demo.h"
+
+namespace r2ccl::tools {
+
+void add_demo_command(CLI::App* app, Action* action) {
+  auto o = std::make_shared<DemoOptions>();
+  CLI::App* sub = app->add_subcommand(
+      "demo", "Break NICs under a running all-reduce, in a lab of its own, and draw what happened");
+  sub->add_option("--hosts", o->hosts, "hosts")->check(CLI::Range(2, 16))->capture_default_str();
+  sub->add_option("--nics", o->nics, "NICs per host")
+      ->check(CLI::Range(2, 8))
+      ->capture_default_str();
+  sub->add_option("--rate", o->rate_mbit, "Mbit/s per NIC")
+      ->check(CLI::Range(1.0, 100000.0))
+      ->capture_default_str();
+  sub->add_option("--bytes", o->bytes, "size of one operation")->capture_default_str();
+  sub->add_option("--fault-seconds", o->fault_s, "how long each fault lasts")
+      ->check(CLI::Range(0.5, 3600.0))
+      ->capture_default_str();
+  sub->add_option("--mend-seconds", o->mend_s, "how long all is well in between")
+      ->check(CLI::Range(0.5, 3600.0))
+      ->capture_default_str();
+  sub->add_option("--svg", o->svg_file, "where the picture goes")->capture_default_str();
+  sub->add_option("--json", o->json_file, "keep the benchmark's results here");
+  sub->add_option("--name", o->lab_name, "name of the lab")->capture_default_str();
+  sub->callback([o, action] {
+    *action = [o] {
+      Result<int> status = run_demo(*o);
+      return status.ok() ? status.value() : report_error("demo", status.status());
+    };
+  });
+}
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,30 @@
+// The demo's output: on a terminal a table that renews itself with the news above it, elsewhere a
+// plain line a second.
+#pragma once
+
+#include <string>
+
+#include "demo_record.h"
+
+namespace r2ccl::tools {
+
+class DemoScreen {
+ public:
+  DemoScreen(bool terminal, double nic_bytes_per_s)
+      : terminal_(terminal), nic_bytes_per_s_(nic_bytes_per_s) {}
+
+  // A line that stays: a fault, a repair, a verdict.
+  void news(double t_s, const std::string& text, bool bad);
+  void show(const DemoSample& sample, const std::string& status);
+
+ private:
+  void erase_table();
+  std::string bar(double bytes_per_s) const;
+
+  bool terminal_;
+  double nic_bytes_per_s_;
+  int table_lines_ = 0;
+  double next_plain_line_s_ = 0;
+};
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "demo_record.h"
+#include "demo_schedule.h"
+#include "demo_watch.h"
+#include "svg.h"
+
+namespace r2ccl::tools {
+namespace {
+
+TEST(Svg, EscapesTextAndPutsTheOriginBelow) {
+  Svg svg(100, 50, "a < b");
+  svg.text({1, 2}, "\"R&D\"");
+  std::string text = svg.finish();
+  EXPECT_NE(text.find("<title>a &lt; b</title>"), std::string::npos);
+  EXPECT_NE(text.find("&quot;R&amp;D&quot;"), std::string::npos);
+  ChartArea area({10, 20}, 100, 200, {0, 10}, {0, 4});
+  EXPECT_DOUBLE_EQ(area.at(5, 1).x, 60);
+  EXPECT_DOUBLE_EQ(area.at(5, 1).y, 170);
+}
+
+TEST(Svg, CutsAxesAtRoundValues) {
+  EXPECT_DOUBLE_EQ(round_step(44, 12), 5);
+  EXPECT_DOUBLE_EQ(round_step(60, 12), 5);
+  EXPECT_DOUBLE_EQ(round_step(61, 12), 10);
+  EXPECT_DOUBLE_EQ(round_step(0.9, 6), 0.2);
+  EXPECT_DOUBLE_EQ(round_step(0, 6), 1);
+}
+
+TEST(DemoSchedule, MendsEveryFaultBeforeTheNext) {
+  DemoSchedule schedule = make_demo_schedule(4, 4, 6, 4);
+  ASSERT_EQ(schedule.steps.size(), 8u);
+  double last = 0;
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
+    EXPECT_GT(schedule.steps[i].at_s, last);
+    EXPECT_EQ(schedule.steps[i].fault_label.empty(), i % 2 == 1);
+    last = schedule.steps[i].at_s;
+  }
+  EXPECT_LE(schedule.end_s, 50);
+  EXPECT_EQ(schedule.steps[6].targets.size(), 2u);
+}
+
+TEST(DemoSchedule, NeverCutsAHostOff) {
+  for (int nics : {2, 3, 4, 8}) {
+    for (const DemoStep& step : make_demo_schedule(2, nics, 1, 1).steps) {
+      EXPECT_LT(step.targets.size(), static_cast<size_t>(nics));
+    }
+  }
+}
+
+TEST(DemoRecord, DrawsWithAndWithoutSamples) {
+  DemoRecord record;
+  EXPECT_NE(draw_demo(record).find("</svg>"), std::string::npos);
+  record.samples.push_back({1, 5e6, {{1e6, 2e6}}});
+  record.samples.push_back({2, 5e6, {{1e6, 2e6}}});
+  record.faults.push_back({1, 2, "link down"});
+  std::string text = draw_demo(record);
+  EXPECT_NE(text.find(">link down</text>"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+}
+
+TEST(DemoWatch, TellsAVerdictOnceAndWaitsForWholeLines) {
+  std::string file = ::testing::TempDir() + "demo_watch_test.events";
+  std::ofstream out(file, std::ios::trunc);
+  DemoWatch watch({file, file + ".missing"});
+  std::string line =
+      R"({"t": 1.5, "operations": 7, "checked": 70, "wrong": 1, "verdicts": [{"kind": "hole"}]})";
+  out << line.substr(0, 20) << std::flush;
+  EXPECT_TRUE(watch.poll().empty());
+  EXPECT_EQ(watch.operations(), 0u);
+  out << line.substr(20) << "\n" << line << "\n" << std::flush;
+  EXPECT_EQ(watch.poll().size(), 1u);
+  EXPECT_EQ(watch.operations(), 7u);
+  EXPECT_EQ(watch.checked_elements(), 70u);
+  EXPECT_EQ(watch.wrong_elements(), 1u);
+}
+
+}  // namespace
+}  // namespace r2ccl::tools

@@ -1,0 +1,69 @@
+#include "demo_watch.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench_result.h"
+
+namespace r2ccl::tools {
+
+using nlohmann::json;
+
+DemoWatch::DemoWatch(std::vector<std::string> files) {
+  for (std::string& file : files) streams_.push_back({std::move(file), 0, "", 0, 0});
+}
+
+std::vector<std::string> DemoWatch::poll() {
+  std::vector<std::string> verdicts;
+  for (size_t rank = 0; rank < streams_.size(); ++rank) read_stream(rank, &verdicts);
+  return verdicts;
+}
+
+void DemoWatch::read_stream(size_t rank, std::vector<std::string>* verdicts) {
+  Stream& stream = streams_[rank];
+  std::ifstream in(stream.file);
+  if (!in) return;
+  in.seekg(stream.offset);
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string fresh = text.str();
+  stream.offset += static_cast<std::streamoff>(fresh.size());
+  stream.partial_line += fresh;
+  size_t newline = 0;
+  while ((newline = stream.partial_line.find('\n')) != std::string::npos) {
+    take_line(rank, stream.partial_line.substr(0, newline), verdicts);
+    stream.partial_line.erase(0, newline + 1);
+  }
+}
+
+void DemoWatch::take_line(size_t rank, const std::string& line,
+                          std::vector<std::string>* verdicts) {
+  json event = json::parse(line, nullptr, false);
+  if (!event.is_object()) return;
+  streams_[rank].checked = event.value("checked", uint64_t{0});
+  streams_[rank].wrong = event.value("wrong", uint64_t{0});
+  if (rank == 0) {
+    operations_ = event.value("operations", uint64_t{0});
+    last_event_s_ = event.value("t", 0.0);
+  }
+  // Every rank tells the same verdicts, and the words are what a person compares.
+  json report = {{"verdicts", event.value("verdicts", json::array())}};
+  for (const std::string& words : verdict_lines({report.dump()})) {
+    if (told_.insert(words).second) verdicts->push_back(words);
+  }
+}
+
+uint64_t DemoWatch::checked_elements() const {
+  uint64_t sum = 0;
+  for (const Stream& stream : streams_) sum += stream.checked;
+  return sum;
+}
+
+uint64_t DemoWatch::wrong_elements() const {
+  uint64_t sum = 0;
+  for (const Stream& stream : streams_) sum += stream.wrong;
+  return sum;
+}
+
+}  // namespace r2ccl::tools

@@ -1,0 +1,41 @@
+// Follows the event streams of a running benchmark (BenchEvents' lines in one file a rank).
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace r2ccl::tools {
+
+class DemoWatch {
+ public:
+  // files[r] is rank r's stream; it need not exist yet.
+  explicit DemoWatch(std::vector<std::string> files);
+
+  // Reads what is new. Returns the verdicts that no rank had told before, in words.
+  std::vector<std::string> poll();
+
+  uint64_t operations() const { return operations_; }  // of rank 0
+  double last_event_s() const { return last_event_s_; }
+  uint64_t checked_elements() const;  // over all ranks
+  uint64_t wrong_elements() const;
+
+ private:
+  struct Stream {
+    std::string file;
+    std::streamoff offset = 0;
+    std::string partial_line;
+    uint64_t checked = 0;
+    uint64_t wrong = 0;
+  };
+  void read_stream(size_t rank, std::vector<std::string>* verdicts);
+  void take_line(size_t rank, const std::string& line, std::vector<std::string>* verdicts);
+
+  std::vector<Stream> streams_;
+  std::set<std::string> told_;
+  uint64_t operations_ = 0;
+  double last_event_s_ = 0;
+};
+
+}  // namespace r2ccl::tools
