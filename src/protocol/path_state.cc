@@ -35,8 +35,10 @@ void PathState::connect(Incarnation incarnation, TimeNs now) {
 }
 
 void PathState::prove(TimeNs now) {
+  R2CCL_CHECK(phase_ == PathPhase::proving);
   become(PathPhase::up, DownCause::none, now);
 }
+
 void PathState::suspect(TimeNs now) {
   become(PathPhase::suspect, DownCause::none, now);
 }

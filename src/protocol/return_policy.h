@@ -19,11 +19,16 @@ class ReturnPolicy {
       penalty_ = penalty_at(now) + 1;
       penalised_at_ = now;
       down_since_ = now;
+      next_ = 0;
     }
-    next_ = std::max(now + kFirstTry, held_until());
+    // A path that connects but never gets up is no news: it keeps the spacing of its attempts.
+    next_ = std::max({next_, now + kFirstTry, held_until()});
   }
   // An attempt has begun.
-  void on_attempt(TimeNs now) { next_ = now + spacing(now); }
+  void on_attempt(TimeNs now) {
+    down_since_ = std::min(down_since_, now);
+    next_ = now + spacing(now);
+  }
   // A link event or a word from the peer: the next attempt need not wait, penalties apart.
   void on_news(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
 
@@ -39,23 +44,25 @@ class ReturnPolicy {
   TimeNs spacing(TimeNs now) const {
     const TimeNs age = now - down_since_;
     if (age <= 60 * kSecond) return 250 * kMillisecond;
-    return std::min(5 * kSecond, 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000);
+    if (age >= 3600 * kSecond) return 5 * kSecond;
+    return 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000;
   }
   // Three failures within about a minute are weather; beyond that each doubles the wait.
   TimeNs held_until() const {
     if (!damping_ || penalty_ <= kForgiven) return 0;
     const double wait = static_cast<double>(kSecond) * std::exp2(penalty_ - kForgiven);
-    return penalised_at_ + std::min(static_cast<TimeNs>(wait), 30 * kSecond);
+    return penalised_at_ + static_cast<TimeNs>(std::min(wait, static_cast<double>(kHoldMax)));
   }
 
   static constexpr TimeNs kFirstTry = 20 * kMillisecond;
   static constexpr TimeNs kHalfLife = 30 * kSecond;
   static constexpr double kForgiven = 2.5;
+  static constexpr TimeNs kHoldMax = 30 * kSecond;
 
   bool damping_;
   double penalty_ = 0;
   TimeNs penalised_at_ = 0;
-  TimeNs down_since_ = 0;
+  TimeNs down_since_ = kNever;  // kNever: it was never up, nor tried
   TimeNs next_ = 0;
 };
 
