@@ -149,13 +149,17 @@ void Judge::conclude(const NicName& culprit, bool side_known, const Observation&
 std::vector<Verdict> Judge::due(TimeNs now) {
   std::vector<Verdict> verdicts;
   if (now < next_timeout()) return verdicts;
-  // A host that saw its own NIC fail knows best.
+  // A host that saw its own NIC fail knows best, and next best whom it told so.
+  const auto first_hand = [](const Observation& o) { return direct(o.cause); };
+  const auto second_hand = [](const Observation& o) {
+    return o.cause == DownCause::peer_notice && direct(o.peer_cause);
+  };
   while (true) {
-    const auto found = std::find_if(open_.begin(), open_.end(),
-                                    [](const Observation& o) { return direct(o.cause); });
+    auto found = std::find_if(open_.begin(), open_.end(), first_hand);
+    if (found == open_.end()) found = std::find_if(open_.begin(), open_.end(), second_hand);
     if (found == open_.end()) break;
     const Observation decisive = *found;
-    conclude(decisive.near, true, decisive, now, verdicts);
+    conclude(first_hand(decisive) ? decisive.near : decisive.far, true, decisive, now, verdicts);
   }
   // Then the NIC that explains most of the rest, if it failed towards several hosts.
   while (!open_.empty()) {
@@ -172,8 +176,8 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     Observation decisive = *std::find_if(open_.begin(), open_.end(),
                                          [&](const Observation& o) { return touches(o, culprit); });
     for (const Observation& o : open_) {
-      const bool first_hand = o.cause != DownCause::peer_notice;
-      if (touches(o, culprit) && first_hand &&
+      const bool seen = o.cause != DownCause::peer_notice;
+      if (touches(o, culprit) && seen &&
           (decisive.cause == DownCause::peer_notice || o.wall < decisive.wall)) {
         decisive = o;
       }

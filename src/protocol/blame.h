@@ -1,8 +1,9 @@
 // From what ranks saw of their paths to one verdict a fault: who, which NIC, what kind. Pure.
 //
 // A verdict says what the evidence can tell and no more. An interface that its own host saw go down
-// or lose its carrier is named. A NIC whose paths to at least two other hosts broke together is
-// named. A single broken pair is "between": the side is unknown, and both ends are given.
+// or lose its carrier, or told a peer so, is named. A NIC whose paths to at least two other hosts
+// broke together is named. A single broken pair is "between": the side is unknown, and both ends
+// are given.
 #pragma once
 
 #include <compare>
