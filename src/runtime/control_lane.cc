@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/limits.h"
+#include "base/check.h"
 
 namespace r2ccl {
 
@@ -16,6 +16,7 @@ ControlLane::ControlLane(std::unique_ptr<Connection> connection, const Session& 
       in_used_(in_.size()) {}
 
 IoResult ControlLane::send(ControlFrame& frame) {
+  R2CCL_CHECK(can_send());
   frame.lane_sequence = sent_++;
   out_.clear();
   encode(frame, out_);

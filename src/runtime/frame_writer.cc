@@ -42,6 +42,7 @@ IoResult FrameWriter::flush(Connection& connection) {
     written_ += result.bytes;
     busy_ = written_ < total;
   }
+  kept_ = {};
   return {IoKind::progressed, total, 0};
 }
 
@@ -49,8 +50,10 @@ void FrameWriter::pad(ChannelId channel, MessageNo message) {
   if (busy_ && header_.channel == channel && header_.message == message) payload_ = nullptr;
 }
 
-void FrameWriter::pad(ChannelId channel) {
-  if (busy_ && header_.channel == channel) payload_ = nullptr;
+void FrameWriter::keep(ChannelId channel) {
+  if (!busy_ || header_.channel != channel || payload_ == nullptr) return;
+  kept_.assign(payload_, payload_ + header_.payload_bytes);
+  payload_ = kept_.data();
 }
 
 }  // namespace r2ccl

@@ -1,14 +1,16 @@
 // Writes the frames of one data connection, one at a time, straight from the sender's memory.
 //
-// When the message of a half-written frame ends (another path delivered it, or it was cancelled)
-// its bytes may be freed, but the frame must still be finished for the stream to stay readable: the
-// rest then comes from a pad, which the receiver discards.
+// When the message of a half-written frame ends its bytes may be freed, but the frame must still be
+// finished for the stream to stay readable. If another path delivered the message, the rest comes
+// from a pad, which the receiver discards. If it was cancelled here the receiver does not know, and
+// would take a pad for data: the rest then comes from a copy.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "protocol/wire.h"
 #include "transport/transport.h"
@@ -23,14 +25,17 @@ class FrameWriter {
   void start(const DataHeader& header, std::span<const std::byte> payload);
   // Writes until the frame is done (progressed), or nothing more can be written (blocked, failed).
   IoResult flush(Connection& connection);
-  // From now on nothing is read from this message's memory.
+  // From now on nothing is read from this message's memory. Legal when the receiver has it all.
   void pad(ChannelId channel, MessageNo message);
-  void pad(ChannelId channel);
+  // From now on nothing is read from the memory of this channel's messages. They may be read one
+  // last time in here.
+  void keep(ChannelId channel);
 
  private:
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding
+  std::vector<std::byte> kept_;         // what keep() has copied
   size_t written_ = 0;                  // of header and payload together
   bool busy_ = false;
 };

@@ -75,12 +75,12 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
 void Link::cancel_channel(ChannelId id) {
   Channel& target = channel(id);
   target.client = nullptr;
-  target.send.cancel();
-  target.receive.cancel();
   for (const auto& path : paths_) {
-    path->pad(id);
+    path->keep(id);
     path->redirect(id);
   }
+  target.send.cancel();
+  target.receive.cancel();
   std::erase_if(resend_, [id](const Resend& r) { return r.channel == id; });
   std::erase_if(completions_, [id](const Completion& c) { return c.channel == id; });
   touch();

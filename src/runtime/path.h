@@ -75,7 +75,7 @@ class Path : private FrameReader::Owner {
   uint64_t pace_room() const;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
   void pad(ChannelId channel, MessageNo message) { writer_.pad(channel, message); }
-  void pad(ChannelId channel) { writer_.pad(channel); }
+  void keep(ChannelId channel) { writer_.keep(channel); }
 
   // --- receiving ---
   void redirect(ChannelId channel, MessageNo message, uint64_t offset);

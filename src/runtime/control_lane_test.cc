@@ -1,0 +1,192 @@
+#include "runtime/control_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/limits.h"
+#include "runtime/scripted_connection.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Session session(uint8_t send, uint8_t receive) {
+  Session s;
+  s.send_key.fill(std::byte{send});
+  s.receive_key.fill(std::byte{receive});
+  return s;
+}
+
+ControlFrame frame_with(uint64_t version, size_t notice_bytes = 5) {
+  ControlFrame frame;
+  frame.version = version;
+  frame.paths.push_back({PathId(1), Incarnation(1), PathPhase::up, DownCause::none, 1, 2, 3, 4});
+  frame.notices.push_back({0, Bytes(notice_bytes, std::byte{7})});
+  return frame;
+}
+
+// One end of a lane whose connection the test holds the other side of.
+struct End {
+  End(uint8_t send, uint8_t receive, Bytes leftover = {}) {
+    auto owned = std::make_unique<ScriptedConnection>();
+    connection = owned.get();
+    lane.emplace(std::move(owned), session(send, receive), std::move(leftover));
+  }
+  ScriptedConnection* connection;
+  std::optional<ControlLane> lane;
+};
+
+// The bytes of `count` frames as lane `a` sends them.
+Bytes sent_frames(uint64_t count, size_t notice_bytes = 5) {
+  End a(1, 2);
+  for (uint64_t i = 0; i < count; ++i) {
+    ControlFrame frame = frame_with(i + 1, notice_bytes);
+    EXPECT_EQ(a.lane->send(frame).kind, IoKind::progressed);
+    EXPECT_EQ(frame.lane_sequence, i);
+  }
+  return a.connection->take_written();
+}
+
+struct Heard {
+  std::vector<ControlFrame> frames;
+  Status status;
+};
+
+Heard hear(End& end, std::span<const std::byte> bytes) {
+  Heard heard;
+  if (!bytes.empty()) end.connection->deliver(bytes);
+  for (int i = 0; i < 3 && heard.status.ok(); ++i) {
+    heard.status = end.lane->receive(heard.frames).status;
+  }
+  return heard;
+}
+
+TEST(ControlLane, DeliversFramesWhereverTheStreamIsSplit) {
+  const Bytes stream = sent_frames(2);
+  for (size_t split = 0; split <= stream.size(); ++split) {
+    End b(2, 1);
+    std::vector<ControlFrame> frames;
+    for (const auto part : {std::span(stream).first(split), std::span(stream).subspan(split)}) {
+      Heard heard = hear(b, part);
+      ASSERT_TRUE(heard.status.ok()) << split;
+      frames.insert(frames.end(), heard.frames.begin(), heard.frames.end());
+    }
+    ASSERT_EQ(frames.size(), 2u) << split;
+    ASSERT_EQ(frames[0].version, 1u);
+    ASSERT_EQ(frames[1].version, 2u);
+    ASSERT_EQ(frames[1].notices, frame_with(2).notices);
+    ASSERT_EQ(b.lane->frames_received(), 2u);
+  }
+}
+
+TEST(ControlLane, ContinuesBytesThatCameWithTheHandshake) {
+  const Bytes stream = sent_frames(2);
+  for (size_t split = 0; split <= stream.size(); ++split) {
+    End b(2, 1, Bytes(stream.begin(), stream.begin() + static_cast<ptrdiff_t>(split)));
+    const Heard heard = hear(b, std::span(stream).subspan(split));
+    ASSERT_TRUE(heard.status.ok());
+    ASSERT_EQ(heard.frames.size(), 2u) << split;
+  }
+}
+
+TEST(ControlLane, TakesFramesLargerThanOneReadAndManyInOne) {
+  End large(2, 1);
+  EXPECT_EQ(hear(large, sent_frames(40, limits::kNoticeBytesMax)).frames.size(), 40u);
+  End many(2, 1);
+  EXPECT_EQ(hear(many, sent_frames(500)).frames.size(), 500u);
+}
+
+TEST(ControlLane, WritesTheRestOfAFrameBeforeTheNext) {
+  const Bytes want = sent_frames(2);
+  for (size_t split = 1; split < want.size() / 2; ++split) {
+    End a(1, 2);
+    a.connection->limit_writes({split, 0});
+    ControlFrame first = frame_with(1);
+    ASSERT_EQ(a.lane->send(first).kind, IoKind::blocked);
+    ASSERT_FALSE(a.lane->can_send());
+    ASSERT_EQ(a.lane->flush().kind, IoKind::progressed);
+    ASSERT_TRUE(a.lane->can_send());
+    ControlFrame second = frame_with(2);
+    ASSERT_EQ(a.lane->send(second).kind, IoKind::progressed);
+    ASSERT_EQ(a.connection->written(), want) << split;
+    ASSERT_EQ(a.lane->frames_sent(), 2u);
+  }
+}
+
+TEST(ControlLaneDeathTest, NothingIsQueuedBehindAHalfWrittenFrame) {
+  End a(1, 2);
+  a.connection->limit_writes({3, 0});
+  ControlFrame frame = frame_with(1);
+  (void)a.lane->send(frame);
+  EXPECT_DEATH((void)a.lane->send(frame), "bug");
+}
+
+TEST(ControlLane, TakesNoFrameInWhichAByteWasChanged) {
+  const Bytes stream = sent_frames(1);
+  for (size_t at = 0; at < stream.size(); ++at) {
+    Bytes forged = stream;
+    forged[at] ^= std::byte{1};
+    End b(2, 1);
+    const Heard heard = hear(b, forged);
+    EXPECT_TRUE(heard.frames.empty()) << at;
+    // A changed length may wait for bytes that never come; all else is found at once.
+    const bool length = at >= 8 && at < 12;
+    EXPECT_TRUE(length || heard.status.code() == Code::remote) << at;
+  }
+}
+
+TEST(ControlLane, TakesNoFrameUnderAnotherKey) {
+  const Bytes stream = sent_frames(1);
+  End stranger(2, 9);
+  EXPECT_EQ(hear(stranger, stream).status.code(), Code::remote);
+  End mirror(1, 2);  // what a lane says is not to be played back to it
+  EXPECT_EQ(hear(mirror, stream).status.code(), Code::remote);
+}
+
+TEST(ControlLane, TakesNoFrameTwiceAndMissesNone) {
+  const Bytes stream = sent_frames(2);
+  const auto first = std::span(stream).first(stream.size() / 2);
+  const auto second = std::span(stream).subspan(stream.size() / 2);
+  End replayed(2, 1);
+  EXPECT_EQ(hear(replayed, first).frames.size(), 1u);
+  EXPECT_EQ(hear(replayed, first).status.code(), Code::remote);
+  End missing(2, 1);
+  const Heard heard = hear(missing, second);
+  EXPECT_EQ(heard.status.code(), Code::remote);
+  EXPECT_TRUE(heard.frames.empty());
+}
+
+TEST(ControlLane, KeepsTheFramesThatCameBeforeABadOne) {
+  Bytes stream = sent_frames(2);
+  stream.back() ^= std::byte{1};
+  End b(2, 1);
+  const Heard heard = hear(b, stream);
+  EXPECT_EQ(heard.frames.size(), 1u);
+  EXPECT_FALSE(heard.status.ok());
+}
+
+TEST(ControlLane, RefusesAnOversizedFrameBeforeItsBytesCome) {
+  Bytes header = sent_frames(1);
+  header.resize(kControlHeaderBytes);
+  header[10] = std::byte{2};  // 128 KB
+  End b(2, 1);
+  EXPECT_EQ(hear(b, header).status.code(), Code::remote);
+}
+
+TEST(ControlLane, SaysWhyTheConnectionEnded) {
+  const Bytes stream = sent_frames(1);
+  End b(2, 1);
+  b.connection->deliver(stream);
+  b.connection->end_reads({IoKind::closed, 0, 0});
+  std::vector<ControlFrame> frames;
+  IoKind kind = IoKind::blocked;
+  for (int i = 0; i < 3; ++i) kind = b.lane->receive(frames).end.kind;
+  EXPECT_EQ(frames.size(), 1u);
+  EXPECT_EQ(kind, IoKind::closed);
+}
+
+}  // namespace
+}  // namespace r2ccl

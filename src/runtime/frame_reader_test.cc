@@ -1,0 +1,322 @@
+#include "runtime/frame_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+#include "runtime/scripted_connection.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Placement = ReceiveLedger::Placement;
+
+constexpr uint32_t kPayload = 4096;
+constexpr std::byte kUntouched{0xee};
+
+DataHeader chunk_header(uint32_t index, uint32_t payload_bytes = kPayload) {
+  DataHeader h;
+  h.channel = ChannelId(1);
+  h.message = MessageNo(2);
+  h.chunk_bytes = kPayload;
+  h.offset = uint64_t{index} * kPayload;
+  h.payload_bytes = payload_bytes;
+  h.message_bytes = payload_bytes == 0 ? 0 : h.offset + payload_bytes;
+  h.transmission = index;
+  return h;
+}
+
+Bytes payload_of(const DataHeader& header) {
+  Bytes bytes(header.payload_bytes);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>((header.offset / kPayload + 1) * 37 + i * 7 + i / 256);
+  }
+  return bytes;
+}
+
+void append_frame(Bytes& stream, const DataHeader& header) {
+  std::array<std::byte, kDataHeaderBytes> bytes;
+  encode(header, bytes);
+  stream.insert(stream.end(), bytes.begin(), bytes.end());
+  const Bytes payload = payload_of(header);
+  stream.insert(stream.end(), payload.begin(), payload.end());
+}
+
+// Three chunks, so that what follows a frame is read right too.
+Bytes three_frames() {
+  Bytes stream;
+  append_frame(stream, chunk_header(0));
+  append_frame(stream, chunk_header(1));
+  append_frame(stream, chunk_header(2, 100));
+  return stream;
+}
+
+struct RecordingOwner final : FrameReader::Owner {
+  struct Frame {
+    DataHeader header;
+    Bytes early;
+    bool discarded;
+  };
+  Result<ReceiveLedger::Place> on_header(const DataHeader& header) override {
+    ++headers;
+    if (refuse) return Status(Code::remote, "refused by the owner");
+    ReceiveLedger::Place place{placement, nullptr};
+    if (placement == Placement::direct) place.destination = memory.data() + header.offset;
+    return place;
+  }
+  void on_frame(const DataHeader& header, Bytes early, bool discarded) override {
+    frames.push_back({header, std::move(early), discarded});
+  }
+  bool has(const DataHeader& header) const {
+    const Bytes want = payload_of(header);
+    return std::equal(want.begin(), want.end(),
+                      memory.begin() + static_cast<ptrdiff_t>(header.offset));
+  }
+  bool untouched(size_t from, size_t to) const {
+    return std::all_of(memory.begin() + static_cast<ptrdiff_t>(from),
+                       memory.begin() + static_cast<ptrdiff_t>(to),
+                       [](std::byte b) { return b == kUntouched; });
+  }
+
+  Placement placement = Placement::direct;
+  bool refuse = false;
+  int headers = 0;
+  Bytes memory = Bytes(4 * kPayload, kUntouched);
+  std::vector<Frame> frames;
+};
+
+class FrameReaderTest : public testing::Test {
+ protected:
+  // Reads until nothing more is there; the last reason.
+  FrameReader::Pumped pump_all(FrameReader& reader) {
+    FrameReader::Pumped last;
+    for (size_t quiet = 0; quiet < 2;) {
+      const uint64_t before = reader.bytes();
+      last = reader.pump(connection_, SIZE_MAX / 2);
+      if (!last.status.ok()) break;
+      quiet = reader.bytes() == before ? quiet + 1 : 0;
+    }
+    return last;
+  }
+  void deliver(const Bytes& stream, size_t from, size_t to) {
+    connection_.deliver(std::span(stream).subspan(from, to - from));
+  }
+
+  RecordingOwner owner_;
+  Bytes scratch_ = Bytes(1000);
+  ScriptedConnection connection_;
+};
+
+TEST_F(FrameReaderTest, ReadsFramesWhereverTheStreamIsSplit) {
+  const Bytes stream = three_frames();
+  for (size_t split = 0; split <= stream.size(); ++split) {
+    RecordingOwner owner;
+    FrameReader reader(owner, scratch_);
+    deliver(stream, 0, split);
+    deliver(stream, split, stream.size());
+    ASSERT_TRUE(pump_all(reader).status.ok()) << split;
+    ASSERT_EQ(owner.frames.size(), 3u) << split;
+    ASSERT_EQ(owner.headers, 3);
+    for (uint32_t i = 0; i < 3; ++i) {
+      const DataHeader want = chunk_header(i, i == 2 ? 100 : kPayload);
+      ASSERT_EQ(owner.frames[i].header, want);
+      ASSERT_FALSE(owner.frames[i].discarded);
+      ASSERT_TRUE(owner.has(want)) << split;
+    }
+    ASSERT_TRUE(owner.untouched(2 * kPayload + 100, owner.memory.size()));
+    ASSERT_EQ(reader.frames(), 3u);
+    ASSERT_EQ(reader.bytes(), stream.size());
+  }
+}
+
+TEST_F(FrameReaderTest, ReadsFramesThatComeByteByByte) {
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  for (size_t i = 0; i < stream.size(); ++i) {
+    deliver(stream, i, i + 1);
+    ASSERT_TRUE(reader.pump(connection_, 1 << 20).status.ok());
+    (void)reader.pump(connection_, 1 << 20);  // finds that there is no more
+    ASSERT_EQ(reader.bytes(), i + 1);
+  }
+  ASSERT_EQ(owner_.frames.size(), 3u);
+  EXPECT_TRUE(owner_.has(chunk_header(1)));
+}
+
+TEST_F(FrameReaderTest, ContinuesBytesThatWereReadBeforeItExisted) {
+  const Bytes stream = three_frames();
+  for (size_t split = 0; split <= stream.size(); split += 13) {
+    RecordingOwner owner;
+    FrameReader reader(owner, scratch_);
+    ASSERT_TRUE(reader.prefill(std::span(stream).first(split)).ok());
+    deliver(stream, split, stream.size());
+    ASSERT_TRUE(pump_all(reader).status.ok());
+    ASSERT_EQ(owner.frames.size(), 3u) << split;
+    ASSERT_TRUE(owner.has(chunk_header(0)) && owner.has(chunk_header(1)));
+    ASSERT_EQ(reader.bytes(), stream.size());
+  }
+}
+
+TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
+  const Bytes stream = three_frames();
+  for (size_t split = kDataHeaderBytes; split < kDataHeaderBytes + kPayload; ++split) {
+    RecordingOwner owner;
+    FrameReader reader(owner, scratch_);
+    deliver(stream, 0, split);
+    ASSERT_TRUE(pump_all(reader).status.ok());
+    reader.redirect(ChannelId(1), MessageNo(2), 0);
+    std::fill(owner.memory.begin(), owner.memory.end(), kUntouched);  // the winner's bytes
+    deliver(stream, split, stream.size());
+    ASSERT_TRUE(pump_all(reader).status.ok());
+    ASSERT_TRUE(owner.untouched(0, kPayload)) << split;
+    ASSERT_EQ(owner.frames.size(), 3u);
+    ASSERT_TRUE(owner.frames[0].discarded);
+    ASSERT_FALSE(owner.frames[1].discarded);
+    ASSERT_TRUE(owner.has(chunk_header(1)) && owner.has(chunk_header(2, 100)));
+  }
+}
+
+TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, 500);
+  pump_all(reader);
+  reader.redirect(ChannelId(1), MessageNo(2), kPayload);
+  reader.redirect(ChannelId(1), MessageNo(3), 0);
+  reader.redirect(ChannelId(2), MessageNo(2), 0);
+  reader.redirect(ChannelId(2));
+  deliver(stream, 500, stream.size());
+  pump_all(reader);
+  EXPECT_FALSE(owner_.frames.at(0).discarded);
+  EXPECT_TRUE(owner_.has(chunk_header(0)));
+}
+
+TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, 500);
+  pump_all(reader);
+  reader.redirect(ChannelId(1));
+  deliver(stream, 500, stream.size());
+  pump_all(reader);
+  EXPECT_TRUE(owner_.frames.at(0).discarded);
+  EXPECT_TRUE(owner_.untouched(500 - kDataHeaderBytes, kPayload));
+}
+
+TEST_F(FrameReaderTest, ARedirectBetweenFramesMeansNothing) {
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  reader.redirect(ChannelId(0), MessageNo(0), 0);
+  deliver(stream, 0, kDataHeaderBytes + kPayload + 10);
+  pump_all(reader);
+  ASSERT_EQ(owner_.frames.size(), 1u);
+  reader.redirect(ChannelId(1), MessageNo(2), 0);
+  deliver(stream, kDataHeaderBytes + kPayload + 10, stream.size());
+  pump_all(reader);
+  EXPECT_FALSE(owner_.frames.at(1).discarded);
+}
+
+TEST_F(FrameReaderTest, HandsOverEarlyBytes) {
+  owner_.placement = Placement::early;
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, 700);
+  deliver(stream, 700, stream.size());
+  pump_all(reader);
+  ASSERT_EQ(owner_.frames.size(), 3u);
+  EXPECT_EQ(owner_.frames[0].early, payload_of(chunk_header(0)));
+  EXPECT_EQ(owner_.frames[2].early, payload_of(chunk_header(2, 100)));
+  EXPECT_FALSE(owner_.frames[0].discarded);
+}
+
+TEST_F(FrameReaderTest, DiscardsWhatIsLargerThanItsScratch) {
+  owner_.placement = Placement::discard;
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  pump_all(reader);
+  ASSERT_EQ(owner_.frames.size(), 3u);
+  EXPECT_TRUE(owner_.frames[0].discarded);
+  EXPECT_TRUE(owner_.untouched(0, owner_.memory.size()));
+}
+
+TEST_F(FrameReaderTest, SkipsFramesOfALaterVersionAndCountsThem) {
+  Bytes stream;
+  append_frame(stream, chunk_header(0));
+  stream[5] = std::byte{77};
+  append_frame(stream, chunk_header(1));
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, 1000);
+  deliver(stream, 1000, stream.size());
+  ASSERT_TRUE(pump_all(reader).status.ok());
+  ASSERT_EQ(owner_.frames.size(), 1u);
+  EXPECT_EQ(owner_.frames[0].header, chunk_header(1));
+  EXPECT_EQ(reader.frames(), 2u);
+  EXPECT_TRUE(owner_.untouched(0, kPayload));
+}
+
+TEST_F(FrameReaderTest, ReadsFramesWithoutAPayload) {
+  Bytes stream;
+  for (int i = 0; i < 3; ++i) append_frame(stream, chunk_header(0, 0));
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  pump_all(reader);
+  EXPECT_EQ(owner_.frames.size(), 3u);
+}
+
+TEST_F(FrameReaderTest, RefusesBytesThatAreNoFrame) {
+  Bytes stream = three_frames();
+  stream[kDataHeaderBytes + kPayload] ^= std::byte{1};  // the magic of the second frame
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  EXPECT_EQ(pump_all(reader).status.code(), Code::remote);
+  EXPECT_EQ(owner_.frames.size(), 1u);
+}
+
+TEST_F(FrameReaderTest, EndsWithTheOwnersRefusal) {
+  owner_.refuse = true;
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  EXPECT_EQ(pump_all(reader).status.message(), "refused by the owner");
+  EXPECT_TRUE(owner_.frames.empty());
+  FrameReader second(owner_, scratch_);
+  EXPECT_FALSE(second.prefill(stream).ok());
+}
+
+TEST_F(FrameReaderTest, SaysWhyTheConnectionEnded) {
+  const Bytes stream = three_frames();
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, 300);
+  connection_.end_reads({IoKind::closed, 0, 0});
+  EXPECT_EQ(pump_all(reader).end.kind, IoKind::closed);
+  connection_.end_reads({IoKind::failed, 0, ECONNRESET});
+  const auto failed = reader.pump(connection_, 100);
+  EXPECT_TRUE(failed.status.ok());
+  EXPECT_EQ(failed.end.kind, IoKind::failed);
+  EXPECT_EQ(failed.end.error, ECONNRESET);
+}
+
+TEST_F(FrameReaderTest, StopsWhenItsBudgetIsUsedUp) {
+  Bytes stream;
+  for (uint32_t i = 0; i < 3; ++i) append_frame(stream, chunk_header(i));
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  const auto pumped = reader.pump(connection_, 1);
+  EXPECT_EQ(pumped.end.kind, IoKind::progressed);
+  EXPECT_LT(reader.bytes(), stream.size());
+  EXPECT_TRUE(pump_all(reader).status.ok());
+  EXPECT_EQ(owner_.frames.size(), 3u);
+}
+
+TEST_F(FrameReaderTest, TakesAPayloadAndTheNextHeaderWithOneRead) {
+  Bytes stream;
+  for (uint32_t i = 0; i < 3; ++i) append_frame(stream, chunk_header(i));
+  FrameReader reader(owner_, scratch_);
+  deliver(stream, 0, stream.size());
+  (void)reader.pump(connection_, stream.size());
+  // The first header; three payloads, each with the header that follows it (or its absence).
+  EXPECT_EQ(connection_.reads(), 4u);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,165 @@
+#include "runtime/frame_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "runtime/scripted_connection.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+DataHeader header_of(uint32_t payload_bytes) {
+  DataHeader h;
+  h.channel = ChannelId(1);
+  h.message = MessageNo(2);
+  h.chunk_bytes = payload_bytes;
+  h.message_bytes = payload_bytes;
+  h.payload_bytes = payload_bytes;
+  return h;
+}
+
+Bytes pattern(size_t count) {
+  Bytes bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(1 + (i * 7 + i / 256) % 255);
+  return bytes;
+}
+
+Bytes frame_of(const DataHeader& header, const Bytes& payload) {
+  std::array<std::byte, kDataHeaderBytes> head;
+  encode(header, head);
+  Bytes frame(head.begin(), head.end());
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  return frame;
+}
+
+TEST(FrameWriter, WritesHeaderAndPayloadHoweverShortTheWritesAre) {
+  const Bytes payload = pattern(4096);
+  const Bytes want = frame_of(header_of(4096), payload);
+  for (size_t split = 1; split < want.size(); ++split) {
+    ScriptedConnection connection;
+    connection.limit_writes({split, 0});
+    FrameWriter writer;
+    writer.start(header_of(4096), payload);
+    ASSERT_EQ(writer.flush(connection).kind, IoKind::blocked);
+    ASSERT_TRUE(writer.busy());
+    ASSERT_EQ(connection.written().size(), split);
+    ASSERT_EQ(writer.flush(connection).kind, IoKind::progressed);
+    ASSERT_FALSE(writer.busy());
+    ASSERT_EQ(connection.written(), want) << split;
+  }
+}
+
+TEST(FrameWriter, WritesByteByByte) {
+  const Bytes payload = pattern(300);
+  ScriptedConnection connection;
+  connection.limit_writes(std::deque<size_t>(kDataHeaderBytes + 300, 1));
+  FrameWriter writer;
+  writer.start(header_of(300), payload);
+  EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
+  EXPECT_EQ(connection.written(), frame_of(header_of(300), payload));
+}
+
+TEST(FrameWriter, WritesOneFrameAfterAnother) {
+  ScriptedConnection connection;
+  FrameWriter writer;
+  Bytes want;
+  for (const uint32_t bytes : {0u, 64u, 0u, 200'000u}) {
+    const Bytes payload = pattern(bytes);
+    writer.start(header_of(bytes), payload);
+    EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
+    const Bytes frame = frame_of(header_of(bytes), payload);
+    want.insert(want.end(), frame.begin(), frame.end());
+  }
+  EXPECT_EQ(connection.written(), want);
+}
+
+TEST(FrameWriter, AFrameWithoutBytesOfItsOwnIsPadding) {
+  DataHeader probe = header_of(100'000);  // more than the pad is long
+  probe.type = FrameType::probe;
+  ScriptedConnection connection;
+  FrameWriter writer;
+  writer.start(probe, {});
+  EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
+  EXPECT_EQ(connection.written(), frame_of(probe, Bytes(100'000)));
+}
+
+// The memory is freed as soon as the message has ended, so that ASan sees any later read.
+class FrameWriterEnd : public testing::TestWithParam<size_t> {
+ protected:
+  static constexpr uint32_t kBytes = 150'000;
+
+  void start() {
+    connection_.limit_writes({GetParam(), 0});
+    writer_.start(header_of(kBytes), *payload_);
+    ASSERT_EQ(writer_.flush(connection_).kind, IoKind::blocked);
+  }
+  void finish() {
+    payload_.reset();
+    connection_.limit_writes({1, 100, 70'000});
+    ASSERT_EQ(writer_.flush(connection_).kind, IoKind::progressed);
+    ASSERT_FALSE(writer_.busy());
+  }
+
+  std::unique_ptr<Bytes> payload_ = std::make_unique<Bytes>(pattern(kBytes));
+  ScriptedConnection connection_;
+  FrameWriter writer_;
+};
+
+TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
+  start();
+  writer_.pad(ChannelId(1), MessageNo(2));
+  finish();
+  Bytes want = frame_of(header_of(kBytes), pattern(kBytes));
+  std::fill(want.begin() + static_cast<ptrdiff_t>(std::max(GetParam(), kDataHeaderBytes)),
+            want.end(), std::byte{0});
+  EXPECT_EQ(connection_.take_written(), want);
+  const Bytes next = pattern(64);
+  writer_.start(header_of(64), next);
+  EXPECT_EQ(writer_.flush(connection_).kind, IoKind::progressed);
+  EXPECT_EQ(connection_.written(), frame_of(header_of(64), next));
+}
+
+// The receiver of a message that was cancelled here does not know, and takes it for whole.
+TEST_P(FrameWriterEnd, AKeptFrameStillCarriesItsOwnBytes) {
+  start();
+  writer_.keep(ChannelId(1));
+  finish();
+  EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
+}
+
+TEST_P(FrameWriterEnd, TheEndOfAnotherMessageChangesNothing) {
+  start();
+  writer_.pad(ChannelId(1), MessageNo(3));
+  writer_.pad(ChannelId(2), MessageNo(2));
+  writer_.keep(ChannelId(2));
+  ASSERT_EQ(writer_.flush(connection_).kind, IoKind::progressed);
+  EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Written, FrameWriterEnd,
+                         testing::Values(1, kDataHeaderBytes - 1, kDataHeaderBytes,
+                                         kDataHeaderBytes + 1, 70'000, 150'000));
+
+TEST(FrameWriter, StaysBusyWhenTheConnectionFails) {
+  const Bytes payload = pattern(10);
+  ScriptedConnection connection;
+  connection.fail_writes(EPIPE);
+  FrameWriter writer;
+  writer.start(header_of(10), payload);
+  const IoResult result = writer.flush(connection);
+  EXPECT_EQ(result.kind, IoKind::failed);
+  EXPECT_EQ(result.error, EPIPE);
+  EXPECT_TRUE(writer.busy());
+}
+
+TEST(FrameWriterDeathTest, WritesOneFrameAtATime) {
+  FrameWriter writer;
+  writer.start(header_of(0), {});
+  EXPECT_DEATH(writer.start(header_of(0), {}), "bug");
+}
+
+}  // namespace
+}  // namespace r2ccl

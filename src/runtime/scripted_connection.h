@@ -1,0 +1,86 @@
+// For tests: a connection whose bytes come and go in the portions that the test names.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class ScriptedConnection final : public Connection {
+ public:
+  using Bytes = std::vector<std::byte>;
+
+  // What the peer sends: one portion is there at a time, the next only once a read was blocked.
+  void deliver(std::span<const std::byte> bytes) {
+    incoming_.emplace_back(bytes.begin(), bytes.end());
+  }
+  // What read() says when everything was read.
+  void end_reads(IoResult end) { read_end_ = end; }
+  // How many bytes each of the next writes takes; 0: blocked. Later ones take everything.
+  void limit_writes(std::deque<size_t> limits) { write_limits_ = std::move(limits); }
+  void fail_writes(int error) { write_error_ = error; }
+
+  const Bytes& written() const { return written_; }
+  Bytes take_written() { return std::exchange(written_, {}); }
+  size_t reads() const { return reads_; }
+
+  ConnectState connect_state() override { return ConnectState::established; }
+  int connect_error() const override { return 0; }
+  ConnectionInfo info() const override { return {}; }
+  Endpoint remote() const override { return {}; }
+  int poll_id() const override { return 0; }
+
+  IoResult read(std::span<const iovec> slices) override {
+    ++reads_;
+    if (incoming_.empty()) return read_end_;
+    if (incoming_.front().empty()) {
+      incoming_.pop_front();
+      return {IoKind::blocked, 0, 0};
+    }
+    Bytes& portion = incoming_.front();
+    size_t moved = 0;
+    for (const iovec& slice : slices) {
+      const size_t part = std::min(slice.iov_len, portion.size() - moved);
+      std::copy_n(portion.begin() + static_cast<ptrdiff_t>(moved), part,
+                  static_cast<std::byte*>(slice.iov_base));
+      moved += part;
+    }
+    portion.erase(portion.begin(), portion.begin() + static_cast<ptrdiff_t>(moved));
+    return {IoKind::progressed, moved, 0};
+  }
+
+  IoResult write(std::span<const iovec> slices) override {
+    if (write_error_ != 0) return {IoKind::failed, 0, write_error_};
+    size_t limit = SIZE_MAX;
+    if (!write_limits_.empty()) {
+      limit = write_limits_.front();
+      write_limits_.pop_front();
+    }
+    size_t moved = 0;
+    for (const iovec& slice : slices) {
+      const size_t part = std::min(slice.iov_len, limit - moved);
+      const auto* from = static_cast<const std::byte*>(slice.iov_base);
+      written_.insert(written_.end(), from, from + part);
+      moved += part;
+    }
+    return moved == 0 ? IoResult{IoKind::blocked, 0, 0} : IoResult{IoKind::progressed, moved, 0};
+  }
+
+ private:
+  std::deque<Bytes> incoming_;
+  IoResult read_end_{IoKind::blocked, 0, 0};
+  std::deque<size_t> write_limits_;
+  int write_error_ = 0;
+  Bytes written_;
+  size_t reads_ = 0;
+};
+
+}  // namespace r2ccl
