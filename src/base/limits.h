@@ -24,6 +24,11 @@ inline constexpr uint32_t kAckBitmapChunks = 1024;
 // --- messages ---------------------------------------------------------------------------------
 // Point-to-point transfers are cut into messages of at most this size.
 inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
+// Messages up to this size are copied when they are sent, within the bound per channel, so that a
+// small operation need not wait for its last acknowledgements: the copy takes microseconds, the
+// round trip a good part of a millisecond.
+inline constexpr uint64_t kBufferedSendBytesMax = 32 * 1024;
+inline constexpr uint64_t kBufferedBytesPerChannel = 1024 * 1024;
 // Messages that a sender may have open beyond the receiver's low-water mark, per channel.
 inline constexpr uint64_t kMessagesAheadMax = 4096;
 // Messages posted on a channel, per peer and direction, from the oldest unfinished one on: deep
@@ -57,7 +62,11 @@ inline constexpr size_t kNicsMax = 64;
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 inline constexpr size_t kNoticesPendingMax = 1024;
-// How long news may wait for company before it is reflected to the peer.
+// News that nobody waits for may stay this long for company.
+inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
+// So much received data is acknowledged at once: a part of what a path has under way by default.
+inline constexpr uint64_t kNewsBytes = 48 * 1024;
+// How long the peer's news may wait before it is reflected.
 inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
 // First wait before unreflected state is sent again on another lane; doubles up to the second
 // value.

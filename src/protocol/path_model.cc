@@ -8,14 +8,13 @@
 namespace r2ccl {
 namespace {
 
-// Busy time that the rate remembers.
-constexpr double kRateMemory = 10.0 * static_cast<double>(kMillisecond);
-// What a token bucket or a buffer may swallow before a run shows the path's rate.
-constexpr uint64_t kRunSkipped = 96 * 1024;
-// Below this much busy time a measurement is not believed yet.
-constexpr double kRateMinimumTime = 500.0 * static_cast<double>(kMicrosecond);
+// A measurement lasts this long, or this many base delays if that is longer.
+constexpr TimeNs kInterval = 10 * kMillisecond;
+constexpr TimeNs kIntervalDelays = 2;
+// What an idle path once showed is believed for this long; then hope grows.
+constexpr TimeNs kRateBelieved = 500 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
-constexpr TimeNs kSlackMin = 3 * kMillisecond;
+constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackMax = 60 * kMillisecond;
 constexpr double kRateMin = 1e-5;  // 10 kB/s: below this a path is as good as silent
 
@@ -28,7 +27,7 @@ void PathModel::reset() {
   frames_delivered_ = 0;
   bytes_sent_ = 0;
   last_delivery_at_ = 0;
-  run_bytes_ = 0;
+  interval_at_ = 0;
   window_ = std::min<uint64_t>(window_, limits::kWindowBytesInitial);
 }
 
@@ -45,8 +44,8 @@ void PathModel::on_sent(Transmission transmission, TimeNs now) {
   transmission.number = frames_sent_++;
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
-  transmission.expected_at = finish_at(transmission.bytes, now) + slack();
-  if (outstanding_.empty()) run_bytes_ = 0;
+  transmission.slack = slack();
+  transmission.expected_at = finish_at(transmission.bytes, now) + transmission.slack;
   bytes_outstanding_ += transmission.bytes;
   bytes_sent_ += transmission.bytes;
   transmission.ahead = bytes_outstanding_;
@@ -70,16 +69,15 @@ void PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
   learn_delay(last, now);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
-  } else if (run_bytes_ >= kRunSkipped) {
-    learn_rate(bytes, now - last_delivery_at_, last.filled);
+  } else {
+    measure_rate(last, bytes, now);
   }
-  run_bytes_ += bytes;
   last_delivery_at_ = now;
   resize_window(bytes);
 }
 
 void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {
-  const TimeNs late = std::abs(now - (transmission.expected_at - slack()));
+  const TimeNs late = std::abs(now - (transmission.expected_at - transmission.slack));
   deviation_ += (late - deviation_) / 8;
   if (!transmission.found_idle) return;
   // Sent into an idle path: its delay less its own time on the wire is the base delay.
@@ -94,27 +92,39 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
-void PathModel::learn_rate(uint64_t bytes, TimeNs busy, bool may_lower) {
-  const double sample_time = static_cast<double>(std::max<TimeNs>(busy, 1));
-  const bool lowers = static_cast<double>(bytes) / sample_time < rate_;
-  if (rate_known_ && lowers && !may_lower) return;
-  rate_bytes_ += static_cast<double>(bytes);
-  rate_time_ += sample_time;
-  if (rate_time_ > kRateMemory) {
-    rate_bytes_ *= kRateMemory / rate_time_;
-    rate_time_ = kRateMemory;
+void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs now) {
+  if (interval_at_ == 0) {
+    // The first delivery of a busy time only starts the measurement: what came before it is delay.
+    interval_at_ = now;
+    interval_bytes_ = 0;
+    interval_filled_ = 0;
+  } else {
+    interval_bytes_ += bytes;
+    if (last.filled) interval_filled_ += bytes;
   }
-  if (rate_time_ < kRateMinimumTime) return;
-  rate_ = std::max(rate_bytes_ / rate_time_, kRateMin);
-  rate_known_ = true;
+  const TimeNs length = now - interval_at_;
+  if (length >= std::max(kInterval, kIntervalDelays * base_delay_)) {
+    const double sample = static_cast<double>(interval_bytes_) / static_cast<double>(length);
+    const bool was_full = interval_filled_ > interval_bytes_ / 2;
+    if (!rate_known_) {
+      rate_ = was_full ? sample : std::max(rate_, sample);
+      rate_known_ = was_full;
+    } else if (was_full || sample > rate_) {
+      rate_ += (sample - rate_) / 2;
+    }
+    rate_ = std::max(rate_, kRateMin);
+    interval_at_ = now;
+    interval_bytes_ = 0;
+    interval_filled_ = 0;
+  }
+  if (outstanding_.empty()) interval_at_ = 0;
 }
 
 // What was under way when it was sent took this long: that is the rate now, whatever it was.
 void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
   const auto time = static_cast<double>(now - transmission.sent_at);
   rate_ = std::max(std::min(rate_, static_cast<double>(transmission.ahead) / time), kRateMin);
-  rate_bytes_ = rate_ * kRateMinimumTime;
-  rate_time_ = kRateMinimumTime;
+  interval_at_ = 0;
   rate_known_ = true;
 }
 
@@ -125,6 +135,16 @@ void PathModel::resize_window(uint64_t delivered) {
       std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
   // Growing by no more than what was delivered keeps a misread burst from flooding a queue.
   window_ = std::min(target, window_ + delivered);
+}
+
+void PathModel::hope(double bytes_per_ns, TimeNs now) {
+  if (!rate_known_) {
+    rate_ = bytes_per_ns;
+  } else if (rate_ < bytes_per_ns && outstanding_.empty() &&
+             now - std::max(last_delivery_at_, hoped_at_) > kRateBelieved) {
+    rate_ = std::min(2 * rate_, bytes_per_ns);
+    hoped_at_ = now;
+  }
 }
 
 void PathModel::excuse(TimeNs duration) {

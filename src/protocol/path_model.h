@@ -1,12 +1,12 @@
 // What one end believes about one path's forward direction: what is under way, how fast it drains,
 // and when each transmission should have been acknowledged. Pure.
 //
-// The rate is measured where a path shows it: in a run in which it was never idle, after as many
-// bytes as a token bucket or a switch's memory may let through at once, with a memory of some
-// milliseconds. Traffic that did not fill the path can only raise it; a transmission that came late
-// while the path was suspected lowers it at once. Until a path has shown a rate it is taken for as
-// good as the others. The window is what the rate and the base delay need and no more: what does
-// not fit waits in user space, where a better path can still take it.
+// The rate is what was delivered in an interval in which the path was never idle, long enough that
+// the burst which a token bucket or a switch's memory lets through does not matter. Traffic that
+// did not fill the path can only raise it; a transmission that came late while the path was
+// suspected lowers it at once. Until a path has shown a rate it is taken for as good as the best.
+// The window is what the rate and the base delay need and no more: what does not fit waits in user
+// space, where a better path can still take it.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,7 @@ struct Transmission {
   TimeNs sent_at = 0;
   TimeNs expected_at = 0;   // when its acknowledgement is due if the path keeps its rate
   uint64_t ahead = 0;       // bytes under way when it was sent, itself included
+  TimeNs slack = 0;         // of expected_at, beyond the estimate
   bool found_idle = false;  // nothing else was under way when it was sent
   bool filled = false;      // the path was at least half full then
 };
@@ -68,10 +69,9 @@ class PathModel {
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
-  // What other paths of the link have shown, for as long as this one has not.
-  void assume_rate(double bytes_per_ns) {
-    if (!rate_known_) rate_ = bytes_per_ns;
-  }
+  // What the best path of the link has shown. Taken over while this one has shown nothing, and
+  // approached while it is idle, so that a path which was slow once is tried again.
+  void hope(double bytes_per_ns, TimeNs now);
   TimeNs base_delay() const { return base_delay_; }
   TimeNs deviation() const { return deviation_; }
   uint64_t window() const { return window_; }
@@ -80,7 +80,7 @@ class PathModel {
 
  private:
   void learn_delay(const Transmission& transmission, TimeNs now);
-  void learn_rate(uint64_t bytes, TimeNs busy, bool may_lower);
+  void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
   void resize_window(uint64_t delivered);
 
@@ -90,12 +90,13 @@ class PathModel {
   uint64_t frames_delivered_ = 0;
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
-  uint64_t run_bytes_ = 0;  // delivered since the path was last idle
+  TimeNs hoped_at_ = 0;
+  TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
+  uint64_t interval_bytes_ = 0;   // delivered since
+  uint64_t interval_filled_ = 0;  // of these, sent while the path was at least half full
 
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
-  double rate_bytes_ = 0;  // decayed sums that rate_ is the quotient of
-  double rate_time_ = 0;
   TimeNs base_delay_ = kDelayInitial;
   TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;

@@ -24,13 +24,19 @@ uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_byt
       std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment), limits::kChunkBytesMax));
 }
 
-MessageNo SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
+SendLedger::Posted SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
   const MessageNo number(first_.value() + open_.size());
   Open& open = open_.emplace_back();
   open.bytes = bytes;
   open.context = context;
   fresh_bytes_ += bytes.size();
-  return number;
+  const bool small = !bytes.empty() && bytes.size() <= limits::kBufferedSendBytesMax;
+  if (small && buffered_bytes_ + bytes.size() <= limits::kBufferedBytesPerChannel) {
+    open.buffer.assign(bytes.begin(), bytes.end());
+    open.bytes = open.buffer;
+    buffered_bytes_ += bytes.size();
+  }
+  return {number, open.buffered()};
 }
 
 SendLedger::Open* SendLedger::find(MessageNo message) {
@@ -124,7 +130,8 @@ uint32_t SendLedger::copies(ChunkRef chunk) const {
   return open == nullptr || open->complete ? 0 : open->copies[chunk.index];
 }
 
-Status SendLedger::apply(const ChannelReport& report, std::vector<MessageNo>& completed) {
+Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& completed) {
+  retired_.clear();
   // All messages before the cursor were sent whole (or cancelled), and none behind it.
   if (report.low_water.value() > first_.value() + cursor_) {
     return {Code::remote, "the peer acknowledges messages that were never sent"};
@@ -138,7 +145,7 @@ Status SendLedger::apply(const ChannelReport& report, std::vector<MessageNo>& co
   return {};
 }
 
-Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<MessageNo>& completed) {
+Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<Posted>& completed) {
   if (partial.message.value() > first_.value() + cursor_) {
     return {Code::remote, "the peer acknowledges chunks of a message that was never sent"};
   }
@@ -161,15 +168,22 @@ Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<Mess
     }
   }
   if (open->chunk_bytes != 0 && open->acknowledged.full()) {
-    open->complete = true;
-    completed.push_back(partial.message);
+    complete(*open, partial.message, completed);
   }
   return {};
 }
 
-void SendLedger::retire(std::vector<MessageNo>& completed, MessageNo low_water) {
+void SendLedger::complete(Open& open, MessageNo number, std::vector<Posted>& completed) {
+  open.complete = true;
+  completed.push_back({number, open.buffered()});
+  buffered_bytes_ -= open.buffer.size();
+  // A half-written frame may still refer to it until the caller has dealt with `completed`.
+  if (open.buffered()) retired_.push_back(std::move(open.buffer));
+}
+
+void SendLedger::retire(std::vector<Posted>& completed, MessageNo low_water) {
   while (!open_.empty() && (open_.front().complete || first_ < low_water)) {
-    if (!open_.front().complete) completed.push_back(first_);
+    if (!open_.front().complete) complete(open_.front(), first_, completed);
     open_.pop_front();
     first_ = next(first_);
     if (cursor_ > 0) --cursor_;
@@ -181,6 +195,7 @@ void SendLedger::cancel() {
   open_.clear();
   cursor_ = 0;
   fresh_bytes_ = 0;
+  buffered_bytes_ = 0;
   cancelled_ = true;
 }
 

@@ -33,8 +33,13 @@ class SendLedger {
 
   ChannelId channel() const { return channel_; }
 
-  // Opens the next message. `bytes` must stay valid and untouched until it is complete.
-  MessageNo post(std::span<const std::byte> bytes, uint64_t context);
+  // Opens the next message. `bytes` must stay valid and untouched until it is complete, unless the
+  // message is buffered: then they are copied here and may be overwritten at once.
+  struct Posted {
+    MessageNo number;
+    bool buffered = false;
+  };
+  Posted post(std::span<const std::byte> bytes, uint64_t context);
 
   // The first chunk that was never sent and that permission allows now. `cut` is the chunk size to
   // use if this is the first chunk of its message.
@@ -57,7 +62,7 @@ class SendLedger {
 
   // Applies what the receiver says; absolute, so repetition and age do no harm. Appends the
   // messages that became complete. Fails when the peer acknowledges what was never sent.
-  Status apply(const ChannelReport& report, std::vector<MessageNo>& completed);
+  Status apply(const ChannelReport& report, std::vector<Posted>& completed);
 
   // Forgets every open message; chunks under way will be acknowledged into nothing.
   void cancel();
@@ -73,6 +78,8 @@ class SendLedger {
     uint32_t chunk_bytes = 0;  // 0: not cut yet
     uint32_t next_fresh = 0;   // chunks below were sent at least once
     bool complete = false;
+    std::vector<std::byte> buffer;  // of a buffered message: what `bytes` refers to
+    bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;
     std::vector<uint8_t> copies;  // under way, per chunk
     std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
@@ -82,8 +89,9 @@ class SendLedger {
   const Open* find(MessageNo message) const;
   static void cut(Open& open, uint32_t chunk_bytes);
   static uint64_t chunk_size(const Open& open, uint32_t index);
-  Status apply_partial(const PartialMessage& partial, std::vector<MessageNo>& completed);
-  void retire(std::vector<MessageNo>& completed, MessageNo low_water);
+  Status apply_partial(const PartialMessage& partial, std::vector<Posted>& completed);
+  void complete(Open& open, MessageNo number, std::vector<Posted>& completed);
+  void retire(std::vector<Posted>& completed, MessageNo low_water);
 
   ChannelId channel_;
   MessageNo first_;       // number of open_.front()
@@ -92,7 +100,10 @@ class SendLedger {
   uint64_t eager_used_ = 0;
   uint64_t fresh_bytes_ = 0;
   size_t cursor_ = 0;  // index in open_ of the first message with fresh chunks
+  uint64_t buffered_bytes_ = 0;
   bool cancelled_ = false;
+  std::vector<std::vector<std::byte>>
+      retired_;  // buffers of complete messages, until the next apply
   std::deque<Open> open_;
 };
 

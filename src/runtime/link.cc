@@ -56,7 +56,9 @@ void Link::open_channel(ChannelId id, MessageClient& client) {
 MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64_t context) {
   R2CCL_CHECK(bytes.size() <= limits::kMessageBytesMax);
   touch();
-  return channel(id).send.post(bytes, context);
+  const SendLedger::Posted posted = channel(id).send.post(bytes, context);
+  if (posted.buffered) completions_.push_back({Ended::sent, id, posted.number, {}});
+  return posted.number;
 }
 
 MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t context) {
@@ -68,6 +70,8 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
     completions_.push_back({Ended::received, id, posted.number, {}});
   }
   changed();
+  // Small messages come eagerly; the sender of a large one is waiting for this.
+  if (bytes.size() > limits::kBufferedSendBytesMax) urgent_ = true;
   target.changed_version = version_;
   return posted.number;
 }
@@ -91,6 +95,7 @@ void Link::send_notice(std::vector<std::byte> bytes) {
   if (notices_.size() >= limits::kNoticesPendingMax) return;  // a peer that reads nothing for long
   notices_.push_back({next_notice_++, std::move(bytes)});
   changed();
+  urgent_ = true;
 }
 
 void Link::deliver_completions() {
@@ -129,7 +134,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
 
 TimeNs Link::next_timeout(TimeNs now) const {
   if (peer_end_) return kNever;
-  TimeNs next = std::min(reflect_due_, resend_state_at_);
+  TimeNs next = std::min({reflect_due_, resend_state_at_, news_due_});
   for (size_t i = 0; i < paths_.size(); ++i) {
     const Path& path = *paths_[i];
     next = std::min(next, dialers_[i]->next_timeout());
@@ -177,9 +182,9 @@ void Link::set_remote(NicId remote_nic, const std::vector<Address>& addresses, u
 void Link::set_source(NicId local_nic, const std::vector<Address>& addresses) {
   for (const auto& path : paths_) {
     if (path->spec.local_nic != local_nic) continue;
-    const auto same_family = std::find_if(
-        addresses.begin(), addresses.end(),
-        [&](const Address& a) { return a.family == path->spec.source.family; });
+    const auto same_family =
+        std::find_if(addresses.begin(), addresses.end(),
+                     [&](const Address& a) { return a.family == path->spec.source.family; });
     if (same_family == addresses.end()) continue;
     path->spec.source = *same_family;
     path->returns.on_news(now());
@@ -200,6 +205,7 @@ void Link::check_goodbye() {
   if (!notices_.empty()) return;
   goodbye_sent_ = true;
   changed();
+  urgent_ = true;
   goodbye_version_ = version_;
 }
 

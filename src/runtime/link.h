@@ -243,7 +243,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   size_t channel_cursor_ = 0;
   std::deque<Resend> resend_;
   std::vector<Hit> hits_;
-  std::vector<TimeNs> stalls_;         // by path
+  std::vector<TimeNs> stalls_;  // by path
   std::vector<Completion> completions_;
   std::deque<Notice> notices_;  // not yet applied by the peer
   uint64_t next_notice_ = 0;
@@ -260,6 +260,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs resend_state_wait_ = limits::kStateResendMin;
   size_t lane_cursor_ = 0;
   uint64_t news_bytes_ = 0;  // received since the last state frame
+  TimeNs news_due_ = kNever;
+  bool urgent_ = false;  // the peer is likely to wait for the next state frame
 
   // Health.
   uint32_t next_ask_ = 1;

@@ -94,6 +94,8 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
   peer_version_reflected_ = peer_version_;
   reflect_due_ = kNever;
   news_bytes_ = 0;
+  news_due_ = kNever;
+  urgent_ = false;
   if (version_reflected_ < version_) {
     resend_state_at_ = at + std::max(resend_state_wait_, 2 * path.health.round_trip);
   }
@@ -106,7 +108,9 @@ void Link::control(TimeNs at) {
     const bool heartbeat = at - path->health.last_sent_at >= limits::kHeartbeatInterval;
     if (path->health.answer_due != 0 || heartbeat) send_state(*path, at, heartbeat);
   }
-  const bool news = version_ > version_sent_;
+  const bool any_news = version_ > version_sent_;
+  if (any_news && news_due_ == kNever) news_due_ = at + limits::kNewsDelay;
+  const bool news = any_news && (urgent_ || at >= news_due_);
   const bool resend = version_ > version_reflected_ && at >= resend_state_at_;
   if (!news && !resend && at < reflect_due_) return;
   Path* lane = choose_lane();

@@ -157,6 +157,7 @@ void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent 
   event.from = from;
   event.to = path.state.phase();
   event.at = at;
+  urgent_ = true;
   host_.on_path_event(event);
 }
 

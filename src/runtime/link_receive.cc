@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "runtime/link.h"
 
@@ -30,7 +31,9 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   for (const auto& other : paths_) {
     if (other.get() != &path) other->redirect(header.channel, header.message, header.offset);
   }
+  if (news_bytes_ >= limits::kNewsBytes) urgent_ = true;
   if (accepted.message_complete) {
+    if (header.message_bytes > limits::kBufferedSendBytesMax) urgent_ = true;
     completions_.push_back({Ended::received, header.channel, header.message, {}});
   }
 }
@@ -49,7 +52,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
     resend_state_wait_ = limits::kStateResendMin;
     if (version_reflected_ == version_) resend_state_at_ = kNever;
   }
-  std::vector<MessageNo> completed;
+  std::vector<SendLedger::Posted> completed;
   for (const ChannelReport& report : frame.channels) {
     Channel& target = channel(report.channel);
     completed.clear();
@@ -58,9 +61,10 @@ void Link::on_control(Path& path, ControlFrame frame) {
       path.broken_why = applied.message();
       return;
     }
-    for (const MessageNo number : completed) {
-      for (const auto& each : paths_) each->pad(report.channel, number);
-      completions_.push_back({Ended::sent, report.channel, number, {}});
+    for (const SendLedger::Posted& done : completed) {
+      for (const auto& each : paths_) each->pad(report.channel, done.number);
+      // The client of a buffered message was told when it was posted.
+      if (!done.buffered) completions_.push_back({Ended::sent, report.channel, done.number, {}});
     }
   }
   if (!hits_.empty()) settle_hits(at);
@@ -120,6 +124,7 @@ void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
 }
 
 void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
+  if (goodbye_received_) return touch();
   R2CCL_LOG(info, "path %s to rank %d: %s (%s)", path.spec.local_name.c_str(), peer_.value(),
             to_string(cause), why.c_str());
   touch();

@@ -171,7 +171,7 @@ bool Link::dispatch_resend(TimeNs now) {
 
 void Link::dispatch(TimeNs now) {
   const double fastest = fastest_rate();
-  for (const auto& path : paths_) path->model.assume_rate(fastest);
+  for (const auto& path : paths_) path->model.hope(fastest, now);
   while (dispatch_resend(now)) {
   }
   if (resend_.empty()) {
