@@ -10,6 +10,8 @@ namespace {
 
 constexpr TimeNs kShortagePause = 100 * kMillisecond;
 constexpr int kAcceptsPerTurn = 64;
+// A close discards what was not delivered, so a refusal in words gets time to arrive.
+constexpr TimeNs kLastWords = 100 * kMillisecond;
 
 }  // namespace
 
@@ -57,7 +59,7 @@ class Acceptor::Stranger final : public EventHandler {
   }
 
   HandshakeIo io;
-  const TimeNs deadline;
+  TimeNs deadline;  // it is freed then
   bool finished = false;
   Reactor::Registration registration;
 
@@ -94,8 +96,8 @@ void Acceptor::accept_from(Door& door) {
     }
     if (strangers_.size() >= limits::kPendingHandshakesMax) {
       // The oldest has had the most time to prove itself and did not.
+      if (!strangers_.front()->finished) ++refused_;
       strangers_.pop_front();
-      ++refused_;
     }
     const auto nonce = callbacks_.nonce();
     const int poll_id = connection->poll_id();
@@ -113,19 +115,22 @@ void Acceptor::accept_from(Door& door) {
 
 void Acceptor::finish(Stranger& stranger, bool established) {
   stranger.registration.reset();
-  stranger.finished = true;  // freed in progress(): we are inside its own call
+  stranger.finished = true;
   if (established) {
+    stranger.deadline = 0;  // freed in progress(): we are inside its own call
     callbacks_.established(stranger.io.take());
   } else {
     ++refused_;
+    stranger.deadline = std::min(stranger.deadline, clock_.now() + kLastWords);
     R2CCL_LOG(info, "refused a connection: %s", stranger.io.error().message().c_str());
   }
 }
 
 void Acceptor::progress(TimeNs now) {
   std::erase_if(strangers_, [&](const auto& stranger) {
-    if (!stranger->finished && now >= stranger->deadline) ++refused_;
-    return stranger->finished || now >= stranger->deadline;
+    if (now < stranger->deadline) return false;
+    if (!stranger->finished) ++refused_;
+    return true;
   });
   for (const auto& door : doors_) {
     if (now < door->paused_until()) continue;
@@ -134,7 +139,8 @@ void Acceptor::progress(TimeNs now) {
 }
 
 TimeNs Acceptor::next_timeout() const {
-  TimeNs next = strangers_.empty() ? kNever : strangers_.front()->deadline;
+  TimeNs next = kNever;
+  for (const auto& stranger : strangers_) next = std::min(next, stranger->deadline);
   for (const auto& door : doors_) next = std::min(next, door->paused_until());
   return next;
 }

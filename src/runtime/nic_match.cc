@@ -1,7 +1,10 @@
 #include "runtime/nic_match.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+
+#include "base/limits.h"
 
 namespace r2ccl {
 namespace {
@@ -42,28 +45,51 @@ class Matching {
   Matching(const RankCard& lower, const RankCard& higher)
       : lower_(lower),
         higher_(higher),
-        lower_used_(lower.nics.size()),
-        higher_used_(higher.nics.size()) {}
+        lower_uses_(lower.nics.size()),
+        higher_uses_(higher.nics.size()) {}
 
   std::vector<NicPair> run() {
-    pair_up([this](size_t i, size_t j) { return !lower_used_[i] && !higher_used_[j]; });
-    // Now one side's NICs of a subnet are all taken: let the other side's share them.
-    pair_up([this](size_t i, size_t j) { return !lower_used_[i] || !higher_used_[j]; });
+    for (size_t i = 0; i < lower_uses_.size(); ++i) {
+      for (size_t j = 0; j < higher_uses_.size() && lower_uses_[i] == 0; ++j) {
+        if (higher_uses_[j] == 0) pair_if_near(i, j);
+      }
+    }
+    // Now one side's NICs of a subnet are all taken: let the other side's share them evenly.
+    for (size_t i = 0; i < lower_uses_.size(); ++i) {
+      if (lower_uses_[i] > 0) continue;
+      for (const size_t j : least_used_first(higher_uses_)) {
+        if (pair_if_near(i, j)) break;
+      }
+    }
+    for (size_t j = 0; j < higher_uses_.size(); ++j) {
+      if (higher_uses_[j] > 0) continue;
+      for (const size_t i : least_used_first(lower_uses_)) {
+        if (pair_if_near(i, j)) break;
+      }
+    }
     if (pairs_.empty()) pair_by_order();
+    // One path is the out-of-band lane's.
+    if (pairs_.size() >= limits::kPathsMax) pairs_.resize(limits::kPathsMax - 1);
     return pairs_;
   }
 
  private:
-  template <typename Allowed>
-  void pair_up(Allowed allowed) {
-    for (size_t i = 0; i < lower_.nics.size(); ++i) {
-      for (size_t j = 0; j < higher_.nics.size(); ++j) {
-        if (!allowed(i, j) || !common_subnet(lower_.nics[i], higher_.nics[j])) continue;
-        lower_used_[i] = true;
-        higher_used_[j] = true;
-        pairs_.push_back({nic_id(i), nic_id(j)});
-      }
-    }
+  bool pair_if_near(size_t i, size_t j) {
+    if (!common_subnet(lower_.nics[i], higher_.nics[j])) return false;
+    pair(i, j);
+    return true;
+  }
+  void pair(size_t i, size_t j) {
+    ++lower_uses_[i];
+    ++higher_uses_[j];
+    pairs_.push_back({nic_id(i), nic_id(j)});
+  }
+  static std::vector<size_t> least_used_first(const std::vector<size_t>& uses) {
+    std::vector<size_t> order(uses.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return uses[a] < uses[b]; });
+    return order;
   }
   void pair_by_order() {
     if (lower_.nics.empty() || higher_.nics.empty()) return;
@@ -71,14 +97,14 @@ class Matching {
     for (size_t k = 0; k < count; ++k) {
       const size_t i = k % lower_.nics.size();
       const size_t j = k % higher_.nics.size();
-      if (common_family(lower_.nics[i], higher_.nics[j])) pairs_.push_back({nic_id(i), nic_id(j)});
+      if (common_family(lower_.nics[i], higher_.nics[j])) pair(i, j);
     }
   }
 
   const RankCard& lower_;
   const RankCard& higher_;
-  std::vector<bool> lower_used_;
-  std::vector<bool> higher_used_;
+  std::vector<size_t> lower_uses_;
+  std::vector<size_t> higher_uses_;
   std::vector<NicPair> pairs_;
 };
 
@@ -111,6 +137,7 @@ std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher) {
 std::vector<PathSpec> make_paths(const RankCard& self, const RankCard& peer) {
   std::vector<PathSpec> paths;
   if (self.host == peer.host) {
+    if (peer.control.empty()) return paths;
     PathSpec spec;
     spec.id = kLoopbackPath;
     spec.local_name = "lo";

@@ -16,9 +16,9 @@ struct NicPair {
 };
 
 // A best matching: every NIC of the side with fewer gets one partner in its own subnet, each NIC of
-// the other side at most one; then NICs left over are paired once more with a partner in their
-// subnet, so that no live capacity lies idle. Where no two NICs share a subnet (a routed fabric),
-// the i-th meets the i-th: the handshake shows whether they reach each other.
+// the other side at most one; then NICs left over are paired once more with the least used partner
+// in their subnet, so that no live capacity lies idle. Where no two NICs share a subnet (a routed
+// fabric), the i-th meets the i-th: the handshake shows whether they reach each other.
 std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher);
 
 // The paths between `self` and `peer` as seen from `self`: over lo when they share a host, else one

@@ -1,0 +1,282 @@
+#include "runtime/acceptor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <random>
+
+#include "base/limits.h"
+#include "sim/fabric.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr ConnectionIdentity kIdentity{ConnectionKind::data, Rank(0), Rank(1), PathId(3)};
+
+JobIdentity job_with(uint8_t secret) {
+  JobIdentity job;
+  job.secret.fill(std::byte{secret});
+  job.authenticated = true;
+  return job;
+}
+
+std::array<std::byte, kNonceBytes> nonce(uint32_t seed) {
+  std::array<std::byte, kNonceBytes> bytes;
+  std::mt19937 random(seed);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// A server with an acceptor on one host, and clients on another.
+class AcceptorTest : public testing::Test {
+ protected:
+  AcceptorTest() {
+    Acceptor::Callbacks callbacks;
+    callbacks.policy = [this](const ConnectionIdentity& identity,
+                              Incarnation) -> Result<AcceptDecision> {
+      if (identity.path != kIdentity.path) return Status(Code::remote, "no such path here");
+      return AcceptDecision{Incarnation(6), Incarnation(), {}};
+    };
+    callbacks.nonce = [this] { return nonce(nonces_++); };
+    callbacks.established = [this](EstablishedConnection connection) {
+      established_.push_back(std::move(connection));
+    };
+    acceptor_.emplace(reactor_, server_host_, clock_, job_, std::move(callbacks));
+    endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0").value();
+  }
+
+  void run_for(TimeNs duration) {
+    for (const TimeNs end = clock_.now() + duration; clock_.now() < end;) {
+      fabric_.run_for(100 * kMicrosecond);
+      reactor_.poll(0);
+      acceptor_->progress(clock_.now());
+    }
+  }
+  std::unique_ptr<Connection> connect() {
+    return client_host_.connect(endpoint_, ConnectOptions()).value();
+  }
+  static void say(Connection& connection, std::vector<std::byte> bytes) {
+    const iovec slice{bytes.data(), bytes.size()};
+    EXPECT_EQ(connection.write({&slice, 1}).kind, IoKind::progressed);
+  }
+  static bool closed(Connection& connection) {
+    std::array<std::byte, 1000> buffer;
+    const iovec slice{buffer.data(), buffer.size()};
+    while (true) {
+      const IoKind kind = connection.read({&slice, 1}).kind;
+      if (kind != IoKind::progressed) return kind != IoKind::blocked;
+    }
+  }
+  // Shakes hands as an honest peer does, for at most `limit`.
+  HandshakeIo::Progress shake(HandshakeIo& client, TimeNs limit = 100 * kMillisecond) {
+    auto progress = HandshakeIo::Progress::running;
+    for (const TimeNs end = clock_.now() + limit; clock_.now() < end;) {
+      run_for(100 * kMicrosecond);
+      progress = client.pump();
+      if (progress != HandshakeIo::Progress::running) break;
+    }
+    run_for(kMillisecond);
+    return progress;
+  }
+  HandshakeIo honest_client(uint8_t secret = 1, ConnectionIdentity identity = kIdentity) {
+    HandshakeIo client(connect(),
+                       make_initiator(job_with(secret), identity, Incarnation(4), nonce(99), {}));
+    run_for(kMillisecond);
+    return client;
+  }
+  bool lets_an_honest_client_in() {
+    const size_t before = established_.size();
+    HandshakeIo client = honest_client();
+    return shake(client) == HandshakeIo::Progress::done && established_.size() == before + 1;
+  }
+
+  VirtualClock clock_;
+  Fabric fabric_{1, clock_};
+  SimHost& server_host_ = fabric_.add_host("server");
+  SimHost& client_host_ = fabric_.add_host("client");
+  SimNic& server_nic_ = fabric_.add_nic(server_host_, {.name = "nic0"});
+  SimNic& client_nic_ = fabric_.add_nic(client_host_, {.name = "nic0"});
+  JobIdentity job_ = job_with(1);
+  uint32_t nonces_ = 1;
+  Reactor reactor_{server_host_.poller()};
+  std::vector<EstablishedConnection> established_;
+  Endpoint endpoint_;
+  std::optional<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, LetsAnHonestPeerInAndHandsOverItsConnection) {
+  HandshakeIo client = honest_client();
+  ASSERT_EQ(shake(client), HandshakeIo::Progress::done);
+  ASSERT_EQ(established_.size(), 1u);
+  EXPECT_EQ(established_[0].session.identity, kIdentity);
+  EXPECT_EQ(established_[0].session.incarnation, Incarnation(7));
+  EXPECT_TRUE(established_[0].session.authenticated);
+  EXPECT_EQ(acceptor_->refused(), 0u);
+  EXPECT_EQ(acceptor_->next_timeout(), kNever);
+  // It outlives the acceptor's own limits.
+  EstablishedConnection mine = client.take();
+  EXPECT_EQ(mine.session.send_key, established_[0].session.receive_key);
+  run_for(2 * limits::kHandshakeAgeMax);
+  EXPECT_FALSE(closed(*mine.connection));
+}
+
+TEST_F(AcceptorTest, LosesNoByteThatFollowsTheHandshakeAtOnce) {
+  HandshakeIo client = honest_client();
+  while (client.pump() == HandshakeIo::Progress::running) {
+    fabric_.run_for(100 * kMicrosecond);
+    if (established_.empty()) reactor_.poll(0);
+    acceptor_->progress(clock_.now());
+  }
+  // FINAL is on its way; this comes right behind it.
+  EstablishedConnection mine = client.take();
+  say(*mine.connection, std::vector<std::byte>(10, std::byte{5}));
+  fabric_.run_for(kMillisecond);
+  run_for(kMillisecond);
+  ASSERT_EQ(established_.size(), 1u);
+  std::vector<std::byte> got = established_[0].leftover;
+  std::array<std::byte, 100> buffer;
+  const iovec slice{buffer.data(), buffer.size()};
+  const IoResult read = established_[0].connection->read({&slice, 1});
+  got.insert(got.end(), buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(read.bytes));
+  EXPECT_EQ(got, std::vector<std::byte>(10, std::byte{5}));
+}
+
+TEST_F(AcceptorTest, RefusesGarbageSoon) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    auto stranger = connect();
+    run_for(kMillisecond);
+    std::vector<std::byte> bytes(2000);
+    std::mt19937 random(seed);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    say(*stranger, bytes);
+    run_for(5 * kMillisecond);
+    EXPECT_EQ(acceptor_->refused(), seed + 1);
+    run_for(200 * kMillisecond);  // for a refusal in words to arrive
+    EXPECT_TRUE(closed(*stranger)) << seed;
+  }
+  EXPECT_TRUE(established_.empty());
+  EXPECT_TRUE(lets_an_honest_client_in());
+}
+
+TEST_F(AcceptorTest, RefusesAnotherSecret) {
+  HandshakeIo client = honest_client(2);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
+  EXPECT_TRUE(established_.empty());
+}
+
+TEST_F(AcceptorTest, TellsWhyItRefuses) {
+  ConnectionIdentity other = kIdentity;
+  other.path = PathId(77);
+  HandshakeIo client = honest_client(1, other);
+  ASSERT_EQ(shake(client), HandshakeIo::Progress::failed);
+  EXPECT_NE(client.error().message().find("no such path here"), std::string::npos)
+      << client.error().message();
+  EXPECT_EQ(acceptor_->refused(), 1u);
+  EXPECT_TRUE(established_.empty());
+}
+
+TEST_F(AcceptorTest, EndsAHalfOpenConnectionWhenItsTimeIsOver) {
+  auto silent = connect();
+  run_for(kMillisecond);
+  const TimeNs deadline = acceptor_->next_timeout();
+  EXPECT_LE(deadline, clock_.now() + limits::kHandshakeAgeMax);
+  run_for(deadline - clock_.now() - 10 * kMillisecond);
+  EXPECT_FALSE(closed(*silent));
+  EXPECT_EQ(acceptor_->refused(), 0u);
+  run_for(20 * kMillisecond);
+  EXPECT_TRUE(closed(*silent));
+  EXPECT_EQ(acceptor_->refused(), 1u);
+  EXPECT_EQ(acceptor_->next_timeout(), kNever);
+}
+
+TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
+  auto slow = connect();
+  run_for(kMillisecond);
+  const auto hello = make_initiator(job_, kIdentity, Incarnation(), nonce(5), {});
+  const std::vector<std::byte> bytes(hello->output().begin(), hello->output().end());
+  size_t sent = 0;
+  const TimeNs start = clock_.now();
+  while (!closed(*slow) && sent + 1 < bytes.size()) {
+    say(*slow, {bytes[sent++]});
+    run_for(limits::kHandshakeAgeMax / 20);
+    ASSERT_LE(clock_.now() - start, limits::kHandshakeAgeMax * 11 / 10);
+  }
+  EXPECT_GE(clock_.now() - start, limits::kHandshakeAgeMax * 9 / 10);
+  EXPECT_TRUE(established_.empty());
+}
+
+TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNobody) {
+  std::vector<std::unique_ptr<Connection>> crowd;
+  for (int i = 0; i < 1000; ++i) {
+    crowd.push_back(connect());
+    if (i % 50 == 49) run_for(kMillisecond);
+  }
+  run_for(5 * kMillisecond);
+  EXPECT_TRUE(lets_an_honest_client_in());
+  const auto held = std::count_if(crowd.begin(), crowd.end(), [](const auto& each) {
+    return each->connect_state() == ConnectState::established && !closed(*each);
+  });
+  EXPECT_LE(static_cast<size_t>(held), limits::kPendingHandshakesMax);
+  EXPECT_GE(held, 200);
+  run_for(limits::kHandshakeAgeMax);
+  EXPECT_EQ(acceptor_->refused(), 1000u) << "who was let in was not refused";
+  EXPECT_EQ(acceptor_->next_timeout(), kNever);
+}
+
+TEST_F(AcceptorTest, LetsAnHonestPeerInWhileOthersKeepKnocking) {
+  std::vector<std::unique_ptr<Connection>> crowd;
+  HandshakeIo client = honest_client();
+  auto progress = HandshakeIo::Progress::running;
+  for (int i = 0; i < 50 && progress == HandshakeIo::Progress::running; ++i) {
+    for (int k = 0; k < 20; ++k) crowd.push_back(connect());
+    run_for(100 * kMicrosecond);
+    progress = client.pump();
+  }
+  run_for(kMillisecond);
+  EXPECT_EQ(progress, HandshakeIo::Progress::done);
+  EXPECT_EQ(established_.size(), 1u);
+}
+
+TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
+  HandshakeIo client = honest_client();  // before: its connect is an operation of its own host
+  auto second = connect();
+  server_host_.fail_operation(1, EMFILE);
+  const TimeNs start = clock_.now();
+  run_for(2 * kMillisecond);
+  EXPECT_NE(acceptor_->next_timeout(), kNever);
+  EXPECT_GT(acceptor_->next_timeout(), start);
+  const uint64_t operations = server_host_.operations();
+  run_for(20 * kMillisecond);
+  EXPECT_EQ(server_host_.operations(), operations) << "no spinning on what cannot be accepted";
+  run_for(200 * kMillisecond);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
+  EXPECT_FALSE(closed(*second));
+}
+
+TEST_F(AcceptorTest, ListensOnAsManyAddressesAsItIsTold) {
+  const Endpoint first = endpoint_;
+  endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0").value();
+  EXPECT_NE(endpoint_.port, first.port);
+  EXPECT_TRUE(lets_an_honest_client_in());
+  endpoint_ = first;
+  EXPECT_TRUE(lets_an_honest_client_in());
+  EXPECT_FALSE(acceptor_->listen(client_host_.address_of("nic0"), "").ok());
+}
+
+TEST_F(AcceptorTest, APeerThatLeavesInTheMiddleCostsNothing) {
+  for (int i = 0; i < 10; ++i) {
+    auto leaver = connect();
+    run_for(kMillisecond);
+    say(*leaver, std::vector<std::byte>(1, std::byte{'R'}));
+    leaver.reset();
+    run_for(5 * kMillisecond);
+  }
+  EXPECT_EQ(acceptor_->refused(), 10u);
+  run_for(200 * kMillisecond);
+  EXPECT_EQ(acceptor_->next_timeout(), kNever);
+}
+
+}  // namespace
+}  // namespace r2ccl

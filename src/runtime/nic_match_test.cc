@@ -1,0 +1,192 @@
+#include "runtime/nic_match.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+Address address(const std::string& text, uint8_t prefix_bits = 24) {
+  Address a = parse_address(text).value();
+  a.prefix_bits = prefix_bits;
+  return a;
+}
+
+NicCard nic(const std::string& name, std::vector<Address> addresses, uint16_t port = 0) {
+  NicCard card;
+  card.name = name;
+  card.addresses = std::move(addresses);
+  card.port = port;
+  return card;
+}
+
+// A rank on a host of its own, whose i-th NIC has the i-th address.
+RankCard card(int rank, const std::vector<std::string>& addresses, uint8_t prefix_bits = 24) {
+  RankCard c;
+  c.rank = Rank(rank);
+  c.host.fill(static_cast<std::byte>(rank + 1));
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    c.nics.push_back(nic("nic" + std::to_string(i), {address(addresses[i], prefix_bits)},
+                         static_cast<uint16_t>(1000 * (rank + 1) + static_cast<int>(i))));
+  }
+  c.control = {{address("192.168.0." + std::to_string(rank + 1)), 7000},
+               {address("127.0.0.1", 8), static_cast<uint16_t>(7001 + rank)}};
+  return c;
+}
+
+NicPair pair(uint16_t lower, uint16_t higher) {
+  return {NicId(lower), NicId(higher)};
+}
+
+using Pairs = std::vector<NicPair>;
+
+TEST(MatchNics, PairsEachNicWithTheOneInItsSubnet) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
+            (Pairs{pair(0, 0), pair(1, 1)}));
+  // Whatever their order.
+  EXPECT_EQ(match_nics(card(0, {"10.0.1.1", "10.0.0.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
+            (Pairs{pair(0, 1), pair(1, 0)}));
+}
+
+TEST(MatchNics, PairsNicsOfOneSharedSubnetOneToOne) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.0.2"}), card(1, {"10.0.0.3", "10.0.0.4"})),
+            (Pairs{pair(0, 0), pair(1, 1)}));
+}
+
+TEST(MatchNics, LeavesNoNicIdleWhenOneSideHasMore) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1"}), card(1, {"10.0.0.2", "10.0.0.3"})),
+            (Pairs{pair(0, 0), pair(0, 1)}));
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.0.4"}), card(1, {"10.0.0.2"})),
+            (Pairs{pair(0, 0), pair(1, 0)}));
+}
+
+TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
+  const auto pairs =
+      match_nics(card(0, {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}),
+                 card(1, {"10.0.0.11", "10.0.0.12"}));
+  ASSERT_EQ(pairs.size(), 6u);
+  std::map<uint16_t, int> uses;
+  for (const NicPair& each : pairs) ++uses[each.higher.value()];
+  EXPECT_EQ(uses[0], 3);
+  EXPECT_EQ(uses[1], 3);
+}
+
+TEST(MatchNics, NeverPairsNicsOfDifferentSubnetsWhileOthersShareOne) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2", "10.0.8.2"})),
+            (Pairs{pair(0, 0)}));
+}
+
+TEST(MatchNics, PairsByOrderOnARoutedFabric) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.1.0.1", "10.1.1.1"})),
+            (Pairs{pair(0, 0), pair(1, 1)}));
+  EXPECT_EQ(
+      match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.1.0.1", "10.1.1.1", "10.1.2.1"})),
+      (Pairs{pair(0, 0), pair(1, 1), pair(0, 2)}));
+}
+
+TEST(MatchNics, PairsIpv6NicsBySubnetAndLinkLocalOnesOfOneRail) {
+  EXPECT_EQ(
+      match_nics(card(0, {"fd00:1::1", "fd00:2::1"}, 64), card(1, {"fd00:2::2", "fd00:1::2"}, 64)),
+      (Pairs{pair(0, 1), pair(1, 0)}));
+}
+
+TEST(MatchNics, FindsNoPathBetweenFamilies) {
+  EXPECT_TRUE(match_nics(card(0, {"10.0.0.1"}), card(1, {"fd00::1"}, 64)).empty());
+  EXPECT_TRUE(match_nics(card(0, {}), card(1, {"10.0.0.1"})).empty());
+  EXPECT_TRUE(match_nics(card(0, {}), card(1, {})).empty());
+}
+
+TEST(MatchNics, UsesTheAddressThatBothNicsShareASubnetIn) {
+  RankCard a = card(0, {});
+  RankCard b = card(1, {});
+  a.nics.push_back(nic("eth0", {address("172.16.0.1"), address("10.0.0.1")}));
+  b.nics.push_back(nic("eth0", {address("fd00::2", 64), address("10.0.0.2")}, 4242));
+  const auto paths = make_paths(a, b);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_EQ(paths[0].source, address("10.0.0.1"));
+  EXPECT_EQ(paths[0].remote.address, address("10.0.0.2"));
+  EXPECT_EQ(paths[0].remote.port, 4242);
+}
+
+TEST(MatchNics, StaysWithinTheNumberOfPathsThatAFrameCanReport) {
+  // Subnet 0: 64 NICs face one; subnet 1: one faces 63. Nothing may be left over.
+  RankCard a = card(0, {});
+  RankCard b = card(1, {});
+  for (size_t i = 0; i < limits::kNicsMax; ++i) {
+    const std::string low = std::to_string(i + 1);
+    a.nics.push_back(nic("a" + low, {address(i < 63 ? "10.0.0." + low : "10.0.1.1")}));
+    b.nics.push_back(nic("b" + low, {address(i == 0 ? "10.0.0.200" : "10.0.1.1" + low)}));
+  }
+  EXPECT_LE(make_paths(a, b).size(), limits::kPathsMax);
+}
+
+TEST(MakePaths, BothEndsComputeTheSame) {
+  const std::vector<std::vector<std::string>> shapes = {
+      {"10.0.0.1", "10.0.1.1"}, {"10.0.1.7"}, {"10.0.0.8", "10.0.0.9", "10.0.1.9"}, {"10.9.0.1"}};
+  for (const auto& mine : shapes) {
+    for (const auto& theirs : shapes) {
+      const RankCard a = card(0, mine);
+      const RankCard b = card(1, theirs);
+      const auto from_a = make_paths(a, b);
+      const auto from_b = make_paths(b, a);
+      ASSERT_EQ(from_a.size(), from_b.size());
+      std::set<PathId> ids;
+      for (size_t i = 0; i < from_a.size(); ++i) {
+        EXPECT_EQ(from_a[i].id, from_b[i].id);
+        EXPECT_TRUE(ids.insert(from_a[i].id).second);
+        EXPECT_EQ(from_a[i].local_nic, from_b[i].remote_nic);
+        EXPECT_EQ(from_a[i].remote_nic, from_b[i].local_nic);
+        EXPECT_EQ(from_a[i].lane_only, from_b[i].lane_only);
+        if (from_a[i].lane_only) continue;
+        EXPECT_EQ(from_a[i].source, from_b[i].remote.address);
+        EXPECT_EQ(from_a[i].remote.port, b.nics[from_a[i].remote_nic.value()].port);
+        EXPECT_EQ(from_a[i].device, a.nics[from_a[i].local_nic.value()].name);
+      }
+    }
+  }
+}
+
+TEST(MakePaths, EndWithTheOutOfBandLaneWhereBothHaveOne) {
+  RankCard a = card(0, {"10.0.0.1"});
+  const RankCard b = card(1, {"10.0.0.2"});
+  const auto paths = make_paths(a, b);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_FALSE(paths[0].lane_only);
+  EXPECT_TRUE(paths[1].lane_only);
+  EXPECT_EQ(paths[1].remote, b.control.front());
+  EXPECT_EQ(paths[1].source, a.control.front().address);
+  a.control.erase(a.control.begin());
+  EXPECT_EQ(make_paths(a, b).size(), 1u);
+  EXPECT_EQ(make_paths(b, a).size(), 1u);
+}
+
+TEST(MakePaths, RanksOfOneHostMeetOnLoopback) {
+  const RankCard a = card(0, {"10.0.0.1"});
+  RankCard b = card(1, {"10.0.0.1"});
+  b.host = a.host;
+  const auto paths = make_paths(a, b);
+  ASSERT_EQ(paths.size(), 1u);
+  EXPECT_EQ(paths[0].remote, b.control.back());
+  EXPECT_EQ(paths[0].local_nic, kNoNic);
+  EXPECT_TRUE(paths[0].device.empty());
+  EXPECT_EQ(make_paths(b, a)[0].id, paths[0].id);
+  b.control.clear();  // a card comes from another process
+  EXPECT_TRUE(make_paths(a, b).empty());
+}
+
+TEST(MakePaths, ALinkLocalPeerIsReachedThroughTheNicThatSharesItsLink) {
+  RankCard a = card(0, {"fe80::1"}, 64);
+  const RankCard b = card(1, {"fe80::2"}, 64);
+  a.nics[0].addresses[0].scope = 3;
+  const auto paths = make_paths(a, b);
+  ASSERT_FALSE(paths.empty());
+  EXPECT_EQ(paths[0].remote.address.scope, 3u);
+}
+
+}  // namespace
+}  // namespace r2ccl
