@@ -438,9 +438,10 @@ TEST(LedgerWorld, KeepsEveryPromiseToMessagesOfNoBytes) {
 
 TEST(LedgerWorld, KeepsEveryPromiseAfterALongStory) {
   // Chunk 0 half read on a and mirrored on b, chunk 1 on a, nothing posted.
-  explore_all(
-      {{8, 4}, 100, {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},
-      5);
+  explore_all({{8, 4, 4},
+               100,
+               {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},
+              5);
 }
 
 }  // namespace

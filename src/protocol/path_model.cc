@@ -14,6 +14,7 @@ constexpr TimeNs kIntervalDelays = 2;
 // What an idle path once showed is believed for this long; then hope grows.
 constexpr TimeNs kRateBelieved = 500 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
+constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackMax = 60 * kMillisecond;
 constexpr double kRateMin = 1e-5;  // 10 kB/s: below this a path is as good as silent
@@ -81,8 +82,13 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {
   deviation_ += (late - deviation_) / 8;
   if (!transmission.found_idle) return;
   // Sent into an idle path: its delay less its own time on the wire is the base delay.
+  const TimeNs elapsed = now - transmission.sent_at;
   const auto wire = static_cast<TimeNs>(transmission.bytes / rate_);
-  const TimeNs delay = std::max<TimeNs>(now - transmission.sent_at - wire, 20 * kMicrosecond);
+  const TimeNs delay = std::max(elapsed - wire, kDelayMin);
+  if (!rate_known_ && elapsed < guessed_elapsed_) {
+    guessed_elapsed_ = elapsed;
+    guessed_bytes_ = transmission.bytes;
+  }
   if (now - delay_period_at_ > kDelayPeriod) {
     delay_min_before_ = delay_min_now_;
     delay_min_now_ = kNever;
@@ -90,6 +96,20 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {
   }
   delay_min_now_ = std::min(delay_min_now_, delay);
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
+}
+
+// Before the rate was known a slow path's own time looked like delay; and as a busy path shows its
+// delay no more, the window would stay too large. Two transmissions with more and with fewer bytes
+// ahead tell both apart: on a long path they take the same time, on a slow one they do not.
+void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
+  if (guessed_elapsed_ == kNever || queued.ahead <= guessed_bytes_) return;
+  const TimeNs longer = std::max<TimeNs>(now - queued.sent_at - guessed_elapsed_, 0);
+  const double ns_per_byte =
+      static_cast<double>(longer) / static_cast<double>(queued.ahead - guessed_bytes_);
+  const auto wire = static_cast<TimeNs>(ns_per_byte * static_cast<double>(guessed_bytes_));
+  delay_min_now_ = std::max(guessed_elapsed_ - wire, kDelayMin);
+  delay_min_before_ = kNever;
+  base_delay_ = delay_min_now_;
 }
 
 void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs now) {
@@ -109,6 +129,7 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs no
     if (!rate_known_) {
       rate_ = was_full ? sample : std::max(rate_, sample);
       rate_known_ = was_full;
+      if (rate_known_) correct_delay(last, now);
     } else if (was_full || sample > rate_) {
       rate_ += (sample - rate_) / 2;
     }

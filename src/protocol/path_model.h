@@ -80,6 +80,7 @@ class PathModel {
 
  private:
   void learn_delay(const Transmission& transmission, TimeNs now);
+  void correct_delay(const Transmission& queued, TimeNs now);
   void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
   void resize_window(uint64_t delivered);
@@ -101,6 +102,8 @@ class PathModel {
   TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
+  TimeNs guessed_elapsed_ = kNever;  // the quickest of those sent into the idle path so far, while
+  uint64_t guessed_bytes_ = 0;       // its rate and so its time on the wire was only guessed
   TimeNs deviation_ = 0;
   uint64_t window_ = kWindowInitial;
 

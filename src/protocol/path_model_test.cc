@@ -1,0 +1,307 @@
+#include "protocol/path_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kStart = 1000 * kSecond;
+constexpr double kGigabit250 = 0.03125;  // 250 Mbit/s in bytes a nanosecond
+
+// A path with a rate, a round trip, and at first a token bucket that lets a burst through at once.
+class Wire {
+ public:
+  Wire(double bytes_per_ns, TimeNs round_trip, uint64_t burst = 0)
+      : rate(bytes_per_ns), round_trip_(round_trip), tokens_(static_cast<double>(burst)) {}
+
+  // When the acknowledgement of what is sent now comes.
+  TimeNs acknowledged_at(uint64_t bytes, TimeNs now) {
+    const double free_ride = std::min(tokens_, static_cast<double>(bytes));
+    tokens_ -= free_ride;
+    const double slow = (static_cast<double>(bytes) - free_ride) / rate;
+    busy_until_ = std::max(busy_until_, now) + static_cast<TimeNs>(slow);
+    return busy_until_ + round_trip_;
+  }
+
+  double rate;
+
+ private:
+  TimeNs round_trip_;
+  double tokens_;
+  TimeNs busy_until_ = 0;
+};
+
+// A sender with more to send than the path can take, and its receiver.
+class Driver {
+ public:
+  explicit Driver(const Wire& path) : wire(path) {}
+
+  void send(uint32_t bytes) {
+    Transmission transmission;
+    transmission.bytes = bytes;
+    model.on_sent(transmission, now);
+    acknowledgements_.push_back(wire.acknowledged_at(bytes, now));
+  }
+  // The next acknowledgement arrives.
+  void receive(bool suspected = false) {
+    now = std::max(now, acknowledgements_.front());
+    acknowledgements_.pop_front();
+    late = std::max(late, now - model.overdue_at());
+    model.on_delivered(++frames_, suspected, now, delivered);
+    window_max = std::max(window_max, model.window());
+  }
+  void fill() {
+    while (true) {
+      const uint32_t cut = chunk_cut(limits::kMessageBytesMax, 1, model.bytes_per_ns());
+      if (!model.has_room(cut + kDataHeaderBytes)) return;
+      send(cut + static_cast<uint32_t>(kDataHeaderBytes));
+    }
+  }
+  void run_for(TimeNs duration, bool suspected = false) {
+    const TimeNs end = now + duration;
+    fill();
+    while (!acknowledgements_.empty() && acknowledgements_.front() <= end) {
+      receive(suspected);
+      fill();
+    }
+    now = end;
+  }
+  void drain() {
+    while (!acknowledgements_.empty()) receive();
+  }
+  // One message at a time, each into an idle path.
+  void ping_pong(uint32_t bytes, TimeNs pause, int times) {
+    for (int i = 0; i < times; ++i) {
+      send(bytes);
+      receive();
+      now += pause;
+    }
+  }
+
+  Wire wire;
+  PathModel model;
+  TimeNs now = kStart;
+  TimeNs late = INT64_MIN;
+  uint64_t window_max = 0;
+  std::vector<Transmission> delivered;
+
+ private:
+  std::deque<TimeNs> acknowledgements_;
+  uint64_t frames_ = 0;
+};
+
+double in_percent(double part, double whole) {
+  return 100 * part / whole;
+}
+
+TEST(PathModel, FindsTheRateOf250MbitWithin100Ms) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(100 * kMillisecond);
+  EXPECT_TRUE(d.model.rate_known());
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
+}
+
+TEST(PathModel, TheWindowAt250MbitIsAbout128KB) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  // 31.25 MB/s for 4 ms and twice the base delay of 0.1 ms: 131 KB.
+  EXPECT_NEAR(static_cast<double>(d.model.window()), 131'000, 13'000);
+}
+
+TEST(PathModel, FollowsAFallToATenthWithin100Ms) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(500 * kMillisecond);
+  d.wire.rate = kGigabit250 / 10;
+  d.run_for(100 * kMillisecond);
+  EXPECT_LT(in_percent(d.model.bytes_per_ns(), kGigabit250), 20);
+  d.run_for(400 * kMillisecond);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
+}
+
+TEST(PathModel, ASuspectedPathThatComesLateIsBelievedAtOnce) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(500 * kMillisecond);
+  d.wire.rate = kGigabit250 / 10;
+  d.drain();  // what was sent at the old rate
+  d.fill();
+  while (d.late <= 0) d.receive(true);
+  EXPECT_LT(in_percent(d.model.bytes_per_ns(), kGigabit250), 30);
+}
+
+TEST(PathModel, RisesAgainWhenThePathDoes) {
+  Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  d.wire.rate = kGigabit250;
+  d.run_for(kSecond);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
+}
+
+TEST(PathModel, ABurstAtFirstDoesNotBlowUpTheWindow) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond, 66'000));
+  d.run_for(kSecond);
+  EXPECT_LE(d.window_max, 2 * 131'000u);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
+}
+
+TEST(PathModel, TrafficThatDoesNotFillThePathDoesNotLowerItsRate) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(500 * kMillisecond);
+  d.drain();
+  d.ping_pong(1000, 2 * kMillisecond, 500);
+  EXPECT_GT(in_percent(d.model.bytes_per_ns(), kGigabit250), 90);
+}
+
+TEST(PathModel, FindsTheBaseDelayOfAnIdlePath) {
+  for (const TimeNs round_trip : {100 * kMicrosecond, 2 * kMillisecond, 50 * kMillisecond}) {
+    Driver d(Wire(kGigabit250, round_trip));
+    d.run_for(500 * kMillisecond);
+    d.drain();
+    d.now += kSecond;
+    d.ping_pong(5000, 300 * kMillisecond, 40);  // longer than two periods of the minimum
+    EXPECT_NEAR(static_cast<double>(d.model.base_delay()), static_cast<double>(round_trip),
+                0.2 * static_cast<double>(round_trip) + 20e3);
+  }
+}
+
+struct Speed {
+  double bytes_per_ns;
+  TimeNs round_trip;
+};
+
+class PathModelSpeed : public testing::TestWithParam<Speed> {};
+
+TEST_P(PathModelSpeed, FindsItsRateAndIsNeverLate) {
+  Driver d(Wire(GetParam().bytes_per_ns, GetParam().round_trip));
+  d.run_for(3 * kSecond);
+  // No more than the largest window can be under way in a round trip.
+  const double possible =
+      std::min(GetParam().bytes_per_ns, static_cast<double>(limits::kWindowBytesMax) /
+                                            static_cast<double>(GetParam().round_trip));
+  EXPECT_GT(in_percent(d.model.bytes_per_ns(), possible), 80);
+  EXPECT_LT(in_percent(d.model.bytes_per_ns(), possible), 125);
+  // The window keeps the path full, and holds at most some milliseconds and round trips more.
+  const double pipe = possible * static_cast<double>(GetParam().round_trip);
+  const auto window = static_cast<double>(d.model.window());
+  EXPECT_GE(window, std::min(pipe, 0.95 * static_cast<double>(limits::kWindowBytesMax)));
+  EXPECT_LE(window, 4 * pipe + 6e6 * possible + 16384);
+  // Once the path is known, what comes in its time is never called overdue.
+  d.late = INT64_MIN;
+  d.run_for(kSecond);
+  EXPECT_LE(d.late, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PathModelSpeed,
+    testing::Values(Speed{0.00125, 50 * kMicrosecond}, Speed{0.00125, 50 * kMillisecond},
+                    Speed{0.03125, 50 * kMicrosecond}, Speed{0.03125, 50 * kMillisecond},
+                    Speed{1.25, 50 * kMicrosecond}, Speed{1.25, 50 * kMillisecond}));
+
+TEST(PathModel, WhatIsSilentIsOverdueInGoodTime) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  EXPECT_EQ(d.model.overdue_at(), kNever);
+  d.run_for(500 * kMillisecond);
+  d.drain();
+  EXPECT_EQ(d.model.overdue_at(), kNever);
+  d.send(50'000);
+  // 1.6 ms on the wire, 0.1 ms there and back, and some slack.
+  EXPECT_GT(d.model.overdue_at(), d.now + 1700 * kMicrosecond);
+  EXPECT_LT(d.model.overdue_at(), d.now + 20 * kMillisecond);
+}
+
+TEST(PathModel, WhatIsExpectedGrowsWithWhatIsAhead) {
+  PathModel model;
+  const TimeNs alone = model.finish_at(30'000, kStart);
+  Transmission ahead;
+  ahead.bytes = 60'000;
+  model.on_sent(ahead, kStart);
+  // At 30 MB/s, before anything is known, 60 KB take 2 ms.
+  EXPECT_NEAR(static_cast<double>(model.finish_at(30'000, kStart) - alone), 2e6, 1e4);
+}
+
+TEST(PathModel, TimeInWhichNobodyLookedIsExcused) {
+  PathModel model;
+  Transmission transmission;
+  transmission.bytes = 1000;
+  model.on_sent(transmission, kStart);
+  const TimeNs before = model.overdue_at();
+  model.excuse(28 * kMillisecond);
+  EXPECT_EQ(model.overdue_at(), before + 28 * kMillisecond);
+}
+
+TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
+  PathModel model;
+  for (uint64_t i = 0; i < 5; ++i) {
+    Transmission transmission;
+    transmission.bytes = 100;
+    transmission.chunk = {MessageNo(i), 0};
+    model.on_sent(transmission, kStart);
+  }
+  EXPECT_EQ(model.frames_sent(), 5u);
+  EXPECT_EQ(model.bytes_outstanding(), 500u);
+  std::vector<Transmission> delivered;
+  model.on_delivered(3, false, kStart + kMillisecond, delivered);
+  ASSERT_EQ(delivered.size(), 3u);
+  EXPECT_EQ(delivered[0].chunk.message, MessageNo(0));
+  EXPECT_EQ(delivered[2].chunk.message, MessageNo(2));
+  EXPECT_EQ(delivered[2].number, 2u);
+  EXPECT_EQ(model.bytes_outstanding(), 200u);
+  delivered.clear();
+  model.on_delivered(3, false, kStart + 2 * kMillisecond, delivered);  // again
+  model.on_delivered(2, false, kStart + 2 * kMillisecond, delivered);  // old
+  model.on_delivered(6, false, kStart + 2 * kMillisecond, delivered);  // never sent
+  EXPECT_TRUE(delivered.empty());
+  EXPECT_EQ(model.outstanding().size(), 2u);
+}
+
+TEST(PathModel, AnEmptyPathTakesAChunkOfAnySize) {
+  PathModel model;
+  EXPECT_TRUE(model.has_room(limits::kChunkBytesMax));
+  Transmission transmission;
+  transmission.bytes = limits::kChunkBytesMax;
+  model.on_sent(transmission, kStart);
+  EXPECT_FALSE(model.has_room(1));
+}
+
+TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
+  Driver d(Wire(1.25, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  const double rate = d.model.bytes_per_ns();
+  ASSERT_GT(d.model.window(), limits::kWindowBytesInitial);
+  d.model.reset();
+  EXPECT_EQ(d.model.bytes_per_ns(), rate);
+  EXPECT_EQ(d.model.frames_sent(), 0u);
+  EXPECT_EQ(d.model.bytes_outstanding(), 0u);
+  EXPECT_LE(d.model.window(), limits::kWindowBytesInitial);
+  EXPECT_EQ(d.model.overdue_at(), kNever);
+}
+
+TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
+  PathModel model;
+  model.hope(0.5, kStart);
+  EXPECT_EQ(model.bytes_per_ns(), 0.5);
+  EXPECT_FALSE(model.rate_known());
+}
+
+TEST(PathModel, APathThatWasSlowOnceIsTriedAgainWhenItIsIdle) {
+  Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  d.model.hope(kGigabit250, d.now);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "busy: it shows its rate";
+  d.drain();
+  d.model.hope(kGigabit250, d.now);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "too soon";
+  for (int i = 0; i < 20; ++i) {
+    d.now += 600 * kMillisecond;
+    d.model.hope(kGigabit250, d.now);
+  }
+  EXPECT_DOUBLE_EQ(d.model.bytes_per_ns(), kGigabit250);
+}
+
+}  // namespace
+}  // namespace r2ccl
