@@ -11,6 +11,7 @@
 #include "runtime/rendezvous_thread.h"
 #include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
+#include "transport/faulty/fault_file.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl::api {
@@ -65,7 +66,9 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
   options.unsent_low_water = kUnsentLowWater;
   auto opened = TcpTransport::open(std::move(options));
   if (!opened.ok()) return opened.status();
-  return std::unique_ptr<Transport>(std::move(opened).value());
+  std::unique_ptr<Transport> transport = std::move(opened).value();
+  if (config.fault_file.empty()) return transport;
+  return follow_fault_file(std::move(transport), config.fault_file, system_clock());
 }
 
 Status check_rank(int rank, int rank_count) {

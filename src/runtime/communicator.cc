@@ -105,9 +105,14 @@ Status Communicator::connect() {
   card.pid = static_cast<uint32_t>(getpid());
   card.library_version = R2CCL_VERSION_CODE;
   card.settings = agreed_settings(options_.config);
-  auto host = host_identity();
-  if (!host.ok()) return host.status();
-  card.host = host.value();
+  if (const std::string& named = options_.config.host_id; !named.empty()) {
+    card.host = host_identity_named(named);
+    card.host_name = named.substr(0, kHostNameBytesMax);
+  } else {
+    auto host = host_identity();
+    if (!host.ok()) return host.status();
+    card.host = host.value();
+  }
   engine_->describe(card);
 
   std::vector<RankCard> cards{card};

@@ -134,6 +134,13 @@ const std::array kVariables = {
              "The AllReduce algorithm: ring, or halving and doubling (hd)."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
+    Variable{"R2CCL_HOST_ID", nullptr, Text{&Config::host_id, is_any, "any text"},
+             "what the kernel, the network namespace and /dev/shm tell",
+             "What tells hosts apart: ranks with the same text are taken to share a host."},
+    Variable{
+        "R2CCL_FAULT_FILE", nullptr, Text{&Config::fault_file, is_any, "a file name"}, "no faults",
+        "For tests and the demo: a file that says which NICs act as faulty, read again when it "
+        "changes; `src/transport/faulty/fault_file.h` has the format."},
 };
 
 // --- reading ------------------------------------------------------------------------------------

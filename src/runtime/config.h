@@ -33,6 +33,8 @@ struct Config {
   bool monitor = true;
   AlgorithmChoice algo = AlgorithmChoice::automatic;
   bool damping = true;
+  std::string host_id;
+  std::string fault_file;
 
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -42,7 +42,9 @@ TEST(Config, ReadsEveryVariable) {
                               {"R2CCL_INIT_TIMEOUT_S", "8"},
                               {"R2CCL_MONITOR", "0"},
                               {"R2CCL_ALGO", "hd"},
-                              {"R2CCL_DAMPING", "0"}})
+                              {"R2CCL_DAMPING", "0"},
+                              {"R2CCL_HOST_ID", "rack 3 slot 7"},
+                              {"R2CCL_FAULT_FILE", "faults"}})
                             .value();
   Config expected;
   expected.socket_ifname = "nic";
@@ -58,6 +60,8 @@ TEST(Config, ReadsEveryVariable) {
   expected.monitor = false;
   expected.algo = AlgorithmChoice::halving_doubling;
   expected.damping = false;
+  expected.host_id = "rack 3 slot 7";
+  expected.fault_file = "faults";
   EXPECT_EQ(config, expected);
 }
 

@@ -12,6 +12,16 @@
 #include "protocol/crypto.h"
 
 namespace r2ccl {
+namespace {
+
+HostId digest_of(const char* domain, std::span<const std::byte> parts) {
+  const crypto::Hash digest = crypto::hash(domain, parts);
+  HostId id;
+  std::copy_n(digest.begin(), id.size(), id.begin());
+  return id;
+}
+
+}  // namespace
 
 Result<HostId> host_identity() {
   std::string boot_id;
@@ -29,10 +39,11 @@ Result<HostId> host_identity() {
   out.put(static_cast<uint64_t>(network.st_ino));
   out.put(static_cast<uint64_t>(network.st_dev));
   out.put(static_cast<uint64_t>(shared.st_dev));
-  const crypto::Hash digest = crypto::hash("r2ccl host", parts);
-  HostId id;
-  std::copy_n(digest.begin(), id.size(), id.begin());
-  return id;
+  return digest_of("r2ccl host", parts);
+}
+
+HostId host_identity_named(const std::string& text) {
+  return digest_of("r2ccl named host", std::as_bytes(std::span(text)));
 }
 
 std::string host_name() {

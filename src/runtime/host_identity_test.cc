@@ -16,6 +16,12 @@ TEST(HostIdentity, IsTheSameEachTimeAndNotEmpty) {
   EXPECT_FALSE(host_name().empty());
 }
 
+TEST(HostIdentity, IsTheTextsWhereOneIsGiven) {
+  EXPECT_EQ(host_identity_named("a"), host_identity_named("a"));
+  EXPECT_NE(host_identity_named("a"), host_identity_named("b"));
+  EXPECT_NE(host_identity_named("a"), host_identity().value());
+}
+
 TEST(HostIdentity, DiffersInAnotherNetworkNamespace) {
   const HostId here = host_identity().value();
   const pid_t child = fork();

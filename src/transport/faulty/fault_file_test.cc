@@ -1,0 +1,105 @@
+#include "transport/faulty/fault_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "transport/tcp/tcp_transport.h"
+
+namespace r2ccl {
+namespace {
+
+TEST(FaultFile, ReadsEveryFaultAndCombinesWords) {
+  const FaultFileContent content = parse_fault_file(
+      "# what is broken now\n"
+      "\n"
+      "127.0.3.2 hole slow 3125000  # and why\n"
+      "nic1 down\n"
+      "nic2 hole-tx\n"
+      "nic3 hole-rx delay 5\n");
+  EXPECT_TRUE(content.complaints.empty());
+  const std::map<std::string, NicFault> expected = {
+      {"127.0.3.2", {.hole_tx = true, .hole_rx = true, .bytes_per_s = 3125000}},
+      {"nic1", {.down = true}},
+      {"nic2", {.hole_tx = true}},
+      {"nic3", {.hole_rx = true, .delay_ns = 5 * kMillisecond}}};
+  EXPECT_EQ(content.faults, expected);
+}
+
+TEST(FaultFile, LetsTheLastLineOfANicCount) {
+  EXPECT_EQ(parse_fault_file("nic0 hole\nnic0 down").faults.at("nic0"), NicFault{.down = true});
+}
+
+TEST(FaultFile, IgnoresLinesThatMakeNoSenseAndNamesThem) {
+  for (const char* line : {"nic1", "nic1 burning", "nic1 slow", "nic1 slow 0", "nic1 slow -5",
+                           "nic1 slow 10%", "nic1 slow 99999999999999999999", "nic1 delay soon"}) {
+    const FaultFileContent content = parse_fault_file("nic0 hole\n" + std::string(line) + "\n");
+    EXPECT_EQ(content.faults.size(), 1U) << line;
+    ASSERT_EQ(content.complaints.size(), 1U) << line;
+    EXPECT_EQ(content.complaints[0].rfind("line 2 is ignored: ", 0), 0U) << content.complaints[0];
+  }
+}
+
+class FollowingTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  void write(const std::string& text) {
+    std::ofstream(file_ + ".new") << text;
+    std::filesystem::rename(file_ + ".new", file_);
+  }
+  bool lo_has_carrier(Transport& transport) {
+    const Result<std::vector<Nic>> nics = transport.nics();
+    for (const Nic& nic : nics.value()) {
+      if (nic.name == "lo") return nic.carrier;
+    }
+    return false;
+  }
+  // Waits for the transport's own event, as an owner does.
+  bool becomes(Transport& transport, bool carrier) {
+    const TimeNs deadline = clock_.now() + 10 * kSecond;
+    std::array<PollEvent, 4> events;
+    while (clock_.now() < deadline) {
+      (void)transport.poller().wait(events, 100 * kMillisecond);
+      if (transport.drain_nic_events() && lo_has_carrier(transport) == carrier) return true;
+    }
+    return false;
+  }
+  std::unique_ptr<Transport> open() {
+    auto transport = follow_fault_file(std::move(TcpTransport::open({})).value(), file_, clock_);
+    EXPECT_TRUE(transport->poller().add(transport->nic_events_poll_id(), 1, false).ok());
+    return transport;
+  }
+
+  const std::string file_ = testing::TempDir() + "r2ccl_fault_file_test";
+  SystemClock clock_;
+};
+
+TEST_F(FollowingTest, HoldsWhatTheFileSaysFromTheStart) {
+  write("lo down\n");
+  EXPECT_FALSE(lo_has_carrier(*open()));
+}
+
+TEST_F(FollowingTest, FollowsAFileThatComesChangesAndGoes) {
+  const std::unique_ptr<Transport> transport = open();
+  EXPECT_TRUE(lo_has_carrier(*transport));
+  write("lo down\n");
+  EXPECT_TRUE(becomes(*transport, false));
+  write("lo delay 1\n");
+  EXPECT_TRUE(becomes(*transport, true));
+  write("lo down\n");
+  EXPECT_TRUE(becomes(*transport, false));
+  std::filesystem::remove(file_);
+  EXPECT_TRUE(becomes(*transport, true));
+}
+
+TEST_F(FollowingTest, EndsWithItsTransportInTheMiddleOfChanges) {
+  for (int i = 0; i < 20; ++i) {
+    const std::unique_ptr<Transport> transport = open();
+    write(i % 2 == 0 ? "lo down\n" : "lo slow 1000\n");
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
