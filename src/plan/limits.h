@@ -11,7 +11,7 @@ struct PlanLimits {
   // Also the smallest part that halving-doubling cuts a message into.
   // A message costs the sender, the receiver and the acknowledgement of the order of 10 us of
   // processor between them, whatever its size: below this size they would cost more than the bytes.
-  uint64_t segment_bytes_min = 16 * 1024;
+  uint64_t segment_bytes_min = 32 * 1024;
   // Staging slots are of this size; at 12.5 GB/s it is still 20 us of transfer.
   uint64_t segment_bytes_max = 256 * 1024;
   // A ring block is cut in at least so many segments (within the bounds above): what hides the
@@ -26,7 +26,7 @@ struct PlanLimits {
   // MB/s and 0.3 ms are assumed, measurements have yet to confirm them. Halving-doubling pays the
   // latency 2 log2 p times, a ring 2 (p - 1) times unless its blocks are so large that they hide
   // it.
-  uint64_t ring_bytes_per_rank = 64 * 1024;
+  uint64_t ring_bytes_per_rank = 96 * 1024;
   // Broadcast: a chain from so many bytes per rank on. The tree's root sends everything log2 p
   // times, the chain's only once but over p - 1 hops.
   uint64_t chain_bytes_per_rank = 32 * 1024;

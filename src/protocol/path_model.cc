@@ -11,8 +11,10 @@ namespace {
 // A measurement lasts this long, or this many base delays if that is longer.
 constexpr TimeNs kInterval = 10 * kMillisecond;
 constexpr TimeNs kIntervalDelays = 2;
+// Lateness below this is the scheduler's, not the path's.
+constexpr TimeNs kNoise = 500 * kMicrosecond;
 // What an idle path once showed is believed for this long; then hope grows.
-constexpr TimeNs kRateBelieved = 500 * kMillisecond;
+constexpr TimeNs kRateBelieved = 200 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
@@ -120,7 +122,9 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs no
     interval_filled_ = 0;
   } else {
     interval_bytes_ += bytes;
-    if (last.filled) interval_filled_ += bytes;
+    const TimeNs promised = last.expected_at - last.slack - last.sent_at;
+    const bool slower = now - last.sent_at > promised + promised / 4 + kNoise;
+    if (last.filled || slower) interval_filled_ += bytes;
   }
   const TimeNs length = now - interval_at_;
   if (length >= std::max(kInterval, kIntervalDelays * base_delay_)) {
@@ -141,10 +145,12 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs no
   if (outstanding_.empty()) interval_at_ = 0;
 }
 
-// What was under way when it was sent took this long: that is the rate now, whatever it was.
+// What was under way when it was sent took this long: that is the rate now, unless something else
+// was the cause; so one case lowers it only so far.
 void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
   const auto time = static_cast<double>(now - transmission.sent_at);
-  rate_ = std::max(std::min(rate_, static_cast<double>(transmission.ahead) / time), kRateMin);
+  const double sample = static_cast<double>(transmission.ahead) / time;
+  rate_ = std::max({std::min(rate_, sample), rate_ / 4, kRateMin});
   interval_at_ = 0;
   rate_known_ = true;
 }

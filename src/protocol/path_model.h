@@ -75,6 +75,7 @@ class PathModel {
   TimeNs base_delay() const { return base_delay_; }
   TimeNs deviation() const { return deviation_; }
   uint64_t window() const { return window_; }
+  TimeNs last_delivery_at() const { return last_delivery_at_; }
   // How much later than expected an acknowledgement may be before anybody wonders.
   TimeNs slack() const;
 
@@ -94,7 +95,7 @@ class PathModel {
   TimeNs hoped_at_ = 0;
   TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
   uint64_t interval_bytes_ = 0;   // delivered since
-  uint64_t interval_filled_ = 0;  // of these, sent while the path was at least half full
+  uint64_t interval_filled_ = 0;  // of these, what shows the path's rate: it was half full, or slow
 
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;

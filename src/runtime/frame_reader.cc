@@ -35,6 +35,7 @@ Status FrameReader::take_header() {
   header_have_ = 0;
   payload_have_ = 0;
   place_ = {};
+  small_frames_ = header_.payload_bytes + kDataHeaderBytes <= kSpillBytes;
   if (frame_known_) {
     auto place = owner_.on_header(header_);
     if (!place.ok()) return place.status();
@@ -69,6 +70,11 @@ Status FrameReader::advance(size_t count) {
 }
 
 Status FrameReader::prefill(std::span<const std::byte> bytes) {
+  return consume(bytes);
+}
+
+// Takes bytes that lie elsewhere.
+Status FrameReader::consume(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     std::byte* target = in_payload() ? payload_target() : header_bytes_.data() + header_have_;
     const size_t room = in_payload() ? payload_slice() : kDataHeaderBytes - header_have_;
@@ -83,23 +89,32 @@ Status FrameReader::prefill(std::span<const std::byte> bytes) {
 FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   const uint64_t stop_at = bytes_ + budget;
   while (bytes_ < stop_at) {
-    std::array<iovec, 2> slices;
+    std::array<iovec, 3> slices;
     size_t count = 0;
-    size_t wanted = 0;
+    size_t direct = 0;  // bytes that are read to where they belong
     bool header_follows = true;
     if (in_payload()) {
       const size_t part = payload_slice();
       slices[count++] = {payload_target(), part};
-      wanted += part;
+      direct += part;
       header_follows = payload_have_ + part == header_.payload_bytes;
     }
     if (header_follows) {
       slices[count++] = {header_bytes_.data() + header_have_, kDataHeaderBytes - header_have_};
-      wanted += kDataHeaderBytes - header_have_;
+      direct += kDataHeaderBytes - header_have_;
+    }
+    size_t wanted = direct;
+    if (header_follows && small_frames_) {
+      slices[count++] = {spill_.data(), spill_.size()};
+      wanted += spill_.size();
     }
     const IoResult result = connection.read(std::span(slices).first(count));
     if (result.kind != IoKind::progressed) return {{}, result};
-    if (Status status = advance(result.bytes); !status.ok()) return {status, result};
+    Status status = advance(std::min(result.bytes, direct));
+    if (status.ok() && result.bytes > direct) {
+      status = consume(std::span(spill_).first(result.bytes - direct));
+    }
+    if (!status.ok()) return {status, result};
     // A short read means that nothing more is there: the next read would only say so.
     if (result.bytes < wanted) return {{}, {IoKind::blocked, 0, 0}};
   }

@@ -1,5 +1,9 @@
 // Reads the frames of one data connection and puts each payload straight where it belongs: one
 // vectored read takes the rest of a payload and the next header, and nothing is copied in between.
+//
+// Small frames are different: there a second system call costs more than copying the bytes. While
+// the frames of a connection are small, reads go on into a spill buffer, from which they are
+// copied.
 #pragma once
 
 #include <array>
@@ -51,6 +55,7 @@ class FrameReader {
  private:
   bool in_payload() const { return header_known_; }
   Status advance(size_t bytes);
+  Status consume(std::span<const std::byte> bytes);
   Status take_header();
   void finish_frame();
   std::byte* payload_target();
@@ -58,6 +63,9 @@ class FrameReader {
 
   Owner& owner_;
   std::span<std::byte> scratch_;  // discarded bytes land here; shared by all readers of one thread
+  static constexpr size_t kSpillBytes = 12 * 1024;
+  std::vector<std::byte> spill_ = std::vector<std::byte>(kSpillBytes);
+  bool small_frames_ = true;  // the last frame would have fitted the spill
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   size_t header_have_ = 0;
   bool header_known_ = false;

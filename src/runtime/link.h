@@ -217,6 +217,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void prove_paths(TimeNs now);
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
+  void probe_kernel(const Path& path, TimeNs now);
   bool lane_overdue(const Path& path, TimeNs now) const;
   void ask_all(TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,

@@ -109,33 +109,39 @@ void Link::judge(Path& path, TimeNs at) {
 }
 
 void Link::judge_suspect(Path& path, TimeNs at) {
+  const TimeNs since = path.state.since();
   const bool data_late = path.model.overdue_at() <= at;
-  const bool lane_late = lane_overdue(path, at);
-  if (!data_late && !lane_late) {
+  const bool lane_answers = path.health.answered_at > since;
+  if (!data_late && (lane_answers || !lane_overdue(path, at))) {
     path.state.clear(at);
     changed();
     return report_change(path, PathPhase::suspect, at, {});
   }
   ask_all(at);
-  const TimeNs since = path.state.since();
-  const size_t index = index_of(path);
   const bool kernel_answers = path.health.kernel_answered_at >= since;
-  if (!dialers_[index]->busy() && !kernel_answers) {
-    DialRequest probe;
-    probe.probe_only = true;
-    probe.path = path.spec.id;
-    probe.remote = path.spec.remote;
-    probe.options.device = path.spec.device;
-    probe.options.source = path.spec.source;
-    dialers_[index]->start(std::move(probe), {}, at);
-  }
+  if (!kernel_answers) probe_kernel(path, at);
   const bool peer_alive = evidence_at_ > since + kSilentAfter / 2;
   if (!peer_alive || at - since < kSilentAfter) return;
-  const bool sign_of_life = kernel_answers || path.health.answered_at > since;
-  if (sign_of_life && at - since < kStalledAfter) return;
+  // Slow is not dead: data that still trickles is waited for.
+  const bool trickles = path.model.last_delivery_at() > since;
+  const bool sign_of_life = kernel_answers || lane_answers || trickles;
+  if (sign_of_life && at - std::max(since, path.model.last_delivery_at()) < kStalledAfter) return;
   fail_path(path, sign_of_life ? DownCause::stalled : DownCause::silent, DownCause::none,
             sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through",
             at);
+}
+
+// A short connect that the peer's kernel must answer even when its process is stopped.
+void Link::probe_kernel(const Path& path, TimeNs at) {
+  PathDialer& dialer = *dialers_[index_of(path)];
+  if (dialer.busy()) return;
+  DialRequest probe;
+  probe.probe_only = true;
+  probe.path = path.spec.id;
+  probe.remote = path.spec.remote;
+  probe.options.device = path.spec.device;
+  probe.options.source = path.spec.source;
+  dialer.start(std::move(probe), {}, at);
 }
 
 // One question on every lane: whoever answers gives the comparison, and the whole current state.

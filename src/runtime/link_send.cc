@@ -84,8 +84,10 @@ Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool
   }
   if (best == nullptr) return {};
   if (best_free == best) return {best, false};
-  // A slower path may help as long as it is done before the others are through with the rest.
-  if (best_free != nullptr && best_free_at <= backlog_done_at(now)) return {best_free, false};
+  // A slower path may help as long as it is done before the others are through with the rest. A
+  // difference of a chunk's time is within the error of what is known about rates.
+  const TimeNs bound = std::max(backlog_done_at(now), best_at + limits::kChunkDuration);
+  if (best_free != nullptr && best_free_at <= bound) return {best_free, false};
   return {nullptr, true};
 }
 

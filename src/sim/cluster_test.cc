@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace r2ccl {
@@ -176,6 +177,153 @@ TEST(Cluster, AStoppedRankIsWaitedForWithoutAVerdict) {
     }
     EXPECT_TRUE(cluster.node(rank).ends.empty());
   }
+}
+
+TEST(Cluster, TwoNicsOfOneHostAtOnceLeaveTheOthers) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.nics = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(60);
+  cluster.fabric().at(cluster.now() + 50 * kMillisecond, [&] {
+    cluster.fabric().hole(cluster.nic(2, 0));
+    cluster.fabric().down(cluster.nic(2, 3));
+  });
+  run(cluster, job, 20 * kSecond);
+  EXPECT_LT(job.longest(), 200 * kMillisecond);
+}
+
+TEST(Cluster, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(60);
+  for (int k = 0; k < options.nics; ++k) {
+    cluster.fabric().at(cluster.now() + 50 * kMillisecond,
+                        [&cluster, k] { cluster.fabric().pull(cluster.nic(1, k)); });
+    cluster.fabric().at(cluster.now() + 7 * kSecond,
+                        [&cluster, k] { cluster.fabric().fix(cluster.nic(1, k)); });
+  }
+  run(cluster, job, 30 * kSecond);
+  EXPECT_GT(job.longest(), 6 * kSecond) << "it cannot have gone on without the host";
+  EXPECT_LT(job.longest(), 8 * kSecond);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
+}
+
+TEST(Cluster, AFlappingNicComesBackEachTime) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.link.damping = false;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(1500);
+  int returns = 0;
+  for (int i = 0; i < 5; ++i) {
+    const TimeNs start = cluster.now() + (i * 3000 + 100) * kMillisecond;
+    cluster.fabric().at(start, [&] { cluster.fabric().pull(cluster.nic(0, 1)); });
+    cluster.fabric().at(start + 1500 * kMillisecond,
+                        [&] { cluster.fabric().fix(cluster.nic(0, 1)); });
+    cluster.fabric().at(start + 2500 * kMillisecond,
+                        [&] { returns += cluster.all_paths_up() ? 1 : 0; });
+  }
+  run(cluster, job, 60 * kSecond);
+  EXPECT_EQ(returns, 5);
+}
+
+TEST(Cluster, ASlowNicHoldsUpNoOperation) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.nics = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  cluster.fabric().slow(cluster.nic(1, 2), 3'125'000);
+  Job settling(cluster, 128 * 1024);
+  settling.start(30);
+  run(cluster, settling, 20 * kSecond);
+  Job job(cluster, 128 * 1024);
+  job.start(50);
+  const TimeNs began = cluster.now();
+  run(cluster, job, 20 * kSecond);
+  // Three NICs' line rate would take 1 MB * 4/3 / 93.75 MB/s = 14.9 ms an operation.
+  const double mean = static_cast<double>(cluster.now() - began) / 50;
+  EXPECT_LT(mean, 14.9e6 / 0.9);
+}
+
+TEST(Cluster, DelayedPathsOfFiftyMillisecondsStillCarryTheJob) {
+  ClusterOptions options;
+  options.hosts = 2;
+  Cluster cluster(options);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int k = 0; k < options.nics; ++k) {
+      cluster.fabric().delay(cluster.nic(rank, k), 12 * kMillisecond);
+    }
+  }
+  ASSERT_TRUE(cluster.connect());
+  for (int rank = 0; rank < 2; ++rank) cluster.node(rank).events.clear();
+  Job job(cluster, 64 * 1024);
+  job.start(20);
+  run(cluster, job, 30 * kSecond);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const PathEvent& event : cluster.node(rank).events) {
+      EXPECT_NE(event.to, PathPhase::down) << event.why;
+    }
+  }
+}
+
+// Cuts the data connection between two ranks after every byte of a chunk's frame in turn.
+TEST(Cluster, APathKilledAtEveryByteOfAChunkLosesNothing) {
+  constexpr uint64_t kFrame = kDataHeaderBytes + 4096;
+  for (uint64_t cut = 0; cut <= kFrame; cut += (cut < 128 || cut > kFrame - 64) ? 1 : 61) {
+    ClusterOptions options;
+    options.hosts = 2;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    const auto flows = cluster.fabric().flows();
+    for (const FlowInfo& flow : flows) {
+      if (!flow.established || flow.from != &cluster.nic(0, 0)) continue;
+      cluster.fabric().cut_flow(flow.id, 0, flow.delivered_from + cut, CutKind::reset);
+    }
+    Job job(cluster, 4096);  // halving-doubling: messages of 16 KB, chunks of 8 KB and less
+    job.start(3);
+    run(cluster, job, 5 * kSecond);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "cut at byte " << cut;
+  }
+}
+
+TEST(Cluster, AnOperationThatFailsAnywhereIsSurvived) {
+  for (uint64_t n = 1; n <= 200; ++n) {
+    ClusterOptions options;
+    options.hosts = 2;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    cluster.node(0).host->fail_operation(n, ECONNRESET);
+    Job job(cluster, 8192);
+    job.start(4);
+    run(cluster, job, 10 * kSecond);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "operation " << n;
+  }
+}
+
+TEST(Cluster, TheSameSeedGivesTheSameRun) {
+  const auto hash = [](uint64_t seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.hosts = 3;
+    Cluster cluster(options);
+    EXPECT_TRUE(cluster.connect());
+    Job job(cluster, 32 * 1024);
+    job.start(5);
+    cluster.fabric().at(cluster.now() + 5 * kMillisecond,
+                        [&] { cluster.fabric().hole(cluster.nic(1, 1)); });
+    EXPECT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + kSecond));
+    return cluster.world().trace_hash();
+  };
+  EXPECT_EQ(hash(7), hash(7));
 }
 
 }  // namespace
