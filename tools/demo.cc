@@ -18,8 +18,10 @@
 #include "demo_record.h"
 #include "demo_schedule.h"
 #include "demo_screen.h"
+#include "demo_stage.h"
 #include "demo_watch.h"
-#include "lab_run.h"
+#include "lab.h"
+#include "rank_group.h"
 
 namespace r2ccl::tools {
 namespace {
@@ -28,28 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSampleMs = 100;
 constexpr double kStartLimitS = 30, kEndLimitS = 30;
-constexpr size_t kSmoothing = 5;  // samples that a rate is taken over
-
-// Takes the lab away however the demo ends. Interruptions wait from here on for somebody to read
-// them (RankGroup does), so that none ends the demo between making the lab and removing it.
-class LabGuard {
- public:
-  explicit LabGuard(std::string name) : name_(std::move(name)) {
-    sigset_t interruptions;
-    sigemptyset(&interruptions);
-    for (int signal_number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&interruptions, signal_number);
-    sigprocmask(SIG_BLOCK, &interruptions, nullptr);
-  }
-  LabGuard(const LabGuard&) = delete;
-  LabGuard& operator=(const LabGuard&) = delete;
-  ~LabGuard() {
-    Status status = Lab::down(name_);
-    if (!status.ok()) report_error("demo", status);
-  }
-
- private:
-  std::string name_;
-};
+constexpr size_t kSmoothing = 10;  // samples that a rate is taken over
 
 // A directory for the ranks' streams and results, removed at the end.
 class WorkFolder {
@@ -75,17 +56,18 @@ class WorkFolder {
 struct Snapshot {
   double t_s = 0;
   uint64_t operations = 0;
-  double operations_s = 0;                  // when the operations were counted
-  std::vector<std::vector<uint64_t>> sent;  // by host and NIC
+  double operations_s = 0;  // when the operations were counted
+  SentBytes sent;
 };
 
 class Demo {
  public:
-  Demo(const DemoOptions& options, const BenchOptions& bench, Lab lab, WorkFolder folder)
+  Demo(const DemoOptions& options, const BenchOptions& bench, DemoStage& stage,
+       const WorkFolder& folder)
       : options_(options),
         bench_(bench),
-        lab_(std::move(lab)),
-        folder_(std::move(folder)),
+        stage_(stage),
+        folder_(folder),
         schedule_(make_demo_schedule(options.hosts, options.nics, options.fault_s, options.mend_s)),
         watch_(stream_files(options.hosts, folder_)),
         screen_(isatty(STDOUT_FILENO) == 1, options.rate_mbit * 1e6 / 8) {
@@ -119,8 +101,8 @@ class Demo {
 
   DemoOptions options_;
   BenchOptions bench_;
-  Lab lab_;
-  WorkFolder folder_;
+  DemoStage& stage_;
+  const WorkFolder& folder_;
   DemoSchedule schedule_;
   DemoWatch watch_;
   DemoScreen screen_;
@@ -133,14 +115,12 @@ class Demo {
 };
 
 Status Demo::start_ranks() {
-  RankPlace place{0, options_.hosts, 0, 1, "h0", 29500};
-  for (; place.host < place.hosts; ++place.host) {
-    std::string output = folder_.file("output." + std::to_string(place.host));
+  for (int host = 0; host < options_.hosts; ++host) {
+    std::string output = folder_.file("output." + std::to_string(host));
     R2CCL_RETURN_IF_ERROR(ranks_.start("", [&] {
       int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
       if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) return kExitError;
-      setenv("R2CCL_SOCKET_IFNAME", "nic", 1);
-      return run_rank_in_lab(lab_, place, [&] { return run_bench_rank(bench_); });
+      return stage_.run_rank(host, [&] { return run_bench_rank(bench_); });
     }));
   }
   return Status::ok_status();
@@ -163,10 +143,11 @@ Status Demo::do_due_steps() {
     const DemoStep& step = schedule_.steps[next_step_++];
     bool breaks = !step.fault_label.empty();
     for (const LabTarget& target : step.targets) {
-      R2CCL_RETURN_IF_ERROR(breaks ? lab_.fault(target, step.fault) : lab_.fix(target));
+      R2CCL_RETURN_IF_ERROR(breaks ? stage_.fault(target, step.fault) : stage_.fix(target));
     }
     double t = now();
-    screen_.news(t, (breaks ? "FAULT   " : "MENDED  ") + step.announcement, breaks);
+    std::string remark = step.remark.empty() ? "" : " " + step.remark;
+    screen_.news(t, (breaks ? "FAULT   " : "MENDED  ") + step.announcement + remark, breaks);
     if (breaks) {
       record_.faults.push_back({t, t, step.announcement});
     } else {
@@ -185,17 +166,9 @@ void Demo::tell_verdicts() {
 
 Status Demo::sample() {
   tell_verdicts();
-  Snapshot snapshot{now(), watch_.operations(), watch_.last_event_s(), {}};
-  for (int host = 0; host < options_.hosts; ++host) {
-    Result<std::vector<NicBytes>> bytes = lab_.bytes(host);
-    if (!bytes.ok()) return bytes.status();
-    std::vector<uint64_t> sent;
-    for (int nic = 0; nic < options_.nics; ++nic) {
-      sent.push_back(bytes.value()[static_cast<size_t>(nic)].tx);
-    }
-    snapshot.sent.push_back(std::move(sent));
-  }
-  recent_.push_back(std::move(snapshot));
+  Result<SentBytes> sent = stage_.sent_bytes(watch_);
+  if (!sent.ok()) return sent.status();
+  recent_.push_back({now(), watch_.operations(), watch_.last_event_s(), std::move(sent.value())});
   if (recent_.size() > kSmoothing + 1) recent_.pop_front();
   const Snapshot &first = recent_.front(), &last = recent_.back();
   if (last.t_s <= first.t_s) return Status::ok_status();
@@ -258,10 +231,11 @@ int Demo::conclude(const Status& status) {
   if (result.is_object()) {
     char text[256];
     std::snprintf(text, sizeof text,
-                  "%llu operations of %s, %llu elements checked, %llu wrong, longest gap %.1f ms",
+                  "%llu operations of %s, %llu elements checked, %llu wrong, %zu verdicts, "
+                  "longest gap %.1f ms",
                   result.value("operations", 0ULL), options_.bytes.c_str(),
                   result.value("checked_elements", 0ULL), result.value("wrong_elements", 0ULL),
-                  result.value("max_gap_ms", 0.0));
+                  record_.verdicts.size(), result.value("max_gap_ms", 0.0));
     record_.summary = text;
   } else {
     record_.summary = "the job did not finish";
@@ -279,10 +253,13 @@ int Demo::conclude(const Status& status) {
 
 Result<int> Demo::run() {
   char title[160];
-  std::snprintf(title, sizeof title, "r2ccl: AllReduce over %d hosts x %d NICs x %g Mbit/s",
-                options_.hosts, options_.nics, options_.rate_mbit);
+  std::snprintf(title, sizeof title, "r2ccl: AllReduce over %d hosts x %d NICs x %g Mbit/s%s",
+                options_.hosts, options_.nics, options_.rate_mbit,
+                options_.loopback ? " (simulated on loopback)" : "");
   record_.title = title;
-  std::printf("%s, %s each, every element checked on every rank\n", title, options_.bytes.c_str());
+  std::printf(
+      "%s, %s each,\nevery element checked on every rank (the rates include the time for that)\n",
+      title, options_.bytes.c_str());
   Status status = follow();
   int exit_status = conclude(status);
   if (!record_.faults.empty() && record_.faults.back().end_s == record_.faults.back().start_s) {
@@ -305,20 +282,24 @@ Result<int> run_demo(const DemoOptions& options) {
   bench.check_text = "1";
   bench.duration_s = 1;  // the schedule will say
   R2CCL_RETURN_IF_ERROR(resolve(&bench));
-  LabShape shape;
-  shape.name = options.lab_name;
-  shape.hosts = options.hosts;
-  shape.nics = options.nics;
-  shape.rate_mbit = options.rate_mbit;
-  Result<LabSpec> spec = make_lab_spec(shape);
-  if (!spec.ok()) return spec.status();
-  R2CCL_RETURN_IF_ERROR(Lab::available());
   Result<WorkFolder> folder = WorkFolder::make();
   if (!folder.ok()) return folder.status();
-  LabGuard guard(options.lab_name);
-  Result<Lab> lab = Lab::up(spec.value());
-  if (!lab.ok()) return lab.status();
-  Demo demo(options, bench, std::move(lab.value()), std::move(folder.value()));
+  DemoOptions chosen = options;
+  if (!chosen.loopback) {
+    Status lab = Lab::available();
+    chosen.loopback = !lab.ok();
+    if (!lab.ok()) std::printf("No lab can be made here: %s\n", lab.message().c_str());
+  }
+  if (chosen.loopback) {
+    std::printf(
+        "FALLBACK: the hosts are processes on loopback, their NICs are addresses, and the library\n"
+        "acts out the faults and the rates itself. This shows how it behaves; its figures mean "
+        "nothing.\n");
+  }
+  auto stage = chosen.loopback ? make_loopback_stage(chosen, folder.value().file("faults"))
+                               : make_lab_stage(chosen);
+  if (!stage.ok()) return stage.status();
+  Demo demo(chosen, bench, *stage.value(), folder.value());
   return demo.run();
 }
 

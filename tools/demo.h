@@ -1,4 +1,5 @@
-// The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of it all.
+// The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of it all. Where
+// no lab can be made, it falls back to loopback and says so.
 #pragma once
 
 #include <string>
@@ -16,11 +17,12 @@ struct DemoOptions {
   double fault_s = 6;
   double mend_s = 4;
   std::string svg_file = "r2ccl-demo.svg";
+  bool loopback = false;  // even where a lab could be made
   std::string json_file;  // the benchmark's results; empty: not kept
 };
 
-// Returns the exit status: 0 only if the job came to its end and no element was wrong. The lab is
-// removed in any case.
+// Returns the exit status: 0 only if the job came to its end and no element was wrong. What it
+// made is removed in any case.
 Result<int> run_demo(const DemoOptions& options);
 
 }  // namespace r2ccl::tools

@@ -26,6 +26,9 @@ void add_demo_command(CLI::App* app, Action* action) {
       ->capture_default_str();
   sub->add_option("--svg", o->svg_file, "where the picture goes")->capture_default_str();
   sub->add_option("--json", o->json_file, "keep the benchmark's results here");
+  sub->add_flag("--loopback", o->loopback,
+                "make no lab: NICs are loopback addresses and faults are simulated, as happens by "
+                "itself where namespaces may not be made");
   sub->add_option("--name", o->lab_name, "name of the lab")->capture_default_str();
   sub->callback([o, action] {
     *action = [o] {

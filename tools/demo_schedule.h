@@ -11,6 +11,7 @@ namespace r2ccl::tools {
 struct DemoStep {
   double at_s = 0;
   std::string announcement;
+  std::string remark;       // what to expect; may be empty
   std::string fault_label;  // of a fault; empty: a repair
   std::vector<LabTarget> targets;
   LabFault fault;

@@ -4,6 +4,7 @@
 
 #include "demo_record.h"
 #include "demo_schedule.h"
+#include "demo_stage.h"
 #include "demo_watch.h"
 #include "svg.h"
 
@@ -75,6 +76,33 @@ TEST(DemoWatch, TellsAVerdictOnceAndWaitsForWholeLines) {
   EXPECT_EQ(watch.operations(), 7u);
   EXPECT_EQ(watch.checked_elements(), 70u);
   EXPECT_EQ(watch.wrong_elements(), 1u);
+}
+
+TEST(DemoWatch, KnowsWhatEachNicHasSent) {
+  std::string file = ::testing::TempDir() + "demo_watch_nics_test.events";
+  std::ofstream(file, std::ios::trunc)
+      << R"({"nics": {"lo@127.0.1.1": {"tx": 5}, "lo@127.0.2.1": {"tx": 7}}})"
+      << "\n";
+  DemoWatch watch({file, file + ".missing"});
+  watch.poll();
+  EXPECT_EQ(watch.sent_bytes(), (SentBytes{{5, 7}, {}}));
+}
+
+TEST(DemoLoopback, SaysEachFaultInTheWordsOfTheFaultFile) {
+  auto line = [](const LabFault* fault) {
+    return fault_file_line("127.0.2.3", 31.25e6, fault).value();
+  };
+  EXPECT_EQ(line(nullptr), "127.0.2.3 slow 31250000");
+  LabFault fault{FaultKind::pull, 0, false};
+  EXPECT_EQ(line(&fault), "127.0.2.3 down slow 31250000");
+  fault = {FaultKind::hole_tx, 0, false};
+  EXPECT_EQ(line(&fault), "127.0.2.3 hole-tx slow 31250000");
+  fault = {FaultKind::slow, 10, true};
+  EXPECT_EQ(line(&fault), "127.0.2.3 slow 3125000");
+  fault = {FaultKind::slow, 8, false};
+  EXPECT_EQ(line(&fault), "127.0.2.3 slow 1000000");
+  fault = {FaultKind::lose, 1, false};
+  EXPECT_FALSE(fault_file_line("127.0.2.3", 31.25e6, &fault).ok());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace r2ccl::tools {
 using nlohmann::json;
 
 DemoWatch::DemoWatch(std::vector<std::string> files) {
-  for (std::string& file : files) streams_.push_back({std::move(file), 0, "", 0, 0});
+  for (std::string& file : files) streams_.push_back({std::move(file), 0, "", 0, 0, {}});
 }
 
 std::vector<std::string> DemoWatch::poll() {
@@ -43,6 +43,10 @@ void DemoWatch::take_line(size_t rank, const std::string& line,
   if (!event.is_object()) return;
   streams_[rank].checked = event.value("checked", uint64_t{0});
   streams_[rank].wrong = event.value("wrong", uint64_t{0});
+  streams_[rank].sent.clear();
+  for (const json& nic : event.value("nics", json::object())) {
+    streams_[rank].sent.push_back(nic.value("tx", uint64_t{0}));
+  }
   if (rank == 0) {
     operations_ = event.value("operations", uint64_t{0});
     last_event_s_ = event.value("t", 0.0);
@@ -58,6 +62,12 @@ uint64_t DemoWatch::checked_elements() const {
   uint64_t sum = 0;
   for (const Stream& stream : streams_) sum += stream.checked;
   return sum;
+}
+
+SentBytes DemoWatch::sent_bytes() const {
+  SentBytes sent;
+  for (const Stream& stream : streams_) sent.push_back(stream.sent);
+  return sent;
 }
 
 uint64_t DemoWatch::wrong_elements() const {

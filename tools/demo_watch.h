@@ -8,6 +8,8 @@
 
 namespace r2ccl::tools {
 
+using SentBytes = std::vector<std::vector<uint64_t>>;  // by host and NIC
+
 class DemoWatch {
  public:
   // files[r] is rank r's stream; it need not exist yet.
@@ -20,6 +22,8 @@ class DemoWatch {
   double last_event_s() const { return last_event_s_; }
   uint64_t checked_elements() const;  // over all ranks
   uint64_t wrong_elements() const;
+  // As the ranks say, one rank a host; NICs by name, none before a rank's first line.
+  SentBytes sent_bytes() const;
 
  private:
   struct Stream {
@@ -28,6 +32,7 @@ class DemoWatch {
     std::string partial_line;
     uint64_t checked = 0;
     uint64_t wrong = 0;
+    std::vector<uint64_t> sent;  // by NIC
   };
   void read_stream(size_t rank, std::vector<std::string>* verdicts);
   void take_line(size_t rank, const std::string& line, std::vector<std::string>* verdicts);
