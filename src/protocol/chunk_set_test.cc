@@ -52,7 +52,7 @@ TEST(ChunkSet, BitmapStartsAtThePrefixAndHasNoZeroBytesAtItsEnd) {
 
 TEST(ChunkSet, AgreesWithASetOfIntegers) {
   std::mt19937_64 random(1);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 40; ++round) {
     const auto count = static_cast<uint32_t>(1 + random() % 300);
     ChunkSet set(count);
     std::set<uint32_t> model;

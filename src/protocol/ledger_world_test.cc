@@ -441,7 +441,7 @@ TEST(LedgerWorld, KeepsEveryPromiseAfterALongStory) {
   explore_all({{8, 4, 4},
                100,
                {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},
-              5);
+              4);
 }
 
 }  // namespace
