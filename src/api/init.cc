@@ -1,8 +1,11 @@
 #include "api/init.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "runtime/config.h"
@@ -18,6 +21,7 @@ namespace r2ccl::api {
 namespace {
 
 constexpr int kRankCountMax = 1 << 16;
+constexpr TimeNs kFarewell = 1 * kSecond;
 constexpr uint32_t kUnsentLowWater = 64 * 1024;
 
 const SystemClock& system_clock() {
@@ -27,13 +31,37 @@ const SystemClock& system_clock() {
 
 // A rendezvous must outlive the call that made it, until every rank has met, and nothing that the
 // caller holds stands for it: so the process keeps them here.
-void keep(std::unique_ptr<RendezvousThread> rendezvous) {
-  static std::mutex mutex;
+struct Kept {
+  std::mutex mutex;  // guards rendezvous
+  std::vector<std::unique_ptr<RendezvousThread>> rendezvous;
+};
+
+Kept& kept() {
   // Never destroyed: at exit its threads may still serve ranks that are late.
-  static auto* kept = new std::vector<std::unique_ptr<RendezvousThread>>();
-  std::lock_guard lock(mutex);
-  std::erase_if(*kept, [](const auto& each) { return each->finished(); });
-  kept->push_back(std::move(rendezvous));
+  static auto* const instance = new Kept;
+  return *instance;
+}
+
+void keep(std::unique_ptr<RendezvousThread> rendezvous) {
+  std::lock_guard lock(kept().mutex);
+  std::erase_if(kept().rendezvous, [](const auto& each) { return each->finished(); });
+  kept().rendezvous.push_back(std::move(rendezvous));
+}
+
+// Called when joining failed. An application usually ends then, and with it the rendezvous that it
+// holds: the other ranks should have their answer first, or they would wait for it in vain.
+void let_others_be_told() {
+  const TimeNs deadline = system_clock().now() + kFarewell;
+  while (system_clock().now() < deadline) {
+    {
+      std::lock_guard lock(kept().mutex);
+      auto& all = kept().rendezvous;
+      if (std::all_of(all.begin(), all.end(), [](const auto& each) { return each->finished(); })) {
+        return;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 Result<Config> read_config(const r2cclConfig_t* given) {
@@ -116,7 +144,9 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   }
   auto transport = open_transport(options.config);
   if (!transport.ok()) return transport.status();
-  return Communicator::create(std::move(transport).value(), options);
+  auto made = Communicator::create(std::move(transport).value(), options);
+  if (!made.ok()) let_others_be_told();
+  return made;
 }
 
 }  // namespace

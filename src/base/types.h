@@ -24,4 +24,32 @@ constexpr size_t size_of(DataType type) {
   return 0;
 }
 
+constexpr const char* to_string(DataType type) {
+  switch (type) {
+    case DataType::int32:
+      return "int32";
+    case DataType::int64:
+      return "int64";
+    case DataType::float32:
+      return "float32";
+    case DataType::float64:
+      return "float64";
+  }
+  return "unknown";
+}
+
+constexpr const char* to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::avg:
+      return "avg";
+  }
+  return "unknown";
+}
+
 }  // namespace r2ccl

@@ -18,6 +18,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -73,6 +74,9 @@ struct PlanKey {
 
 // Never 0, so that 0 can mean "no plan".
 uint64_t plan_hash(const PlanKey& key);
+
+// What the caller asked for, in words for a message: "AllReduce of 100 float32, sum".
+std::string describe(const PlanKey& key);
 
 // One rank's part of a plan.
 struct RankPlan {

@@ -41,9 +41,29 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
   return Algorithm::automatic;
 }
 
+constexpr size_t kNoticeTextMax = 2000;
+
 std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
+  const auto bytes = std::as_bytes(std::span(text.data(), std::min(text.size(), kNoticeTextMax)));
   return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// A call that does not match is every rank's error; of everything else the others only hear.
+std::vector<std::byte> failure_notice(Code code, const std::string& text) {
+  std::vector<std::byte> body = bytes_of(text);
+  const Code told = code == Code::invalid_usage ? code : Code::remote;
+  body.insert(body.begin(), static_cast<std::byte>(told));
+  return make_notice(NoticeKind::failure, body);
+}
+
+Status read_failure(std::span<const std::byte> body) {
+  if (body.empty()) return {Code::remote, "a rank failed"};
+  const bool usage = body[0] == static_cast<std::byte>(Code::invalid_usage);
+  return {usage ? Code::invalid_usage : Code::remote, text_of(body.subspan(1))};
 }
 
 }  // namespace
@@ -137,6 +157,12 @@ Status Communicator::connect() {
   }
   executor_ = std::make_unique<Executor>(options_.self, kCollectives, ports);
   point_to_point_ = std::make_unique<PointToPoint>(options_.self, kPointToPoint, ports);
+  executor_->set_mismatch_handler([this](Rank peer, const Status&) { compare_calls(peer); });
+  point_to_point_->set_mismatch_handler([this](Rank peer, const Status& why) {
+    fail(why.with_context("the Send of " + who(peer) + " does not match the Recv of " +
+                          who(options_.self)),
+         true);
+  });
   start_thread();
   if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
     std::string missing;
@@ -339,7 +365,7 @@ void Communicator::fail(const Status& why, bool tell) {
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_->link(Rank(peer));
     if (link == nullptr || link->peer_ended()) continue;
-    link->send_notice(make_notice(NoticeKind::failure, bytes_of(text.substr(0, 2000))));
+    link->send_notice(failure_notice(why.code(), text));
   }
 }
 
@@ -357,6 +383,23 @@ void Communicator::check_departed() {
   }
 }
 
+// Only the two ranks together can say in which calls they differ, so this one tells what it is at;
+// the other compares and tells everybody.
+void Communicator::compare_calls(Rank peer) {
+  if (comparing_ || !failure().ok()) return;
+  comparing_ = true;
+  engine_->link(peer)->send_notice(
+      make_notice(NoticeKind::mismatch, bytes_of(executor_->describe_latest())));
+}
+
+void Communicator::on_mismatched_call(Rank peer, const std::string& theirs) {
+  const std::string mine = executor_->describe_latest();
+  std::string text = "the ranks' calls do not match: " + who(peer) + " is at " + theirs + ", " +
+                     who(options_.self) + " at " + mine;
+  if (theirs == mine) text += "; they differ in an earlier one";
+  fail({Code::invalid_usage, text}, true);
+}
+
 void Communicator::on_path_event(const PathEvent& event) {
   if (!finalizing_) incidents_->on_path_event(event);
 }
@@ -366,9 +409,9 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      return fail(
-          {Code::remote, std::string(reinterpret_cast<const char*>(body.data()), body.size())},
-          false);
+      return fail(read_failure(body), false);
+    case NoticeKind::mismatch:
+      return on_mismatched_call(peer, text_of(body));
     case NoticeKind::observation:
       return incidents_->on_observation(body);
     case NoticeKind::verdict:

@@ -95,6 +95,8 @@ class Communicator final : private EngineObserver {
   // Progress thread only.
   void fail(const Status& why, bool tell);
   void check_departed();
+  void compare_calls(Rank peer);
+  void on_mismatched_call(Rank peer, const std::string& theirs);
   std::string who(Rank rank) const;
   void write_report(class JsonWriter& out);
 
@@ -113,6 +115,7 @@ class Communicator final : private EngineObserver {
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
+  bool comparing_ = false;  // a peer was asked how its calls differ from ours
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;

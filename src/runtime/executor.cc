@@ -69,6 +69,8 @@ void Executor::run_queue() {
 void Executor::begin(CollectiveCall call) {
   const CompiledPlan& plan = plans_.get(call.key, self_);
   running_.emplace();
+  latest_ = call.key;
+  ++begun_;
   Running& run = *running_;
   run.context = plan_hash(call.key);
   run.call = std::move(call);
@@ -99,7 +101,13 @@ void Executor::on_received(Rank peer, ChannelId, MessageNo number) {
 }
 
 void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
+  if (on_mismatch_) return on_mismatch_(peer, why);
   cancel(why.with_context("collective with rank " + std::to_string(peer.value())));
+}
+
+std::string Executor::describe_latest() const {
+  return "collective " + std::to_string(begun_) +
+         (begun_ == 0 ? "" : " (" + describe(latest_) + ")");
 }
 
 void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {

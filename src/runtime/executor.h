@@ -58,6 +58,14 @@ class Executor final : public MessageClient {
 
   bool idle() const { return !running_ && queue_.empty(); }
 
+  // Who decides what a peer's call that does not match means for the communicator; without one the
+  // executor only ends its own collectives.
+  using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
+  void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
+
+  // The collective begun last and its number, for comparison with another rank's.
+  std::string describe_latest() const;
+
   // The peers whose bytes or acknowledgements the running collective is waiting for, in rank order;
   // for the chain of waits that names the root of a standstill.
   std::vector<Rank> waits_on() const;
@@ -113,7 +121,10 @@ class Executor final : public MessageClient {
   std::optional<Running> running_;
   std::vector<uint32_t> finished_;  // steps complete whose dependents are still to be told
   bool in_run_queue_ = false;
-  Status failure_;  // not ok: cancelled
+  MismatchHandler on_mismatch_;
+  PlanKey latest_;      // begun last
+  uint64_t begun_ = 0;  // collectives so far
+  Status failure_;      // not ok: cancelled
 };
 
 }  // namespace r2ccl

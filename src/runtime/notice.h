@@ -9,10 +9,11 @@
 namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
-  failure = 1,      // the sender's communicator has failed: text of the root cause
+  failure = 1,      // the sender's communicator has failed: a Code, text of the root cause
   observation = 2,  // to the judging rank
   verdict = 3,      // from the judging rank
   address = 4,      // a NIC of the sender has a new address
+  mismatch = 5,     // the receiver's calls are not the sender's: text of the sender's latest one
 };
 
 inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {

@@ -103,6 +103,7 @@ void PointToPoint::on_received(Rank peer, ChannelId, MessageNo number) {
 }
 
 void PointToPoint::on_mismatch(Rank peer, ChannelId, const Status& why) {
+  if (on_mismatch_) return on_mismatch_(peer, why);
   cancel(why.with_context("send and receive with rank " + std::to_string(peer.value())));
 }
 

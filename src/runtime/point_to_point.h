@@ -40,6 +40,11 @@ class PointToPoint final : public MessageClient {
   // No operation is unfinished.
   bool idle() const { return unfinished_ == 0; }
 
+  // Who decides what a peer's call that does not match means for the communicator; without one this
+  // only ends its own operations.
+  using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
+  void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
+
   // The peers that unfinished operations wait for, in rank order.
   std::vector<Rank> waits_on() const;
 
@@ -81,6 +86,7 @@ class PointToPoint final : public MessageClient {
   std::vector<Queue> sends_;     // per peer; the own entry waits for its other half
   std::vector<Queue> receives_;  // per peer
   uint64_t unfinished_ = 0;
+  MismatchHandler on_mismatch_;
   Status failure_;  // not ok: cancelled
 };
 
