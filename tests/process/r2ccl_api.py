@@ -1,0 +1,159 @@
+"""r2ccl.h for tests, by ctypes: one class a handle, and every failed call raises R2cclError."""
+import ctypes
+import os
+
+SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 9
+INT32, INT64, FLOAT32, FLOAT64 = 2, 4, 7, 8
+SUM, MAX, MIN, AVG = 0, 2, 3, 4
+C_TYPES = {INT32: ctypes.c_int32, INT64: ctypes.c_int64,
+           FLOAT32: ctypes.c_float, FLOAT64: ctypes.c_double}
+LIBRARY = "libr2ccl.so"
+
+
+class R2cclError(Exception):
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+class Config(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint32), ("blocking", ctypes.c_int),
+                ("ifname", ctypes.c_char_p), ("oob_ifname", ctypes.c_char_p),
+                ("init_timeout_ms", ctypes.c_int), ("cutoff_ms", ctypes.c_int)]
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(Config), 0x72326363, 1, **fields)
+
+
+def load():
+    """In the process that becomes a rank, so that the one that forks never has the library."""
+    lib = ctypes.CDLL(LIBRARY)
+    lib.r2cclGetLastError.restype = ctypes.c_char_p
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    lib.r2cclAllReduce.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
+    lib.r2cclBroadcast.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
+    lib.r2cclSend.argtypes = [pointer, size, number, number, pointer, pointer]
+    lib.r2cclRecv.argtypes = [pointer, size, number, number, pointer, pointer]
+    lib.r2cclBarrier.argtypes = [pointer, pointer]
+    lib.r2cclCommInitRankConfig.argtypes = [pointer, number, UniqueId, number, pointer]
+    lib.r2cclCommInitEnv.argtypes = [pointer, pointer]
+    lib.r2cclRequestTest.argtypes = [pointer, pointer]
+    lib.r2cclRequestWait.argtypes = [pointer, ctypes.c_int64]
+    lib.r2cclRequestAbort.argtypes = [pointer]
+    for name in ("Finalize", "Destroy", "Abort", "GetAsyncError", "Count", "UserRank", "Report"):
+        function = getattr(lib, "r2cclComm" + name)
+        function.argtypes = [pointer] * {"Report": 3}.get(name, 2 if name[0] in "GCU" else 1)
+    lib.r2cclGetLastError.argtypes = [pointer]
+    return lib
+
+
+def buffer(datatype, values):
+    values = list(values)
+    return (C_TYPES[datatype] * len(values))(*values)
+
+
+class Request:
+    def __init__(self, lib, keep):
+        self.lib, self.handle, self.keep = lib, ctypes.c_void_p(), keep
+
+    def wait(self, timeout_ms=-1):
+        check(self.lib, self.lib.r2cclRequestWait(ctypes.byref(self.handle), timeout_ms))
+
+    def test(self):
+        done = ctypes.c_int()
+        check(self.lib, self.lib.r2cclRequestTest(ctypes.byref(self.handle), ctypes.byref(done)))
+        return bool(done.value)
+
+    def abort(self):
+        check(self.lib, self.lib.r2cclRequestAbort(ctypes.byref(self.handle)))
+
+
+def check(lib, code):
+    if code != SUCCESS:
+        raise R2cclError(code, lib.r2cclGetLastError(None).decode())
+
+
+def unique_id(lib):
+    made = UniqueId()
+    check(lib, lib.r2cclGetUniqueId(ctypes.byref(made)))
+    return bytes(made)
+
+
+class Comm:
+    """One communicator; buffers are ctypes arrays, and every operation takes `wait`."""
+
+    def __init__(self, lib, handle):
+        self.lib, self.handle = lib, handle
+
+    @staticmethod
+    def from_environment(lib, **config):
+        handle = ctypes.c_void_p()
+        given = Config(**config)
+        check(lib, lib.r2cclCommInitEnv(ctypes.byref(handle), ctypes.byref(given)))
+        return Comm(lib, handle)
+
+    @staticmethod
+    def from_id(lib, id_bytes, count, rank, **config):
+        handle = ctypes.c_void_p()
+        given = Config(**config)
+        check(lib, lib.r2cclCommInitRankConfig(ctypes.byref(handle), count,
+                                               UniqueId.from_buffer_copy(id_bytes), rank,
+                                               ctypes.byref(given)))
+        return Comm(lib, handle)
+
+    def _operation(self, function, wait, keep, *args):
+        if wait:
+            return check(self.lib, function(*args, self.handle, None))
+        request = Request(self.lib, keep)
+        check(self.lib, function(*args, self.handle, ctypes.byref(request.handle)))
+        return request
+
+    def all_reduce(self, send, receive, count, datatype=FLOAT32, op=SUM, wait=True):
+        return self._operation(self.lib.r2cclAllReduce, wait, (send, receive), send, receive,
+                               count, datatype, op)
+
+    def broadcast(self, send, receive, count, root, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclBroadcast, wait, (send, receive), send, receive,
+                               count, datatype, root)
+
+    def send(self, data, count, peer, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclSend, wait, data, data, count, datatype, peer)
+
+    def recv(self, data, count, peer, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclRecv, wait, data, data, count, datatype, peer)
+
+    def barrier(self, wait=True):
+        return self._operation(self.lib.r2cclBarrier, wait, None)
+
+    def finalize(self):
+        check(self.lib, self.lib.r2cclCommFinalize(self.handle))
+
+    def abort(self):
+        check(self.lib, self.lib.r2cclCommAbort(self.handle))
+
+    def destroy(self):
+        check(self.lib, self.lib.r2cclCommDestroy(self.handle))
+
+    def async_error(self):
+        error = ctypes.c_int()
+        check(self.lib, self.lib.r2cclCommGetAsyncError(self.handle, ctypes.byref(error)))
+        return error.value
+
+    def report(self):
+        size = ctypes.c_size_t()
+        check(self.lib, self.lib.r2cclCommReport(self.handle, None, ctypes.byref(size)))
+        size.value += 4096  # it may grow between the two calls
+        text = ctypes.create_string_buffer(size.value)
+        check(self.lib, self.lib.r2cclCommReport(self.handle, text, ctypes.byref(size)))
+        return text.value.decode()
+
+
+def set_library(r2ccl_program):
+    """The library that stands beside the program, as a build leaves it."""
+    global LIBRARY
+    LIBRARY = os.path.join(os.path.dirname(os.path.abspath(r2ccl_program)), "libr2ccl.so")
