@@ -1,11 +1,9 @@
 #include "api/init.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "runtime/config.h"
@@ -33,7 +31,7 @@ const SystemClock& system_clock() {
 // caller holds stands for it: so the process keeps them here.
 struct Kept {
   std::mutex mutex;  // guards rendezvous
-  std::vector<std::unique_ptr<RendezvousThread>> rendezvous;
+  std::vector<std::shared_ptr<RendezvousThread>> rendezvous;
 };
 
 Kept& kept() {
@@ -51,16 +49,14 @@ void keep(std::unique_ptr<RendezvousThread> rendezvous) {
 // Called when joining failed. An application usually ends then, and with it the rendezvous that it
 // holds: the other ranks should have their answer first, or they would wait for it in vain.
 void let_others_be_told() {
+  std::vector<std::shared_ptr<RendezvousThread>> all;
+  {
+    std::lock_guard lock(kept().mutex);
+    all = kept().rendezvous;
+  }
   const TimeNs deadline = system_clock().now() + kFarewell;
-  while (system_clock().now() < deadline) {
-    {
-      std::lock_guard lock(kept().mutex);
-      auto& all = kept().rendezvous;
-      if (std::all_of(all.begin(), all.end(), [](const auto& each) { return each->finished(); })) {
-        return;
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (const auto& each : all) {
+    (void)each->wait_finished(std::max<TimeNs>(deadline - system_clock().now(), 0));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <system_error>
 
@@ -73,7 +74,14 @@ void RendezvousThread::run() {
     const TimeNs at = server_.next_timeout();
     reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
   }
-  finished_.store(true, std::memory_order_release);
+  std::lock_guard lock(mutex_);
+  finished_ = true;
+  end_.notify_all();
+}
+
+bool RendezvousThread::wait_finished(TimeNs timeout) const {
+  std::unique_lock lock(mutex_);
+  return end_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return finished_; });
 }
 
 std::vector<Endpoint> rendezvous_addresses(std::span<const Nic> nics, size_t count_max) {

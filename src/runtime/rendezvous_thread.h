@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -26,7 +28,9 @@ class RendezvousThread {
 
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
   // All ranks have the table, or the time for that is over.
-  bool finished() const { return finished_.load(std::memory_order_acquire); }
+  bool finished() const { return wait_finished(0); }
+  // False when `timeout` passed first.
+  bool wait_finished(TimeNs timeout) const;
 
  private:
   RendezvousThread(std::unique_ptr<Transport> transport,
@@ -39,8 +43,10 @@ class RendezvousThread {
   Reactor reactor_;
   RendezvousServer server_;  // used by the thread alone once it runs
   const std::vector<Endpoint> endpoints_;
-  std::atomic<bool> stop_{false};      // set by the destructor, read by the thread after a wake
-  std::atomic<bool> finished_{false};  // released by the thread, acquired by finished()
+  std::atomic<bool> stop_{false};  // set by the destructor, read by the thread after a wake
+  mutable std::mutex mutex_;       // guards finished_
+  mutable std::condition_variable end_;
+  bool finished_ = false;
   std::thread thread_;
 };
 
