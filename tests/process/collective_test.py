@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Every collective, type and reduction against a reference computed here, for 1 to 5 ranks, in place
+and out of place. Needs nothing but the loopback interface.
+
+usage: collective_test.py PATH_OF_R2CCL [unittest arguments]
+"""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import unittest
+
+import r2ccl_api as api
+from local_job import LocalJobCase, NICS
+
+R2CCL = "r2ccl"
+RANKS_MAX = 5
+# None, one, fewer than ranks, no multiple of anything, and several chunks on several paths.
+COUNTS = (0, 1, 3, 1003, 40_001)
+TYPES = (api.INT32, api.INT64, api.FLOAT32, api.FLOAT64)
+OPS = (api.SUM, api.MAX, api.MIN, api.AVG)
+BITS = {api.INT32: 32, api.INT64: 64}
+
+
+def inputs(rank, count):
+    """Differ by rank and element, both signs; sums of five are exact in every type."""
+    return [((i * 7919 + rank * 104_729) % 2001) - 1000 for i in range(count)]
+
+
+def reference(op, datatype, columns):
+    """What the ranks must hold, given each rank's input."""
+    if op == api.MAX:
+        return [max(values) for values in zip(*columns)]
+    if op == api.MIN:
+        return [min(values) for values in zip(*columns)]
+    sums = [sum(values) for values in zip(*columns)]
+    if op == api.SUM:
+        return sums
+    if datatype in BITS:
+        return [int(math.copysign(abs(s) // len(columns), s)) for s in sums]
+    averages = [s / len(columns) for s in sums]
+    return [struct.unpack("f", struct.pack("f", a))[0] for a in averages] \
+        if datatype == api.FLOAT32 else averages
+
+
+def rank_of_size():
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def check_all_reduce(comm, rank, size, wrong):
+    checked = 0
+    for count in COUNTS:
+        columns = [inputs(r, count) for r in range(size)]
+        # The long count covers the code paths of the transport; one type and reduction will do.
+        cases = [(t, o) for t in TYPES for o in OPS] if count < 10_000 else \
+            [(api.FLOAT32, api.SUM), (api.INT64, api.AVG)]
+        for datatype, op in cases:
+            right = reference(op, datatype, columns)
+            send = api.buffer(datatype, columns[rank])
+            out = api.buffer(datatype, [77] * count)
+            comm.all_reduce(send, out, count, datatype, op)
+            if list(out) != right:
+                wrong.append(f"all_reduce type {datatype} op {op} count {count}")
+            if list(send) != columns[rank]:
+                wrong.append(f"all_reduce type {datatype} op {op} count {count} wrote its input")
+            comm.all_reduce(send, send, count, datatype, op)
+            if list(send) != right:
+                wrong.append(f"all_reduce in place type {datatype} op {op} count {count}")
+            checked += 2
+    return checked
+
+
+def check_broadcast(comm, rank, size, wrong):
+    for count in COUNTS:
+        for root in range(size):
+            datatype = TYPES[(count + root) % len(TYPES)]
+            right = inputs(root, count)
+            send = api.buffer(datatype, right) if rank == root else None
+            out = api.buffer(datatype, [77] * count)
+            comm.broadcast(send, out, count, root, datatype)
+            in_place = api.buffer(datatype, right if rank == root else [77] * count)
+            comm.broadcast(in_place, in_place, count, root, datatype)
+            if list(out) != right or list(in_place) != right:
+                wrong.append(f"broadcast type {datatype} root {root} count {count}")
+
+
+def check_pairs(comm, rank, size, wrong):
+    """Everybody sends to everybody, itself too, all at the same time, messages of all sizes."""
+    for count in COUNTS:
+        requests, received = [], []
+        for peer in range(size):
+            out = api.buffer(api.FLOAT64, [77] * count)
+            received.append((peer, out))
+            requests.append(comm.recv(out, count, peer, api.FLOAT64, wait=False))
+        for peer in range(size):
+            data = api.buffer(api.FLOAT64, inputs(rank * RANKS_MAX + peer, count))
+            requests.append(comm.send(data, count, peer, api.FLOAT64, wait=False))
+        for request in requests:
+            request.wait(20_000)
+        for peer, out in received:
+            if list(out) != inputs(peer * RANKS_MAX + rank, count):
+                wrong.append(f"send from {peer} to {rank} count {count}")
+
+
+class ReferenceTest(LocalJobCase):
+    def test_results_equal_the_reference_for_one_to_five_ranks(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            rank, size = rank_of_size()
+            wrong = []
+            checked = check_all_reduce(comm, rank, size, wrong)
+            check_broadcast(comm, rank, size, wrong)
+            check_pairs(comm, rank, size, wrong)
+            lines.say(event="result", wrong=wrong, checked=checked)
+            comm.destroy()
+        for size in range(1, RANKS_MAX + 1):
+            with self.subTest(ranks=size):
+                job = self.start(size, body)
+                for told in self.hear_all(job, "result", timeout=60).values():
+                    self.assertEqual(told["wrong"], [])
+                    self.assertGreater(told["checked"], 100)
+                self.expect_end(job)
+
+    def test_integer_sums_wrap_and_nan_and_signed_zero_follow_the_rules(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            rank, _ = rank_of_size()
+            big = api.buffer(api.INT32, [2**31 - 1, -2**31])
+            comm.all_reduce(big, big, 2, api.INT32)
+            floats = api.buffer(api.FLOAT32, [math.nan if rank == 1 else 1.0, -0.0 if rank else 0.0])
+            smallest = api.buffer(api.FLOAT32, [0, 0])
+            largest = api.buffer(api.FLOAT32, [0, 0])
+            comm.all_reduce(floats, smallest, 2, api.FLOAT32, api.MIN)
+            comm.all_reduce(floats, largest, 2, api.FLOAT32, api.MAX)
+            lines.say(event="result", wrapped=list(big),
+                      nan=[math.isnan(smallest[0]), math.isnan(largest[0])],
+                      zeros=[math.copysign(1, smallest[1]), math.copysign(1, largest[1])])
+            comm.destroy()
+        for told in self.hear_all(self.start(2, body), "result").values():
+            self.assertEqual(told["wrapped"], [-2, 0])
+            self.assertEqual(told["nan"], [True, True])
+            self.assertEqual(told["zeros"], [-1, 1])
+
+    def test_many_operations_in_flight_end_in_order_with_the_right_values(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            rank, size = rank_of_size()
+            buffers = [api.buffer(api.INT64, [rank + n] * (n * 97 % 3000)) for n in range(200)]
+            requests = [comm.all_reduce(b, b, len(b), api.INT64, wait=False) for b in buffers]
+            for request in reversed(requests):
+                request.wait(20_000)
+            expected = [sum(r + n for r in range(size)) for n in range(200)]
+            wrong = [n for n, b in enumerate(buffers) if any(v != expected[n] for v in b)]
+            lines.say(event="result", wrong=wrong)
+            comm.destroy()
+        for told in self.hear_all(self.start(3, body), "result").values():
+            self.assertEqual(told["wrong"], [])
+
+
+class CheckedBenchTest(unittest.TestCase):
+    """Large buffers, checked by the program itself."""
+
+    def test_large_operations_are_right_with_each_algorithm(self):
+        for collective, algorithm, ranks in (("all_reduce", "ring", 3), ("all_reduce", "hd", 5),
+                                             ("broadcast", "auto", 4), ("sendrecv", "auto", 2)):
+            with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks):
+                environment = dict(os.environ, R2CCL_SOCKET_IFNAME=NICS, R2CCL_ALGO=algorithm)
+                done = subprocess.run(
+                    [R2CCL, "bench", "-n", str(ranks), "--collective", collective, "-b", "1M",
+                     "-e", "4M", "-f", "4", "--iters", "3", "-w", "1", "--check", "--json",
+                     "/dev/stderr"], env=environment, text=True, capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                result = json.loads(done.stderr)
+                self.assertEqual(result["wrong_elements"], 0)
+                self.assertGreater(result["checked_elements"], 3 * 2**18)
+
+
+def main():
+    global R2CCL
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    R2CCL = os.path.abspath(sys.argv.pop(1))
+    api.set_library(R2CCL)
+    unittest.main()
+
+
+if __name__ == "__main__":
+    main()
