@@ -13,6 +13,7 @@ R2CCL_DAMPING=0 in both, or NICs that fail every few seconds would be held back,
 """
 import calendar
 import dataclasses
+import itertools
 import random
 import sys
 import time
@@ -29,7 +30,7 @@ STALL_MAX_S = 5
 # After a repair, and before operations count again as run with all NICs.
 SETTLED_S = 0.15
 # How long a round of all kinds is guessed to take before the first one is over.
-ROUND_GUESS_S = 9
+ROUND_GUESS_S = 7
 
 
 @dataclasses.dataclass
@@ -58,7 +59,7 @@ class Trials:
 
     def one(self, kind):
         host, nic = self.dice.randrange(HOSTS), self.dice.randrange(NICS)
-        time.sleep(self.dice.uniform(0.05, 0.25))
+        time.sleep(self.dice.uniform(0.03, 0.15))
         if kind == "none":
             begin = time.monotonic()
             self.lab.command("stat")  # as much work for the machine as breaking something
@@ -80,7 +81,7 @@ class Trials:
     def until(self, deadline, rounds):
         """Rounds of all kinds until the deadline leaves no room for one more, or all are done."""
         longest = 0.0
-        for number in range(rounds):
+        for number in itertools.count() if rounds is None else range(rounds):
             begin = time.monotonic()
             if not self.run.running() or begin + longest > deadline:
                 return
@@ -88,7 +89,7 @@ class Trials:
                 if self.run.running():
                     self.one(kind)
             longest = max(longest, time.monotonic() - begin)
-            progress(f"round {number + 1}/{rounds}, {longest:.1f} s at most each, "
+            progress(f"round {number + 1}{f' of {rounds}' if rounds else ''}, {longest:.1f} s at most each, "
                      f"{deadline - time.monotonic():.0f} s left")
 
 
@@ -210,22 +211,22 @@ def main():
     p.add_argument("--trials", type=int, default=30, help="trials of each kind (default 30)")
     p.add_argument("--checked-trials", type=int, default=3, help="of each kind, checked (default 3)")
     p.add_argument("--seconds", type=float,
-                   help="how long the timed job runs; rounds that do not fit are left out")
+                   help="run rounds of all kinds for this long, in place of --trials")
     p.add_argument("--checked-seconds", type=float, help="the same for the checked job")
-    p.add_argument("--window", type=float, default=0.4, help="seconds from fault to repair")
+    p.add_argument("--window", type=float, default=0.3, help="seconds from fault to repair")
     p.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     p.add_argument("--seed", type=int, default=1)
     options = p.parse_args()
     if options.quick:
-        options.trials, options.checked_trials = 1, 1
+        options.trials, options.checked_trials = 1, min(options.checked_trials, 1)
     seconds = options.seconds or 3 + options.trials * ROUND_GUESS_S
     checked_seconds = options.checked_seconds or 3 + options.checked_trials * ROUND_GUESS_S
     document = {"what": "fault_trials", "machine": machine(), "seed": options.seed, "checked": None}
     with Lab(options.r2ccl, options.name) as lab:
-        timed = job(lab, options, seconds, options.trials, check=False)
+        timed = job(lab, options, seconds, None if options.seconds else options.trials, check=False)
         if options.checked_trials:
-            document["checked"] = job(lab, options, checked_seconds, options.checked_trials,
-                                      check=True)
+            rounds = None if options.checked_seconds else options.checked_trials
+            document["checked"] = job(lab, options, checked_seconds, rounds, check=True)
     document["timed"] = timed
     document["kinds"] = {kind: summarize(kind, timed["trials"]) for kind in options.kinds}
     print_table(document)
