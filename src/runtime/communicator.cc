@@ -10,7 +10,6 @@
 #include "r2ccl/r2ccl.h"
 #include "runtime/host_identity.h"
 #include "runtime/notice.h"
-#include "runtime/rendezvous_client.h"
 #include "runtime/secure_random.h"
 
 #include <unistd.h>
@@ -24,6 +23,7 @@ constexpr ChannelId kPointToPoint{2};
 
 constexpr TimeNs kFinalizeBound = 10 * kSecond;
 constexpr TimeNs kFarewellBound = 300 * kMillisecond;
+constexpr TimeNs kObstacleBound = 10 * kSecond;
 
 std::vector<Setting> agreed_settings(const Config& config) {
   return {{"R2CCL_ALGO", to_string(config.algo)}};
@@ -107,18 +107,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Trans
   return made;
 }
 
-Status Communicator::connect() {
-  const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
-  EngineOptions engine;
-  engine.link.monitor = options_.config.monitor;
-  engine.link.damping = options_.config.damping;
-  engine.link.cutoff = options_.config.cutoff_ns;
-  engine.rendezvous = options_.rendezvous;
-  engine.oob_ifname = options_.config.oob_ifname;
-  engine.nonce = random_nonce;
-  engine_ = std::make_unique<ProgressEngine>(*transport_, clock_, std::move(engine));
-  R2CCL_RETURN_IF_ERROR(engine_->open(options_.job));
-
+Result<RankCard> Communicator::describe_self() const {
   RankCard card;
   card.rank = options_.self;
   card.host_name = host_name();
@@ -133,18 +122,55 @@ Status Communicator::connect() {
     if (!host.ok()) return host.status();
     card.host = host.value();
   }
+  return card;
+}
+
+RendezvousClient::Options Communicator::meeting_options(RankCard card) const {
+  RendezvousClient::Options meeting;
+  meeting.job = options_.job;
+  meeting.endpoints = options_.rendezvous;
+  meeting.card = std::move(card);
+  meeting.rank_count = options_.rank_count;
+  meeting.timeout_ns = options_.config.init_timeout_ns;
+  meeting.nonce = random_nonce;
+  return meeting;
+}
+
+// This rank will not come; the others need not wait for it until their time is up.
+void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
+  if (options_.rank_count == 1) return;
+  card.obstacle = obstacle.message().substr(0, kObstacleBytesMax);
+  std::ranges::replace_if(
+      card.obstacle, [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }, ' ');
+  RendezvousClient::Options meeting = meeting_options(std::move(card));
+  meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
+  // Refused at best: what the caller must know is the obstacle.
+  (void)run_rendezvous(*transport_, clock_, std::move(meeting));
+}
+
+Status Communicator::connect() {
+  const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
+  EngineOptions engine;
+  engine.link.monitor = options_.config.monitor;
+  engine.link.damping = options_.config.damping;
+  engine.link.cutoff = options_.config.cutoff_ns;
+  engine.rendezvous = options_.rendezvous;
+  engine.oob_ifname = options_.config.oob_ifname;
+  engine.nonce = random_nonce;
+  engine_ = std::make_unique<ProgressEngine>(*transport_, clock_, std::move(engine));
+  Result<RankCard> described = describe_self();
+  if (!described.ok()) return described.status();
+  RankCard card = std::move(described).value();
+  if (const Status opened = engine_->open(options_.job); !opened.ok()) {
+    engine_.reset();
+    tell_obstacle(opened, std::move(card));
+    return opened;
+  }
   engine_->describe(card);
 
   std::vector<RankCard> cards{card};
   if (options_.rank_count > 1) {
-    RendezvousClient::Options meeting;
-    meeting.job = options_.job;
-    meeting.endpoints = options_.rendezvous;
-    meeting.card = std::move(card);
-    meeting.rank_count = options_.rank_count;
-    meeting.timeout_ns = options_.config.init_timeout_ns;
-    meeting.nonce = random_nonce;
-    auto met = engine_->rendezvous(std::move(meeting));
+    auto met = engine_->rendezvous(meeting_options(std::move(card)));
     if (!met.ok()) return met.status();
     cards = std::move(met).value();
   }

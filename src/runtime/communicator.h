@@ -21,6 +21,7 @@
 #include "runtime/incidents.h"
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
+#include "runtime/rendezvous_client.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -81,6 +82,9 @@ class Communicator final : private EngineObserver {
  private:
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Status connect();
+  Result<RankCard> describe_self() const;
+  RendezvousClient::Options meeting_options(RankCard card) const;
+  void tell_obstacle(const Status& obstacle, RankCard card);
   void start_thread();
   void run();
 

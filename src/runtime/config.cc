@@ -14,6 +14,7 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kInterfaceNameBytesMax = 15;  // IFNAMSIZ without the NUL
+constexpr size_t kHostIdTextBytesMax = 255;
 constexpr size_t kSecretTextBytesMin = 16;
 constexpr size_t kSecretTextBytesMax = 4096;
 
@@ -70,6 +71,11 @@ bool is_host_port(const std::string& text) {
 }
 bool is_secret(const std::string& text) {
   return text.size() >= kSecretTextBytesMin && text.size() <= kSecretTextBytesMax;
+}
+bool is_host_id(const std::string& text) {
+  // It stands for the host's name in messages, too.
+  const auto is_control = [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; };
+  return text.size() <= kHostIdTextBytesMax && std::ranges::none_of(text, is_control);
 }
 bool is_any(const std::string&) {
   return true;
@@ -134,7 +140,8 @@ const std::array kVariables = {
              "The AllReduce algorithm: ring, or halving and doubling (hd)."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
-    Variable{"R2CCL_HOST_ID", nullptr, Text{&Config::host_id, is_any, "any text"},
+    Variable{"R2CCL_HOST_ID", nullptr,
+             Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
              "what the kernel, the network namespace and /dev/shm tell",
              "What tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{

@@ -106,6 +106,8 @@ TEST(Config, RefusesNonsenseInEveryVariableNamingItAndItsValue) {
       {"R2CCL_MONITOR", "2"},
       {"R2CCL_ALGO", "tree"},
       {"R2CCL_DAMPING", " "},
+      {"R2CCL_HOST_ID", "two\nlines"},
+      {"R2CCL_HOST_ID", std::string(256, 'h')},
       {"NCCL_DEBUG", "LOUD"},
   };
   for (const auto& [name, value] : nonsense) {

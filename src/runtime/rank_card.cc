@@ -134,6 +134,7 @@ Result<std::vector<std::byte>> encode(const RankCard& card) {
     put_address(out.raw(), endpoint.address);
     out.raw().put(endpoint.port);
   }
+  out.put_text(card.obstacle, kObstacleBytesMax, "length of the obstacle");
   if (!out.status().ok()) return out.status().with_context("cannot describe this rank");
   R2CCL_CHECK(bytes.size() <= kRankCardBytesMax);
   return bytes;
@@ -171,6 +172,7 @@ Result<RankCard> decode_rank_card(std::span<const std::byte> bytes) {
     endpoint.port = in.raw().get<uint16_t>();
     card.control.push_back(endpoint);
   }
+  card.obstacle = in.get_text(kObstacleBytesMax, "the obstacle");
   if (Status status = in.status(); !status.ok()) return status;
   return card;
 }

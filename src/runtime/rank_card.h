@@ -48,6 +48,7 @@ struct RankCard {
   std::vector<Setting> settings;
   std::vector<NicCard> nics;
   std::vector<Endpoint> control;  // where the control channel listens
+  std::string obstacle;           // why this rank cannot take part, on one line; empty: it can
   friend bool operator==(const RankCard&, const RankCard&) = default;
 };
 
@@ -60,6 +61,7 @@ inline constexpr size_t kControlEndpointsMax = 64;
 inline constexpr size_t kSettingsMax = 64;
 inline constexpr size_t kSettingNameBytesMax = 63;
 inline constexpr size_t kSettingValueBytesMax = 127;
+inline constexpr size_t kObstacleBytesMax = 255;
 
 // Fails when something is larger than its bound.
 Result<std::vector<std::byte>> encode(const RankCard& card);

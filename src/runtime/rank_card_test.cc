@@ -34,6 +34,7 @@ RankCard sample(int32_t rank = 3) {
   nic.port = 40000;
   card.nics = {nic, nic};
   card.control = {{address(9), 5000}};
+  card.obstacle = "no NIC";
   return card;
 }
 
@@ -55,6 +56,7 @@ TEST(RankCard, StaysBelowItsMaximumWhenEverythingIsAtItsBound) {
   card.nics[0].addresses.assign(kNicAddressesMax, address(1));
   card.nics.assign(limits::kNicsMax, card.nics[0]);
   card.control.assign(kControlEndpointsMax, {address(1), 1});
+  card.obstacle.assign(kObstacleBytesMax, 'o');
   const auto bytes = encode(card);
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   EXPECT_LE(bytes.value().size(), kRankCardBytesMax);

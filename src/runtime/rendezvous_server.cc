@@ -254,6 +254,11 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
                                      std::to_string(guest.rank.value()) + ": " +
                                      describe(card.value()) + " came after " + found->second.who};
   }
+  if (!card.value().obstacle.empty() && table_ == nullptr) {
+    give_up({Code::remote, describe(card.value()) + " cannot take part: " + card.value().obstacle},
+            now);
+    return failure_;
+  }
   Seat& seat = seats_[guest.rank];
   if (seat.guest != nullptr) {
     // The same process came back: its old connection is dead, whether or not we have noticed.

@@ -163,6 +163,23 @@ TEST_F(RendezvousTest, GivesEveryRankTheCardsOfAllRanks) {
   EXPECT_EQ(server_->counters(), RendezvousServer::Counters());
 }
 
+TEST_F(RendezvousTest, TellsAllRanksWhyOneOfThemCannotTakePart) {
+  serve();
+  RendezvousClient& early = join(0, 3);
+  settle();
+  RendezvousClient::Options options = options_of(1, 3);
+  options.card.obstacle = "no network interface can be used";
+  join(std::move(options));
+  settle();
+  RendezvousClient& late = join(2, 3);
+  EXPECT_TRUE(run_until([&] { return all(State::failed); }, kSecond));
+  for (const RendezvousClient* client : {&early, &late}) {
+    EXPECT_TRUE(mentions(client->error(), "rank 1 (")) << client->error().message();
+    EXPECT_TRUE(mentions(client->error(), "cannot take part: no network interface can be used"))
+        << client->error().message();
+  }
+}
+
 TEST_F(RendezvousTest, ServesAJobOfOneRank) {
   serve();
   join(0, 1);
