@@ -4,7 +4,8 @@ r2ccl beside Open MPI and Gloo; then r2ccl with three of four NICs, and with one
 
 Each repetition runs every program once, one after the other, so that all meet the same machine. A
 run's figure is the mean of its operations, run back to back, each counted with its slowest rank; the
-tables give the median of the runs and their spread. "Line" is what TCP payload the NICs carry.
+tables give the median of the runs and their spread. "Line" is what TCP payload the NICs carry. A run
+of r2ccl is a job of its own for each size, with fresh connections; the peers keep theirs.
 """
 import sys
 import time

@@ -133,12 +133,25 @@ def line_rate(document):
     lines += ["Median operation in ms: median of the runs (smallest to largest).", ""]
     lines += table(head, [[name, *(spread_text(row["op_ms"], 2) for row in rows)]
                           for name, rows in results.items()])
+    lines += failures(results)
     for name, why in document["compare"]["missing_peers"].items():
         lines += [f"Did not run: {name}: {why.splitlines()[-1] if why else ''}", ""]
     check = document["check"]
     lines += [f"A run apart checked {num(check['checked_elements'], 0)} elements: "
               f"{check['wrong_elements']} wrong.", ""]
     return lines + nic_bytes(document) + degraded(document)
+
+
+def failures(results):
+    """A run that failed is in no median; it must not go unsaid."""
+    lines = []
+    for name, rows in results.items():
+        for row in rows:
+            if row["errors"]:
+                last = row["errors"][-1].splitlines()[-1]
+                lines += [f"{name}, {size_text(row['bytes'])}: {len(row['errors'])} runs failed, "
+                          f"the last with: `{last}`", ""]
+    return lines
 
 
 def nic_table(sent):
@@ -176,7 +189,8 @@ def degraded(document):
             details += [f"Sent per NIC in the last run with {name}, from its start to its end:",
                         ""] + nic_table({"h1": row["nic_tx_bytes"]["h1"]})
     return lines + table(["", "size", "bus MB/s", "% of three NICs' line", "median operation ms",
-                          "slowest ms"], rows) + details
+                          "slowest ms"], rows) \
+        + failures({name: [row] for name, row in document["degraded"].items()}) + details
 
 
 def fault_trials(document):

@@ -15,7 +15,7 @@ minutes=${1:-15}
 results=${2:-bench/RESULTS.md}
 json=${JSON_DIR:-build/bench}
 common=(--r2ccl "${R2CCL:-build/r2ccl}" --name "${R2CCL_LAB:-r2bench}" "${quick[@]}")
-[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 5 ] || { sed -n 2,9p "$0"; exit 2; }
+[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 5 ] || { sed -n 2,9p bench/run-all.sh; exit 2; }
 
 # Seconds. A round of trials takes about 6 s, a repetition of the line's rate about 50.
 total=$((minutes * 60))
@@ -29,6 +29,9 @@ repetitions=$(((total - flap - faults - checked - 20) / 50))
 rate=(--repetitions $repetitions)
 trials=(--seconds $faults --checked-seconds $checked)
 [ ${#quick[@]} = 0 ] || rate=() trials=()
+
+load=$(cut -d ' ' -f 1 /proc/loadavg)
+[ "${load%.*}" = 0 ] || echo "The load of this machine is $load: the figures will be worse." >&2
 
 mkdir -p "$json"
 rm -f "$json"/{line_rate,fault_trials,flap}.json
