@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a user can do wrong, and what strangers can do to a job's ports, ends in a clear error and never
-in a hang. Needs nothing but the loopback interface.
+"""What a user can do wrong, and what strangers can do to a job's ports, ends in a clear error and
+never in a hang. Needs nothing but the loopback interface.
 
 usage: bad_input_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -251,10 +251,10 @@ class ArgumentTest(LocalJobCase):
 
 
 class MismatchTest(LocalJobCase):
-    """Calls that differ between ranks: every rank is told in time, with the difference or the peer."""
+    """Calls that differ between ranks: every rank is told in time, who and in what."""
 
     def run_mismatch(self, calls, code=api.INVALID_USAGE):
-        """What each rank is told, at the latest by the barrier after the call: a rank whose part was
+        """What each rank is told, at the latest by the barrier after the call: one whose part was
         done when the bytes had left could not know yet."""
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
@@ -434,7 +434,8 @@ class CommandTest(unittest.TestCase):
         self.assertIn("nosuchnic", done.stderr)
 
     def test_bench_refuses_nonsense_in_its_options(self):
-        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-b", "2", "-e", "1"], ["-f", "1"]):
+        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"],
+                      ["-b", "2", "-e", "1"]):
             with self.subTest(words=words):
                 done = subprocess.run([R2CCL, "bench", "-n", "2", *words], text=True,
                                       capture_output=True, timeout=PATIENCE_S)

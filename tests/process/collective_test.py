@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every collective, type and reduction against a reference computed here, for 1 to 5 ranks, in place
-and out of place. Needs nothing but the loopback interface.
+"""Every collective, type and reduction against a reference computed here, for 1 to 5 ranks, in
+place and out of place. Needs nothing but the loopback interface.
 
 usage: collective_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -129,7 +129,7 @@ class ReferenceTest(LocalJobCase):
             rank, _ = rank_of_size()
             big = api.buffer(api.INT32, [2**31 - 1, -2**31])
             comm.all_reduce(big, big, 2, api.INT32)
-            floats = api.buffer(api.FLOAT32, [math.nan if rank == 1 else 1.0, -0.0 if rank else 0.0])
+            floats = api.buffer(api.FLOAT32, [math.nan if rank else 1.0, -0.0 if rank else 0.0])
             smallest = api.buffer(api.FLOAT32, [0, 0])
             largest = api.buffer(api.FLOAT32, [0, 0])
             comm.all_reduce(floats, smallest, 2, api.FLOAT32, api.MIN)

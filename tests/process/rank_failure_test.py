@@ -333,7 +333,8 @@ class RequestTest(LocalJobCase):
         self.hear(job[0], "go")
         job[1].lines.say(go=True)
         self.assert_ok(self.hear(job[0], "wait"))
-        self.assertEqual(self.hear(job[0], "value"), {"event": "value", "right": True, "kept": False})
+        self.assertEqual(self.hear(job[0], "value"),
+                         {"event": "value", "right": True, "kept": False})
         self.expect_end(job)
 
     def test_an_aborted_request_touches_its_buffer_no_more(self):
