@@ -245,6 +245,8 @@ void Communicator::run() {
     const TimeNs next = std::min(engine_->next_timeout(), incidents_->next_timeout());
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
+    // Not before: what arrived ahead of a goodbye must have been delivered.
+    check_departed();
     for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
     incidents_->progress(ended);
   }
@@ -297,7 +299,6 @@ std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std:
   engine_->post([this, key, input, output, request] {
     executor_->start(
         {key, input, output, [request](const Status& status) { request->complete(status); }});
-    check_departed();
   });
   return request;
 }
@@ -326,7 +327,6 @@ std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t cou
   engine_->post([=, this] {
     point_to_point_->send(peer, {bytes, count * size_of(type)}, type,
                           [request](const Status& status) { request->complete(status); });
-    check_departed();
   });
   return request;
 }
@@ -337,7 +337,6 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
   engine_->post([=, this] {
     point_to_point_->receive(peer, {bytes, count * size_of(type)}, type,
                              [request](const Status& status) { request->complete(status); });
-    check_departed();
   });
   return request;
 }
@@ -398,6 +397,13 @@ void Communicator::fail(const Status& why, bool tell) {
 // A rank that left in order will never take part again: whoever needs it must be told.
 void Communicator::check_departed() {
   if (finalizing_) return;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const Link* link = engine_->link(Rank(peer));
+    if (link == nullptr) continue;
+    if (link->wants_progress()) return;  // it has more to deliver; the next pass comes at once
+    if (link->peer_said_goodbye()) departed_[static_cast<size_t>(peer)] = true;
+  }
+  if (std::find(departed_.begin(), departed_.end(), true) == departed_.end()) return;
   std::vector<Rank> needed = executor_->waits_on();
   const std::vector<Rank> pairs = point_to_point_->waits_on();
   needed.insert(needed.end(), pairs.begin(), pairs.end());
@@ -455,7 +461,7 @@ void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   switch (end) {
     case PeerEnd::goodbye:
       departed_[index] = true;
-      return check_departed();
+      return;
     case PeerEnd::dead:
       dead_[index] = true;
       return fail({Code::remote, who(peer) + " died: " + why}, true);

@@ -112,6 +112,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool goodbye_done() const;
   bool notices_delivered() const { return notices_.empty() || peer_end_.has_value(); }
   bool peer_ended() const { return peer_end_.has_value(); }
+  // The peer's goodbye is here, and so is everything that it ever sent.
+  bool peer_said_goodbye() const { return goodbye_received_; }
 
   // --- for reports ---
   const std::vector<std::unique_ptr<Path>>& paths() const { return paths_; }

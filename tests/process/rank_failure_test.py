@@ -300,7 +300,30 @@ class LeavingTest(LocalJobCase):
         for rank in (0, 2):
             self.assertEqual(told[rank]["code"], api.REMOTE, told[rank]["text"])
             self.assertRegex(told[rank]["text"], "rank 1 .*left")
-            self.assertLess(told[rank]["seconds"], 15)  # finalize's bound, and a bit
+            self.assertLess(told[rank]["seconds"], NOTICED_WITHIN_S)
+
+    def test_what_a_rank_sent_before_it_left_can_still_be_received(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            data = api.buffer(api.INT32, [5] * 100)
+            if rank_number() == 0:
+                comm.send(data, 100, 1, api.INT32)
+            else:
+                time.sleep(1)  # rank 0 has said goodbye by now
+                out = api.buffer(api.INT32, [0] * 100)
+                with telling(lines, "received"):
+                    comm.recv(out, 100, 0, api.INT32)
+                lines.say(event="value", right=bytes(out) == bytes(data))
+                with telling(lines, "one more"):
+                    comm.recv(out, 100, 0, api.INT32)
+            comm.destroy()
+        job = self.start(2, body)
+        self.assert_ok(self.hear(job[1], "received"))
+        self.assertTrue(self.hear(job[1], "value")["right"])
+        told = self.hear(job[1], "one more")
+        self.assertEqual(told["code"], api.REMOTE, told["text"])
+        self.assertRegex(told["text"], "rank 0 .*left")
+        self.assertLess(told["seconds"], NOTICED_WITHIN_S)
 
 
 class RequestTest(LocalJobCase):
