@@ -75,13 +75,13 @@ typedef enum { r2cclSum = 0, r2cclMax = 2, r2cclMin = 3, r2cclAvg = 4 } r2cclRed
 /* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER; a field left at its
  * initial value is taken from the environment (docs/configuration.md) or the default. */
 typedef struct {
-  size_t size;              /* sizeof(r2cclConfig_t): later versions append fields */
-  uint32_t magic;           /* R2CCL_CONFIG_MAGIC */
-  int blocking;             /* reserved; must be 1 */
-  const char* ifname;       /* as R2CCL_SOCKET_IFNAME; NULL: not set */
-  const char* oob_ifname;   /* as R2CCL_OOB_IFNAME; NULL: not set */
-  int init_timeout_ms;      /* all ranks must have arrived by then; 0: not set */
-  int cutoff_ms;            /* how long a cut-off host is waited for; 0: not set */
+  size_t size;            /* sizeof(r2cclConfig_t): later versions append fields */
+  uint32_t magic;         /* R2CCL_CONFIG_MAGIC */
+  int blocking;           /* reserved; must be 1 */
+  const char* ifname;     /* as R2CCL_SOCKET_IFNAME; NULL: not set */
+  const char* oob_ifname; /* as R2CCL_OOB_IFNAME; NULL: not set */
+  int init_timeout_ms;    /* all ranks must have arrived by then; 0: not set */
+  int cutoff_ms;          /* how long a cut-off host is waited for; 0: not set */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -99,7 +99,8 @@ R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
 
 /* Collective over all nranks; blocks until every rank has arrived or the init bound passes (default
  * 120 s), and then names the ranks that are missing. */
-R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id, int rank);
+R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
+                                          int rank);
 R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                                 int rank, const r2cclConfig_t* config);
 /* Rank, size and rendezvous from the launcher's environment: torchrun, Open MPI, MPICH, Slurm.

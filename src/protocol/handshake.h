@@ -7,10 +7,11 @@
 //     FINAL  MAC                              ->
 //
 // Both MACs and the session keys are keyed with the job's secret and cover the whole transcript, so
-// they are bound to the job, the epoch, both ranks, the path, the incarnation and the direction, and
-// fresh nonces make a recorded handshake worthless. The incarnation is the larger of what both ends
-// used last, plus one. Without a secret the same frames are exchanged under an all-zero key and the
-// session is marked unauthenticated; one side with and one side without is refused in words.
+// they are bound to the job, the epoch, both ranks, the path, the incarnation and the direction,
+// and fresh nonces make a recorded handshake worthless. The incarnation is the larger of what both
+// ends used last, plus one. Without a secret the same frames are exchanged under an all-zero key
+// and the session is marked unauthenticated; one side with and one side without is refused in
+// words.
 //
 // Until the FINAL is checked an acceptor holds one object of constant size per connection.
 #pragma once
@@ -65,7 +66,7 @@ struct Session {
 
 // An acceptor's answer to a HELLO that names `identity` and whose sender last used `theirs`.
 struct AcceptDecision {
-  Incarnation last_used;           // the largest incarnation this end has used on that path
+  Incarnation last_used;  // the largest incarnation this end has used on that path
   // Set for a lane that joins its path's data connection: the exact incarnation to answer with,
   // instead of max + 1.
   Incarnation join;
@@ -97,8 +98,8 @@ class Handshake {
 };
 
 // `nonce` must be fresh random bytes (random_nonce() in real life, a seed's in a simulation).
-std::unique_ptr<Handshake> make_initiator(const JobIdentity& job, const ConnectionIdentity& identity,
-                                          Incarnation last_used,
+std::unique_ptr<Handshake> make_initiator(const JobIdentity& job,
+                                          const ConnectionIdentity& identity, Incarnation last_used,
                                           std::span<const std::byte, kNonceBytes> nonce,
                                           std::vector<std::byte> payload);
 std::unique_ptr<Handshake> make_acceptor(const JobIdentity& job, AcceptPolicy policy,

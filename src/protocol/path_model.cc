@@ -14,10 +14,11 @@ constexpr TimeNs kIntervalDelays = 2;
 // Lateness below this is the scheduler's, not the path's.
 constexpr TimeNs kNoise = 500 * kMicrosecond;
 // What an idle path once showed is believed for this long; then hope grows.
-constexpr TimeNs kRateBelieved = 200 * kMillisecond;
+constexpr TimeNs kRateBelieved = 500 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
+constexpr TimeNs kSlackUnknown = 150 * kMillisecond;
 constexpr TimeNs kSlackMax = 60 * kMillisecond;
 constexpr double kRateMin = 1e-5;  // 10 kB/s: below this a path is as good as silent
 
@@ -35,6 +36,8 @@ void PathModel::reset() {
 }
 
 TimeNs PathModel::slack() const {
+  // Nothing has come back yet: the path may be long.
+  if (base_delay_ == kDelayInitial) return kSlackUnknown;
   return std::clamp(4 * deviation_, kSlackMin, kSlackMax);
 }
 

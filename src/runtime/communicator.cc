@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "r2ccl/r2ccl.h"
 #include "runtime/host_identity.h"
 #include "runtime/notice.h"
 #include "runtime/secure_random.h"
@@ -112,7 +111,7 @@ Result<RankCard> Communicator::describe_self() const {
   card.rank = options_.self;
   card.host_name = host_name();
   card.pid = static_cast<uint32_t>(getpid());
-  card.library_version = R2CCL_VERSION_CODE;
+  card.library_version = options_.library_version;
   card.settings = agreed_settings(options_.config);
   if (const std::string& named = options_.config.host_id; !named.empty()) {
     card.host = host_identity_named(named);

@@ -49,6 +49,7 @@ struct CommunicatorOptions {
   JobIdentity job;
   std::vector<Endpoint> rendezvous;
   Config config;
+  uint32_t library_version = 0;  // R2CCL_VERSION_CODE, which only the API's edge knows
 };
 
 class Communicator final : private EngineObserver {

@@ -144,6 +144,10 @@ TimeNs Link::next_timeout(TimeNs now) const {
     }
     next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
     if (!settings_.monitor) continue;
+    if (path.state.phase() == PathPhase::proving) {
+      next = std::min(next, now + 20 * kMillisecond);
+      continue;
+    }
     next = std::min(next, std::max(path.model.overdue_at(), next_ask_all_));
     if (!path.health.asks.empty()) next = std::min(next, now + 2 * kMillisecond);
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);

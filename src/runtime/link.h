@@ -176,9 +176,12 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) override;
   void on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
                 bool discarded) override;
+  void on_probe(Path& path) override;
   void on_control(Path& path, ControlFrame frame) override;
   void on_broken(Path& path, DownCause cause, const std::string& why) override;
   TimeNs now() const override { return host_.clock().now(); }
+  void note_heard(TimeNs now);
+  void excuse(TimeNs duration);
   void apply_path(const PathReport& report, TimeNs now);
   void apply_notices(const ControlFrame& frame);
   void apply_answer(Path& path, uint32_t answer, TimeNs now);
@@ -269,6 +272,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // Health.
   uint32_t next_ask_ = 1;
   TimeNs evidence_at_ = 0;  // the peer has acted on something sent at this time
+  TimeNs asked_at_ = 0;     // all lanes were asked and nothing has come since; 0: something has
   TimeNs next_ask_all_ = 0;
   TimeNs ask_all_wait_ = 0;
   TimeNs overdraw_until_ = 0;

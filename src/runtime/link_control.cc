@@ -87,7 +87,7 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
   if (ask) {
     frame.ask = next_ask_++;
     if (next_ask_ == 0) next_ask_ = 1;
-    path.health.asks.push_back({frame.ask, at});
+    path.health.asks.push_back({frame.ask, at, at});
     if (path.health.asks.size() > 32) path.health.asks.pop_front();
   }
   version_sent_ = version_;
@@ -106,7 +106,11 @@ void Link::control(TimeNs at) {
   for (const auto& path : paths_) {
     if (!path->lane_ready() || path->broken) continue;
     const bool heartbeat = at - path->health.last_sent_at >= limits::kHeartbeatInterval;
-    if (path->health.answer_due != 0 || heartbeat) send_state(*path, at, heartbeat);
+    // The first frame on a lane asks, to learn its round trip.
+    const bool first = path->health.round_trip == 0 && path->health.asks.empty();
+    if (path->health.answer_due != 0 || heartbeat || first) {
+      send_state(*path, at, heartbeat || first);
+    }
   }
   const bool any_news = version_ > version_sent_;
   if (any_news && news_due_ == kNever) news_due_ = at + limits::kNewsDelay;
@@ -114,7 +118,14 @@ void Link::control(TimeNs at) {
   const bool resend = version_ > version_reflected_ && at >= resend_state_at_;
   if (!news && !resend && at < reflect_due_) return;
   Path* lane = choose_lane();
-  if (lane == nullptr) return;  // a lane that becomes writable or comes back brings us here again
+  if (lane == nullptr) {
+    // None is connected, or all are full: look again soon, not at once.
+    const TimeNs again = at + limits::kReflectDelay;
+    if (any_news) news_due_ = again;
+    if (reflect_due_ != kNever) reflect_due_ = again;
+    if (resend) resend_state_at_ = again;
+    return;
+  }
   if (resend) resend_state_wait_ = std::min(2 * resend_state_wait_, limits::kStateResendMax);
   send_state(*lane, at, false);
 }

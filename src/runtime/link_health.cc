@@ -17,6 +17,7 @@ constexpr TimeNs kExcusedGap = 3 * kMillisecond;
 constexpr TimeNs kAskInterval = 5 * kMillisecond;
 constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
 constexpr TimeNs kLaneSlack = 10 * kMillisecond;
+constexpr TimeNs kLaneSlackUnknown = 200 * kMillisecond;
 // How long a suspect path may stay one without a sign of life, the peer being alive elsewhere.
 constexpr TimeNs kSilentAfter = 100 * kMillisecond;
 constexpr TimeNs kStalledAfter = 400 * kMillisecond;
@@ -29,12 +30,7 @@ constexpr size_t kRefusalsForDeath = 2;
 }  // namespace
 
 void Link::health(TimeNs at, TimeNs idle_ns) {
-  if (idle_ns > kExcusedGap) {
-    for (const auto& path : paths_) {
-      path->model.excuse(idle_ns);
-      for (auto& ask : path->health.asks) ask.at += idle_ns;
-    }
-  }
+  if (idle_ns > kExcusedGap) excuse(idle_ns);
   prove_paths(at);
   if (settings_.monitor) {
     for (const auto& path : paths_) {
@@ -80,7 +76,9 @@ void Link::prove_paths(TimeNs at) {
 
 bool Link::lane_overdue(const Path& path, TimeNs at) const {
   if (path.health.asks.empty()) return false;
-  return at > path.health.asks.front().at + 2 * path.health.round_trip + kLaneSlack;
+  const TimeNs known = path.health.round_trip;
+  const TimeNs patience = known == 0 ? kLaneSlackUnknown : 2 * known + kLaneSlack;
+  return at > path.health.asks.front().at + patience;
 }
 
 void Link::judge(Path& path, TimeNs at) {
@@ -150,6 +148,7 @@ void Link::ask_all(TimeNs at) {
   const bool fresh = at - next_ask_all_ > kAskIntervalMax;
   ask_all_wait_ = fresh ? kAskInterval : std::min(2 * ask_all_wait_, 4 * kAskInterval);
   next_ask_all_ = at + ask_all_wait_;
+  if (asked_at_ == 0) asked_at_ = at;
   for (const auto& path : paths_) {
     if (path->lane_ready() && !path->broken) send_state(*path, at, true);
   }

@@ -7,6 +7,12 @@
 #include "runtime/link.h"
 
 namespace r2ccl {
+namespace {
+
+// An answer by any lane takes less than this when the peer runs.
+constexpr TimeNs kExcusedSilence = 25 * kMillisecond;
+
+}  // namespace
 
 Result<ReceiveLedger::Place> Link::on_chunk_header(Path&, const DataHeader& header) {
   Channel& target = channel(header.channel);
@@ -38,9 +44,15 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   }
 }
 
+void Link::on_probe(Path&) {
+  changed();
+  urgent_ = true;
+}
+
 void Link::on_control(Path& path, ControlFrame frame) {
   const TimeNs at = now();
   touch();
+  note_heard(at);
   if (frame.ask != 0) path.health.answer_due = frame.ask;
   if (frame.answer != 0) apply_answer(path, frame.answer, at);
   if (frame.version > peer_version_) {
@@ -72,6 +84,20 @@ void Link::on_control(Path& path, ControlFrame frame) {
   for (const PathReport& report : frame.paths) apply_path(report, at);
   apply_notices(frame);
   if (frame.goodbye) goodbye_received_ = true;
+}
+
+// A peer that answered no question on any lane did not run, or this rank did not: what is under way
+// is not the later for it.
+void Link::note_heard(TimeNs at) {
+  if (asked_at_ != 0 && at - asked_at_ > kExcusedSilence) excuse(at - asked_at_);
+  asked_at_ = 0;
+}
+
+void Link::excuse(TimeNs duration) {
+  for (const auto& path : paths_) {
+    path->model.excuse(duration);
+    for (auto& ask : path->health.asks) ask.at = std::min(ask.at + duration, now());
+  }
 }
 
 void Link::apply_path(const PathReport& report, TimeNs at) {
@@ -117,8 +143,10 @@ void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
     const Path::LaneHealth::Ask ask = health.asks.front();
     health.asks.pop_front();
     if (ask.number != answer) continue;
-    evidence_at_ = std::max(evidence_at_, ask.at);
-    health.round_trip += (at - ask.at - health.round_trip) / 4;
+    evidence_at_ = std::max(evidence_at_, ask.sent_at);
+    const TimeNs sample = std::max<TimeNs>(at - ask.sent_at, 1);
+    health.round_trip =
+        health.round_trip == 0 ? sample : health.round_trip + (sample - health.round_trip) / 4;
     health.answered_at = at;
   }
 }

@@ -105,7 +105,7 @@ Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
 void Path::on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) {
   if (header.type == FrameType::probe) {
     probe_received_ = true;
-    return;
+    return owner_.on_probe(*this);
   }
   owner_.on_chunk(*this, header, std::move(early), discarded);
 }

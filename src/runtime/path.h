@@ -46,6 +46,8 @@ class Path : private FrameReader::Owner {
     virtual Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) = 0;
     virtual void on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
                           bool discarded) = 0;
+    // A full-size frame without content has arrived: the peer waits to hear of it.
+    virtual void on_probe(Path& path) = 0;
     virtual void on_control(Path& path, ControlFrame frame) = 0;
     // The connection broke. Called from inside I/O; the owner acts later, in its own progress().
     virtual void on_broken(Path& path, DownCause cause, const std::string& why) = 0;
@@ -93,13 +95,14 @@ class Path : private FrameReader::Owner {
   struct LaneHealth {
     struct Ask {
       uint32_t number = 0;
-      TimeNs at = 0;
+      TimeNs sent_at = 0;
+      TimeNs at = 0;  // the same, but later by what is excused
     };
     std::deque<Ask> asks;           // not answered yet on this lane, oldest first
     TimeNs answered_at = 0;         // when an answer last came on this lane
     TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
-    TimeNs round_trip = 1 * kMillisecond;
-    uint32_t answer_due = 0;  // the peer's ask to be answered on this lane
+    TimeNs round_trip = 0;          // 0: not known yet
+    uint32_t answer_due = 0;        // the peer's ask to be answered on this lane
     TimeNs last_sent_at = 0;
   };
   LaneHealth health;

@@ -179,14 +179,10 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
 }
 
 void ProgressEngine::progress(TimeNs timeout_ns) {
-  const TimeNs before = clock_.now();
-  // Time between passes in which this thread wanted to run but did not.
-  const TimeNs away = last_pass_end_ == 0 ? 0 : before - last_pass_end_;
   const size_t events = reactor_.poll(timeout_ns);
   TimeNs now = clock_.now();
-  const TimeNs overslept =
-      timeout_ns == kNever ? 0 : std::max<TimeNs>(now - before - timeout_ns, 0);
-  TimeNs idle = away + overslept;
+  // Time in which this loop should have run and did not.
+  TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   run_posted();
   if (nics_changed_) refresh_nics();
   for (int round = 0; round < kRoundsMax; ++round) {
@@ -206,13 +202,14 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
   last_pass_end_ = clock_.now();
 }
 
-TimeNs ProgressEngine::next_timeout() const {
+TimeNs ProgressEngine::next_timeout() {
   TimeNs next = acceptor_->next_timeout();
   const TimeNs now = clock_.now();
   for (const auto& link : links_) {
     if (link == nullptr) continue;
     next = std::min(next, link->wants_progress() ? now : link->next_timeout(now));
   }
+  promised_ = next;
   return next;
 }
 
@@ -228,6 +225,7 @@ void ProgressEngine::run_posted() {
   std::deque<std::function<void()>> work;
   {
     std::lock_guard lock(posted_mutex_);
+    if (posted_.empty()) return;
     work.swap(posted_);
   }
   for (auto& each : work) each();

@@ -71,7 +71,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // One pass: waits up to `timeout_ns` for events, then does all that is due.
   void progress(TimeNs timeout_ns);
   // When the next pass is due if nothing happens: absolute.
-  TimeNs next_timeout() const;
+  TimeNs next_timeout();
 
   // The body of an address notice from `peer`.
   void on_address(Rank peer, std::span<const std::byte> body);
@@ -124,6 +124,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Reactor::Registration nic_events_;
   bool nics_changed_ = false;
   TimeNs last_pass_end_ = 0;
+  TimeNs promised_ = kNever;  // what next_timeout() last said
 
   std::mutex posted_mutex_;  // guards posted_
   std::deque<std::function<void()>> posted_;

@@ -29,7 +29,9 @@ class FabricWorld final : public ConformanceWorld {
   SimHost& b_;
 };
 
-std::unique_ptr<ConformanceWorld> make_fabric_world() { return std::make_unique<FabricWorld>(); }
+std::unique_ptr<ConformanceWorld> make_fabric_world() {
+  return std::make_unique<FabricWorld>();
+}
 
 INSTANTIATE_TEST_SUITE_P(Fabric, TransportConformance, testing::Values(&make_fabric_world));
 
