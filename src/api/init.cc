@@ -140,6 +140,7 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   }
   auto transport = open_transport(options.config);
   if (!transport.ok()) return transport.status();
+  options.library_version = R2CCL_VERSION_CODE;
   auto made = Communicator::create(std::move(transport).value(), options);
   if (!made.ok()) let_others_be_told();
   return made;
