@@ -170,7 +170,7 @@ TEST(PlanTime, HalvingDoublingPaysTheLatencyTwiceLogPTimes) {
 // halving_doubling.cc: T instead of 1.5 T.
 TEST(PlanTime, HalvingDoublingOverlapsItsRounds) {
   const Fabric fabric;
-  const PlanKey key = in_place(Collective::all_reduce, 4, 64 << 10);
+  const PlanKey key = in_place(Collective::all_reduce, 4, 128 << 10);
   const double vector_s = line_time(key, fabric) / 1.5;
   EXPECT_NEAR(IdealRun(key, fabric).run(), vector_s + 5 * fabric.latency_s, 1e-5);
 }

@@ -223,10 +223,10 @@ void Link::mirror_outstanding(Path& path) {
 
 // The oldest chunk under way has waited longest: its delivery will tell the stall.
 void Link::note_hit(Path& path) {
+  stalls_[index_of(path)] = 0;
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
     if (!channel(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
-    stalls_[index_of(path)] = 0;
     hits_.push_back({path.spec.id, transmission.channel, transmission.chunk, transmission.sent_at});
     return;
   }
