@@ -110,7 +110,7 @@ TEST(Cluster, AllReduceWithoutFaultsReachesLineRate) {
   job.start(3);
   run(cluster, job, 20 * kSecond);
   const double bus = 16.0 * 1048576 * 1.5 / (static_cast<double>(job.last_duration()) / 1e9);
-  EXPECT_GT(bus, 0.85 * 4 * 31'250'000) << bus;
+  EXPECT_GT(bus, 0.93 * 4 * 31'250'000) << bus;
 }
 
 struct Fault {
@@ -210,7 +210,7 @@ TEST(Cluster, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   }
   run(cluster, job, 30 * kSecond);
   EXPECT_GT(job.longest(), 6 * kSecond) << "it cannot have gone on without the host";
-  EXPECT_LT(job.longest(), 9 * kSecond);
+  EXPECT_LT(job.longest(), 8 * kSecond);
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
 }
 
@@ -251,6 +251,7 @@ TEST(Cluster, ASlowNicHoldsUpNoOperation) {
   run(cluster, job, 20 * kSecond);
   // Three NICs' line rate would take 1 MB * 4/3 / 93.75 MB/s = 14.9 ms an operation.
   const double mean = static_cast<double>(cluster.now() - began) / 50;
+  // The goal is 90 % of that; 87 % is what the fabric shows today.
   EXPECT_LT(mean, 14.9e6 / 0.85);
 }
 
