@@ -20,7 +20,12 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # that are appended to a vector (as in gcc bug 118521).
 add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 if(R2CCL_SANITIZE)
-  add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # Not optimized and with line numbers only, or compiling would take three times as long.
+  add_compile_options(-O0 -g1 -fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  # It looks at memory through a pipe, so that running out of descriptors looks like a bad object.
+  add_compile_options(-fno-sanitize=vptr)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
   # gcc 12 reports this falsely once sanitizer checks are woven in; the release build has it on.
   add_compile_options(-Wno-maybe-uninitialized)

@@ -1,6 +1,7 @@
 #include "transport/faulty/fault_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -72,7 +73,7 @@ class FollowingTest : public testing::Test {
     return transport;
   }
 
-  const std::string file_ = testing::TempDir() + "r2ccl_fault_file_test";
+  const std::string file_ = testing::TempDir() + "r2ccl_fault_file_test." + std::to_string(getpid());
   SystemClock clock_;
 };
 
