@@ -36,6 +36,10 @@ inline constexpr uint64_t kMessagesAheadMax = 4096;
 // operation.
 inline constexpr uint64_t kMessagesPostedMax = 1024;
 
+// --- channels -----------------------------------------------------------------------------------
+// Channels of one link: two for each communicator. Their marks must fit into one control frame.
+inline constexpr size_t kChannelsMax = 512;
+
 // --- permission and pace ----------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.
 inline constexpr uint64_t kEagerBytes = 256 * 1024;

@@ -264,7 +264,7 @@ class World {
     }
     const size_t m = copy.chunk.message.value();
     const bool was_whole = whole(m);
-    const auto result = receive_.accept(copy.header, std::move(early));
+    const auto result = receive_.accept(copy.header, std::move(early), 1);
     const bool fresh = accepted_.insert(key(copy.chunk)).second && !receive_cancelled_;
     expect(result.fresh == fresh, "a chunk is accepted once");
     const bool ends = m < posted_ && whole(m) && !was_whole && !receive_cancelled_;

@@ -95,12 +95,13 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
 }
 
 ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
-                                              std::vector<std::byte> early) {
+                                              std::vector<std::byte> early, uint64_t version) {
   if (cancelled_ || header.message < low_water_) return {};
   Open& open = open_[header.message.value() - low_water_.value()];
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (open.mismatched || !open.accepted.insert(chunk)) return {};
+  open.changed = version;
   if (!open.posted) {
     early_bytes_ += early.size();
     open.early.emplace(chunk, std::move(early));
@@ -122,22 +123,30 @@ void ReceiveLedger::advance() {
   }
 }
 
-ChannelReport ReceiveLedger::report() const {
+PartialMessage ReceiveLedger::partial(size_t index) const {
+  PartialMessage partial;
+  partial.message = MessageNo(low_water_.value() + index);
+  partial.prefix = open_[index].accepted.prefix();
+  partial.bitmap = open_[index].accepted.bitmap(limits::kAckBitmapChunks / 8);
+  return partial;
+}
+
+ChannelReport ReceiveLedger::report(uint64_t since, uint64_t up_to) const {
   ChannelReport report;
   report.channel = channel_;
   report.low_water = low_water_;
   report.posted = next_post_;
   report.eager_total = eager_total_;
   for (size_t i = 0; i < open_.size(); ++i) {
-    const Open& open = open_[i];
-    if (!open.known || open.accepted.size() == 0) continue;
-    PartialMessage partial;
-    partial.message = MessageNo(low_water_.value() + i);
-    partial.prefix = open.accepted.prefix();
-    partial.bitmap = open.accepted.bitmap(limits::kAckBitmapChunks / 8);
-    report.partial.push_back(std::move(partial));
+    if (open_[i].changed > since && open_[i].changed <= up_to) report.partial.push_back(partial(i));
   }
   return report;
+}
+
+void ReceiveLedger::changes(uint64_t since, std::vector<Change>& out) const {
+  for (size_t i = 0; i < open_.size(); ++i) {
+    if (open_[i].changed > since) out.push_back({open_[i].changed, encoded_bytes(partial(i))});
+  }
 }
 
 void ReceiveLedger::cancel() {

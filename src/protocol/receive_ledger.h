@@ -53,10 +53,18 @@ class ReceiveLedger {
     bool message_complete = false;  // the posted receive is complete
   };
   // The chunk has arrived whole, where place() said. `early` holds its bytes if it was early.
-  Accepted accept(const DataHeader& header, std::vector<std::byte> early);
+  // `version` is above all earlier ones: report() and changes() tell by it what is news.
+  Accepted accept(const DataHeader& header, std::vector<std::byte> early, uint64_t version);
 
-  // The absolute state for the sender.
-  ChannelReport report() const;
+  // The absolute state for the sender: the marks, and those of the incomplete messages and of the
+  // complete ones above the mark that changed after version `since` and up to `up_to`.
+  ChannelReport report(uint64_t since = 0, uint64_t up_to = UINT64_MAX) const;
+  // What report(since) would say of each message: when that changed, and its size in a frame.
+  struct Change {
+    uint64_t version = 0;
+    size_t bytes = 0;
+  };
+  void changes(uint64_t since, std::vector<Change>& out) const;
 
   // Forgets all posted receives: from now on everything that arrives is discarded.
   void cancel();
@@ -75,6 +83,7 @@ class ReceiveLedger {
     uint64_t sender_context = 0;
     uint32_t chunk_bytes = 0;
     ChunkSet accepted;
+    uint64_t changed = 0;  // the version that `accepted` last changed with; 0: nothing accepted
     std::map<uint32_t, std::vector<std::byte>> early;  // by chunk, until the receive is posted
     bool complete() const { return posted && known && !mismatched && accepted.full(); }
   };
@@ -82,6 +91,7 @@ class ReceiveLedger {
   // Whether the sender and this end mean the same; notes it in `open` if not.
   static Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
+  PartialMessage partial(size_t index) const;
   void advance();
 
   ChannelId channel_;

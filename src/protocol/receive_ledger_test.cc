@@ -31,15 +31,21 @@ Bytes content(const DataHeader& header) {
   return Bytes(header.payload_bytes, static_cast<std::byte>(0x10 + header.offset / kCut));
 }
 
+// The chunk's header has arrived.
+const DataHeader& placed(ReceiveLedger& ledger, const DataHeader& header) {
+  EXPECT_TRUE(ledger.place(header).ok());
+  return header;
+}
+
 // Places the chunk, writes its bytes where it was told to, accepts it.
 ReceiveLedger::Accepted arrive(ReceiveLedger& ledger, const DataHeader& header) {
   const auto place = ledger.place(header);
   EXPECT_TRUE(place.ok()) << place.status().message();
   if (!place.ok() || place.value().placement == Placement::discard) return {};
   const Bytes bytes = content(header);
-  if (place.value().placement == Placement::early) return ledger.accept(header, bytes);
+  if (place.value().placement == Placement::early) return ledger.accept(header, bytes, 1);
   std::copy(bytes.begin(), bytes.end(), place.value().destination);
-  return ledger.accept(header, {});
+  return ledger.accept(header, {}, 1);
 }
 
 Bytes whole(uint64_t message_bytes) {
@@ -90,8 +96,8 @@ TEST(ReceiveLedger, OfTwoCopiesUnderWayOneIsAccepted) {
   const DataHeader header = chunk_of(0, 100, 0);
   ASSERT_EQ(r.ledger.place(header).value().placement, Placement::direct);
   ASSERT_EQ(r.ledger.place(header).value().placement, Placement::direct);
-  EXPECT_TRUE(r.ledger.accept(header, {}).fresh);
-  EXPECT_FALSE(r.ledger.accept(header, {}).fresh);
+  EXPECT_TRUE(r.ledger.accept(header, {}, 1).fresh);
+  EXPECT_FALSE(r.ledger.accept(header, {}, 1).fresh);
   EXPECT_EQ(r.ledger.place(header).value().placement, Placement::discard);
 }
 
@@ -113,7 +119,7 @@ TEST(ReceiveLedger, AnEarlyChunkWhoseReceiveIsPostedMeanwhileGoesThere) {
   const DataHeader header = chunk_of(0, 50, 0, true);
   ASSERT_EQ(r.ledger.place(header).value().placement, Placement::early);
   EXPECT_FALSE(r.ledger.post(r.room(50), kContext).complete);
-  const auto accepted = r.ledger.accept(header, content(header));
+  const auto accepted = r.ledger.accept(header, content(header), 1);
   EXPECT_TRUE(accepted.fresh);
   EXPECT_TRUE(accepted.message_complete);
   EXPECT_EQ(Bytes(r.memory.begin(), r.memory.begin() + 50), whole(50));
@@ -195,7 +201,7 @@ TEST_P(ReceiveLedgerMismatch, IsToldByThePostThatCameLaterAndNoChunkTouchesItsMe
   const auto posted = r.ledger.post(r.room(m.posted_bytes), m.posted_context);
   EXPECT_EQ(posted.mismatch.code(), Code::invalid_usage);
   EXPECT_FALSE(posted.complete);
-  EXPECT_FALSE(r.ledger.accept(under_way, content(under_way)).fresh);
+  EXPECT_FALSE(r.ledger.accept(under_way, content(under_way), 1).fresh);
   EXPECT_EQ(r.ledger.place(chunk_of(0, 150, 2)).value().placement, Placement::discard);
   EXPECT_TRUE(r.untouched(0));
 }
@@ -250,13 +256,42 @@ TEST(ReceiveLedger, ReportsMessagesThatCompletedOutOfOrder) {
   EXPECT_TRUE(r.ledger.report().partial.empty());
 }
 
+TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
+  Receiver r;
+  for (int m = 0; m < 4; ++m) r.ledger.post(std::span(r.memory).subspan(0, 100), kContext);
+  // By version: message 1, 3, 2, and 1 again.
+  (void)r.ledger.accept(placed(r.ledger, chunk_of(1, 100, 1)), {}, 10);
+  (void)r.ledger.accept(placed(r.ledger, chunk_of(3, 100, 0)), {}, 11);
+  (void)r.ledger.accept(placed(r.ledger, chunk_of(2, 100, 1)), {}, 12);
+  (void)r.ledger.accept(placed(r.ledger, chunk_of(1, 100, 0)), {}, 13);
+  const auto reported = [&](uint64_t since, uint64_t up_to) {
+    std::vector<uint64_t> messages;
+    for (const PartialMessage& m : r.ledger.report(since, up_to).partial) {
+      messages.push_back(m.message.value());
+    }
+    return messages;
+  };
+  using Messages = std::vector<uint64_t>;
+  EXPECT_EQ(reported(0, 13), (Messages{1, 2, 3}));
+  EXPECT_EQ(reported(0, 12), (Messages{2, 3})) << "what changed again counts as later";
+  EXPECT_EQ(reported(11, 13), (Messages{1, 2}));
+  EXPECT_EQ(reported(13, 20), Messages{});
+  std::vector<ReceiveLedger::Change> changes;
+  r.ledger.changes(11, changes);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].version, 13u);
+  EXPECT_EQ(changes[0].bytes, kPartialMessageBytes) << "complete: a prefix says it all";
+  EXPECT_EQ(changes[1].version, 12u);
+  EXPECT_EQ(changes[1].bytes, kPartialMessageBytes + 1);
+}
+
 TEST(ReceiveLedger, WhatIsBelowTheLowWaterMarkIsDoneForEver) {
   Receiver r;
   r.ledger.post(r.room(10), kContext);
   arrive(r.ledger, chunk_of(0, 10, 0));
   EXPECT_EQ(r.ledger.place(chunk_of(0, 10, 0)).value().placement, Placement::discard);
   EXPECT_EQ(r.ledger.place(chunk_of(0, 999, 3)).value().placement, Placement::discard);
-  EXPECT_FALSE(r.ledger.accept(chunk_of(0, 10, 0), {}).fresh);
+  EXPECT_FALSE(r.ledger.accept(chunk_of(0, 10, 0), {}, 1).fresh);
 }
 
 TEST(ReceiveLedger, CancelDiscardsWhatComesLater) {
@@ -267,7 +302,7 @@ TEST(ReceiveLedger, CancelDiscardsWhatComesLater) {
   r.ledger.cancel();
   EXPECT_TRUE(r.ledger.cancelled());
   EXPECT_TRUE(r.ledger.idle());
-  EXPECT_FALSE(r.ledger.accept(under_way, {}).fresh);
+  EXPECT_FALSE(r.ledger.accept(under_way, {}, 1).fresh);
   EXPECT_EQ(r.ledger.place(chunk_of(0, 100, 1)).value().placement, Placement::discard);
   EXPECT_EQ(r.ledger.place(chunk_of(5, 100, 1, true)).value().placement, Placement::discard);
 }

@@ -14,7 +14,6 @@ constexpr uint16_t kFlagEager = 1;
 constexpr uint8_t kFlagGoodbye = 1;
 constexpr size_t kBitmapBytesMax = limits::kAckBitmapChunks / 8;
 constexpr size_t kPartialMax = 4096;
-constexpr size_t kChannelsMax = 4096;
 constexpr size_t kNoticesMax = 64;
 
 Status bad_frame(const char* what) {
@@ -194,6 +193,20 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
   return decoded;
 }
 
+size_t encoded_bytes(const PartialMessage& m) {
+  return kPartialMessageBytes + m.bitmap.size();
+}
+
+size_t encoded_body_bytes(const ControlFrame& f) {
+  size_t bytes = kControlFixedBytes + f.paths.size() * kPathReportBytes +
+                 f.channels.size() * kChannelReportBytes + f.notices.size() * kNoticeReportBytes;
+  for (const ChannelReport& c : f.channels) {
+    for (const PartialMessage& m : c.partial) bytes += encoded_bytes(m);
+  }
+  for (const NoticeReport& n : f.notices) bytes += n.bytes.size();
+  return bytes;
+}
+
 void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   const size_t start = out.size();
   ByteWriter w(out);
@@ -243,7 +256,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   const size_t paths = in.get<uint16_t>();
   const size_t channels = in.get<uint16_t>();
   const size_t notices = in.get<uint16_t>();
-  if (paths > limits::kPathsMax || channels > kChannelsMax || notices > kNoticesMax) {
+  if (paths > limits::kPathsMax || channels > limits::kChannelsMax || notices > kNoticesMax) {
     return bad_frame("control frame with too many entries");
   }
   for (size_t i = 0; i < paths && !in.bad(); ++i) f.paths.push_back(get_path(in));

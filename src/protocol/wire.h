@@ -114,8 +114,10 @@ struct NoticeReport {
 };
 
 struct ControlFrame {
-  uint64_t lane_sequence = 0;    // dense per lane connection, from 0
-  uint64_t version = 0;          // of the sender's state; this frame brings the reader up to it
+  uint64_t lane_sequence = 0;  // dense per lane connection, from 0
+  // Of the sender's state: this frame brings the reader up to it. What the frame does not mention
+  // has not changed since the version that the reader last reflected, or is of a later version.
+  uint64_t version = 0;
   uint64_t reflected = 0;        // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
   uint32_t ask = 0;              // not 0: answer at once, repeating this number in `answer`
@@ -129,6 +131,15 @@ struct ControlFrame {
 
 // Before every control frame: magic, version, size of the body. The MAC follows the body.
 inline constexpr size_t kControlHeaderBytes = 12;
+// Of its body: what is always there, and each entry without what is of variable size.
+inline constexpr size_t kControlFixedBytes = 47;
+inline constexpr size_t kPathReportBytes = 40;
+inline constexpr size_t kChannelReportBytes = 30;
+inline constexpr size_t kPartialMessageBytes = 14;
+inline constexpr size_t kNoticeReportBytes = 10;
+
+size_t encoded_bytes(const PartialMessage& partial);
+size_t encoded_body_bytes(const ControlFrame& frame);
 
 // Header and body, without the MAC.
 void encode(const ControlFrame& frame, std::vector<std::byte>& out);

@@ -263,6 +263,14 @@ TEST(DataHeader, WithAnyBitFlippedIsRefusedOrWithinBounds) {
   }
 }
 
+TEST(ControlFrame, IsAsLargeAsItWasCountedToBe) {
+  Rng rng(11);
+  for (int i = 0; i < 1000; ++i) {
+    const ControlFrame frame = random_frame(rng);
+    ASSERT_EQ(encoded_body_bytes(frame), body_of(encoded(frame)).size()) << i;
+  }
+}
+
 TEST(ControlFrame, EveryFieldComesBackAsItWasSent) {
   Rng rng(4);
   for (int i = 0; i < 5'000; ++i) {

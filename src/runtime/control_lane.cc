@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace r2ccl {
 
@@ -20,6 +21,7 @@ IoResult ControlLane::send(ControlFrame& frame) {
   frame.lane_sequence = sent_++;
   out_.clear();
   encode(frame, out_);
+  R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
   std::array<std::byte, kMacBytes> mac;
   compute_mac(send_key_, out_, mac);
   out_.insert(out_.end(), mac.begin(), mac.end());

@@ -213,6 +213,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void control(TimeNs now);
   void send_state(Path& path, TimeNs now, bool ask);
   ControlFrame make_frame(TimeNs now);
+  void report_channels(ControlFrame& frame) const;
   Path* choose_lane();
   uint64_t pace_total(Path& path, TimeNs now);
 
@@ -258,6 +259,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // State versions: ours, what the peer has of ours, and what we have of the peer's.
   uint64_t version_ = 1;
   uint64_t version_sent_ = 0;
+  uint64_t version_told_ = 0;  // up to which the last frame went: less when not all would fit
   uint64_t version_reflected_ = 0;
   uint64_t peer_version_ = 0;
   uint64_t peer_version_reflected_ = 0;

@@ -5,6 +5,7 @@
 // share, and what stays unreflected is said again on the next lane, at last on the out-of-band one.
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "runtime/link.h"
 
@@ -13,6 +14,13 @@ namespace {
 
 constexpr size_t kNoticesPerFrame = 16;
 constexpr size_t kNoticeBytesPerFrame = 16 * 1024;
+
+// All else leaves a frame room for one message's acknowledgements at least: so each frame gets on.
+static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
+                  limits::kChannelsMax * kChannelReportBytes +
+                  kNoticesPerFrame * kNoticeReportBytes + kNoticeBytesPerFrame +
+                  kPartialMessageBytes + limits::kAckBitmapChunks / 8 <=
+              limits::kControlBodyBytesMax);
 
 }  // namespace
 
@@ -25,7 +33,6 @@ uint64_t Link::pace_total(Path& path, TimeNs at) {
 
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
-  frame.version = version_;
   frame.reflected = peer_version_;
   frame.notices_applied = notices_applied_;
   frame.goodbye = goodbye_sent_;
@@ -41,17 +48,39 @@ ControlFrame Link::make_frame(TimeNs at) {
     report.lane_received = path->lane_received();
     frame.paths.push_back(report);
   }
-  for (const auto& [id, open] : channels_) {
-    if (open->changed_version > version_reflected_)
-      frame.channels.push_back(open->receive.report());
-  }
   size_t bytes = 0;
   for (const Notice& notice : notices_) {
     bytes += notice.bytes.size();
     if (frame.notices.size() == kNoticesPerFrame || bytes > kNoticeBytesPerFrame) break;
     frame.notices.push_back({notice.number, notice.bytes});
   }
+  report_channels(frame);
   return frame;
+}
+
+// All that the peer has not reflected; or as much as still fits, what changed first before the
+// rest, which follows when that is reflected (on_control).
+void Link::report_channels(ControlFrame& frame) const {
+  const auto report_up_to = [&](uint64_t version) {
+    frame.version = version;
+    frame.channels.clear();
+    for (const auto& [id, open] : channels_) {
+      if (open->changed_version <= version_reflected_) continue;
+      frame.channels.push_back(open->receive.report(version_reflected_, version));
+    }
+  };
+  report_up_to(version_);
+  const size_t bytes = encoded_body_bytes(frame);
+  if (bytes <= limits::kControlBodyBytesMax) return;
+  std::vector<ReceiveLedger::Change> changes;
+  for (const auto& [id, open] : channels_) open->receive.changes(version_reflected_, changes);
+  std::ranges::sort(changes, {}, &ReceiveLedger::Change::version);
+  for (size_t excess = bytes - limits::kControlBodyBytesMax; excess > 0; changes.pop_back()) {
+    R2CCL_CHECK(!changes.empty());
+    excess -= std::min(excess, changes.back().bytes);
+    frame.version = changes.back().version - 1;
+  }
+  report_up_to(frame.version);
 }
 
 Path* Link::choose_lane() {
@@ -91,6 +120,7 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
     if (path.health.asks.size() > 32) path.health.asks.pop_front();
   }
   version_sent_ = version_;
+  version_told_ = frame.version;
   peer_version_reflected_ = peer_version_;
   reflect_due_ = kNever;
   news_bytes_ = 0;

@@ -30,7 +30,8 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   changed();  // the path's counters
   if (discarded) return;
   Channel& target = channel(header.channel);
-  const ReceiveLedger::Accepted accepted = target.receive.accept(header, std::move(early));
+  const ReceiveLedger::Accepted accepted =
+      target.receive.accept(header, std::move(early), version_);
   if (!accepted.fresh) return;
   target.changed_version = version_;
   // From here on no other copy of this chunk may touch its destination.
@@ -63,6 +64,10 @@ void Link::on_control(Path& path, ControlFrame frame) {
     version_reflected_ = frame.reflected;
     resend_state_wait_ = limits::kStateResendMin;
     if (version_reflected_ == version_) resend_state_at_ = kNever;
+    if (version_reflected_ >= version_told_ && version_told_ < version_sent_) {
+      version_sent_ = version_told_;  // the rest of what one frame could not hold is news again
+      urgent_ = true;
+    }
   }
   std::vector<SendLedger::Posted> completed;
   for (const ChannelReport& report : frame.channels) {

@@ -18,6 +18,8 @@ class ScriptedConnection final : public Connection {
  public:
   using Bytes = std::vector<std::byte>;
 
+  explicit ScriptedConnection(int poll_id = 0) : poll_id_(poll_id) {}
+
   // What the peer sends: one portion is there at a time, the next only once a read was blocked.
   void deliver(std::span<const std::byte> bytes) {
     incoming_.emplace_back(bytes.begin(), bytes.end());
@@ -36,7 +38,7 @@ class ScriptedConnection final : public Connection {
   int connect_error() const override { return 0; }
   ConnectionInfo info() const override { return {}; }
   Endpoint remote() const override { return {}; }
-  int poll_id() const override { return 0; }
+  int poll_id() const override { return poll_id_; }
 
   IoResult read(std::span<const iovec> slices) override {
     ++reads_;
@@ -75,6 +77,7 @@ class ScriptedConnection final : public Connection {
   }
 
  private:
+  const int poll_id_;
   std::deque<Bytes> incoming_;
   IoResult read_end_{IoKind::blocked, 0, 0};
   std::deque<size_t> write_limits_;

@@ -1,0 +1,68 @@
+// The link against a peer that says what no cluster of honest ranks ever would, or not in that
+// order. What honest ranks do to each other is in src/sim/cluster_test.cc.
+#include "runtime/link.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/limits.h"
+#include "runtime/scripted_link.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr ChannelId kChannel = ScriptedLink::kChannel;
+
+// Many channels with many messages that are accepted beyond the first, which is missing; every
+// second chunk is missing too, so that each message needs a bitmap.
+TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
+  constexpr uint32_t kChannels = 3;
+  constexpr uint64_t kMessages = 400;
+  constexpr uint32_t kChunks = 512;
+  constexpr uint64_t kBytes = kChunks * 64;
+  ScriptedLink s(1);
+  s.connect(0);
+  struct Ignore final : MessageClient {
+    void on_sent(Rank, ChannelId, MessageNo) override {}
+    void on_received(Rank, ChannelId, MessageNo) override {}
+    void on_mismatch(Rank, ChannelId, const Status&) override {}
+  } ignore;
+  Bytes memory(kBytes);
+  std::set<std::pair<ChannelId, MessageNo>> untold;
+  for (uint32_t c = 0; c < kChannels; ++c) {
+    const ChannelId channel(100 + c);
+    s.link().open_channel(channel, ignore);
+    for (uint64_t m = 0; m < kMessages; ++m) (void)s.link().post_receive(channel, memory, 0);
+    for (uint64_t m = 1; m < kMessages; ++m) {
+      DataHeader header = ScriptedLink::whole(channel, m, 64);
+      header.message_bytes = kBytes;
+      header.offset = kBytes - 64;
+      s.send(0, header);
+      untold.emplace(channel, MessageNo(m));
+    }
+  }
+  s.heard().clear();
+  s.step();
+  for (int turn = 0; turn < 20 && !untold.empty(); ++turn) {
+    ASSERT_FALSE(s.heard().empty());
+    const ControlFrame& frame = s.heard().back();
+    EXPECT_LE(encoded_body_bytes(frame), limits::kControlBodyBytesMax);
+    for (const ChannelReport& report : frame.channels) {
+      for (const PartialMessage& partial : report.partial) {
+        EXPECT_EQ(partial.bitmap.size(), kChunks / 8);
+        untold.erase({report.channel, partial.message});
+      }
+    }
+    s.reflect();
+    s.heard().clear();
+    s.say(0, s.state());
+  }
+  EXPECT_TRUE(untold.empty()) << untold.size();
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,266 @@
+// For tests: a link whose peer is the test. Every frame that the peer sends is the test's, sound or
+// not; what the link sends is taken apart for it. Time moves only when the test says so.
+#pragma once
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/link.h"
+#include "runtime/scripted_connection.h"
+
+namespace r2ccl {
+
+class ManualClock final : public Clock {
+ public:
+  TimeNs now() const override { return now_; }
+  TimeNs wall() const override { return now_; }
+  void advance(TimeNs by) { now_ += by; }
+
+ private:
+  TimeNs now_ = kSecond;
+};
+
+// Everything is always ready; reads and writes find out.
+class EagerPoller final : public Poller {
+ public:
+  Status add(int poll_id, uint64_t token, bool) override {
+    tokens_[poll_id] = token;
+    return {};
+  }
+  void modify(int, uint64_t, bool) override {}
+  void remove(int poll_id) override { tokens_.erase(poll_id); }
+  size_t wait(std::span<PollEvent> events, TimeNs) override {
+    size_t count = 0;
+    for (const auto& [poll_id, token] : tokens_) events[count++] = {token, true, true};
+    return count;
+  }
+  void wake() override {}
+
+ private:
+  std::map<int, uint64_t> tokens_;
+};
+
+// A machine that reaches nobody: all connections are the test's.
+class NoTransport final : public Transport {
+ public:
+  Poller& poller() override { return poller_; }
+  Result<std::vector<Nic>> nics() override { return std::vector<Nic>(); }
+  int nic_events_poll_id() const override { return -1; }
+  bool drain_nic_events() override { return false; }
+  Result<std::unique_ptr<Listener>> listen(const Endpoint&, const std::string&) override {
+    return system_error("listen", EADDRNOTAVAIL);
+  }
+  Result<std::unique_ptr<Connection>> connect(const Endpoint&, const ConnectOptions&) override {
+    return system_error("connect", ENETUNREACH);
+  }
+
+ private:
+  EagerPoller poller_;
+};
+
+class ScriptedLink final : private LinkHost, private MessageClient {
+ public:
+  static constexpr ChannelId kChannel{1};
+
+  explicit ScriptedLink(size_t path_count)
+      : reactor_(transport_.poller()), link_(*this, Rank(1), Rank(0), specs(path_count), {}) {
+    peers_.resize(path_count);
+    link_.open_channel(kChannel, *this);
+  }
+
+  Link& link() { return link_; }
+  const Path& path(size_t index) { return *link_.paths()[index]; }
+
+  // Opens the path under its next incarnation and proves it.
+  void connect(size_t index) {
+    Peer& peer = peers_[index];
+    ++peer.incarnation;
+    peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
+    peer.data = adopt(index, ConnectionKind::data);
+    peer.lane = adopt(index, ConnectionKind::lane);
+    auto own = std::make_unique<ScriptedConnection>();
+    peer.lane_end = own.get();
+    peer.own_lane = std::make_unique<ControlLane>(std::move(own), session(index, 2, 1),
+                                                  std::vector<std::byte>());
+    DataHeader probe;
+    probe.type = FrameType::probe;
+    probe.payload_bytes = 16 * 1024;
+    send(index, probe);
+    step();
+    say(index, state());
+    R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
+  }
+
+  // The peer sends a data frame with the next pass; its payload is zeros.
+  void send(size_t index, DataHeader header) {
+    Peer& peer = peers_[index];
+    header.incarnation = Incarnation(peer.incarnation);
+    header.transmission = peer.frames_sent++;
+    const size_t at = peer.unsent.size();
+    peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
+    encode(header, std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>());
+  }
+  // A message that is one chunk, permitted by a receive.
+  static DataHeader whole(ChannelId channel, uint64_t message, uint32_t bytes) {
+    DataHeader header;
+    header.channel = channel;
+    header.message = MessageNo(message);
+    header.message_bytes = header.payload_bytes = header.chunk_bytes = bytes;
+    return header;
+  }
+
+  // What an honest peer says now of the paths and of the link's state; channels are up to the test.
+  ControlFrame state() {
+    ControlFrame frame;
+    frame.version = ++version_;
+    frame.reflected = reflects_;
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      PathReport report;
+      report.path = path(i).spec.id;
+      report.incarnation = Incarnation(peers_[i].incarnation);
+      report.phase = peers_[i].incarnation == 0 ? PathPhase::down : PathPhase::up;
+      report.frames_received = peers_[i].frames_received;
+      report.bytes_received = peers_[i].bytes_received;
+      report.pace_total = UINT64_MAX;
+      frame.paths.push_back(report);
+    }
+    return frame;
+  }
+  void say(size_t index, ControlFrame frame) {
+    Peer& peer = peers_[index];
+    (void)peer.own_lane->send(frame);
+    peer.lane->deliver(peer.lane_end->take_written());
+    step();
+  }
+  // From now on the peer has applied what it heard.
+  void reflect() { reflects_ = heard_.empty() ? reflects_ : heard_.back().version; }
+
+  // One pass of the engine, and the peer takes what the link has written.
+  void step() {
+    for (Peer& peer : peers_) {
+      if (!peer.unsent.empty()) peer.data->deliver(std::exchange(peer.unsent, {}));
+    }
+    reactor_.poll(0);
+    reactor_.poll(0);  // the first read after a portion is always blocked
+    link_.progress(clock_.now(), 0);
+    for (size_t i = 0; i < peers_.size(); ++i) take(i);
+  }
+  void pass(TimeNs duration) {
+    for (TimeNs end = clock_.now() + duration; clock_.now() < end;) {
+      clock_.advance(kMillisecond);
+      step();
+    }
+  }
+
+  std::vector<ControlFrame>& heard() { return heard_; }
+  // Chunks that the link has sent, in order; probes are not among them.
+  std::vector<std::pair<size_t, DataHeader>>& chunks() { return chunks_; }
+  const std::vector<MessageNo>& sent() const { return sent_; }
+  const std::vector<MessageNo>& received() const { return received_; }
+  const std::vector<PathEvent>& events() const { return events_; }
+
+ private:
+  struct Peer {
+    uint32_t incarnation = 0;
+    ScriptedConnection* data = nullptr;  // the link's ends, while the path is connected
+    ScriptedConnection* lane = nullptr;
+    ScriptedConnection* lane_end = nullptr;  // the peer's
+    std::unique_ptr<ControlLane> own_lane;
+    std::vector<std::byte> unsent;
+    std::vector<std::byte> unread;
+    uint64_t frames_sent = 0;
+    uint64_t frames_received = 0;
+    uint64_t bytes_received = 0;
+  };
+
+  static std::vector<PathSpec> specs(size_t count) {
+    std::vector<PathSpec> specs(count);
+    for (size_t i = 0; i < count; ++i) {
+      specs[i].id = PathId(static_cast<uint16_t>(i));
+      specs[i].local_nic = specs[i].remote_nic = NicId(static_cast<uint16_t>(i));
+      specs[i].local_name = "nic" + std::to_string(i);
+    }
+    return specs;
+  }
+  Session session(size_t index, uint8_t send, uint8_t receive) const {
+    Session session;
+    session.identity.path = PathId(static_cast<uint16_t>(index));
+    session.incarnation = Incarnation(peers_[index].incarnation);
+    session.send_key.fill(std::byte{send});
+    session.receive_key.fill(std::byte{receive});
+    return session;
+  }
+  ScriptedConnection* adopt(size_t index, ConnectionKind kind) {
+    auto connection = std::make_unique<ScriptedConnection>(next_poll_id_++);
+    ScriptedConnection* raw = connection.get();
+    EstablishedConnection established{std::move(connection), session(index, 1, 2), {}};
+    established.session.identity.kind = kind;
+    link_.adopt(std::move(established));
+    return raw;
+  }
+  void take(size_t index) {
+    Peer& peer = peers_[index];
+    if (!path(index).state.connected()) return;
+    std::vector<std::byte>& unread = peer.unread;
+    const auto bytes = peer.data->take_written();
+    unread.insert(unread.end(), bytes.begin(), bytes.end());
+    while (unread.size() >= kDataHeaderBytes) {
+      const auto header =
+          decode_data_header(std::span(unread).first<kDataHeaderBytes>()).value().header;
+      const size_t frame = kDataHeaderBytes + header.payload_bytes;
+      if (unread.size() < frame) break;
+      unread.erase(unread.begin(), unread.begin() + static_cast<ptrdiff_t>(frame));
+      ++peer.frames_received;
+      peer.bytes_received += frame;
+      if (header.type == FrameType::chunk) chunks_.emplace_back(index, header);
+    }
+    if (const auto said = peer.lane->take_written(); !said.empty()) {
+      peer.lane_end->deliver(said);
+      R2CCL_CHECK(peer.own_lane->receive(heard_).status.ok());
+      (void)peer.own_lane->receive(heard_);  // takes note that all was read
+    }
+  }
+
+  // LinkHost
+  const Clock& clock() const override { return clock_; }
+  Reactor& reactor() override { return reactor_; }
+  Transport& transport() override { return transport_; }
+  const JobIdentity& job() const override { return job_; }
+  std::array<std::byte, kNonceBytes> nonce() override { return {}; }
+  std::span<std::byte> scratch() override { return scratch_; }
+  NicPace& pace(NicId) override { return pace_; }
+  void on_path_event(const PathEvent& event) override { events_.push_back(event); }
+  void on_notice(Rank, std::span<const std::byte>) override {}
+  void on_peer_end(Rank, PeerEnd, const std::string&) override {}
+  // MessageClient
+  void on_sent(Rank, ChannelId, MessageNo number) override { sent_.push_back(number); }
+  void on_received(Rank, ChannelId, MessageNo number) override { received_.push_back(number); }
+  void on_mismatch(Rank, ChannelId, const Status&) override {}
+
+  ManualClock clock_;
+  NoTransport transport_;
+  Reactor reactor_;
+  JobIdentity job_;
+  std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
+  NicPace pace_{1};
+  Link link_;
+  std::vector<Peer> peers_;
+  int next_poll_id_ = 0;
+  uint64_t version_ = 0;
+  uint64_t reflects_ = 0;
+  std::vector<ControlFrame> heard_;
+  std::vector<std::pair<size_t, DataHeader>> chunks_;
+  std::vector<MessageNo> sent_;
+  std::vector<MessageNo> received_;
+  std::vector<PathEvent> events_;
+};
+
+}  // namespace r2ccl
