@@ -39,6 +39,9 @@ inline constexpr uint64_t kMessagesPostedMax = 1024;
 // --- channels -----------------------------------------------------------------------------------
 // Channels of one link: two for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;
+// Of these, channels that the peer has used before this rank has opened them: it may be ahead by
+// the creation of some communicators, and each may hold an eager pool's bytes here.
+inline constexpr size_t kChannelsUnopenedMax = 32;
 
 // --- permission and pace ----------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.

@@ -26,12 +26,28 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
 Link::~Link() = default;
 
 Link::Channel& Link::channel(ChannelId id) {
-  auto& slot = channels_[id];
-  if (slot == nullptr) {
-    slot = std::make_unique<Channel>(id);
-    channel_order_.push_back(id);
+  const auto found = channels_.find(id);
+  R2CCL_CHECK(found != channels_.end());
+  return *found->second;
+}
+
+Link::Channel& Link::add_channel(ChannelId id) {
+  R2CCL_CHECK(channels_.size() < limits::kChannelsMax);
+  channel_order_.push_back(id);
+  return *channels_.emplace(id, std::make_unique<Channel>(id)).first->second;
+}
+
+// The channel that the peer speaks of. It may have opened it first, but not any number of them.
+Result<Link::Channel*> Link::heard_channel(ChannelId id) {
+  if (const auto found = channels_.find(id); found != channels_.end()) return found->second.get();
+  const auto unopened =
+      std::ranges::count_if(channels_, [](const auto& entry) { return !entry.second->opened; });
+  if (static_cast<size_t>(unopened) >= limits::kChannelsUnopenedMax ||
+      channels_.size() >= limits::kChannelsMax) {
+    return Status(Code::remote, "channel " + std::to_string(id.value()) +
+                                    ", beyond what may be used before it is opened here");
   }
-  return *slot;
+  return &add_channel(id);
 }
 
 Path* Link::find(PathId id) {
@@ -48,8 +64,10 @@ size_t Link::index_of(const Path& path) const {
 }
 
 void Link::open_channel(ChannelId id, MessageClient& client) {
-  Channel& opened = channel(id);
-  R2CCL_CHECK(opened.client == nullptr);
+  const auto found = channels_.find(id);
+  Channel& opened = found != channels_.end() ? *found->second : add_channel(id);
+  R2CCL_CHECK(!opened.opened);
+  opened.opened = true;
   opened.client = &client;
 }
 

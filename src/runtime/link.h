@@ -127,7 +127,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   struct Channel {
     explicit Channel(ChannelId id)
         : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
-    MessageClient* client = nullptr;
+    bool opened = false;              // at this end; the peer may use it earlier
+    MessageClient* client = nullptr;  // none until it is opened, and after it is cancelled
     SendLedger send;
     ReceiveLedger receive;
     uint64_t changed_version = 0;  // of link state, when the receiving end last changed
@@ -161,6 +162,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
 
   // link.cc
   Channel& channel(ChannelId id);
+  Result<Channel*> heard_channel(ChannelId id);
+  Channel& add_channel(ChannelId id);
   Path* find(PathId id);
   size_t index_of(const Path& path) const;
   void deliver_completions();

@@ -15,8 +15,9 @@ constexpr TimeNs kExcusedSilence = 25 * kMillisecond;
 }  // namespace
 
 Result<ReceiveLedger::Place> Link::on_chunk_header(Path&, const DataHeader& header) {
-  Channel& target = channel(header.channel);
-  auto place = target.receive.place(header);
+  const auto target = heard_channel(header.channel);
+  if (!target.ok()) return target.status();
+  auto place = target.value()->receive.place(header);
   if (place.ok() || place.status().code() != Code::invalid_usage) return place;
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
   completions_.push_back({Ended::mismatch, header.channel, header.message, place.status()});
@@ -71,9 +72,11 @@ void Link::on_control(Path& path, ControlFrame frame) {
   }
   std::vector<SendLedger::Posted> completed;
   for (const ChannelReport& report : frame.channels) {
-    Channel& target = channel(report.channel);
+    const auto target = heard_channel(report.channel);
     completed.clear();
-    if (Status applied = target.send.apply(report, completed); !applied.ok()) {
+    if (Status applied =
+            target.ok() ? target.value()->send.apply(report, completed) : target.status();
+        !applied.ok()) {
       path.broken = DownCause::protocol;
       path.broken_why = applied.message();
       return;

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
+#include <string>
 
 #include "base/limits.h"
 #include "runtime/scripted_link.h"
@@ -62,6 +64,44 @@ TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
   }
   EXPECT_TRUE(untold.empty()) << untold.size();
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
+// Uses one more channel than a peer may that is ahead of this rank.
+void use_too_many_channels(ScriptedLink& s, const std::function<void(ChannelId)>& use) {
+  for (uint32_t c = 0; c < limits::kChannelsUnopenedMax; ++c) use(ChannelId(1000 + c));
+  s.step();
+  ASSERT_EQ(s.path(0).state.phase(), PathPhase::up) << "a peer may be ahead of this rank";
+  use(ChannelId(999'999));
+  s.step();
+}
+
+void expect_protocol_error(ScriptedLink& s, const std::string& word) {
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::down);
+  ASSERT_FALSE(s.events().empty());
+  EXPECT_EQ(s.events().back().cause, DownCause::protocol);
+  EXPECT_NE(s.events().back().why.find(word), std::string::npos) << s.events().back().why;
+}
+
+TEST(Link, TakesNoChunksOfAnyNumberOfChannels) {
+  ScriptedLink s(1);
+  s.connect(0);
+  use_too_many_channels(s, [&](ChannelId channel) {
+    DataHeader header = ScriptedLink::whole(channel, 0, 64);
+    header.eager = true;
+    s.send(0, header);
+  });
+  expect_protocol_error(s, "999999");
+}
+
+TEST(Link, TakesNoReportsOnAnyNumberOfChannels) {
+  ScriptedLink s(1);
+  s.connect(0);
+  use_too_many_channels(s, [&](ChannelId channel) {
+    ControlFrame frame = s.state();
+    frame.channels.push_back({channel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
+    s.say(0, frame);
+  });
+  expect_protocol_error(s, "999999");
 }
 
 }  // namespace
