@@ -59,9 +59,10 @@ void PathModel::on_sent(Transmission transmission, TimeNs now) {
   outstanding_.push_back(transmission);
 }
 
-void PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
+bool PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
                              std::vector<Transmission>& delivered) {
-  if (frames <= frames_delivered_ || frames > frames_sent_) return;
+  if (frames > frames_sent_) return false;
+  if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
   Transmission last;
   while (frames_delivered_ < frames) {
@@ -80,6 +81,7 @@ void PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
   }
   last_delivery_at_ = now;
   resize_window(bytes);
+  return true;
 }
 
 void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {

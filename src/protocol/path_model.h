@@ -43,10 +43,10 @@ class PathModel {
 
   void on_sent(Transmission transmission, TimeNs now);
   // The receiver has wholly received `frames` data frames of this connection. Appends those that
-  // are newly so, oldest first.
+  // are newly so, oldest first. False when so many were never sent.
   // `suspected`: lateness counts as the path's own.
-  void on_delivered(uint64_t frames, bool suspected, TimeNs now,
-                    std::vector<Transmission>& delivered);
+  [[nodiscard]] bool on_delivered(uint64_t frames, bool suspected, TimeNs now,
+                                  std::vector<Transmission>& delivered);
 
   // Everything still under way, oldest first.
   const std::deque<Transmission>& outstanding() const { return outstanding_; }

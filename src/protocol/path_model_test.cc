@@ -53,7 +53,7 @@ class Driver {
     now = std::max(now, acknowledgements_.front());
     acknowledgements_.pop_front();
     late = std::max(late, now - model.overdue_at());
-    model.on_delivered(++frames_, suspected, now, delivered);
+    ASSERT_TRUE(model.on_delivered(++frames_, suspected, now, delivered));
     window_max = std::max(window_max, model.window());
   }
   void fill() {
@@ -245,16 +245,17 @@ TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
   EXPECT_EQ(model.frames_sent(), 5u);
   EXPECT_EQ(model.bytes_outstanding(), 500u);
   std::vector<Transmission> delivered;
-  model.on_delivered(3, false, kStart + kMillisecond, delivered);
+  EXPECT_TRUE(model.on_delivered(3, false, kStart + kMillisecond, delivered));
   ASSERT_EQ(delivered.size(), 3u);
   EXPECT_EQ(delivered[0].chunk.message, MessageNo(0));
   EXPECT_EQ(delivered[2].chunk.message, MessageNo(2));
   EXPECT_EQ(delivered[2].number, 2u);
   EXPECT_EQ(model.bytes_outstanding(), 200u);
   delivered.clear();
-  model.on_delivered(3, false, kStart + 2 * kMillisecond, delivered);  // again
-  model.on_delivered(2, false, kStart + 2 * kMillisecond, delivered);  // old
-  model.on_delivered(6, false, kStart + 2 * kMillisecond, delivered);  // never sent
+  const TimeNs later = kStart + 2 * kMillisecond;
+  EXPECT_TRUE(model.on_delivered(3, false, later, delivered)) << "again";
+  EXPECT_TRUE(model.on_delivered(2, false, later, delivered)) << "old";
+  EXPECT_FALSE(model.on_delivered(6, false, later, delivered)) << "never sent";
   EXPECT_TRUE(delivered.empty());
   EXPECT_EQ(model.outstanding().size(), 2u);
 }

@@ -77,9 +77,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
     if (Status applied =
             target.ok() ? target.value()->send.apply(report, completed) : target.status();
         !applied.ok()) {
-      path.broken = DownCause::protocol;
-      path.broken_why = applied.message();
-      return;
+      return refuse(path, applied.message());
     }
     for (const SendLedger::Posted& done : completed) {
       for (const auto& each : paths_) each->pad(report.channel, done.number);
@@ -108,6 +106,13 @@ void Link::excuse(TimeNs duration) {
   }
 }
 
+// What the peer says cannot be: nothing that came this way is to be trusted.
+void Link::refuse(Path& path, const std::string& why) {
+  if (path.broken) return;
+  path.broken = DownCause::protocol;
+  path.broken_why = why;
+}
+
 void Link::apply_path(const PathReport& report, TimeNs at) {
   Path* path = find(report.path);
   if (path == nullptr) return;
@@ -120,9 +125,13 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
     }
     return;
   }
+  // Of this incarnation a report can be old, but not ahead of what was sent.
   std::vector<Transmission> delivered;
-  path->model.on_delivered(report.frames_received, path->state.phase() == PathPhase::suspect, at,
-                           delivered);
+  const bool suspected = path->state.phase() == PathPhase::suspect;
+  if (report.bytes_received > path->model.bytes_sent() ||
+      !path->model.on_delivered(report.frames_received, suspected, at, delivered)) {
+    return refuse(*path, "the peer has received frames that were never sent");
+  }
   path->permit(report.pace_total);
   for (const Transmission& transmission : delivered) {
     evidence_at_ = std::max(evidence_at_, transmission.sent_at);

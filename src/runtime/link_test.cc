@@ -104,5 +104,32 @@ TEST(Link, TakesNoReportsOnAnyNumberOfChannels) {
   expect_protocol_error(s, "999999");
 }
 
+TEST(Link, LosesAPathWhosePeerReceivedWhatWasNeverSent) {
+  for (const bool frames : {true, false}) {
+    ScriptedLink s(1);
+    s.connect(0);
+    ControlFrame frame = s.state();
+    ++(frames ? frame.paths[0].frames_received : frame.paths[0].bytes_received);
+    s.say(0, frame);
+    expect_protocol_error(s, "never sent");
+  }
+}
+
+TEST(Link, AReportOfAnotherIncarnationIsHarmless) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const Bytes bytes(64 * 1024);
+  (void)s.link().post_send(kChannel, bytes, 0);
+  ControlFrame frame = s.state();
+  frame.channels.push_back({kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
+  s.say(0, frame);
+  ControlFrame old = s.state();
+  s.connect(0);
+  ASSERT_GT(old.paths[0].frames_received, s.state().paths[0].frames_received);
+  s.say(0, old);
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
 }  // namespace
 }  // namespace r2ccl
