@@ -185,6 +185,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs now() const override { return host_.clock().now(); }
   void note_heard(TimeNs now);
   void excuse(TimeNs duration);
+  Status apply_channels(const ControlFrame& frame);
   void refuse(Path& path, const std::string& why);
   void apply_path(const PathReport& report, TimeNs now);
   void apply_notices(const ControlFrame& frame);

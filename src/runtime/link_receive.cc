@@ -57,10 +57,6 @@ void Link::on_control(Path& path, ControlFrame frame) {
   note_heard(at);
   if (frame.ask != 0) path.health.answer_due = frame.ask;
   if (frame.answer != 0) apply_answer(path, frame.answer, at);
-  if (frame.version > peer_version_) {
-    peer_version_ = frame.version;
-    if (reflect_due_ == kNever) reflect_due_ = at + limits::kReflectDelay;
-  }
   if (frame.reflected > version_reflected_ && frame.reflected <= version_) {
     version_reflected_ = frame.reflected;
     resend_state_wait_ = limits::kStateResendMin;
@@ -70,26 +66,37 @@ void Link::on_control(Path& path, ControlFrame frame) {
       urgent_ = true;
     }
   }
-  std::vector<SendLedger::Posted> completed;
-  for (const ChannelReport& report : frame.channels) {
-    const auto target = heard_channel(report.channel);
-    completed.clear();
-    if (Status applied =
-            target.ok() ? target.value()->send.apply(report, completed) : target.status();
-        !applied.ok()) {
-      return refuse(path, applied.message());
-    }
-    for (const SendLedger::Posted& done : completed) {
-      for (const auto& each : paths_) each->pad(report.channel, done.number);
-      // The client of a buffered message was told when it was posted.
-      if (!done.buffered) completions_.push_back({Ended::sent, report.channel, done.number, {}});
-    }
+  if (Status applied = apply_channels(frame); !applied.ok()) {
+    return refuse(path, applied.message());
+  }
+  // Not before: what is reflected must have been applied.
+  if (frame.version > peer_version_) {
+    peer_version_ = frame.version;
+    if (reflect_due_ == kNever) reflect_due_ = at + limits::kReflectDelay;
   }
   if (!hits_.empty()) settle_hits(at);
   // After the channels, so that a transmission that arrived finds its chunk acknowledged.
   for (const PathReport& report : frame.paths) apply_path(report, at);
   apply_notices(frame);
   if (frame.goodbye) goodbye_received_ = true;
+}
+
+// Fails when the peer says what cannot be. What it completed before that is complete all the same.
+Status Link::apply_channels(const ControlFrame& frame) {
+  std::vector<SendLedger::Posted> completed;
+  for (const ChannelReport& report : frame.channels) {
+    const auto target = heard_channel(report.channel);
+    if (!target.ok()) return target.status();
+    completed.clear();
+    const Status applied = target.value()->send.apply(report, completed);
+    for (const SendLedger::Posted& done : completed) {
+      for (const auto& each : paths_) each->pad(report.channel, done.number);
+      // The client of a buffered message was told when it was posted.
+      if (!done.buffered) completions_.push_back({Ended::sent, report.channel, done.number, {}});
+    }
+    R2CCL_RETURN_IF_ERROR(applied);
+  }
+  return {};
 }
 
 // A peer that answered no question on any lane did not run, or this rank did not: what is under way

@@ -131,5 +131,25 @@ TEST(Link, AReportOfAnotherIncarnationIsHarmless) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
+// One report completes a message and then acknowledges what was never sent.
+TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const Bytes bytes(64 * 1024);  // too large to be copied: its source is free when it is told
+  (void)s.link().post_send(kChannel, bytes, 0);
+  (void)s.link().post_send(kChannel, bytes, 0);
+  s.step();
+  ControlFrame frame = s.state();
+  frame.channels.push_back({kChannel, MessageNo(0), MessageNo(2), limits::kEagerBytes, {}});
+  const auto chunks = static_cast<uint32_t>(bytes.size() / s.chunks()[0].second.chunk_bytes);
+  frame.channels[0].partial.push_back({MessageNo(0), chunks, {}});
+  frame.channels[0].partial.push_back({MessageNo(5), 1, {}});
+  s.say(0, frame);
+  expect_protocol_error(s, "never sent");
+  EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
+  EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
+}
+
 }  // namespace
 }  // namespace r2ccl
