@@ -162,7 +162,14 @@ bool Link::dispatch_resend(TimeNs now) {
     std::optional<PathId> avoid;
     if (next.mirror) avoid = next.avoid;
     const Choice choice = choose_path(bytes, avoid, true, now);
-    if (choice.path == nullptr) return false;
+    if (choice.path == nullptr) {
+      // No use waiting for another path when the avoided one is all that is left, and trusted
+      // again.
+      const bool only_avoided = next.mirror && !choice.wait && usable_paths() > 0;
+      if (!only_avoided) return false;
+      resend_.pop_front();
+      continue;
+    }
     resend_.pop_front();
     (next.mirror ? mirrored_bytes_ : replayed_bytes_) += bytes;
     transmit(*choice.path, from, next.chunk, now);

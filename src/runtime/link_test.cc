@@ -151,5 +151,44 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
 }
 
+// Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Then that goes
+// down, and path 0 is trusted again while most of those chunks are still under way on it.
+TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
+  constexpr uint64_t kMessages = 60;
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  s.block(1);
+  const ControlFrame before = s.state();
+  const Bytes bytes(4096);  // one chunk each
+  for (uint64_t m = 0; m < kMessages; ++m) (void)s.link().post_send(kChannel, bytes, 0);
+  s.step();
+  for (int ms = 0; ms < 50 && s.path(0).state.phase() == PathPhase::up; ++ms) {
+    ControlFrame silent = s.state();
+    silent.paths = before.paths;  // nothing of what was sent since has arrived
+    s.pass(kMillisecond);
+    s.say(1, silent);
+  }
+  ASSERT_EQ(s.path(0).state.phase(), PathPhase::suspect);
+  s.link().on_nic_change(NicId(1), false, DownCause::carrier_lost);
+  const size_t sent_so_far = s.chunks().size();
+  ASSERT_LT(sent_so_far, kMessages) << "something must be left to send";
+
+  // Some chunks arrive, so that there is room; and it turns out that this rank had not run.
+  ControlFrame frame = s.state();
+  frame.paths.resize(1);
+  frame.paths[0].frames_received = before.paths[0].frames_received + 8;
+  ChannelReport report{kChannel, MessageNo(0), MessageNo(0), limits::kEagerBytes, {}};
+  for (size_t i = 0; i < 8; ++i) report.partial.push_back({s.chunks()[i].second.message, 1, {}});
+  frame.channels.push_back(report);
+  s.pass(kMillisecond, kSecond);
+  s.say(0, frame);
+  s.step();
+  ASSERT_EQ(s.path(0).state.phase(), PathPhase::up);
+  std::set<MessageNo> messages;
+  for (const auto& [path, header] : s.chunks()) messages.insert(header.message);
+  EXPECT_GT(messages.size(), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
+}
+
 }  // namespace
 }  // namespace r2ccl

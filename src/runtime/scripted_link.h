@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -134,8 +135,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     }
     return frame;
   }
+  // On that path's lane, with the answer to what the link has asked there.
   void say(size_t index, ControlFrame frame) {
     Peer& peer = peers_[index];
+    frame.answer = std::exchange(peer.asked, 0);
     (void)peer.own_lane->send(frame);
     peer.lane->deliver(peer.lane_end->take_written());
     step();
@@ -143,21 +146,22 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // From now on the peer has applied what it heard.
   void reflect() { reflects_ = heard_.empty() ? reflects_ : heard_.back().version; }
 
-  // One pass of the engine, and the peer takes what the link has written.
-  void step() {
+  // Nothing more can be written to the path's data connection.
+  void block(size_t index) { peers_[index].data->limit_writes(std::deque<size_t>(100'000, 0)); }
+
+  // One pass of the engine, which had not run for `idle`; the peer takes what the link has written.
+  void step(TimeNs idle = 0) {
     for (Peer& peer : peers_) {
       if (!peer.unsent.empty()) peer.data->deliver(std::exchange(peer.unsent, {}));
     }
     reactor_.poll(0);
     reactor_.poll(0);  // the first read after a portion is always blocked
-    link_.progress(clock_.now(), 0);
+    link_.progress(clock_.now(), idle);
     for (size_t i = 0; i < peers_.size(); ++i) take(i);
   }
-  void pass(TimeNs duration) {
-    for (TimeNs end = clock_.now() + duration; clock_.now() < end;) {
-      clock_.advance(kMillisecond);
-      step();
-    }
+  void pass(TimeNs duration, TimeNs idle = 0) {
+    clock_.advance(duration);
+    step(idle);
   }
 
   std::vector<ControlFrame>& heard() { return heard_; }
@@ -174,6 +178,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ScriptedConnection* lane = nullptr;
     ScriptedConnection* lane_end = nullptr;  // the peer's
     std::unique_ptr<ControlLane> own_lane;
+    uint32_t asked = 0;  // by the link, on this lane, and not answered yet
     std::vector<std::byte> unsent;
     std::vector<std::byte> unread;
     uint64_t frames_sent = 0;
@@ -224,8 +229,13 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     }
     if (const auto said = peer.lane->take_written(); !said.empty()) {
       peer.lane_end->deliver(said);
-      R2CCL_CHECK(peer.own_lane->receive(heard_).status.ok());
-      (void)peer.own_lane->receive(heard_);  // takes note that all was read
+      std::vector<ControlFrame> frames;
+      R2CCL_CHECK(peer.own_lane->receive(frames).status.ok());
+      (void)peer.own_lane->receive(frames);  // takes note that all was read
+      for (ControlFrame& frame : frames) {
+        if (frame.ask != 0) peer.asked = frame.ask;
+        heard_.push_back(std::move(frame));
+      }
     }
   }
 
