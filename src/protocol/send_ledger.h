@@ -30,6 +30,9 @@ class SendLedger {
  public:
   SendLedger(ChannelId channel, uint64_t eager_total)
       : channel_(channel), eager_total_(eager_total) {}
+  // A buffered message refers to its own copy: one of that would refer to the first.
+  SendLedger(const SendLedger&) = delete;
+  SendLedger& operator=(const SendLedger&) = delete;
 
   ChannelId channel() const { return channel_; }
 

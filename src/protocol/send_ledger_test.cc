@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <type_traits>
 
 #include "base/limits.h"
 
@@ -50,6 +51,9 @@ struct Sender {
 PartialMessage partial(uint64_t message, uint32_t prefix, std::vector<std::byte> bitmap = {}) {
   return {MessageNo(message), prefix, std::move(bitmap)};
 }
+
+// Its buffered messages point into themselves.
+static_assert(!std::is_copy_constructible_v<SendLedger> && !std::is_copy_assignable_v<SendLedger>);
 
 TEST(SendLedger, SendsNothingWithoutPermission) {
   Sender s(0);
