@@ -63,9 +63,9 @@ json nic_bytes(const std::vector<json>& reports) {
 
 // Every rank's report may hold every verdict; equal ones are one.
 json merged_verdicts(const std::vector<json>& reports) {
-  constexpr const char* kFields[] = {"rank",           "host",     "nic",
-                                     "peer_host",      "kind",     "detected_ms",
-                                     "replayed_bytes", "stall_ms", "at"};
+  constexpr const char* kFields[] = {"rank",      "scope", "host",        "nic",
+                                     "peer_host", "kind",  "detected_ms", "replayed_bytes",
+                                     "stall_ms",  "at"};
   json merged = json::array();
   for (const json& report : reports) {
     for (const json& verdict : array_of(report, "verdicts")) {
@@ -168,8 +168,9 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
 std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) {
   std::vector<std::string> lines;
   for (const json& verdict : merged_verdicts(parse_reports(reports))) {
-    std::string line = "host " + text_of(verdict, "host") + " nic " + text_of(verdict, "nic") +
-                       ": " + text_of(verdict, "kind");
+    const bool rail = text_of(verdict, "scope") == "rail";
+    std::string line = (rail ? "rail of all hosts'" : "host " + text_of(verdict, "host")) +
+                       " nic " + text_of(verdict, "nic") + ": " + text_of(verdict, "kind");
     std::string peer = text_of(verdict, "peer_host");
     if (!peer.empty()) line += " (towards " + peer + ")";
     line += ", detected in " + text_of(verdict, "detected_ms") + " ms, stall " +

@@ -38,7 +38,7 @@ Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, int ind
 }
 
 std::vector<Verdict> judge(const std::vector<Observation>& observations) {
-  Judge judge;
+  Judge judge(4);
   for (const Observation& o : observations) judge.observe(o, 0);
   EXPECT_TRUE(judge.due(0).empty()) << "a verdict needs time to hear everybody";
   return judge.due(kRipe);
@@ -49,7 +49,7 @@ TEST(Judge, NamesTheNicThatItsOwnHostSawGoDown) {
     const auto verdicts = judge({seen(1, 0, DownCause::silent), seen(0, 1, cause)});
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].culprit, nic(0));
-    EXPECT_TRUE(verdicts[0].side_known);
+    EXPECT_EQ(verdicts[0].scope, Scope::nic);
     EXPECT_EQ(verdicts[0].kind, cause);
     EXPECT_EQ(verdicts[0].rank, Rank(0));
   }
@@ -59,7 +59,7 @@ TEST(Judge, BelievesAPeerThatSaysItsOwnNicWentDown) {
   const auto verdicts = judge({told(1, 0, DownCause::carrier_lost)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].culprit, nic(0));
-  EXPECT_TRUE(verdicts[0].side_known);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
@@ -68,7 +68,7 @@ TEST(Judge, NamesASilentNicThatSeveralHostsLostTogether) {
                                seen(0, 3, DownCause::silent), told(0, 1, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].culprit, nic(0));
-  EXPECT_TRUE(verdicts[0].side_known);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].wall, 90);
 }
@@ -76,7 +76,7 @@ TEST(Judge, NamesASilentNicThatSeveralHostsLostTogether) {
 TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
   const auto verdicts = judge({seen(0, 1, DownCause::silent), told(1, 0, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
-  EXPECT_FALSE(verdicts[0].side_known);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
   const std::set<NicName> both = {verdicts[0].culprit, verdicts[0].other};
   EXPECT_EQ(both, (std::set<NicName>{nic(0), nic(1)}));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
@@ -90,7 +90,7 @@ TEST(Judge, RanksOfOneHostCountAsOneWitness) {
   second.observer = Rank(7);
   const auto verdicts = judge({first, second});
   ASSERT_EQ(verdicts.size(), 1u);
-  EXPECT_FALSE(verdicts[0].side_known);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
 }
 
 TEST(Judge, TellsTwoFaultsAtOnceApart) {
@@ -104,7 +104,8 @@ TEST(Judge, TellsTwoFaultsAtOnceApart) {
   ASSERT_EQ(verdicts.size(), 2u);
   EXPECT_EQ(verdicts[0].culprit, nic(0, 0));
   EXPECT_EQ(verdicts[1].culprit, nic(3, 1));
-  EXPECT_TRUE(verdicts[0].side_known && verdicts[1].side_known);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[1].scope, Scope::nic);
 }
 
 TEST(Judge, ADirectReportDoesNotHideAnotherFault) {
@@ -116,7 +117,7 @@ TEST(Judge, ADirectReportDoesNotHideAnotherFault) {
 }
 
 TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
-  Judge judge;
+  Judge judge(4);
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(2, 0, DownCause::silent), kRipe + kSecond);
@@ -125,7 +126,7 @@ TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
 }
 
 TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
-  Judge judge;
+  Judge judge(4);
   judge.observe(seen(0, 1, DownCause::silent), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 2, DownCause::silent), kRipe + kMillisecond);
@@ -134,7 +135,7 @@ TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
 }
 
 TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
-  Judge judge;
+  Judge judge(4);
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 1, DownCause::carrier_lost), kLater);
@@ -142,11 +143,184 @@ TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
 }
 
 TEST(Judge, AnotherNicIsNoEcho) {
-  Judge judge;
+  Judge judge(4);
   judge.observe(seen(0, 1, DownCause::carrier_lost, 0), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 1, DownCause::carrier_lost, 1), kRipe + kMillisecond);
   EXPECT_EQ(judge.due(2 * kRipe + kSecond).size(), 1u);
+}
+
+TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
+  Judge judge(4);
+  judge.observe(seen(0, 1, DownCause::silent), 0);
+  ASSERT_EQ(judge.due(kRipe).size(), 1u);
+  judge.observe(seen(1, 0, DownCause::carrier_lost), kRipe + kSecond);
+  const auto verdicts = judge.due(2 * kRipe + kSecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, nic(1));
+  EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
+}
+
+TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
+  // At once, and while the first one still echoes.
+  for (const TimeNs later : {TimeNs{0}, kRipe + kSecond}) {
+    Judge judge(4);
+    judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
+    auto verdicts = judge.due(later);
+    judge.observe(seen(1, 0, DownCause::carrier_lost), later);
+    for (const Verdict& verdict : judge.due(later + kRipe)) verdicts.push_back(verdict);
+    ASSERT_EQ(verdicts.size(), 2u);
+    EXPECT_EQ(verdicts[0].culprit, nic(0));
+    EXPECT_EQ(verdicts[1].culprit, nic(1));
+  }
+}
+
+// Each fault is told when its own time is over, with all that was seen of it until then.
+TEST(Judge, TellsEachFaultInItsOwnTime) {
+  constexpr TimeNs kPatience = 250 * kMillisecond;
+  constexpr TimeNs kSecondAt = 200 * kMillisecond;
+  struct Case {
+    const char* name;
+    std::vector<Observation> first;
+    std::vector<Observation> second;
+    NicName culprits[2];
+  };
+  const auto silent = DownCause::silent;
+  const Case cases[] = {
+      {"other NICs",
+       {seen(1, 0, silent), seen(2, 0, silent)},
+       {seen(1, 3, silent, 1), seen(2, 3, silent, 1)},
+       {nic(0), nic(3, 1)}},
+      {"the same rail",
+       {seen(1, 0, silent), seen(2, 0, silent), seen(3, 0, silent)},
+       {seen(1, 3, silent), seen(2, 3, silent)},
+       {nic(0), nic(3)}},
+      {"direct ones",
+       {seen(0, 1, DownCause::carrier_lost)},
+       {seen(3, 1, DownCause::interface_down)},
+       {nic(0), nic(3)}},
+  };
+  for (const Case& c : cases) {
+    Judge judge(5);
+    for (const Observation& o : c.first) judge.observe(o, 0);
+    for (const Observation& o : c.second) judge.observe(o, kSecondAt);
+    EXPECT_EQ(judge.next_timeout(), kPatience) << c.name;
+    const auto first = judge.due(kPatience);
+    ASSERT_EQ(first.size(), 1u) << c.name;
+    EXPECT_EQ(first[0].culprit, c.culprits[0]) << c.name;
+    EXPECT_EQ(judge.next_timeout(), kSecondAt + kPatience) << c.name;
+    const auto second = judge.due(kSecondAt + kPatience);
+    ASSERT_EQ(second.size(), 1u) << c.name;
+    EXPECT_EQ(second[0].culprit, c.culprits[1]) << c.name;
+    EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;
+    EXPECT_EQ(judge.next_timeout(), kNever) << c.name;
+  }
+}
+
+// All pairs of the hosts' NICs `index`, each seen from one end.
+std::vector<Observation> all_pairs(uint32_t hosts, DownCause cause, int index = 0) {
+  std::vector<Observation> all;
+  for (uint32_t a = 0; a < hosts; ++a) {
+    for (uint32_t b = a + 1; b < hosts; ++b) all.push_back(seen(a, b, cause, index));
+  }
+  return all;
+}
+
+TEST(Judge, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
+  Judge judge(4);
+  for (const Observation& o : all_pairs(4, DownCause::silent, 2)) judge.observe(o, 0);
+  const auto verdicts = judge.due(kRipe);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::rail);
+  EXPECT_EQ(verdicts[0].culprit, nic(0, 2));
+  EXPECT_EQ(verdicts[0].kind, DownCause::silent);
+  EXPECT_EQ(verdicts[0].replayed_bytes, 60u);
+  judge.observe(told(3, 2, DownCause::silent, 2), kRipe + kSecond);
+  judge.observe(seen(3, 2, DownCause::carrier_lost, 2), kRipe + kSecond);
+  EXPECT_EQ(judge.next_timeout(), kNever) << "echoes";
+}
+
+TEST(Judge, NamesTheRailWhenAllHostsLostTheirCarrier) {
+  std::vector<Observation> all;
+  for (uint32_t host = 0; host < 4; ++host) {
+    all.push_back(seen(host, (host + 1) % 4, DownCause::carrier_lost));
+  }
+  const auto verdicts = judge(all);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::rail);
+  EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
+}
+
+// What has traffic fails at once, here between neighbours; the rest is noticed at a heartbeat.
+std::vector<Observation> ring() {
+  return {seen(0, 1, DownCause::silent), seen(1, 2, DownCause::silent),
+          seen(2, 3, DownCause::silent), seen(3, 0, DownCause::silent)};
+}
+
+TEST(Judge, WaitsForIdlePathsToTellARailFromTwoNics) {
+  struct Case {
+    const char* name;
+    std::vector<Observation> later;
+    std::vector<NicName> culprits;
+    Scope scope;
+  };
+  const Case cases[] = {
+      {"rail",
+       {seen(0, 2, DownCause::silent), seen(3, 1, DownCause::silent)},
+       {nic(0)},
+       Scope::rail},
+      {"two NICs", {seen(3, 1, DownCause::silent)}, {nic(1), nic(3)}, Scope::nic},
+  };
+  for (const Case& c : cases) {
+    Judge judge(4);
+    for (const Observation& o : ring()) judge.observe(o, 0);
+    EXPECT_TRUE(judge.due(kRipe).empty()) << c.name;
+    EXPECT_GT(judge.next_timeout(), kRipe) << c.name;
+    for (const Observation& o : c.later) judge.observe(o, kSecond);
+    std::vector<Verdict> verdicts;
+    while (judge.next_timeout() < kLater) {
+      for (const Verdict& verdict : judge.due(judge.next_timeout())) verdicts.push_back(verdict);
+    }
+    ASSERT_EQ(verdicts.size(), c.culprits.size()) << c.name;
+    std::set<NicName> named;
+    for (const Verdict& verdict : verdicts) {
+      named.insert(verdict.culprit);
+      EXPECT_EQ(verdict.scope, c.scope) << c.name;
+    }
+    EXPECT_EQ(named, std::set<NicName>(c.culprits.begin(), c.culprits.end())) << c.name;
+  }
+}
+
+TEST(Judge, DoesNotCallItTheRailWithoutTheEvidence) {
+  struct Case {
+    const char* name;
+    uint32_t hosts;
+    std::vector<Observation> seen;
+  };
+  std::vector<Observation> mixed = all_pairs(4, DownCause::silent);
+  mixed.push_back(seen(2, 0, DownCause::carrier_lost));
+  std::vector<Observation> downs;
+  for (uint32_t host = 0; host < 4; ++host) {
+    downs.push_back(seen(host, (host + 1) % 4, DownCause::interface_down));
+  }
+  const Case cases[] = {
+      {"two hosts are one pair", 2, all_pairs(2, DownCause::silent)},
+      {"a host has not lost its NIC", 5, all_pairs(4, DownCause::silent)},
+      {"a host knows of its own NIC", 4, mixed},
+      {"all hosts took their NIC down", 4, downs},
+      {"one NIC explains it",
+       4,
+       {seen(0, 1, DownCause::silent), seen(0, 2, DownCause::silent),
+        seen(0, 3, DownCause::silent)}},
+  };
+  for (const Case& c : cases) {
+    Judge judge(c.hosts);
+    for (const Observation& o : c.seen) judge.observe(o, 0);
+    const auto verdicts = judge.due(kRipe);
+    EXPECT_FALSE(verdicts.empty()) << c.name;
+    for (const Verdict& verdict : verdicts) EXPECT_NE(verdict.scope, Scope::rail) << c.name;
+  }
 }
 
 TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
@@ -166,7 +340,7 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
 }
 
 TEST(Judge, SaysWhenItWantsToBeAsked) {
-  Judge judge;
+  Judge judge(4);
   EXPECT_EQ(judge.next_timeout(), kNever);
   judge.observe(seen(0, 1, DownCause::silent), 5 * kSecond);
   const TimeNs due = judge.next_timeout();
@@ -191,7 +365,7 @@ TEST(Blame, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   v.culprit = nic(2);
   v.other = nic(3, 1);
   v.rank = Rank(5);
-  v.side_known = false;
+  v.scope = Scope::pair;
   v.kind = DownCause::stalled;
   v.detected_us = 1;
   v.replayed_bytes = 2;
@@ -226,9 +400,16 @@ TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
   EXPECT_EQ(decoded.value().cause, DownCause::none);
 }
 
+TEST(Blame, AScopeOfALaterVersionBlamesNobodyAlone) {
+  auto bytes = encode(Verdict());
+  constexpr size_t kScopeAt = 4;  // after the number
+  bytes[kScopeAt] = std::byte{99};
+  EXPECT_EQ(decode_verdict(bytes).value().scope, Scope::pair);
+}
+
 TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
   std::mt19937_64 random(1);
-  Judge judge;
+  Judge judge(4);
   TimeNs now = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes = encode(seen(random() % 4, random() % 4, DownCause::silent));

@@ -23,6 +23,7 @@ Incidents::Incidents(ProgressEngine& engine, const Clock& clock) : engine_(engin
     ids.push_back(card.host);
     host_names_.push_back(card.host_name);
   }
+  judge_ = Judge(static_cast<uint32_t>(host_names_.size()));
 }
 
 NicName Incidents::name_of(Rank rank, NicId nic) const {
@@ -67,11 +68,22 @@ void Incidents::on_verdict(std::span<const std::byte> bytes) {
   }
 }
 
+std::string Incidents::words_for(const Verdict& verdict) const {
+  const std::string culprit = host_names_[verdict.culprit.host] + " " + verdict.culprit.nic;
+  switch (verdict.scope) {
+    case Scope::nic:
+      return culprit;
+    case Scope::pair:
+      return culprit + " or " + host_names_[verdict.other.host] + " " + verdict.other.nic;
+    case Scope::rail:
+      return "the rail of " + culprit;
+  }
+  return culprit;
+}
+
 void Incidents::add(const Verdict& verdict) {
-  R2CCL_LOG(warn, "%s %s: %s%s, %llu bytes replayed", host_names_[verdict.culprit.host].c_str(),
-            verdict.culprit.nic.c_str(), to_string(verdict.kind),
-            verdict.side_known ? "" : " (side unknown)",
-            static_cast<unsigned long long>(verdict.replayed_bytes));
+  R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
+            to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
   if (verdicts_.size() < kVerdictsMax) verdicts_.push_back(verdict);
 }
 

@@ -36,6 +36,7 @@ class Incidents {
     TimeNs due = 0;
   };
   NicName name_of(Rank rank, NicId nic) const;
+  std::string words_for(const Verdict& verdict) const;
   void add(const Verdict& verdict);
 
   ProgressEngine& engine_;
@@ -43,7 +44,7 @@ class Incidents {
   std::vector<std::string> host_names_;
   std::vector<uint32_t> host_of_;  // by rank
   std::vector<Pending> pending_;
-  Judge judge_;
+  Judge judge_{0};
   std::vector<Verdict> verdicts_;
 };
 

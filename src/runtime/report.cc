@@ -91,14 +91,15 @@ void write_path(JsonWriter& out, Rank peer, const Path& path) {
 }
 
 void write_verdicts(JsonWriter& out, const Incidents& incidents) {
+  const auto host_of = [&](const NicName& nic) { return incidents.hosts()[nic.host]; };
   out.key("verdicts").begin_array();
   for (const Verdict& verdict : incidents.verdicts()) {
     out.begin_object()
         .field("rank", verdict.rank.value())
-        .field("host", incidents.hosts()[verdict.culprit.host])
+        .field("scope", to_string(verdict.scope))
+        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.culprit))
         .field("nic", verdict.culprit.nic)
-        .field("peer_host",
-               verdict.side_known ? std::string() : incidents.hosts()[verdict.other.host])
+        .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
         .field("kind", to_string(verdict.kind))
         .field("detected_ms", milliseconds(verdict.detected_us))
         .field("replayed_bytes", verdict.replayed_bytes)
