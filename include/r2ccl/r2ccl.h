@@ -81,7 +81,7 @@ typedef struct {
   const char* ifname;     /* as R2CCL_SOCKET_IFNAME; NULL: not set */
   const char* oob_ifname; /* as R2CCL_OOB_IFNAME; NULL: not set */
   int init_timeout_ms;    /* all ranks must have arrived by then; 0: not set */
-  int cutoff_ms;          /* how long a cut-off host is waited for; 0: not set */
+  int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 0: not set */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -107,8 +107,9 @@ R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r
  * config may be NULL. */
 R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config);
 
-/* Ends the communicator in order: waits until all operations are complete everywhere, in bounded
- * time, so that no rank sees this one vanish. Collective. */
+/* Ends the communicator in order: waits until all operations are complete everywhere, so that no
+ * rank sees this one vanish. Collective; ranks that do not finalize are waited for no longer than a
+ * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
 /* Frees the communicator, finalizing first if that was not done and no error is pending. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);

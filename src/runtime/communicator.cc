@@ -20,7 +20,6 @@ namespace {
 constexpr ChannelId kCollectives{1};
 constexpr ChannelId kPointToPoint{2};
 
-constexpr TimeNs kFinalizeBound = 10 * kSecond;
 constexpr TimeNs kFarewellBound = 300 * kMillisecond;
 constexpr TimeNs kObstacleBound = 10 * kSecond;
 
@@ -362,10 +361,13 @@ Status Communicator::finalize() {
     }
     return missing.empty();
   };
-  if (wait_until(all_said_goodbye, kFinalizeBound)) return {};
+  // A rank that is late here waits no less than one that is cut off in an operation.
+  const TimeNs bound = options_.config.cutoff_ns;
+  if (wait_until(all_said_goodbye, bound)) return {};
   return {Code::timeout, "no goodbye from " + missing + " within " +
-                             std::to_string(kFinalizeBound / kSecond) +
-                             " s: did it finalize or destroy its communicator?"};
+                             std::to_string(bound / kMillisecond) +
+                             " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "
+                             "sets how long it is waited for"};
 }
 
 void Communicator::abort(const std::string& why) {

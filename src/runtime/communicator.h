@@ -71,7 +71,7 @@ class Communicator final : private EngineObserver {
   std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer);
   std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer);
 
-  // Waits for all operations and for the goodbye of every rank, in bounded time.
+  // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
   // On return no buffer is touched any more.
   void abort(const std::string& why);

@@ -130,7 +130,9 @@ const std::array kVariables = {
     Variable{"R2CCL_REQUIRE_AUTH", nullptr, Flag{&Config::require_auth}, "0",
              "1: an unauthenticated job is an error."},
     Variable{"R2CCL_CUTOFF_S", nullptr, Seconds{&Config::cutoff_ns, 1, 86400}, "300",
-             "How long a host that all NICs lost is waited for before all ranks get an error."},
+             "How long a host that all NICs lost is waited for before all ranks get an error, and "
+             "how long "
+             "finalize waits for ranks that do not."},
     Variable{"R2CCL_INIT_TIMEOUT_S", nullptr, Seconds{&Config::init_timeout_ns, 1, 86400}, "120",
              "How long all ranks may take to arrive."},
     Variable{

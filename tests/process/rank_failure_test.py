@@ -269,6 +269,22 @@ class LeavingTest(LocalJobCase):
         for message in self.hear_all(job, "destroy").values():
             self.assert_ok(message)
 
+    def test_finalize_waits_for_others_no_longer_than_the_cutoff(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            comm.barrier()
+            if rank_number() == 1:
+                time.sleep(4)  # and never finalizes
+                comm.abort()
+                return
+            with telling(lines, "finalize"):
+                comm.finalize()
+        told = self.hear(self.start(2, body, {"R2CCL_CUTOFF_S": "1"})[0], "finalize")
+        self.assertEqual(told["code"], api.TIMEOUT, told["text"])
+        self.assertRegex(told["text"], "no goodbye from rank 1 .*R2CCL_CUTOFF_S")
+        self.assertGreater(told["seconds"], 0.9)
+        self.assertLess(told["seconds"], 3)
+
     def test_destroy_without_finalize_ends_in_order_with_work_under_way(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
