@@ -67,7 +67,7 @@ class Matching {
         if (pair_if_near(i, j)) break;
       }
     }
-    if (pairs_.empty()) pair_by_order();
+    pair_rest_by_order();
     // One path is the out-of-band lane's.
     if (pairs_.size() >= limits::kPathsMax) pairs_.resize(limits::kPathsMax - 1);
     return pairs_;
@@ -91,12 +91,21 @@ class Matching {
                      [&](size_t a, size_t b) { return uses[a] < uses[b]; });
     return order;
   }
-  void pair_by_order() {
-    if (lower_.nics.empty() || higher_.nics.empty()) return;
-    const size_t count = std::max(lower_.nics.size(), higher_.nics.size());
+  static std::vector<size_t> unused(const std::vector<size_t>& uses) {
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < uses.size(); ++i) {
+      if (uses[i] == 0) indices.push_back(i);
+    }
+    return indices;
+  }
+  void pair_rest_by_order() {
+    const std::vector<size_t> lower = unused(lower_uses_);
+    const std::vector<size_t> higher = unused(higher_uses_);
+    if (lower.empty() || higher.empty()) return;
+    const size_t count = std::max(lower.size(), higher.size());
     for (size_t k = 0; k < count; ++k) {
-      const size_t i = k % lower_.nics.size();
-      const size_t j = k % higher_.nics.size();
+      const size_t i = lower[k % lower.size()];
+      const size_t j = higher[k % higher.size()];
       if (common_family(lower_.nics[i], higher_.nics[j])) pair(i, j);
     }
   }

@@ -17,8 +17,11 @@ struct NicPair {
 
 // A best matching: every NIC of the side with fewer gets one partner in its own subnet, each NIC of
 // the other side at most one; then NICs left over are paired once more with the least used partner
-// in their subnet, so that no live capacity lies idle. Where no two NICs share a subnet (a routed
-// fabric), the i-th meets the i-th: the handshake shows whether they reach each other.
+// in their subnet, so that no live capacity lies idle. Those that share a subnet with nobody of the
+// other side may still be routed to each other, be it on a fabric where all are, or where only some
+// rails are subnets: the i-th of them meets the i-th. The handshake shows whether they reach each
+// other; a pair that does not costs a short attempt now and then, a capacity left idle costs that
+// much of every operation. One without any counterpart left adds none, and stays idle.
 std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher);
 
 // The paths between `self` and `peer` as seen from `self`: over lo when they share a host, else one

@@ -76,9 +76,19 @@ TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
   EXPECT_EQ(uses[1], 3);
 }
 
-TEST(MatchNics, NeverPairsNicsOfDifferentSubnetsWhileOthersShareOne) {
+TEST(MatchNics, TriesARouteBetweenNicsThatShareASubnetWithNobody) {
   EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2", "10.0.8.2"})),
+            (Pairs{pair(0, 0), pair(1, 1)}));
+  EXPECT_EQ(
+      match_nics(card(0, {"10.0.5.1", "10.0.0.1"}), card(1, {"10.0.0.2", "10.0.6.1", "10.0.7.1"})),
+      (Pairs{pair(1, 0), pair(0, 1), pair(0, 2)}));
+}
+
+TEST(MatchNics, LeavesANicIdleWhenAllOfTheOtherSideHavePartnersInTheirSubnets) {
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2"})),
             (Pairs{pair(0, 0)}));
+  EXPECT_EQ(match_nics(card(0, {"10.0.0.1"}), card(1, {"10.0.9.2", "10.0.0.2"})),
+            (Pairs{pair(0, 1)}));
 }
 
 TEST(MatchNics, PairsByOrderOnARoutedFabric) {
