@@ -10,16 +10,14 @@ import random
 import re
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
+import program
 import r2ccl_api as api
-from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, telling
+from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, rank_number, telling
 
-R2CCL = "r2ccl"
 MISMATCH_BOUND_S = 2
 
 
@@ -56,7 +54,7 @@ class StartTest(LocalJobCase):
 
     def test_a_rank_with_another_secret_is_kept_out_and_told_so(self):
         def body(lib, lines):
-            if os.environ["RANK"] == "1":
+            if rank_number() == 1:
                 os.environ["R2CCL_SECRET"] = SECRET + "?"
             init_only(lib, lines)
         job = self.start(2, body, {"R2CCL_INIT_TIMEOUT_S": "2"})
@@ -68,7 +66,7 @@ class StartTest(LocalJobCase):
 
     def test_settings_that_must_agree_are_compared_and_both_ranks_named(self):
         def body(lib, lines):
-            os.environ["R2CCL_ALGO"] = "ring" if os.environ["RANK"] == "1" else "hd"
+            os.environ["R2CCL_ALGO"] = "ring" if rank_number() == 1 else "hd"
             init_only(lib, lines)
         job = self.start(3, body)
         for told in self.hear_all(job, "init").values():
@@ -89,7 +87,7 @@ class StartTest(LocalJobCase):
 
     def test_a_unique_id_works_and_a_mangled_one_is_refused(self):
         def body(lib, lines):
-            rank = int(os.environ["RANK"])
+            rank = rank_number()
             id_bytes = api.unique_id(lib) if rank == 0 else b""
             lines.say(event="id", hex=id_bytes.hex())
             id_bytes = bytes.fromhex(lines.hear()["hex"])
@@ -206,9 +204,9 @@ class ArgumentTest(LocalJobCase):
                     ("NULL sendbuff", lambda: comm.all_reduce(None, other, 64)),
                     ("NULL recvbuff", lambda: comm.all_reduce(data, None, 64)),
                     ("unaligned", lambda: comm.all_reduce(at + 1, other, 8)),
-                    ("unaligned receive", lambda: comm.recv(at + 2, 8, 1 - comm_rank())),
+                    ("unaligned receive", lambda: comm.recv(at + 2, 8, 1 - rank_number())),
                     ("overlap", lambda: comm.all_reduce(at, at + 16, 32)),
-                    ("overlap broadcast", lambda: comm.broadcast(at, at + 4, 32, comm_rank())),
+                    ("overlap broadcast", lambda: comm.broadcast(at, at + 4, 32, rank_number())),
                     ("absurd count", lambda: comm.all_reduce(data, other, big)),
                     ("type", lambda: comm.all_reduce(data, other, 64, 6)),
                     ("op", lambda: comm.all_reduce(data, other, 64, api.FLOAT32, 1)),
@@ -221,9 +219,6 @@ class ArgumentTest(LocalJobCase):
             comm.all_reduce(data, other, 64)
             lines.say(event="values", values=list(other))
             comm.destroy()
-
-        def comm_rank():
-            return int(os.environ["RANK"])
 
         job = self.start(2, body)
         for process in job.values():
@@ -261,7 +256,7 @@ class MismatchTest(LocalJobCase):
             data = api.buffer(api.FLOAT32, [1] * 4096)
             with telling(lines, "told"):
                 comm.barrier()  # which the error of ranks that are ahead may end too
-                calls[int(os.environ["RANK"])](comm, data)
+                calls[rank_number()](comm, data)
                 comm.barrier()
             lines.say(event="async", code=comm.async_error())
             comm.destroy()
@@ -372,7 +367,7 @@ class StrangerTest(LocalJobCase):
             comm = api.Comm.from_environment(lib)
             lines.say(event="ready")
             count, wrong, rounds = 50_000, 0, 0
-            rank = int(os.environ["RANK"])
+            rank = rank_number()
             data = api.buffer(api.INT32, [rank + 1] * count)
             out = api.buffer(api.INT32, [0] * count)
             right = bytes(api.buffer(api.INT32, [6] * count))
@@ -428,8 +423,7 @@ class CommandTest(unittest.TestCase):
 
     def test_bench_says_what_is_wrong_and_ends_with_an_error(self):
         environment = dict(os.environ, R2CCL_SOCKET_IFNAME="nosuchnic")
-        done = subprocess.run([R2CCL, "bench", "-n", "2", "-b", "1K"], env=environment, text=True,
-                              capture_output=True, timeout=PATIENCE_S)
+        done = program.run("bench", "-n", 2, "-b", "1K", env=environment, timeout=PATIENCE_S)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("nosuchnic", done.stderr)
 
@@ -437,20 +431,10 @@ class CommandTest(unittest.TestCase):
         for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"],
                       ["-b", "2", "-e", "1"]):
             with self.subTest(words=words):
-                done = subprocess.run([R2CCL, "bench", "-n", "2", *words], text=True,
-                                      capture_output=True, timeout=PATIENCE_S)
+                done = program.run("bench", "-n", 2, *words, timeout=PATIENCE_S)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words[0], done.stderr)
 
 
-def main():
-    global R2CCL
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    R2CCL = os.path.abspath(sys.argv.pop(1))
-    api.set_library(R2CCL)
-    unittest.main()
-
-
 if __name__ == "__main__":
-    main()
+    program.main(__doc__)

@@ -8,14 +8,12 @@ import json
 import math
 import os
 import struct
-import subprocess
-import sys
 import unittest
 
+import program
 import r2ccl_api as api
-from local_job import LocalJobCase, NICS
+from local_job import LocalJobCase, NICS, rank_number
 
-R2CCL = "r2ccl"
 RANKS_MAX = 5
 # None, one, fewer than ranks, no multiple of anything, and several chunks on several paths.
 COUNTS = (0, 1, 3, 1003, 40_001)
@@ -46,7 +44,7 @@ def reference(op, datatype, columns):
 
 
 def rank_of_size():
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return rank_number(), int(os.environ["WORLD_SIZE"])
 
 
 def check_all_reduce(comm, rank, size, wrong):
@@ -167,24 +165,15 @@ class CheckedBenchTest(unittest.TestCase):
                                              ("broadcast", "auto", 4), ("sendrecv", "auto", 2)):
             with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks):
                 environment = dict(os.environ, R2CCL_SOCKET_IFNAME=NICS, R2CCL_ALGO=algorithm)
-                done = subprocess.run(
-                    [R2CCL, "bench", "-n", str(ranks), "--collective", collective, "-b", "1M",
-                     "-e", "4M", "-f", "4", "--iters", "3", "-w", "1", "--check", "--json",
-                     "/dev/stderr"], env=environment, text=True, capture_output=True, timeout=60)
+                done = program.run(
+                    "bench", "-n", ranks, "--collective", collective, "-b", "1M", "-e", "4M",
+                    "-f", 4, "--iters", 3, "-w", 1, "--check", "--json", "/dev/stderr",
+                    env=environment, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stderr)
                 self.assertEqual(result["wrong_elements"], 0)
                 self.assertGreater(result["checked_elements"], 3 * 2**18)
 
 
-def main():
-    global R2CCL
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    R2CCL = os.path.abspath(sys.argv.pop(1))
-    api.set_library(R2CCL)
-    unittest.main()
-
-
 if __name__ == "__main__":
-    main()
+    program.main(__doc__)

@@ -9,26 +9,19 @@ import glob
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-R2CCL = "r2ccl"
-NAME = f"flt{os.getpid()}"
+import network_lab
+import program
+from network_lab import lab
+
 DURATION_S = 7  # of a job; the fault must be seen, repaired and overcome within it
 SEEN_WITHIN_S = 4
 BACK_WITHIN_S = 15
 CARRIES_BYTES = 500_000  # more than probes and greetings
 OPERATIONS_DURING_FAULT = 5
-
-
-def lab(*words, check=True):
-    done = subprocess.run([R2CCL, "lab", "--name", NAME, *map(str, words)], text=True,
-                          capture_output=True, timeout=60)
-    if check and done.returncode != 0:
-        raise AssertionError(f"lab {words}: status {done.returncode}: {done.stderr}")
-    return done
 
 
 class Job:
@@ -39,7 +32,8 @@ class Job:
         self.json_file = os.path.join(directory, "result.json")
         self.output = open(os.path.join(directory, "output"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [R2CCL, "lab", "all", "--name", NAME, "--prefix", R2CCL, "bench", "-b", "512K",
+            [program.PATH, "lab", "all", "--name", network_lab.NAME, "--prefix", program.PATH,
+             "bench", "-b", "512K",
              "--check", "--duration", str(duration), "--json", self.json_file,
              "--events", os.path.join(directory, "events.%r")],
             env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic", **(environment or {})),
@@ -261,18 +255,5 @@ class UnequalTest(FaultCase):
         self.run_fault("h1", "nic1", "pull")
 
 
-def main():
-    global R2CCL
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    R2CCL = os.path.abspath(sys.argv.pop(1))
-    probe = lab("up", 1, 1, 0, check=False)
-    if probe.returncode != 0:
-        print("SKIPPED: no lab can be made here:", probe.stderr.strip())
-        sys.exit(77)
-    lab("down")
-    unittest.main()
-
-
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, network_lab.obstacle)

@@ -13,8 +13,10 @@ import tempfile
 import time
 import unittest
 
-R2CCL = "r2ccl"
-NAME = f"labtest{os.getpid()}"
+import network_lab
+import program
+from network_lab import NAME, lab
+
 PORT = 7777
 
 # Runs inside a host: answers every datagram on every network and writes down what came.
@@ -81,17 +83,13 @@ print(time.monotonic() - start)
 """
 
 
-def lab(*words, check=True, **kwargs):
-    done = subprocess.run([R2CCL, "lab", "--name", NAME, *map(str, words)], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, **kwargs)
-    if check and done.returncode != 0:
-        raise AssertionError(f"lab {words}: status {done.returncode}: {done.stderr}")
-    return done
+def start(*words):
+    return subprocess.Popen([program.PATH, "lab", "--name", NAME, *words],
+                            stdout=subprocess.PIPE, text=True)
 
 
 def start_in(host, *command):
-    return subprocess.Popen([R2CCL, "lab", "run", "--name", NAME, host, *command],
-                            stdout=subprocess.PIPE, text=True)
+    return start("run", host, *command)
 
 
 def python_in(host, script, *args):
@@ -286,8 +284,7 @@ class FaultTest(LabCase):
 
     def test_pause_is_a_hole_that_closes_by_itself(self):
         self.assert_connected(0, 1, 0)
-        pause = subprocess.Popen([R2CCL, "lab", "--name", NAME, "pause", "h1", "nic0", "1500"],
-                                 stdout=subprocess.PIPE, text=True)
+        pause = start("pause", "h1", "nic0", "1500")
         self.assertIn("hole", pause.stdout.readline())
         self.assert_cut(0, 1, 0)
         pause.communicate()
@@ -389,8 +386,7 @@ class LifeTest(unittest.TestCase):
 
     def test_all_hands_signals_on_to_everything_it_started(self):
         lab("up", 2, 1, 100)
-        job = subprocess.Popen([R2CCL, "lab", "all", "--name", NAME, "sh", "-c", "echo up; sleep 60; :"],
-                               stdout=subprocess.PIPE, text=True)
+        job = start("all", "sh", "-c", "echo up; sleep 60; :")
         for _ in range(2):
             self.assertEqual(job.stdout.readline(), "up\n")
         job.terminate()
@@ -418,18 +414,5 @@ class LifeTest(unittest.TestCase):
                 self.assertIn(said, done.stderr)
 
 
-def main():
-    global R2CCL
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    R2CCL = os.path.abspath(sys.argv.pop(1))
-    probe = lab("up", 1, 1, 0, check=False)
-    if probe.returncode != 0:
-        print("SKIPPED: no lab can be made here:", probe.stderr.strip())
-        sys.exit(77)
-    lab("down")
-    unittest.main()
-
-
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, network_lab.obstacle)

@@ -115,6 +115,11 @@ def telling(lines, event, **more):
               at=time.monotonic(), **more)
 
 
+def rank_number():
+    """Of the process that asks, in the body of a rank."""
+    return int(os.environ["RANK"])
+
+
 class LocalJobCase(unittest.TestCase):
     def start(self, count, body, environment=None, ranks=None):
         """Forks ranks (all when None) that run body(library, lines); returns them by number."""

@@ -2,12 +2,13 @@
 import ctypes
 import os
 
+import program
+
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 9
 INT32, INT64, FLOAT32, FLOAT64 = 2, 4, 7, 8
 SUM, MAX, MIN, AVG = 0, 2, 3, 4
 C_TYPES = {INT32: ctypes.c_int32, INT64: ctypes.c_int64,
            FLOAT32: ctypes.c_float, FLOAT64: ctypes.c_double}
-LIBRARY = "libr2ccl.so"
 
 
 class R2cclError(Exception):
@@ -32,7 +33,8 @@ class Config(ctypes.Structure):
 
 def load():
     """In the process that becomes a rank, so that the one that forks never has the library."""
-    lib = ctypes.CDLL(LIBRARY)
+    # It stands beside the program, as a build leaves it.
+    lib = ctypes.CDLL(os.path.join(os.path.dirname(program.PATH), "libr2ccl.so"))
     lib.r2cclGetLastError.restype = ctypes.c_char_p
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     lib.r2cclAllReduce.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
@@ -151,9 +153,3 @@ class Comm:
         text = ctypes.create_string_buffer(size.value)
         check(self.lib, self.lib.r2cclCommReport(self.handle, text, ctypes.byref(size)))
         return text.value.decode()
-
-
-def set_library(r2ccl_program):
-    """The library that stands beside the program, as a build leaves it."""
-    global LIBRARY
-    LIBRARY = os.path.join(os.path.dirname(os.path.abspath(r2ccl_program)), "libr2ccl.so")

@@ -8,22 +8,18 @@ import json
 import os
 import re
 import signal
-import sys
 import tempfile
 import threading
 import time
 import unittest
 
+import program
 import r2ccl_api as api
-from local_job import LocalJobCase, telling
+from local_job import LocalJobCase, rank_number, telling
 
 NOTICED_WITHIN_S = 2  # from the death of a rank to the error on all others
 STOPPED_S = 10
 COUNT = 200_000
-
-
-def rank_number():
-    return int(os.environ["RANK"])
 
 
 def reduce_until_error(lib, lines):
@@ -444,12 +440,5 @@ class ForkTest(LocalJobCase):
         self.expect_end(job)
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    api.set_library(sys.argv.pop(1))
-    unittest.main()
-
-
 if __name__ == "__main__":
-    main()
+    program.main(__doc__)
