@@ -115,38 +115,28 @@ ConnectionInfo Flow::info(int side) const {
 void Flow::close(int side) {
   at(side).process = nullptr;
   at(side).poll_id = -1;
-  switch (at(side).state) {
-    case SideState::established:
-    case SideState::syn_received:
-      send_reset(side);
-      become(side, SideState::closed);
-      break;
-    case SideState::absent:
-    case SideState::connecting:
-    case SideState::failed:
-      become(side, SideState::closed);
-      break;
-    case SideState::orphaned:
-    case SideState::closed:
-      break;
-  }
+  discard(side);
   forget_if_over();
 }
 
 void Flow::orphan(int side) {
+  // Like Linux: bytes that nobody will read any more are worth a reset.
+  const bool all_read = stream(1 - side).readable_bytes() == 0;
+  if (at(side).state == SideState::established && all_read) {
+    become(side, SideState::orphaned);
+    stream(side).finish();
+    pump(side);
+    arm_timer(side);
+  } else {
+    discard(side);
+  }
+  forget_if_over();
+}
+
+// Ends a side at once; a peer that takes it for connected is told by a reset.
+void Flow::discard(int side) {
   switch (at(side).state) {
     case SideState::established:
-      // Like Linux: bytes that nobody will read any more are worth a reset.
-      if (stream(1 - side).readable_bytes() > 0) {
-        send_reset(side);
-        become(side, SideState::closed);
-      } else {
-        become(side, SideState::orphaned);
-        stream(side).finish();
-        pump(side);
-        arm_timer(side);
-      }
-      break;
     case SideState::syn_received:
       send_reset(side);
       become(side, SideState::closed);
@@ -160,7 +150,6 @@ void Flow::orphan(int side) {
     case SideState::closed:
       break;
   }
-  forget_if_over();
 }
 
 void Flow::fail(int side, int error) {

@@ -102,6 +102,7 @@ class Flow {
 
   void become(int side, SideState next);
   void touch(int side);
+  void discard(int side);
   void forget_if_over();
   bool over(int side) const;
 
