@@ -143,7 +143,8 @@ void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
   RendezvousClient::Options meeting = meeting_options(std::move(card));
   meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
   // Refused at best: what the caller must know is the obstacle.
-  (void)run_rendezvous(*transport_, clock_, std::move(meeting));
+  Reactor reactor(transport_->poller());
+  (void)run_rendezvous(*transport_, reactor, clock_, std::move(meeting));
 }
 
 Status Communicator::connect() {

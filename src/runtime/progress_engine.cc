@@ -144,16 +144,7 @@ std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) 
 }
 
 Result<std::vector<RankCard>> ProgressEngine::rendezvous(RendezvousClient::Options options) {
-  RendezvousClient client(transport_, reactor_, std::move(options), clock_.now());
-  while (client.state() != RendezvousClient::State::done) {
-    if (client.state() == RendezvousClient::State::failed) return client.error();
-    const TimeNs now = clock_.now();
-    const TimeNs next = std::min(client.next_timeout(), acceptor_->next_timeout());
-    (void)reactor_.poll(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
-    client.progress(clock_.now());
-    acceptor_->progress(clock_.now());
-  }
-  return client.cards();
+  return run_rendezvous(transport_, reactor_, clock_, std::move(options), acceptor_.get());
 }
 
 bool ProgressEngine::ready() const {

@@ -253,15 +253,19 @@ void RendezvousClient::fail(Status why) {
   state_ = State::failed;
 }
 
-Result<std::vector<RankCard>> run_rendezvous(Transport& transport, const Clock& clock,
-                                             RendezvousClient::Options options) {
-  Reactor reactor(transport.poller());
+Result<std::vector<RankCard>> run_rendezvous(Transport& transport, Reactor& reactor,
+                                             const Clock& clock, RendezvousClient::Options options,
+                                             Acceptor* acceptor) {
   RendezvousClient client(transport, reactor, std::move(options), clock.now());
   for (;;) {
     client.progress(clock.now());
     if (client.state() == RendezvousClient::State::done) return client.cards();
     if (client.state() == RendezvousClient::State::failed) return client.error();
-    const TimeNs at = client.next_timeout();
+    TimeNs at = client.next_timeout();
+    if (acceptor != nullptr) {
+      acceptor->progress(clock.now());
+      at = std::min(at, acceptor->next_timeout());
+    }
     reactor.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock.now()));
   }
 }

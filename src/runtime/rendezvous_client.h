@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/acceptor.h"
 #include "runtime/reactor.h"
 #include "runtime/rendezvous_messages.h"
 #include "runtime/rendezvous_server.h"
@@ -90,8 +91,10 @@ class RendezvousClient final : public EventHandler {
   Status error_;
 };
 
-// Runs a client to its end on the calling thread. Nobody else may use the transport's poller.
-Result<std::vector<RankCard>> run_rendezvous(Transport& transport, const Clock& clock,
-                                             RendezvousClient::Options options);
+// Runs a client to its end on the calling thread, which is the only one to use `reactor`. What
+// knocks at `acceptor` meanwhile, if it is given, is served.
+Result<std::vector<RankCard>> run_rendezvous(Transport& transport, Reactor& reactor,
+                                             const Clock& clock, RendezvousClient::Options options,
+                                             Acceptor* acceptor = nullptr);
 
 }  // namespace r2ccl

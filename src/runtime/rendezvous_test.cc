@@ -435,7 +435,8 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
       options.rank_count = kRanks;
       options.timeout_ns = 20 * kSecond;
       options.nonce = random_nonce;
-      const auto cards = run_rendezvous(*transport, clock, options);
+      Reactor reactor(transport->poller());
+      const auto cards = run_rendezvous(*transport, reactor, clock, options);
       if (cards.ok()) seen[static_cast<size_t>(rank)] = cards.value().size();
     });
   }
