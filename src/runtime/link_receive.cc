@@ -113,8 +113,8 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
     return;
   }
   std::vector<Transmission> delivered;
-  path->model.on_delivered(report.frames_received, path->state.phase() == PathPhase::suspect, at,
-                           delivered);
+  path->model.on_delivered(report.frames_received, report.held_us * kMicrosecond,
+                           path->state.phase() == PathPhase::suspect, at, delivered);
   path->permit(report.pace_total);
   for (const Transmission& transmission : delivered) {
     evidence_at_ = std::max(evidence_at_, transmission.sent_at);
