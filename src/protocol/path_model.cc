@@ -11,11 +11,12 @@ namespace {
 // A measurement lasts this long, or this many base delays if that is longer.
 constexpr TimeNs kInterval = 10 * kMillisecond;
 constexpr TimeNs kIntervalDelays = 2;
-// Lateness below this is the scheduler's, not the path's.
+// A difference of delays below this is the schedulers', not the paths'.
 constexpr TimeNs kNoise = 500 * kMicrosecond;
 // What an idle path once showed is believed for this long; then hope grows.
 constexpr TimeNs kRateBelieved = 500 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
+constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackUnknown = 150 * kMillisecond;
@@ -42,8 +43,21 @@ TimeNs PathModel::slack() const {
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
-  const double drain = static_cast<double>(bytes_outstanding_ + bytes) / rate_;
-  return now + base_delay_ + static_cast<TimeNs>(drain);
+  return now + delay_to_compare(now) + wire_time(bytes_outstanding_ + bytes);
+}
+
+// Paths whose delays hardly differ share the load by their rates alone. Nor does a delay count that
+// was measured long ago or seldom: a path that a late delivery had made look long would not be
+// used, and so not be measured, again.
+TimeNs PathModel::delay_to_compare(TimeNs now) const {
+  const bool old = outstanding_.empty() && now - last_delivery_at_ > kRateBelieved;
+  const TimeNs noise = delay_samples_ < kDelaySamples ? kSlackMin : kNoise;
+  const bool alike = base_delay_ - noise < shortest_delay_;
+  return old || alike ? std::min(base_delay_, shortest_delay_) : base_delay_;
+}
+
+TimeNs PathModel::wire_time(uint64_t bytes) const {
+  return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
 }
 
 void PathModel::on_sent(Transmission transmission, TimeNs now) {
@@ -51,7 +65,8 @@ void PathModel::on_sent(Transmission transmission, TimeNs now) {
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
   transmission.slack = slack();
-  transmission.expected_at = finish_at(transmission.bytes, now) + transmission.slack;
+  transmission.expected_at =
+      now + base_delay_ + wire_time(bytes_outstanding_ + transmission.bytes) + transmission.slack;
   bytes_outstanding_ += transmission.bytes;
   bytes_sent_ += transmission.bytes;
   transmission.ahead = bytes_outstanding_;
@@ -59,7 +74,7 @@ void PathModel::on_sent(Transmission transmission, TimeNs now) {
   outstanding_.push_back(transmission);
 }
 
-bool PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
+bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeNs now,
                              std::vector<Transmission>& delivered) {
   if (frames > frames_sent_) return false;
   if (frames <= frames_delivered_) return true;
@@ -73,35 +88,42 @@ bool PathModel::on_delivered(uint64_t frames, bool suspected, TimeNs now,
     ++frames_delivered_;
   }
   bytes_outstanding_ -= bytes;
-  learn_delay(last, now);
+  // As if it had been acknowledged at once.
+  const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
+  learn_deviation(last, now);
+  learn_delay(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
   } else {
-    measure_rate(last, bytes, now);
+    measure_rate(last, bytes, at);
   }
-  last_delivery_at_ = now;
+  last_delivery_at_ = at;
   resize_window(bytes);
   return true;
 }
 
-void PathModel::learn_delay(const Transmission& transmission, TimeNs now) {
+void PathModel::learn_deviation(const Transmission& transmission, TimeNs now) {
   const TimeNs late = std::abs(now - (transmission.expected_at - transmission.slack));
   deviation_ += (late - deviation_) / 8;
+}
+
+void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
   if (!transmission.found_idle) return;
   // Sent into an idle path: its delay less its own time on the wire is the base delay.
-  const TimeNs elapsed = now - transmission.sent_at;
+  const TimeNs elapsed = at - transmission.sent_at;
   const auto wire = static_cast<TimeNs>(transmission.bytes / rate_);
   const TimeNs delay = std::max(elapsed - wire, kDelayMin);
   if (!rate_known_ && elapsed < guessed_elapsed_) {
     guessed_elapsed_ = elapsed;
     guessed_bytes_ = transmission.bytes;
   }
-  if (now - delay_period_at_ > kDelayPeriod) {
+  if (at - delay_period_at_ > kDelayPeriod) {
     delay_min_before_ = delay_min_now_;
     delay_min_now_ = kNever;
-    delay_period_at_ = now;
+    delay_period_at_ = at;
   }
   delay_min_now_ = std::min(delay_min_now_, delay);
+  ++delay_samples_;
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
@@ -119,31 +141,31 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   base_delay_ = delay_min_now_;
 }
 
-void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs now) {
+void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at) {
   if (interval_at_ == 0) {
     // The first delivery of a busy time only starts the measurement: what came before it is delay.
-    interval_at_ = now;
+    interval_at_ = at;
     interval_bytes_ = 0;
     interval_filled_ = 0;
   } else {
     interval_bytes_ += bytes;
     const TimeNs promised = last.expected_at - last.slack - last.sent_at;
-    const bool slower = now - last.sent_at > promised + promised / 4 + kNoise;
+    const bool slower = at - last.sent_at > promised + promised / 4 + kNoise;
     if (last.filled || slower) interval_filled_ += bytes;
   }
-  const TimeNs length = now - interval_at_;
+  const TimeNs length = at - interval_at_;
   if (length >= std::max(kInterval, kIntervalDelays * base_delay_)) {
     const double sample = static_cast<double>(interval_bytes_) / static_cast<double>(length);
     const bool was_full = interval_filled_ > interval_bytes_ / 2;
     if (!rate_known_) {
       rate_ = was_full ? sample : std::max(rate_, sample);
       rate_known_ = was_full;
-      if (rate_known_) correct_delay(last, now);
+      if (rate_known_) correct_delay(last, at);
     } else if (was_full || sample > rate_) {
       rate_ += (sample - rate_) / 2;
     }
     rate_ = std::max(rate_, kRateMin);
-    interval_at_ = now;
+    interval_at_ = at;
     interval_bytes_ = 0;
     interval_filled_ = 0;
   }
@@ -169,7 +191,8 @@ void PathModel::resize_window(uint64_t delivered) {
   window_ = std::min(target, window_ + delivered);
 }
 
-void PathModel::hope(double bytes_per_ns, TimeNs now) {
+void PathModel::hope(double bytes_per_ns, TimeNs shortest_delay, TimeNs now) {
+  shortest_delay_ = shortest_delay;
   if (!rate_known_) {
     rate_ = bytes_per_ns;
   } else if (rate_ < bytes_per_ns && outstanding_.empty() &&

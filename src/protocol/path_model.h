@@ -5,6 +5,7 @@
 // the burst which a token bucket or a switch's memory lets through does not matter. Traffic that
 // did not fill the path can only raise it; a transmission that came late while the path was
 // suspected lowers it at once. Until a path has shown a rate it is taken for as good as the best.
+// What an acknowledgement waited for company at the receiver counts for neither delay nor rate.
 // The window is what the rate and the base delay need and no more: what does not fit waits in user
 // space, where a better path can still take it.
 #pragma once
@@ -42,10 +43,11 @@ class PathModel {
   void reset();
 
   void on_sent(Transmission transmission, TimeNs now);
-  // The receiver has wholly received `frames` data frames of this connection. Appends those that
-  // are newly so, oldest first. False when so many were never sent.
+  // The receiver has wholly received `frames` data frames of this connection, the last of them
+  // `held` before it said so. Appends those that are newly received, oldest first.
+  // False when so many were never sent.
   // `suspected`: lateness counts as the path's own.
-  [[nodiscard]] bool on_delivered(uint64_t frames, bool suspected, TimeNs now,
+  [[nodiscard]] bool on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeNs now,
                                   std::vector<Transmission>& delivered);
 
   // Everything still under way, oldest first.
@@ -69,9 +71,9 @@ class PathModel {
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
-  // What the best path of the link has shown. Taken over while this one has shown nothing, and
+  // What the best paths of the link have shown. Taken over while this one has shown nothing, and
   // approached while it is idle, so that a path which was slow once is tried again.
-  void hope(double bytes_per_ns, TimeNs now);
+  void hope(double bytes_per_ns, TimeNs shortest_delay, TimeNs now);
   TimeNs base_delay() const { return base_delay_; }
   TimeNs deviation() const { return deviation_; }
   uint64_t window() const { return window_; }
@@ -80,7 +82,10 @@ class PathModel {
   TimeNs slack() const;
 
  private:
-  void learn_delay(const Transmission& transmission, TimeNs now);
+  TimeNs wire_time(uint64_t bytes) const;
+  TimeNs delay_to_compare(TimeNs now) const;
+  void learn_deviation(const Transmission& transmission, TimeNs now);
+  void learn_delay(const Transmission& transmission, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);
   void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
@@ -100,7 +105,9 @@ class PathModel {
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
   TimeNs base_delay_ = kDelayInitial;
-  TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
+  uint32_t delay_samples_ = 0;
+  TimeNs shortest_delay_ = kNever;  // of the link's paths
+  TimeNs delay_min_now_ = kNever;   // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
   TimeNs guessed_elapsed_ = kNever;  // the quickest of those sent into the idle path so far, while

@@ -53,7 +53,7 @@ class Driver {
     now = std::max(now, acknowledgements_.front());
     acknowledgements_.pop_front();
     late = std::max(late, now - model.overdue_at());
-    ASSERT_TRUE(model.on_delivered(++frames_, suspected, now, delivered));
+    ASSERT_TRUE(model.on_delivered(++frames_, held, suspected, now, delivered));
     window_max = std::max(window_max, model.window());
   }
   void fill() {
@@ -87,6 +87,7 @@ class Driver {
   Wire wire;
   PathModel model;
   TimeNs now = kStart;
+  TimeNs held = 0;  // by the receiver, before it acknowledges
   TimeNs late = INT64_MIN;
   uint64_t window_max = 0;
   std::vector<Transmission> delivered;
@@ -169,6 +170,44 @@ TEST(PathModel, FindsTheBaseDelayOfAnIdlePath) {
   }
 }
 
+TEST(PathModel, WhatTheReceiverHeldBackCountsForNeitherDelayNorRate) {
+  constexpr TimeNs kHeld = limits::kNewsDelay;
+  Driver holding(Wire(kGigabit250, 100 * kMicrosecond + kHeld));
+  holding.held = kHeld;
+  holding.ping_pong(5000, 20 * kMillisecond, 10);
+  holding.run_for(500 * kMillisecond);
+  EXPECT_LT(holding.model.base_delay(), 100 * kMicrosecond + kHeld / 4);
+  EXPECT_NEAR(in_percent(holding.model.bytes_per_ns(), kGigabit250), 100, 10);
+}
+
+// Delays are noisy, and a path that is not chosen is not measured: a difference counts only when it
+// is large or was seen often.
+TEST(PathModel, ASmallDifferenceOfDelaysCountsOnceItWasSeenOften) {
+  constexpr TimeNs kShortest = 100 * kMicrosecond;
+  Driver d(Wire(kGigabit250, 2 * kMillisecond));
+  const auto extra = [&] {
+    d.model.hope(kGigabit250, kShortest, d.now);
+    return d.model.finish_at(0, d.now) - d.now - kShortest;
+  };
+  d.ping_pong(5000, 20 * kMillisecond, 4);
+  EXPECT_EQ(extra(), 0);
+  d.ping_pong(5000, 20 * kMillisecond, 10);
+  EXPECT_GT(extra(), kMillisecond);
+  d.now += kSecond;
+  EXPECT_EQ(extra(), 0) << "what was measured long ago is tried again";
+}
+
+TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
+  constexpr TimeNs kShortest = 100 * kMicrosecond;
+  for (const TimeNs round_trip : {400 * kMicrosecond, 100 * kMillisecond}) {
+    Driver d(Wire(kGigabit250, round_trip));
+    d.ping_pong(5000, 20 * kMillisecond, round_trip < kMillisecond ? 20 : 1);
+    d.model.hope(kGigabit250, kShortest, d.now);
+    const TimeNs delay = d.model.finish_at(0, d.now) - d.now;
+    EXPECT_EQ(delay > kShortest, round_trip > kMillisecond);
+  }
+}
+
 struct Speed {
   double bytes_per_ns;
   TimeNs round_trip;
@@ -245,7 +284,7 @@ TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
   EXPECT_EQ(model.frames_sent(), 5u);
   EXPECT_EQ(model.bytes_outstanding(), 500u);
   std::vector<Transmission> delivered;
-  EXPECT_TRUE(model.on_delivered(3, false, kStart + kMillisecond, delivered));
+  EXPECT_TRUE(model.on_delivered(3, 0, false, kStart + kMillisecond, delivered));
   ASSERT_EQ(delivered.size(), 3u);
   EXPECT_EQ(delivered[0].chunk.message, MessageNo(0));
   EXPECT_EQ(delivered[2].chunk.message, MessageNo(2));
@@ -253,9 +292,9 @@ TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
   EXPECT_EQ(model.bytes_outstanding(), 200u);
   delivered.clear();
   const TimeNs later = kStart + 2 * kMillisecond;
-  EXPECT_TRUE(model.on_delivered(3, false, later, delivered)) << "again";
-  EXPECT_TRUE(model.on_delivered(2, false, later, delivered)) << "old";
-  EXPECT_FALSE(model.on_delivered(6, false, later, delivered)) << "never sent";
+  EXPECT_TRUE(model.on_delivered(3, 0, false, later, delivered)) << "again";
+  EXPECT_TRUE(model.on_delivered(2, 0, false, later, delivered)) << "old";
+  EXPECT_FALSE(model.on_delivered(6, 0, false, later, delivered)) << "never sent";
   EXPECT_TRUE(delivered.empty());
   EXPECT_EQ(model.outstanding().size(), 2u);
 }
@@ -284,7 +323,7 @@ TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
 
 TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
   PathModel model;
-  model.hope(0.5, kStart);
+  model.hope(0.5, kNever, kStart);
   EXPECT_EQ(model.bytes_per_ns(), 0.5);
   EXPECT_FALSE(model.rate_known());
 }
@@ -292,14 +331,14 @@ TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
 TEST(PathModel, APathThatWasSlowOnceIsTriedAgainWhenItIsIdle) {
   Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
   d.run_for(kSecond);
-  d.model.hope(kGigabit250, d.now);
+  d.model.hope(kGigabit250, kNever, d.now);
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "busy: it shows its rate";
   d.drain();
-  d.model.hope(kGigabit250, d.now);
+  d.model.hope(kGigabit250, kNever, d.now);
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "too soon";
   for (int i = 0; i < 20; ++i) {
     d.now += 600 * kMillisecond;
-    d.model.hope(kGigabit250, d.now);
+    d.model.hope(kGigabit250, kNever, d.now);
   }
   EXPECT_DOUBLE_EQ(d.model.bytes_per_ns(), kGigabit250);
 }

@@ -84,6 +84,7 @@ struct PathReport {
   DownCause cause = DownCause::none;
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
   uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
+  uint32_t held_us = 0;          // how long ago the last of these frames was complete
   uint64_t pace_total = 0;       // bytes that may have been sent, header and payload
   uint64_t lane_received = 0;    // control frames received on this path's lane
   friend bool operator==(const PathReport&, const PathReport&) = default;
@@ -133,7 +134,7 @@ struct ControlFrame {
 inline constexpr size_t kControlHeaderBytes = 12;
 // Of its body: what is always there, and each entry without what is of variable size.
 inline constexpr size_t kControlFixedBytes = 47;
-inline constexpr size_t kPathReportBytes = 40;
+inline constexpr size_t kPathReportBytes = 44;
 inline constexpr size_t kChannelReportBytes = 30;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;

@@ -79,6 +79,7 @@ ControlFrame random_frame(Rng& rng) {
     p.cause = static_cast<DownCause>(rng.below(9));
     p.frames_received = rng.any();
     p.bytes_received = rng.any();
+    p.held_us = static_cast<uint32_t>(rng.any());
     p.pace_total = rng.any();
     p.lane_received = rng.any();
   }

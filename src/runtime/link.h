@@ -212,6 +212,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool may_mirror(uint64_t bytes) const;
   TimeNs backlog_done_at(TimeNs now) const;
   double fastest_rate() const;
+  TimeNs shortest_delay() const;
   size_t usable_paths() const;
 
   // link_control.cc

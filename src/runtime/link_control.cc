@@ -44,6 +44,8 @@ ControlFrame Link::make_frame(TimeNs at) {
     report.cause = path->state.cause();
     report.frames_received = path->frames_received();
     report.bytes_received = path->bytes_received();
+    const TimeNs held = (at - path->frame_received_at()) / kMicrosecond;
+    report.held_us = static_cast<uint32_t>(std::clamp<TimeNs>(held, 0, UINT32_MAX));
     report.pace_total = pace_total(*path, at);
     report.lane_received = path->lane_received();
     frame.paths.push_back(report);

@@ -136,7 +136,8 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
   std::vector<Transmission> delivered;
   const bool suspected = path->state.phase() == PathPhase::suspect;
   if (report.bytes_received > path->model.bytes_sent() ||
-      !path->model.on_delivered(report.frames_received, suspected, at, delivered)) {
+      !path->model.on_delivered(report.frames_received, report.held_us * kMicrosecond, suspected,
+                                at, delivered)) {
     return refuse(*path, "the peer has received frames that were never sent");
   }
   path->permit(report.pace_total);

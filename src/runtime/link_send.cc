@@ -32,6 +32,15 @@ double Link::fastest_rate() const {
   return fastest > 0 ? fastest : PathModel().bytes_per_ns();
 }
 
+TimeNs Link::shortest_delay() const {
+  TimeNs shortest = kNever;
+  for (const auto& path : paths_) {
+    if (path->spec.lane_only || !path->state.usable()) continue;
+    shortest = std::min(shortest, path->model.base_delay());
+  }
+  return shortest;
+}
+
 size_t Link::usable_paths() const {
   return static_cast<size_t>(std::count_if(paths_.begin(), paths_.end(), [](const auto& path) {
     return path->state.usable() && !path->spec.lane_only;
@@ -42,16 +51,14 @@ size_t Link::usable_paths() const {
 TimeNs Link::backlog_done_at(TimeNs now) const {
   double rate = 0;
   uint64_t bytes = 0;
-  TimeNs base = kNever;
   for (const auto& path : paths_) {
     if (!path->state.usable() || path->spec.lane_only) continue;
     rate += path->model.bytes_per_ns();
     bytes += path->model.bytes_outstanding();
-    base = std::min(base, path->model.base_delay());
   }
   if (rate <= 0) return now;
   for (const auto& [id, open] : channels_) bytes += open->send.fresh_bytes();
-  return now + base + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
+  return now + shortest_delay() + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
 }
 
 bool Link::path_takes(const Path& path, uint64_t bytes, bool urgent) const {
@@ -180,7 +187,8 @@ bool Link::dispatch_resend(TimeNs now) {
 
 void Link::dispatch(TimeNs now) {
   const double fastest = fastest_rate();
-  for (const auto& path : paths_) path->model.hope(fastest, now);
+  const TimeNs shortest = shortest_delay();
+  for (const auto& path : paths_) path->model.hope(fastest, shortest, now);
   while (dispatch_resend(now)) {
   }
   if (resend_.empty()) {

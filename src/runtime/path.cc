@@ -103,6 +103,7 @@ Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
 }
 
 void Path::on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) {
+  frame_received_at_ = owner_.now();
   if (header.type == FrameType::probe) {
     probe_received_ = true;
     return owner_.on_probe(*this);

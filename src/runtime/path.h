@@ -84,6 +84,7 @@ class Path : private FrameReader::Owner {
   void redirect(ChannelId channel);
   uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
   uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
+  TimeNs frame_received_at() const { return frame_received_at_; }
   bool probe_received() const { return probe_received_; }
 
   // --- lane ---
@@ -149,6 +150,7 @@ class Path : private FrameReader::Owner {
   Reactor::Registration lane_registration_;
   uint64_t pace_permitted_ = 0;
   bool probe_received_ = false;
+  TimeNs frame_received_at_ = 0;
   uint64_t bytes_sent_before_ = 0;
   uint64_t bytes_received_before_ = 0;
   std::vector<ControlFrame> frames_;
