@@ -106,6 +106,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port);
   void set_source(NicId local_nic, const std::vector<Address>& addresses);
 
+  // Asks on every lane whether it works, whatever this link has to send.
+  void ask() { ask_all(now()); }
+
   // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
   void begin_goodbye();
   // Both ends have said goodbye and know it, or the peer has ended.

@@ -226,6 +226,17 @@ void ProgressEngine::on_ready(const PollEvent&) {
   if (transport_.drain_nic_events()) nics_changed_ = true;
 }
 
+// When a path is in doubt, either of its NICs may be at fault. Which one is shown by what else uses
+// them, and a path that carries nothing would not notice before its next heartbeat.
+void ProgressEngine::on_path_event(const PathEvent& event) {
+  if (event.to == PathPhase::suspect || event.to == PathPhase::down) {
+    for (const auto& link : links_) {
+      if (link != nullptr && link->peer() != event.peer) link->ask();
+    }
+  }
+  observer_->on_path_event(event);
+}
+
 void ProgressEngine::refresh_nics() {
   nics_changed_ = false;
   auto all = transport_.nics();

@@ -88,7 +88,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId nic) override;
-  void on_path_event(const PathEvent& event) override { observer_->on_path_event(event); }
+  void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override {
     observer_->on_notice(peer, bytes);
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -214,6 +215,27 @@ TEST(Cluster, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   EXPECT_GT(job.longest(), 6 * kSecond) << "it cannot have gone on without the host";
   EXPECT_LT(job.longest(), 8 * kSecond);
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
+}
+
+// In a ring, ranks 1 and 3 have nothing to say to each other: yet their path over the broken NIC is
+// the evidence that tells it from the NIC at the other end of a busy path.
+TEST(Cluster, APathThatCarriesNothingIsLostWithItsNicAsSoonAsTheOthers) {
+  ClusterOptions options;
+  options.hosts = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  for (int rank = 0; rank < 4; ++rank) cluster.node(rank).events.clear();
+  Job job(cluster, 128 * 1024);
+  job.start(40);
+  cluster.world().run_for(100 * kMillisecond);
+  cluster.fabric().hole_rx(cluster.nic(1, 1));
+  cluster.world().run_for(250 * kMillisecond);
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_TRUE(std::ranges::any_of(cluster.node(rank).events, [](const PathEvent& event) {
+      return event.peer == Rank(1) && event.to == PathPhase::down;
+    })) << rank;
+  }
+  run(cluster, job, 20 * kSecond);
 }
 
 TEST(Cluster, AFlappingNicComesBackEachTime) {
