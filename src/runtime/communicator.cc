@@ -353,8 +353,9 @@ Status Communicator::finalize() {
     }
   });
   std::string missing;
-  const auto all_said_goodbye = [this, &missing] {
+  const auto over = [this, &missing] {
     missing.clear();
+    if (!failure_.ok()) return true;
     for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
       const Link* link = engine_->link(Rank(peer));
       if (link == nullptr || link->goodbye_done()) continue;
@@ -364,7 +365,7 @@ Status Communicator::finalize() {
   };
   // A rank that is late here waits no less than one that is cut off in an operation.
   const TimeNs bound = options_.config.cutoff_ns;
-  if (wait_until(all_said_goodbye, bound)) return {};
+  if (wait_until(over, bound)) return failure();
   return {Code::timeout, "no goodbye from " + missing + " within " +
                              std::to_string(bound / kMillisecond) +
                              " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "

@@ -157,7 +157,8 @@ TimeNs Link::next_timeout(TimeNs now) const {
     const Path& path = *paths_[i];
     next = std::min(next, dialers_[i]->next_timeout());
     if (!path.state.connected()) {
-      if (self_ < peer_ && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
+      const bool dials = self_ < peer_ || goodbye_received_;
+      if (dials && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
       continue;
     }
     next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
@@ -233,8 +234,8 @@ void Link::check_goodbye() {
 
 bool Link::goodbye_done() const {
   if (peer_end_) return true;
-  // The peer has ours and we have the peer's; that the peer knows the latter is its own affair, as
-  // after its goodbye a closed connection is no fault.
+  // The peer has ours and we have the peer's; that the peer knows the latter is its own affair: at
+  // worst it finds its connections closed and no listener where this end was.
   return goodbye_sent_ && goodbye_received_ && version_reflected_ >= goodbye_version_ &&
          peer_version_reflected_ >= peer_version_;
 }

@@ -239,7 +239,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
                  TimeNs now);
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void dial(TimeNs now);
-  void check_cut_off(TimeNs now);
+  void check_gone(TimeNs now);
   // PathDialer::Owner
   void on_dialed(PathDialer& dialer, DialedPath dialed) override;
   void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
@@ -288,7 +288,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs ask_all_wait_ = 0;
   TimeNs overdraw_until_ = 0;
   TimeNs all_down_since_ = 0;  // 0: some path is connected
-  size_t refusals_ = 0;        // since all paths were down
+  size_t refusals_ = 0;        // since the peer was last heard
 
   uint64_t mirrored_bytes_ = 0;
   uint64_t replayed_bytes_ = 0;

@@ -26,6 +26,8 @@ constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
 constexpr TimeNs kProvingMax = 1 * kSecond;
 constexpr TimeNs kOverdraw = 100 * kMillisecond;
 constexpr size_t kRefusalsForDeath = 2;
+// A host that nothing reaches after its goodbye has left; less than what finalize waits.
+constexpr TimeNs kLeftAfter = 5 * kSecond;
 
 }  // namespace
 
@@ -39,7 +41,7 @@ void Link::health(TimeNs at, TimeNs idle_ns) {
     }
   }
   dial(at);
-  check_cut_off(at);
+  check_gone(at);
 }
 
 void Link::act_on_breaks(TimeNs at) {
@@ -48,12 +50,7 @@ void Link::act_on_breaks(TimeNs at) {
   }
   const bool any = std::any_of(paths_.begin(), paths_.end(),
                                [](const auto& path) { return path->state.connected(); });
-  if (any) {
-    all_down_since_ = 0;
-    refusals_ = 0;
-  } else if (goodbye_received_) {
-    end_peer(PeerEnd::goodbye, "the peer left in order");
-  }
+  if (any) all_down_since_ = 0;
 }
 
 void Link::prove_paths(TimeNs at) {
@@ -182,6 +179,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (from == PathPhase::up) note_hit(path);
   queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at), event.replayed_bytes);
   path.returns.on_down(at, was_up);
+  if (goodbye_received_) path.returns.on_news(at);  // likely the peer's leaving: see whether it has
   overdraw_until_ = at + kOverdraw;
   changed();
   const bool any =
@@ -195,16 +193,15 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
 }
 
 void Link::dial(TimeNs at) {
-  if (goodbye_received_) return;
   for (size_t i = 0; i < paths_.size(); ++i) {
     Path& path = *paths_[i];
     PathDialer& dialer = *dialers_[i];
     dialer.progress(at);
     if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
-    // The lower rank opens paths. The higher one only asks, when all is lost, whether the peer
-    // lives.
+    // The lower rank opens paths. The higher one only asks, when all is lost or the peer may have
+    // left, whether the peer lives.
     const bool opens = self_ < peer_;
-    if (!opens && all_down_since_ == 0) continue;
+    if (!opens && all_down_since_ == 0 && !goodbye_received_) continue;
     DialRequest request;
     request.path = path.spec.id;
     request.lane_only = path.spec.lane_only;
@@ -244,17 +241,23 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   touch();
   R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
   (void)dialer;
-  if (all_down_since_ == 0 || peer_end_) return;
+  if ((all_down_since_ == 0 && !goodbye_received_) || peer_end_) return;
   if (failure.connected) refusals_ = 0;
   if (failure.error == ECONNREFUSED) ++refusals_;
 }
 
-void Link::check_cut_off(TimeNs at) {
-  if (all_down_since_ == 0 || peer_end_) return;
+// After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
+// left: a path may have failed, and one that lies in a hole does not tell that it was closed.
+void Link::check_gone(TimeNs at) {
+  if (peer_end_) return;
+  const TimeNs silent = all_down_since_ == 0 ? 0 : at - all_down_since_;
+  if (goodbye_received_ && (refusals_ > 0 || silent >= kLeftAfter)) {
+    return end_peer(PeerEnd::goodbye, "the peer left in order");
+  }
   if (refusals_ >= std::min(kRefusalsForDeath, paths_.size())) {
     return end_peer(PeerEnd::dead, "every connection closed and its listener refuses new ones");
   }
-  if (at - all_down_since_ >= settings_.cutoff) {
+  if (silent >= settings_.cutoff) {
     end_peer(PeerEnd::cut_off,
              "no path has reached it for " + std::to_string(settings_.cutoff / kSecond) + " s");
   }

@@ -104,6 +104,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
 void Link::note_heard(TimeNs at) {
   if (asked_at_ != 0 && at - asked_at_ > kExcusedSilence) excuse(at - asked_at_);
   asked_at_ = 0;
+  refusals_ = 0;
 }
 
 void Link::excuse(TimeNs duration) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <system_error>
+#include <thread>
 
 namespace r2ccl {
 namespace {
@@ -43,11 +44,11 @@ Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
       new RendezvousThread(std::move(transport), std::move(listeners), std::move(options), clock));
   try {
     const SignalsBlocked blocked;
-    server->thread_ = std::thread([raw = server.get()] { raw->run(); });
+    std::thread([raw = server.get()] { raw->run(); }).detach();
+    server->started_ = true;
   } catch (const std::system_error& error) {
     return system_error("cannot start the rendezvous thread", error.code().value());
   }
-  pthread_setname_np(server->thread_.native_handle(), "r2ccl-meet");
   return server;
 }
 
@@ -61,19 +62,22 @@ RendezvousThread::RendezvousThread(std::unique_ptr<Transport> transport,
       endpoints_(server_.endpoints()) {}
 
 RendezvousThread::~RendezvousThread() {
-  if (!thread_.joinable()) return;
+  if (!started_) return;
   stop_.store(true, std::memory_order_release);
   transport_->poller().wake();
-  thread_.join();
+  std::unique_lock lock(mutex_);
+  end_.wait(lock, [this] { return finished_; });
 }
 
 void RendezvousThread::run() {
+  pthread_setname_np(pthread_self(), "r2ccl-meet");
   while (!stop_.load(std::memory_order_acquire)) {
     server_.progress(clock_.now());
     if (server_.finished()) break;
     const TimeNs at = server_.next_timeout();
     reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
   }
+  // What the thread does last with this object: its end waits for that.
   std::lock_guard lock(mutex_);
   finished_ = true;
   end_.notify_all();

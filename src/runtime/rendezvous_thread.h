@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "runtime/rendezvous_server.h"
@@ -47,7 +46,8 @@ class RendezvousThread {
   mutable std::mutex mutex_;       // guards finished_
   mutable std::condition_variable end_;
   bool finished_ = false;
-  std::thread thread_;
+  // The thread is detached: the owner of an id's is the process, which would never join it.
+  bool started_ = false;
 };
 
 // Where a rendezvous should listen so that other hosts can reach it: one address of each of up to

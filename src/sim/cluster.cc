@@ -45,12 +45,16 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, options.w
 }
 
 Cluster::~Cluster() {
-  for (const auto& each : nodes_) {
-    world_.remove_actor(each->actor);
-    each->point_to_point.reset();
-    each->executor.reset();
-    each->engine.reset();
-  }
+  for (int rank = 0; rank < size(); ++rank) leave(rank);
+}
+
+void Cluster::leave(int rank) {
+  Node& each = node(rank);
+  if (each.engine == nullptr) return;
+  world_.remove_actor(each.actor);
+  each.point_to_point.reset();
+  each.executor.reset();
+  each.engine.reset();
 }
 
 std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions& options) {

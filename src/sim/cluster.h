@@ -65,6 +65,8 @@ class Cluster {
   bool all_paths_up();
   // After calls to executors from outside the actors.
   void wake_all();
+  // Destroys what the rank's communicator would; its process and NICs stay.
+  void leave(int rank);
 
  private:
   std::unique_ptr<Node> make_node(int rank, const ClusterOptions& options);

@@ -1,0 +1,127 @@
+// The orderly end on the fabric: whatever happens to NICs meanwhile, every rank gets everything,
+// leaves soon, and takes no other for dead.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "sim/cluster.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kMessages = 4;
+constexpr size_t kMessageBytes = 5'000;  // copied when sent: complete at once
+constexpr TimeNs kLate = 2 * kMillisecond;
+
+struct Trouble {
+  const char* name;
+  void (Fabric::*begin)(SimNic&);
+  int nics;  // of one rank, from the first on
+  TimeNs lasts;
+  TimeNs limit;  // for the whole end
+};
+
+// Two ranks; the first sends, the second receives. The first takes its time to say goodbye.
+class Leaving {
+ public:
+  explicit Leaving(uint64_t seed) : cluster_(options(seed)), received_(kMessages) {}
+
+  // How long it took until both had left; kNever when that was longer than the trouble's limit.
+  TimeNs run(const Trouble& trouble, int rank, TimeNs after) {
+    EXPECT_TRUE(cluster_.connect());
+    const TimeNs start = cluster_.now();
+    Fabric& fabric = cluster_.fabric();
+    for (int k = 0; k < trouble.nics; ++k) {
+      SimNic& nic = cluster_.nic(rank, k);
+      fabric.at(start + after, [&] { (fabric.*trouble.begin)(nic); });
+      fabric.at(start + after + trouble.lasts, [&] { fabric.fix(nic); });
+    }
+    transfer();
+    fabric.at(start + kLate, [&] { late_ = true; });
+    const bool left = cluster_.world().run_until([&] { return all_left(); }, start + trouble.limit);
+    expect_orderly();
+    return left ? cluster_.now() - start : kNever;
+  }
+
+ private:
+  static ClusterOptions options(uint64_t seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.management = false;
+    return options;
+  }
+
+  void transfer() {
+    for (size_t i = 0; i < sent_.size(); ++i) sent_[i] = static_cast<std::byte>(i * 37 >> 3);
+    const auto count = [this](const Status& status) { complete_ += status.ok() ? 1 : 0; };
+    for (std::vector<std::byte>& bytes : received_) {
+      bytes.resize(kMessageBytes);
+      cluster_.node(0).point_to_point->send(Rank(1), sent_, DataType::int32, count);
+      cluster_.node(1).point_to_point->receive(Rank(0), bytes, DataType::int32, count);
+    }
+    cluster_.wake_all();
+  }
+
+  // As a communicator's owner does: goodbye when all is complete, and gone when that is over.
+  bool all_left() {
+    for (int rank = 0; rank < 2; ++rank) {
+      Cluster::Node& node = cluster_.node(rank);
+      if (node.engine == nullptr) continue;
+      Link* link = node.engine->link(Rank(1 - rank));
+      bool& said = said_[static_cast<size_t>(rank)];
+      if (!said && node.point_to_point->idle() && (rank == 1 || late_)) {
+        said = true;
+        link->begin_goodbye();
+        cluster_.wake_all();
+      }
+      if (said && link->goodbye_done()) cluster_.leave(rank);
+    }
+    return cluster_.node(0).engine == nullptr && cluster_.node(1).engine == nullptr;
+  }
+
+  void expect_orderly() {
+    EXPECT_EQ(complete_, 2 * kMessages);
+    for (const auto& bytes : received_) EXPECT_EQ(bytes, sent_);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const auto& [peer, end] : cluster_.node(rank).ends) EXPECT_EQ(end, PeerEnd::goodbye);
+    }
+  }
+
+  Cluster cluster_;
+  std::vector<std::byte> sent_ = std::vector<std::byte>(kMessageBytes);
+  std::vector<std::vector<std::byte>> received_;
+  size_t complete_ = 0;
+  bool late_ = false;
+  std::array<bool, 2> said_{};
+};
+
+class Goodbye : public testing::TestWithParam<Trouble> {};
+
+TEST_P(Goodbye, IsSaidAndHeardWheneverTheTroubleComes) {
+  constexpr Trouble kNone{"none", &Fabric::fix, 0, 0, kSecond};
+  const TimeNs calm = Leaving(1).run(kNone, 0, 0);
+  ASSERT_LT(calm, 20 * kMillisecond);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (TimeNs after = 0; after < calm; after += 16 * kMicrosecond) {
+      EXPECT_NE(Leaving(1).run(GetParam(), rank, after), kNever);
+      ASSERT_FALSE(HasFailure()) << "rank " << rank << " in trouble after " << after << " ns";
+    }
+  }
+}
+
+constexpr TimeNs kForEver = 100 * kSecond;
+constexpr TimeNs kSoon = 100 * kMillisecond;
+
+INSTANTIATE_TEST_SUITE_P(Trouble, Goodbye,
+                         testing::Values(Trouble{"a_hole", &Fabric::hole, 1, kForEver, kSoon},
+                                         Trouble{"a_hole_one_way", &Fabric::hole_tx, 1, kForEver,
+                                                 kSoon},
+                                         Trouble{"a_dead_NIC", &Fabric::down, 1, kForEver, kSoon},
+                                         Trouble{"all_NICs_out_for_a_blink", &Fabric::down, 2,
+                                                 2 * kMillisecond, kSecond},
+                                         Trouble{"a_host_cut_off_for_a_while", &Fabric::hole, 2,
+                                                 500 * kMillisecond, 2 * kSecond}),
+                         [](const auto& trouble) { return std::string(trouble.param.name); });
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,203 @@
+// How communicators end: abort from another thread, and destroy with sends still on their way.
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <vector>
+
+#include "job.h"
+
+namespace job {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kAtOnce = std::chrono::seconds(2);  // where waiting would take ten, or for ever
+constexpr size_t kHuge = 2 << 20;                  // of elements; seconds at the rate below
+constexpr const char* kSlow = "slow 1000000";
+
+// The operations of the rank that is aborted, which frees its buffers the moment that abort is back
+// while its calls may still be on their way out.
+struct Victim {
+  Buffer source = Buffer(kHuge, {0, 0, 0});
+  Buffer target = Buffer(kHuge);
+  Buffer received = Buffer(kHuge);
+  std::atomic<bool> freed{false};
+
+  void free() {
+    source.end();
+    target.end();
+    received.end();
+    freed = true;
+  }
+};
+
+void run_victim(Job& job, Comm& comm, Victim& victim) {
+  r2cclRequest_t request = nullptr;
+  check(r2cclRecv(victim.received.data(), kHuge, r2cclInt32, 1, comm.handle(), &request), "recv");
+  auto waiting = std::async(std::launch::async, [&] { return r2cclRequestWait(&request, -1); });
+  const r2cclResult_t reduced = r2cclAllReduce(victim.source.data(), victim.target.data(), kHuge,
+                                               r2cclInt32, r2cclSum, comm.handle(), nullptr);
+  EXPECT_EQ(reduced, r2cclAborted);
+  EXPECT_EQ(waiting.get(), r2cclAborted);
+  EXPECT_EQ(comm.async_error(), r2cclAborted);
+  job.wait_for("end of the victim's buffers", [&] { return victim.freed.load(); });
+}
+
+void run_other(Comm& comm) {
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 3; ++i) buffers.emplace_back(kHuge, Values{});
+  r2cclRequest_t request = nullptr;
+  if (comm.rank() == 1) {
+    check(r2cclSend(buffers[2].data(), kHuge, r2cclInt32, 0, comm.handle(), &request), "send");
+  }
+  const r2cclResult_t reduced = r2cclAllReduce(buffers[0].data(), buffers[1].data(), kHuge,
+                                               r2cclInt32, r2cclSum, comm.handle(), nullptr);
+  EXPECT_EQ(reduced, r2cclRemoteError);
+  EXPECT_EQ(std::string(r2cclGetLastError(nullptr)).rfind("rank 0 ", 0), 0U)
+      << r2cclGetLastError(nullptr);
+  if (request != nullptr) {
+    EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclRemoteError);
+  }
+}
+
+void set_nics_of_victim(Job& job, const std::string& words) {
+  for (int index = 0; index < kNics; ++index) job.fault(nic(0, index), words);
+}
+
+// The victim's NICs are slow from the start, so frames from and to its buffers are cut short in the
+// middle when it is aborted. `before` may add to that; then all is mended, and `after` waits until
+// those frames have gone on.
+void abort_in_flight(const std::function<void(Job&)>& before,
+                     const std::function<bool(Job&)>& after) {
+  Job job(3);
+  set_nics_of_victim(job, kSlow);
+  Victim victim;
+  std::atomic<bool> over{false};
+  const RankBody body = [&](Comm& comm) {
+    comm.rank() == 0 ? run_victim(job, comm, victim) : run_other(comm);
+    job.wait_for("end of the test", [&] { return over.load(); });
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body}, [&] {
+    job.wait_for("traffic", [&] {
+      const Report report = job.comm(0).report();
+      return report.sent_to(1) > 200'000 && report.received_from(1) > 100'000;
+    });
+    before(job);
+    const Clock::time_point start = Clock::now();
+    check(r2cclCommAbort(job.comm(0).handle()), "abort");
+    victim.free();
+    EXPECT_LT(Clock::now() - start, kAtOnce);
+    job.wait_for("news at the others", [&] {
+      return job.comm(1).async_error() == r2cclRemoteError &&
+             job.comm(2).async_error() == r2cclRemoteError;
+    });
+    set_nics_of_victim(job, "");
+    job.wait_for("end of what was under way", [&] { return after(job); });
+    over = true;
+  });
+}
+
+TEST(Abort, EndsEveryWaitAtOnceAndLeavesTheBuffersToTheCaller) {
+  abort_in_flight([](Job&) {},
+                  [](Job& job) {
+                    const Report victim = job.comm(0).report();
+                    const Report other = job.comm(1).report();
+                    return victim.sent_to(1) == other.received_from(0) &&
+                           victim.received_from(1) == other.sent_to(0);
+                  });
+}
+
+TEST(Abort, LeavesTheBuffersToTheCallerWithFramesStuckInAHole) {
+  const std::string at = nic(0, 0);
+  abort_in_flight(
+      [&](Job& job) {
+        job.fault(at, std::string("hole ") + kSlow);
+        job.wait_for("notice of the hole", [&] { return !job.comm(0).report().all(at, "up"); });
+      },
+      [&](Job& job) { return job.comm(0).report().all(at, "up"); });
+}
+
+// Time for another thread to begin what it has announced. The results that follow do not depend on
+// whether it has; only what they prove does.
+void let_others_run(const Comm& comm) {
+  for (int i = 0; i < 100; ++i) (void)comm.report();
+}
+
+TEST(Finalize, EndsAtOnceWhenAnotherThreadAborts) {
+  Job job(2);
+  std::atomic<bool> finalizing{false};
+  std::atomic<bool> over{false};
+  const RankBody body = [&](Comm& comm) {
+    if (comm.rank() == 0) {
+      finalizing = true;
+      const Clock::time_point start = Clock::now();
+      EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclAborted);
+      EXPECT_LT(Clock::now() - start, kAtOnce);
+      over = true;
+    }
+    job.wait_for("end of the finalize", [&] { return over.load(); });
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body}, [&] {
+    job.wait_for("finalize", [&] { return finalizing.load(); });
+    let_others_run(job.comm(0));
+    check(r2cclCommAbort(job.comm(0).handle()), "abort");
+  });
+}
+
+constexpr int kMessages = 40;
+constexpr size_t kMessage = 24 * 1024 / sizeof(int32_t);  // small enough to be copied, all of them
+
+// They complete with no receive posted; so most are still with their sender.
+void send_all(Comm& comm) {
+  for (int i = 0; i < kMessages; ++i) {
+    Operation::send(comm, static_cast<uint32_t>(i), kMessage, 1).finish();
+  }
+}
+
+TEST(Destroy, DeliversWhatWasSentAndCompletedBefore) {
+  Job job(2);
+  std::atomic<bool> sent{false};
+  const RankBody body = [&](Comm& comm) {
+    if (comm.rank() == 0) {
+      const std::string at = nic(0, 0);
+      job.wait_for("start of " + at, [&] { return comm.report().all(at, "up"); });
+      job.fault(at, "hole");
+      send_all(comm);
+      sent = true;
+    } else {
+      job.wait_for("sends", [&] { return sent.load(); });
+      for (int i = 0; i < kMessages; ++i) {
+        Operation::receive(comm, static_cast<uint32_t>(i), kMessage, 0).finish();
+      }
+    }
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
+TEST(Finalize, ReportsThatARankFailedBeforeItTookWhatWasSent) {
+  Job job(2);
+  std::atomic<bool> sent{false};
+  const RankBody body = [&](Comm& comm) {
+    if (comm.rank() == 0) {
+      send_all(comm);
+      sent = true;
+      const Clock::time_point start = Clock::now();
+      EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclRemoteError);
+      EXPECT_LT(Clock::now() - start, kAtOnce);
+      EXPECT_EQ(std::string(r2cclGetLastError(nullptr)).rfind("rank 1 ", 0), 0U)
+          << r2cclGetLastError(nullptr);
+    } else {
+      job.wait_for("sends", [&] { return sent.load(); });
+      let_others_run(comm);
+      check(r2cclCommAbort(comm.handle()), "abort");
+    }
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
+}  // namespace
+}  // namespace job
