@@ -11,6 +11,7 @@
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
  * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
  * r2cclGetLastError, r2cclCommReport and the request functions, which any thread may call any time.
+ * A request belongs to one thread at a time: what ends it also frees it.
  */
 #ifndef R2CCL_R2CCL_H_
 #define R2CCL_R2CCL_H_
