@@ -442,7 +442,7 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(seen, std::vector<size_t>(kRanks, kRanks));
-  EXPECT_TRUE(server.value()->finished());
+  EXPECT_TRUE(server.value()->wait_finished(20 * kSecond));
 }
 
 TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {
