@@ -51,6 +51,15 @@ def bus_mbps(size, seconds):
     return size * BUS_FACTOR / seconds / 1e6
 
 
+def cpu_jiffies():
+    """All CPU time since the start of the machine, and the part that its host took away from it."""
+    user_to_steal = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
+    return sum(user_to_steal), user_to_steal[7]
+
+
+CPU_AT_START = cpu_jiffies()
+
+
 def machine():
     """Where and when, for the head of every result."""
     cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
@@ -75,6 +84,10 @@ def parser(description):
 
 
 def save(path, document):
+    """Notes how much CPU time the host took away meanwhile: with more than a little of it, a figure
+    says more about the host than about us."""
+    total, stolen = (now - then for now, then in zip(cpu_jiffies(), CPU_AT_START))
+    document["machine"]["stolen_percent"] = round(100 * stolen / max(total, 1), 2)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1) + "\n")

@@ -108,7 +108,8 @@ def targets(documents):
 def origin(document):
     m = document["machine"]
     lines = ["```sh", m["command"], "```", "",
-             f"{m['date']}, commit {m['commit']}, load before {m['load_before']}.", ""]
+             f"{m['date']}, commit {m['commit']}, load before {m['load_before']}, "
+             f"{m['stolen_percent']} % of the CPU time taken away by the machine's own host.", ""]
     if "--quick" in m["command"]:
         lines += ["**A quick run: it shows that the script works, and measures nothing.**", ""]
     return lines
