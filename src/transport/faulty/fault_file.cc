@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kDelayMsMax = 60'000;
 constexpr int64_t kBytesPerSecondMax = int64_t{1} << 40;
+constexpr int64_t kQueueBytesMax = int64_t{1} << 30;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
 // The next word as a number from 1 to `highest`; 0 when it is none.
@@ -51,11 +52,14 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
     } else if (word == "delay") {
       fault.delay_ns = read_amount(words, kDelayMsMax) * kMillisecond;
       if (fault.delay_ns == 0) return "delay needs milliseconds";
+    } else if (word == "queue") {
+      fault.queue_bytes = static_cast<uint32_t>(read_amount(words, kQueueBytesMax));
+      if (fault.queue_bytes == 0) return "queue needs bytes";
     } else {
       return "unknown word " + word;
     }
   }
-  return fault == NicFault() ? "no fault" : "";
+  return fault == NicFault{.queue_bytes = fault.queue_bytes} ? "no fault" : "";
 }
 
 // Keeps a plan as its file says, from a thread of its own. The file is small, so it is read whole

@@ -10,6 +10,8 @@
 //   hole                nothing gets through either way; also hole-tx and hole-rx
 //   slow BYTES_PER_S    a rate limit each way
 //   delay MILLISECONDS  added each way
+//   queue BYTES         with another fault: what is held each way of a connection before its writer
+//                       blocks, 65536 unless told; a small one cuts frames short
 #pragma once
 
 #include <map>

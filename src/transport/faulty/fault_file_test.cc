@@ -18,13 +18,13 @@ TEST(FaultFile, ReadsEveryFaultAndCombinesWords) {
       "127.0.3.2 hole slow 3125000  # and why\n"
       "nic1 down\n"
       "nic2 hole-tx\n"
-      "nic3 hole-rx delay 5\n");
+      "nic3 hole-rx delay 5 queue 3000\n");
   EXPECT_TRUE(content.complaints.empty());
   const std::map<std::string, NicFault> expected = {
       {"127.0.3.2", {.hole_tx = true, .hole_rx = true, .bytes_per_s = 3125000}},
       {"nic1", {.down = true}},
       {"nic2", {.hole_tx = true}},
-      {"nic3", {.hole_rx = true, .delay_ns = 5 * kMillisecond}}};
+      {"nic3", {.hole_rx = true, .delay_ns = 5 * kMillisecond, .queue_bytes = 3000}}};
   EXPECT_EQ(content.faults, expected);
 }
 
@@ -34,7 +34,8 @@ TEST(FaultFile, LetsTheLastLineOfANicCount) {
 
 TEST(FaultFile, IgnoresLinesThatMakeNoSenseAndNamesThem) {
   for (const char* line : {"nic1", "nic1 burning", "nic1 slow", "nic1 slow 0", "nic1 slow -5",
-                           "nic1 slow 10%", "nic1 slow 99999999999999999999", "nic1 delay soon"}) {
+                           "nic1 slow 10%", "nic1 slow 99999999999999999999", "nic1 delay soon",
+                           "nic1 queue 3000", "nic1 slow 10 queue 0"}) {
     const FaultFileContent content = parse_fault_file("nic0 hole\n" + std::string(line) + "\n");
     EXPECT_EQ(content.faults.size(), 1U) << line;
     ASSERT_EQ(content.complaints.size(), 1U) << line;
@@ -73,7 +74,8 @@ class FollowingTest : public testing::Test {
     return transport;
   }
 
-  const std::string file_ = testing::TempDir() + "r2ccl_fault_file_test." + std::to_string(getpid());
+  const std::string file_ =
+      testing::TempDir() + "r2ccl_fault_file_test." + std::to_string(getpid());
   SystemClock clock_;
 };
 

@@ -60,6 +60,7 @@ NicFault FaultPlan::fault_of(const FaultTarget& target) const {
     out.short_io |= rule.fault.short_io;
     out.bytes_per_s = std::max(out.bytes_per_s, rule.fault.bytes_per_s);
     out.delay_ns += rule.fault.delay_ns;
+    out.queue_bytes = std::max(out.queue_bytes, rule.fault.queue_bytes);
   });
   // What the far NIC does not send does not arrive here, and the other way round.
   if (const auto remote = rules_.find(target.remote); remote != rules_.end()) {

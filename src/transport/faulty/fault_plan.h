@@ -26,6 +26,9 @@ struct NicFault {
   bool short_io = false;     // every read and write moves one byte
   uint64_t bytes_per_s = 0;  // each way, shared by the NIC's connections; 0: no limit
   TimeNs delay_ns = 0;       // added each way
+  // What the NIC holds each way of every connection that is slow, delayed or in a hole, before its
+  // writer blocks; 0: HeldBytes::kCapacity. No fault by itself.
+  uint32_t queue_bytes = 0;
 
   // The peers of this NIC hear nothing from it, not even that it is gone.
   bool silent() const { return down || hole_tx; }

@@ -44,11 +44,24 @@ FaultyConnection::FaultyConnection(FaultyContext& context, FaultTarget target,
   if (error != 0) fail(error);
 }
 
+FaultyConnection::FaultyConnection(Departure, FaultyConnection& from)
+    : context_(from.context_),
+      target_(from.target_),
+      inner_(std::move(from.inner_)),
+      remote_(from.remote_),
+      poll_id_(context_.poller.enroll(this)),
+      outgoing_(std::move(from.outgoing_)),
+      departed_(true) {}
+
 FaultyConnection::~FaultyConnection() {
   context_.poller.withdraw(poll_id_);
-  if (inner_ != nullptr && context_.plan.fault_of(target_).silent()) {
-    context_.unheard.push_back({.target = target_, .connection = std::move(inner_)});
-  }
+  if (inner_ == nullptr || departed_) return;
+  const NicFault fault = context_.plan.fault_of(target_);
+  const bool has_more_to_say = error_ == 0 && !outgoing_.empty();
+  if (!fault.silent() && !has_more_to_say) return;
+  if (!has_more_to_say) outgoing_ = {};
+  context_.departed.push_back(
+      std::unique_ptr<FaultyConnection>(new FaultyConnection(Departure(), *this)));
 }
 
 ConnectState FaultyConnection::connect_state() {
@@ -79,8 +92,11 @@ void FaultyConnection::refresh() {
   if (version == fault_version_) return;
   fault_version_ = version;
   fault_ = context_.plan.fault_of(target_);
+  const size_t capacity = fault_.queue_bytes > 0 ? fault_.queue_bytes : HeldBytes::kCapacity;
+  outgoing_.set_capacity(capacity);
+  incoming_.set_capacity(capacity);
   // The inner connection lives on unseen: nobody hears of a NIC that is down.
-  if (fault_.down && error_ == 0 && inner_ != nullptr) fail(ENETDOWN);
+  if (fault_.down && error_ == 0 && inner_ != nullptr && !departed_) fail(ENETDOWN);
 }
 
 IoResult FaultyConnection::fail(int error) {
@@ -152,6 +168,24 @@ void FaultyConnection::pump_transmit(TimeNs now) {
     }
     outgoing_.drop_front(result.bytes);
   }
+}
+
+// What was written goes on whether or not its writer looks.
+TimeNs FaultyConnection::move_held(TimeNs now) {
+  refresh();
+  if (!alive() || (outgoing_.empty() && !departed_)) return kNever;
+  if (fault_.silent()) return kNever;  // the plan wakes the poller when it changes
+  pump_transmit(now);
+  if (departed_ && (error_ != 0 || outgoing_.empty())) inner_.reset();
+  if (!alive() || outgoing_.empty()) return kNever;
+  const TimeNs next = outgoing_.next_release();
+  return next > now ? next : now + kLookAgainNs;
+}
+
+void FaultyConnection::flush() {
+  refresh();
+  fault_.bytes_per_s = 0;
+  pump_transmit(kNever);
 }
 
 IoResult FaultyConnection::read(std::span<const iovec> slices) {

@@ -10,18 +10,17 @@
 
 namespace r2ccl {
 
+class FaultyConnection;
+
 // What the connections and listeners of one FaultyTransport share.
 struct FaultyContext {
   const Clock& clock;
   FaultPlan& plan;
   FaultyPoller poller;
-  // Connections that their owner has destroyed while their NIC was silent: the reset that their end
-  // sends must not get out, so they live on until the NIC is healed.
-  struct Unheard {
-    FaultTarget target;
-    std::unique_ptr<Connection> connection;
-  };
-  std::vector<Unheard> unheard;
+  // Of connections that their owner has destroyed: what is still to be said, as a kernel says it
+  // after close(). They end once their bytes are sent; not while their NIC is silent, because
+  // nobody may hear of the end.
+  std::vector<std::unique_ptr<FaultyConnection>> departed;
 };
 
 class FaultyConnection final : public Connection, public FaultyPollable {
@@ -42,8 +41,18 @@ class FaultyConnection final : public Connection, public FaultyPollable {
 
   Readiness readiness(TimeNs now, bool want_write) override;
   bool pass_on_inner_events() const override;
+  TimeNs move_held(TimeNs now) override;
+
+  // Of a departed one: whether nothing is left to say.
+  bool is_over() const { return !alive(); }
+  // Of a departed one: sends at once what the socket takes, for the transport ends.
+  void flush();
 
  private:
+  struct Departure {};
+  // Takes over the connection below, and the bytes on their way to it.
+  FaultyConnection(Departure, FaultyConnection& from);
+
   bool alive() const { return inner_ != nullptr && error_ == 0; }
   bool holds_transmit() const;
   bool holds_receive() const;
@@ -72,6 +81,7 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   IoResult inner_end_;          // what ended the inner stream behind the incoming bytes
   uint64_t moved_[2] = {0, 0};  // by Direction
   TimeNs next_write_look_ = 0;
+  bool departed_ = false;
 };
 
 }  // namespace r2ccl

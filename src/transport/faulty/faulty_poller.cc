@@ -92,6 +92,11 @@ void FaultyPoller::watch(int poll_id, Entry& entry, const FaultyPollable::Readin
 }
 
 size_t FaultyPoller::look_at_all(std::span<PollEvent> events, TimeNs now, TimeNs& look_again_at) {
+  for (const auto& [poll_id, pollable] : enrolled_) {
+    if (!entries_.contains(poll_id)) {
+      look_again_at = std::min(look_again_at, pollable->move_held(now));
+    }
+  }
   size_t filled = 0;
   for (auto& [poll_id, entry] : entries_) {
     if (entry.pollable == nullptr) continue;

@@ -25,6 +25,9 @@ class FaultyPollable {
   virtual Readiness readiness(TimeNs now, bool want_write) = 0;
   // The inner poller has reported; true when it may be passed on as it is.
   virtual bool pass_on_inner_events() const = 0;
+  // Instead of readiness() while the owner does not watch: moves on what is due, and returns when
+  // to do so again.
+  virtual TimeNs move_held(TimeNs) { return kNever; }
 };
 
 class FaultyPoller final : public Poller {

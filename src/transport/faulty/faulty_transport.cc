@@ -62,7 +62,7 @@ FaultyTransport::FaultyTransport(Transport& inner, FaultPlan& plan, const Clock&
       context_{.clock = clock,
                .plan = plan,
                .poller = FaultyPoller(inner.poller(), clock, plan),
-               .unheard = {}},
+               .departed = {}},
       nic_events_id_(context_.poller.enroll(this)),
       nic_version_(plan.version()) {}
 
@@ -74,6 +74,7 @@ FaultyTransport::FaultyTransport(std::unique_ptr<Transport> inner, FaultPlan& pl
 
 FaultyTransport::~FaultyTransport() {
   context_.poller.withdraw(nic_events_id_);
+  for (const auto& connection : context_.departed) connection->flush();
 }
 
 Result<std::vector<Nic>> FaultyTransport::nics() {
@@ -99,7 +100,7 @@ bool FaultyTransport::drain_nic_events() {
   const uint64_t version = context_.plan.version();
   const bool plan_changed = version != nic_version_;
   nic_version_ = version;
-  let_go_unheard();
+  forget_departed();
   return inner_.drain_nic_events() || plan_changed;
 }
 
@@ -110,10 +111,10 @@ FaultyPollable::Readiness FaultyTransport::readiness(TimeNs, bool) {
   return out;
 }
 
-// Resets of connections that died in silence go out when their NIC speaks again.
-void FaultyTransport::let_go_unheard() {
-  std::erase_if(context_.unheard, [&](const FaultyContext::Unheard& one) {
-    return !context_.plan.fault_of(one.target).silent();
+void FaultyTransport::forget_departed() {
+  std::erase_if(context_.departed, [now = context_.clock.now()](const auto& connection) {
+    connection->move_held(now);
+    return connection->is_over();
   });
 }
 
@@ -131,7 +132,7 @@ Result<std::unique_ptr<Listener>> FaultyTransport::listen(const Endpoint& local,
 
 Result<std::unique_ptr<Connection>> FaultyTransport::connect(const Endpoint& remote,
                                                              const ConnectOptions& options) {
-  let_go_unheard();
+  forget_departed();
   if (const int error = context_.plan.next_operation(); error != 0) {
     return system_error("connect to " + to_string(remote), error);
   }

@@ -35,7 +35,7 @@ class FaultyTransport final : public Transport, private FaultyPollable {
  private:
   Readiness readiness(TimeNs now, bool want_write) override;
   bool pass_on_inner_events() const override { return true; }
-  void let_go_unheard();
+  void forget_departed();
 
   std::unique_ptr<Transport> owned_;  // null when the inner one is somebody else's
   Transport& inner_;

@@ -102,6 +102,17 @@ TEST_F(FaultyTest, AHoleFillsUpAndThenBlocksTheWriter) {
   EXPECT_EQ(write(*connection_, block).kind, IoKind::blocked);
 }
 
+TEST_F(FaultyTest, ASmallQueueBlocksTheWriterSooner) {
+  plan_a_.set(kNicA, {.hole_tx = true, .queue_bytes = 100});
+  EXPECT_EQ(write(*connection_, std::string(90, 'x')).bytes, 90U);
+  EXPECT_EQ(write(*connection_, std::string(90, 'y')).bytes, 10U);
+  plan_a_.set(kNicA, {.hole_tx = true, .queue_bytes = 50});
+  EXPECT_EQ(write(*connection_, "z").kind, IoKind::blocked) << "what is held stays held";
+  plan_a_.set(kNicA, {});
+  EXPECT_EQ(write(*connection_, "z").bytes, 1U);
+  EXPECT_EQ(read(*accepted_).size(), 101U);
+}
+
 TEST_F(FaultyTest, AReceiveHoleHidesBytesAndEndsFromTheReader) {
   plan_a_.set(kNicA, {.hole_rx = true});
   ASSERT_EQ(write(*accepted_, "hidden").bytes, 6U);
@@ -193,6 +204,40 @@ TEST_F(FaultyTest, ADelayedNicAddsItsDelayEachWay) {
   EXPECT_TRUE(readable(a_, connection_->poll_id()));
   EXPECT_EQ(read(*connection_), "back");
   EXPECT_EQ(read(*accepted_), "there");
+}
+
+TEST_F(FaultyTest, DelayedBytesArriveThoughTheirWriterNeitherWatchesNorLives) {
+  plan_a_.set(kNicA, {.delay_ns = 5 * kMillisecond});
+  std::array<PollEvent, 1> events;
+  ASSERT_EQ(write(*connection_, "left ").bytes, 5U);
+  clock_.advance(5 * kMillisecond);
+  a_.poller().wait(events, 0);
+  EXPECT_EQ(read(*accepted_), "left ");
+
+  ASSERT_EQ(write(*connection_, "behind").bytes, 6U);
+  connection_.reset();
+  IoResult last;
+  EXPECT_EQ(read(*accepted_, &last), "");
+  EXPECT_EQ(last.kind, IoKind::blocked) << "the end comes after the bytes";
+  clock_.advance(5 * kMillisecond);
+  a_.poller().wait(events, 0);
+  EXPECT_EQ(read(*accepted_, &last), "behind");
+  EXPECT_EQ(last.kind, IoKind::failed);
+}
+
+TEST_F(FaultyTest, TheEndOfATransportSendsWhatWasDelayed) {
+  auto sender = std::make_unique<FaultyTransport>(open_tcp(), plan_a_, clock_);
+  const ConnectOptions options{
+      .device = "", .source = *parse_address(kNicA), .unsent_low_water = 0};
+  auto connection = std::move(sender->connect(listener_->local(), options)).value();
+  ASSERT_EQ(connection->connect_state(), ConnectState::established);
+  const std::unique_ptr<Connection> accepted = listener_->accept();
+  ASSERT_NE(accepted, nullptr);
+  plan_a_.set(kNicA, {.bytes_per_s = 1, .delay_ns = 5 * kMillisecond});
+  ASSERT_EQ(write(*connection, "last words").bytes, 10U);
+  connection.reset();
+  sender.reset();
+  EXPECT_EQ(read(*accepted), "last words");
 }
 
 TEST_F(FaultyTest, ShortOperationsMoveOneByteEach) {

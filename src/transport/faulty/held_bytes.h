@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,9 +19,10 @@ class HeldBytes {
   // As much as a NIC's own queue and the socket buffers beside it; what is beyond stays blocked.
   static constexpr size_t kCapacity = size_t{64} << 10;
 
+  void set_capacity(size_t bytes) { capacity_ = bytes; }
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
-  size_t room() const { return kCapacity - size_; }
+  size_t room() const { return capacity_ - std::min(size_, capacity_); }
 
   // Copies what fits of `slices`, to be released at `release_at`; returns how much.
   size_t append(std::span<const iovec> slices, TimeNs release_at);
@@ -38,6 +40,7 @@ class HeldBytes {
   };
   std::deque<Part> parts_;
   size_t size_ = 0;
+  size_t capacity_ = kCapacity;
 };
 
 // The first `limit` bytes of `slices`, as slices.
