@@ -342,9 +342,16 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
 
 Status Communicator::finalize() {
   const bool idle = wait_until(
-      [this] { return !failure_.ok() || (executor_->idle() && point_to_point_->idle()); },
+      [this] { return !failure_.ok() || (executor_->idle() && point_to_point_->idle_but_local()); },
       kNever / 2);
   R2CCL_CHECK(idle);
+  call([this] {
+    if (point_to_point_->unmatched_local() == 0) return;
+    fail(
+        {Code::invalid_usage, who(options_.self) + " finalizes with a Send to itself that it did " +
+                                  "not Recv, or the other way round"},
+        true);
+  });
   R2CCL_RETURN_IF_ERROR(failure());
   call([this] {
     finalizing_ = true;

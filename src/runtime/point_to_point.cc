@@ -133,6 +133,10 @@ void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
   }
 }
 
+size_t PointToPoint::unmatched_local() const {
+  return sends_[index_of(self_)].operations.size() + receives_[index_of(self_)].operations.size();
+}
+
 void PointToPoint::match_local() {
   Queue& sends = sends_[index_of(self_)];
   Queue& receives = receives_[index_of(self_)];

@@ -39,6 +39,10 @@ class PointToPoint final : public MessageClient {
 
   // No operation is unfinished.
   bool idle() const { return unfinished_ == 0; }
+  // Calls between this rank and itself that wait for their counterpart.
+  size_t unmatched_local() const;
+  // Nothing is unfinished but these, which only this rank itself could end.
+  bool idle_but_local() const { return unfinished_ == unmatched_local(); }
 
   // Who decides what a peer's call that does not match means for the communicator; without one this
   // only ends its own operations.

@@ -109,6 +109,8 @@ TEST(PointToPoint, SendsToItself) {
   std::optional<Status> sent, received;
   job.send(0, 0, data, sent);
   EXPECT_FALSE(sent.has_value());
+  EXPECT_EQ(job.ends[0]->unmatched_local(), 1U);
+  EXPECT_TRUE(job.ends[0]->idle_but_local());
   job.receive(0, 0, arrived, received);
   EXPECT_TRUE(ok(sent) && ok(received));
   EXPECT_EQ(data, arrived);
