@@ -5,12 +5,17 @@
 One job runs through all trials. A trial breaks a random NIC of a random host at a random moment,
 repairs it after a while, and waits until the NIC carries data again. Kinds take turns in random
 order, among them "none", which breaks nothing: what it shows is the machine's own noise.
+The stall of a trial is what the fault cost beyond the NIC's bandwidth: the sum, over the
+STALL_OPERATIONS that end after the fault's beginning, of what each took longer than the median of
+the later operations with a NIC gone. That of "none", against the median with all NICs, is the
+control.
 The extra time of a trial is the longest operation that ran between the fault's beginning and the
 repair (--window later, or when the job moves again), less the median of the operations that ran with
 all NICs. So it contains the slower operations with three NICs and any other delay in the window.
 A second, shorter job does the same with every element of every operation checked.
 R2CCL_DAMPING=0 in both, or NICs that fail every few seconds would be held back, as they should be.
 """
+import bisect
 import calendar
 import dataclasses
 import itertools
@@ -25,6 +30,7 @@ KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
 BOUND_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
 # A NIC that takes longer to come back is left for dead by the trial (and counted).
 RETURN_MAX_S = 10
+STALL_OPERATIONS = 10
 # A job that stands still at the end of the window gets this long before the repair helps it.
 STALL_MAX_S = 5
 # After a repair, and before operations count again as run with all NICs.
@@ -44,6 +50,7 @@ class Trial:
     fixed: float = 0.0
     returned: float = None  # the NIC carries data again
     extra_ms: float = None
+    stall_ms: float = None
     return_extra_ms: float = None  # the same, from the repair to the end of the trial
     verdicts: list = dataclasses.field(default_factory=list)
 
@@ -136,7 +143,21 @@ def evaluate(trials, operations):
     for trial in trials:
         trial.extra_ms = longest(trial.begin, trial.repair)
         trial.return_extra_ms = longest(trial.repair, trial.end)
+    add_stalls(trials, operations, baseline)
     return baseline * 1e3
+
+
+def add_stalls(trials, operations, baseline):
+    ends = [o.end for o in operations]
+    first = [bisect.bisect_right(ends, t.begin) for t in trials]
+    gone = [o.seconds for t, at in zip(trials, first) if t.kind != "none"
+            for o in operations[at + STALL_OPERATIONS:bisect.bisect_right(ends, t.repair)]]
+    steady = median(gone) or baseline
+    for trial, at in zip(trials, first):
+        usual = baseline if trial.kind == "none" else steady
+        hit = operations[at:at + STALL_OPERATIONS]
+        if len(hit) == STALL_OPERATIONS:
+            trial.stall_ms = sum(max(0.0, o.seconds - usual) for o in hit) * 1e3
 
 
 def assign(trials, verdicts):
@@ -165,6 +186,7 @@ def names_culprit(trial):
 def summarize(kind, trials):
     mine = [t for t in trials if t.kind == kind]
     extra = [t.extra_ms for t in mine if t.extra_ms is not None]
+    stall = [t.stall_ms for t in mine if t.stall_ms is not None]
     bound = BOUND_MS.get(kind)
     returns = [t.returned - t.fixed for t in mine if t.returned]
     causes = {}
@@ -172,6 +194,8 @@ def summarize(kind, trials):
         causes[verdict["kind"]] = causes.get(verdict["kind"], 0) + 1
     return {"trials": len(mine), "median_ms": median(extra), "p90_ms": percentile(extra, 0.9),
             "max_ms": max(extra, default=None), "bound_ms": bound,
+            "stall_ms": {"median": median(stall), "p99": percentile(stall, 0.99),
+                         "max": max(stall, default=None)},
             "over_bound": sum(e > bound for e in extra) if bound else None,
             "not_returned": sum(t.returned is None for t in mine),
             "return_median_s": median(returns), "return_max_s": max(returns, default=None),
@@ -188,11 +212,14 @@ def shown(value, digits=1):
 def print_table(document):
     timed = document["timed"]
     print(f"\n1 MB AllReduce, median with all NICs {shown(timed['baseline_ms'], 2)} ms; "
-          f"extra time of the hit operation in ms, and return in s")
-    print(f"{'kind':8} {'trials':>6} {'median':>8} {'p90':>8} {'max':>8} {'bound':>6} {'over':>5} "
+          f"stall and extra time of the hit operation in ms, and return in s")
+    print(f"{'kind':8} {'trials':>6} {'stall':>8} {'p99':>8} "
+          f"{'median':>8} {'p90':>8} {'max':>8} {'bound':>6} {'over':>5} "
           f"{'return':>7} {'r.max':>7} {'culprit named':>14}  verdicts")
     for kind, row in document["kinds"].items():
-        print(f"{kind:8} {row['trials']:6} {shown(row['median_ms']):>8} {shown(row['p90_ms']):>8} "
+        stall = row["stall_ms"]
+        print(f"{kind:8} {row['trials']:6} {shown(stall['median']):>8} {shown(stall['p99']):>8} "
+              f"{shown(row['median_ms']):>8} {shown(row['p90_ms']):>8} "
               f"{shown(row['max_ms']):>8} {row['bound_ms'] or '-':>6} "
               f"{'-' if row['over_bound'] is None else row['over_bound']:>5} "
               f"{shown(row['return_median_s'], 2):>7} {shown(row['return_max_s'], 2):>7} "
