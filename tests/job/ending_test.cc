@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kAtOnce = std::chrono::seconds(2);  // where waiting would take ten, or for ever
 constexpr size_t kHuge = 2 << 20;                  // of elements; seconds at the rate below
-constexpr const char* kSlow = "slow 1000000";
+constexpr const char* kSlow = "slow 1000000 queue 1000";
 
 // The operations of the rank that is aborted, which frees its buffers the moment that abort is back
 // while its calls may still be on their way out.
@@ -171,6 +171,25 @@ TEST(Destroy, DeliversWhatWasSentAndCompletedBefore) {
       for (int i = 0; i < kMessages; ++i) {
         Operation::receive(comm, static_cast<uint32_t>(i), kMessage, 0).finish();
       }
+    }
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
+TEST(Finalize, FailsWithASendToItselfThatIsNeverReceived) {
+  Job job(2);
+  const RankBody body = [](Comm& comm) {
+    Buffer data(10, Values{});
+    r2cclRequest_t request = nullptr;
+    if (comm.rank() == 0) {
+      check(r2cclSend(data.data(), 10, r2cclInt32, 0, comm.handle(), &request), "send");
+    }
+    EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclInvalidUsage) << "on every rank";
+    EXPECT_NE(std::string(r2cclGetLastError(nullptr)).find("rank 0 "), std::string::npos)
+        << r2cclGetLastError(nullptr);
+    if (request != nullptr) {
+      EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclInvalidUsage);
     }
     check(comm.destroy(), "destroy");
   };

@@ -1,0 +1,61 @@
+// Ranks that are far from each other.
+#include <vector>
+
+#include "job.h"
+
+namespace job {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr size_t kLarge = 60 * 1003;
+constexpr size_t kSmall = 517;
+
+void run_rounds(Comm& comm, Rounds& rounds) {
+  for (int round = 0; rounds.enter(round); ++round) {
+    const auto tag = static_cast<uint32_t>(round) * 2;
+    Operation sum = Operation::all_reduce(comm, tag, kLarge);
+    Operation copy = Operation::broadcast(comm, tag + 1, kSmall, round % comm.ranks());
+    sum.finish();
+    copy.finish();
+  }
+  check(comm.destroy(), "destroy");
+}
+
+// Each end of a path adds the delay each way. It holds from before the first connection to after
+// the last goodbye, so that the way a job begins and ends has to bear it too.
+TEST(Distance, CostsTimeButNoPath) {
+  Job job(kRanks);
+  const std::string delay = "delay 5";
+  job.fault("127.0.0.1", delay);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (int index = 0; index < kNics; ++index) job.fault(nic(rank, index), delay);
+  }
+  Rounds rounds;
+  const RankBody body = [&](Comm& comm) { run_rounds(comm, rounds); };
+  job.run({body}, [&] {
+    const auto everywhere = [&](int index, const std::string& state) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        if (!job.comm(rank).report().all(nic(rank, index), state)) return false;
+      }
+      return true;
+    };
+    const auto more_rounds = [&] {
+      const int enough = rounds.newest() + 5;
+      job.wait_for("more rounds", [&] { return rounds.newest() >= enough; });
+    };
+    job.wait_for("all paths", [&] { return everywhere(0, "up") && everywhere(1, "up"); });
+    more_rounds();
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job.comm(rank).report().replayed, 0U);
+    const std::string at = nic(1, 0);
+    job.fault(at, "hole " + delay);
+    job.wait_for("end of " + at, [&] { return job.comm(1).report().all(at, "down"); });
+    more_rounds();
+    job.fault(at, delay);
+    job.wait_for("return of " + at, [&] { return everywhere(0, "up"); });
+    more_rounds();
+    rounds.stop();
+  });
+}
+
+}  // namespace
+}  // namespace job
