@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace job {
@@ -98,6 +99,13 @@ bool Report::any(const std::string& at, const std::string& state) const {
                      [&](const Path& path) { return path.nic == at && path.state == state; });
 }
 
+std::vector<Report::Path> Report::paths_to(int peer) const {
+  std::vector<Path> those;
+  std::copy_if(paths.begin(), paths.end(), std::back_inserter(those),
+               [&](const Path& path) { return path.peer == peer; });
+  return those;
+}
+
 uint64_t Report::sent_to(int peer) const {
   uint64_t bytes = 0;
   for (const Path& path : paths) bytes += path.peer == peer ? path.sent : 0;
@@ -155,6 +163,7 @@ Report Comm::report() const {
     report.paths.push_back({.peer = std::stoi(field(path, "peer")),
                             .nic = name.substr(name.find('@') + 1),
                             .state = field(path, "state"),
+                            .incarnation = std::stoull(field(path, "incarnation")),
                             .sent = std::stoull(field(path, "tx_bytes")),
                             .received = std::stoull(field(path, "rx_bytes"))});
     at = report.text.find(kPathBegin, end);

@@ -43,6 +43,7 @@ struct Report {
     int peer = 0;
     std::string nic;  // the local one's address
     std::string state;
+    uint64_t incarnation = 0;
     uint64_t sent = 0;
     uint64_t received = 0;
   };
@@ -54,6 +55,8 @@ struct Report {
   // Of the paths at a NIC. False when there are none.
   bool all(const std::string& nic, const std::string& state) const;
   bool any(const std::string& nic, const std::string& state) const;
+  // By NIC.
+  std::vector<Path> paths_to(int peer) const;
   // Over all paths to the peer.
   uint64_t sent_to(int peer) const;
   uint64_t received_from(int peer) const;
