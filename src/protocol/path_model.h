@@ -6,8 +6,8 @@
 // did not fill the path can only raise it; a transmission that came late while the path was
 // suspected lowers it at once. Until a path has shown a rate it is taken for as good as the best.
 // What an acknowledgement waited for company at the receiver counts for neither delay nor rate.
-// The window is what the rate and the base delay need and no more: what does not fit waits in user
-// space, where a better path can still take it.
+// The window is what the rate, the base delay and the usual lateness need and no more: what does
+// not fit waits in user space, where a better path can still take it.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+
+#include "sim/random.h"
 
 namespace r2ccl {
 namespace {
@@ -276,8 +279,34 @@ TEST(Cluster, ASlowNicHoldsUpNoOperation) {
   run(cluster, job, 20 * kSecond);
   // Three NICs' line rate would take 1 MB * 4/3 / 93.75 MB/s = 14.9 ms an operation.
   const double mean = static_cast<double>(cluster.now() - began) / 50;
-  // The goal is 90 % of that; 87 % is what the fabric shows today.
+  // The goal is 90 % of that; 86 % is what the fabric shows today, 100 % the lab at 16 MB.
   EXPECT_LT(mean, 14.9e6 / 0.85);
+}
+
+// Every rank is preempted for up to 8 ms, once in 10 ms on average. Late acknowledgements are not
+// the paths' fault, so the paths must stay full: with windows that allow for no lateness this
+// took 3.5 times as long as it should.
+TEST(Cluster, ABusyMachineKeepsItsPathsFull) {
+  ClusterOptions options;
+  options.hosts = 4;
+  options.nics = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Random dice(1);
+  std::function<void(int)> preempt = [&](int rank) {
+    cluster.fabric().at(cluster.now() + dice.below(20'000) * kMicrosecond, [&, rank] {
+      cluster.world().deschedule(cluster.node(rank).actor, dice.below(8'000) * kMicrosecond);
+      preempt(rank);
+    });
+  };
+  for (int rank = 0; rank < 4; ++rank) preempt(rank);
+  Job job(cluster, 1 << 20);
+  job.start(10);
+  const TimeNs began = cluster.now();
+  run(cluster, job, 20 * kSecond);
+  // Four NICs' line rate would take 8 MB * 3/2 / 125 MB/s = 100.7 ms an operation.
+  const double mean = static_cast<double>(cluster.now() - began) / 10;
+  EXPECT_LT(mean, 100.7e6 / 0.65);
 }
 
 TEST(Cluster, DelayedPathsOfFiftyMillisecondsStillCarryTheJob) {
