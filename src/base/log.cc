@@ -13,8 +13,15 @@ namespace {
 
 // Process-wide by nature, like the stream it writes to. Relaxed: a level change needs no ordering.
 std::atomic<int> g_level{static_cast<int>(LogLevel::none)};
-std::mutex g_mutex;           // guards g_file
-std::FILE* g_file = nullptr;  // null: stderr
+std::atomic<bool> g_untold{false};  // some suppressed lines were not told yet
+std::mutex g_mutex;                 // guards what follows
+std::FILE* g_file = nullptr;        // null: stderr
+
+// Never destroyed: another thread may still write while the process ends.
+LogLimit& limit() {
+  static LogLimit* const instance = new LogLimit;
+  return *instance;
+}
 
 std::string expand(const std::string& pattern) {
   std::string out;
@@ -48,6 +55,25 @@ const char* name_of(LogLevel level) {
   return "?";
 }
 
+// With the lock held.
+void write_line(LogLevel level, const std::string& text) {
+  char host[64] = "?";
+  gethostname(host, sizeof host - 1);
+  std::FILE* out = g_file != nullptr ? g_file : stderr;
+  std::fprintf(out, "%s:%d:%ld R2CCL %s %s\n", host, getpid(), syscall(SYS_gettid), name_of(level),
+               text.c_str());
+  std::fflush(out);
+}
+
+// With the lock held.
+void write_suppressed(TimeNs now) {
+  while (const auto suppressed = limit().take_suppressed(now)) {
+    write_line(suppressed->level, std::to_string(suppressed->lines) +
+                                      " similar lines suppressed, the last: " + suppressed->last);
+  }
+  g_untold.store(!limit().all_told(), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 void log_configure(LogLevel level, const std::string& file) {
@@ -60,19 +86,23 @@ bool log_enabled(LogLevel level) {
   return static_cast<int>(level) <= g_level.load(std::memory_order_relaxed);
 }
 
-void log_printf(LogLevel level, const char* format, ...) {
+void log_printf(LogSite site, LogLevel level, const char* format, ...) {
   char text[1024];
   va_list args;
   va_start(args, format);
   std::vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  char host[64] = "?";
-  gethostname(host, sizeof host - 1);
+  const TimeNs now = SystemClock().now();
   std::lock_guard lock(g_mutex);
-  std::FILE* out = g_file != nullptr ? g_file : stderr;
-  std::fprintf(out, "%s:%d:%ld R2CCL %s %s\n", host, getpid(), syscall(SYS_gettid), name_of(level),
-               text);
-  std::fflush(out);
+  write_suppressed(now);
+  if (limit().admit(site, level, text, now)) write_line(level, text);
+  g_untold.store(!limit().all_told(), std::memory_order_relaxed);
+}
+
+void log_suppressed(bool now) {
+  if (!g_untold.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(g_mutex);
+  write_suppressed(now ? kNever : SystemClock().now());
 }
 
 }  // namespace r2ccl
