@@ -46,7 +46,10 @@ class Acceptor::Stranger final : public EventHandler {
  public:
   Stranger(Acceptor& owner, std::unique_ptr<Connection> connection,
            std::unique_ptr<Handshake> handshake, TimeNs give_up_at)
-      : io(std::move(connection), std::move(handshake)), deadline(give_up_at), owner_(owner) {}
+      : place(owner.crowd_, connection->remote().address),
+        io(std::move(connection), std::move(handshake)),
+        deadline(give_up_at),
+        owner_(owner) {}
   void on_ready(const PollEvent&) override {
     switch (io.pump()) {
       case HandshakeIo::Progress::running:
@@ -58,6 +61,7 @@ class Acceptor::Stranger final : public EventHandler {
     }
   }
 
+  Crowd::Place place;
   HandshakeIo io;
   TimeNs deadline;  // it is freed then
   bool finished = false;
@@ -81,8 +85,9 @@ Result<Endpoint> Acceptor::listen(const Address& local, const std::string& devic
   auto listener = transport_.listen({local, 0}, device);
   if (!listener.ok()) return listener.status();
   const Endpoint endpoint = listener.value()->local();
-  doors_.push_back(std::make_unique<Door>(*this, std::move(listener).value()));
-  R2CCL_RETURN_IF_ERROR(doors_.back()->open());
+  auto door = std::make_unique<Door>(*this, std::move(listener).value());
+  R2CCL_RETURN_IF_ERROR(door->open());
+  doors_.push_back(std::move(door));
   return endpoint;
 }
 
@@ -90,26 +95,36 @@ void Acceptor::accept_from(Door& door) {
   const TimeNs now = clock_.now();
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     std::unique_ptr<Connection> connection = door.listener().accept();
-    if (connection == nullptr) {
-      if (door.listener().accept_error() != 0) door.pause(now + kShortagePause);
-      return;
+    if (connection != nullptr) {
+      admit(std::move(connection), now);
+      continue;
     }
-    if (strangers_.size() >= limits::kPendingHandshakesMax) {
-      // The oldest has had the most time to prove itself and did not.
-      if (!strangers_.front()->finished) ++refused_;
-      strangers_.pop_front();
-    }
-    const auto nonce = callbacks_.nonce();
-    const int poll_id = connection->poll_id();
-    strangers_.push_back(std::make_unique<Stranger>(*this, std::move(connection),
-                                                    make_acceptor(job_, callbacks_.policy, nonce),
-                                                    now + limits::kHandshakeAgeMax));
-    auto added = reactor_.add(poll_id, *strangers_.back(), false);
-    if (added.ok()) {
-      strangers_.back()->registration = std::move(added).value();
-    } else {
-      strangers_.pop_back();
-    }
+    const int error = door.listener().accept_error();
+    if (error == 0) return;
+    R2CCL_LOG(warn, "%s", system_error("cannot accept connections", error).message().c_str());
+    if (!crowd_.shrink(now)) return door.pause(now + kShortagePause);
+    evict_surplus();
+  }
+}
+
+void Acceptor::admit(std::unique_ptr<Connection> connection, TimeNs now) {
+  const int poll_id = connection->poll_id();
+  auto stranger = std::make_unique<Stranger>(
+      *this, std::move(connection), make_acceptor(job_, callbacks_.policy, callbacks_.nonce()),
+      now + limits::kHandshakeAgeMax);
+  auto added = reactor_.add(poll_id, *stranger, false);
+  if (!added.ok()) return;
+  stranger->registration = std::move(added).value();
+  strangers_.push_back(std::move(stranger));
+  evict_surplus();
+}
+
+void Acceptor::evict_surplus() {
+  while (crowd_.too_many()) {
+    const auto goes = std::ranges::find_if(
+        strangers_, [](const auto& stranger) { return stranger->place.is_of_the_largest(); });
+    if (!(*goes)->finished) ++refused_;
+    strangers_.erase(goes);
   }
 }
 
@@ -127,6 +142,7 @@ void Acceptor::finish(Stranger& stranger, bool established) {
 }
 
 void Acceptor::progress(TimeNs now) {
+  crowd_.recover(now);
   std::erase_if(strangers_, [&](const auto& stranger) {
     if (now < stranger->deadline) return false;
     if (!stranger->finished) ++refused_;

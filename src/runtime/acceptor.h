@@ -1,5 +1,5 @@
 // All listeners of one rank and the strangers that knock: bounded in number and in age, so that
-// garbage, half-open connections and a flood cost little and delay nobody.
+// garbage, half-open connections and a flood cost little and delay nobody (crowd.h).
 #pragma once
 
 #include <deque>
@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "protocol/handshake.h"
+#include "runtime/crowd.h"
 #include "runtime/handshake_io.h"
 #include "runtime/reactor.h"
 #include "transport/transport.h"
@@ -41,6 +42,8 @@ class Acceptor {
   class Stranger;
 
   void accept_from(Door& door);
+  void admit(std::unique_ptr<Connection> connection, TimeNs now);
+  void evict_surplus();
   void finish(Stranger& stranger, bool established);
 
   Reactor& reactor_;
@@ -49,6 +52,7 @@ class Acceptor {
   const JobIdentity& job_;
   Callbacks callbacks_;
   std::vector<std::unique_ptr<Door>> doors_;
+  Crowd crowd_;                                      // all of strangers_
   std::deque<std::unique_ptr<Stranger>> strangers_;  // oldest first
   uint64_t refused_ = 0;
 };

@@ -54,8 +54,9 @@ class AcceptorTest : public testing::Test {
       acceptor_->progress(clock_.now());
     }
   }
-  std::unique_ptr<Connection> connect() {
-    return client_host_.connect(endpoint_, ConnectOptions()).value();
+  std::unique_ptr<Connection> connect() { return connect_from(client_host_); }
+  std::unique_ptr<Connection> connect_from(SimHost& host) {
+    return host.connect(endpoint_, ConnectOptions()).value();
   }
   static void say(Connection& connection, std::vector<std::byte> bytes) {
     const iovec slice{bytes.data(), bytes.size()};
@@ -68,6 +69,21 @@ class AcceptorTest : public testing::Test {
       const IoKind kind = connection.read({&slice, 1}).kind;
       if (kind != IoKind::progressed) return kind != IoKind::blocked;
     }
+  }
+  static size_t held(const std::vector<std::unique_ptr<Connection>>& crowd) {
+    return static_cast<size_t>(std::count_if(crowd.begin(), crowd.end(), [](const auto& each) {
+      return each->connect_state() == ConnectState::established && !closed(*each);
+    }));
+  }
+  // Connections that say nothing, each soon after the other.
+  std::vector<std::unique_ptr<Connection>> flood(SimHost& host, int count) {
+    std::vector<std::unique_ptr<Connection>> crowd;
+    for (int i = 0; i < count; ++i) {
+      crowd.push_back(connect_from(host));
+      if (i % 50 == 49) run_for(kMillisecond);
+    }
+    run_for(5 * kMillisecond);
+    return crowd;
   }
   // Shakes hands as an honest peer does, for at most `limit`.
   HandshakeIo::Progress shake(HandshakeIo& client, TimeNs limit = 100 * kMillisecond) {
@@ -208,18 +224,10 @@ TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
 }
 
 TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNobody) {
-  std::vector<std::unique_ptr<Connection>> crowd;
-  for (int i = 0; i < 1000; ++i) {
-    crowd.push_back(connect());
-    if (i % 50 == 49) run_for(kMillisecond);
-  }
-  run_for(5 * kMillisecond);
+  const auto crowd = flood(client_host_, 1000);
   EXPECT_TRUE(lets_an_honest_client_in());
-  const auto held = std::count_if(crowd.begin(), crowd.end(), [](const auto& each) {
-    return each->connect_state() == ConnectState::established && !closed(*each);
-  });
-  EXPECT_LE(static_cast<size_t>(held), limits::kPendingHandshakesMax);
-  EXPECT_GE(held, 200);
+  EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
+  EXPECT_GE(held(crowd), 200u);
   run_for(limits::kHandshakeAgeMax);
   EXPECT_EQ(acceptor_->refused(), 1000u) << "who was let in was not refused";
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
@@ -237,6 +245,61 @@ TEST_F(AcceptorTest, LetsAnHonestPeerInWhileOthersKeepKnocking) {
   run_for(kMillisecond);
   EXPECT_EQ(progress, HandshakeIo::Progress::done);
   EXPECT_EQ(established_.size(), 1u);
+}
+
+// The honest peer's host is so busy that its next word takes longer than the flood needs to fill
+// all places many times over.
+TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
+  SimHost& flooder = fabric_.add_host("flooder");
+  fabric_.add_nic(flooder, {.name = "nic0"});
+  HandshakeIo client = honest_client();
+  const auto crowd = flood(flooder, 2000);
+  EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
+  EXPECT_EQ(established_.size(), 1u);
+}
+
+TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
+  const auto hello = make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {});
+  std::vector<std::byte> recording;
+  const auto converse = [&](Connection& connection) {
+    const std::vector<std::byte> bytes(hello->output().begin(), hello->output().end());
+    say(connection, bytes);
+    hello->sent(bytes.size());
+    recording.insert(recording.end(), bytes.begin(), bytes.end());
+    run_for(kMillisecond);
+  };
+  const auto honest = connect();
+  run_for(kMillisecond);
+  converse(*honest);
+  std::array<std::byte, 1000> reply;
+  const iovec slice{reply.data(), reply.size()};
+  hello->consume(std::span(reply).first(honest->read({&slice, 1}).bytes));
+  converse(*honest);
+  ASSERT_EQ(established_.size(), 1u);
+  recording.resize(recording.size() + 1000);  // and what the lane carried after that
+
+  const auto again = connect();
+  run_for(kMillisecond);
+  say(*again, recording);
+  run_for(5 * kMillisecond);
+  EXPECT_EQ(established_.size(), 1u);
+  EXPECT_EQ(acceptor_->refused(), 1u);
+  run_for(200 * kMillisecond);
+  EXPECT_TRUE(closed(*again));
+}
+
+TEST_F(AcceptorTest, StrangersGiveDescriptorsBackWhenTheseRunOut) {
+  const auto crowd = flood(client_host_, 100);
+  ASSERT_EQ(held(crowd), 100u);
+  HandshakeIo client(connect(), make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {}));
+  server_host_.fail_operation(1, EMFILE);
+  EXPECT_EQ(shake(client, 5 * kMillisecond), HandshakeIo::Progress::done) << "no rest was needed";
+  EXPECT_LE(held(crowd), 50u);
+  const auto later = flood(client_host_, 100);
+  EXPECT_LE(held(crowd) + held(later), 50u) << "others in the process need some";
+  run_for(limits::kHandshakeAgeMax + 5 * kSecond);
+  EXPECT_EQ(held(flood(client_host_, 200)), 200u) << "it does not last for ever";
 }
 
 TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {

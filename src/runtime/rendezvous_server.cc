@@ -61,13 +61,13 @@ class RendezvousServer::Guest final : public EventHandler {
   };
 
   void on_ready(const PollEvent&) override { ready = true; }
-  bool has_seat() const { return state == State::waiting || state == State::served; }
 
   State state = State::shaking_hands;
   bool ready = true;
   TimeNs deadline = kNever;  // what happens then depends on the state
   uint32_t timeout_ms = 0;   // while waiting: what the rank's caller asked for
   Rank rank;                 // as proved in the handshake
+  Crowd::Place place;        // until it has a seat
   std::unique_ptr<HandshakeIo> handshake;
   std::unique_ptr<SealedStream> stream;
   Reactor::Registration registration;  // last: it must end before the connection does
@@ -103,6 +103,7 @@ std::vector<Endpoint> RendezvousServer::endpoints() const {
 
 void RendezvousServer::progress(TimeNs now) {
   if (finished_) return;
+  crowd_.recover(now);
   for (const auto& door : doors_) accept_from(*door, now);
   for (auto it = guests_.begin(); it != guests_.end();) {
     Guest& guest = **it;
@@ -151,11 +152,16 @@ void RendezvousServer::accept_from(Door& door, TimeNs now) {
       admit(std::move(connection), now);
       continue;
     }
-    if (door.listener->accept_error() != 0) {
+    const int error = door.listener->accept_error();
+    if (error == 0) return;
+    R2CCL_LOG(warn, "rendezvous: %s",
+              system_error("cannot accept connections", error).message().c_str());
+    if (!crowd_.shrink(now)) {
       door.registration.reset();
       door.closed_until = now + kAcceptPause;
+      return;
     }
-    return;
+    evict_surplus();
   }
 }
 
@@ -164,6 +170,7 @@ void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now)
   auto added = reactor_.add(connection->poll_id(), *guest, false);
   if (!added.ok()) return;
   guest->registration = std::move(added).value();
+  guest->place = Crowd::Place(crowd_, connection->remote().address);
   guest->deadline = now + limits::kHandshakeAgeMax;
   guest->handshake = std::make_unique<HandshakeIo>(
       std::move(connection), make_acceptor(options_.job, only_rendezvous, options_.nonce()));
@@ -171,14 +178,12 @@ void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now)
   evict_surplus();
 }
 
-// Those who are new push out those who have had time: a flood must not keep an honest rank out, and
-// an honest rank comes to the point in a few round trips.
 void RendezvousServer::evict_surplus() {
-  const auto pending = [](const auto& guest) { return !guest->has_seat(); };
-  const auto count = std::ranges::count_if(guests_, pending);
-  if (static_cast<size_t>(count) <= limits::kPendingHandshakesMax) return;
-  guests_.erase(std::ranges::find_if(guests_, pending));
-  ++counters_.evicted;
+  while (crowd_.too_many()) {
+    guests_.erase(std::ranges::find_if(
+        guests_, [](const auto& guest) { return guest->place.is_of_the_largest(); }));
+    ++counters_.evicted;
+  }
 }
 
 bool RendezvousServer::serve(Guest& guest, TimeNs now) {
@@ -271,6 +276,7 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
   seat.attendance = arrival.attendance;
   seat.guest = &guest;
   guest.state = Guest::State::waiting;
+  guest.place.reset();
   guest.timeout_ms = arrival.timeout_ms;
   guest.deadline = now + static_cast<TimeNs>(arrival.left_ms) * kMillisecond;
   if (table_ != nullptr || seats_.size() == static_cast<size_t>(rank_count_)) hand_out_table(now);

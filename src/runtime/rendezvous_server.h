@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "protocol/handshake.h"
+#include "runtime/crowd.h"
 #include "runtime/reactor.h"
 #include "runtime/rendezvous_messages.h"
 #include "runtime/sealed_stream.h"
@@ -81,6 +82,7 @@ class RendezvousServer {
   Reactor& reactor_;
   const Options options_;
   std::vector<std::unique_ptr<Door>> doors_;
+  Crowd crowd_;                               // guests without a seat
   std::list<std::unique_ptr<Guest>> guests_;  // oldest first
   std::map<Rank, Seat> seats_;                // ranks whose card is here
   int32_t rank_count_ = 0;                    // what the first arrival said; 0: nobody is here

@@ -363,6 +363,22 @@ TEST_F(RendezvousTest, KeepsABoundedNumberOfStrangersAndStillServesTheRanks) {
   EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
 }
 
+TEST_F(RendezvousTest, AFloodFromAnotherHostPushesOutNoRank) {
+  constexpr size_t kFlood = limits::kPendingHandshakesMax + 50;
+  serve();
+  RendezvousClient::Options options = options_of(0, 1);
+  options.connect.source = *parse_address("127.0.0.2");
+  RendezvousClient& rank = join(std::move(options));
+  rank.progress(now_);
+  for (size_t i = 0; i < kFlood; ++i) {
+    stranger();
+    reactor_.poll(0);
+    server_->progress(now_);  // and the rank has other things to do
+  }
+  EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, 10 * kMillisecond))
+      << "it had to try again";
+}
+
 TEST_F(RendezvousTest, OutlivesDescriptorsRunningOut) {
   serve();
   settle();
