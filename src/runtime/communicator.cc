@@ -191,12 +191,15 @@ Status Communicator::connect() {
   start_thread();
   if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
     std::string missing;
+    std::string why;
     call([&] {
       for (const Rank rank : engine_->unreached()) {
         missing += (missing.empty() ? "" : ", ") + who(rank);
+        if (why.empty()) why = engine_->link(rank)->last_dial_failure();
       }
     });
-    return {Code::timeout, "no NIC of " + who(options_.self) + " reaches " + missing +
+    if (!why.empty()) why = " (the last attempt: " + why + ")";
+    return {Code::timeout, "no NIC of " + who(options_.self) + " reaches " + missing + why +
                                "; compare `r2ccl info` on both hosts"};
   }
   return failure();
@@ -225,6 +228,7 @@ Communicator::~Communicator() {
   executor_.reset();
   incidents_.reset();
   engine_.reset();
+  log_suppressed(true);
 }
 
 void Communicator::start_thread() {

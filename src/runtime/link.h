@@ -125,6 +125,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // The longest that a chunk was delayed by the latest trouble of this path.
   TimeNs stall_of(PathId path) const;
   bool ready() const;  // some path can carry chunks
+  // Why the latest attempt to open a path failed; empty when none did.
+  const std::string& last_dial_failure() const { return last_dial_failure_; }
 
  private:
   struct Channel {
@@ -288,7 +290,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs ask_all_wait_ = 0;
   TimeNs overdraw_until_ = 0;
   TimeNs all_down_since_ = 0;  // 0: some path is connected
-  size_t refusals_ = 0;        // since the peer was last heard
+  std::string last_dial_failure_;
+  size_t refusals_ = 0;  // since the peer was last heard
 
   uint64_t mirrored_bytes_ = 0;
   uint64_t replayed_bytes_ = 0;

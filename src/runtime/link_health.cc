@@ -239,7 +239,12 @@ void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
 
 void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   touch();
-  R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
+  last_dial_failure_ = failure.why;
+  if (failure.error == EMFILE) {
+    R2CCL_LOG(warn, "cannot dial rank %d: %s", peer_.value(), failure.why.c_str());
+  } else {
+    R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
+  }
   (void)dialer;
   if ((all_down_since_ == 0 && !goodbye_received_) || peer_end_) return;
   if (failure.connected) refusals_ = 0;

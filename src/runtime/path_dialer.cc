@@ -36,7 +36,7 @@ void PathDialer::connect(TimeNs now) {
   stage_ = Stage::connecting;
   deadline_ = now + 2 * limits::kConnectAttempt;
   auto opened = transport_.connect(request_.remote, request_.options);
-  if (!opened.ok()) return fail(ENETUNREACH, opened.status().message());
+  if (!opened.ok()) return fail(EMFILE, opened.status().message());
   connection_ = std::move(opened).value();
   auto added = reactor_.add(connection_->poll_id(), *this, true);
   if (!added.ok()) return fail(EMFILE, added.status().message());

@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kScratchBytes = 256 * 1024;
 // Passes of the links within one pass of the engine: completions post more work, which completes.
 constexpr int kRoundsMax = 64;
+// How long to wait when the NICs cannot be read or listened on: descriptors may have run out.
+constexpr TimeNs kNicsPause = 250 * kMillisecond;
 
 bool alive(const Nic& nic) {
   return nic.up && nic.carrier;
@@ -175,7 +177,7 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
   // Time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   run_posted();
-  if (nics_changed_) refresh_nics();
+  if (now >= read_nics_at_) refresh_nics(now);
   for (int round = 0; round < kRoundsMax; ++round) {
     bool more = false;
     for (const auto& link : links_) {
@@ -190,11 +192,12 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
     now = clock_.now();
   }
   acceptor_->progress(now);
+  log_suppressed();
   last_pass_end_ = clock_.now();
 }
 
 TimeNs ProgressEngine::next_timeout() {
-  TimeNs next = acceptor_->next_timeout();
+  TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
   const TimeNs now = clock_.now();
   for (const auto& link : links_) {
     if (link == nullptr) continue;
@@ -223,7 +226,7 @@ void ProgressEngine::run_posted() {
 }
 
 void ProgressEngine::on_ready(const PollEvent&) {
-  if (transport_.drain_nic_events()) nics_changed_ = true;
+  if (transport_.drain_nic_events()) read_nics_at_ = 0;
 }
 
 // When a path is in doubt, either of its NICs may be at fault. Which one is shown by what else uses
@@ -237,10 +240,14 @@ void ProgressEngine::on_path_event(const PathEvent& event) {
   observer_->on_path_event(event);
 }
 
-void ProgressEngine::refresh_nics() {
-  nics_changed_ = false;
+void ProgressEngine::refresh_nics(TimeNs now) {
+  read_nics_at_ = kNever;
   auto all = transport_.nics();
-  if (!all.ok()) return;  // asked again at the next event
+  if (!all.ok()) {
+    R2CCL_LOG(warn, "cannot see what became of the NICs: %s", all.status().message().c_str());
+    read_nics_at_ = now + kNicsPause;
+    return;
+  }
   for (size_t i = 0; i < nics_.size(); ++i) {
     const auto found = std::find_if(all.value().begin(), all.value().end(),
                                     [&](const Nic& nic) { return nic.name == nics_[i].name; });
@@ -250,10 +257,8 @@ void ProgressEngine::refresh_nics() {
     if (present) {
       nics_[i].up = found->up;
       nics_[i].carrier = found->carrier;
-      if (nics_[i].addresses != found->addresses && !found->addresses.empty()) {
-        nics_[i].addresses = found->addresses;
-        advertise(i);
-      }
+      const bool moved = nics_[i].addresses != found->addresses && !found->addresses.empty();
+      if (moved && !advertise(i, found->addresses)) read_nics_at_ = now + kNicsPause;
     } else {
       nics_[i].up = false;
     }
@@ -269,10 +274,14 @@ void ProgressEngine::refresh_nics() {
 }
 
 // A NIC is its identity and not its address: after an outage it may come back with another one. Its
-// listener moves along, and the peers are told.
-void ProgressEngine::advertise(size_t nic) {
-  auto endpoint = acceptor_->listen(nics_[nic].addresses.front(), device_of(nics_[nic].name));
-  if (!endpoint.ok()) return;  // tried again when the addresses change again
+// listener moves along, and the peers are told. False when it cannot, now.
+bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses) {
+  auto endpoint = acceptor_->listen(addresses.front(), device_of(nics_[nic].name));
+  if (!endpoint.ok()) {
+    R2CCL_LOG(warn, "%s", endpoint.status().message().c_str());
+    return false;
+  }
+  nics_[nic].addresses = addresses;
   ports_[nic] = endpoint.value().port;
   const NicCard card = make_nic_card(nics_[nic], ports_[nic]);
   std::vector<std::byte> body;
@@ -286,6 +295,7 @@ void ProgressEngine::advertise(size_t nic) {
     link->set_source(NicId(static_cast<uint16_t>(nic)), card.addresses);
     link->send_notice(make_notice(NoticeKind::address, body));
   }
+  return true;
 }
 
 void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {

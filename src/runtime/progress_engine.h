@@ -98,8 +98,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
 
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
-  void refresh_nics();
-  void advertise(size_t nic);
+  void refresh_nics(TimeNs now);
+  bool advertise(size_t nic, const std::vector<Address>& addresses);
   void run_posted();
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
@@ -122,7 +122,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::unique_ptr<Link>> links_;
   Reactor::Registration nic_events_;
-  bool nics_changed_ = false;
+  TimeNs read_nics_at_ = kNever;  // they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
   TimeNs promised_ = kNever;  // what next_timeout() last said
 

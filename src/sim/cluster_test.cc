@@ -364,6 +364,23 @@ TEST(Cluster, AnOperationThatFailsAnywhereIsSurvived) {
   }
 }
 
+TEST(Cluster, NicsThatCannotBeReadAtOnceAreReadLater) {
+  ClusterOptions options;
+  options.hosts = 2;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  auto& node = cluster.node(1);
+  node.events.clear();
+  node.host->fail_operation(1, EMFILE);
+  cluster.fabric().pull(cluster.nic(1, 0));
+  const auto knows = [&] {
+    return std::ranges::any_of(node.events, [](const PathEvent& event) {
+      return event.local_nic == NicId(0) && event.cause == DownCause::carrier_lost;
+    });
+  };
+  EXPECT_TRUE(cluster.world().run_until(knows, cluster.now() + 400 * kMillisecond));
+}
+
 TEST(Cluster, TheSameSeedGivesTheSameRun) {
   const auto hash = [](uint64_t seed) {
     ClusterOptions options;
