@@ -79,7 +79,7 @@ inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
 // value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
 inline constexpr TimeNs kStateResendMax = 250 * kMillisecond;
-// An idle lane says that it lives this often, which is also how idle connections outlive firewalls.
+// An idle lane says that it lives this often.
 inline constexpr TimeNs kHeartbeatInterval = 1 * kSecond;
 
 // --- connections ------------------------------------------------------------------------------

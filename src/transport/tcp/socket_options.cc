@@ -12,6 +12,12 @@
 namespace r2ccl {
 namespace {
 
+// Firewalls forget flows that are idle for minutes, some for less.
+constexpr int kKeepAliveS = 5;
+// As many as Linux takes: to keep a flow is all that these are for. Whether a path has failed is
+// judged elsewhere, by more.
+constexpr int kKeepAlivesUnanswered = 127;
+
 int set_option(int socket, int level, int name, int value) {
   return setsockopt(socket, level, name, &value, sizeof value) == 0 ? 0 : errno;
 }
@@ -19,7 +25,14 @@ int set_option(int socket, int level, int name, int value) {
 }  // namespace
 
 int set_stream_options(int socket, uint32_t unsent_low_water) {
-  if (const int error = set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1); error != 0) return error;
+  const int always[][3] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                           {SOL_SOCKET, SO_KEEPALIVE, 1},
+                           {IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS},
+                           {IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS},
+                           {IPPROTO_TCP, TCP_KEEPCNT, kKeepAlivesUnanswered}};
+  for (const auto& [level, name, value] : always) {
+    if (const int error = set_option(socket, level, name, value); error != 0) return error;
+  }
   if (unsent_low_water == 0) return 0;
   return set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(unsent_low_water));
 }

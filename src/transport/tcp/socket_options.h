@@ -9,7 +9,8 @@
 
 namespace r2ccl {
 
-// No Nagle, and the writer woken when fewer than `unsent_low_water` bytes wait (0: the system's).
+// No Nagle; an idle connection is kept known to firewalls; and the writer is woken when fewer than
+// `unsent_low_water` bytes wait (0: the system's).
 int set_stream_options(int socket, uint32_t unsent_low_water);
 // A connect gives up after one repeated SYN, so that a forgotten attempt does not live for minutes.
 int set_connect_options(int socket);
