@@ -131,6 +131,99 @@ TEST(Link, AReportOfAnotherIncarnationIsHarmless) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
+// Somebody on the wire has recorded what the path carried, and puts it into its next connection.
+TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
+  ScriptedLink s(2);
+  for (const size_t index : {0u, 1u, 0u}) s.connect(index);
+  Bytes memory(64, std::byte{0xee});
+  (void)s.link().post_receive(kChannel, memory, 0);
+  DataHeader old = ScriptedLink::whole(kChannel, 0, 64);
+  old.incarnation = Incarnation(1);
+  s.forge(0, old);
+  s.step();
+  expect_protocol_error(s, "another incarnation");
+  EXPECT_TRUE(s.received().empty());
+  EXPECT_EQ(memory, Bytes(64, std::byte{0xee}));
+  EXPECT_EQ(s.path(1).state.phase(), PathPhase::up);
+  s.connect(0);
+  s.send(0, ScriptedLink::whole(kChannel, 0, 64));
+  s.step();
+  EXPECT_EQ(s.received(), std::vector<MessageNo>{MessageNo(0)});
+  EXPECT_EQ(memory, Bytes(64));
+}
+
+// The peer says on the lane of path 0 that it has all of the one message. Until those bytes come
+// unchanged, none of it is believed; the other path lives, and path 0 can be opened again.
+void expect_lane_refused(const std::function<Bytes(ScriptedLink&, const ControlFrame&)>& attack) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const Bytes bytes(64 * 1024);
+  (void)s.link().post_send(kChannel, bytes, 0);
+  s.step();
+  const auto acknowledge = [&] {
+    ControlFrame frame = s.state();
+    frame.channels.push_back({kChannel, MessageNo(1), MessageNo(1), limits::kEagerBytes, {}});
+    return frame;
+  };
+  s.deliver(0, attack(s, acknowledge()));
+  expect_protocol_error(s, "control frame");
+  EXPECT_TRUE(s.sent().empty());
+  EXPECT_EQ(s.path(1).state.phase(), PathPhase::up);
+  s.connect(0);
+  s.say(0, acknowledge());
+  EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
+}
+
+TEST(Link, BelievesNothingOnALaneInWhichABitWasChanged) {
+  const size_t size = [] {
+    ScriptedLink s(2);
+    s.connect(0);
+    return s.lane_bytes(0, s.state()).size();
+  }();
+  // Not the header, in which some bits change the size: that frame just never becomes whole.
+  for (size_t bit = kControlHeaderBytes * 8; bit < size * 8; bit += 37) {
+    expect_lane_refused([bit](ScriptedLink& s, const ControlFrame& frame) {
+      Bytes changed = s.lane_bytes(0, frame);
+      changed[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+      return changed;
+    });
+    ASSERT_FALSE(testing::Test::HasFailure()) << "bit " << bit;
+  }
+}
+
+TEST(Link, BelievesNoLaneFrameThatComesBeforeItsPredecessor) {
+  expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
+    (void)s.lane_bytes(0, s.state());
+    return s.lane_bytes(0, frame);
+  });
+}
+
+TEST(Link, BelievesNoLaneFrameOfAnOldIncarnation) {
+  expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
+    Bytes recorded = s.lane_bytes(0, frame);
+    s.connect(0);
+    return recorded;
+  });
+}
+
+TEST(Link, BelievesNoLaneFrameOfAnotherPath) {
+  expect_lane_refused(
+      [](ScriptedLink& s, const ControlFrame& frame) { return s.lane_bytes(1, frame); });
+}
+
+TEST(Link, ALaneFrameThatComesTwiceEndsThePath) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const Bytes recorded = s.lane_bytes(0, s.state());
+  s.deliver(0, recorded);
+  ASSERT_EQ(s.path(0).state.phase(), PathPhase::up);
+  s.deliver(0, recorded);
+  expect_protocol_error(s, "out of sequence");
+  EXPECT_EQ(s.path(1).state.phase(), PathPhase::up);
+}
+
 // One report completes a message and then acknowledges what was never sent.
 TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   ScriptedLink s(2);

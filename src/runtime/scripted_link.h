@@ -102,8 +102,12 @@ class ScriptedLink final : private LinkHost, private MessageClient {
 
   // The peer sends a data frame with the next pass; its payload is zeros.
   void send(size_t index, DataHeader header) {
+    header.incarnation = Incarnation(peers_[index].incarnation);
+    forge(index, header);
+  }
+  // The same with the header's own incarnation, whatever the path's is.
+  void forge(size_t index, DataHeader header) {
     Peer& peer = peers_[index];
-    header.incarnation = Incarnation(peer.incarnation);
     header.transmission = peer.frames_sent++;
     const size_t at = peer.unsent.size();
     peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
@@ -136,11 +140,16 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     return frame;
   }
   // On that path's lane, with the answer to what the link has asked there.
-  void say(size_t index, ControlFrame frame) {
+  void say(size_t index, const ControlFrame& frame) { deliver(index, lane_bytes(index, frame)); }
+  // In two steps, for what happens to the bytes on the way.
+  std::vector<std::byte> lane_bytes(size_t index, ControlFrame frame) {
     Peer& peer = peers_[index];
     frame.answer = std::exchange(peer.asked, 0);
     (void)peer.own_lane->send(frame);
-    peer.lane->deliver(peer.lane_end->take_written());
+    return peer.lane_end->take_written();
+  }
+  void deliver(size_t index, std::vector<std::byte> lane_bytes) {
+    peers_[index].lane->deliver(std::move(lane_bytes));
     step();
   }
   // From now on the peer has applied what it heard.
@@ -201,6 +210,11 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     session.incarnation = Incarnation(peers_[index].incarnation);
     session.send_key.fill(std::byte{send});
     session.receive_key.fill(std::byte{receive});
+    for (auto* key : {&session.send_key, &session.receive_key}) {
+      // No two sessions share one.
+      (*key)[0] = static_cast<std::byte>(index);
+      (*key)[1] = static_cast<std::byte>(peers_[index].incarnation);
+    }
     return session;
   }
   ScriptedConnection* adopt(size_t index, ConnectionKind kind) {
