@@ -17,6 +17,7 @@ import unittest
 import program
 import r2ccl_api as api
 from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, rank_number, telling
+from proc import listening_ports
 
 MISMATCH_BOUND_S = 2
 
@@ -305,26 +306,6 @@ class MismatchTest(LocalJobCase):
 
     def test_a_receive_longer_than_the_send(self):
         self.run_mismatch([lambda c, d: c.send(d, 50, 1), lambda c, d: c.recv(d, 100, 0)])
-
-
-def listening_ports(pid):
-    """[(address, port)] of the IPv4 sockets that this process listens on."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            target = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            inodes.add(target[8:-1])
-    found = []
-    with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
-        for line in list(table)[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[9] in inodes:
-                address, port = words[1].split(":")
-                found.append((socket.inet_ntoa(struct.pack("<I", int(address, 16))), int(port, 16)))
-    return found
 
 
 class StrangerTest(LocalJobCase):

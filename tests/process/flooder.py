@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Strangers at every given port. With CONNECTIONS it keeps so many open that say too little: half of
+them nothing at all, the others the beginning of a greeting, one byte a second; whoever is thrown
+out comes again at once. It says "full" once so many were tried. With 0 it shouts: one connection
+after the other says garbage and is closed. At the end, by SIGTERM, it says how many it has made.
+
+usage: flooder.py CONNECTIONS TRIES_PER_SECOND HOST:PORT...
+"""
+import errno
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+
+GREETING = b"R2CL\x01\x01\x01\x01" + bytes(range(16)) + bytes(60)
+
+
+class Flood:
+    def __init__(self, targets, connections, rate):
+        self.targets, self.connections, self.rate = targets, connections, rate
+        self.epoll = select.epoll()
+        self.open = {}  # by descriptor: the socket
+        self.said = {}  # by descriptor of those that drip: how many bytes
+        self.made = 0
+
+    def knock(self):
+        s = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        error = s.connect_ex(self.targets[self.made % len(self.targets)])
+        if error not in (0, errno.EINPROGRESS):
+            s.close()
+            return
+        self.made += 1
+        self.open[s.fileno()] = s
+        if self.made % 2:
+            self.said[s.fileno()] = 0
+        self.epoll.register(s, select.EPOLLRDHUP)
+
+    def forget_the_thrown_out(self, seconds):
+        for fd, _ in self.epoll.poll(seconds, 1024):
+            self.said.pop(fd, None)
+            self.open.pop(fd).close()
+
+    def drip(self):
+        for fd, count in list(self.said.items()):
+            try:
+                self.open[fd].send(GREETING[count:count + 1])
+                self.said[fd] = count + 1
+            except OSError:
+                pass  # not connected yet, or thrown out already
+
+    def run(self, until):
+        started = time.monotonic()
+        tried = 0
+        drip_at = started + 1
+        told = False
+        while not until():
+            allowed = min(int((time.monotonic() - started) * self.rate) - tried,
+                          self.connections - len(self.open))
+            for _ in range(max(allowed, 0)):
+                self.knock()
+            tried += max(allowed, 0)
+            if not told and self.made >= self.connections:
+                told = True
+                print("full", flush=True)
+            if time.monotonic() > drip_at:
+                drip_at += 1
+                self.drip()
+            self.forget_the_thrown_out(0.005)
+
+    def shout(self, until):
+        while not until():
+            with socket.create_connection(self.targets[self.made % len(self.targets)], 5) as s:
+                s.sendall(b"\xff" * 64)
+            self.made += 1
+            time.sleep(1 / self.rate)
+
+
+def main():
+    connections, rate = int(sys.argv[1]), int(sys.argv[2])
+    targets = [(host, int(port)) for host, _, port in
+               (target.rpartition(":") for target in sys.argv[3:])]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (connections + 100, connections + 100))
+    os.nice(5)  # it measures what the job does about it, not who gets this machine's cores
+    ended = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    flood = Flood(targets, connections, rate)
+    (flood.run if connections else flood.shout)(lambda: ended)
+    print(flood.made, flush=True)
+
+
+if __name__ == "__main__":
+    main()
