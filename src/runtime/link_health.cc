@@ -16,6 +16,8 @@ namespace {
 constexpr TimeNs kExcusedGap = 3 * kMillisecond;
 constexpr TimeNs kAskInterval = 5 * kMillisecond;
 constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
+// Between the beginnings of two probes of one path: where they fail at once, it must not spin.
+constexpr TimeNs kProbeInterval = 20 * kMillisecond;
 constexpr TimeNs kLaneSlack = 10 * kMillisecond;
 constexpr TimeNs kLaneSlackUnknown = 200 * kMillisecond;
 // How long a suspect path may stay one without a sign of life, the peer being alive elsewhere.
@@ -129,7 +131,7 @@ void Link::judge_suspect(Path& path, TimeNs at) {
 // A short connect that the peer's kernel must answer even when its process is stopped.
 void Link::probe_kernel(const Path& path, TimeNs at) {
   PathDialer& dialer = *dialers_[index_of(path)];
-  if (dialer.busy()) return;
+  if (dialer.busy() || at - dialer.started_at() < kProbeInterval) return;
   DialRequest probe;
   probe.probe_only = true;
   probe.path = path.spec.id;

@@ -244,6 +244,27 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
 }
 
+// A suspect path is asked after by connects, and these may fail at once.
+TEST(Link, WithoutADescriptorForAProbeItDoesNotSpin) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const ControlFrame before = s.state();
+  const Bytes bytes(4096);
+  (void)s.link().post_send(kChannel, bytes, 0);
+  for (int ms = 0; ms < 50 && s.path(0).state.phase() == PathPhase::up; ++ms) {
+    ControlFrame silent = s.state();
+    silent.paths = before.paths;
+    s.pass(kMillisecond);
+    s.say(1, silent);
+  }
+  ASSERT_EQ(s.path(0).state.phase(), PathPhase::suspect);
+  ASSERT_GT(s.connects(), 0) << "it wants to know whether the peer's kernel answers";
+  const int connects = s.connects();
+  for (int pass = 0; pass < 1000; ++pass) s.step();
+  EXPECT_LE(s.connects(), connects + 1) << "no time has passed";
+}
+
 // Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Then that goes
 // down, and path 0 is trusted again while most of those chunks are still under way on it.
 TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {

@@ -49,7 +49,7 @@ class EagerPoller final : public Poller {
   std::map<int, uint64_t> tokens_;
 };
 
-// A machine that reaches nobody: all connections are the test's.
+// A machine without a descriptor to spare: all connections are the test's.
 class NoTransport final : public Transport {
  public:
   Poller& poller() override { return poller_; }
@@ -60,10 +60,13 @@ class NoTransport final : public Transport {
     return system_error("listen", EADDRNOTAVAIL);
   }
   Result<std::unique_ptr<Connection>> connect(const Endpoint&, const ConnectOptions&) override {
-    return system_error("connect", ENETUNREACH);
+    ++connects_;
+    return system_error("connect", EMFILE);
   }
+  int connects() const { return connects_; }
 
  private:
+  int connects_ = 0;
   EagerPoller poller_;
 };
 
@@ -173,6 +176,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     step(idle);
   }
 
+  // How often the link has tried to open a connection; it never can.
+  int connects() const { return transport_.connects(); }
   std::vector<ControlFrame>& heard() { return heard_; }
   // Chunks that the link has sent, in order; probes are not among them.
   std::vector<std::pair<size_t, DataHeader>>& chunks() { return chunks_; }

@@ -150,8 +150,7 @@ class ReplayTest(HostileCase):
         self.expect_carries(job, "h0", "nic0")
         self.assertEqual(len(job.verdicts()), verdicts)
         self.expect_right(job, [("h0", "nic0")])
-        self.assertIn("refused a connection", job.text())
-        self.assertNotIn("opened it anew", job.text())
+        self.assertTrue("refused a connection" in job.text(), "the recordings arrived")
 
 
 class ShortageTest(HostileCase):
@@ -172,7 +171,8 @@ class ShortageTest(HostileCase):
         carried = job.bytes_of("h1", "nic0")
         self.expect_operations(job)
         self.assertEqual(job.bytes_of("h1", "nic0"), carried, "no descriptor, no connection")
-        self.assertIn("raise the limit: ulimit -n", job.text())
+        self.assertTrue("raise the limit: ulimit -n" in job.text(), "advice in the log")
+        self.assertLess(len(job.text().splitlines()), 3 * 10 * (LINES_PER_S + 1))
         self.limit(pids)
         self.expect_carries(job, "h1", "nic0")
         self.expect_right(job, [("h1", "nic0")])
