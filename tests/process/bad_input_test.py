@@ -8,6 +8,7 @@ import ctypes
 import os
 import random
 import re
+import resource
 import socket
 import struct
 import tempfile
@@ -17,7 +18,7 @@ import unittest
 import program
 import r2ccl_api as api
 from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, rank_number, telling
-from proc import listening_ports
+from proc import cpu_seconds, listening_ports
 
 MISMATCH_BOUND_S = 2
 
@@ -397,6 +398,56 @@ class StrangerTest(LocalJobCase):
         late = self.start(2, init_only, environment, ranks=(1,))
         self.assert_ok(self.hear(job[0], "init"))
         self.assert_ok(self.hear(late[1], "init"))
+
+
+class DescriptorTest(LocalJobCase):
+    def test_too_few_at_the_start_are_an_error_that_says_what_to_do(self):
+        def body(lib, lines):
+            limit = int(os.environ["LIMIT"])
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            init_only(lib, lines)
+        failed = []
+        for limit in (8, 12, 16, 20, 24, 64):
+            job = self.start(2, body, {"R2CCL_INIT_TIMEOUT_S": "1", "LIMIT": str(limit)})
+            told = self.hear_all(job, "init", timeout=8).values()
+            if any(message["code"] != api.SUCCESS for message in told):
+                failed.append(limit)
+                texts = [message["text"] for message in told]
+                self.assertTrue(any("ulimit -n" in text for text in texts), (limit, texts))
+            self.expect_end(job)
+        self.assertIn(8, failed)
+        self.assertNotIn(64, failed)
+
+    def test_without_any_a_rank_does_not_spin_and_recovers(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            data = api.buffer(api.INT32, [1] * 100)
+            for _ in range(2):
+                comm.all_reduce(data, data, 100, api.INT32)
+                lines.say(event="reduced", value=data[0])
+                lines.hear()
+            comm.destroy()
+        job = self.start(2, body)
+        self.hear_all(job, "reduced")
+        pid = job[1].pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        strangers = [socket.create_connection(endpoint, 2) for endpoint in listening_ports(pid)]
+        self.addCleanup(lambda: [s.close() for s in strangers])
+        used = cpu_seconds(pid)
+        time.sleep(2)
+        self.assertLess(cpu_seconds(pid) - used, 0.2)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        self.tell_all(job)
+        for told in self.hear_all(job, "reduced").values():
+            self.assertEqual(told["value"], 4)
+        for stranger in strangers:  # let in, and thrown out when their time was over
+            stranger.settimeout(8)
+            with self.assertRaises((ConnectionResetError, EOFError)):
+                if not stranger.recv(1):
+                    raise EOFError
+        self.tell_all(job)
+        self.expect_end(job)
 
 
 class CommandTest(unittest.TestCase):
