@@ -27,16 +27,16 @@ OPERATIONS_DURING_FAULT = 5
 class Job:
     """`r2ccl bench --check` on every host of the lab, watched through its events files."""
 
-    def __init__(self, directory, duration, environment=None):
+    def __init__(self, directory, duration, environment, launcher):
         self.directory = directory
         self.json_file = os.path.join(directory, "result.json")
         self.output = open(os.path.join(directory, "output"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [program.PATH, "lab", "all", "--name", network_lab.NAME, "--prefix", program.PATH,
-             "bench", "-b", "512K",
+            [program.PATH, "lab", "all", "--name", network_lab.NAME, "--prefix",
+             *launcher, program.PATH, "bench", "-b", "512K",
              "--check", "--duration", str(duration), "--json", self.json_file,
              "--events", os.path.join(directory, "events.%r")],
-            env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic", **(environment or {})),
+            env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic", **environment),
             stdout=self.output, stderr=subprocess.STDOUT)
 
     def lines(self):
@@ -75,6 +75,7 @@ class Job:
 
 class FaultCase(unittest.TestCase):
     shape = ("3", "3", "150")
+    launcher = ()  # what starts the program on each host
 
     @classmethod
     def setUpClass(cls):
@@ -87,7 +88,7 @@ class FaultCase(unittest.TestCase):
     def start(self, duration=DURATION_S, **environment):
         files = tempfile.TemporaryDirectory()
         self.addCleanup(files.cleanup)
-        job = Job(files.name, duration, environment)
+        job = Job(files.name, duration, environment, self.launcher)
         self.addCleanup(job.stop)
         self.wait(job, lambda: job.operations() >= 3, 15, "operations run")
         return job
