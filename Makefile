@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
 	cmake --preset release $(launcher)
-	cmake --build --preset release -j$(JOBS)
+	cmake --build --preset release -j$(JOBS) --target r2ccl_command
 
 deps:  ## install the Debian packages that are missing
 	scripts/install-deps.sh
@@ -26,6 +26,7 @@ test: deps  ## every test: release, ASan+UBSan, TSan; ends with "N passed, N fai
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(CONFIGS)
 
 unit: build  ## the unit tests alone, release
+	cmake --build --preset release -j$(JOBS)
 	ctest --test-dir build -L unit -j$(JOBS) --output-on-failure
 
 lint:  ## check the format, clang-tidy and the rules of scripts/tidy.py
