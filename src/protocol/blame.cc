@@ -89,6 +89,7 @@ std::vector<std::byte> encode(const Observation& o) {
   out.put(o.detected_us);
   out.put(o.replayed_bytes);
   out.put(o.stall_us);
+  out.put(o.up_us);
   out.put(static_cast<uint64_t>(o.wall));
   return bytes;
 }
@@ -105,6 +106,7 @@ Result<Observation> decode_observation(std::span<const std::byte> bytes) {
   o.detected_us = in.get<uint64_t>();
   o.replayed_bytes = in.get<uint64_t>();
   o.stall_us = in.get<uint64_t>();
+  o.up_us = in.get<uint64_t>();
   o.wall = static_cast<TimeNs>(in.get<uint64_t>());
   if (in.bad()) return Status(Code::remote, "an observation cut short");
   return o;
@@ -145,9 +147,12 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
 }
 
 // A direct report says something new, unless it is of a NIC that was named already.
+// A path that has come back since the verdict, and is lost anew, tells of another fault.
 bool Judge::absorbed(const Observation& o, TimeNs now) const {
+  const TimeNs up_ns =
+      static_cast<TimeNs>(std::min<uint64_t>(o.up_us, kNever / kMicrosecond)) * kMicrosecond;
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
-    if (now >= recent.until) return false;
+    if (now >= recent.until() || now - recent.at > up_ns) return false;
     return subject(o) != nullptr ? recent.named && is_about(o, recent.nic) : touches(o, recent.nic);
   });
 }
@@ -229,8 +234,8 @@ TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) con
 }
 
 void Judge::remember(const NicName& nic, bool named, TimeNs now) {
-  std::erase_if(recent_, [&](const Recent& recent) { return recent.until <= now; });
-  recent_.push_back({nic, named, now + kEcho});
+  std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
+  recent_.push_back({nic, named, now});
 }
 
 // Takes what `explained` says out of `open_` and adds it up.

@@ -40,6 +40,7 @@ struct Observation {
   uint64_t detected_us = 0;
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;
+  uint64_t up_us = 0;  // for how long the path had been up
   TimeNs wall = 0;
   friend bool operator==(const Observation&, const Observation&) = default;
 };
@@ -84,6 +85,11 @@ class Judge {
   TimeNs next_timeout() const;
 
  private:
+  // Long enough for both ends and all peers of a NIC to have noticed under traffic.
+  static constexpr TimeNs kPatience = 250 * kMillisecond;
+  // Paths that carry nothing notice at their next heartbeat.
+  static constexpr TimeNs kEcho = 2500 * kMillisecond;
+
   struct Open {
     Observation seen;
     TimeNs at = 0;
@@ -92,7 +98,8 @@ class Judge {
   struct Recent {
     NicName nic;
     bool named = false;  // false: only one end of a pair
-    TimeNs until = 0;
+    TimeNs at = 0;
+    TimeNs until() const { return at + kEcho; }
   };
   enum class RailEvidence : uint8_t { none, partial, full };
 
@@ -107,11 +114,6 @@ class Judge {
   Verdict judge_nic(const Observation& seed, TimeNs now);
   Verdict take(const std::function<bool(const Observation&)>& explained);
   void remember(const NicName& nic, bool named, TimeNs now);
-
-  // Long enough for both ends and all peers of a NIC to have noticed under traffic.
-  static constexpr TimeNs kPatience = 250 * kMillisecond;
-  // Paths that carry nothing notice at their next heartbeat.
-  static constexpr TimeNs kEcho = 2500 * kMillisecond;
 
   uint32_t hosts_;
   std::vector<Open> open_;  // in order of arrival

@@ -28,6 +28,7 @@ Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int index = 
   o.detected_us = 1000;
   o.replayed_bytes = 10;
   o.stall_us = 5;
+  o.up_us = 60'000'000;
   return o;
 }
 
@@ -337,6 +338,21 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
   EXPECT_EQ(verdicts[0].stall_us, 9u);
   EXPECT_EQ(verdicts[0].wall, 70);
   EXPECT_EQ(verdicts[0].detected_us, 33u) << "of the earliest report";
+}
+
+TEST(Judge, TellsTheNextFaultOfANicFromTheEchoOfTheLast) {
+  for (const DownCause cause : {DownCause::silent, DownCause::interface_down}) {
+    Judge judge(4);
+    judge.observe(seen(0, 1, cause), 0);
+    ASSERT_EQ(judge.due(kRipe).size(), 1u);
+    constexpr TimeNs kNext = kRipe + kSecond;
+    Observation next = seen(0, 1, cause);
+    judge.observe(next, kNext);
+    EXPECT_TRUE(judge.due(kNext + kRipe).empty()) << "it was up all the time";
+    next.up_us = 900'000;
+    judge.observe(next, kNext);
+    EXPECT_EQ(judge.due(kNext + kRipe).size(), 1u) << "it had come back";
+  }
 }
 
 TEST(Judge, SaysWhenItWantsToBeAsked) {

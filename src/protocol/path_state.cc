@@ -37,6 +37,7 @@ void PathState::connect(Incarnation incarnation, TimeNs now) {
 void PathState::prove(TimeNs now) {
   R2CCL_CHECK(phase_ == PathPhase::proving);
   become(PathPhase::up, DownCause::none, now);
+  up_since_ = now;
 }
 
 void PathState::suspect(TimeNs now) {

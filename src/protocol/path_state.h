@@ -16,6 +16,8 @@ class PathState {
   DownCause cause() const { return cause_; }
   Incarnation incarnation() const { return incarnation_; }
   TimeNs since() const { return since_; }
+  // When it last came up; suspicion in between does not count.
+  TimeNs up_since() const { return up_since_; }
   // Connected: frames may be written and read.
   bool connected() const { return phase_ != PathPhase::down; }
   // May be given new chunks.
@@ -39,6 +41,7 @@ class PathState {
   DownCause cause_ = DownCause::none;
   Incarnation incarnation_;
   TimeNs since_ = 0;
+  TimeNs up_since_ = 0;
 };
 
 }  // namespace r2ccl

@@ -44,6 +44,7 @@ void Incidents::on_path_event(const PathEvent& event) {
   o.peer_cause = event.peer_cause;
   o.detected_us = static_cast<uint64_t>(event.detected_ns / kMicrosecond);
   o.replayed_bytes = event.replayed_bytes;
+  o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
   o.wall = clock_.wall();
   pending_.push_back({std::move(o), event.path, clock_.now() + kReportDelay});
 }

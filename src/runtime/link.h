@@ -39,6 +39,7 @@ struct PathEvent {
   TimeNs at = 0;
   TimeNs detected_ns = 0;       // from the first unacknowledged send, or the event, to now
   uint64_t replayed_bytes = 0;  // what had to be sent again
+  TimeNs up_ns = 0;             // for how long it had been up, suspicion included
   std::string why;
 };
 

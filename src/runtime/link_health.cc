@@ -173,6 +173,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   event.cause = cause;
   event.peer_cause = peer_cause;
   event.why = why;
+  if (was_up) event.up_ns = at - path.state.up_since();
   if (!path.model.outstanding().empty()) {
     event.detected_ns = at - path.model.outstanding().front().sent_at;
   }
