@@ -106,6 +106,7 @@ Status become_host(const LabHostSettings& settings) {
   _exit(1);
 }
 
+// Also tells directories apart.
 struct NamespaceId {
   dev_t device = 0;
   ino_t inode = 0;
@@ -122,19 +123,31 @@ std::string proc_file(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
+// Whoever enters a mount namespace leaves a chroot: none of the files named here would be found.
+bool in_chroot() {
+  const auto before = namespace_id("/");
+  return join("/proc/self/ns/mnt", CLONE_NEWNS).ok() && namespace_id("/") != before;
+}
+
 }  // namespace
 
 Status may_make_namespaces() {
+  enum { kMayMake, kMayNot, kChroot };
   pid_t pid = fork();
   if (pid < 0) return system_error("fork", errno);
   if (pid == 0) {
-    bool ok = unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0;
-    _exit(ok ? 0 : 1);
+    const bool made = unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) == 0;
+    _exit(!made ? kMayNot : in_chroot() ? kChroot : kMayMake);
   }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (status == 0) return Status::ok_status();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kChroot) {
+    return {Code::system,
+            "this is a chroot, which whoever enters a host of the lab would leave: run this "
+            "command outside of it, or in a container"};
+  }
   return {Code::system,
           geteuid() == 0
               ? "this root user may not make network namespaces: the container lacks the "
