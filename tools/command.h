@@ -21,6 +21,7 @@ int report_error(const char* command, const Status& status);
 void add_demo_command(CLI::App* app, Action* action);
 void add_info_command(CLI::App* app, Action* action);
 void add_lab_command(CLI::App* app, Action* action);
+void add_status_command(CLI::App* app, Action* action);
 void add_bench_command(CLI::App* app, Action* action);
 void add_version_command(CLI::App* app, Action* action);
 

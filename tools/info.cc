@@ -1,18 +1,15 @@
 #include "info.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 
 #include "command.h"
+#include "text_table.h"
 #include "transport/tcp/netlink.h"
 
 namespace r2ccl::tools {
 namespace {
-
-constexpr size_t kColumns = 7;
-using Row = std::array<std::string, kColumns>;
 
 std::string describe_state(const Nic& nic) {
   if (!nic.up) return "down";
@@ -30,23 +27,6 @@ std::string describe_addresses(const Nic& nic) {
         (out.empty() ? "" : " ") + to_string(address) + "/" + std::to_string(address.prefix_bits);
   }
   return out.empty() ? "-" : out;
-}
-
-// Left-aligned columns, two spaces between them, none at the end of a line.
-std::string layout(const std::vector<Row>& rows) {
-  std::array<size_t, kColumns> widths{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < kColumns; ++i) {
-      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
 }
 
 int run_info() {
@@ -76,7 +56,7 @@ InterfaceSettings interface_settings(const char* (*get)(const char* name)) {
 }
 
 std::string describe_interfaces(const std::vector<Nic>& nics, const InterfaceSettings& settings) {
-  std::vector<Row> rows = {{"interface", "kind", "state", "MTU", "speed", "data", "addresses"}};
+  std::vector<TextRow> rows = {{"interface", "kind", "state", "MTU", "speed", "data", "addresses"}};
   for (const Nic& nic : nics) {
     rows.push_back({nic.name, to_string(nic.kind), describe_state(nic), std::to_string(nic.mtu),
                     describe_speed(nic.speed_mbps), nic.reason, describe_addresses(nic)});

@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   r2ccl::tools::add_demo_command(&app, &action);
   r2ccl::tools::add_info_command(&app, &action);
   r2ccl::tools::add_lab_command(&app, &action);
+  r2ccl::tools::add_status_command(&app, &action);
   r2ccl::tools::add_version_command(&app, &action);
   CLI11_PARSE(app, argc, argv);
   return action();

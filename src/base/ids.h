@@ -25,6 +25,8 @@ class StrongId {
 using Rank = StrongId<struct RankTag, int32_t>;
 // A NIC of one rank: an index into the NIC table that this rank advertised at start.
 using NicId = StrongId<struct NicTag, uint16_t>;
+// No data NIC: a path over the loopback interface, or one that has only a lane.
+inline constexpr NicId kNoNic{UINT16_MAX};
 // A path of one link: both ends compute the same value from the two NIC indices.
 using PathId = StrongId<struct PathTag, uint16_t>;
 // A counter of one path's connections; 0 means never connected.

@@ -87,6 +87,26 @@ inline constexpr size_t kPendingHandshakesMax = 256;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 
+// --- status -------------------------------------------------------------------------------------
+// Processes that ask one communicator at the same time; the others wait to be let in.
+inline constexpr size_t kStatusClientsMax = 8;
+// One line comes at once from a process that means it; an answer is taken by whoever reads it.
+inline constexpr TimeNs kStatusRequestTime = 1 * kSecond;
+inline constexpr TimeNs kStatusAnswerTime = 10 * kSecond;
+// An answer may be so old: texts are made at most so often, however many ask.
+inline constexpr TimeNs kStatusFreshness = 100 * kMillisecond;
+// The report of a job of 4,000 ranks with eight NICs.
+inline constexpr size_t kStatusAnswerBytesMax = 16 * 1024 * 1024;
+// A rank that has not answered in this time is stopped or cut off.
+inline constexpr TimeNs kSurveyAnswerTime = 1 * kSecond;
+inline constexpr TimeNs kSurveyTimeMax = 3 * kSecond;
+// Ranks that are asked at a time; one that has not answered for a while makes room for the next.
+inline constexpr size_t kSurveyAskedMax = 64;
+inline constexpr TimeNs kSurveyPatience = 50 * kMillisecond;
+// Notices to a rank that takes none: beyond this no question or answer is added, so that there is
+// always room for what the job needs.
+inline constexpr size_t kSurveyNoticesAhead = 16;
+
 // --- staging ----------------------------------------------------------------------------------
 // Bytes of a communicator's staging pool, where receives that will be reduced land.
 inline constexpr size_t kStagingBytes = 8 * 1024 * 1024;

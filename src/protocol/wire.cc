@@ -125,6 +125,20 @@ bool get_notice(ByteReader& in, NoticeReport& n) {
 
 }  // namespace
 
+const char* to_string(PathPhase phase) {
+  switch (phase) {
+    case PathPhase::down:
+      return "down";
+    case PathPhase::proving:
+      return "proving";
+    case PathPhase::up:
+      return "up";
+    case PathPhase::suspect:
+      return "suspect";
+  }
+  return "unknown";
+}
+
 const char* to_string(DownCause cause) {
   switch (cause) {
     case DownCause::none:

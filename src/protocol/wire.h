@@ -62,6 +62,8 @@ enum class PathPhase : uint8_t {
   suspect = 3,  // late by its own standards: carries probes only, its chunks are mirrored
 };
 
+const char* to_string(PathPhase phase);
+
 // Why a path left `up`. The finest that the observer has evidence for.
 enum class DownCause : uint8_t {
   none = 0,

@@ -96,7 +96,9 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
     : options_(options),
       transport_(std::move(transport)),
       departed_(static_cast<size_t>(options.rank_count)),
-      dead_(static_cast<size_t>(options.rank_count)) {}
+      dead_(static_cast<size_t>(options.rank_count)),
+      survey_(options.self, options.rank_count,
+              [this](Rank rank, uint32_t number) { return ask(rank, number); }) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
@@ -148,7 +150,8 @@ void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
 }
 
 Status Communicator::connect() {
-  const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
+  started_at_ = clock_.now();
+  const TimeNs deadline = started_at_ + options_.config.init_timeout_ns;
   EngineOptions engine;
   engine.link.monitor = options_.config.monitor;
   engine.link.damping = options_.config.damping;
@@ -188,6 +191,7 @@ Status Communicator::connect() {
                           who(options_.self)),
          true);
   });
+  open_status();
   start_thread();
   if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
     std::string missing;
@@ -224,6 +228,7 @@ Communicator::~Communicator() {
     transport_->poller().wake();
     thread_.join();
   }
+  status_server_.reset();
   point_to_point_.reset();
   executor_.reset();
   incidents_.reset();
@@ -245,13 +250,16 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    const TimeNs next = std::min(engine_->next_timeout(), incidents_->next_timeout());
+    TimeNs next = std::min(engine_->next_timeout(), incidents_->next_timeout());
+    next = std::min({next, survey_.next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
     // Not before: what arrived ahead of a goodbye must have been delivered.
     check_departed();
     for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
     incidents_->progress(ended);
+    survey_.progress(clock_.now());
+    status_server_->progress();
   }
 }
 
@@ -301,7 +309,7 @@ std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std:
   auto request = std::make_shared<Request>();
   engine_->post([this, key, input, output, request] {
     executor_->start(
-        {key, input, output, [request](const Status& status) { request->complete(status); }});
+        {key, input, output, [=, this](const Status& status) { complete(request, status); }});
   });
   return request;
 }
@@ -329,7 +337,7 @@ std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t cou
   auto request = std::make_shared<Request>();
   engine_->post([=, this] {
     point_to_point_->send(peer, {bytes, count * size_of(type)}, type,
-                          [request](const Status& status) { request->complete(status); });
+                          [=, this](const Status& status) { complete(request, status); });
   });
   return request;
 }
@@ -339,9 +347,14 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
   auto request = std::make_shared<Request>();
   engine_->post([=, this] {
     point_to_point_->receive(peer, {bytes, count * size_of(type)}, type,
-                             [request](const Status& status) { request->complete(status); });
+                             [=, this](const Status& status) { complete(request, status); });
   });
   return request;
+}
+
+void Communicator::complete(const std::shared_ptr<Request>& request, const Status& status) {
+  if (status.ok()) ++operations_;
+  request->complete(status);
 }
 
 Status Communicator::finalize() {
@@ -464,6 +477,10 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents_->on_verdict(body);
     case NoticeKind::address:
       return engine_->on_address(peer, body);
+    case NoticeKind::status_request:
+      return on_status_request(peer, body);
+    case NoticeKind::status:
+      return on_status(peer, body);
   }
   R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(bytes[0]),
             peer.value());

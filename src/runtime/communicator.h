@@ -19,9 +19,12 @@
 #include "runtime/config.h"
 #include "runtime/executor.h"
 #include "runtime/incidents.h"
+#include "runtime/job_survey.h"
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
+#include "runtime/rank_summary.h"
 #include "runtime/rendezvous_client.h"
+#include "runtime/status_server.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -52,7 +55,7 @@ struct CommunicatorOptions {
   uint32_t library_version = 0;  // R2CCL_VERSION_CODE, which only the API's edge knows
 };
 
-class Communicator final : private EngineObserver {
+class Communicator final : private EngineObserver, private StatusSource {
  public:
   // Meets the other ranks and connects to all of them; blocks.
   static Result<std::unique_ptr<Communicator>> create(std::unique_ptr<Transport> transport,
@@ -103,7 +106,21 @@ class Communicator final : private EngineObserver {
   void compare_calls(Rank peer);
   void on_mismatched_call(Rank peer, const std::string& theirs);
   std::string who(Rank rank) const;
+  void complete(const std::shared_ptr<Request>& request, const Status& status);
   void write_report(class JsonWriter& out);
+  void write_identity(class JsonWriter& out);
+  void write_verdicts(class JsonWriter& out, size_t count_max) const;
+
+  // communicator_status.cc
+  void open_status();
+  RankSummary summarize();
+  std::string member_text(Rank rank, Presence presence, const RankSummary* summary) const;
+  Presence ask(Rank rank, uint32_t number);
+  void on_status_request(Rank peer, std::span<const std::byte> body);
+  void on_status(Rank peer, std::span<const std::byte> body);
+  // StatusSource
+  std::string status_report() override;
+  std::optional<std::string> job_status() override;
 
   // EngineObserver
   void on_path_event(const PathEvent& event) override;
@@ -121,6 +138,11 @@ class Communicator final : private EngineObserver {
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
   bool comparing_ = false;  // a peer was asked how its calls differ from ours
+  TimeNs started_at_ = 0;
+  uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
+  uint64_t operations_ = 0;  // that ended well
+  JobSurvey survey_;
+  std::unique_ptr<StatusServer> status_server_;
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;

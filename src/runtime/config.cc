@@ -150,6 +150,11 @@ const std::array kVariables = {
         "R2CCL_FAULT_FILE", nullptr, Text{&Config::fault_file, is_any, "a file name"}, "no faults",
         "For tests and the demo: a file that says which NICs act as faulty, read again when it "
         "changes; `src/transport/faulty/fault_file.h` has the format."},
+    Variable{"R2CCL_STATUS", nullptr, Flag{&Config::status}, "1",
+             "0: `r2ccl status` does not find this process."},
+    Variable{"XDG_RUNTIME_DIR", nullptr,
+             Text{&Config::runtime_dir, is_any, "an absolute path; others are ignored"}, "/tmp",
+             "Where the directory r2ccl-UID lies, which holds the sockets for `r2ccl status`."},
 };
 
 // --- reading ------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ struct Config {
   bool damping = true;
   std::string host_id;
   std::string fault_file;
+  bool status = true;
+  std::string runtime_dir;
 
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -115,11 +115,14 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // Both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
   bool notices_delivered() const { return notices_.empty() || peer_end_.has_value(); }
+  size_t notices_pending() const { return notices_.size(); }
   bool peer_ended() const { return peer_end_.has_value(); }
+  std::optional<PeerEnd> peer_end() const { return peer_end_; }
   // The peer's goodbye is here, and so is everything that it ever sent.
   bool peer_said_goodbye() const { return goodbye_received_; }
 
   // --- for reports ---
+  bool opens_paths() const { return self_ < peer_; }
   const std::vector<std::unique_ptr<Path>>& paths() const { return paths_; }
   uint64_t mirrored_bytes() const { return mirrored_bytes_; }
   uint64_t replayed_bytes() const { return replayed_bytes_; }

@@ -63,6 +63,8 @@ void Link::prove_paths(TimeNs at) {
                                  path->model.outstanding().empty());
     if (proved) {
       path->state.prove(at);
+      if (path->history.downs > 0) ++path->history.returns;
+      path->history.attempt.clear();
       changed();
       report_change(*path, PathPhase::proving, at, {});
     } else if (at - path->state.since() > kProvingMax) {
@@ -182,6 +184,12 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (from == PathPhase::up) note_hit(path);
   queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at), event.replayed_bytes);
   path.returns.on_down(at, was_up);
+  Path::History& history = path.history;
+  if (was_up) {
+    history = {history.downs + 1, history.returns, at, cause, peer_cause, why, {}};
+  } else {
+    history.attempt = why;
+  }
   if (goodbye_received_) path.returns.on_news(at);  // likely the peer's leaving: see whether it has
   overdraw_until_ = at + kOverdraw;
   changed();
@@ -248,7 +256,7 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   } else {
     R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
   }
-  (void)dialer;
+  if (!dialer.request().probe_only) find(dialer.request().path)->history.attempt = failure.why;
   if ((all_down_since_ == 0 && !goodbye_received_) || peer_end_) return;
   if (failure.connected) refusals_ = 0;
   if (failure.error == ECONNREFUSED) ++refusals_;

@@ -9,11 +9,13 @@
 namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
-  failure = 1,      // the sender's communicator has failed: a Code, text of the root cause
-  observation = 2,  // to the judging rank
-  verdict = 3,      // from the judging rank
-  address = 4,      // a NIC of the sender has a new address
-  mismatch = 5,     // the receiver's calls are not the sender's: text of the sender's latest one
+  failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
+  observation = 2,     // to the judging rank
+  verdict = 3,         // from the judging rank
+  address = 4,         // a NIC of the sender has a new address
+  mismatch = 5,        // the receiver's calls are not the sender's: text of the sender's latest one
+  status_request = 6,  // how is the receiver? The number of the question (4 bytes)
+  status = 7,          // the answer: the question's number (4 bytes), the sender's summary
 };
 
 inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {

@@ -24,8 +24,6 @@
 
 namespace r2ccl {
 
-inline constexpr NicId kNoNic{UINT16_MAX};
-
 // Where a path runs. Fixed for the life of the link, but for the remote address.
 struct PathSpec {
   PathId id;
@@ -107,6 +105,18 @@ class Path : private FrameReader::Owner {
     TimeNs last_sent_at = 0;
   };
   LaneHealth health;
+
+  // Over all incarnations, for reports.
+  struct History {
+    uint64_t downs = 0;    // how often it went down after it had been up
+    uint64_t returns = 0;  // how often it was up again
+    TimeNs down_at = 0;    // when it last went down; legal when `downs` is not 0
+    DownCause cause = DownCause::none;
+    DownCause peer_cause = DownCause::none;
+    std::string why;
+    std::string attempt;  // why the last attempt to bring it up failed; empty since it is up
+  };
+  History history;
 
   // Lifetime counters over all incarnations, for reports.
   uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }

@@ -68,6 +68,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Rank self() const { return self_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
 
+  // For what else is served in this engine's thread.
+  Reactor& reactor() override { return reactor_; }
+
   // One pass: waits up to `timeout_ns` for events, then does all that is due.
   void progress(TimeNs timeout_ns);
   // When the next pass is due if nothing happens: absolute.
@@ -82,7 +85,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
  private:
   // LinkHost
   const Clock& clock() const override { return clock_; }
-  Reactor& reactor() override { return reactor_; }
   Transport& transport() override { return transport_; }
   const JobIdentity& job() const override { return job_; }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }

@@ -20,24 +20,6 @@ std::string iso_time(TimeNs wall) {
   return text;
 }
 
-const char* to_string(PathPhase phase) {
-  switch (phase) {
-    case PathPhase::down:
-      return "down";
-    case PathPhase::proving:
-      return "proving";
-    case PathPhase::up:
-      return "up";
-    case PathPhase::suspect:
-      return "suspect";
-  }
-  return "unknown";
-}
-
-double milliseconds(uint64_t us) {
-  return static_cast<double>(us) / 1e3;
-}
-
 struct NicTotals {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -74,26 +56,54 @@ void write_nics(JsonWriter& out, ProgressEngine& engine) {
   out.end_array();
 }
 
-void write_path(JsonWriter& out, Rank peer, const Path& path) {
+double milliseconds(TimeNs duration) {
+  return static_cast<double>(duration) / 1e6;
+}
+
+// How often it failed and returned, and what keeps it from returning now.
+void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock) {
+  const Path::History& history = path.history;
+  const TimeNs now = clock.now();
+  const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
+  out.field("state_ms", milliseconds(now - path.state.since()))
+      .field("downs", history.downs)
+      .field("returns", history.returns)
+      .field("down_at",
+             history.downs == 0 ? std::string() : iso_time(clock.wall() - (now - history.down_at)))
+      .field("down_cause", to_string(history.cause))
+      .field("down_peer_cause", to_string(history.peer_cause))
+      .field("down_why", history.why)
+      .field("penalty", path.returns.penalty_at(now))
+      .field("opens", link.opens_paths())
+      .field("next_attempt_ms", milliseconds(std::max<TimeNs>(wait, 0)))
+      .field("attempt", history.attempt);
+}
+
+void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock& clock) {
   out.begin_object()
-      .field("peer", peer.value())
+      .field("peer", link.peer().value())
       .field("nic", path.spec.local_name)
       .field("remote", to_string(path.spec.remote))
       .field("state", to_string(path.state.phase()))
       .field("incarnation", uint64_t{path.state.incarnation().value()})
       .field("rate_MBps", path.model.bytes_per_ns() * 1e3)
-      .field("base_delay_ms", static_cast<double>(path.model.base_delay()) / 1e6)
+      .field("base_delay_ms", milliseconds(path.model.base_delay()))
       .field("window_bytes", path.model.window())
-      .field("lane_rtt_ms", static_cast<double>(path.health.round_trip) / 1e6)
+      .field("lane_rtt_ms", milliseconds(path.health.round_trip))
       .field("tx_bytes", path.total_bytes_sent())
-      .field("rx_bytes", path.total_bytes_received())
-      .end_object();
+      .field("rx_bytes", path.total_bytes_received());
+  write_history(out, link, path, clock);
+  out.end_object();
 }
 
-void write_verdicts(JsonWriter& out, const Incidents& incidents) {
-  const auto host_of = [&](const NicName& nic) { return incidents.hosts()[nic.host]; };
+}  // namespace
+
+void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
+  const std::vector<Verdict>& all = incidents_->verdicts();
+  const auto host_of = [&](const NicName& nic) { return incidents_->hosts()[nic.host]; };
   out.key("verdicts").begin_array();
-  for (const Verdict& verdict : incidents.verdicts()) {
+  for (size_t i = all.size() - std::min(all.size(), count_max); i < all.size(); ++i) {
+    const Verdict& verdict = all[i];
     out.begin_object()
         .field("rank", verdict.rank.value())
         .field("scope", to_string(verdict.scope))
@@ -101,26 +111,36 @@ void write_verdicts(JsonWriter& out, const Incidents& incidents) {
         .field("nic", verdict.culprit.nic)
         .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
         .field("kind", to_string(verdict.kind))
-        .field("detected_ms", milliseconds(verdict.detected_us))
+        .field("detected_ms", static_cast<double>(verdict.detected_us) / 1e3)
         .field("replayed_bytes", verdict.replayed_bytes)
-        .field("stall_ms", milliseconds(verdict.stall_us))
+        .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)
         .field("at", iso_time(verdict.wall))
         .end_object();
   }
   out.end_array();
 }
 
-}  // namespace
-
-void Communicator::write_report(JsonWriter& out) {
-  out.begin_object();
-  out.field("rank", options_.self.value()).field("ranks", options_.rank_count);
-  out.field("host", incidents_->hosts()[incidents_->host_of(options_.self)]);
+void Communicator::write_identity(JsonWriter& out) {
+  const uint32_t version = options_.library_version;
+  out.field("comm", comm_text(comm_id_))
+      .field("rank", options_.self.value())
+      .field("ranks", options_.rank_count)
+      .field("pid", uint64_t{engine_->cards()[static_cast<size_t>(options_.self.value())].pid})
+      .field("host", incidents_->hosts()[incidents_->host_of(options_.self)]);
   out.key("hosts").begin_array();
   for (const std::string& host : incidents_->hosts()) out.value(host);
   out.end_array();
-  out.field("authenticated", options_.job.authenticated);
-  out.field("error", failure().message());
+  out.field("version", std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+                           "." + std::to_string(version % 100))
+      .field("uptime_ms", static_cast<uint64_t>((clock_.now() - started_at_) / kMillisecond))
+      .field("operations", operations_)
+      .field("authenticated", options_.job.authenticated)
+      .field("error", failure().message());
+}
+
+void Communicator::write_report(JsonWriter& out) {
+  out.begin_object();
+  write_identity(out);
   write_nics(out, *engine_);
   uint64_t mirrored = 0;
   uint64_t replayed = 0;
@@ -130,11 +150,11 @@ void Communicator::write_report(JsonWriter& out) {
     if (link == nullptr) continue;
     mirrored += link->mirrored_bytes();
     replayed += link->replayed_bytes();
-    for (const auto& path : link->paths()) write_path(out, Rank(peer), *path);
+    for (const auto& path : link->paths()) write_path(out, *link, *path, clock_);
   }
   out.end_array();
   out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
-  write_verdicts(out, *incidents_);
+  write_verdicts(out, SIZE_MAX);
   out.end_object();
 }
 

@@ -147,7 +147,7 @@ r2cclResult_t Comm::async_error() const {
 
 Report Comm::report() const {
   Report report;
-  size_t bytes = 16 * 1024;  // more than a small job's
+  size_t bytes = 64 * 1024;  // more than a small job's
   report.text.resize(bytes);
   check(r2cclCommReport(handle_, report.text.data(), &bytes), "report");
   if (bytes > report.text.size()) throw Broken("a report of " + std::to_string(bytes) + " bytes");

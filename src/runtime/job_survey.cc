@@ -1,0 +1,85 @@
+#include "runtime/job_survey.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/limits.h"
+
+namespace r2ccl {
+
+const char* to_string(Presence presence) {
+  switch (presence) {
+    case Presence::answered:
+      return "answered";
+    case Presence::no_answer:
+      return "no answer";
+    case Presence::left:
+      return "left";
+    case Presence::dead:
+      return "dead";
+    case Presence::cut_off:
+      return "cut off";
+  }
+  return "unknown";
+}
+
+void JobSurvey::start(TimeNs now, std::string own_answer) {
+  R2CCL_CHECK(!running_);
+  running_ = true;
+  ++number_;
+  next_ = 0;
+  missing_ = 0;
+  recent_.clear();
+  std::ranges::fill(members_, Member());
+  members_[static_cast<size_t>(self_.value())] = {Presence::answered, std::move(own_answer)};
+  end_max_ = now + limits::kSurveyTimeMax;
+  end_at_ = end_max_;
+  progress(now);
+}
+
+bool JobSurvey::expects(Rank from, uint32_t number) const {
+  const auto rank = static_cast<size_t>(from.value());
+  return running_ && number == number_ && rank < next_ &&
+         members_[rank].presence == Presence::no_answer;
+}
+
+void JobSurvey::on_answer(Rank from, uint32_t number, std::string answer) {
+  if (!expects(from, number)) return;
+  const auto rank = static_cast<size_t>(from.value());
+  members_[rank] = {Presence::answered, std::move(answer)};
+  --missing_;
+  std::erase_if(recent_, [rank](const Asked& asked) { return asked.rank == rank; });
+}
+
+void JobSurvey::ask_more(TimeNs now) {
+  while (!recent_.empty() && now - recent_.front().at >= limits::kSurveyPatience) {
+    recent_.pop_front();
+  }
+  for (; next_ < members_.size() && recent_.size() < limits::kSurveyAskedMax; ++next_) {
+    if (members_[next_].presence == Presence::answered) continue;  // itself
+    members_[next_].presence = ask_(Rank(static_cast<int32_t>(next_)), number_);
+    if (members_[next_].presence != Presence::no_answer) continue;
+    ++missing_;
+    recent_.push_back({next_, now});
+    end_at_ = std::min(now + limits::kSurveyAnswerTime, end_max_);
+  }
+}
+
+void JobSurvey::progress(TimeNs now) {
+  if (!running_) return;
+  ask_more(now);
+  const bool all = next_ == members_.size() && missing_ == 0;
+  if (!all && now < end_at_) return;
+  running_ = false;
+  ended_at_ = now;
+}
+
+TimeNs JobSurvey::next_timeout() const {
+  if (!running_) return kNever;
+  const bool more = next_ < members_.size();
+  if (next_ == members_.size() && missing_ == 0) return 0;
+  return more && !recent_.empty() ? std::min(end_at_, recent_.front().at + limits::kSurveyPatience)
+                                  : end_at_;
+}
+
+}  // namespace r2ccl

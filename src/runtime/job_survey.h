@@ -1,0 +1,73 @@
+// Asks every other rank how it is, some at a time, and collects what they say until a bound passes.
+// One survey at a time: whoever wants one while it runs shares it. Pure: progress() is told the
+// time, and a callback sends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+
+namespace r2ccl {
+
+// What is known of a rank when its answer is wanted.
+enum class Presence : uint8_t {
+  answered,
+  no_answer,  // not in time
+  left,       // said goodbye
+  dead,
+  cut_off,
+};
+const char* to_string(Presence presence);
+
+class JobSurvey {
+ public:
+  // Sends question `number` to a rank and returns `no_answer`, or what makes that needless.
+  using Ask = std::function<Presence(Rank rank, uint32_t number)>;
+
+  JobSurvey(Rank self, int32_t rank_count, Ask ask)
+      : self_(self), members_(static_cast<size_t>(rank_count)), ask_(std::move(ask)) {}
+
+  struct Member {
+    Presence presence = Presence::no_answer;
+    std::string answer;  // as on_answer was given it
+  };
+
+  bool running() const { return running_; }
+  // Legal when none is running.
+  void start(TimeNs now, std::string own_answer);
+  // Whether it belongs to the running survey.
+  bool expects(Rank from, uint32_t number) const;
+  void on_answer(Rank from, uint32_t number, std::string answer);
+  void progress(TimeNs now);
+  TimeNs next_timeout() const;
+  TimeNs ended_at() const { return ended_at_; }  // of the last survey
+  // Of the last survey, by rank.
+  const std::vector<Member>& members() const { return members_; }
+
+ private:
+  struct Asked {
+    size_t rank = 0;
+    TimeNs at = 0;
+  };
+  void ask_more(TimeNs now);
+
+  const Rank self_;
+  std::vector<Member> members_;
+  const Ask ask_;
+  bool running_ = false;
+  uint32_t number_ = 0;
+  size_t next_ = 0;           // the first rank that was not asked
+  size_t missing_ = 0;        // asked, and expected to answer
+  std::deque<Asked> recent_;  // those for whom the next ones wait, oldest first
+  TimeNs end_at_ = kNever;
+  TimeNs end_max_ = kNever;
+  TimeNs ended_at_ = INT64_MIN / 2;  // long ago
+};
+
+}  // namespace r2ccl

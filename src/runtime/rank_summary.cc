@@ -1,0 +1,214 @@
+#include "runtime/rank_summary.h"
+
+#include <algorithm>
+
+#include "protocol/byte_io.h"
+#include "runtime/json_writer.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint8_t kSummaryVersion = 1;
+constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4;
+constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
+constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
+// The kind of the notice and the number of the question come before it.
+constexpr size_t kPrefixBytes = 1 + 4;
+
+static_assert(kPrefixBytes + kFixedBytes + kSummaryErrorBytesMax + kSummaryLinesMax * kLineBytes +
+                  kSummaryTroublesMax * kTroubleBytes <=
+              limits::kNoticeBytesMax);
+
+void put_line(ByteWriter& out, const RankSummary::Line& line) {
+  out.put(line.nic.value());
+  out.put(static_cast<uint8_t>(line.up));
+  out.put(line.sent);
+  out.put(line.received);
+  out.put(line.delay_us);
+  out.put(line.paths_up);
+  out.put(line.paths_suspect);
+  out.put(line.paths_proving);
+  out.put(line.paths_down);
+}
+
+RankSummary::Line get_line(ByteReader& in) {
+  RankSummary::Line line;
+  line.nic = NicId(in.get<uint16_t>());
+  line.up = in.get<uint8_t>() != 0;
+  line.sent = in.get<uint64_t>();
+  line.received = in.get<uint64_t>();
+  line.delay_us = in.get<uint32_t>();
+  line.paths_up = in.get<uint32_t>();
+  line.paths_suspect = in.get<uint32_t>();
+  line.paths_proving = in.get<uint32_t>();
+  line.paths_down = in.get<uint32_t>();
+  return line;
+}
+
+void put_trouble(ByteWriter& out, const RankSummary::Trouble& trouble) {
+  out.put(static_cast<uint32_t>(trouble.peer.value()));
+  out.put(trouble.nic.value());
+  out.put(trouble.peer_nic.value());
+  out.put(static_cast<uint8_t>(trouble.phase));
+  out.put(static_cast<uint8_t>(trouble.cause));
+  out.put(static_cast<uint8_t>(trouble.peer_cause));
+  out.put(static_cast<uint8_t>(trouble.dials));
+  out.put(trouble.since_ms);
+  out.put(trouble.next_attempt_ms);
+  out.put(trouble.penalty_milli);
+  out.put(trouble.returns);
+}
+
+RankSummary::Trouble get_trouble(ByteReader& in) {
+  RankSummary::Trouble trouble;
+  trouble.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  trouble.nic = NicId(in.get<uint16_t>());
+  trouble.peer_nic = NicId(in.get<uint16_t>());
+  trouble.phase = static_cast<PathPhase>(in.get<uint8_t>());
+  trouble.cause = static_cast<DownCause>(in.get<uint8_t>());
+  trouble.peer_cause = static_cast<DownCause>(in.get<uint8_t>());
+  trouble.dials = in.get<uint8_t>() != 0;
+  trouble.since_ms = in.get<uint32_t>();
+  trouble.next_attempt_ms = in.get<uint32_t>();
+  trouble.penalty_milli = in.get<uint32_t>();
+  trouble.returns = in.get<uint32_t>();
+  return trouble;
+}
+
+std::string get_text(ByteReader& in, size_t size) {
+  std::string text;
+  for (const std::byte byte : in.get_bytes(size)) {
+    const auto letter = std::to_integer<unsigned char>(byte);
+    // Control characters would end up in terminals.
+    text += letter < 0x20 || letter == 0x7f ? ' ' : static_cast<char>(letter);
+  }
+  return text;
+}
+
+double thousandth(uint32_t value) {
+  return static_cast<double>(value) / 1e3;
+}
+
+std::string nic_name(const std::vector<RankCard>& cards, Rank rank, NicId nic) {
+  if (nic == kNoNic) return "lo";
+  const auto index = static_cast<size_t>(rank.value());
+  if (rank.value() < 0 || index >= cards.size() || nic.value() >= cards[index].nics.size()) {
+    return "?";
+  }
+  return cards[index].nics[nic.value()].name;
+}
+
+void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line) {
+  out.begin_object()
+      .field("name", name)
+      .field("up", line.up)
+      .field("tx_bytes", line.sent)
+      .field("rx_bytes", line.received)
+      .field("delay_ms", thousandth(line.delay_us))
+      .field("paths_up", uint64_t{line.paths_up})
+      .field("paths_suspect", uint64_t{line.paths_suspect})
+      .field("paths_proving", uint64_t{line.paths_proving})
+      .field("paths_down", uint64_t{line.paths_down})
+      .end_object();
+}
+
+void write_trouble(JsonWriter& out, const std::vector<RankCard>& cards, Rank rank,
+                   const RankSummary::Trouble& trouble) {
+  out.begin_object()
+      .field("peer", trouble.peer.value())
+      .field("nic", nic_name(cards, rank, trouble.nic))
+      .field("peer_nic", nic_name(cards, trouble.peer, trouble.peer_nic))
+      .field("state", to_string(trouble.phase))
+      .field("since_ms", uint64_t{trouble.since_ms})
+      .field("cause", to_string(trouble.cause))
+      .field("peer_cause", to_string(trouble.peer_cause))
+      .field("opens", trouble.dials)
+      .field("next_attempt_ms", uint64_t{trouble.next_attempt_ms})
+      .field("penalty", thousandth(trouble.penalty_milli))
+      .field("returns", uint64_t{trouble.returns})
+      .end_object();
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(RankSummary summary) {
+  std::ranges::stable_sort(summary.troubles, {}, [](const RankSummary::Trouble& trouble) {
+    return trouble.phase != PathPhase::down;
+  });
+  if (summary.troubles.size() > kSummaryTroublesMax) {
+    summary.troubles_left_out +=
+        static_cast<uint32_t>(summary.troubles.size() - kSummaryTroublesMax);
+    summary.troubles.resize(kSummaryTroublesMax);
+  }
+  summary.nics.resize(std::min(summary.nics.size(), kSummaryLinesMax));
+  summary.error.resize(std::min(summary.error.size(), kSummaryErrorBytesMax));
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(kSummaryVersion);
+  out.put(summary.uptime_ms);
+  out.put(summary.operations);
+  out.put(summary.mirrored);
+  out.put(summary.replayed);
+  out.put(summary.verdicts);
+  out.put(static_cast<uint8_t>(summary.error.size()));
+  out.put_bytes(std::as_bytes(std::span(summary.error)));
+  out.put(static_cast<uint8_t>(summary.nics.size()));
+  for (const RankSummary::Line& line : summary.nics) put_line(out, line);
+  out.put(static_cast<uint8_t>(summary.troubles.size()));
+  for (const RankSummary::Trouble& trouble : summary.troubles) put_trouble(out, trouble);
+  out.put(summary.troubles_left_out);
+  return bytes;
+}
+
+Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const Status malformed(Code::remote, "malformed summary of a rank");
+  if (in.get<uint8_t>() != kSummaryVersion) return malformed;
+  RankSummary summary;
+  summary.uptime_ms = in.get<uint64_t>();
+  summary.operations = in.get<uint64_t>();
+  summary.mirrored = in.get<uint64_t>();
+  summary.replayed = in.get<uint64_t>();
+  summary.verdicts = in.get<uint32_t>();
+  const size_t error_bytes = in.get<uint8_t>();
+  if (error_bytes > kSummaryErrorBytesMax) return malformed;
+  summary.error = get_text(in, error_bytes);
+  const size_t lines = in.get<uint8_t>();
+  if (lines > kSummaryLinesMax) return malformed;
+  for (size_t i = 0; i < lines && !in.bad(); ++i) summary.nics.push_back(get_line(in));
+  const size_t troubles = in.get<uint8_t>();
+  if (troubles > kSummaryTroublesMax) return malformed;
+  for (size_t i = 0; i < troubles && !in.bad(); ++i) summary.troubles.push_back(get_trouble(in));
+  summary.troubles_left_out = in.get<uint32_t>();
+  if (in.bad()) return malformed;
+  return summary;
+}
+
+std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
+                        Presence presence, const RankSummary* summary) {
+  JsonWriter out;
+  out.begin_object()
+      .field("rank", rank.value())
+      .field("host", host)
+      .field("pid", uint64_t{cards[static_cast<size_t>(rank.value())].pid})
+      .field("presence", to_string(presence));
+  if (summary != nullptr) {
+    out.field("uptime_ms", summary->uptime_ms)
+        .field("operations", summary->operations)
+        .field("mirrored_bytes", summary->mirrored)
+        .field("replayed_bytes", summary->replayed)
+        .field("verdicts", uint64_t{summary->verdicts})
+        .field("error", summary->error);
+    out.key("nics").begin_array();
+    for (const auto& line : summary->nics) write_line(out, nic_name(cards, rank, line.nic), line);
+    out.end_array();
+    out.key("troubles").begin_array();
+    for (const auto& trouble : summary->troubles) write_trouble(out, cards, rank, trouble);
+    out.end_array();
+    out.field("troubles_left_out", uint64_t{summary->troubles_left_out});
+  }
+  out.end_object();
+  return out.text();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,75 @@
+// What a rank says of itself when another asks: small enough for one notice, whatever the rank has.
+// Names are left out, because every rank has every other's card.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "protocol/wire.h"
+#include "runtime/job_survey.h"
+#include "runtime/rank_card.h"
+
+namespace r2ccl {
+
+struct RankSummary {
+  // A data NIC of the rank, with all its paths.
+  struct Line {
+    NicId nic;  // kNoNic: the loopback interface, to ranks of the same host
+    bool up = true;
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    uint32_t delay_us = 0;  // the shortest of its usable paths; 0: not known
+    uint32_t paths_up = 0;
+    uint32_t paths_suspect = 0;
+    uint32_t paths_proving = 0;
+    uint32_t paths_down = 0;
+    friend bool operator==(const Line&, const Line&) = default;
+  };
+  // A path that is not up.
+  struct Trouble {
+    Rank peer;
+    NicId nic;
+    NicId peer_nic;
+    PathPhase phase = PathPhase::down;
+    DownCause cause = DownCause::none;
+    DownCause peer_cause = DownCause::none;  // what the peer saw, when it spoke first
+    bool dials = false;                      // this end opens it
+    uint32_t since_ms = 0;                   // for so long
+    uint32_t next_attempt_ms = 0;            // of the end that opens it
+    uint32_t penalty_milli = 0;              // one failure just now: 1000
+    uint32_t returns = 0;                    // how often it came back
+    friend bool operator==(const Trouble&, const Trouble&) = default;
+  };
+
+  uint64_t uptime_ms = 0;
+  uint64_t operations = 0;  // that ended well
+  uint64_t mirrored = 0;
+  uint64_t replayed = 0;
+  uint32_t verdicts = 0;
+  std::string error;  // what ended the communicator
+  std::vector<Line> nics;
+  std::vector<Trouble> troubles;  // those that are down first
+  uint32_t troubles_left_out = 0;
+  friend bool operator==(const RankSummary&, const RankSummary&) = default;
+};
+
+inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 1;
+inline constexpr size_t kSummaryTroublesMax = 24;
+inline constexpr size_t kSummaryErrorBytesMax = 240;
+
+// What is too much is cut off, and said to be.
+std::vector<std::byte> encode(RankSummary summary);
+// Bytes that a later version appends are not looked at.
+Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
+
+// One entry of the job's status: the rank of `cards[rank]` at `host`, and what it said, if it did.
+std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
+                        Presence presence, const RankSummary* summary);
+
+}  // namespace r2ccl

@@ -1,0 +1,126 @@
+#include "runtime/rank_summary.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace r2ccl {
+namespace {
+
+RankSummary sample() {
+  RankSummary summary;
+  summary.uptime_ms = 123456789;
+  summary.operations = 4711;
+  summary.mirrored = 1ull << 40;
+  summary.replayed = 17;
+  summary.verdicts = 3;
+  summary.error = "rank 2 died";
+  summary.nics = {{NicId(0), true, 1, 2, 3, 4, 5, 6, 7}, {kNoNic, true, 10, 20, 30, 40, 0, 0, 1}};
+  summary.troubles = {{Rank(2), NicId(0), NicId(1), PathPhase::down, DownCause::peer_notice,
+                       DownCause::carrier_lost, true, 1000, 200, 1800, 3}};
+  return summary;
+}
+
+std::vector<RankCard> cards() {
+  std::vector<RankCard> cards(3);
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    RankCard& card = cards[static_cast<size_t>(rank)];
+    card.rank = Rank(rank);
+    card.pid = 100 + static_cast<uint32_t>(rank);
+    card.nics.resize(2);
+    card.nics[0].name = "nic0";
+    card.nics[1].name = "nic1";
+  }
+  return cards;
+}
+
+TEST(RankSummary, ReadsBackWhatWasWritten) {
+  const auto read = decode_rank_summary(encode(sample()));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value(), sample());
+}
+
+TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
+  RankSummary summary = sample();
+  summary.error.assign(10'000, 'e');
+  summary.nics.resize(1000, summary.nics[0]);
+  summary.troubles.resize(1000, summary.troubles[0]);
+  const std::vector<std::byte> bytes = encode(summary);
+  // The kind of the notice and the number of the question come on top.
+  EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
+  const auto read = decode_rank_summary(bytes);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read.value().nics.size(), kSummaryLinesMax);
+  EXPECT_EQ(read.value().troubles.size(), kSummaryTroublesMax);
+  EXPECT_EQ(read.value().troubles_left_out, 1000 - kSummaryTroublesMax);
+}
+
+TEST(RankSummary, TellsOfWhatIsDownBeforeTheRest) {
+  RankSummary summary = sample();
+  RankSummary::Trouble suspect = summary.troubles[0];
+  suspect.phase = PathPhase::suspect;
+  summary.troubles.insert(summary.troubles.begin(), kSummaryTroublesMax, suspect);
+  const auto read = decode_rank_summary(encode(summary));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read.value().troubles.front().phase, PathPhase::down);
+  EXPECT_EQ(read.value().troubles.back().phase, PathPhase::suspect);
+}
+
+TEST(RankSummary, RefusesEveryTruncationAndAllowsWhatALaterVersionAppends) {
+  std::vector<std::byte> bytes = encode(sample());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_rank_summary(std::span(bytes).first(size)).ok()) << size;
+  }
+  bytes.push_back(std::byte{1});
+  EXPECT_TRUE(decode_rank_summary(bytes).ok());
+  bytes[0] = std::byte{2};
+  EXPECT_FALSE(decode_rank_summary(bytes).ok()) << "a version with another beginning";
+}
+
+TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
+  const std::vector<std::byte> good = encode(sample());
+  const std::vector<RankCard> known = cards();
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::byte> bytes = good;
+    if (i % 2 == 0) {
+      bytes.resize(random() % 400);
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+      if (!bytes.empty()) bytes[0] = std::byte{1};
+    } else {
+      for (int flips = 0; flips < 3; ++flips) {
+        bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+      }
+    }
+    const auto read = decode_rank_summary(bytes);
+    if (!read.ok()) continue;
+    // What is accepted is within the bounds: it can be said again, and printed.
+    const auto again = decode_rank_summary(encode(read.value()));
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(again.value().nics, read.value().nics);
+    EXPECT_FALSE(member_json(known, Rank(1), "h", Presence::answered, &read.value()).empty());
+  }
+}
+
+TEST(RankSummary, IsNamedByTheCards) {
+  const RankSummary summary = sample();
+  const std::string text = member_json(cards(), Rank(1), "h1", Presence::answered, &summary);
+  EXPECT_NE(text.find(R"("rank":1,"host":"h1","pid":101,"presence":"answered")"),
+            std::string::npos);
+  EXPECT_NE(text.find(R"({"name":"nic0","up":true,"tx_bytes":1,"rx_bytes":2,"delay_ms":0.003)"),
+            std::string::npos);
+  EXPECT_NE(text.find(R"({"name":"lo")"), std::string::npos);
+  EXPECT_NE(text.find(R"({"peer":2,"nic":"nic0","peer_nic":"nic1","state":"down",)"
+                      R"("since_ms":1000,"cause":"peer_notice","peer_cause":"carrier_lost",)"
+                      R"("opens":true,"next_attempt_ms":200,"penalty":1.8,"returns":3})"),
+            std::string::npos)
+      << text;
+}
+
+TEST(RankSummary, IsShortForARankThatDidNotAnswer) {
+  EXPECT_EQ(member_json(cards(), Rank(2), "h\n2", Presence::no_answer, nullptr),
+            R"({"rank":2,"host":"h\u000a2","pid":102,"presence":"no answer"})");
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,193 @@
+#include "runtime/status_server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kPause = 1 * kSecond;
+
+std::string too_large(size_t bytes) {
+  return "{\"problem\":\"the answer has " + std::to_string(bytes) + " bytes, more than " +
+         std::to_string(limits::kStatusAnswerBytesMax) + "\"}";
+}
+
+}  // namespace
+
+std::optional<StatusRequest> parse_status_request(std::string_view line) {
+  if (line == "report\n") return StatusRequest::report;
+  if (line == "job\n") return StatusRequest::job;
+  return std::nullopt;
+}
+
+// One connection: a line in, a text out. It only moves bytes and notes; the server decides.
+class StatusServer::Client final : private EventHandler {
+ public:
+  Client(GuardedFd connection, TimeNs now)
+      : connection_(std::move(connection)), deadline_(now + limits::kStatusRequestTime) {}
+
+  bool start(Reactor& reactor) {
+    auto added = reactor.add(connection_.get(), *this, false);
+    if (!added.ok()) return false;
+    registration_ = std::move(added).value();
+    return true;
+  }
+  // What it asked for and has not been answered.
+  std::optional<StatusRequest> wants() const {
+    return text_ == nullptr && !over_ ? request_ : std::nullopt;
+  }
+  void answer(Text text, TimeNs now) {
+    text_ = std::move(text);
+    deadline_ = now + limits::kStatusAnswerTime;
+    write();
+  }
+  // Its time begins anew when its request is complete: the other ranks have a time of their own.
+  void note_request(TimeNs now) {
+    if (!request_ || noted_) return;
+    noted_ = true;
+    deadline_ = now + limits::kStatusAnswerTime;
+  }
+  bool over(TimeNs now) const { return over_ || now >= deadline_; }
+  TimeNs deadline() const { return over_ ? 0 : deadline_; }
+  // There is something to be done at once.
+  bool urgent() const { return over_ || (request_ && !noted_); }
+
+ private:
+  void on_ready(const PollEvent& event) override {
+    if (over_) return;
+    if (event.readable) read();
+    if (event.writable && !over_ && text_ != nullptr) write();
+    if (over_) registration_.reset();  // level-triggered: it would be reported again and again
+  }
+
+  void read() {
+    // More than any request has: what still comes is nothing that is known.
+    std::array<char, 64> bytes;
+    const ssize_t count = recv(connection_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    // The end of its stream is its leaving, and after a request there is nothing more to be said.
+    over_ = count <= 0 || request_.has_value();
+    if (over_) return;
+    line_.append(bytes.data(), static_cast<size_t>(count));
+    if (line_.find('\n') == std::string::npos && line_.size() < bytes.size()) return;
+    request_ = parse_status_request(line_);
+    over_ = !request_.has_value();
+  }
+
+  void write() {
+    while (sent_ < text_->size()) {
+      const ssize_t count = send(connection_.get(), text_->data() + sent_, text_->size() - sent_,
+                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count > 0) {
+        sent_ += static_cast<size_t>(count);
+      } else if (errno != EINTR) {
+        over_ = errno != EAGAIN;
+        registration_.want_write(true);
+        return;
+      }
+    }
+    over_ = true;
+  }
+
+  GuardedFd connection_;
+  std::string line_;
+  std::optional<StatusRequest> request_;
+  bool noted_ = false;
+  Text text_;
+  size_t sent_ = 0;
+  TimeNs deadline_;
+  bool over_ = false;
+  Reactor::Registration registration_;  // last: must go before the connection
+};
+
+StatusServer::StatusServer(StatusSource& source, Reactor& reactor, const Clock& clock)
+    : source_(source), reactor_(reactor), clock_(clock) {}
+
+StatusServer::~StatusServer() = default;
+
+Status StatusServer::open(StatusSocket socket) {
+  socket_.emplace(std::move(socket));
+  auto added = reactor_.add(socket_->fd(), *this, false);
+  if (!added.ok()) {
+    socket_.reset();
+    return added.status();
+  }
+  registration_ = std::move(added).value();
+  return {};
+}
+
+void StatusServer::pause_until(TimeNs when) {
+  paused_until_ = when;
+  registration_.reset();
+}
+
+void StatusServer::on_ready(const PollEvent&) {
+  const TimeNs now = clock_.now();
+  while (clients_.size() < limits::kStatusClientsMax) {
+    StatusSocket::Accepted accepted = socket_->accept();
+    if (accepted.stranger) {
+      if (!told_of_stranger_) {
+        R2CCL_LOG(info, "status: another user's process was sent away from %s",
+                  socket_->path().c_str());
+      }
+      told_of_stranger_ = true;
+      return;  // the next pass has the rest: nobody keeps this thread busy
+    }
+    if (accepted.error != 0) return pause_until(now + kPause);
+    if (!accepted.connection.valid()) return;
+    auto client = std::make_unique<Client>(std::move(accepted.connection), now);
+    if (client->start(reactor_)) clients_.push_back(std::move(client));
+  }
+  pause_until(now);  // until somebody has left
+}
+
+StatusServer::Text StatusServer::answer_to(StatusRequest request, TimeNs now) {
+  Cached& cached = cached_[static_cast<size_t>(request)];
+  if (cached.text != nullptr) return cached.text;
+  std::optional<std::string> made =
+      request == StatusRequest::report ? source_.status_report() : source_.job_status();
+  if (!made) return nullptr;
+  if (made->size() > limits::kStatusAnswerBytesMax) made = too_large(made->size());
+  cached = {std::make_shared<const std::string>(*std::move(made) + "\n"), now};
+  return cached.text;
+}
+
+void StatusServer::progress() {
+  if (!socket_) return;
+  const TimeNs now = clock_.now();
+  for (Cached& cached : cached_) {
+    if (now - cached.made_at >= limits::kStatusFreshness) cached = {};
+  }
+  for (const auto& client : clients_) {
+    client->note_request(now);
+    const auto wanted = client->wants();
+    if (!wanted) continue;
+    if (Text text = answer_to(*wanted, now); text != nullptr) client->answer(std::move(text), now);
+  }
+  std::erase_if(clients_, [now](const auto& client) { return client->over(now); });
+  if (registration_ || now < paused_until_ || clients_.size() >= limits::kStatusClientsMax) return;
+  auto added = reactor_.add(socket_->fd(), *this, false);
+  if (added.ok()) {
+    registration_ = std::move(added).value();
+  } else {
+    paused_until_ = now + kPause;
+  }
+}
+
+TimeNs StatusServer::next_timeout() const {
+  if (!socket_) return kNever;
+  TimeNs next = kNever;
+  for (const auto& client : clients_) {
+    next = std::min(next, client->urgent() ? 0 : client->deadline());
+  }
+  const bool paused = !registration_ && clients_.size() < limits::kStatusClientsMax;
+  return paused ? std::min(next, paused_until_) : next;
+}
+
+}  // namespace r2ccl

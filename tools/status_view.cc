@@ -1,0 +1,280 @@
+#include "status_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "bench_result.h"
+#include "text_table.h"
+
+namespace r2ccl::tools {
+
+using nlohmann::json;
+
+namespace {
+
+// Ranks of a large job that are shown though nothing is wrong with them.
+constexpr int kHealthyShown = 32;
+
+const json& list_of(const json& object, const char* field) {
+  static const json kNone = json::array();
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_array() ? *found : kNone;
+}
+
+std::string text_of(const json& object, const char* field) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_string() ? printable(found->get<std::string>()) : "";
+}
+
+double number_of(const json& object, const char* field) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+bool flag_of(const json& object, const char* field) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
+std::string number_text(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string count_text(const json& object, const char* field) {
+  return number_text(number_of(object, field), 0);
+}
+
+std::string duration_text(double ms) {
+  if (ms < 1e3) return number_text(ms, 0) + " ms";
+  if (ms < 60e3) return number_text(ms / 1e3, 1) + " s";
+  const double minutes = std::floor(ms / 60e3);
+  const double hours = std::floor(minutes / 60);
+  if (hours < 1) {
+    return number_text(minutes, 0) + " min " + number_text((ms - minutes * 60e3) / 1e3, 0) + " s";
+  }
+  return number_text(hours, 0) + " h " + number_text(minutes - hours * 60, 0) + " min";
+}
+
+double paths_of(const json& nic) {
+  return number_of(nic, "paths_up") + number_of(nic, "paths_suspect") +
+         number_of(nic, "paths_proving") + number_of(nic, "paths_down");
+}
+
+std::string nic_state(const json& nic) {
+  if (!flag_of(nic, "up")) return "DOWN";
+  if (paths_of(nic) == 0) return "idle";
+  if (number_of(nic, "paths_up") == 0) return "CUT OFF";
+  return number_of(nic, "paths_up") < paths_of(nic) ? "impaired" : "up";
+}
+
+bool answered(const json& member) {
+  return text_of(member, "presence") == "answered";
+}
+
+bool healthy(const json& member) {
+  const json& nics = list_of(member, "nics");
+  return answered(member) && text_of(member, "error").empty() &&
+         list_of(member, "troubles").empty() &&
+         std::all_of(nics.begin(), nics.end(), [](const json& nic) { return flag_of(nic, "up"); });
+}
+
+std::string rate_text(const json& nic, const char* field) {
+  return nic.contains(field) ? number_text(number_of(nic, field), 1) : "-";
+}
+
+// Why there are no numbers.
+std::string absence(const json& member) {
+  const std::string presence = text_of(member, "presence");
+  if (presence == "no answer") return "NO ANSWER: stopped, very busy, or not to be reached now";
+  if (presence == "left") return "left: it finalized its communicator";
+  if (presence == "dead") return "DEAD: its process is gone";
+  if (presence == "cut off") return "CUT OFF: nothing reaches its host";
+  return presence;
+}
+
+void add_member(const json& member, std::vector<TextRow>* rows) {
+  const TextRow head = {count_text(member, "rank"), text_of(member, "host"),
+                        count_text(member, "pid")};
+  if (!answered(member)) {
+    rows->push_back(head);
+    rows->back().push_back(absence(member));
+    return;
+  }
+  bool first = true;
+  for (const json& nic : list_of(member, "nics")) {
+    TextRow row = first ? head : TextRow{"", "", ""};
+    row.push_back(first ? count_text(member, "operations") : "");
+    first = false;
+    const double delay = number_of(nic, "delay_ms");
+    for (const std::string& cell :
+         {text_of(nic, "name"), nic_state(nic), rate_text(nic, "tx_MBps"),
+          rate_text(nic, "rx_MBps"), delay > 0 ? number_text(delay, 2) : std::string("-"),
+          count_text(nic, "paths_up") + " of " + number_text(paths_of(nic), 0)}) {
+      row.push_back(cell);
+    }
+    rows->push_back(row);
+  }
+}
+
+std::string members_text(const json& job, bool whole) {
+  std::vector<TextRow> rows = {{"rank", "host", "pid", "operations", "NIC", "state", "tx MB/s",
+                                "rx MB/s", "delay ms", "paths up"}};
+  int shown = 0;
+  int hidden = 0;
+  for (const json& member : list_of(job, "members")) {
+    if (healthy(member) && !whole && ++shown > kHealthyShown) {
+      ++hidden;
+      continue;
+    }
+    add_member(member, &rows);
+  }
+  std::string text = layout(rows);
+  if (hidden > 0) {
+    text += "and " + std::to_string(hidden) +
+            " more ranks with nothing wrong: --paths shows them too\n";
+  }
+  return text;
+}
+
+// A path as both of its ends know it.
+using PathKey = std::vector<std::string>;
+
+PathKey key_of(const json& member, const json& trouble, bool reverse) {
+  PathKey near = {count_text(member, "rank"), text_of(trouble, "nic")};
+  PathKey far = {count_text(trouble, "peer"), text_of(trouble, "peer_nic")};
+  if (reverse) std::swap(near, far);
+  near.insert(near.end(), far.begin(), far.end());
+  return near;
+}
+
+std::string cause_text(const json& member, const json& trouble) {
+  const std::string cause = text_of(trouble, "cause");
+  if (cause == "none") return "never up yet";
+  const std::string peer_cause = text_of(trouble, "peer_cause");
+  if (cause != "peer_notice" || peer_cause == "none") {
+    return cause + " (seen by rank " + count_text(member, "rank") + ")";
+  }
+  return peer_cause + " (seen by rank " + count_text(trouble, "peer") + ")";
+}
+
+// Both ends tell of a path; the one that opens it knows when it will be tried again.
+std::string troubles_text(const json& job) {
+  std::set<PathKey> told;
+  for (const json& member : list_of(job, "members")) {
+    for (const json& trouble : list_of(member, "troubles")) {
+      if (flag_of(trouble, "opens")) told.insert(key_of(member, trouble, false));
+    }
+  }
+  std::vector<TextRow> rows = {{"rank", "NIC", "to rank", "NIC", "state", "for", "why",
+                                "next attempt", "penalty", "returns"}};
+  double left_out = 0;
+  for (const json& member : list_of(job, "members")) {
+    left_out += number_of(member, "troubles_left_out");
+    for (const json& trouble : list_of(member, "troubles")) {
+      const bool opens = flag_of(trouble, "opens");
+      if (!opens && told.count(key_of(member, trouble, true)) > 0) continue;
+      TextRow row = key_of(member, trouble, false);
+      const std::string state = text_of(trouble, "state");
+      const std::string next = state != "down" ? "under way"
+                               : opens
+                                   ? "in " + duration_text(number_of(trouble, "next_attempt_ms"))
+                                   : "by rank " + count_text(trouble, "peer");
+      for (const std::string& cell :
+           {state, duration_text(number_of(trouble, "since_ms")), cause_text(member, trouble), next,
+            number_text(number_of(trouble, "penalty"), 1), count_text(trouble, "returns")}) {
+        row.push_back(cell);
+      }
+      rows.push_back(row);
+    }
+  }
+  if (rows.size() == 1) return "all paths are up\n";
+  std::string text = "paths that are not up:\n" + layout(rows);
+  if (left_out > 0) text += "and " + number_text(left_out, 0) + " more\n";
+  return text;
+}
+
+std::string verdicts_text(const json& job) {
+  const json& verdicts = list_of(job, "verdicts");
+  if (verdicts.empty()) return "no faults so far\n";
+  std::string text = "last " + std::to_string(verdicts.size()) + " of " +
+                     count_text(job, "verdict_count") + " faults:\n";
+  for (const json& verdict : verdicts) {
+    for (const std::string& line : verdict_lines({json{{"verdicts", {verdict}}}.dump()})) {
+      text += text_of(verdict, "at") + "  " + printable(line) + "\n";
+    }
+  }
+  return text;
+}
+
+const json* find_member(const json& job, const json& rank) {
+  for (const json& member : list_of(job, "members")) {
+    if (member.is_object() && member.value("rank", json()) == rank) return &member;
+  }
+  return nullptr;
+}
+
+const json* find_nic(const json& member, const std::string& name) {
+  for (const json& nic : list_of(member, "nics")) {
+    if (text_of(nic, "name") == name) return &nic;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void add_rates(const json& before, json* job) {
+  if (!job->is_object() || !job->contains("members") || !(*job)["members"].is_array()) return;
+  for (json& member : (*job)["members"]) {
+    if (!answered(member) || list_of(member, "nics").empty()) continue;
+    const json* earlier = find_member(before, member.value("rank", json()));
+    if (earlier == nullptr || !answered(*earlier)) continue;
+    const double ms = number_of(member, "uptime_ms") - number_of(*earlier, "uptime_ms");
+    if (ms <= 0) continue;
+    for (json& nic : member["nics"]) {
+      const json* old = find_nic(*earlier, text_of(nic, "name"));
+      if (old == nullptr) continue;
+      nic["tx_MBps"] = (number_of(nic, "tx_bytes") - number_of(*old, "tx_bytes")) / ms / 1e3;
+      nic["rx_MBps"] = (number_of(nic, "rx_bytes") - number_of(*old, "rx_bytes")) / ms / 1e3;
+    }
+  }
+}
+
+std::string job_text(const json& job, bool whole) {
+  const auto several = [](double count, const std::string& thing) {
+    return number_text(count, 0) + " " + thing + (count == 1 ? "" : "s");
+  };
+  std::string text =
+      "job " + text_of(job, "comm") + ": " + several(number_of(job, "ranks"), "rank") + " on " +
+      several(static_cast<double>(list_of(job, "hosts").size()), "host") + ", up " +
+      duration_text(number_of(job, "uptime_ms")) + ", r2ccl " + text_of(job, "version") +
+      (flag_of(job, "authenticated") ? "" : ", UNAUTHENTICATED") + "\n";
+  const std::string error = text_of(job, "error");
+  if (!error.empty()) text += "FAILED: " + error + "\n";
+  return text + "\n" + members_text(job, whole) + "\n" + troubles_text(job) + "\n" +
+         verdicts_text(job);
+}
+
+std::string paths_text(const json& report) {
+  std::vector<TextRow> rows = {{"to rank", "NIC", "remote", "state", "for", "rate MB/s", "delay ms",
+                                "lane ms", "tx MB", "rx MB", "downs", "last one", "why",
+                                "last attempt"}};
+  for (const json& path : list_of(report, "paths")) {
+    rows.push_back({count_text(path, "peer"), text_of(path, "nic"), text_of(path, "remote"),
+                    text_of(path, "state"), duration_text(number_of(path, "state_ms")),
+                    number_text(number_of(path, "rate_MBps"), 1),
+                    number_text(number_of(path, "base_delay_ms"), 2),
+                    number_text(number_of(path, "lane_rtt_ms"), 2),
+                    number_text(number_of(path, "tx_bytes") / 1e6, 1),
+                    number_text(number_of(path, "rx_bytes") / 1e6, 1), count_text(path, "downs"),
+                    text_of(path, "down_at"), text_of(path, "down_why"), text_of(path, "attempt")});
+  }
+  return "paths of rank " + count_text(report, "rank") + " (" + text_of(report, "host") + ", pid " +
+         count_text(report, "pid") + "):\n" + layout(rows);
+}
+
+}  // namespace r2ccl::tools
