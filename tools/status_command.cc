@@ -55,6 +55,7 @@ class StatusCommand {
   std::vector<LocalJob> find();
   json ask_job(const LocalJob& job);
   json ask_jobs(const std::vector<LocalJob>& jobs);
+  static bool has_answered(const json& answer, Rank rank);
   void add_reports(const std::vector<LocalJob>& jobs, json* answers);
   void print(const json& jobs);
   int tell_none() const;
@@ -130,12 +131,23 @@ json StatusCommand::ask_jobs(const std::vector<LocalJob>& jobs) {
   return answers;
 }
 
+// Those that are there: a stopped rank would be waited for in vain.
+bool StatusCommand::has_answered(const json& answer, Rank rank) {
+  for (const json& member : answer.value("members", json::array())) {
+    if (member.is_object() && member.value("rank", json()) == rank.value()) {
+      return member.value("presence", json()) == "answered";
+    }
+  }
+  return false;
+}
+
 void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers) {
   for (json& answer : *answers) {
     json reports = json::array();
     for (const LocalJob& job : jobs) {
       if (answer.value("comm", json()) != comm_text(job.comm)) continue;
       for (const StatusSocketFile& file : job.files) {
+        if (!has_answered(answer, file.name.rank)) continue;
         const StatusAnswer report = ask_status(file, "report\n", kAnswerTime, clock_);
         json parsed = json::parse(report.text, nullptr, false);
         if (report.kind == StatusAnswer::Kind::text && parsed.is_object()) {

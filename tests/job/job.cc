@@ -19,18 +19,6 @@ using Environment = std::map<std::string, std::string>;
 // Of the calling thread, over the process's.
 thread_local const Environment* own_environment = nullptr;
 
-// Ranks of one host talk over lo without NICs, so each says that it is a host of its own.
-Environment environment_of(int rank, const std::string& fault_file) {
-  std::string nics = "=";
-  for (int index = 0; index < kNics; ++index) {
-    nics += (index == 0 ? "lo@" : ",lo@") + nic(rank, index);
-  }
-  return {{"R2CCL_SOCKET_IFNAME", nics},
-          {"R2CCL_HOST_ID", "host" + std::to_string(rank)},
-          {"R2CCL_DAMPING", "0"},  // the NICs are broken more often than any sane ones
-          {"R2CCL_FAULT_FILE", fault_file}};
-}
-
 std::string new_file_name() {
   static std::atomic<int> count{0};
   return testing::TempDir() + "r2ccl_job." + std::to_string(getpid()) + "." +
@@ -173,10 +161,31 @@ Report Comm::report() const {
 
 // --- Job ----------------------------------------------------------------------------------------
 
-Job::Job(int ranks) : ranks_(ranks), fault_file_(new_file_name()) {}
+Job::Job(int ranks)
+    : ranks_(ranks), fault_file_(new_file_name()), runtime_dir_(fault_file_ + ".run") {
+  std::filesystem::create_directory(runtime_dir_);
+}
 
 Job::~Job() {
   std::filesystem::remove(fault_file_);
+  std::filesystem::remove_all(runtime_dir_);
+}
+
+std::string Job::status_directory() const {
+  return runtime_dir_ + "/r2ccl-" + std::to_string(geteuid());
+}
+
+// Ranks of one host talk over lo without NICs, so each says that it is a host of its own.
+Environment Job::environment_of(int rank) const {
+  std::string nics = "=";
+  for (int index = 0; index < kNics; ++index) {
+    nics += (index == 0 ? "lo@" : ",lo@") + nic(rank, index);
+  }
+  return {{"R2CCL_SOCKET_IFNAME", nics},
+          {"R2CCL_HOST_ID", "host" + std::to_string(rank)},
+          {"R2CCL_DAMPING", "0"},  // the NICs are broken more often than any sane ones
+          {"R2CCL_FAULT_FILE", fault_file_},
+          {"XDG_RUNTIME_DIR", runtime_dir_}};
 }
 
 void Job::fault(const std::string& at, const std::string& words) {
@@ -207,7 +216,7 @@ void Job::arrived() {
 }
 
 void Job::run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBody& work) {
-  const Environment environment = environment_of(rank, fault_file_);
+  const Environment environment = environment_of(rank);
   own_environment = &environment;
   std::unique_ptr<Comm>& comm = comms_[body][static_cast<size_t>(rank)];
   try {
@@ -230,7 +239,7 @@ void Job::run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBod
 void Job::run(const std::vector<RankBody>& bodies, const std::function<void()>& direct) {
   comms_.resize(bodies.size());
   missing_ = bodies.size() * static_cast<size_t>(ranks_);
-  const Environment environment = environment_of(0, fault_file_);
+  const Environment environment = environment_of(0);
   std::vector<std::thread> threads;
   for (size_t body = 0; body < bodies.size(); ++body) {
     comms_[body].resize(static_cast<size_t>(ranks_));

@@ -106,6 +106,9 @@ class Job {
   // For `direct`: stays valid until it has returned.
   Comm& comm(int rank, size_t body = 0) const { return *comms_[body][static_cast<size_t>(rank)]; }
 
+  // Where its status sockets are.
+  std::string status_directory() const;
+
   // Replaces what is wrong with a NIC, in the fault file's words; "" mends it.
   void fault(const std::string& nic, const std::string& words);
   // For `direct`: looks again and again; throws Broken when `holds` does not come true, or the
@@ -114,10 +117,12 @@ class Job {
 
  private:
   void run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBody& work);
+  std::map<std::string, std::string> environment_of(int rank) const;
   void arrived();
 
   const int ranks_;
   const std::string fault_file_;
+  const std::string runtime_dir_;
   std::map<std::string, std::string> faults_;
   std::vector<std::vector<std::unique_ptr<Comm>>> comms_;  // by body and rank
   std::atomic<bool> broken_{false};

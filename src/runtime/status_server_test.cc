@@ -1,0 +1,465 @@
+// The server on real sockets and a real poller, with a clock that the test moves.
+#include "runtime/status_server.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/limits.h"
+#include "runtime/scripted_link.h"
+#include "transport/tcp/tcp_poller.h"
+
+#include <unistd.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  return address;
+}
+
+// A process that asks.
+class Asker {
+ public:
+  explicit Asker(const std::string& path)
+      : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    const sockaddr_un address = address_of(path);
+    connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  }
+  ~Asker() { leave(); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  bool connected() const { return connected_; }
+  bool say(const std::string& text) const {
+    return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(text.size());
+  }
+  // Takes what is there, at most so much.
+  void read(size_t bytes_max = SIZE_MAX) {
+    std::vector<char> part(256 * 1024);
+    while (!ended_ && heard_.size() < bytes_max) {
+      const ssize_t count = recv(socket_, part.data(), std::min(part.size(), bytes_max), 0);
+      if (count < 0 && errno == EAGAIN) return;
+      ended_ = count <= 0;
+      if (count > 0) heard_.append(part.data(), static_cast<size_t>(count));
+    }
+  }
+  bool ended() const { return ended_; }
+  const std::string& heard() const { return heard_; }
+  void leave() {
+    if (socket_ >= 0) close(socket_);
+    socket_ = -1;
+  }
+
+ private:
+  int socket_;
+  bool connected_ = false;
+  bool ended_ = false;
+  std::string heard_;
+};
+
+class Served : public testing::Test, protected StatusSource {
+ protected:
+  Served() {
+    std::string pattern = testing::TempDir() + "r2ccl_status.XXXXXX";
+    root_ = mkdtemp(pattern.data());
+    directory_ = root_ + "/place";
+    auto socket = StatusSocket::open(directory_, {11, 22, Rank(3)});
+    EXPECT_TRUE(socket.ok()) << socket.status().message();
+    path_ = socket.value().path();
+    server_ = std::make_unique<StatusServer>(static_cast<StatusSource&>(*this), reactor_, clock_);
+    EXPECT_TRUE(server_->open(std::move(socket).value()).ok());
+  }
+  ~Served() override {
+    server_.reset();
+    std::filesystem::remove_all(root_);
+  }
+
+  std::string status_report() override {
+    ++reports_;
+    return report_;
+  }
+  std::optional<std::string> job_status() override { return job_; }
+
+  // Some passes of the progress thread.
+  void pass() {
+    for (int i = 0; i < 8; ++i) {
+      reactor_.poll(0);
+      server_->progress();
+    }
+  }
+  // True when the thread would sleep, and not run in circles.
+  bool at_rest() {
+    pass();
+    return reactor_.poll(0) == 0 && server_->next_timeout() > clock_.now();
+  }
+
+  std::string root_;
+  std::string directory_;
+  std::string path_;
+  std::unique_ptr<TcpPoller> poller_ = TcpPoller::open().value();
+  Reactor reactor_{*poller_};
+  ManualClock clock_;
+  int reports_ = 0;
+  std::string report_ = "{\"a\":1}";
+  std::optional<std::string> job_;
+  std::unique_ptr<StatusServer> server_;
+};
+
+TEST_F(Served, AnswersAndEndsTheStream) {
+  Asker asker(path_);
+  ASSERT_TRUE(asker.connected());
+  ASSERT_TRUE(asker.say("report\n"));
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), "{\"a\":1}\n");
+  EXPECT_TRUE(asker.ended());
+  EXPECT_EQ(server_->clients(), 0u);
+  EXPECT_TRUE(at_rest());
+}
+
+TEST_F(Served, TakesARequestInPieces) {
+  Asker asker(path_);
+  for (const char* piece : {"re", "po", "rt"}) {
+    ASSERT_TRUE(asker.say(piece));
+    pass();
+    asker.read();
+    EXPECT_FALSE(asker.ended());
+  }
+  ASSERT_TRUE(asker.say("\n"));
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), "{\"a\":1}\n");
+}
+
+TEST_F(Served, LetsTheAskerWaitForTheOtherRanks) {
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("job\n"));
+  EXPECT_TRUE(at_rest());
+  clock_.advance(limits::kSurveyTimeMax);
+  EXPECT_TRUE(at_rest());
+  asker.read();
+  EXPECT_FALSE(asker.ended());
+  job_ = "{\"members\":[]}";
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), "{\"members\":[]}\n");
+}
+
+TEST_F(Served, DropsWhoSaysNothing) {
+  Asker asker(path_);
+  EXPECT_TRUE(at_rest());
+  EXPECT_EQ(server_->clients(), 1u);
+  EXPECT_EQ(server_->next_timeout(), clock_.now() + limits::kStatusRequestTime);
+  clock_.advance(limits::kStatusRequestTime);
+  pass();
+  asker.read();
+  EXPECT_TRUE(asker.ended());
+  EXPECT_EQ(asker.heard(), "");
+  EXPECT_TRUE(at_rest());
+}
+
+TEST_F(Served, DropsWhoSaysOneByteNowAndThen) {
+  Asker asker(path_);
+  for (int i = 0; i < 5; ++i) {
+    (void)asker.say("r");
+    pass();
+    clock_.advance(limits::kStatusRequestTime / 4);
+  }
+  pass();
+  asker.read();
+  EXPECT_TRUE(asker.ended());
+}
+
+TEST_F(Served, DropsWhoSaysAnythingElse) {
+  for (const std::string& words :
+       {std::string("\n"), std::string("REPORT\n"), std::string("report\r\n"),
+        std::string("report\njob\n"), std::string("job"), std::string(1, '\0') + "\n",
+        std::string(100'000, 'x')}) {
+    Asker asker(path_);
+    ASSERT_TRUE(asker.say(words));
+    pass();
+    if (words == "job") clock_.advance(limits::kStatusRequestTime);
+    pass();
+    asker.read();
+    EXPECT_TRUE(asker.ended()) << words.substr(0, 20);
+    EXPECT_EQ(asker.heard(), "");
+    EXPECT_EQ(server_->clients(), 0u);
+  }
+  EXPECT_EQ(reports_, 0);
+}
+
+TEST_F(Served, DropsWhoGoesOnTalking) {
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("job\n"));
+  pass();
+  ASSERT_TRUE(asker.say("job\n"));
+  pass();
+  EXPECT_EQ(server_->clients(), 0u);
+}
+
+TEST_F(Served, ForgetsWhoLeavesEarly) {
+  for (const char* words : {"", "rep", "job\n"}) {
+    Asker asker(path_);
+    ASSERT_TRUE(asker.say(words));
+    pass();
+    EXPECT_EQ(server_->clients(), 1u);
+    asker.leave();
+    EXPECT_TRUE(at_rest());
+    EXPECT_EQ(server_->clients(), 0u);
+  }
+}
+
+TEST_F(Served, WaitsForASlowReaderButNotForEver) {
+  report_ = std::string(4 * 1024 * 1024, 'r');
+  Asker slow(path_);
+  Asker stuck(path_);
+  ASSERT_TRUE(slow.say("report\n"));
+  ASSERT_TRUE(stuck.say("report\n"));
+  EXPECT_TRUE(at_rest());
+  for (int i = 0; i < 100 && !slow.ended(); ++i) {
+    slow.read(slow.heard().size() + 100'000);
+    EXPECT_TRUE(at_rest());
+  }
+  EXPECT_EQ(slow.heard().size(), report_.size() + 1);
+  EXPECT_EQ(server_->clients(), 1u);
+  clock_.advance(limits::kStatusAnswerTime);
+  EXPECT_TRUE(at_rest());
+  EXPECT_EQ(server_->clients(), 0u);
+  EXPECT_EQ(reports_, 1);
+}
+
+TEST_F(Served, MakesATextOnceForAllWhoAskAtTheTime) {
+  for (int i = 0; i < 20; ++i) {
+    Asker asker(path_);
+    ASSERT_TRUE(asker.say("report\n"));
+    pass();
+    asker.read();
+    EXPECT_EQ(asker.heard(), report_ + "\n");
+  }
+  EXPECT_EQ(reports_, 1);
+  clock_.advance(limits::kStatusFreshness);
+  report_ = "{\"a\":2}";
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("report\n"));
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), report_ + "\n");
+}
+
+TEST_F(Served, LetsInOnlySoManyAndTheRestWhenTheyHaveLeft) {
+  std::vector<std::unique_ptr<Asker>> silent;
+  for (size_t i = 0; i < limits::kStatusClientsMax; ++i) {
+    silent.push_back(std::make_unique<Asker>(path_));
+  }
+  EXPECT_TRUE(at_rest());
+  Asker late(path_);
+  ASSERT_TRUE(late.say("report\n"));
+  EXPECT_TRUE(at_rest());
+  EXPECT_EQ(server_->clients(), limits::kStatusClientsMax);
+  late.read();
+  EXPECT_EQ(late.heard(), "");
+  clock_.advance(limits::kStatusRequestTime);
+  pass();
+  late.read();
+  EXPECT_EQ(late.heard(), report_ + "\n");
+}
+
+TEST_F(Served, SaysThatAnAnswerIsTooLarge) {
+  report_ = std::string(limits::kStatusAnswerBytesMax + 1, 'r');
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("report\n"));
+  pass();
+  asker.read();
+  EXPECT_NE(asker.heard().find("\"problem\":\"the answer has"), std::string::npos);
+}
+
+TEST_F(Served, PausesWhileThereAreNoDescriptors) {
+  std::vector<int> all;
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("report\n"));
+  for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
+    all.push_back(fd);
+    if (all.size() > 100'000) break;
+  }
+  const bool exhausted = errno == EMFILE;
+  pass();
+  const bool rests = server_->next_timeout() > clock_.now() && reactor_.poll(0) == 0;
+  for (const int fd : all) close(fd);
+  if (!exhausted) GTEST_SKIP() << "this process may open too many files";
+  EXPECT_TRUE(rests);
+  EXPECT_EQ(server_->clients(), 0u);
+  clock_.advance(2 * kSecond);
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), report_ + "\n");
+}
+
+TEST_F(Served, SurvivesAnythingThatIsSaid) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    Asker asker(path_);
+    std::string words(random() % 80, ' ');
+    for (char& letter : words) letter = static_cast<char>(random() % 2 == 0 ? random() : '\n');
+    (void)asker.say(words);
+    pass();
+    if (random() % 2 == 0) asker.leave();
+    clock_.advance(limits::kStatusRequestTime);
+  }
+  EXPECT_TRUE(at_rest());
+  EXPECT_EQ(server_->clients(), 0u);
+}
+
+TEST_F(Served, LeavesNoFileBehind) {
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  server_.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+// The child ends by _exit, as a data loader's worker does; what it inherited it must let go.
+TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
+  const pid_t child = fork();
+  if (child == 0) {
+    { const std::unique_ptr<StatusServer> copy = std::move(server_); }
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  Asker asker(path_);
+  ASSERT_TRUE(asker.say("report\n"));
+  pass();
+  asker.read();
+  EXPECT_EQ(asker.heard(), report_ + "\n");
+}
+
+TEST_F(Served, SendsAnotherUserAway) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  // As if somebody had opened the directory, and the one above it.
+  ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setuid(kNobody) != 0) _exit(3);
+    Asker asker(path_);
+    if (!asker.connected() || !asker.say("report\n")) _exit(4);
+    (void)!write(ready[1], "", 1);
+    while (!asker.ended()) asker.read();
+    _exit(asker.heard().empty() ? 0 : 5);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  pass();
+  EXPECT_EQ(server_->clients(), 0u);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(reports_, 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+// --- the file
+// -------------------------------------------------------------------------------------
+
+class SocketFile : public Served {
+ protected:
+  // A number that no process has.
+  static uint32_t dead_pid() {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+    return static_cast<uint32_t>(child);
+  }
+  // As a process leaves it that is killed.
+  std::string leave_behind(const std::string& name) const {
+    const int left = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un address = address_of(directory_ + "/" + name);
+    EXPECT_EQ(bind(left, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    close(left);
+    return directory_ + "/" + name;
+  }
+  Status try_open(const std::string& directory) {
+    auto opened = StatusSocket::open(directory, {1, 2, Rank(3)});
+    return opened.status();
+  }
+};
+
+TEST_F(SocketFile, OfADeadProcessIsRemovedByTheNextOne) {
+  const StatusName dead{dead_pid(), 5, Rank(6)};
+  const std::string whole = leave_behind(to_string(dead));
+  const std::string half = leave_behind(to_string(dead) + ".new");
+  ASSERT_TRUE(try_open(directory_).ok());
+  EXPECT_FALSE(std::filesystem::exists(whole));
+  EXPECT_FALSE(std::filesystem::exists(half));
+}
+
+TEST_F(SocketFile, OfALivingProcessStaysThoughItsNumberIsUnknownHere) {
+  // As a process in a container: it answers, but no such process is to be seen.
+  auto other = StatusSocket::open(directory_, {dead_pid(), 5, Rank(6)});
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(try_open(directory_).ok());
+  EXPECT_TRUE(std::filesystem::exists(other.value().path()));
+  EXPECT_TRUE(Asker(other.value().path()).connected());
+}
+
+TEST_F(SocketFile, OfAnotherKindIsLeftAlone) {
+  const std::string name = to_string({dead_pid(), 5, Rank(6)});
+  const std::string foreign = leave_behind("foreign.sock");
+  std::ofstream(directory_ + "/notes") << "kept";
+  std::filesystem::create_directory(directory_ + "/" + name);
+  ASSERT_TRUE(try_open(directory_).ok());
+  EXPECT_TRUE(std::filesystem::exists(foreign));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/notes"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + name));
+}
+
+TEST_F(SocketFile, ReplacesWhatAnEarlierProcessOfThisNumberLeft) {
+  leave_behind(to_string({1, 2, Rank(3)}));
+  leave_behind(to_string({1, 2, Rank(3)}) + ".new");
+  auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_TRUE(Asker(opened.value().path()).connected());
+}
+
+TEST_F(SocketFile, IsNotMadeWhereItsDirectoryCannotBe) {
+  EXPECT_NE(try_open(root_ + "/missing/place").message().find("making"), std::string::npos);
+  EXPECT_NE(try_open("/proc/r2ccl").message().find("making"), std::string::npos);
+  EXPECT_NE(try_open(root_ + "/" + std::string(90, 'n')).message().find("too long"),
+            std::string::npos);
+  ASSERT_EQ(symlink(directory_.c_str(), (root_ + "/link").c_str()), 0);
+  EXPECT_NE(try_open(root_ + "/link").message().find("not a directory"), std::string::npos);
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  EXPECT_NE(try_open(directory_).message().find("chmod 700"), std::string::npos);
+}
+
+TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
+  const mode_t before = umask(0777);
+  auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
+  umask(before);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(std::filesystem::status(opened.value().path()).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,200 @@
+// The status sockets of running jobs, and processes that do with them what they should not.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <set>
+#include <thread>
+
+#include "job.h"
+
+namespace job {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr size_t kLarge = 60 * 1003;
+constexpr int kRoundsMore = 5;
+
+void reduce(Comm& comm, Rounds& rounds) {
+  for (int round = 0; rounds.enter(round); ++round) {
+    Operation::all_reduce(comm, static_cast<uint32_t>(round), kLarge).finish();
+  }
+  check(comm.destroy(), "destroy");
+}
+
+class Connection {
+ public:
+  explicit Connection(const std::string& path)
+      : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+    const timeval patience{kPatienceMs / 1000, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      throw Broken("cannot connect to " + path);
+    }
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // False when the other end has had enough.
+  bool say(const std::string& text) const {
+    return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) > 0;
+  }
+  std::string rest() const {
+    std::string text;
+    char part[4096];
+    while (true) {
+      const ssize_t count = recv(socket_, part, sizeof part, 0);
+      if (count <= 0) return text;
+      text.append(part, static_cast<size_t>(count));
+    }
+  }
+
+ private:
+  const int socket_;
+};
+
+std::vector<std::string> sockets_of(const Job& job) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(job.status_directory())) {
+    paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+std::string ask(const std::string& path, const std::string& request) {
+  const Connection connection(path);
+  connection.say(request);
+  return connection.rest();
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// What the socket's name says of its communicator.
+std::string comm_of(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename();
+  return name.substr(name.find('-') + 1, 16);
+}
+
+bool all_answer(const std::string& path) {
+  return count(ask(path, "job\n"), "\"presence\":\"answered\"") == kRanks;
+}
+
+TEST(Status, OfAllRanksIsToldByEachOfThem) {
+  Job job(kRanks);
+  std::vector<Rounds> rounds(2);
+  const RankBody first = [&](Comm& comm) { reduce(comm, rounds[0]); };
+  const RankBody second = [&](Comm& comm) { reduce(comm, rounds[1]); };
+  job.run({first, second}, [&] {
+    const std::vector<std::string> paths = sockets_of(job);
+    ASSERT_EQ(paths.size(), 2u * kRanks);
+    std::set<std::string> comms;
+    for (const std::string& path : paths) {
+      comms.insert(comm_of(path));
+      job.wait_for("answers of all ranks", [&] { return all_answer(path); });
+      EXPECT_EQ(count(ask(path, "job\n"), "\"comm\":\"" + comm_of(path) + "\""), 1u);
+      EXPECT_EQ(count(ask(path, "report\n"), "\"comm\":\"" + comm_of(path) + "\""), 1u);
+    }
+    EXPECT_EQ(comms.size(), 2u) << "one for each communicator";
+    for (Rounds& each : rounds) each.stop();
+  });
+  EXPECT_TRUE(sockets_of(job).empty());
+}
+
+TEST(Status, TellsWhichPathIsDownWhyAndThatItCameBack) {
+  Job job(kRanks);
+  Rounds rounds;
+  const std::string at = nic(1, 0);
+  job.run({[&](Comm& comm) { reduce(comm, rounds); }}, [&] {
+    const std::string path = sockets_of(job).front();
+    job.wait_for("start", [&] { return job.comm(1).report().all(at, "up"); });
+    job.fault(at, "down");
+    job.wait_for("end of the NIC", [&] { return job.comm(1).report().all(at, "down"); });
+    // Both ends of its two paths tell, and know why.
+    job.wait_for("trouble in the status", [&] {
+      const std::string text = ask(path, "job\n");
+      return count(text, "\"state\":\"down\"") == 4 && count(text, "\"cause\":\"none\"") == 0;
+    });
+    job.fault(at, "");
+    job.wait_for("return of the NIC", [&] { return job.comm(1).report().all(at, "up"); });
+    job.wait_for("a status without trouble",
+                 [&] { return count(ask(path, "job\n"), "\"troubles\":[]") == kRanks; });
+    const std::string report = job.comm(1).report().text;
+    EXPECT_EQ(count(report, "\"downs\":1,\"returns\":1"), 2u) << report;
+    EXPECT_EQ(count(report, "\"down_why\":\"\""), 2u) << "the other NIC's: " << report;
+    rounds.stop();
+  });
+}
+
+TEST(Status, DoesNotDisturbTheJobWhateverItsAskersDo) {
+  Job job(kRanks);
+  Rounds rounds;
+  job.run({[&](Comm& comm) { reduce(comm, rounds); }}, [&] {
+    const std::vector<std::string> paths = sockets_of(job);
+    ASSERT_EQ(paths.size(), static_cast<size_t>(kRanks));
+    std::atomic<bool> over{false};
+    const auto repeat = [&](const std::function<void(const std::string&)>& deed) {
+      return std::async(std::launch::async, [&over, &paths, deed] {
+        for (size_t i = 0; !over; ++i) deed(paths[i % paths.size()]);
+      });
+    };
+    std::vector<std::future<void>> askers;
+    askers.push_back(repeat([](const std::string& path) { (void)ask(path, "job\n"); }));
+    askers.push_back(repeat([](const std::string& path) { (void)ask(path, "report\n"); }));
+    askers.push_back(repeat([](const std::string& path) { (void)Connection(path); }));
+    askers.push_back(repeat([](const std::string& path) { (void)Connection(path).say("job\n"); }));
+    askers.push_back(repeat([](const std::string& path) {
+      const Connection flood(path);
+      const std::string rubbish(64 * 1024, '\xff');
+      while (flood.say(rubbish)) {
+      }
+    }));
+    // Says nothing until it is sent away.
+    askers.push_back(repeat([](const std::string& path) { (void)Connection(path).rest(); }));
+    const int before = rounds.newest();
+    job.wait_for("progress", [&] { return rounds.newest() >= before + kRoundsMore; });
+    over = true;
+    for (auto& each : askers) each.get();
+    for (const std::string& path : paths) {
+      job.wait_for("answers of all ranks", [&] { return all_answer(path); });
+    }
+    rounds.stop();
+  });
+}
+
+TEST(Status, OfAFailedCommunicatorTellsTheError) {
+  Job job(kRanks);
+  Rounds rounds;
+  const RankBody body = [&](Comm& comm) {
+    for (int round = 0; rounds.enter(round); ++round) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    (void)comm.destroy();
+  };
+  job.run({body}, [&] {
+    const std::string path = sockets_of(job).front();
+    job.comm(2).abort();
+    std::string text;
+    for (int i = 0; i < 1000 && count(text, "r2cclCommAbort was called") < kRanks; ++i) {
+      text = ask(path, "job\n");
+    }
+    rounds.stop();
+    EXPECT_GE(count(text, "r2cclCommAbort was called"), static_cast<size_t>(kRanks)) << text;
+    EXPECT_EQ(count(text, "\"presence\":\"answered\""), static_cast<size_t>(kRanks)) << text;
+  });
+}
+
+}  // namespace
+}  // namespace job

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""`r2ccl status` beside jobs of forked ranks. Needs nothing but the loopback interface.
+
+usage: status_test.py PATH_OF_R2CCL [unittest arguments]
+"""
+import glob
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+
+import program
+import r2ccl_api as api
+from local_job import LocalJobCase, rank_number, telling
+
+COUNT = 1000
+NOBODY = 65534
+
+
+def reduce_until_told(lib, lines):
+    """AllReduces, one after the other, until the test says something; then leaves in order."""
+    comm = api.Comm.from_environment(lib)
+    data = api.buffer(api.FLOAT32, [1.0] * COUNT)
+    stop = api.buffer(api.INT32, [0])
+    lines.say(event="started")
+    told = False
+    while stop[0] == 0:
+        out = api.buffer(api.FLOAT32, [0.0] * COUNT)
+        comm.all_reduce(data, out, COUNT)
+        told = told or bool(heard(lines))
+        mine = api.buffer(api.INT32, [int(told)])
+        comm.all_reduce(mine, stop, 1, datatype=api.INT32, op=api.MAX)
+    with telling(lines, "destroyed"):
+        comm.destroy()
+
+
+def heard(lines):
+    try:
+        return lines.hear(timeout=0.001)
+    except TimeoutError:
+        return None
+
+
+class StatusCase(LocalJobCase):
+    def setUp(self):
+        files = tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        self.runtime_dir = files.name
+        self.place = os.path.join(files.name, f"r2ccl-{os.geteuid()}")
+
+    def start_job(self, count=3, body=reduce_until_told, **environment):
+        job = self.start(count, body, {"XDG_RUNTIME_DIR": self.runtime_dir} | environment)
+        self.hear_all(job, "started")
+        return job
+
+    def status(self, *words, **options):
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
+        return program.run("status", *words, env=environment, timeout=60, **options)
+
+    def jobs(self, *words):
+        done = self.status("--json", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["jobs"]
+
+    def job_of(self, job):
+        """What the command says of this job, by the process id of rank 0."""
+        jobs = self.jobs("--pid", job[min(job)].pid)
+        self.assertEqual(len(jobs), 1)
+        return jobs[0]
+
+    def end_job(self, job):
+        self.tell_all(job, stop=True)
+        for message in self.hear_all(job, "destroyed").values():
+            self.assert_ok(message)
+        self.expect_end(job)
+
+    def sockets(self):
+        return glob.glob(os.path.join(self.place, "*"))
+
+
+class StatusTest(StatusCase):
+    def test_a_job_is_found_and_told_whole(self):
+        job = self.start_job()
+        told = self.job_of(job)
+        self.assertEqual(told["ranks"], 3)
+        self.assertEqual([m["rank"] for m in told["members"]], [0, 1, 2])
+        for member in told["members"]:
+            with self.subTest(rank=member["rank"]):
+                self.assertEqual(member["presence"], "answered")
+                self.assertEqual(member["pid"], job[member["rank"]].pid)
+                self.assertGreater(member["operations"], 0)
+                busy = [nic for nic in member["nics"] if nic["tx_bytes"] > 0]
+                self.assertTrue(busy)
+                self.assertGreater(max(nic["tx_MBps"] for nic in busy), 0)
+                self.assertEqual(member["troubles"], [])
+        self.assertEqual(sorted(r["rank"] for r in told["reports"]), [0, 1, 2])
+        self.assertEqual({r["comm"] for r in told["reports"]}, {told["comm"]})
+        mode = os.lstat(self.place).st_mode
+        self.assertEqual(stat.S_IMODE(mode), 0o700)
+        self.end_job(job)
+        self.assertEqual(self.sockets(), [])
+
+    def test_a_job_is_printed_for_people(self):
+        job = self.start_job()
+        done = self.status("--pid", job[0].pid, "--paths")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in (": 3 ranks on ", "all paths are up", "no faults so far", "tx MB/s",
+                      f"paths of rank 2 (", str(job[1].pid)):
+            self.assertIn(words, done.stdout)
+        comm = self.job_of(job)["comm"]
+        self.assertEqual(len(self.jobs("--comm", comm[:6])), 1)
+        self.end_job(job)
+
+    def test_a_stopped_rank_is_said_to_give_no_answer(self):
+        job = self.start_job()
+        # The one that is asked first and one that it asks in turn.
+        for rank in (2, 0):
+            job[rank].kill(signal.SIGSTOP)
+            begin = time.monotonic()
+            told = self.job_of(job)
+            self.assertLess(time.monotonic() - begin, 25)
+            presence = {m["rank"]: m["presence"] for m in told["members"]}
+            self.assertEqual(presence[rank], "no answer")
+            self.assertEqual(presence[1], "answered")
+            text = self.status("--pid", job[1].pid).stdout
+            self.assertIn("NO ANSWER", text)
+            job[rank].kill(signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        while any(m["presence"] != "answered" for m in self.job_of(job)["members"]):
+            self.assertLess(time.monotonic(), deadline, "the job did not come back")
+        self.end_job(job)
+
+    def test_a_job_of_stopped_ranks_alone_is_named(self):
+        job = self.start_job(count=1)
+        job[0].kill(signal.SIGSTOP)
+        told = self.job_of(job)
+        self.assertEqual([(s["rank"], s["pid"]) for s in told["silent"]], [(0, job[0].pid)])
+        text = self.status("--pid", job[0].pid).stdout
+        self.assertIn("no rank on this host answers", text)
+        job[0].kill(signal.SIGCONT)
+        self.end_job(job)
+
+    def test_no_job_is_said_with_where_it_was_looked_for(self):
+        done = self.status("--pid", 1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such running job", done.stderr)
+        self.assertIn(self.place, done.stderr)
+        done = self.status("--pid", 1, "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)), (1, {"jobs": []}))
+
+    def test_watching_ends_with_the_job(self):
+        job = self.start_job()
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
+        with subprocess.Popen([program.PATH, "status", "--pid", str(job[0].pid), "--watch", "0.2"],
+                              env=environment, text=True, stdout=subprocess.PIPE) as watch:
+            self.addCleanup(watch.kill)
+            seen = 0
+            while seen < 3:
+                seen += watch.stdout.readline().startswith("job ")
+            self.end_job(job)
+            rest = watch.stdout.read()
+            self.assertTrue(rest.endswith("the job has ended\n"), rest[-200:])
+            self.assertEqual(watch.wait(timeout=20), 0)
+
+    def test_words_that_make_no_sense_are_refused(self):
+        for words in (["--watch", "soon"], ["--watch", "0"], ["--pid", "x"], ["--pid", "-1"],
+                      ["--what"], ["more"]):
+            with self.subTest(words=words):
+                done = self.status(*words)
+                self.assertGreaterEqual(done.returncode, 100)
+                self.assertTrue(done.stderr + done.stdout)
+
+
+class SocketTest(StatusCase):
+    def test_what_a_killed_job_leaves_is_no_job_and_the_next_removes_it(self):
+        job = self.start_job()
+        pids = [process.pid for process in job.values()]
+        for process in job.values():
+            process.kill()
+            process.wait()
+        self.assertEqual(len(self.sockets()), 3)
+        self.assertEqual(self.status("--pid", pids[0]).returncode, 1)
+        job = self.start_job()
+        self.assertEqual(len(self.sockets()), 3)
+        for pid in pids:
+            self.assertEqual(glob.glob(os.path.join(self.place, f"{pid}-*")), [])
+        self.end_job(job)
+
+    def test_a_forked_child_neither_serves_nor_removes_the_socket(self):
+        def body(lib, lines):
+            if rank_number() != 0:
+                return reduce_until_told(lib, lines)
+            comm = api.Comm.from_environment(lib)
+            child = os.fork()
+            if child == 0:
+                comm.destroy()
+                os._exit(0)
+            os.waitpid(child, 0)
+            lines.say(event="started")
+            lines.hear()
+            comm.abort()
+            comm.destroy()
+        job = self.start(1, body, {"XDG_RUNTIME_DIR": self.runtime_dir})
+        self.hear_all(job, "started")
+        self.assertEqual(self.job_of(job)["members"][0]["presence"], "answered")
+        self.tell_all(job, stop=True)
+        self.expect_end(job)
+
+    def test_a_job_runs_on_where_no_socket_can_be(self):
+        log = os.path.join(self.runtime_dir, "log")
+        blocked = os.path.join(self.runtime_dir, "blocked")
+        os.mkdir(blocked)
+        os.symlink(self.runtime_dir, os.path.join(blocked, f"r2ccl-{os.geteuid()}"))
+        for name, where in {"missing": os.path.join(self.runtime_dir, "missing"),
+                            "a link": blocked,
+                            "too long": os.path.join(self.runtime_dir, "n" * 100)}.items():
+            with self.subTest(name):
+                if name == "too long":
+                    os.mkdir(where)
+                if os.path.exists(log):
+                    os.unlink(log)
+                job = self.start_job(XDG_RUNTIME_DIR=where, R2CCL_DEBUG="WARN",
+                                     R2CCL_DEBUG_FILE=log)
+                self.end_job(job)
+                with open(log, encoding="utf-8") as text:
+                    lines = [line for line in text if "will not find" in line]
+                self.assertEqual(len(lines), 3, "one for each rank")
+
+    def test_nothing_is_served_where_the_user_does_not_want_it(self):
+        job = self.start_job(R2CCL_STATUS="0")
+        self.assertEqual(self.sockets(), [])
+        self.assertEqual(self.status("--pid", job[0].pid).returncode, 1)
+        self.end_job(job)
+
+    def test_a_directory_that_others_may_enter_is_not_trusted(self):
+        job = self.start_job()
+        os.chmod(self.place, 0o755)
+        done = self.status("--pid", job[0].pid)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("chmod 700", done.stderr)
+        self.end_job(job)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
+    def test_another_user_is_sent_away_and_the_command_sends_other_users_away(self):
+        job = self.start_job()
+        path = self.sockets()[0]
+        for each in (self.runtime_dir, self.place, path):
+            os.chmod(each, 0o777)
+        child = os.fork()
+        if child == 0:
+            os.setuid(NOBODY)
+            with socket.socket(socket.AF_UNIX) as asker:
+                asker.settimeout(20)
+                try:
+                    asker.connect(path)
+                    asker.sendall(b"report\n")
+                    os._exit(0 if asker.recv(1) == b"" else 1)
+                except (BrokenPipeError, ConnectionResetError):
+                    os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        os.chmod(self.place, 0o700)
+        self.assertEqual(self.job_of(job)["members"][0]["presence"], "answered")
+        self.end_job(job)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
+    def test_nobody_but_the_owner_of_the_directory_is_listened_to(self):
+        os.mkdir(self.place, 0o700)
+        path = os.path.join(self.place, "1-0123456789abcdef-0.sock")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            child = os.fork()
+            if child == 0:
+                os.setuid(NOBODY)
+                listener.listen()  # whose process this is, is noted here
+                signal.pause()
+            self.addCleanup(os.waitpid, child, 0)
+            self.addCleanup(os.kill, child, signal.SIGKILL)
+            deadline = time.monotonic() + 10
+            while True:
+                told = self.status("--comm", "0123456789abcdef")
+                if told.returncode == 0 or time.monotonic() > deadline:
+                    break
+        self.assertIn("another user's process listens there", told.stdout)
+
+
+if __name__ == "__main__":
+    program.main(__doc__)
