@@ -204,6 +204,7 @@ std::string verdicts_text(const json& job) {
   std::string text = "last " + std::to_string(verdicts.size()) + " of " +
                      count_text(job, "verdict_count") + " faults:\n";
   for (const json& verdict : verdicts) {
+    if (!verdict.is_object()) continue;
     for (const std::string& line : verdict_lines({json{{"verdicts", {verdict}}}.dump()})) {
       text += text_of(verdict, "at") + "  " + printable(line) + "\n";
     }

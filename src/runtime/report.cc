@@ -61,11 +61,12 @@ double milliseconds(TimeNs duration) {
 }
 
 // How often it failed and returned, and what keeps it from returning now.
-void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock) {
+void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
+                   TimeNs started_at) {
   const Path::History& history = path.history;
   const TimeNs now = clock.now();
   const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
-  out.field("state_ms", milliseconds(now - path.state.since()))
+  out.field("state_ms", milliseconds(now - std::max(path.state.since(), started_at)))
       .field("downs", history.downs)
       .field("returns", history.returns)
       .field("down_at",
@@ -79,7 +80,8 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("attempt", history.attempt);
 }
 
-void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock& clock) {
+void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
+                TimeNs started_at) {
   out.begin_object()
       .field("peer", link.peer().value())
       .field("nic", path.spec.local_name)
@@ -92,7 +94,7 @@ void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock
       .field("lane_rtt_ms", milliseconds(path.health.round_trip))
       .field("tx_bytes", path.total_bytes_sent())
       .field("rx_bytes", path.total_bytes_received());
-  write_history(out, link, path, clock);
+  write_history(out, link, path, clock, started_at);
   out.end_object();
 }
 
@@ -150,7 +152,7 @@ void Communicator::write_report(JsonWriter& out) {
     if (link == nullptr) continue;
     mirrored += link->mirrored_bytes();
     replayed += link->replayed_bytes();
-    for (const auto& path : link->paths()) write_path(out, *link, *path, clock_);
+    for (const auto& path : link->paths()) write_path(out, *link, *path, clock_, started_at_);
   }
   out.end_array();
   out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);

@@ -1,0 +1,200 @@
+#include "status_view.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace r2ccl::tools {
+namespace {
+
+using nlohmann::json;
+
+json nic(const std::string& name, int up, int down, uint64_t sent) {
+  return {{"name", name},       {"up", true},         {"tx_bytes", sent},
+          {"rx_bytes", 2000},   {"delay_ms", 0.21},   {"paths_up", up},
+          {"paths_suspect", 0}, {"paths_proving", 0}, {"paths_down", down}};
+}
+
+json member(int rank, int uptime_ms, uint64_t sent) {
+  return {{"rank", rank},
+          {"host", "h" + std::to_string(rank)},
+          {"pid", 100 + rank},
+          {"presence", "answered"},
+          {"uptime_ms", uptime_ms},
+          {"operations", 7},
+          {"error", ""},
+          {"nics", {nic("nic0", 1, 0, sent)}},
+          {"troubles", json::array()},
+          {"troubles_left_out", 0}};
+}
+
+json job(int ranks) {
+  json members = json::array();
+  for (int rank = 0; rank < ranks; ++rank) members.push_back(member(rank, 5000, 1'000'000));
+  return {{"comm", "0123456789abcdef"},
+          {"ranks", ranks},
+          {"hosts", {"h0", "h1"}},
+          {"version", "0.1.0"},
+          {"uptime_ms", 61'500},
+          {"authenticated", true},
+          {"error", ""},
+          {"members", members},
+          {"verdict_count", 0},
+          {"verdicts", json::array()}};
+}
+
+json trouble(int peer, bool opens, const std::string& cause, const std::string& peer_cause) {
+  return {{"peer", peer},
+          {"nic", "nic0"},
+          {"peer_nic", "nic1"},
+          {"state", "down"},
+          {"since_ms", 12'300},
+          {"cause", cause},
+          {"peer_cause", peer_cause},
+          {"opens", opens},
+          {"next_attempt_ms", 200},
+          {"penalty", 1.84},
+          {"returns", 3}};
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(StatusView, OfAHealthyJobIsShort) {
+  EXPECT_EQ(job_text(job(2), false),
+            "job 0123456789abcdef: 2 ranks on 2 hosts, up 1 min 2 s, r2ccl 0.1.0\n"
+            "\n"
+            "rank  host  pid  operations  NIC   state  tx MB/s  rx MB/s  delay ms  paths up\n"
+            "0     h0    100  7           nic0  up     -        -        0.21      1 of 1\n"
+            "1     h1    101  7           nic0  up     -        -        0.21      1 of 1\n"
+            "\n"
+            "all paths are up\n"
+            "\n"
+            "no faults so far\n");
+}
+
+TEST(StatusView, TakesRatesFromWhatPassedBetweenTwoAnswers) {
+  json before = job(2);
+  json after = job(2);
+  after["members"][0] = member(0, 7000, 51'000'000);
+  after["members"][1] = member(1, 5000, 1'000'000);  // the same answer once more
+  add_rates(before, &after);
+  EXPECT_DOUBLE_EQ(after["members"][0]["nics"][0]["tx_MBps"].get<double>(), 25);
+  EXPECT_DOUBLE_EQ(after["members"][0]["nics"][0]["rx_MBps"].get<double>(), 0);
+  EXPECT_FALSE(after["members"][1]["nics"][0].contains("tx_MBps"));
+  EXPECT_TRUE(has(job_text(after, false), "nic0  up     25.0     0.0"));
+}
+
+TEST(StatusView, TellsOfAPathOnceThoughBothEndsDo) {
+  json it = job(2);
+  it["members"][0]["troubles"] = {trouble(1, true, "peer_notice", "carrier_lost")};
+  json other = trouble(0, false, "carrier_lost", "none");
+  std::swap(other["nic"], other["peer_nic"]);
+  it["members"][1]["troubles"] = {other};
+  EXPECT_TRUE(has(job_text(it, false),
+                  "paths that are not up:\n"
+                  "rank  NIC   to rank  NIC   state  for     why                            next "
+                  "attempt  penalty  returns\n"
+                  "0     nic0  1        nic1  down   12.3 s  carrier_lost (seen by rank 1)  in 200 "
+                  "ms     1.8      3\n"
+                  "\n"))
+      << job_text(it, false);
+}
+
+TEST(StatusView, TellsOfAPathThatOnlyTheOtherEndTellsOf) {
+  json it = job(2);
+  it["members"][0] = {{"rank", 0}, {"host", "h0"}, {"pid", 100}, {"presence", "no answer"}};
+  it["members"][1]["troubles"] = {trouble(0, false, "silent", "none")};
+  it["members"][1]["troubles_left_out"] = 4;
+  const std::string text = job_text(it, false);
+  EXPECT_TRUE(has(text, "0     h0    100  NO ANSWER: stopped, very busy"));
+  EXPECT_TRUE(has(text, "silent (seen by rank 1)  by rank 0"));
+  EXPECT_TRUE(has(text, "and 4 more\n"));
+}
+
+TEST(StatusView, NamesTheStateOfANic) {
+  json it = job(1);
+  json& nics = it["members"][0]["nics"];
+  nics = {nic("a", 1, 1, 0), nic("b", 0, 2, 0), nic("c", 0, 0, 0), nic("d", 0, 2, 0)};
+  nics[3]["up"] = false;
+  const std::string text = job_text(it, false);
+  EXPECT_TRUE(has(text, "a    impaired"));
+  EXPECT_TRUE(has(text, "b    CUT OFF"));
+  EXPECT_TRUE(has(text, "c    idle"));
+  EXPECT_TRUE(has(text, "d    DOWN"));
+}
+
+TEST(StatusView, OfALargeJobShowsWhereSomethingIsWrong) {
+  json it = job(200);
+  it["members"][150]["troubles"] = {trouble(1, true, "silent", "none")};
+  it["members"][160]["presence"] = "dead";
+  const std::string text = job_text(it, false);
+  EXPECT_TRUE(has(text, "150   h150"));
+  EXPECT_TRUE(has(text, "DEAD: its process is gone"));
+  EXPECT_FALSE(has(text, "151   h151"));
+  EXPECT_TRUE(has(text, "and 166 more ranks with nothing wrong: --paths shows them too\n"));
+  EXPECT_TRUE(has(job_text(it, true), "151   h151"));
+}
+
+TEST(StatusView, TellsTheFaultsWithTheirTime) {
+  json it = job(2);
+  it["verdict_count"] = 12;
+  it["verdicts"] = {{{"scope", "nic"},
+                     {"host", "h1"},
+                     {"nic", "nic0"},
+                     {"peer_host", ""},
+                     {"kind", "carrier_lost"},
+                     {"detected_ms", 0.5},
+                     {"stall_ms", 3},
+                     {"replayed_bytes", 4096},
+                     {"at", "2026-01-02T03:04:05.678Z"}}};
+  EXPECT_TRUE(has(job_text(it, false),
+                  "last 1 of 12 faults:\n2026-01-02T03:04:05.678Z  host h1 nic nic0: carrier_lost, "
+                  "detected in 0.5 ms, stall 3 ms, 4096 bytes replayed\n"))
+      << job_text(it, false);
+}
+
+TEST(StatusView, ShowsNothingThatATerminalWouldObey) {
+  json it = job(1);
+  it["error"] = "\x1b[2J\xc2\x9b\x7f\n";
+  it["members"][0]["host"] = "\x1b]0;x\x07";
+  it["comm"] = "\r";
+  it["verdicts"] = {{{"host", "\x1b[31m"}, {"at", "\x1b"}}};
+  const std::string text = job_text(it, false);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+  EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
+  EXPECT_TRUE(has(text, "FAILED: ?[2J"));
+}
+
+// Every value in turn is of another type than expected.
+void replace_each(const json& whole, json* part, const json& with,
+                  const std::function<void(const json&)>& look) {
+  if (part->is_object() || part->is_array()) {
+    for (auto& child : *part) replace_each(whole, &child, with, look);
+  }
+  json before = *part;
+  *part = with;
+  look(whole);
+  *part = std::move(before);
+}
+
+TEST(StatusView, TakesValuesOfAnyTypeInAnyPlace) {
+  for (const json& with : {json(), json(true), json("text"), json(-1.5e300), json::array({1}),
+                           json::object({{"a", 1}})}) {
+    json it = job(2);
+    it["members"][0]["troubles"] = {trouble(1, true, "silent", "none")};
+    it["verdicts"] = {{{"host", "h"}, {"at", "t"}}};
+    const json before = it;
+    replace_each(it, &it, with, [&](const json& whole) {
+      json changed = whole;
+      add_rates(before, &changed);
+      EXPECT_FALSE(job_text(changed, false).empty());
+      EXPECT_FALSE(paths_text(changed).empty());
+    });
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl::tools
