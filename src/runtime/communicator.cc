@@ -250,16 +250,15 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    TimeNs next = std::min(engine_->next_timeout(), incidents_->next_timeout());
-    next = std::min({next, survey_.next_timeout(), status_server_->next_timeout()});
+    const TimeNs next = std::min({engine_->next_timeout(), incidents_->next_timeout(),
+                                  survey_.next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
     // Not before: what arrived ahead of a goodbye must have been delivered.
     check_departed();
     for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
     incidents_->progress(ended);
-    survey_.progress(clock_.now());
-    status_server_->progress();
+    progress_status();
   }
 }
 

@@ -113,6 +113,7 @@ class Communicator final : private EngineObserver, private StatusSource {
 
   // communicator_status.cc
   void open_status();
+  void progress_status();
   RankSummary summarize();
   std::string member_text(Rank rank, Presence presence, const RankSummary* summary) const;
   Presence ask(Rank rank, uint32_t number);

@@ -101,6 +101,12 @@ void Communicator::open_status() {
             who(options_.self).c_str(), opened.message().c_str());
 }
 
+// The survey first: whoever waits for it is answered in the same pass.
+void Communicator::progress_status() {
+  survey_.progress(clock_.now());
+  status_server_->progress();
+}
+
 RankSummary Communicator::summarize() {
   const TimeNs now = clock_.now();
   RankSummary summary;
