@@ -122,8 +122,8 @@ class FloodTest(HostileCase):
                               self.text_of(files))
             self.assertGreater(made, 500)
             self.assertLess(lines, 3 * 7 * (LINES_PER_S + 1))
-            # Also ranks whose handshake was interrupted may have been told so.
-            self.assertAlmostEqual(lines - len(told) + sum(map(int, told)), made, delta=5)
+            # None goes uncounted. Probes of a suspect path, which say nothing either, come on top.
+            self.assertGreaterEqual(lines - len(told) + sum(map(int, told)), made)
 
     def text_of(self, directory):
         texts = []
