@@ -17,8 +17,8 @@ constexpr TimeNs kNoise = 500 * kMicrosecond;
 constexpr TimeNs kRateBelieved = 500 * kMillisecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
-// What a window allows for late acknowledgements.
-constexpr TimeNs kLatenessMax = 60 * kMillisecond;
+// What a window may add over the base delay where acknowledgements come late.
+constexpr TimeNs kQueuedMax = 60 * kMillisecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackUnknown = 150 * kMillisecond;
@@ -188,9 +188,8 @@ void PathModel::resize_window(uint64_t delivered) {
   if (!rate_known_) return;
   // Acknowledgements that come late because a process did not run must not leave the path dry: it
   // would look slower than it is, get a smaller window for that, and look slower still.
-  const TimeNs lateness = std::clamp<TimeNs>(4 * deviation_ - 2 * kNoise, 0, kLatenessMax);
-  const double wanted =
-      rate_ * static_cast<double>(limits::kWindowDuration + 2 * base_delay_ + lateness);
+  const TimeNs queued = std::clamp(4 * deviation_, limits::kWindowDuration, kQueuedMax);
+  const double wanted = rate_ * static_cast<double>(queued + 2 * base_delay_);
   const auto target =
       std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
   // Growing by no more than what was delivered keeps a misread burst from flooding a queue.
