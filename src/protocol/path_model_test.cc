@@ -133,7 +133,7 @@ TEST(PathModel, KeepsThePathBusyWhenAcknowledgementsComeLate) {
   d.run_late_for(kSecond, kPeriod);
   double bytes = 0;
   for (const Transmission& transmission : d.delivered) bytes += transmission.bytes;
-  // 28 % where a window holds only what comes back in time.
+  // Less than 30 % where a window holds only what comes back in time.
   EXPECT_GT(in_percent(bytes, kGigabit250 * kSecond), 65);
   EXPECT_LE(static_cast<double>(d.model.window()), kGigabit250 * 70e6);
   d.run_for(kSecond);
