@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "runtime/reduce.h"
 
 namespace r2ccl {
@@ -72,7 +73,8 @@ void Executor::begin(CollectiveCall call) {
   latest_ = call.key;
   ++begun_;
   Running& run = *running_;
-  run.context = plan_hash(call.key);
+  // With its number: calls of no elements send nothing, so that a rank could be one ahead unseen.
+  run.context = hash_of({plan_hash(call.key), begun_});
   run.call = std::move(call);
   run.plan = &plan;
   run.pending = plan.waits();

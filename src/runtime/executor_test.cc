@@ -346,6 +346,32 @@ TEST(Executor, FailsWithTheNamedPeerWhenCallsDiffer) {
   EXPECT_NE(seen->message().find("with rank"), std::string::npos);
 }
 
+TEST(Executor, CountsCallsOfNoElements) {
+  for (const Collective collective : {Collective::broadcast, Collective::all_reduce}) {
+    std::vector<int32_t> a(10), b(10);
+    std::optional<Status> at_0, nothing, at_1;
+    Job job(2, 0);
+    CollectiveCall call;
+    call.key.collective = collective;
+    call.key.type = DataType::int32;
+    call.key.rank_count = 2;
+    call.key.count = 10;
+    call.input = call.output = reinterpret_cast<std::byte*>(a.data());
+    call.done = into(at_0);
+    job.executors[0]->start(call);
+    call.key.count = 0;
+    call.done = into(nothing);
+    job.executors[1]->start(call);
+    call.key.count = 10;
+    call.input = call.output = reinterpret_cast<std::byte*>(b.data());
+    call.done = into(at_1);
+    job.executors[1]->start(call);
+    job.network.run();
+    ASSERT_TRUE(at_0 || at_1);
+    EXPECT_EQ((at_0 && !at_0->ok() ? at_0 : at_1)->code(), Code::invalid_usage);
+  }
+}
+
 TEST(Executor, NamesThePeersItWaitsFor) {
   Job job(4, 0);
   std::vector<float> data(64, 1.0f);

@@ -171,6 +171,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
     if (!path.health.asks.empty()) next = std::min(next, now + 2 * kMillisecond);
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
   }
+  if (no_data_since_ != 0) next = std::min(next, no_data_since_ + settings_.cutoff);
   if (all_down_since_ != 0) next = std::min(next, now + 20 * kMillisecond);
   return next;
 }

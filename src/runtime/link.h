@@ -246,6 +246,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void dial(TimeNs now);
   void check_gone(TimeNs now);
+  void note_data_paths(TimeNs now);
+  TimeNs silence(TimeNs now) const;
+  void ask_silent_kernel(TimeNs now);
   // PathDialer::Owner
   void on_dialed(PathDialer& dialer, DialedPath dialed) override;
   void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
@@ -294,6 +297,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs ask_all_wait_ = 0;
   TimeNs overdraw_until_ = 0;
   TimeNs all_down_since_ = 0;  // 0: some path is connected
+  // 0: some path carries data, or none ever has.
+  TimeNs no_data_since_ = 0;
   std::string last_dial_failure_;
   size_t refusals_ = 0;  // since the peer was last heard
 

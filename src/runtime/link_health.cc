@@ -25,6 +25,8 @@ constexpr TimeNs kSilentAfter = 100 * kMillisecond;
 constexpr TimeNs kStalledAfter = 400 * kMillisecond;
 // The last usable path is not suspected; it is given up only after this.
 constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
+// A peer that answers nothing may be stopped: then its kernel answers, which is asked so often.
+constexpr TimeNs kKernelAskInterval = 1 * kSecond;
 constexpr TimeNs kProvingMax = 1 * kSecond;
 constexpr TimeNs kOverdraw = 100 * kMillisecond;
 constexpr size_t kRefusalsForDeath = 2;
@@ -34,13 +36,18 @@ constexpr TimeNs kLeftAfter = 5 * kSecond;
 }  // namespace
 
 void Link::health(TimeNs at, TimeNs idle_ns) {
-  if (idle_ns > kExcusedGap) excuse(idle_ns);
+  if (idle_ns > kExcusedGap) {
+    excuse(idle_ns);
+    if (asked_at_ != 0) asked_at_ = std::min(asked_at_ + idle_ns, at);
+  }
   prove_paths(at);
+  note_data_paths(at);
   if (settings_.monitor) {
     for (const auto& path : paths_) {
       if (path->state.phase() == PathPhase::up) judge(*path, at);
       if (path->state.phase() == PathPhase::suspect) judge_suspect(*path, at);
     }
+    ask_silent_kernel(at);
   }
   dial(at);
   check_gone(at);
@@ -264,6 +271,37 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
 
 // After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
 // left: a path may have failed, and one that lies in a hole does not tell that it was closed.
+void Link::note_data_paths(TimeNs at) {
+  const auto is_data = [](const auto& path) { return !path->spec.lane_only; };
+  const bool carries = std::ranges::any_of(paths_, [&](const auto& path) {
+    const PathPhase phase = path->state.phase();
+    return is_data(path) && (phase == PathPhase::up || phase == PathPhase::suspect);
+  });
+  const bool carried = std::ranges::any_of(
+      paths_, [&](const auto& path) { return is_data(path) && path->history.downs > 0; });
+  if (carries || !carried) {
+    no_data_since_ = 0;
+  } else if (no_data_since_ == 0) {
+    no_data_since_ = at;
+  }
+}
+
+// For how long nothing has come from the peer's host, which was asked: not even from its kernel.
+TimeNs Link::silence(TimeNs at) const {
+  if (asked_at_ == 0) return 0;
+  TimeNs heard_at = asked_at_;
+  for (const auto& path : paths_) heard_at = std::max(heard_at, path->health.kernel_answered_at);
+  return at - heard_at;
+}
+
+void Link::ask_silent_kernel(TimeNs at) {
+  if (silence(at) < kKernelAskInterval) return;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const bool due = at - dialers_[i]->started_at() >= kKernelAskInterval;
+    if (due && paths_[i]->state.connected()) probe_kernel(*paths_[i], at);
+  }
+}
+
 void Link::check_gone(TimeNs at) {
   if (peer_end_) return;
   const TimeNs silent = all_down_since_ == 0 ? 0 : at - all_down_since_;
@@ -273,7 +311,8 @@ void Link::check_gone(TimeNs at) {
   if (refusals_ >= std::min(kRefusalsForDeath, paths_.size())) {
     return end_peer(PeerEnd::dead, "every connection closed and its listener refuses new ones");
   }
-  if (silent >= settings_.cutoff) {
+  const TimeNs lost = no_data_since_ == 0 ? 0 : at - no_data_since_;
+  if (std::max({silent, lost, silence(at)}) >= settings_.cutoff) {
     end_peer(PeerEnd::cut_off,
              "no path has reached it for " + std::to_string(settings_.cutoff / kSecond) + " s");
   }

@@ -37,6 +37,8 @@ class Job {
     }
     return true;
   }
+  // What is running will not end well, and that is right.
+  void abandon() { abandoned_ = true; }
   uint64_t wrong() const { return wrong_; }
   uint64_t checked() const { return checked_; }
   TimeNs longest() const { return longest_; }
@@ -63,6 +65,7 @@ class Job {
     call.input = reinterpret_cast<const std::byte*>(buffers_[r].data());
     call.output = reinterpret_cast<std::byte*>(results_[r].data());
     call.done = [this, rank, began = cluster_.now()](const Status& status) {
+      if (abandoned_) return;
       ASSERT_TRUE(status.ok()) << status.message();
       finish(rank, began);
     };
@@ -83,6 +86,7 @@ class Job {
   Cluster& cluster_;
   const uint64_t count_;
   int iterations_ = 0;
+  bool abandoned_ = false;
   std::vector<std::vector<int64_t>> buffers_;
   std::vector<std::vector<int64_t>> results_;
   std::vector<int> done_;
@@ -218,6 +222,48 @@ TEST(Cluster, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   EXPECT_GT(job.longest(), 6 * kSecond) << "it cannot have gone on without the host";
   EXPECT_LT(job.longest(), 8 * kSecond);
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
+}
+
+// What stays of it does not matter: neither an open management network, nor that connections which
+// fell silent have not been closed.
+TEST(Cluster, AHostThatStaysCutOffIsGivenUpInTime) {
+  for (const bool management : {true, false}) {
+    ClusterOptions options;
+    options.hosts = 3;
+    options.link.cutoff = 4 * kSecond;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Job job(cluster, 64 * 1024);
+    job.start(1000);
+    cluster.world().run_for(50 * kMillisecond);
+    for (SimNic* nic : cluster.node(1).nics) cluster.fabric().hole(*nic);
+    if (!management) cluster.fabric().hole(*cluster.node(1).management);
+    const auto given_up = [&] {
+      return !cluster.node(0).ends.empty() && !cluster.node(2).ends.empty();
+    };
+    EXPECT_TRUE(cluster.world().run_until(given_up, cluster.now() + 10 * kSecond)) << management;
+    for (const int rank : {0, 2}) {
+      const std::vector<std::pair<Rank, PeerEnd>> wanted = {{Rank(1), PeerEnd::cut_off}};
+      EXPECT_EQ(cluster.node(rank).ends, wanted);
+    }
+    job.abandon();
+  }
+}
+
+TEST(Cluster, AStoppedRankIsNotCutOffHoweverLongItStops) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.link.cutoff = 4 * kSecond;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(20);
+  cluster.world().run_for(10 * kMillisecond);
+  cluster.world().stop(cluster.node(1).actor);
+  cluster.world().run_for(20 * kSecond);
+  cluster.world().resume(cluster.node(1).actor);
+  run(cluster, job, 20 * kSecond);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty()) << rank;
 }
 
 // In a ring, ranks 1 and 3 have nothing to say to each other: yet their path over the broken NIC is
