@@ -112,7 +112,9 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * rank sees this one vanish. Collective; ranks that do not finalize are waited for no longer than a
  * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
-/* Frees the communicator, finalizing first if that was not done and no error is pending. */
+/* Frees the communicator, finalizing first if that was not done and no error is pending. It is freed
+ * whatever this returns: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits for this
+ * rank's own operations; abort first what the others will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
  * touched any more. The other ranks get r2cclRemoteError naming this rank. Still destroy it. */
@@ -132,7 +134,11 @@ R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
  * ask for the size. docs/report.md has the fields. */
 R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
 
-/* recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
+/* Buffers are aligned to their element's size. What differs between the ranks' calls (which call,
+ * count, type, op, root) fails on every rank as soon as bytes of one meet the other; a call of 0
+ * elements moves none, and two ranks that each wait for the other's are not told.
+ *
+ * recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
  * In place when sendbuff == recvbuff; other overlaps are refused. */
 R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
@@ -141,8 +147,9 @@ R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, siz
 R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                        r2cclRequest_t* request);
-/* The n-th Send from A to B meets the n-th Recv at B from A; counts must agree. Ordered against
- * nothing else. */
+/* The n-th Send from A to B meets the n-th Recv at B from A; count and type must agree. Ordered
+ * against nothing else. A Send is complete once its buffer may be overwritten: a small one may be
+ * long before the Recv, one to this rank itself only with it. */
 R2CCL_API r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype,
                                   int peer, r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
