@@ -330,8 +330,8 @@ TEST(Cluster, ASlowNicHoldsUpNoOperation) {
 }
 
 // Every rank is preempted for up to 8 ms, once in 10 ms on average. Late acknowledgements are not
-// the paths' fault, so they must stay in use: with windows that allow for no lateness this took 3.5
-// times as long as on an idle machine, and now it takes 1.6 times as long.
+// the paths' fault, so they must stay in use: with windows that allow for no lateness this
+// takes 2.7 times as long as the line does.
 TEST(Cluster, ABusyMachineKeepsItsPathsBusy) {
   ClusterOptions options;
   options.hosts = 4;

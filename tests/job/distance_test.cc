@@ -7,19 +7,6 @@ namespace job {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr size_t kLarge = 60 * 1003;
-constexpr size_t kSmall = 517;
-
-void run_rounds(Comm& comm, Rounds& rounds) {
-  for (int round = 0; rounds.enter(round); ++round) {
-    const auto tag = static_cast<uint32_t>(round) * 2;
-    Operation sum = Operation::all_reduce(comm, tag, kLarge);
-    Operation copy = Operation::broadcast(comm, tag + 1, kSmall, round % comm.ranks());
-    sum.finish();
-    copy.finish();
-  }
-  check(comm.destroy(), "destroy");
-}
 
 // Each end of a path adds the delay each way. It holds from before the first connection to after
 // the last goodbye, so that the way a job begins and ends has to bear it too.
@@ -31,7 +18,7 @@ TEST(Distance, CostsTimeButNoPath) {
     for (int index = 0; index < kNics; ++index) job.fault(nic(rank, index), delay);
   }
   Rounds rounds;
-  const RankBody body = [&](Comm& comm) { run_rounds(comm, rounds); };
+  const RankBody body = [&](Comm& comm) { reduce_and_broadcast(comm, rounds); };
   job.run({body}, [&] {
     const auto everywhere = [&](int index, const std::string& state) {
       for (int rank = 0; rank < kRanks; ++rank) {

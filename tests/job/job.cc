@@ -390,4 +390,17 @@ void Operation::finish() {
   target_.end();
 }
 
+void reduce_and_broadcast(Comm& comm, Rounds& rounds) {
+  constexpr size_t kLarge = 60 * 1003;
+  constexpr size_t kSmall = 517;
+  for (int round = 0; rounds.enter(round); ++round) {
+    const auto tag = static_cast<uint32_t>(round) * 2;
+    Operation sum = Operation::all_reduce(comm, tag, kLarge);
+    Operation copy = Operation::broadcast(comm, tag + 1, kSmall, round % comm.ranks());
+    sum.finish();
+    copy.finish();
+  }
+  check(comm.destroy(), "destroy");
+}
+
 }  // namespace job

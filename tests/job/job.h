@@ -204,4 +204,7 @@ class Operation {
   r2cclRequest_t request_ = nullptr;
 };
 
+// A large and a small collective at a time, round after round; then destroys the communicator.
+void reduce_and_broadcast(Comm& comm, Rounds& rounds);
+
 }  // namespace job
