@@ -141,7 +141,9 @@ TEST(Finalize, EndsAtOnceWhenAnotherThreadAborts) {
       EXPECT_LT(Clock::now() - start, kAtOnce);
       over = true;
     }
+    // News of the abort that came in the middle of destroy would be destroy's to return.
     job.wait_for("end of the finalize", [&] { return over.load(); });
+    job.wait_for("news of the abort", [&] { return comm.async_error() != r2cclSuccess; });
     check(comm.destroy(), "destroy");
   };
   job.run({body}, [&] {

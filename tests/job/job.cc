@@ -210,9 +210,14 @@ void Job::wait_for(const std::string& what, const std::function<bool()>& holds) 
   }
 }
 
-void Job::arrived() {
+void Job::arrive() {
   const std::lock_guard lock(mutex_);
   if (--missing_ == 0) all_arrived_.notify_all();
+}
+
+void Job::wait_for_all() {
+  std::unique_lock lock(mutex_);
+  all_arrived_.wait(lock, [this] { return missing_ == 0; });
 }
 
 void Job::run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBody& work) {
@@ -225,7 +230,8 @@ void Job::run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBod
     broken_ = true;
     ADD_FAILURE() << "rank " << rank << ": " << broken.what();
   }
-  arrived();
+  arrive();
+  wait_for_all();
   try {
     if (comm != nullptr) work(*comm);
   } catch (const Broken& broken) {
@@ -252,10 +258,7 @@ void Job::run(const std::vector<RankBody>& bodies, const std::function<void()>& 
           [this, rank, body, id, &bodies] { run_rank(rank, body, id, bodies[body]); });
     }
   }
-  {
-    std::unique_lock lock(mutex_);
-    all_arrived_.wait(lock, [this] { return missing_ == 0; });
-  }
+  wait_for_all();
   try {
     if (direct && !broken_) direct();
   } catch (const Broken& broken) {

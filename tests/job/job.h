@@ -100,8 +100,9 @@ class Job {
 
   int ranks() const { return ranks_; }
   // Runs every body in a thread for each rank, on a communicator of its own; communicator `b` is
-  // that of body `b`. Meanwhile runs `direct` here, once all communicators are there. Whoever
-  // throws Broken fails the test and aborts the job.
+  // that of body `b`. Meanwhile runs `direct` here. All of them start once all communicators are
+  // there: so no rank leaves while another is on its way in. Whoever throws Broken fails the test
+  // and aborts the job.
   void run(const std::vector<RankBody>& bodies, const std::function<void()>& direct = nullptr);
   // For `direct`: stays valid until it has returned.
   Comm& comm(int rank, size_t body = 0) const { return *comms_[body][static_cast<size_t>(rank)]; }
@@ -118,7 +119,8 @@ class Job {
  private:
   void run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBody& work);
   std::map<std::string, std::string> environment_of(int rank) const;
-  void arrived();
+  void arrive();
+  void wait_for_all();
 
   const int ranks_;
   const std::string fault_file_;
