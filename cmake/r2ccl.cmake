@@ -20,7 +20,8 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # that are appended to a vector (as in gcc bug 118521).
 add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 if(R2CCL_SANITIZE)
-  # Not optimized and with line numbers only, or compiling would take three times as long.
+  # Tests are not optimized, and line numbers are all there is to debug with, or compiling would take
+  # three times as long. r2ccl_layer() optimizes what the tests run.
   add_compile_options(-O0 -g1 -fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   # It looks at memory through a pipe, so that running out of descriptors looks like a bad object.
@@ -49,6 +50,9 @@ function(r2ccl_layer name)
   add_library(r2ccl_${name} STATIC ${sources})
   target_include_directories(r2ccl_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(r2ccl_${name} PUBLIC Threads::Threads PkgConfig::SODIUM)
+  if(R2CCL_SANITIZE)
+    target_compile_options(r2ccl_${name} PRIVATE -O1)  # after -O0, so this one counts
+  endif()
   foreach(dep ${ARG_DEPS})
     target_link_libraries(r2ccl_${name} PUBLIC r2ccl_${dep})
   endforeach()
