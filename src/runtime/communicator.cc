@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "runtime/host_identity.h"
-#include "runtime/notice.h"
 #include "runtime/secure_random.h"
 
 #include <unistd.h>
@@ -37,31 +36,6 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::halving_doubling;
   }
   return Algorithm::automatic;
-}
-
-constexpr size_t kNoticeTextMax = 2000;
-
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text.data(), std::min(text.size(), kNoticeTextMax)));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// A call that does not match is every rank's error; of everything else the others only hear.
-std::vector<std::byte> failure_notice(Code code, const std::string& text) {
-  std::vector<std::byte> body = bytes_of(text);
-  const Code told = code == Code::invalid_usage ? code : Code::remote;
-  body.insert(body.begin(), static_cast<std::byte>(told));
-  return make_notice(NoticeKind::failure, body);
-}
-
-Status read_failure(std::span<const std::byte> body) {
-  if (body.empty()) return {Code::remote, "a rank failed"};
-  const bool usage = body[0] == static_cast<std::byte>(Code::invalid_usage);
-  return {usage ? Code::invalid_usage : Code::remote, text_of(body.subspan(1))};
 }
 
 }  // namespace
@@ -185,7 +159,9 @@ Status Communicator::connect() {
   }
   executor_ = std::make_unique<Executor>(options_.self, kCollectives, ports);
   point_to_point_ = std::make_unique<PointToPoint>(options_.self, kPointToPoint, ports);
-  executor_->set_mismatch_handler([this](Rank peer, const Status&) { compare_calls(peer); });
+  audit_ = std::make_unique<CallAudit>(options_.self, options_.rank_count, executor_->calls(),
+                                       audit_callbacks());
+  executor_->set_mismatch_handler([this](Rank peer, const Status&) { audit_->on_mismatch(peer); });
   point_to_point_->set_mismatch_handler([this](Rank peer, const Status& why) {
     fail(why.with_context("the Send of " + who(peer) + " does not match the Recv of " +
                           who(options_.self)),
@@ -230,6 +206,7 @@ Communicator::~Communicator() {
   }
   status_server_.reset();
   point_to_point_.reset();
+  audit_.reset();
   executor_.reset();
   incidents_.reset();
   engine_.reset();
@@ -250,14 +227,16 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    const TimeNs next = std::min({engine_->next_timeout(), incidents_->next_timeout(),
-                                  survey_.next_timeout(), status_server_->next_timeout()});
+    const TimeNs next =
+        std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
+                  survey_.next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
     // Not before: what arrived ahead of a goodbye must have been delivered.
     check_departed();
     for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
     incidents_->progress(ended);
+    audit_->progress(clock_.now(), !executor_->idle());
     progress_status();
   }
 }
@@ -371,6 +350,7 @@ Status Communicator::finalize() {
   R2CCL_RETURN_IF_ERROR(failure());
   call([this] {
     finalizing_ = true;
+    audit_->end();
     for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
       if (Link* link = engine_->link(Rank(peer)); link != nullptr) link->begin_goodbye();
     }
@@ -397,108 +377,6 @@ Status Communicator::finalize() {
 
 void Communicator::abort(const std::string& why) {
   call([&] { fail({Code::aborted, why}, true); });
-}
-
-// The first cause counts; what follows from it does not.
-void Communicator::fail(const Status& why, bool tell) {
-  {
-    std::lock_guard lock(failure_mutex_);
-    if (!failure_.ok()) return;
-    failure_ = why;
-  }
-  R2CCL_LOG(warn, "%s: %s", who(options_.self).c_str(), why.message().c_str());
-  executor_->cancel(why);
-  point_to_point_->cancel(why);
-  if (!tell) return;
-  const std::string text = why.code() == Code::aborted
-                               ? who(options_.self) + " aborted: " + why.message()
-                               : why.message();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_->link(Rank(peer));
-    if (link == nullptr || link->peer_ended()) continue;
-    link->send_notice(failure_notice(why.code(), text));
-  }
-}
-
-// A rank that left in order will never take part again: whoever needs it must be told.
-void Communicator::check_departed() {
-  if (finalizing_) return;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_->link(Rank(peer));
-    if (link == nullptr) continue;
-    if (link->wants_progress()) return;  // it has more to deliver; the next pass comes at once
-    if (link->peer_said_goodbye()) departed_[static_cast<size_t>(peer)] = true;
-  }
-  if (std::find(departed_.begin(), departed_.end(), true) == departed_.end()) return;
-  std::vector<Rank> needed = executor_->waits_on();
-  const std::vector<Rank> pairs = point_to_point_->waits_on();
-  needed.insert(needed.end(), pairs.begin(), pairs.end());
-  for (const Rank rank : needed) {
-    if (!departed_[static_cast<size_t>(rank.value())]) continue;
-    return fail({Code::remote, who(rank) + " has left: it finalized its communicator while " +
-                                   who(options_.self) + " still waits for it"},
-                true);
-  }
-}
-
-// Only the two ranks together can say in which calls they differ, so this one tells what it is at;
-// the other compares and tells everybody.
-void Communicator::compare_calls(Rank peer) {
-  if (comparing_ || !failure().ok()) return;
-  comparing_ = true;
-  engine_->link(peer)->send_notice(
-      make_notice(NoticeKind::mismatch, bytes_of(executor_->describe_latest())));
-}
-
-void Communicator::on_mismatched_call(Rank peer, const std::string& theirs) {
-  const std::string mine = executor_->describe_latest();
-  std::string text = "the ranks' calls do not match: " + who(peer) + " is at " + theirs + ", " +
-                     who(options_.self) + " at " + mine;
-  if (theirs == mine) text += "; they differ in an earlier one";
-  fail({Code::invalid_usage, text}, true);
-}
-
-void Communicator::on_path_event(const PathEvent& event) {
-  if (!finalizing_) incidents_->on_path_event(event);
-}
-
-void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  const auto body = bytes.subspan(1);
-  switch (static_cast<NoticeKind>(bytes[0])) {
-    case NoticeKind::failure:
-      return fail(read_failure(body), false);
-    case NoticeKind::mismatch:
-      return on_mismatched_call(peer, text_of(body));
-    case NoticeKind::observation:
-      return incidents_->on_observation(body);
-    case NoticeKind::verdict:
-      return incidents_->on_verdict(body);
-    case NoticeKind::address:
-      return engine_->on_address(peer, body);
-    case NoticeKind::status_request:
-      return on_status_request(peer, body);
-    case NoticeKind::status:
-      return on_status(peer, body);
-  }
-  R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(bytes[0]),
-            peer.value());
-}
-
-void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
-  incidents_->on_peer_gone(peer);
-  const auto index = static_cast<size_t>(peer.value());
-  switch (end) {
-    case PeerEnd::goodbye:
-      departed_[index] = true;
-      return;
-    case PeerEnd::dead:
-      dead_[index] = true;
-      return fail({Code::remote, who(peer) + " died: " + why}, true);
-    case PeerEnd::cut_off:
-      dead_[index] = true;
-      return fail({Code::remote, who(peer) + " is cut off: " + why}, true);
-  }
 }
 
 }  // namespace r2ccl

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "runtime/call_audit.h"
 #include "runtime/config.h"
 #include "runtime/executor.h"
 #include "runtime/incidents.h"
@@ -101,15 +102,17 @@ class Communicator final : private EngineObserver, private StatusSource {
   bool wait_until(const std::function<bool()>& done, TimeNs timeout);
 
   // Progress thread only.
-  void fail(const Status& why, bool tell);
-  void check_departed();
-  void compare_calls(Rank peer);
-  void on_mismatched_call(Rank peer, const std::string& theirs);
   std::string who(Rank rank) const;
   void complete(const std::shared_ptr<Request>& request, const Status& status);
   void write_report(class JsonWriter& out);
   void write_identity(class JsonWriter& out);
   void write_verdicts(class JsonWriter& out, size_t count_max) const;
+
+  // communicator_notices.cc
+  void fail(const Status& why, bool tell);
+  void check_departed();
+  CallAudit::Callbacks audit_callbacks();
+  void on_calls(Rank peer, std::span<const std::byte> body);
 
   // communicator_status.cc
   void open_status();
@@ -134,11 +137,11 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::unique_ptr<ProgressEngine> engine_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<PointToPoint> point_to_point_;
+  std::unique_ptr<CallAudit> audit_;
   std::unique_ptr<Incidents> incidents_;
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
-  bool comparing_ = false;  // a peer was asked how its calls differ from ours
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "runtime/reduce.h"
 
 namespace r2ccl {
@@ -70,11 +69,9 @@ void Executor::run_queue() {
 void Executor::begin(CollectiveCall call) {
   const CompiledPlan& plan = plans_.get(call.key, self_);
   running_.emplace();
-  latest_ = call.key;
-  ++begun_;
   Running& run = *running_;
-  // With its number: calls of no elements send nothing, so that a rank could be one ahead unseen.
-  run.context = hash_of({plan_hash(call.key), begun_});
+  // Of all calls so far: those that send nothing, of no elements, could differ unseen.
+  run.context = calls_.begin(call.key).chain;
   run.call = std::move(call);
   run.plan = &plan;
   run.pending = plan.waits();
@@ -105,11 +102,6 @@ void Executor::on_received(Rank peer, ChannelId, MessageNo number) {
 void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
   if (on_mismatch_) return on_mismatch_(peer, why);
   cancel(why.with_context("collective with rank " + std::to_string(peer.value())));
-}
-
-std::string Executor::describe_latest() const {
-  return "collective " + std::to_string(begun_) +
-         (begun_ == 0 ? "" : " (" + describe(latest_) + ")");
 }
 
 void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {

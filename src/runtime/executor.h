@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "plan/limits.h"
 #include "plan/plan.h"
+#include "runtime/call_history.h"
 #include "runtime/compiled_plan.h"
 #include "runtime/message_port.h"
 #include "runtime/plan_cache.h"
@@ -63,8 +64,8 @@ class Executor final : public MessageClient {
   using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
   void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
 
-  // The collective begun last and its number, for comparison with another rank's.
-  std::string describe_latest() const;
+  // The collectives begun, for comparison with another rank's.
+  const CallHistory& calls() const { return calls_; }
 
   // The peers whose bytes or acknowledgements the running collective is waiting for, in rank order;
   // for the chain of waits that names the root of a standstill.
@@ -122,9 +123,8 @@ class Executor final : public MessageClient {
   std::vector<uint32_t> finished_;  // steps complete whose dependents are still to be told
   bool in_run_queue_ = false;
   MismatchHandler on_mismatch_;
-  PlanKey latest_;      // begun last
-  uint64_t begun_ = 0;  // collectives so far
-  Status failure_;      // not ok: cancelled
+  CallHistory calls_;
+  Status failure_;  // not ok: cancelled
 };
 
 }  // namespace r2ccl

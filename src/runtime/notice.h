@@ -13,7 +13,7 @@ enum class NoticeKind : uint8_t {
   observation = 2,     // to the judging rank
   verdict = 3,         // from the judging rank
   address = 4,         // a NIC of the sender has a new address
-  mismatch = 5,        // the receiver's calls are not the sender's: text of the sender's latest one
+  calls = 5,           // what the sender has called: a CallReport
   status_request = 6,  // how is the receiver? The number of the question (4 bytes)
   status = 7,          // the answer: the question's number (4 bytes), the sender's summary
 };

@@ -65,6 +65,7 @@ void PointToPoint::enqueue(Rank peer, Queue& queue, Operation operation) {
       (operation.bytes + limits::kMessageBytesMax - 1) / limits::kMessageBytesMax;
   operation.messages = std::max<uint64_t>(pieces, 1);
   operation.first = queue.next_number;
+  ++queue.started;
   queue.next_number += operation.messages;
   queue.operations.push_back(std::move(operation));
   ++unfinished_;
@@ -176,6 +177,14 @@ void PointToPoint::cancel(const Status& why) {
   }
   unfinished_ = 0;
   for (Done& done : ended) done(failure_);
+}
+
+uint64_t PointToPoint::sends_to(Rank peer) const {
+  return sends_[index_of(peer)].started;
+}
+
+uint64_t PointToPoint::receives_from(Rank peer) const {
+  return receives_[index_of(peer)].started;
 }
 
 std::vector<Rank> PointToPoint::waits_on() const {

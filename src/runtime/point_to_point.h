@@ -49,6 +49,10 @@ class PointToPoint final : public MessageClient {
   using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
   void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
 
+  // Calls so far.
+  uint64_t sends_to(Rank peer) const;
+  uint64_t receives_from(Rank peer) const;
+
   // The peers that unfinished operations wait for, in rank order.
   std::vector<Rank> waits_on() const;
 
@@ -73,6 +77,7 @@ class PointToPoint final : public MessageClient {
   // operation stays until those before it are finished too.
   struct Queue {
     std::deque<Operation> operations;
+    uint64_t started = 0;           // operations so far
     size_t posting = 0;             // the first operation with messages still to be posted
     uint64_t next_number = 0;       // of the next operation's first message
     uint64_t low = 0;               // all messages before this one are complete

@@ -21,6 +21,8 @@ from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, rank_nu
 from proc import cpu_seconds, listening_ports
 
 MISMATCH_BOUND_S = 2
+# When no message shows it, because all wait, calls are compared only after a while.
+STANDSTILL_BOUND_S = 5
 
 
 def init_only(lib, lines):
@@ -250,7 +252,7 @@ class ArgumentTest(LocalJobCase):
 class MismatchTest(LocalJobCase):
     """Calls that differ between ranks: every rank is told in time, who and in what."""
 
-    def run_mismatch(self, calls, code=api.INVALID_USAGE):
+    def run_mismatch(self, calls, code=api.INVALID_USAGE, bound=MISMATCH_BOUND_S):
         """What each rank is told, at the latest by the barrier after the call: one whose part was
         done when the bytes had left could not know yet."""
         def body(lib, lines):
@@ -267,7 +269,7 @@ class MismatchTest(LocalJobCase):
         for rank, message in told.items():
             with self.subTest(rank=rank):
                 self.assertEqual(message["code"], code, message["text"])
-                self.assertLess(message["seconds"], MISMATCH_BOUND_S)
+                self.assertLess(message["seconds"], bound)
                 named = [r for r in range(len(calls)) if f"rank {r} " in message["text"]]
                 self.assertEqual(len(named), 2, message["text"])
                 self.assertEqual(self.hear(job[rank], "async")["code"], code)
@@ -307,6 +309,45 @@ class MismatchTest(LocalJobCase):
 
     def test_a_receive_longer_than_the_send(self):
         self.run_mismatch([lambda c, d: c.send(d, 50, 1), lambda c, d: c.recv(d, 100, 0)])
+
+    def test_ranks_that_wait_for_each_other_in_different_calls(self):
+        self.run_mismatch([lambda c, d: c.broadcast(d, d, 100, 1),
+                           lambda c, d: c.broadcast(d, d, 100, 0)], bound=STANDSTILL_BOUND_S)
+
+    def run_end(self, calls):
+        """What finalize tells each rank after calls that all ended well."""
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            data = api.buffer(api.FLOAT32, [1] * 4096)
+            for call in calls[rank_number()]:
+                call(comm, data)
+            with telling(lines, "told"):
+                comm.finalize()
+            comm.destroy()
+        job = self.start(len(calls), body)
+        told = self.hear_all(job, "told")
+        self.expect_end(job)
+        for message in told.values():
+            self.assertEqual(message["code"], api.INVALID_USAGE, message["text"])
+            self.assertLess(message["seconds"], MISMATCH_BOUND_S)
+        return [message["text"] for message in told.values()]
+
+    def test_a_difference_that_nobody_waits_for_is_told_by_finalize(self):
+        for text in self.run_end([[lambda c, d: c.broadcast(d, d, 100, 0)],
+                                  [lambda c, d: c.broadcast(d, d, 100, 1)]]):
+            self.assertIn("from rank 0", text)
+            self.assertIn("from rank 1", text)
+
+    def test_a_call_that_one_rank_never_makes_is_told_by_finalize(self):
+        for text in self.run_end([[lambda c, d: c.broadcast(d, d, 100, 0)], []]):
+            self.assertIn("1 collective", text)
+            self.assertIn("0 collectives", text)
+
+    def test_a_send_that_is_never_received_is_told_by_finalize(self):
+        send = lambda c, d: c.send(d, 100, 1)
+        for text in self.run_end([[send, send], [lambda c, d: c.recv(d, 100, 0)]]):
+            self.assertIn("2 Sends", text)
+            self.assertIn("1 Recv", text)
 
 
 class StrangerTest(LocalJobCase):

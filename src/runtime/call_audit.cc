@@ -1,0 +1,167 @@
+#include "runtime/call_audit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "protocol/byte_io.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kTextBytesMax = 512;
+// Longer than an operation takes whose ranks all work; then less and less often.
+constexpr TimeNs kCompareFirst = 2 * kSecond;
+constexpr TimeNs kCompareRarest = 60 * kSecond;
+// From then on a rank that has not come so far is worth a line in the log.
+constexpr TimeNs kTellAfter = 10 * kSecond;
+
+std::string count_of(uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const CallReport& report) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(static_cast<uint8_t>(report.reason));
+  out.put(report.number);
+  out.put(report.chain);
+  out.put(report.sends);
+  out.put(report.receives);
+  const size_t size = std::min(report.text.size(), kTextBytesMax);
+  out.put_bytes(std::as_bytes(std::span(report.text.data(), size)));
+  return bytes;
+}
+
+Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  CallReport report;
+  report.reason = static_cast<CallReport::Reason>(in.get<uint8_t>());
+  report.number = in.get<uint64_t>();
+  report.chain = in.get<uint64_t>();
+  report.sends = in.get<uint64_t>();
+  report.receives = in.get<uint64_t>();
+  if (in.bad()) return Status(Code::remote, "malformed report of calls: it is cut short");
+  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::end) {
+    return Status(Code::remote, "malformed report of calls: its reason is unknown");
+  }
+  if (in.remaining() > kTextBytesMax) {
+    return Status(Code::remote, "malformed report of calls: its text is too long");
+  }
+  for (const std::byte byte : in.get_bytes(in.remaining())) {
+    const auto letter = std::to_integer<unsigned char>(byte);
+    // Control characters would end up in logs and terminals.
+    report.text += letter < 0x20 || letter == 0x7f ? ' ' : static_cast<char>(letter);
+  }
+  return report;
+}
+
+CallAudit::CallAudit(Rank self, int32_t rank_count, const CallHistory& history, Callbacks callbacks)
+    : self_(self),
+      history_(history),
+      callbacks_(std::move(callbacks)),
+      ends_(static_cast<size_t>(rank_count)) {}
+
+CallReport CallAudit::report_to(Rank peer, CallReport::Reason reason) const {
+  const CallRecord& latest = history_.latest();
+  return {reason,
+          latest.number,
+          latest.chain,
+          callbacks_.sends(peer),
+          callbacks_.receives(peer),
+          describe(latest) + callbacks_.also_waits()};
+}
+
+void CallAudit::progress(TimeNs now, bool running) {
+  const uint64_t latest = history_.latest().number;
+  if (!running || latest != watched_) {
+    watched_ = latest;
+    watched_since_ = now;
+    waited_ = 0;
+    compare_at_ = running ? now + kCompareFirst : kNever;
+    return;
+  }
+  if (now < compare_at_) return;
+  waited_ = now - watched_since_;
+  compare_at_ = now + std::clamp(waited_, kCompareFirst, kCompareRarest);
+  for (const Rank peer : callbacks_.waits_on()) {
+    callbacks_.send(peer, report_to(peer, CallReport::Reason::compare));
+  }
+}
+
+// Only the two ranks together can say in which calls they differ, so this one tells what it is at;
+// the other compares and tells everybody.
+void CallAudit::on_mismatch(Rank peer) {
+  if (std::exchange(mismatch_told_, true)) return;
+  callbacks_.send(peer, report_to(peer, CallReport::Reason::differ));
+}
+
+void CallAudit::on_report(Rank peer, const CallReport& report) {
+  if (report.reason == CallReport::Reason::differ) {
+    const CallRecord* mine = history_.find(report.number);
+    return fail(peer, report.text, mine != nullptr ? *mine : history_.latest());
+  }
+  compare(peer, report);
+  if (report.reason != CallReport::Reason::end) return;
+  ends_[static_cast<size_t>(peer.value())] = report;
+  if (ended_) compare_ends(peer);
+}
+
+void CallAudit::compare(Rank peer, const CallReport& report) {
+  const uint64_t latest = history_.latest().number;
+  if (report.number > latest) {
+    // It cannot be told here, but there.
+    if (report.reason == CallReport::Reason::compare) {
+      callbacks_.send(peer, report_to(peer, CallReport::Reason::compare));
+    }
+    return;
+  }
+  const CallRecord* mine = history_.find(report.number);
+  if (mine != nullptr && mine->chain != report.chain) return fail(peer, report.text, *mine);
+  if (report.number < latest && latest == watched_ && waited_ >= kTellAfter) {
+    R2CCL_LOG(warn, "%s has waited %lld s in %s; %s is at %s", callbacks_.who(self_).c_str(),
+              static_cast<long long>(waited_ / kSecond), describe(history_.latest()).c_str(),
+              callbacks_.who(peer).c_str(), report.text.c_str());
+  }
+}
+
+void CallAudit::fail(Rank peer, const std::string& theirs, const CallRecord& mine) const {
+  const std::string text = describe(mine);
+  callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " is at " + theirs +
+                  ", " + callbacks_.who(self_) + " at " + text +
+                  (theirs.starts_with(text) ? "; they differ in an earlier one" : ""));
+}
+
+void CallAudit::end() {
+  ended_ = true;
+  for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    const Rank peer(static_cast<int32_t>(rank));
+    if (peer == self_) continue;
+    callbacks_.send(peer, report_to(peer, CallReport::Reason::end));
+    if (ends_[rank]) compare_ends(peer);
+  }
+}
+
+void CallAudit::compare_ends(Rank peer) const {
+  const CallReport& theirs = *ends_[static_cast<size_t>(peer.value())];
+  const CallRecord& mine = history_.latest();
+  const auto differ = [&](const std::string& they, const std::string& we) {
+    callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " ends after " +
+                    they + ", " + callbacks_.who(self_) + " after " + we);
+  };
+  if (theirs.number != mine.number) {
+    return differ(count_of(theirs.number, "collective"), count_of(mine.number, "collective"));
+  }
+  if (theirs.chain != mine.chain) return fail(peer, theirs.text, mine);
+  if (const uint64_t receives = callbacks_.receives(peer); theirs.sends != receives) {
+    return differ(count_of(theirs.sends, "Send") + " to it",
+                  count_of(receives, "Recv") + " of them");
+  }
+  if (const uint64_t sends = callbacks_.sends(peer); theirs.receives != sends) {
+    return differ(count_of(theirs.receives, "Recv") + " from it", count_of(sends, "Send"));
+  }
+}
+
+}  // namespace r2ccl

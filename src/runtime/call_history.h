@@ -1,0 +1,39 @@
+// The collectives that a rank has begun, hashed into a chain: two ranks whose chains are equal at
+// some number have made the same calls up to there.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+struct CallRecord {
+  uint64_t number = 0;  // from 1; 0: no call yet
+  uint64_t chain = 0;
+  PlanKey key;
+};
+
+// "collective 7 (AllReduce of 100 float32, sum)".
+std::string describe(const CallRecord& call);
+
+class CallHistory {
+ public:
+  const CallRecord& begin(const PlanKey& key);
+
+  const CallRecord& latest() const { return at(latest_); }
+  // Null when it has not been begun, or so long ago that it is forgotten.
+  const CallRecord* find(uint64_t number) const;
+
+ private:
+  static constexpr size_t kRemembered = 256;
+  const CallRecord& at(uint64_t number) const { return records_[number % kRemembered]; }
+
+  std::array<CallRecord, kRemembered> records_{};  // by number, modulo their number
+  uint64_t latest_ = 0;
+};
+
+}  // namespace r2ccl
