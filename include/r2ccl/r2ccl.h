@@ -110,7 +110,8 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
 
 /* Ends the communicator in order: waits until all operations are complete everywhere, so that no
  * rank sees this one vanish. Collective; ranks that do not finalize are waited for no longer than a
- * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). */
+ * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). r2cclInvalidUsage when the ranks have not all made the
+ * same collective calls, or a Send or Recv is without its counterpart. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
 /* Frees the communicator, finalizing first if that was not done and no error is pending. It is freed
  * whatever this returns: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits for this
