@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/limits.h"
 #include "runtime/config.h"
 #include "runtime/host_port.h"
 #include "runtime/launch.h"
@@ -18,7 +19,6 @@
 namespace r2ccl::api {
 namespace {
 
-constexpr int kRankCountMax = 1 << 16;
 constexpr TimeNs kFarewell = 1 * kSecond;
 constexpr uint32_t kUnsentLowWater = 64 * 1024;
 
@@ -96,9 +96,9 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
 }
 
 Status check_rank(int rank, int rank_count) {
-  if (rank_count < 1 || rank_count > kRankCountMax) {
+  if (rank_count < 1 || rank_count > limits::kRanksMax) {
     return {Code::invalid_argument, "nranks is " + std::to_string(rank_count) +
-                                        ", it must be 1 to " + std::to_string(kRankCountMax)};
+                                        ", it must be 1 to " + std::to_string(limits::kRanksMax)};
   }
   if (rank < 0 || rank >= rank_count) {
     return {Code::invalid_argument, "rank is " + std::to_string(rank) + ", it must be 0 to " +

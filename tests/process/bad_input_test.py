@@ -180,6 +180,7 @@ class EnvironmentTest(LocalJobCase):
     def test_nonsense_from_the_launcher_is_an_error_that_names_the_variable(self):
         for changes, name in (({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
                               ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
+                              ({"WORLD_SIZE": "65537"}, "WORLD_SIZE=65537"),
                               ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
                               ({"MASTER_PORT": "70000"}, "MASTER_PORT"),
                               ({"MASTER_ADDR": "no.such.host.invalid"}, "no.such.host.invalid")):
