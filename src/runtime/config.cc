@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
+#include <cstdio>
 #include <iterator>
+#include <memory>
 #include <string_view>
 #include <variant>
 
@@ -246,11 +248,17 @@ Result<Config> load_config(const GetEnv& get_env) {
 Result<std::string> load_secret(const Config& config) {
   if (config.secret_file.empty()) return config.secret;
   const std::string what = "R2CCL_SECRET_FILE=" + config.secret_file;
-  std::ifstream file(config.secret_file, std::ios::binary);
-  if (!file) return Status(Code::invalid_argument, what + ": cannot read the file");
+  const auto unreadable = [&what] {
+    return Status(Code::invalid_argument,
+                  system_error(what + ": cannot read the file", errno).message());
+  };
+  errno = 0;
+  std::unique_ptr<std::FILE, decltype(&std::fclose)> file(
+      std::fopen(config.secret_file.c_str(), "re"), &std::fclose);
+  if (file == nullptr) return unreadable();
   std::string text(kSecretTextBytesMax + 2, '\0');  // with a line's end, and one byte too many
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) return unreadable();
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (!is_secret(text)) {
     return Status(Code::invalid_argument, what + ": the file must hold 16 to 4096 bytes");
