@@ -84,15 +84,19 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   return config;
 }
 
-Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
+Result<std::unique_ptr<Transport>> open_transport(const Config& config, const NicFilter& nics) {
   TcpOptions options;
-  options.nic_filter.text = config.socket_ifname;
+  options.nic_filter = nics;
   options.unsent_low_water = kUnsentLowWater;
   auto opened = TcpTransport::open(std::move(options));
   if (!opened.ok()) return opened.status();
   std::unique_ptr<Transport> transport = std::move(opened).value();
   if (config.fault_file.empty()) return transport;
   return follow_fault_file(std::move(transport), config.fault_file, system_clock());
+}
+
+Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
+  return open_transport(config, {.text = config.socket_ifname});
 }
 
 Status check_rank(int rank, int rank_count) {
@@ -120,9 +124,10 @@ Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job
 }
 
 Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
-  Config chosen = config;
-  if (!config.oob_ifname.empty()) chosen.socket_ifname = "=" + config.oob_ifname;
-  auto transport = open_transport(chosen);
+  auto transport =
+      config.oob_ifname.empty()
+          ? open_transport(config)
+          : open_transport(config, {.text = config.oob_ifname, .variable = "R2CCL_OOB_IFNAME"});
   if (!transport.ok()) return transport.status();
   auto nics = transport.value()->nics();
   if (!nics.ok()) return nics.status();

@@ -176,6 +176,16 @@ class EnvironmentTest(LocalJobCase):
                 self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
                 self.assertIn("R2CCL_SOCKET_IFNAME=" + value, told["text"])
         self.assertIn("lo", self.init_error({"R2CCL_SOCKET_IFNAME": "nosuchnic"})["text"])
+        for value in ("nosuchnic", "=nosuchnic,l"):
+            with self.subTest(value=value):
+                told = self.init_error({"R2CCL_OOB_IFNAME": value})
+                self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
+                self.assertIn(f"R2CCL_OOB_IFNAME={value} matches no interface", told["text"])
+
+    def test_the_control_channel_takes_the_same_language_as_the_data(self):
+        for value in ("l", "=lo", "^nosuchnic", "^l"):
+            with self.subTest(value=value):
+                self.assert_ok(self.init_error({"R2CCL_OOB_IFNAME": value}))
 
     def test_nonsense_from_the_launcher_is_an_error_that_names_the_variable(self):
         for changes, name in (({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
