@@ -64,7 +64,8 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
   if (!loaded.ok()) return loaded.status();
   Config config = std::move(loaded).value();
-  log_configure(config.debug, config.debug_file);
+  R2CCL_RETURN_IF_ERROR(log_configure(config.debug, config.debug_file)
+                            .with_context("R2CCL_DEBUG_FILE=" + config.debug_file));
   if (given == nullptr) return config;
   if (given->magic != R2CCL_CONFIG_MAGIC || given->size < offsetof(r2cclConfig_t, blocking)) {
     return Status(Code::invalid_argument,
@@ -92,7 +93,9 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config, const Ni
   if (!opened.ok()) return opened.status();
   std::unique_ptr<Transport> transport = std::move(opened).value();
   if (config.fault_file.empty()) return transport;
-  return follow_fault_file(std::move(transport), config.fault_file, system_clock());
+  auto following = follow_fault_file(std::move(transport), config.fault_file, system_clock());
+  return following.ok() ? std::move(following)
+                        : following.status().with_context("R2CCL_FAULT_FILE=" + config.fault_file);
 }
 
 Result<std::unique_ptr<Transport>> open_transport(const Config& config) {

@@ -116,7 +116,8 @@ const std::array kVariables = {
     Variable{"R2CCL_DEBUG", "NCCL_DEBUG", Choice{kDebugNames, set_debug}, "NONE",
              "How much is logged. ABORT is taken as INFO."},
     Variable{"R2CCL_DEBUG_FILE", "NCCL_DEBUG_FILE",
-             Text{&Config::debug_file, is_any, "a file name"}, "standard error",
+             Text{&Config::debug_file, is_any, "the name of a file that can be written"},
+             "standard error",
              "Where the log goes; %h becomes the host's name, %p the process id."},
     Variable{"R2CCL_COMM_ID", "NCCL_COMM_ID",
              Text{&Config::comm_id, is_host_port, "host:port, an IPv6 address in brackets"},
@@ -149,9 +150,11 @@ const std::array kVariables = {
              "what the kernel, the network namespace and /dev/shm tell",
              "What tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
-        "R2CCL_FAULT_FILE", nullptr, Text{&Config::fault_file, is_any, "a file name"}, "no faults",
+        "R2CCL_FAULT_FILE", nullptr,
+        Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",
         "For tests and the demo: a file that says which NICs act as faulty, read again when it "
-        "changes; `src/transport/faulty/fault_file.h` has the format."},
+        "changes; one that is not there yet says none. `src/transport/faulty/fault_file.h` has the "
+        "format."},
     Variable{"R2CCL_STATUS", nullptr, Flag{&Config::status}, "1",
              "0: `r2ccl status` does not find this process."},
     Variable{"XDG_RUNTIME_DIR", nullptr,

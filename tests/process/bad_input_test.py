@@ -113,7 +113,7 @@ class StartTest(LocalJobCase):
         self.expect_end(job)
 
 
-# What no variable takes. Free texts (file names) take anything and are listed with what happens.
+# What no variable takes. Free texts take anything; file names have a test of their own.
 NONSENSE = ("banana", "-1", "99999999999999999999", "\x01\xff", "x" * 5000)
 TAKES_ANY_TEXT = {"R2CCL_DEBUG_FILE", "R2CCL_SECRET", "R2CCL_HOST_ID", "R2CCL_FAULT_FILE"}
 
@@ -165,9 +165,21 @@ class EnvironmentTest(LocalJobCase):
         self.assertIn("R2CCL_SECRET", told["text"])
         self.assertNotIn("hunter2", told["text"])
 
-    def test_a_log_file_that_cannot_be_written_harms_nobody(self):
-        self.assert_ok(self.init_error({"R2CCL_DEBUG": "INFO",
-                                        "R2CCL_DEBUG_FILE": "/nonexistent/x/%h.%p"}))
+    def test_files_that_can_never_be_used_are_errors_that_name_the_variable(self):
+        for name, value in (("R2CCL_DEBUG_FILE", "/nonexistent/x/%h.%p"),
+                            ("R2CCL_DEBUG_FILE", "/"),
+                            ("R2CCL_FAULT_FILE", "/nonexistent/faults"),
+                            ("R2CCL_FAULT_FILE", "/"),
+                            ("R2CCL_SECRET_FILE", "/nonexistent/secret"),
+                            ("R2CCL_SECRET_FILE", "/")):
+            with self.subTest(name=name, value=value):
+                changes = {"R2CCL_SECRET": ""} if name == "R2CCL_SECRET_FILE" else {}
+                told = self.init_error({name: value} | changes)
+                self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
+                self.assertIn(f"{name}={value}: ", told["text"])
+
+    def test_a_fault_file_that_is_not_there_yet_says_no_faults(self):
+        self.assert_ok(self.init_error({"R2CCL_FAULT_FILE": "no_faults_so_far"}))
 
     def test_interface_names_that_match_nothing_are_named_with_what_there_is(self):
         for value in ("nosuchnic", "=nosuchnic", "=lo@10.9.8.7", "=nosuch@127.0.0.1"):
