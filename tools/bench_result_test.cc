@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -104,6 +105,13 @@ TEST(BenchOptions, MakesTheSizesThatWereAskedFor) {
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "1"; }), Sizes{});
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "0"; }), Sizes{0});
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "lots"; }), Sizes{});
+}
+
+TEST(BenchResult, LeavesOutATimeOfDetectionThatIsNotKnown) {
+  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
+      "kind": "silent", "detected_ms": null, "stall_ms": 2, "replayed_bytes": 0}]})";
+  EXPECT_EQ(verdict_lines({report}),
+            std::vector<std::string>{"host h1 nic nic0: silent, stall 2 ms, 0 bytes replayed"});
 }
 
 TEST(BenchOptions, NamesTheWrongOption) {
