@@ -483,12 +483,30 @@ class CommandTest(unittest.TestCase):
         self.assertIn("nosuchnic", done.stderr)
 
     def test_bench_refuses_nonsense_in_its_options(self):
-        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"],
+        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"], ["-f", "0"],
+                      ["-i", "0"], ["--duration", "nan"], ["--json", "/nonexistent/x"],
+                      ["--op-log", "/"], ["--events", "/nonexistent/%r"], ["-r", "2"],
                       ["-b", "2", "-e", "1"]):
             with self.subTest(words=words):
                 done = program.run("bench", "-n", 2, *words, timeout=PATIENCE_S)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words[0], done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_of_a_bench_rank_that_fails_the_cause_is_told_and_no_echo(self):
+        # As a launcher starts them: only rank 0 has these files.
+        environment = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(free_port()), R2CCL_SOCKET_IFNAME="lo")
+        ranks = [program.start("bench", "-b", "1K", "--json", "/nonexistent/x",
+                               env=environment | {"RANK": str(rank)}) for rank in range(3)]
+        for rank in ranks:
+            self.addCleanup(rank.kill)
+        told = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+        self.assertEqual([out for out, _ in told], [""] * 3)
+        self.assertIn("--json /nonexistent/x: No such file", told[0][1])
+        self.assertEqual([err for _, err in told[1:]], [""] * 2)
+        self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
 
 
 if __name__ == "__main__":
