@@ -508,6 +508,29 @@ class CommandTest(unittest.TestCase):
         self.assertEqual([err for _, err in told[1:]], [""] * 2)
         self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
 
+    def test_what_a_command_line_has_wrong_is_named(self):
+        for words, said in (
+                (["nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
+                ([], "r2ccl: a command is missing; there are bench, demo, "),
+                (["lab", "nosuch"], "r2ccl lab: no command 'nosuch'; there are up, run, "),
+                (["bench", "--nosuch"], "--nosuch"),
+                (["status", "--pid", "-1"], "--pid: Value -1 not in range 1 to "),
+                (["lab", "--name", "nosuch", "run", "h0", "true", "--name", "x"],
+                 "there is no lab 'nosuch'"),
+                (["lab", "run", "--name", "nosuch", "h0", "true", "--name", "x"],
+                 "put --name before it"),
+                (["lab", "all", "--port", "99999", "true"], "--port: Value 99999 not in range 1 ")):
+            with self.subTest(words=words):
+                done = program.run(*words, timeout=PATIENCE_S)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(said, done.stderr)
+
+    def test_the_version_is_an_option_too(self):
+        done = program.run("--version", timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, program.run("version", timeout=PATIENCE_S).stdout)
+        self.assertRegex(done.stdout, r"^r2ccl \d+\.\d+\.\d+ ")
+
 
 if __name__ == "__main__":
     program.main(__doc__)
