@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "bench_comm.h"
@@ -15,21 +14,11 @@
 #include "bench_run.h"
 #include "command.h"
 #include "lab_run.h"
+#include "output_file.h"
 #include "rank_group.h"
 
 namespace r2ccl::tools {
 namespace {
-
-Status write_text(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    std::fputs(text.c_str(), stdout);
-    return Status::ok_status();
-  }
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  return out ? Status::ok_status() : Status(Code::system, "cannot write " + path);
-}
 
 std::vector<bool> placements(const BenchOptions& options) {
   bool has_in_place =
@@ -93,18 +82,39 @@ Status print_summary(const BenchOptions& options, BenchComm* comm, const Bench& 
                     result_json(options, comm->ranks(), bench.runs(), reports.value()));
 }
 
-Status check_job(const BenchOptions& options, const BenchComm& comm) {
-  if (options.root < 0 || options.root >= comm.ranks()) {
-    return {Code::invalid_argument, "-r must be a rank, 0 to " + std::to_string(comm.ranks() - 1)};
+// What can be known to be wrong before anything is measured.
+Status check_job(const BenchOptions& options, int ranks) {
+  if (options.root < 0 || options.root >= ranks) {
+    return {Code::invalid_argument, "-r must be a rank, 0 to " + std::to_string(ranks - 1)};
   }
-  if (options.collective == Collective::sendrecv && comm.ranks() < 2) {
+  if (options.collective == Collective::sendrecv && ranks < 2) {
     return {Code::invalid_argument, "sendrecv needs 2 ranks"};
   }
-  if (options.check && comm.ranks() > BenchValues::kRanksMax) {
+  if (options.check && ranks > BenchValues::kRanksMax) {
     return {Code::invalid_argument,
             "--check knows values for up to " + std::to_string(BenchValues::kRanksMax) + " ranks"};
   }
   return Status::ok_status();
+}
+
+// Those that rank 0 writes after the measurement.
+Status check_results(const BenchOptions& options) {
+  R2CCL_RETURN_IF_ERROR(check_writable("--json", options.json_file));
+  return check_writable("--op-log", options.op_log_file);
+}
+
+Status check_local_job(const BenchOptions& options) {
+  R2CCL_RETURN_IF_ERROR(check_job(options, options.local_ranks));
+  R2CCL_RETURN_IF_ERROR(check_writable("--events", events_path(options.events_file, 0)));
+  return check_results(options);
+}
+
+// A rank of the bench aborts only after it has told its error, so what the others hear of that is
+// no news; any other end of a peer is.
+int report_rank_error(const Status& status) {
+  const bool told_there =
+      status.code() == Code::remote && status.message().ends_with("r2cclCommAbort was called");
+  return told_there ? kExitError : report_error("bench", status);
 }
 
 // A port that is free now; the small chance that it is taken a moment later gives a clear error.
@@ -121,6 +131,7 @@ int free_port() {
 }
 
 int run_local_ranks(const BenchOptions& options) {
+  if (Status status = check_local_job(options); !status.ok()) return report_error("bench", status);
   RankGroup ranks;
   RankPlace place{0, 1, 0, options.local_ranks, "127.0.0.1", free_port()};
   for (; place.local < options.local_ranks; ++place.local) {
@@ -159,18 +170,17 @@ void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
 int run_bench_rank(const BenchOptions& options) {
   SystemClock clock;
   Result<BenchComm> comm = BenchComm::from_environment();
-  if (!comm.ok()) return report_error("bench", comm.status());
-  if (Status status = check_job(options, comm.value()); !status.ok()) {
-    return report_error("bench", status);
-  }
+  if (!comm.ok()) return report_rank_error(comm.status());
+  Status status = check_job(options, comm.value().ranks());
+  if (status.ok() && comm.value().rank() == 0) status = check_results(options);
+  if (!status.ok()) return report_rank_error(status);
   BenchProgress progress;
   Bench bench(options, &comm.value(), clock, &progress);
-  Status status = run_measurement(options, &comm.value(), &bench, clock, progress);
+  status = run_measurement(options, &comm.value(), &bench, clock, progress);
   if (status.ok()) status = print_summary(options, &comm.value(), bench);
   if (status.ok()) status = comm.value().finish();
   if (!status.ok()) {
-    return report_error("bench",
-                        status.with_context("rank " + std::to_string(comm.value().rank())));
+    return report_rank_error(status.with_context("rank " + std::to_string(comm.value().rank())));
   }
   for (const BenchRun& run : bench.runs()) {
     if (run.wrong_elements != 0) return kExitFailed;

@@ -8,15 +8,20 @@ namespace r2ccl::tools {
 
 using nlohmann::json;
 
+std::string events_path(const std::string& file, int rank) {
+  std::string path = file;
+  if (size_t at = path.find("%r"); at != std::string::npos) {
+    path.replace(at, 2, std::to_string(rank));
+  }
+  return path;
+}
+
 Result<std::unique_ptr<BenchEvents>> BenchEvents::start(const std::string& file, int period_ms,
                                                         const BenchComm& comm, const Clock& clock,
                                                         const BenchProgress& progress) {
   std::FILE* out = stdout;
   if (file != "-") {
-    std::string path = file;
-    if (size_t at = path.find("%r"); at != std::string::npos) {
-      path.replace(at, 2, std::to_string(comm.rank()));
-    }
+    const std::string path = events_path(file, comm.rank());
     out = std::fopen(path.c_str(), "we");
     if (out == nullptr) return system_error(path, errno);
   }

@@ -15,9 +15,12 @@
 
 namespace r2ccl::tools {
 
+// The rank's own file: "%r" stands for the rank.
+std::string events_path(const std::string& file, int rank);
+
 class BenchEvents {
  public:
-  // Writes to `file`, or to standard output when it is "-"; "%r" stands for the rank.
+  // Writes to events_path(file), or to standard output when it is "-".
   static Result<std::unique_ptr<BenchEvents>> start(const std::string& file, int period_ms,
                                                     const BenchComm& comm, const Clock& clock,
                                                     const BenchProgress& progress);

@@ -9,6 +9,7 @@ namespace r2ccl::tools {
 namespace {
 
 constexpr size_t kSizesMax = 10'000;
+constexpr double kDurationMax = 1e6;
 
 template <typename T>
 Status look_up(const std::map<std::string, T>& names, const char* option, const std::string& word,
@@ -35,16 +36,15 @@ Status make_sizes(BenchOptions* options) {
   Result<uint64_t> last = options->bytes_max.empty() ? first : read_bytes("-e", options->bytes_max);
   if (!last.ok()) return last.status();
   // nccl-tests' default is a step of 1 MiB; powers of two are what everybody types.
-  int factor = options->step_factor;
+  int factor = options->step_factor.value_or(options->step_bytes.empty() ? 2 : 0);
+  if (options->step_factor && factor < 2) return {Code::invalid_argument, "-f must be 2 or more"};
   uint64_t step = 0;
   if (!options->step_bytes.empty()) {
     Result<uint64_t> given = read_bytes("-i", options->step_bytes);
     if (!given.ok()) return given.status();
     step = given.value();
-  } else if (factor == 0) {
-    factor = 2;
+    if (step == 0) return {Code::invalid_argument, "-i must be 1 or more"};
   }
-  if (factor < 2 && step == 0) return {Code::invalid_argument, "-f must be 2 or more"};
   for (uint64_t bytes = first.value(); bytes <= last.value();) {
     options->sizes.push_back(bytes);
     if (options->sizes.size() > kSizesMax) return {Code::invalid_argument, "too many sizes"};
@@ -81,7 +81,9 @@ Status resolve(BenchOptions* options) {
   options->check = *check != 0;
   if (options->iterations < 1) return {Code::invalid_argument, "--iters must be 1 or more"};
   if (options->warmup < 0) return {Code::invalid_argument, "-w cannot be negative"};
-  if (options->duration_s < 0) return {Code::invalid_argument, "--duration cannot be negative"};
+  if (!(options->duration_s >= 0 && options->duration_s <= kDurationMax)) {
+    return {Code::invalid_argument, "--duration must be 0 to 1000000 seconds"};
+  }
   if (options->in_place_only && options->out_of_place_only) {
     return {Code::invalid_argument, "--in-place and --out-of-place exclude each other"};
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct BenchOptions {
   std::string type_name = "float";
   std::string redop_name = "sum";
   std::string bytes_min = "32M", bytes_max, step_bytes;
-  int step_factor = 0;  // 0: not set
+  std::optional<int> step_factor;
   int iterations = 20;
   int warmup = 5;
   std::string check_text = "0";  // "" is --check without a number: 1

@@ -173,9 +173,11 @@ std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) 
                        " nic " + text_of(verdict, "nic") + ": " + text_of(verdict, "kind");
     std::string peer = text_of(verdict, "peer_host");
     if (!peer.empty()) line += " (towards " + peer + ")";
-    line += ", detected in " + text_of(verdict, "detected_ms") + " ms, stall " +
-            text_of(verdict, "stall_ms") + " ms, " + text_of(verdict, "replayed_bytes") +
-            " bytes replayed";
+    // Not known when nothing was under way.
+    const std::string detected = text_of(verdict, "detected_ms");
+    if (!detected.empty()) line += ", detected in " + detected + " ms";
+    line += ", stall " + text_of(verdict, "stall_ms") + " ms, " +
+            text_of(verdict, "replayed_bytes") + " bytes replayed";
     lines.push_back(line);
   }
   return lines;

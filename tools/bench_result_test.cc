@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -104,6 +106,29 @@ TEST(BenchOptions, MakesTheSizesThatWereAskedFor) {
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_max = "1"; }), Sizes{});
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "0"; }), Sizes{0});
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "lots"; }), Sizes{});
+}
+
+TEST(BenchResult, LeavesOutATimeOfDetectionThatIsNotKnown) {
+  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
+      "kind": "silent", "detected_ms": null, "stall_ms": 2, "replayed_bytes": 0}]})";
+  EXPECT_EQ(verdict_lines({report}),
+            std::vector<std::string>{"host h1 nic nic0: silent, stall 2 ms, 0 bytes replayed"});
+}
+
+TEST(BenchOptions, NamesTheOptionWhoseValueMakesNoSense) {
+  const auto error = [](auto change) {
+    BenchOptions options;
+    change(&options);
+    return resolve(&options).message();
+  };
+  EXPECT_EQ(error([](BenchOptions* o) { o->step_bytes = "0"; }), "-i must be 1 or more");
+  EXPECT_EQ(error([](BenchOptions* o) { o->step_factor = 0; }), "-f must be 2 or more");
+  EXPECT_EQ(error([](BenchOptions* o) { o->step_bytes = "1K", o->step_factor = 1; }),
+            "-f must be 2 or more");
+  for (const double seconds : {-1.0, 1e300, std::nan(""), HUGE_VAL}) {
+    EXPECT_EQ(error([&](BenchOptions* o) { o->duration_s = seconds; }),
+              "--duration must be 0 to 1000000 seconds");
+  }
 }
 
 TEST(BenchOptions, NamesTheWrongOption) {

@@ -32,8 +32,8 @@ std::string table_header(const BenchOptions& options, int ranks) {
       "# r2ccl bench: %s, %d ranks, minBytes %llu maxBytes %llu step: %d(factor) warmup iters: %d "
       "iters: %d validation: %d\n",
       options.collective_name.c_str(), ranks, static_cast<unsigned long long>(first),
-      static_cast<unsigned long long>(last), options.step_factor == 0 ? 2 : options.step_factor,
-      options.warmup, options.iterations, options.check ? 1 : 0);
+      static_cast<unsigned long long>(last), options.step_factor.value_or(2), options.warmup,
+      options.iterations, options.check ? 1 : 0);
   text += "#\n";
   text +=
       "#                                                              out-of-place               "

@@ -15,6 +15,11 @@ using Action = std::function<int()>;
 inline constexpr int kExitFailed = 1;  // it ran, and what it found is not right
 inline constexpr int kExitError = 2;   // it could not be done
 
+// Prints what is wrong with the command line, where CLI11 would not name the word, the commands
+// that there are included; returns the exit status.
+int report_usage(const CLI::App& app, const CLI::ParseError& error);
+std::string version_text();
+
 // Prints "r2ccl COMMAND: message" to stderr; returns kExitError.
 int report_error(const char* command, const Status& status);
 

@@ -1,6 +1,7 @@
 // `r2ccl lab ...`: the command line of the lab.
 #include <time.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -28,11 +29,18 @@ struct LabOptions {
   std::vector<std::string> words;
 };
 
-// Runs `work` on the open lab.
+// Runs `work` on the open lab. Of `run` and `all` the words are a program and its options.
 template <typename Work>
 int with_lab(const LabOptions& options, Work work) {
   Result<Lab> lab = Lab::open(options.shape.name);
-  if (!lab.ok()) return report(lab.status());
+  if (!lab.ok()) {
+    const bool misplaced =
+        std::find(options.words.begin(), options.words.end(), "--name") != options.words.end();
+    const std::string advice =
+        misplaced ? "; an option after the program's name is the program's: put --name before it"
+                  : "";
+    return report({lab.status().code(), lab.status().message() + advice});
+  }
   return work(&lab.value());
 }
 
@@ -171,6 +179,7 @@ void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* a
                   int (*work)(const LabOptions&)) {
   sub->prefix_command();
   sub->fallthrough(false);
+  sub->footer("Options go before the program; what follows its name is the program's own.");
   sub->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")->capture_default_str();
   sub->callback([o, sub, action, work] {
     o->words = sub->remaining();
@@ -180,7 +189,8 @@ void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* a
 }
 
 void add_run(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action) {
-  CLI::App* run_sub = lab->add_subcommand("run", "Run a program inside one host: run h0 CMD...");
+  CLI::App* run_sub =
+      lab->add_subcommand("run", "Run a program inside one host: run [--name LAB] h0 PROGRAM ...");
   run_sub->add_option("host", o->host, "h0, h1, ...")->required();
   take_command(run_sub, o, action, &run);
 
@@ -190,7 +200,9 @@ void add_run(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action
   all_sub->add_option("--procs", o->job.procs_per_host, "ranks per host")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  all_sub->add_option("--port", o->job.master_port, "MASTER_PORT")->capture_default_str();
+  all_sub->add_option("--port", o->job.master_port, "MASTER_PORT")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   all_sub->add_flag("--prefix", o->job.prefix_lines, "put the host before every line of output");
   take_command(all_sub, o, action, &all);
 }

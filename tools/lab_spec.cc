@@ -236,10 +236,13 @@ struct KindName {
   const char* amount;  // what its argument means; null: it takes none
 };
 constexpr KindName kKinds[] = {
-    {FaultKind::down, "down", nullptr},       {FaultKind::pull, "pull", nullptr},
-    {FaultKind::hole, "hole", nullptr},       {FaultKind::hole_tx, "hole-tx", nullptr},
-    {FaultKind::hole_rx, "hole-rx", nullptr}, {FaultKind::slow, "slow", "Mbit/s, or 10%"},
-    {FaultKind::lose, "lose", "percent"},
+    {FaultKind::down, "down", nullptr},
+    {FaultKind::pull, "pull", nullptr},
+    {FaultKind::hole, "hole", nullptr},
+    {FaultKind::hole_tx, "hole-tx", nullptr},
+    {FaultKind::hole_rx, "hole-rx", nullptr},
+    {FaultKind::slow, "slow", "Mbit/s above 0, or of its rate above 0 % and up to 100 %: 10%"},
+    {FaultKind::lose, "lose", "a percentage above 0 and up to 100"},
 };
 
 }  // namespace
@@ -249,9 +252,8 @@ Result<LabFault> parse_fault(const std::vector<std::string>& words) {
     if (words.empty() || words[0] != entry.name) continue;
     LabFault fault{entry.kind, 0, false};
     if (words.size() != (entry.amount == nullptr ? 1u : 2u)) {
-      return bad(words[0] + (entry.amount == nullptr
-                                 ? std::string(" takes no number")
-                                 : std::string(" needs one number: ") + entry.amount));
+      return bad(words[0] + (entry.amount == nullptr ? std::string(" takes no number")
+                                                     : std::string(" needs ") + entry.amount));
     }
     if (entry.amount == nullptr) return fault;
     std::string text = words[1];
@@ -262,7 +264,7 @@ Result<LabFault> parse_fault(const std::vector<std::string>& words) {
     std::optional<double> amount = parse_number(text);
     bool percent = fault.relative || fault.kind == FaultKind::lose;
     if (!amount || *amount <= 0 || (percent && *amount > 100)) {
-      return bad("'" + words[1] + "': " + words[0] + " needs a positive number: " + entry.amount);
+      return bad("'" + words[1] + "': " + words[0] + " needs " + entry.amount);
     }
     fault.amount = *amount;
     return fault;

@@ -112,6 +112,8 @@ TEST(LabFault, ReadsKindsAndAmounts) {
                                                                               {"down", "1"}}) {
     EXPECT_FALSE(parse_fault(words).ok());
   }
+  EXPECT_EQ(parse_fault({"lose", "200"}).status().message(),
+            "'200': lose needs a percentage above 0 and up to 100");
 }
 
 TEST(LabScript, SlowsToAShareOfTheNicsOwnRate) {

@@ -11,6 +11,10 @@ int main(int argc, char** argv) {
   r2ccl::tools::add_lab_command(&app, &action);
   r2ccl::tools::add_status_command(&app, &action);
   r2ccl::tools::add_version_command(&app, &action);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return r2ccl::tools::report_usage(app, error);
+  }
   return action();
 }

@@ -22,6 +22,8 @@ using nlohmann::json;
 // The library gives its ranks three seconds to answer each other.
 constexpr TimeNs kAnswerTime = 5 * kSecond;
 constexpr double kRateInterval = 0.5;
+// Linux has no higher ones.
+constexpr int kPidMax = 4 * 1024 * 1024;
 
 struct StatusOptions {
   uint32_t pid = 0;  // 0: any
@@ -227,7 +229,7 @@ void add_status_command(CLI::App* app, Action* action) {
   auto options = std::make_shared<StatusOptions>();
   auto watch = std::make_shared<std::string>();
   command->add_option("--pid", options->pid, "Only the jobs of this process")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kPidMax));
   command->add_option("--comm", options->comm, "Only the job whose id begins so");
   CLI::Option* watching =
       command->add_option("--watch", *watch, "Again and again, every SECONDS (1 when not given)")

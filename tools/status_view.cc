@@ -153,6 +153,10 @@ PathKey key_of(const json& member, const json& trouble, bool reverse) {
 }
 
 std::string cause_text(const json& member, const json& trouble) {
+  // It is there: what its last failure was, if any, does not say why it is watched now.
+  if (text_of(trouble, "state") == "suspect") {
+    return "late (seen by rank " + count_text(member, "rank") + ")";
+  }
   const std::string cause = text_of(trouble, "cause");
   if (cause == "none") return "never up yet";
   const std::string peer_cause = text_of(trouble, "peer_cause");
@@ -198,9 +202,22 @@ std::string troubles_text(const json& job) {
   return text;
 }
 
+// Nothing at all is wrong, whether or not it is a NIC's fault.
+bool sound(const json& job) {
+  const json& members = list_of(job, "members");
+  return text_of(job, "error").empty() &&
+         std::all_of(members.begin(), members.end(), [](const json& member) {
+           return healthy(member) || text_of(member, "presence") == "left";
+         });
+}
+
 std::string verdicts_text(const json& job) {
   const json& verdicts = list_of(job, "verdicts");
-  if (verdicts.empty()) return "no faults so far\n";
+  if (verdicts.empty() && sound(job)) return "no faults so far\n";
+  if (verdicts.empty()) {
+    return "no NIC was found at fault so far; what all NICs of a host lose at once is the host's, "
+           "its process's or its network's\n";
+  }
   std::string text = "last " + std::to_string(verdicts.size()) + " of " +
                      count_text(job, "verdict_count") + " faults:\n";
   for (const json& verdict : verdicts) {

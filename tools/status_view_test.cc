@@ -113,6 +113,28 @@ TEST(StatusView, TellsOfAPathThatOnlyTheOtherEndTellsOf) {
   EXPECT_TRUE(has(text, "and 4 more\n"));
 }
 
+TEST(StatusView, SaysThatASuspectPathIsLateWhateverItsLastFailureWas) {
+  json it = job(2);
+  it["members"][0]["troubles"] = {trouble(1, true, "none", "none"),
+                                  trouble(1, true, "carrier_lost", "none")};
+  for (json& each : it["members"][0]["troubles"]) each["state"] = "suspect";
+  const std::string text = job_text(it, false);
+  EXPECT_TRUE(has(text, "suspect  12.3 s  late (seen by rank 0)")) << text;
+  EXPECT_FALSE(has(text, "never up yet")) << text;
+  EXPECT_FALSE(has(text, "carrier_lost")) << text;
+}
+
+TEST(StatusView, DoesNotSayThatAllIsWellWhenAHostIsIsolated) {
+  json it = job(2);
+  it["members"][0]["troubles"] = {trouble(1, true, "none", "none")};
+  it["members"][1]["presence"] = "no answer";
+  EXPECT_FALSE(has(job_text(it, false), "no faults so far"));
+  EXPECT_TRUE(has(job_text(it, false), "no NIC was found at fault so far; what all NICs"));
+  it = job(2);
+  it["members"][1]["presence"] = "left";
+  EXPECT_TRUE(has(job_text(it, false), "no faults so far"));
+}
+
 TEST(StatusView, NamesTheStateOfANic) {
   json it = job(1);
   json& nics = it["members"][0]["nics"];

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/limits.h"
 #include "runtime/config.h"
 #include "runtime/host_port.h"
 #include "runtime/launch.h"
@@ -18,7 +19,6 @@
 namespace r2ccl::api {
 namespace {
 
-constexpr int kRankCountMax = 1 << 16;
 constexpr TimeNs kFarewell = 1 * kSecond;
 constexpr uint32_t kUnsentLowWater = 64 * 1024;
 
@@ -64,7 +64,8 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
   if (!loaded.ok()) return loaded.status();
   Config config = std::move(loaded).value();
-  log_configure(config.debug, config.debug_file);
+  R2CCL_RETURN_IF_ERROR(log_configure(config.debug, config.debug_file)
+                            .with_context("R2CCL_DEBUG_FILE=" + config.debug_file));
   if (given == nullptr) return config;
   if (given->magic != R2CCL_CONFIG_MAGIC || given->size < offsetof(r2cclConfig_t, blocking)) {
     return Status(Code::invalid_argument,
@@ -84,21 +85,27 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   return config;
 }
 
-Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
+Result<std::unique_ptr<Transport>> open_transport(const Config& config, const NicFilter& nics) {
   TcpOptions options;
-  options.nic_filter.text = config.socket_ifname;
+  options.nic_filter = nics;
   options.unsent_low_water = kUnsentLowWater;
   auto opened = TcpTransport::open(std::move(options));
   if (!opened.ok()) return opened.status();
   std::unique_ptr<Transport> transport = std::move(opened).value();
   if (config.fault_file.empty()) return transport;
-  return follow_fault_file(std::move(transport), config.fault_file, system_clock());
+  auto following = follow_fault_file(std::move(transport), config.fault_file, system_clock());
+  return following.ok() ? std::move(following)
+                        : following.status().with_context("R2CCL_FAULT_FILE=" + config.fault_file);
+}
+
+Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
+  return open_transport(config, {.text = config.socket_ifname});
 }
 
 Status check_rank(int rank, int rank_count) {
-  if (rank_count < 1 || rank_count > kRankCountMax) {
+  if (rank_count < 1 || rank_count > limits::kRanksMax) {
     return {Code::invalid_argument, "nranks is " + std::to_string(rank_count) +
-                                        ", it must be 1 to " + std::to_string(kRankCountMax)};
+                                        ", it must be 1 to " + std::to_string(limits::kRanksMax)};
   }
   if (rank < 0 || rank >= rank_count) {
     return {Code::invalid_argument, "rank is " + std::to_string(rank) + ", it must be 0 to " +
@@ -120,9 +127,10 @@ Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job
 }
 
 Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
-  Config chosen = config;
-  if (!config.oob_ifname.empty()) chosen.socket_ifname = "=" + config.oob_ifname;
-  auto transport = open_transport(chosen);
+  auto transport =
+      config.oob_ifname.empty()
+          ? open_transport(config)
+          : open_transport(config, {.text = config.oob_ifname, .variable = "R2CCL_OOB_IFNAME"});
   if (!transport.ok()) return transport.status();
   auto nics = transport.value()->nics();
   if (!nics.ok()) return nics.status();

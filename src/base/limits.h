@@ -36,6 +36,11 @@ inline constexpr uint64_t kMessagesAheadMax = 4096;
 // operation.
 inline constexpr uint64_t kMessagesPostedMax = 1024;
 
+// --- jobs -------------------------------------------------------------------------------------
+// Ranks of one job: bounds what one stranger can make the rendezvous of an unauthenticated job
+// keep.
+inline constexpr int32_t kRanksMax = 1 << 16;
+
 // --- channels -----------------------------------------------------------------------------------
 // Channels of one link: two for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
@@ -76,10 +77,18 @@ void write_suppressed(TimeNs now) {
 
 }  // namespace
 
-void log_configure(LogLevel level, const std::string& file) {
+Status log_configure(LogLevel level, const std::string& file) {
   std::lock_guard lock(g_mutex);
+  if (!file.empty() && g_file == nullptr) {
+    const std::string name = expand(file);
+    g_file = std::fopen(name.c_str(), "ae");
+    if (g_file == nullptr) {
+      const Status why = system_error("the log file " + name + " cannot be written", errno);
+      return {Code::invalid_argument, why.message()};
+    }
+  }
   g_level.store(static_cast<int>(level), std::memory_order_relaxed);
-  if (!file.empty() && g_file == nullptr) g_file = std::fopen(expand(file).c_str(), "ae");
+  return {};
 }
 
 bool log_enabled(LogLevel level) {

@@ -6,11 +6,13 @@
 #include <string>
 
 #include "base/log_limit.h"
+#include "base/status.h"
 
 namespace r2ccl {
 
-// Sets the level and the file ("" is stderr; %h and %p expand to host name and process id).
-void log_configure(LogLevel level, const std::string& file);
+// Sets the level and the file ("" is stderr; %h and %p expand to host name and process id). The
+// file that was opened first stays. An error says why it cannot be written; then nothing changes.
+Status log_configure(LogLevel level, const std::string& file);
 bool log_enabled(LogLevel level);
 [[gnu::format(printf, 3, 4)]] void log_printf(LogSite site, LogLevel level, const char* format,
                                               ...);

@@ -137,7 +137,9 @@ void Acceptor::finish(Stranger& stranger, bool established) {
   } else {
     ++refused_;
     stranger.deadline = std::min(stranger.deadline, clock_.now() + kLastWords);
-    R2CCL_LOG(info, "refused a connection: %s", stranger.io.error().message().c_str());
+    R2CCL_LOG(info, "refused a connection of %s: %s",
+              to_string(stranger.io.connection().remote()).c_str(),
+              stranger.io.error().message().c_str());
   }
 }
 

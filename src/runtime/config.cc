@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
+#include <cstdio>
 #include <iterator>
+#include <memory>
 #include <string_view>
 #include <variant>
 
@@ -114,7 +116,8 @@ const std::array kVariables = {
     Variable{"R2CCL_DEBUG", "NCCL_DEBUG", Choice{kDebugNames, set_debug}, "NONE",
              "How much is logged. ABORT is taken as INFO."},
     Variable{"R2CCL_DEBUG_FILE", "NCCL_DEBUG_FILE",
-             Text{&Config::debug_file, is_any, "a file name"}, "standard error",
+             Text{&Config::debug_file, is_any, "the name of a file that can be written"},
+             "standard error",
              "Where the log goes; %h becomes the host's name, %p the process id."},
     Variable{"R2CCL_COMM_ID", "NCCL_COMM_ID",
              Text{&Config::comm_id, is_host_port, "host:port, an IPv6 address in brackets"},
@@ -147,9 +150,11 @@ const std::array kVariables = {
              "what the kernel, the network namespace and /dev/shm tell",
              "What tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
-        "R2CCL_FAULT_FILE", nullptr, Text{&Config::fault_file, is_any, "a file name"}, "no faults",
+        "R2CCL_FAULT_FILE", nullptr,
+        Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",
         "For tests and the demo: a file that says which NICs act as faulty, read again when it "
-        "changes; `src/transport/faulty/fault_file.h` has the format."},
+        "changes; one that is not there yet says none. `src/transport/faulty/fault_file.h` has the "
+        "format."},
     Variable{"R2CCL_STATUS", nullptr, Flag{&Config::status}, "1",
              "0: `r2ccl status` does not find this process."},
     Variable{"XDG_RUNTIME_DIR", nullptr,
@@ -246,11 +251,17 @@ Result<Config> load_config(const GetEnv& get_env) {
 Result<std::string> load_secret(const Config& config) {
   if (config.secret_file.empty()) return config.secret;
   const std::string what = "R2CCL_SECRET_FILE=" + config.secret_file;
-  std::ifstream file(config.secret_file, std::ios::binary);
-  if (!file) return Status(Code::invalid_argument, what + ": cannot read the file");
+  const auto unreadable = [&what] {
+    return Status(Code::invalid_argument,
+                  system_error(what + ": cannot read the file", errno).message());
+  };
+  errno = 0;
+  std::unique_ptr<std::FILE, decltype(&std::fclose)> file(
+      std::fopen(config.secret_file.c_str(), "re"), &std::fclose);
+  if (file == nullptr) return unreadable();
   std::string text(kSecretTextBytesMax + 2, '\0');  // with a line's end, and one byte too many
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) return unreadable();
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (!is_secret(text)) {
     return Status(Code::invalid_argument, what + ": the file must hold 16 to 4096 bytes");

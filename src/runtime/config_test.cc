@@ -148,7 +148,11 @@ TEST(Secret, IsReadFromAFileWithoutItsLineEnd) {
   write(std::string(5000, 'x'));
   EXPECT_FALSE(load_secret(config).ok());
   std::remove(path.c_str());
-  EXPECT_FALSE(load_secret(config).ok());
+  EXPECT_EQ(load_secret(config).status().message(),
+            "R2CCL_SECRET_FILE=" + path + ": cannot read the file: No such file or directory");
+  config.secret_file = "/";
+  EXPECT_EQ(load_secret(config).status().message(),
+            "R2CCL_SECRET_FILE=/: cannot read the file: Is a directory");
   config = Config();
   config.secret = "0123456789abcdef";
   EXPECT_EQ(load_secret(config).value(), config.secret);

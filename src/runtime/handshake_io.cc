@@ -7,7 +7,7 @@
 namespace r2ccl {
 
 HandshakeIo::Progress HandshakeIo::fail(Status why) {
-  error_ = why.with_context(to_string(connection_->remote()));
+  error_ = std::move(why);
   return Progress::failed;
 }
 

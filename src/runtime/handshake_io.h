@@ -29,7 +29,8 @@ class HandshakeIo {
 
   bool wants_write() const { return !handshake_->output().empty(); }
   Connection& connection() { return *connection_; }
-  // Legal after `failed`.
+  // Legal after `failed`. Does not say with whom: to the end that connected that is no news, the
+  // other asks the connection.
   const Status& error() const { return error_; }
   // Legal once, after `done`.
   EstablishedConnection take();

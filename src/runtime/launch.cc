@@ -3,10 +3,11 @@
 #include <array>
 #include <charconv>
 
+#include "base/limits.h"
+
 namespace r2ccl {
 namespace {
 
-constexpr int64_t kRankCountMax = 1 << 20;
 // Derived ports stay clear of the well-known ones and of those that kernels hand out (32768 on).
 constexpr int64_t kSlurmPortFirst = 16384;
 constexpr int64_t kSlurmPortCount = 16000;
@@ -93,7 +94,7 @@ Status check_contradiction(const Environment& env, const Launcher& chosen) {
 }
 
 Status read_ranks(const Environment& env, const Launcher& launcher, Launch& launch) {
-  const auto count = env.number(launcher.rank_count, 1, kRankCountMax);
+  const auto count = env.number(launcher.rank_count, 1, limits::kRanksMax);
   if (!count.ok()) return count.status();
   const auto rank = env.number(launcher.rank, 0, count.value() - 1);
   if (!rank.ok()) {

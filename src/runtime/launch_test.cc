@@ -142,10 +142,10 @@ TEST(Launch, NamesTheVariableThatIsMissing) {
 
 TEST(Launch, RefusesGarbageNumbersNamingTheVariable) {
   const std::multimap<std::string, std::string> garbage = {
-      {"RANK", "three"},     {"RANK", "-1"},           {"RANK", "8"},
-      {"RANK", "3 "},        {"RANK", "0x3"},          {"WORLD_SIZE", "0"},
-      {"WORLD_SIZE", "1e3"}, {"LOCAL_RANK", "9"},      {"LOCAL_RANK", "-"},
-      {"MASTER_PORT", "0"},  {"MASTER_PORT", "65536"}, {"MASTER_PORT", "http"}};
+      {"RANK", "three"},      {"RANK", "-1"},      {"RANK", "8"},         {"RANK", "3 "},
+      {"RANK", "0x3"},        {"WORLD_SIZE", "0"}, {"WORLD_SIZE", "1e3"}, {"WORLD_SIZE", "65537"},
+      {"LOCAL_RANK", "9"},    {"LOCAL_RANK", "-"}, {"MASTER_PORT", "0"},  {"MASTER_PORT", "65536"},
+      {"MASTER_PORT", "http"}};
   for (const auto& [name, value] : garbage) {
     const auto launch = detect(with(kPlain, {{name, value}}));
     ASSERT_FALSE(launch.ok()) << name << "=" << value;

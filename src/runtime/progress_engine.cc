@@ -84,16 +84,24 @@ Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
 }
 
 Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
-  for (const Nic& nic : all) {
+  const std::string& names = options_.oob_ifname;
+  const bool selects = !names.empty() && names.front() != '^';
+  std::vector<Nic> candidates = all;
+  if (!names.empty()) {
+    auto chosen = choose_nics(all, {.text = names, .variable = "R2CCL_OOB_IFNAME"});
+    if (!chosen.ok()) return chosen.status();
+    candidates = std::move(chosen).value();
+    std::erase_if(candidates, [](const Nic& nic) { return !nic.usable; });
+  }
+  for (const Nic& nic : candidates) {
     const bool carries_data =
         std::any_of(nics_.begin(), nics_.end(), [&](const Nic& n) { return n.name == nic.name; });
     if (carries_data || !alive(nic) || nic.addresses.empty() || !control_.empty()) continue;
     for (const Address& address : nic.addresses) {
-      const bool wanted =
-          options_.oob_ifname.empty()
-              ? std::any_of(options_.rendezvous.begin(), options_.rendezvous.end(),
-                            [&](const Endpoint& e) { return same_subnet(e.address, address); })
-              : nic.name == options_.oob_ifname;
+      const bool wanted = selects || std::any_of(options_.rendezvous.begin(),
+                                                 options_.rendezvous.end(), [&](const Endpoint& e) {
+                                                   return same_subnet(e.address, address);
+                                                 });
       if (!wanted || nic.kind == NicKind::loopback) continue;
       auto endpoint = acceptor_->listen(address, "");
       if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);

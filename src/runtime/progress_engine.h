@@ -25,7 +25,7 @@ namespace r2ccl {
 struct EngineOptions {
   LinkSettings link;
   // A NIC with an address in the subnet of one of these becomes the out-of-band lane's, unless it
-  // carries data; `oob_ifname` (exact name) overrides.
+  // carries data. `oob_ifname`, in the language of NicFilter, overrides, or leaves some out.
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
   // Fresh unpredictable bytes; a simulation's come from its seed.

@@ -125,7 +125,9 @@ void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
   current_ = 0;
   // An address may lead to a stranger on another network, so one refusal does not end it, but when
   // all who answer at all the addresses say no, waiting will not change their mind.
-  if (std::ranges::all_of(attempts_, &Attempt::refused)) return fail(attempts_.front().error);
+  if (std::ranges::all_of(attempts_, &Attempt::refused)) {
+    return fail(attempts_.front().error.with_context(to_string(endpoint())));
+  }
   pause_ = std::clamp(2 * pause_, kPauseMin, kPauseMax);
   pause_until_ = now + pause_;
 }

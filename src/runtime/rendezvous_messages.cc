@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
@@ -51,7 +52,7 @@ Result<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   arrival.timeout_ms = in.get<uint32_t>();
   arrival.left_ms = in.get<uint32_t>();
   if (in.bad()) return malformed("an arrival is cut short");
-  if (arrival.rank_count < 1 || arrival.rank_count > kRankCountMax) {
+  if (arrival.rank_count < 1 || arrival.rank_count > limits::kRanksMax) {
     return malformed("the number of ranks is out of bounds");
   }
   std::ranges::copy(in.get_bytes(in.remaining()), std::back_inserter(arrival.card));

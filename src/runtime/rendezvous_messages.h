@@ -23,8 +23,6 @@ enum class RendezvousMessage : uint8_t {
 
 // The rendezvous is nobody's rank: this stands for it in handshakes.
 inline constexpr Rank kRendezvousRank{-1};
-// Bounds what one stranger can make the server of an unauthenticated job keep.
-inline constexpr int32_t kRankCountMax = 1 << 16;
 
 // A number that one attempt of one process to join makes up: the same process that comes back over
 // another address replaces its lost connection, while another process with its rank is refused.

@@ -198,7 +198,8 @@ bool RendezvousServer::shake_hands(Guest& guest, TimeNs now) {
       return true;
     case HandshakeIo::Progress::failed:
       ++counters_.refused;
-      last_refusal_ = guest.handshake->error().message();
+      last_refusal_ = to_string(guest.handshake->connection().remote()) + ": " +
+                      guest.handshake->error().message();
       R2CCL_LOG(info, "rendezvous: %s", last_refusal_.c_str());
       // A rank that does not fit was told why and may read it in peace; a stranger goes at once.
       if (guest.handshake->error().code() == Code::remote) return false;

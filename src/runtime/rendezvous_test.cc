@@ -224,6 +224,19 @@ TEST_F(RendezvousTest, SaysWhatIsWrongWhenNobodyListens) {
   EXPECT_TRUE(mentions(client.error(), "nothing listens there"));
 }
 
+TEST_F(RendezvousTest, NamesTheAddressOfAStrangerOnce) {
+  serve();
+  RendezvousClient::Options options = options_of(1, 2);
+  options.timeout_ns = kSecond;
+  options.job.id[5] ^= std::byte{1};
+  RendezvousClient& client = join(options);
+  ASSERT_TRUE(run_until([&] { return client.state() == State::failed; }));
+  const std::string& text = client.error().message();
+  const size_t first = text.find(to_string(at_));
+  EXPECT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find(to_string(at_), first + 1), std::string::npos) << text;
+}
+
 TEST_F(RendezvousTest, TellsAllWaitingRanksWhichOnesAreMissing) {
   serve();
   for (const int32_t rank : {0, 1, 2, 4, 5, 6}) join(rank, 8);
@@ -259,6 +272,7 @@ TEST_F(RendezvousTest, RefusesAWrongSecretAndGoesOn) {
   options.job.secret[5] ^= std::byte{1};
   RendezvousClient& wrong = join(options);
   ASSERT_TRUE(run_until([&] { return wrong.state() == State::failed; }, kSecond));
+  EXPECT_TRUE(mentions(wrong.error(), to_string(at_) + ": ")) << wrong.error().message();
   EXPECT_TRUE(mentions(wrong.error(), "wrong secret")) << wrong.error().message();
   EXPECT_EQ(server_->counters().refused, 1u);
   clients_.clear();

@@ -113,8 +113,14 @@ void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
         .field("nic", verdict.culprit.nic)
         .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
         .field("kind", to_string(verdict.kind))
-        .field("detected_ms", static_cast<double>(verdict.detected_us) / 1e3)
-        .field("replayed_bytes", verdict.replayed_bytes)
+        .key("detected_ms");
+    // Without an unacknowledged frame there is nothing to count from.
+    if (verdict.detected_us == 0) {
+      out.json("null");
+    } else {
+      out.value(static_cast<double>(verdict.detected_us) / 1e3);
+    }
+    out.field("replayed_bytes", verdict.replayed_bytes)
         .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)
         .field("at", iso_time(verdict.wall))
         .end_object();

@@ -115,7 +115,7 @@ class StartTest(LocalJobCase):
         self.expect_end(job)
 
 
-# What no variable takes. Free texts (file names) take anything and are listed with what happens.
+# What no variable takes. Free texts take anything; file names have a test of their own.
 NONSENSE = ("banana", "-1", "99999999999999999999", "\x01\xff", "x" * 5000)
 TAKES_ANY_TEXT = {"R2CCL_DEBUG_FILE", "R2CCL_SECRET", "R2CCL_HOST_ID", "R2CCL_FAULT_FILE"}
 
@@ -167,9 +167,21 @@ class EnvironmentTest(LocalJobCase):
         self.assertIn("R2CCL_SECRET", told["text"])
         self.assertNotIn("hunter2", told["text"])
 
-    def test_a_log_file_that_cannot_be_written_harms_nobody(self):
-        self.assert_ok(self.init_error({"R2CCL_DEBUG": "INFO",
-                                        "R2CCL_DEBUG_FILE": "/nonexistent/x/%h.%p"}))
+    def test_files_that_can_never_be_used_are_errors_that_name_the_variable(self):
+        for name, value in (("R2CCL_DEBUG_FILE", "/nonexistent/x/%h.%p"),
+                            ("R2CCL_DEBUG_FILE", "/"),
+                            ("R2CCL_FAULT_FILE", "/nonexistent/faults"),
+                            ("R2CCL_FAULT_FILE", "/"),
+                            ("R2CCL_SECRET_FILE", "/nonexistent/secret"),
+                            ("R2CCL_SECRET_FILE", "/")):
+            with self.subTest(name=name, value=value):
+                changes = {"R2CCL_SECRET": ""} if name == "R2CCL_SECRET_FILE" else {}
+                told = self.init_error({name: value} | changes)
+                self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
+                self.assertIn(f"{name}={value}: ", told["text"])
+
+    def test_a_fault_file_that_is_not_there_yet_says_no_faults(self):
+        self.assert_ok(self.init_error({"R2CCL_FAULT_FILE": "no_faults_so_far"}))
 
     def test_interface_names_that_match_nothing_are_named_with_what_there_is(self):
         for value in ("nosuchnic", "=nosuchnic", "=lo@10.9.8.7", "=nosuch@127.0.0.1"):
@@ -178,10 +190,21 @@ class EnvironmentTest(LocalJobCase):
                 self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
                 self.assertIn("R2CCL_SOCKET_IFNAME=" + value, told["text"])
         self.assertIn("lo", self.init_error({"R2CCL_SOCKET_IFNAME": "nosuchnic"})["text"])
+        for value in ("nosuchnic", "=nosuchnic,l"):
+            with self.subTest(value=value):
+                told = self.init_error({"R2CCL_OOB_IFNAME": value})
+                self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
+                self.assertIn(f"R2CCL_OOB_IFNAME={value} matches no interface", told["text"])
+
+    def test_the_control_channel_takes_the_same_language_as_the_data(self):
+        for value in ("l", "=lo", "^nosuchnic", "^l"):
+            with self.subTest(value=value):
+                self.assert_ok(self.init_error({"R2CCL_OOB_IFNAME": value}))
 
     def test_nonsense_from_the_launcher_is_an_error_that_names_the_variable(self):
         for changes, name in (({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
                               ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
+                              ({"WORLD_SIZE": "65537"}, "WORLD_SIZE=65537"),
                               ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
                               ({"MASTER_PORT": "70000"}, "MASTER_PORT"),
                               ({"MASTER_ADDR": "no.such.host.invalid"}, "no.such.host.invalid")):
@@ -501,12 +524,53 @@ class CommandTest(unittest.TestCase):
         self.assertIn("nosuchnic", done.stderr)
 
     def test_bench_refuses_nonsense_in_its_options(self):
-        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"],
+        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"], ["-f", "0"],
+                      ["-i", "0"], ["--duration", "nan"], ["--json", "/nonexistent/x"],
+                      ["--op-log", "/"], ["--events", "/nonexistent/%r"], ["-r", "2"],
                       ["-b", "2", "-e", "1"]):
             with self.subTest(words=words):
                 done = program.run("bench", "-n", 2, *words, timeout=PATIENCE_S)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words[0], done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_of_a_bench_rank_that_fails_the_cause_is_told_and_no_echo(self):
+        # As a launcher starts them: only rank 0 has these files.
+        environment = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(free_port()), R2CCL_SOCKET_IFNAME="lo")
+        ranks = [program.start("bench", "-b", "1K", "--json", "/nonexistent/x",
+                               env=environment | {"RANK": str(rank)}) for rank in range(3)]
+        for rank in ranks:
+            self.addCleanup(rank.kill)
+        told = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+        self.assertEqual([out for out, _ in told], [""] * 3)
+        self.assertIn("--json /nonexistent/x: No such file", told[0][1])
+        self.assertEqual([err for _, err in told[1:]], [""] * 2)
+        self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
+
+    def test_what_a_command_line_has_wrong_is_named(self):
+        for words, said in (
+                (["nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
+                ([], "r2ccl: a command is missing; there are bench, demo, "),
+                (["lab", "nosuch"], "r2ccl lab: no command 'nosuch'; there are up, run, "),
+                (["bench", "--nosuch"], "--nosuch"),
+                (["status", "--pid", "-1"], "--pid: Value -1 not in range 1 to "),
+                (["lab", "--name", "nosuch", "run", "h0", "true", "--name", "x"],
+                 "there is no lab 'nosuch'"),
+                (["lab", "run", "--name", "nosuch", "h0", "true", "--name", "x"],
+                 "put --name before it"),
+                (["lab", "all", "--port", "99999", "true"], "--port: Value 99999 not in range 1 ")):
+            with self.subTest(words=words):
+                done = program.run(*words, timeout=PATIENCE_S)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(said, done.stderr)
+
+    def test_the_version_is_an_option_too(self):
+        done = program.run("--version", timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, program.run("version", timeout=PATIENCE_S).stdout)
+        self.assertRegex(done.stdout, r"^r2ccl \d+\.\d+\.\d+ ")
 
 
 if __name__ == "__main__":

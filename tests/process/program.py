@@ -13,6 +13,12 @@ def run(*words, **options):
                           stderr=subprocess.PIPE, **options)
 
 
+def start(*words, **options):
+    """As run(), but does not wait for its end."""
+    return subprocess.Popen([PATH, *map(str, words)], text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **options)
+
+
 def main(usage, obstacle=None):
     """Runs the tests of the file that was started; `obstacle()` says why they cannot run here."""
     global PATH

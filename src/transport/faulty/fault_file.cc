@@ -1,11 +1,14 @@
 #include "transport/faulty/fault_file.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <mutex>
@@ -60,6 +63,18 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
     }
   }
   return fault == NicFault{.queue_bytes = fault.queue_bytes} ? "no fault" : "";
+}
+
+// An error when `file` is there and no file to read, or when it can never come.
+Status check_readable(const std::string& file) {
+  const auto unusable = [](const std::string& why) { return Status(Code::invalid_argument, why); };
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) return unusable("is a directory");
+  if (access(file.c_str(), R_OK) == 0) return {};
+  if (errno != ENOENT) return unusable(system_error("cannot read the file", errno).message());
+  const std::filesystem::path directory = std::filesystem::path(file).parent_path();
+  if (directory.empty() || std::filesystem::is_directory(directory, error)) return {};
+  return unusable("there is no directory " + directory.string() + ", so the file can never come");
 }
 
 // Keeps a plan as its file says, from a thread of its own. The file is small, so it is read whole
@@ -171,9 +186,11 @@ FaultFileContent parse_fault_file(const std::string& text) {
   return content;
 }
 
-std::unique_ptr<Transport> follow_fault_file(std::unique_ptr<Transport> inner, std::string file,
-                                             const Clock& clock) {
-  return std::make_unique<FollowingTransport>(std::move(inner), std::move(file), clock);
+Result<std::unique_ptr<Transport>> follow_fault_file(std::unique_ptr<Transport> inner,
+                                                     std::string file, const Clock& clock) {
+  R2CCL_RETURN_IF_ERROR(check_readable(file));
+  return std::unique_ptr<Transport>(
+      std::make_unique<FollowingTransport>(std::move(inner), std::move(file), clock));
 }
 
 }  // namespace r2ccl

@@ -31,9 +31,10 @@ struct FaultFileContent {
 FaultFileContent parse_fault_file(const std::string& text);
 
 // A FaultyTransport whose plan follows `file` until the transport is destroyed: what the file says
-// at first holds on return, later changes within some 10 ms. A file that is not there says nothing.
-// Writers replace the file by rename(), so that no half of it is ever read.
-std::unique_ptr<Transport> follow_fault_file(std::unique_ptr<Transport> inner, std::string file,
-                                             const Clock& clock);
+// at first holds on return, later changes within some 10 ms. A file that is not there says nothing,
+// for it may come; what can never be read is an error. Writers replace the file by rename(), so
+// that no half of it is ever read.
+Result<std::unique_ptr<Transport>> follow_fault_file(std::unique_ptr<Transport> inner,
+                                                     std::string file, const Clock& clock);
 
 }  // namespace r2ccl

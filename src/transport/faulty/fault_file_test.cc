@@ -68,8 +68,11 @@ class FollowingTest : public testing::Test {
     }
     return false;
   }
+  Result<std::unique_ptr<Transport>> follow(const std::string& file) {
+    return follow_fault_file(std::move(TcpTransport::open({})).value(), file, clock_);
+  }
   std::unique_ptr<Transport> open() {
-    auto transport = follow_fault_file(std::move(TcpTransport::open({})).value(), file_, clock_);
+    auto transport = follow(file_).value();
     EXPECT_TRUE(transport->poller().add(transport->nic_events_poll_id(), 1, false).ok());
     return transport;
   }
@@ -95,6 +98,15 @@ TEST_F(FollowingTest, FollowsAFileThatComesChangesAndGoes) {
   EXPECT_TRUE(becomes(*transport, false));
   std::filesystem::remove(file_);
   EXPECT_TRUE(becomes(*transport, true));
+}
+
+TEST_F(FollowingTest, RefusesWhatCanNeverBeRead) {
+  EXPECT_EQ(follow(testing::TempDir()).status().message(), "is a directory");
+  EXPECT_EQ(follow("/nonexistent/faults").status().message(),
+            "there is no directory /nonexistent, so the file can never come");
+  write("");
+  EXPECT_EQ(follow(file_ + "/faults").status().message(), "cannot read the file: Not a directory");
+  EXPECT_TRUE(follow("a_file_that_may_come").ok());
 }
 
 TEST_F(FollowingTest, EndsWithItsTransportInTheMiddleOfChanges) {
