@@ -24,6 +24,7 @@ HOSTS = 4
 NICS = 4
 # What TCP carries of 4 x 250 Mbit/s after Ethernet, IP and TCP headers with timestamps: 1448 bytes
 # of payload in each 1514 that the shaper counts.
+PAYLOAD_SHARE = 1448 / 1514
 LINE_MBPS = 119.5
 NIC_PAYLOAD_MBPS = LINE_MBPS / NICS
 BUS_FACTOR = 2 * (HOSTS - 1) / HOSTS
@@ -111,7 +112,8 @@ class Failed(Exception):
 class Lab:
     """A lab that is up; `with Lab(...)` takes it down again."""
 
-    def __init__(self, r2ccl, name):
+    def __init__(self, r2ccl, name, hosts=HOSTS, nics=NICS, mbit=NIC_MBIT):
+        self.hosts, self.nics, self.mbit = hosts, nics, mbit
         self.r2ccl = str(pathlib.Path(r2ccl).resolve())
         self.name = name
         self.environment = dict(os.environ, R2CCL_LAB=name, R2CCL_SOCKET_IFNAME="nic",
@@ -122,7 +124,7 @@ class Lab:
     def __enter__(self):
         self.scratch = tempfile.TemporaryDirectory(prefix="r2bench-")
         self.directory = pathlib.Path(self.scratch.name)
-        self.command("up", HOSTS, NICS, NIC_MBIT)
+        self.command("up", self.hosts, self.nics, self.mbit)
         state = json.loads(pathlib.Path("/run", self.name, "lab.json").read_text())
         self.holders = state["holders"]
         return self
@@ -159,7 +161,7 @@ class Lab:
 
     def sent_bytes(self):
         return {f"h{host}": {nic: both[1] for nic, both in self.bytes_of(host).items()}
-                for host in range(HOSTS)}
+                for host in range(self.hosts)}
 
     def start(self, argv, environment=None):
         return subprocess.Popen([str(word) for word in argv], text=True, stdout=subprocess.PIPE,

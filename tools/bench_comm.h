@@ -22,7 +22,8 @@ class BenchComm {
   int ranks() const { return ranks_; }
 
   // One operation, to its end. All-reduce and broadcast go from `in` to `out` (the same in place);
-  // sendrecv sends to the next rank and receives from the one before, as nccl-tests does.
+  // sendrecv sends to the next rank and receives from the one before, as nccl-tests does; alltoall
+  // sends part r of `in` to rank r, and part r of `out` comes from there.
   Status run(const BenchOptions& options, const void* in, void* out, size_t count);
   Status barrier();
 
@@ -39,6 +40,7 @@ class BenchComm {
   BenchComm(r2cclComm_t comm, int rank, int ranks) : comm_(comm), rank_(rank), ranks_(ranks) {}
   Status check(const char* call, r2cclResult_t result) const;
   Status send_receive(const BenchOptions& options, const void* in, void* out, size_t count);
+  Status all_to_all(const BenchOptions& options, const void* in, void* out, size_t count);
 
   r2cclComm_t comm_;
   int rank_;

@@ -192,7 +192,8 @@ void add_bench_command(CLI::App* app, Action* action) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* sub =
       app->add_subcommand("bench", "Measure and check collectives; prints the table of nccl-tests");
-  sub->add_option("--collective", o->collective_name, "all_reduce, broadcast, sendrecv, barrier")
+  sub->add_option("--collective", o->collective_name,
+                  "all_reduce, broadcast, sendrecv, alltoall, barrier")
       ->capture_default_str();
   add_nccl_tests_options(sub, o.get());
   sub->add_option("-n,--procs", o->local_ranks,

@@ -63,6 +63,7 @@ Status resolve(BenchOptions* options) {
       {"all_reduce", Collective::all_reduce},
       {"broadcast", Collective::broadcast},
       {"sendrecv", Collective::sendrecv},
+      {"alltoall", Collective::alltoall},
       {"barrier", Collective::barrier}};
   static const std::map<std::string, r2cclDataType_t> kTypes = {
       {"float", r2cclFloat32},   {"float32", r2cclFloat32}, {"double", r2cclFloat64},
@@ -107,6 +108,8 @@ double bus_factor(Collective collective, int ranks) {
   switch (collective) {
     case Collective::all_reduce:
       return 2.0 * (ranks - 1) / ranks;
+    case Collective::alltoall:
+      return 1.0 * (ranks - 1) / ranks;
     case Collective::broadcast:
     case Collective::sendrecv:
     case Collective::barrier:

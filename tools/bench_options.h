@@ -11,7 +11,7 @@
 
 namespace r2ccl::tools {
 
-enum class Collective { all_reduce, broadcast, sendrecv, barrier };
+enum class Collective { all_reduce, broadcast, sendrecv, alltoall, barrier };
 
 struct BenchOptions {
   std::string collective_name = "all_reduce";

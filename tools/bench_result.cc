@@ -77,6 +77,18 @@ json merged_verdicts(const std::vector<json>& reports) {
   return merged;
 }
 
+uint64_t sum_of(const std::vector<json>& objects, const char* field) {
+  uint64_t sum = 0;
+  for (const json& object : objects) sum += number_of(object, field);
+  return sum;
+}
+
+uint64_t suspicions(const std::vector<json>& reports) {
+  uint64_t sum = 0;
+  for (const json& report : reports) sum += sum_of(array_of(report, "paths"), "suspicions");
+  return sum;
+}
+
 // Two placements of one size give one entry: out of place, as it stands first in the table.
 json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs) {
   json list = json::array();
@@ -161,6 +173,9 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
                    {"max_gap_ms", max_gap_ms(runs)},
                    {"op_ms", {{"p50", times.p50_ms}, {"p99", times.p99_ms}, {"max", times.max_ms}}},
                    {"nic_bytes", bytes},
+                   {"suspicions", suspicions(parsed)},
+                   {"mirrored_bytes", sum_of(parsed, "mirrored_bytes")},
+                   {"replayed_bytes", sum_of(parsed, "replayed_bytes")},
                    {"verdicts", merged_verdicts(parsed)}};
   return document.dump(1) + "\n";
 }

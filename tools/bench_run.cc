@@ -25,6 +25,9 @@ Bench::Bench(const BenchOptions& options, BenchComm* comm, const Clock& clock,
 
 Status Bench::measure(uint64_t bytes, bool in_place) {
   uint64_t count = bytes / type_bytes(options_.type);
+  if (options_.collective == Collective::alltoall) {
+    count -= count % static_cast<uint64_t>(comm_->ranks());  // equal parts
+  }
   runs_.push_back({count * type_bytes(options_.type), count, in_place, {}, 0, 0});
   current_in_place_ = in_place;
   fill_input();
@@ -105,10 +108,23 @@ uint64_t Bench::count_wrong() const {
       int previous = (comm_->rank() + comm_->ranks() - 1) % comm_->ranks();
       return values_.count_wrong_copied(out_.get(), count, options_.type, previous, iteration_);
     }
+    case Collective::alltoall:
+      return count_wrong_parts(count / static_cast<uint64_t>(comm_->ranks()));
     case Collective::barrier:
       return 0;
   }
   return count;
+}
+
+uint64_t Bench::count_wrong_parts(uint64_t part) const {
+  uint64_t wrong = 0;
+  for (int from = 0; from < comm_->ranks(); ++from) {
+    const std::byte* received =
+        out_.get() + static_cast<uint64_t>(from) * part * type_bytes(options_.type);
+    wrong += values_.count_wrong_copied(received, part, options_.type, from, iteration_,
+                                        static_cast<uint64_t>(comm_->rank()) * part);
+  }
+  return wrong;
 }
 
 Status Bench::combine_over_ranks() {

@@ -39,6 +39,8 @@ class Bench {
   Status run_one(bool timed);
   void fill_input();
   uint64_t count_wrong() const;
+  // Of an all-to-all of `part` elements from each rank.
+  uint64_t count_wrong_parts(uint64_t part) const;
   Status combine_over_ranks();
   BenchRun& current() { return runs_.back(); }
   void* input() { return current_in_place_ ? out_.get() : in_.get(); }

@@ -46,10 +46,11 @@ struct Pattern {
   int32_t m;
   int32_t n;
   int32_t n_turned;
+  size_t first = 0;  // the element that index 0 stands for
 
   template <typename T>
   T at(size_t element) const {
-    uint32_t hash = hash_of(element, seed);
+    uint32_t hash = hash_of(first + element, seed);
     auto a = static_cast<int32_t>(hash & a_mask);
     auto b = static_cast<int32_t>(1 + (hash >> 30));
     int32_t weight = (hash & (1u << 29)) != 0 ? n_turned : n;
@@ -152,9 +153,9 @@ uint64_t BenchValues::count_wrong_reduced(const void* buffer, size_t count, r2cc
 }
 
 uint64_t BenchValues::count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type,
-                                         int rank, uint64_t iteration) const {
+                                         int rank, uint64_t iteration, size_t first) const {
   int32_t weight = weights_[static_cast<size_t>(rank)];
-  Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight};
+  Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight, first};
   return count_wrong(buffer, count, type, pattern, 1);
 }
 

@@ -29,9 +29,9 @@ class BenchValues {
   // How many elements are not what the reduction over all ranks must give.
   uint64_t count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
                                r2cclRedOp_t redop, uint64_t iteration) const;
-  // How many elements are not rank `rank`'s input.
+  // How many elements are not rank `rank`'s input, from its element `first` on.
   uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type, int rank,
-                              uint64_t iteration) const;
+                              uint64_t iteration, size_t first = 0) const;
 
  private:
   int32_t ranks_;

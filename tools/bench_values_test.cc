@@ -96,6 +96,7 @@ TYPED_TEST(BenchValuesTest, SeesDataThatIsMovedOrFromAnotherRank) {
   BenchValues values(4);
   std::vector<TypeParam> data = this->input(values, 1, 7);
   EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, 1, 7), 0u);
+  EXPECT_EQ(values.count_wrong_copied(data.data() + 3, kCount - 3, this->kType, 1, 7, 3), 0u);
   EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, 2, 7), kCount);
   EXPECT_GT(values.count_wrong_copied(data.data(), kCount, this->kType, 1, 8), kCount * 99 / 100);
   EXPECT_GT(values.count_wrong_copied(data.data() + 1, kCount - 1, this->kType, 1, 7),

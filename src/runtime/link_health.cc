@@ -104,6 +104,7 @@ void Link::judge(Path& path, TimeNs at) {
     return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);
   }
   path.state.suspect(at);
+  ++path.history.suspicions;
   R2CCL_LOG(info, "path %s to rank %d is suspect: %s late by %.1f ms", path.spec.local_name.c_str(),
             peer_.value(), data_proof ? "data" : "lane",
             static_cast<double>(at - (data_proof ? overdue : path.health.asks.front().at)) / 1e6);
@@ -193,7 +194,12 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   path.returns.on_down(at, was_up);
   Path::History& history = path.history;
   if (was_up) {
-    history = {history.downs + 1, history.returns, at, cause, peer_cause, why, {}};
+    ++history.downs;
+    history.down_at = at;
+    history.cause = cause;
+    history.peer_cause = peer_cause;
+    history.why = why;
+    history.attempt.clear();
   } else {
     history.attempt = why;
   }

@@ -108,9 +108,10 @@ class Path : private FrameReader::Owner {
 
   // Over all incarnations, for reports.
   struct History {
-    uint64_t downs = 0;    // how often it went down after it had been up
-    uint64_t returns = 0;  // how often it was up again
-    TimeNs down_at = 0;    // when it last went down; legal when `downs` is not 0
+    uint64_t downs = 0;       // how often it went down after it had been up
+    uint64_t returns = 0;     // how often it was up again
+    uint64_t suspicions = 0;  // how often it was late
+    TimeNs down_at = 0;       // when it last went down; legal when `downs` is not 0
     DownCause cause = DownCause::none;
     DownCause peer_cause = DownCause::none;
     std::string why;

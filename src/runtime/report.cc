@@ -67,6 +67,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
   const TimeNs now = clock.now();
   const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
   out.field("state_ms", milliseconds(now - std::max(path.state.since(), started_at)))
+      .field("suspicions", history.suspicions)
       .field("downs", history.downs)
       .field("returns", history.returns)
       .field("down_at",

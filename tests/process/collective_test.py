@@ -162,7 +162,8 @@ class CheckedBenchTest(unittest.TestCase):
 
     def test_large_operations_are_right_with_each_algorithm(self):
         for collective, algorithm, ranks in (("all_reduce", "ring", 3), ("all_reduce", "hd", 5),
-                                             ("broadcast", "auto", 4), ("sendrecv", "auto", 2)):
+                                             ("broadcast", "auto", 4), ("sendrecv", "auto", 2),
+                                             ("alltoall", "auto", 5)):
             with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks):
                 environment = dict(os.environ, R2CCL_SOCKET_IFNAME=NICS, R2CCL_ALGO=algorithm)
                 done = program.run(
