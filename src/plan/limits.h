@@ -15,10 +15,8 @@ struct PlanLimits {
   // Staging slots are of this size; at 12.5 GB/s it is still 20 us of transfer.
   uint64_t segment_bytes_max = 256 * 1024;
   // A ring block is cut in at least so many segments (within the bounds above): what hides the
-  // latency of a hop (plan/ring.cc has the arithmetic). Two are enough for that where segments
-  // would become smaller than the second value: on busy processors they cost more than they hide.
+  // latency of a hop (plan/ring.cc has the arithmetic).
   uint64_t segments_per_block = 4;
-  uint64_t ring_segment_bytes = 128 * 1024;
   // A chain of p ranks idles for p - 2 segments while it fills, so 1/128 of a broadcast each.
   uint64_t segments_per_chain = 128;
 

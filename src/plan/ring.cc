@@ -17,14 +17,13 @@
 // the sender never waits: the step boundaries vanish, also the one between the two halves, and the
 // whole takes 2 (p - 1) T + L. In numbers, for p = 4 at 120 MB/s with L = 0.3 ms:
 //
-//     1 MB: T = 2.18 ms, S = 2:  hidden 1.1 ms of latency;  13.1 ms + 0.3 ms: 97.8 % of the line
-//    16 MB: T = 35 ms,   S = 16: hidden 33 ms;              210 ms + 0.3 ms: 99.9 %
+//     1 MB: T = 2.18 ms, S = 4:  16: hidden 1.6 ms of latency;  13.1 ms + 0.3 ms: 97.8 % of the
+//     line
+//    16 MB: T = 35 ms,   S = 16: hidden 33 ms;                   210 ms + 0.3 ms: 99.9 %
 //
 // Segment size does not enter the total, because a message is delivered as it arrives; so segments
 // are as large as the first condition and the staging slots allow. Dividing a block further only
 // helps when L grows towards T: then the plan of the choice is halving-doubling.
-#include <algorithm>
-
 #include "plan/algorithms.h"
 
 namespace r2ccl {
@@ -40,9 +39,7 @@ class Ring {
         previous_(at(self_ + ranks_ - 1)),
         count_(key.count) {
     const uint64_t block_bytes = key.count / ranks_ * size_of(key.type);
-    const uint64_t segment_bytes = std::max(block_bytes / limits.segments_per_block,
-                                            std::min(block_bytes / 2, limits.ring_segment_bytes));
-    segment_ = segment_count(segment_bytes, key.type, limits);
+    segment_ = segment_count(block_bytes / limits.segments_per_block, key.type, limits);
   }
 
   void reduce_scatter() {
