@@ -62,13 +62,15 @@ TimeNs PathModel::wire_time(uint64_t bytes) const {
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
 }
 
-void PathModel::on_sent(Transmission transmission, TimeNs now) {
+void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) {
   transmission.number = frames_sent_++;
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
   transmission.slack = slack();
-  transmission.expected_at =
-      now + base_delay_ + wire_time(bytes_outstanding_ + transmission.bytes) + transmission.slack;
+  const TimeNs own_time = wire_time(bytes_outstanding_ + transmission.bytes);
+  transmission.due_at = now + base_delay_ + own_time;
+  transmission.wire_time = std::max(own_time, nic_time);
+  transmission.expected_at = now + base_delay_ + transmission.wire_time + transmission.slack;
   bytes_outstanding_ += transmission.bytes;
   bytes_sent_ += transmission.bytes;
   transmission.ahead = bytes_outstanding_;
@@ -187,8 +189,11 @@ void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
 void PathModel::resize_window(uint64_t delivered) {
   if (!rate_known_) return;
   // Acknowledgements that come late because a process did not run must not leave the path dry: it
-  // would look slower than it is, get a smaller window for that, and look slower still.
-  const TimeNs queued = std::clamp(4 * deviation_, limits::kWindowDuration, kQueuedMax);
+  // would look slower than it is, get a smaller window for that, and look slower still. Where
+  // several paths share the NIC they keep it busy together, and would be late by each other's
+  // bytes.
+  const TimeNs late = std::min(4 * deviation_, kQueuedMax) / static_cast<TimeNs>(nic_paths_);
+  const TimeNs queued = std::max(late, limits::kWindowDuration);
   const double wanted = rate_ * static_cast<double>(queued + 2 * base_delay_);
   const auto target =
       std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
@@ -208,7 +213,10 @@ void PathModel::hope(double bytes_per_ns, TimeNs shortest_delay, TimeNs now) {
 }
 
 void PathModel::excuse(TimeNs duration) {
-  for (Transmission& transmission : outstanding_) transmission.expected_at += duration;
+  for (Transmission& transmission : outstanding_) {
+    transmission.due_at += duration;
+    transmission.expected_at += duration;
+  }
 }
 
 }  // namespace r2ccl

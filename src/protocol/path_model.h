@@ -10,6 +10,7 @@
 // not fit waits in user space, where a better path can still take it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -30,9 +31,11 @@ struct Transmission {
   ChannelId channel;
   ChunkRef chunk;
   TimeNs sent_at = 0;
-  TimeNs expected_at = 0;   // when its acknowledgement is due if the path keeps its rate
+  TimeNs due_at = 0;        // when it will be acknowledged if the path keeps its rate
+  TimeNs expected_at = 0;   // when it must be, with slack for the rate and for other links' bytes
   uint64_t ahead = 0;       // bytes under way when it was sent, itself included
   TimeNs slack = 0;         // of expected_at, beyond the estimate
+  TimeNs wire_time = 0;     // of what was under way on its path or its NIC, whichever is longer
   bool found_idle = false;  // nothing else was under way when it was sent
   bool filled = false;      // the path was at least half full then
 };
@@ -42,7 +45,8 @@ class PathModel {
   // A fresh connection: nothing under way; keeps what earlier connections taught about the rate.
   void reset();
 
-  void on_sent(Transmission transmission, TimeNs now);
+  // `nic_time`: all that is under way through the NIC takes so long, this transmission included.
+  void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);
   // The receiver has wholly received `frames` data frames of this connection, the last of them
   // `held` before it said so. Appends those that are newly received, oldest first.
   // False when so many were never sent.
@@ -68,6 +72,9 @@ class PathModel {
   }
   // Time in which nobody here could look does not count against the path.
   void excuse(TimeNs duration);
+
+  // So many paths of this host have bytes under way through the same NIC, this one included.
+  void share_nic(size_t paths) { nic_paths_ = std::max<size_t>(paths, 1); }
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
@@ -114,6 +121,7 @@ class PathModel {
   uint64_t guessed_bytes_ = 0;       // its rate and so its time on the wire was only guessed
   TimeNs deviation_ = 0;
   uint64_t window_ = kWindowInitial;
+  size_t nic_paths_ = 1;
 
   static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;

@@ -167,7 +167,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
       next = std::min(next, now + 20 * kMillisecond);
       continue;
     }
-    next = std::min(next, std::max(path.model.overdue_at(), next_ask_all_));
+    next = std::min(next, std::max(overdue_at(path), next_ask_all_));
     if (!path.health.asks.empty()) next = std::min(next, now + 2 * kMillisecond);
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
   }
@@ -241,6 +241,12 @@ bool Link::goodbye_done() const {
          peer_version_reflected_ >= peer_version_;
 }
 
+// Returns what was under way.
+std::deque<Transmission> Link::detach(Path& path, DownCause cause, TimeNs at) {
+  host_.queue(path.spec.local_nic).on_lost(path.model.bytes_outstanding());
+  return path.detach(cause, at);
+}
+
 void Link::end_peer(PeerEnd end, const std::string& why) {
   if (peer_end_) return;
   peer_end_ = end;
@@ -248,7 +254,7 @@ void Link::end_peer(PeerEnd end, const std::string& why) {
   for (size_t i = 0; i < paths_.size(); ++i) {
     dialers_[i]->cancel();
     pending_data_[i].reset();
-    (void)paths_[i]->detach(DownCause::closing, at);
+    (void)detach(*paths_[i], DownCause::closing, at);
   }
   touch();
   host_.on_peer_end(peer_, end, why);

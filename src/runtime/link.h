@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "protocol/nic_queue.h"
 #include "protocol/receive_ledger.h"
 #include "protocol/send_ledger.h"
 #include "runtime/message_port.h"
@@ -61,6 +62,7 @@ class LinkHost {
   virtual std::array<std::byte, kNonceBytes> nonce() = 0;
   virtual std::span<std::byte> scratch() = 0;
   virtual NicPace& pace(NicId nic) = 0;
+  virtual NicQueue& queue(NicId nic) = 0;
 
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
@@ -181,6 +183,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
     ++version_;
     dirty_ = true;
   }
+  std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs at);
   void end_peer(PeerEnd end, const std::string& why);
   void check_goodbye();
 
@@ -214,6 +217,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool path_takes(const Path& path, uint64_t bytes, bool urgent) const;
   void transmit(Path& path, Channel& channel, ChunkRef chunk, TimeNs now);
   void send_probe(Path& path, TimeNs now);
+  void send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
+                  Transmission transmission, TimeNs now);
   void queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_bytes);
   void mirror_outstanding(Path& path);
   void note_hit(Path& path);
@@ -239,6 +244,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
   void probe_kernel(const Path& path, TimeNs now);
+  TimeNs overdue_at(const Path& path) const;
   bool lane_overdue(const Path& path, TimeNs now) const;
   void ask_all(TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,

@@ -89,8 +89,18 @@ bool Link::lane_overdue(const Path& path, TimeNs at) const {
   return at > path.health.asks.front().at + patience;
 }
 
+// What other links send later shares the NIC with what this one has sent before.
+TimeNs Link::overdue_at(const Path& path) const {
+  if (path.model.outstanding().empty()) return kNever;
+  const Transmission& oldest = path.model.outstanding().front();
+  const NicQueue& queue = host_.queue(path.spec.local_nic);
+  const uint64_t others = queue.outstanding() - path.model.bytes_outstanding();
+  const TimeNs shared = queue.time_of(others + oldest.ahead);
+  return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
+}
+
 void Link::judge(Path& path, TimeNs at) {
-  const TimeNs overdue = path.model.overdue_at();
+  const TimeNs overdue = overdue_at(path);
   const bool data_late = overdue <= at;
   const bool lane_late = lane_overdue(path, at);
   if (!data_late && !lane_late) return;
@@ -117,7 +127,7 @@ void Link::judge(Path& path, TimeNs at) {
 
 void Link::judge_suspect(Path& path, TimeNs at) {
   const TimeNs since = path.state.since();
-  const bool data_late = path.model.overdue_at() <= at;
+  const bool data_late = overdue_at(path) <= at;
   const bool lane_answers = path.health.answered_at > since;
   if (!data_late && (lane_answers || !lane_overdue(path, at))) {
     path.state.clear(at);
@@ -190,7 +200,8 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   const size_t index = index_of(path);
   dialers_[index]->cancel();
   if (from == PathPhase::up) note_hit(path);
-  queue_lost(path.detach(goodbye_received_ ? DownCause::closing : cause, at), event.replayed_bytes);
+  queue_lost(detach(path, goodbye_received_ ? DownCause::closing : cause, at),
+             event.replayed_bytes);
   path.returns.on_down(at, was_up);
   Path::History& history = path.history;
   if (was_up) {

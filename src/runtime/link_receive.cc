@@ -136,11 +136,16 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
   // Of this incarnation a report can be old, but not ahead of what was sent.
   std::vector<Transmission> delivered;
   const bool suspected = path->state.phase() == PathPhase::suspect;
+  NicQueue& queue = host_.queue(path->spec.local_nic);
+  const uint64_t under_way = path->model.bytes_outstanding();
+  path->model.share_nic(queue.busy_paths());
   if (report.bytes_received > path->model.bytes_sent() ||
       !path->model.on_delivered(report.frames_received, report.held_us * kMicrosecond, suspected,
                                 at, delivered)) {
     return refuse(*path, "the peer has received frames that were never sent");
   }
+  const uint64_t left = path->model.bytes_outstanding();
+  queue.on_delivered(under_way - left, left, at);
   path->permit(report.pace_total);
   for (const Transmission& transmission : delivered) {
     evidence_at_ = std::max(evidence_at_, transmission.sent_at);

@@ -104,7 +104,7 @@ void Link::transmit(Path& path, Channel& from, ChunkRef chunk, TimeNs now) {
   transmission.channel = from.send.channel();
   transmission.chunk = chunk;
   payload_bytes_ += header.payload_bytes;
-  path.send_frame(header, from.send.bytes(chunk), transmission, now);
+  send_frame(path, header, from.send.bytes(chunk), transmission, now);
 }
 
 void Link::send_probe(Path& path, TimeNs now) {
@@ -113,7 +113,14 @@ void Link::send_probe(Path& path, TimeNs now) {
   header.payload_bytes = kProbeBytes;
   Transmission transmission;
   transmission.probe = true;
-  path.send_frame(header, {}, transmission, now);
+  send_frame(path, header, {}, transmission, now);
+}
+
+void Link::send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
+                      Transmission transmission, TimeNs now) {
+  NicQueue& queue = host_.queue(path.spec.local_nic);
+  queue.on_sent(kDataHeaderBytes + header.payload_bytes, path.model.outstanding().empty(), now);
+  path.send_frame(header, payload, transmission, now, queue.time_of(queue.outstanding()));
 }
 
 // The channel whose turn it is among those with something new to send: small messages first, the
@@ -213,7 +220,7 @@ void Link::mirror_stragglers(TimeNs now) {
     if (!from.send.needs_delivery(oldest.chunk) || from.send.copies(oldest.chunk) != 1) continue;
     const uint64_t bytes = from.send.bytes(oldest.chunk).size();
     if (!may_mirror(bytes)) continue;
-    const TimeNs due = oldest.expected_at - slow->model.slack();
+    const TimeNs due = oldest.due_at;
     for (const auto& idle : paths_) {
       if (idle == slow || idle->spec.lane_only || !idle->state.usable() || idle->broken) continue;
       if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;

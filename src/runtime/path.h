@@ -70,7 +70,7 @@ class Path : private FrameReader::Owner {
   bool can_start_frame() const { return data_ != nullptr && !writer_.busy(); }
   // Legal when can_start_frame(). The header's path fields are filled in here.
   void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
-                  TimeNs now);
+                  TimeNs now, TimeNs nic_time);
   // What the peer's pace permits: bytes beyond what was already sent.
   uint64_t pace_room() const;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }

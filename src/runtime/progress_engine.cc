@@ -43,6 +43,10 @@ NicPace& ProgressEngine::pace(NicId nic) {
   return nic == kNoNic ? *loopback_pace_ : *paces_[nic.value()];
 }
 
+NicQueue& ProgressEngine::queue(NicId nic) {
+  return nic == kNoNic ? loopback_queue_ : queues_[nic.value()];
+}
+
 Status ProgressEngine::open(const JobIdentity& job) {
   job_ = job;
   Acceptor::Callbacks callbacks;
@@ -132,6 +136,7 @@ Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObser
       cards_.begin(), cards_.end(), [&](const RankCard& c) { return c.host == mine.host; }));
   for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
   loopback_pace_.emplace(local);
+  queues_.resize(nics_.size());
   for (const RankCard& peer : cards_) {
     links_.emplace_back();
     if (peer.rank == self) continue;

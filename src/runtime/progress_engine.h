@@ -90,6 +90,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId nic) override;
+  NicQueue& queue(NicId nic) override;
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override {
     observer_->on_notice(peer, bytes);
@@ -121,6 +122,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
   std::vector<std::unique_ptr<NicPace>> paces_;
   std::optional<NicPace> loopback_pace_;
+  std::vector<NicQueue> queues_;  // as paces_
+  NicQueue loopback_queue_;
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::unique_ptr<Link>> links_;
   Reactor::Registration nic_events_;

@@ -266,6 +266,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::array<std::byte, kNonceBytes> nonce() override { return {}; }
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId) override { return pace_; }
+  NicQueue& queue(NicId) override { return queue_; }
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
@@ -280,6 +281,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   JobIdentity job_;
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
   NicPace pace_{1};
+  NicQueue queue_;
   Link link_;
   std::vector<Peer> peers_;
   int next_poll_id_ = 0;

@@ -309,24 +309,31 @@ TEST(Cluster, AFlappingNicComesBackEachTime) {
   EXPECT_EQ(returns, 3);
 }
 
-TEST(Cluster, ASlowNicHoldsUpNoOperation) {
+// A 1 MB AllReduce takes so much longer than on the line of three NICs when the fourth of one host
+// is slowed to 10 %.
+double cost_of_a_slow_nic(int hosts) {
   ClusterOptions options;
-  options.hosts = 3;
+  options.hosts = hosts;
   options.nics = 4;
   Cluster cluster(options);
-  ASSERT_TRUE(cluster.connect());
+  EXPECT_TRUE(cluster.connect());
   cluster.fabric().slow(cluster.nic(1, 2), 3'125'000);
-  Job settling(cluster, 128 * 1024);
+  constexpr uint64_t kCount = 128 * 1024;
+  Job settling(cluster, kCount);
   settling.start(30);
   run(cluster, settling, 20 * kSecond);
-  Job job(cluster, 128 * 1024);
+  Job job(cluster, kCount);
   job.start(50);
   const TimeNs began = cluster.now();
   run(cluster, job, 20 * kSecond);
-  // Three NICs' line rate would take 1 MB * 4/3 / 93.75 MB/s = 14.9 ms an operation.
-  const double mean = static_cast<double>(cluster.now() - began) / 50;
-  // The goal is 90 % of that; 86 % is what the fabric shows today, 100 % the lab at 16 MB.
-  EXPECT_LT(mean, 14.9e6 / 0.85);
+  const double sent = 50.0 * kCount * sizeof(int64_t) * 2 * (hosts - 1) / hosts;
+  return static_cast<double>(cluster.now() - began) / (sent / 93.75e6 * 1e9);
+}
+
+TEST(Cluster, ASlowNicHoldsUpNoOperation) {
+  // The goal is 90 % of the line; 86 % is what the fabric shows for three hosts, 95 % for four.
+  EXPECT_LT(cost_of_a_slow_nic(3), 1 / 0.85);
+  EXPECT_LT(cost_of_a_slow_nic(4), 1 / 0.92);
 }
 
 // Every rank is preempted for up to 8 ms, once in 10 ms on average. Late acknowledgements are not

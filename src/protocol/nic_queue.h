@@ -1,0 +1,71 @@
+// What this host has under way through one of its NICs, over all links, and how long that takes.
+// Pure.
+//
+// A path knows only its own bytes. When other links send through the same NIC they queue before
+// and between its own, and it is not late for that; nor may each of them fill the NIC's queue as if
+// it were alone.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace r2ccl {
+
+class NicQueue {
+ public:
+  // `alone`: its path had nothing else under way.
+  void on_sent(uint64_t bytes, bool alone, TimeNs now) {
+    if (outstanding_ == 0) begin_period(now);
+    outstanding_ += bytes;
+    busy_paths_ += alone ? 1 : 0;
+  }
+  // `left`: what its path still has under way.
+  void on_delivered(uint64_t bytes, uint64_t left, TimeNs now) {
+    if (bytes == 0) return;
+    forget(bytes, left);
+    period_bytes_ += bytes;
+    if (now - period_at_ < kPeriod) return;
+    const double rate = static_cast<double>(period_bytes_) / static_cast<double>(now - period_at_);
+    rate_ = std::max({rate, known_ ? rate_ * kDecay : 0.0, kRateMin});
+    known_ = true;
+    begin_period(now);
+  }
+  // All that a path had under way.
+  void on_lost(uint64_t bytes) {
+    if (bytes > 0) forget(bytes, 0);
+  }
+
+  uint64_t outstanding() const { return outstanding_; }
+  size_t busy_paths() const { return busy_paths_; }
+  TimeNs time_of(uint64_t bytes) const {
+    return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
+  }
+
+ private:
+  void forget(uint64_t bytes, uint64_t left) {
+    outstanding_ -= bytes;
+    busy_paths_ -= left == 0 ? 1 : 0;
+  }
+  void begin_period(TimeNs now) {
+    period_at_ = now;
+    period_bytes_ = 0;
+  }
+
+  static constexpr TimeNs kPeriod = 10 * kMillisecond;
+  static constexpr double kDecay = 0.999;
+  static constexpr double kRateInitial = 0.00375;  // 3.75 MB/s, until the NIC has shown its rate
+  // 10 Mbit/s: a time in which nothing came through, for whatever reason, is not the NIC's rate.
+  static constexpr double kRateMin = 0.00125;
+
+  uint64_t outstanding_ = 0;
+  size_t busy_paths_ = 0;
+  TimeNs period_at_ = 0;  // of time in which something was always under way
+  uint64_t period_bytes_ = 0;
+  double rate_ = kRateInitial;  // bytes per ns, a slowly decaying maximum
+  bool known_ = false;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,70 @@
+#include "protocol/nic_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kChunk = 31'250;  // 1 ms at 250 Mbit/s
+
+// Keeps two paths' chunks under way on a NIC that delivers one a millisecond.
+void run_at_line_rate(NicQueue& queue, TimeNs begin, int chunks) {
+  queue.on_sent(kChunk, true, begin);
+  queue.on_sent(kChunk, true, begin);
+  for (int i = 1; i <= chunks; ++i) {
+    queue.on_delivered(kChunk, 0, begin + i * kMillisecond);
+    queue.on_sent(kChunk, true, begin + i * kMillisecond);
+  }
+}
+
+TEST(NicQueue, KnowsWhatIsUnderWayAndOnHowManyPaths) {
+  NicQueue queue;
+  queue.on_sent(100, true, 0);
+  queue.on_sent(50, false, 0);
+  queue.on_sent(70, true, 0);
+  EXPECT_EQ(queue.outstanding(), 220U);
+  EXPECT_EQ(queue.busy_paths(), 2U);
+  queue.on_delivered(100, 50, 1);
+  EXPECT_EQ(queue.busy_paths(), 2U);
+  queue.on_delivered(50, 0, 2);
+  EXPECT_EQ(queue.busy_paths(), 1U);
+  queue.on_lost(70);
+  queue.on_lost(0);
+  queue.on_delivered(0, 0, 3);
+  EXPECT_EQ(queue.outstanding(), 0U);
+  EXPECT_EQ(queue.busy_paths(), 0U);
+}
+
+TEST(NicQueue, IsTakenForSlowUntilItHasShownItsRate) {
+  NicQueue queue;
+  EXPECT_GT(queue.time_of(kChunk), 5 * kMillisecond);
+  run_at_line_rate(queue, kSecond, 12);
+  EXPECT_NEAR(static_cast<double>(queue.time_of(kChunk)), 1e6, 0.15e6);
+}
+
+TEST(NicQueue, IsNotSlowForATimeInWhichNothingCameThrough) {
+  NicQueue queue;
+  queue.on_sent(kChunk, true, 0);
+  queue.on_delivered(kChunk, 0, 5 * kSecond);
+  EXPECT_LT(queue.time_of(kChunk), 30 * kMillisecond);
+  run_at_line_rate(queue, 6 * kSecond, 12);
+  queue.on_delivered(kChunk, 0, 20 * kSecond);
+  EXPECT_LT(queue.time_of(kChunk), 1200 * kMicrosecond);
+}
+
+TEST(NicQueue, CountsIdleTimeForNothing) {
+  NicQueue queue;
+  run_at_line_rate(queue, kSecond, 12);
+  const TimeNs before = queue.time_of(kChunk);
+  queue.on_lost(kChunk);
+  queue.on_lost(kChunk);
+  for (int i = 0; i < 1000; ++i) {  // now and then one chunk
+    const TimeNs at = (2 + i) * kSecond;
+    queue.on_sent(kChunk, true, at);
+    queue.on_delivered(kChunk, 0, at + 2 * kMillisecond);
+  }
+  EXPECT_EQ(queue.time_of(kChunk), before);
+}
+
+}  // namespace
+}  // namespace r2ccl
