@@ -113,9 +113,9 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). r2cclInvalidUsage when the ranks have not all made the
  * same collective calls, or a Send or Recv is without its counterpart. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
-/* Frees the communicator, finalizing first if that was not done and no error is pending. It is freed
- * whatever this returns: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits for this
- * rank's own operations; abort first what the others will never match. */
+/* Frees the communicator, finalizing first if that was not done and no error is pending. It is
+ * freed whatever this returns: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
+ * for this rank's own operations; abort first what the others will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
  * touched any more. The other ranks get r2cclRemoteError naming this rank. Still destroy it. */

@@ -68,7 +68,7 @@ void Executor::run_queue() {
 
 void Executor::begin(CollectiveCall call) {
   const CompiledPlan& plan = plans_.get(call.key, self_);
-  running_.emplace();
+  running_.emplace(Running{});  // not emplace(), which clang 14 takes for impossible
   Running& run = *running_;
   // Of all calls so far: those that send nothing, of no elements, could differ unseen.
   run.context = calls_.begin(call.key).chain;

@@ -5,6 +5,7 @@
 // or this process being late itself, suspects nobody: everything is late together then.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -374,8 +375,7 @@ void Link::adopt(EstablishedConnection established) {
   }
   const bool joins = pending && pending->session.incarnation == established.session.incarnation;
   if (joins == path->spec.lane_only) return;  // a lane whose data connection was replaced meanwhile
-  std::optional<EstablishedConnection> data = std::move(pending);
-  pending.reset();
+  std::optional<EstablishedConnection> data = std::exchange(pending, std::nullopt);
   if (Status attached = path->attach(host_.reactor(), std::move(data), std::move(established), at);
       !attached.ok()) {
     R2CCL_LOG(info, "path %s to rank %d: %s", path->spec.local_name.c_str(), peer_.value(),

@@ -16,7 +16,6 @@ bool legal(SideState from, SideState to) {
     case SideState::absent:
       return false;
     case SideState::connecting:
-      return from == SideState::absent;
     case SideState::syn_received:
       return from == SideState::absent;
     case SideState::established:
