@@ -34,6 +34,7 @@ void PathModel::reset() {
   frames_delivered_ = 0;
   bytes_sent_ = 0;
   last_delivery_at_ = 0;
+  told_at_ = 0;
   interval_at_ = 0;
   window_ = std::min<uint64_t>(window_, limits::kWindowBytesInitial);
 }
@@ -45,7 +46,20 @@ TimeNs PathModel::slack() const {
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
-  return now + delay_to_compare(now) + wire_time(bytes_outstanding_ + bytes);
+  return now + delay_to_compare(now) + wire_time(bytes_under_way(now) + bytes);
+}
+
+// The receiver acknowledges seldom. What must have arrived since it last spoke counts as arrived;
+// but when it has spoken after that time, and has not said so, the path is behind with everything.
+uint64_t PathModel::bytes_under_way(TimeNs now) const {
+  if (outstanding_.empty() || outstanding_.front().due_at + kNoise <= told_at_)
+    return bytes_outstanding_;
+  uint64_t bytes = 0;
+  for (auto sent = outstanding_.rbegin(); sent != outstanding_.rend() && sent->due_at > now;
+       ++sent) {
+    bytes += sent->bytes;
+  }
+  return bytes;
 }
 
 // Paths whose delays hardly differ share the load by their rates alone. Nor does a delay count that
@@ -81,6 +95,7 @@ void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) 
 bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeNs now,
                              std::vector<Transmission>& delivered) {
   if (frames > frames_sent_) return false;
+  told_at_ = now;
   if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
   Transmission last;

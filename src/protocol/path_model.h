@@ -57,6 +57,8 @@ class PathModel {
   // Everything still under way, oldest first.
   const std::deque<Transmission>& outstanding() const { return outstanding_; }
   uint64_t bytes_outstanding() const { return bytes_outstanding_; }
+  // Of these, what is likely still on its way: not what is merely not yet acknowledged.
+  uint64_t bytes_under_way(TimeNs now) const;
   // Frames and bytes sent on this connection.
   uint64_t frames_sent() const { return frames_sent_; }
   uint64_t bytes_sent() const { return bytes_sent_; }
@@ -104,6 +106,7 @@ class PathModel {
   uint64_t frames_delivered_ = 0;
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
+  TimeNs told_at_ = 0;  // when the receiver last said what had arrived
   TimeNs hoped_at_ = 0;
   TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
   uint64_t interval_bytes_ = 0;   // delivered since

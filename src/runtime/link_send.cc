@@ -54,7 +54,7 @@ TimeNs Link::backlog_done_at(TimeNs now) const {
   for (const auto& path : paths_) {
     if (!path->state.usable() || path->spec.lane_only) continue;
     rate += path->model.bytes_per_ns();
-    bytes += path->model.bytes_outstanding();
+    bytes += path->model.bytes_under_way(now);
   }
   if (rate <= 0) return now;
   for (const auto& [id, open] : channels_) bytes += open->send.fresh_bytes();
