@@ -327,6 +327,11 @@ TEST(ChunkCut, GivesEveryPathAShareOfAMessage) {
   EXPECT_EQ(chunk_cut(0, 0, 1.0), limits::kChunkBytesMin);
 }
 
+TEST(ChunkCut, LeavesNoSmallRest) {
+  // 64 KB a path, and 46 KB last as long as a chunk should: two of 32 KB, not one and a rest.
+  EXPECT_EQ(chunk_cut(256 * 1024, 4, 0.03125), 32u * 1024);
+}
+
 TEST(ChunkCut, StaysWithinItsBoundsAtAnyRate) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {
