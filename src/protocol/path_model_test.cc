@@ -347,6 +347,23 @@ TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
   EXPECT_EQ(d.model.overdue_at(), kNever);
 }
 
+TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
+  constexpr uint32_t kBytes = 31'250;  // a millisecond
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  d.drain();
+  d.now += 100 * kMillisecond;
+  for (int i = 0; i < 4; ++i) d.send(kBytes);
+  EXPECT_EQ(d.model.bytes_under_way(d.now), 4 * kBytes);
+  EXPECT_EQ(d.model.bytes_under_way(d.now + 2500 * kMicrosecond), 2 * kBytes);
+  EXPECT_EQ(d.model.bytes_under_way(d.now + 10 * kMillisecond), 0u);
+  EXPECT_EQ(d.model.bytes_outstanding(), 4 * kBytes);
+  // The receiver speaks, and none of it has arrived: the path is behind.
+  d.now += 3 * kMillisecond;
+  ASSERT_TRUE(d.model.on_delivered(d.model.frames_sent() - 4, 0, false, d.now, d.delivered));
+  EXPECT_EQ(d.model.bytes_under_way(d.now), 4 * kBytes);
+}
+
 TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
   PathModel model;
   model.hope(0.5, kNever, kStart);

@@ -29,16 +29,34 @@ uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_byt
 SendLedger::Posted SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
   const MessageNo number(first_.value() + open_.size());
   Open& open = open_.emplace_back();
-  open.bytes = bytes;
+  open.data = bytes.data();
+  open.size = bytes.size();
   open.context = context;
-  fresh_bytes_ += bytes.size();
-  const bool small = !bytes.empty() && bytes.size() <= limits::kBufferedSendBytesMax;
-  if (small && buffered_bytes_ + bytes.size() <= limits::kBufferedBytesPerChannel) {
-    open.buffer.assign(bytes.begin(), bytes.end());
-    open.bytes = open.buffer;
-    buffered_bytes_ += bytes.size();
-  }
+  fresh_bytes_ += open.size;
+  if (open.size <= limits::kBufferedSendBytesMax) buffer(open, 0);
   return {number, open.buffered()};
+}
+
+void SendLedger::buffer(Open& open, uint64_t from) {
+  const uint64_t bytes = open.size - from;
+  if (bytes == 0 || buffered_bytes_ + bytes > limits::kBufferedBytesPerChannel) return;
+  open.buffer.assign(open.data + from, open.data + open.size);
+  open.buffered_from = from;
+  open.data = nullptr;
+  buffered_bytes_ += bytes;
+}
+
+bool SendLedger::buffer_rest(std::vector<Posted>& ended) {
+  if (cursor_ < open_.size()) return false;
+  bool all = true;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    Open& open = open_[i];
+    if (open.complete || open.buffered()) continue;
+    buffer(open, uint64_t{open.acknowledged.prefix()} * open.chunk_bytes);
+    all = all && open.buffered();
+    if (open.buffered()) ended.push_back({MessageNo(first_.value() + i), true});
+  }
+  return all;
 }
 
 SendLedger::Open* SendLedger::find(MessageNo message) {
@@ -53,8 +71,7 @@ const SendLedger::Open* SendLedger::find(MessageNo message) const {
 void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
   open.chunk_bytes = chunk_bytes;
   // A message of no bytes is one chunk of no bytes: it still has to arrive.
-  const uint64_t chunks =
-      std::max<uint64_t>((open.bytes.size() + chunk_bytes - 1) / chunk_bytes, 1);
+  const uint64_t chunks = std::max<uint64_t>((open.size + chunk_bytes - 1) / chunk_bytes, 1);
   R2CCL_CHECK(chunks <= UINT32_MAX);
   open.acknowledged = ChunkSet(static_cast<uint32_t>(chunks));
   open.copies.assign(chunks, 0);
@@ -63,11 +80,11 @@ void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
 
 uint64_t SendLedger::chunk_size(const Open& open, uint32_t index) {
   const uint64_t offset = uint64_t{index} * open.chunk_bytes;
-  return std::min<uint64_t>(open.chunk_bytes, open.bytes.size() - offset);
+  return std::min<uint64_t>(open.chunk_bytes, open.size - offset);
 }
 
 uint64_t SendLedger::next_message_bytes() const {
-  return cursor_ < open_.size() ? open_[cursor_].bytes.size() : 0;
+  return cursor_ < open_.size() ? open_[cursor_].size : 0;
 }
 
 std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
@@ -100,7 +117,7 @@ DataHeader SendLedger::transmit(ChunkRef chunk) {
   header.payload_bytes = static_cast<uint32_t>(size);
   header.channel = channel_;
   header.message = chunk.message;
-  header.message_bytes = open->bytes.size();
+  header.message_bytes = open->size;
   header.offset = uint64_t{chunk.index} * open->chunk_bytes;
   header.chunk_bytes = open->chunk_bytes;
   header.context = open->context;
@@ -110,8 +127,11 @@ DataHeader SendLedger::transmit(ChunkRef chunk) {
 std::span<const std::byte> SendLedger::bytes(ChunkRef chunk) const {
   const Open* open = find(chunk.message);
   R2CCL_CHECK(open != nullptr);
-  return open->bytes.subspan(uint64_t{chunk.index} * open->chunk_bytes,
-                             chunk_size(*open, chunk.index));
+  const uint64_t offset = uint64_t{chunk.index} * open->chunk_bytes;
+  const uint64_t size = chunk_size(*open, chunk.index);
+  if (!open->buffered()) return {open->data + offset, size};
+  R2CCL_CHECK(offset >= open->buffered_from);
+  return {open->buffer.data() + (offset - open->buffered_from), size};
 }
 
 bool SendLedger::copy_gone(ChunkRef chunk) {

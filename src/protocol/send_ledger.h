@@ -43,6 +43,10 @@ class SendLedger {
     bool buffered = false;
   };
   Posted post(std::span<const std::byte> bytes, uint64_t context);
+  // When all that was posted has been sent: buffers what is not yet acknowledged of it, the oldest
+  // message first, as far as the bound allows. Appends the messages whose bytes are no longer
+  // needed. True when no message needs its bytes any more.
+  bool buffer_rest(std::vector<Posted>& ended);
 
   // The first chunk that was never sent and that permission allows now. `cut` is the chunk size to
   // use if this is the first chunk of its message.
@@ -76,12 +80,14 @@ class SendLedger {
 
  private:
   struct Open {
-    std::span<const std::byte> bytes;
+    const std::byte* data = nullptr;  // its bytes; of a buffered message null
+    uint64_t size = 0;
     uint64_t context = 0;
     uint32_t chunk_bytes = 0;  // 0: not cut yet
     uint32_t next_fresh = 0;   // chunks below were sent at least once
     bool complete = false;
-    std::vector<std::byte> buffer;  // of a buffered message: what `bytes` refers to
+    std::vector<std::byte> buffer;  // of a buffered message: its bytes from `buffered_from` on
+    uint64_t buffered_from = 0;
     bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;
     std::vector<uint8_t> copies;  // under way, per chunk
@@ -90,6 +96,7 @@ class SendLedger {
 
   Open* find(MessageNo message);
   const Open* find(MessageNo message) const;
+  void buffer(Open& open, uint64_t from);
   static void cut(Open& open, uint32_t chunk_bytes);
   static uint64_t chunk_size(const Open& open, uint32_t index);
   Status apply_partial(const PartialMessage& partial, std::vector<Posted>& completed);

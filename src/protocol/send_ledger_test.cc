@@ -133,6 +133,46 @@ TEST(SendLedger, BoundsWhatItCopiesAndTakesThatBackAsMessagesComplete) {
   EXPECT_FALSE(s.post(limits::kBufferedSendBytesMax).buffered);
 }
 
+TEST(SendLedger, CopiesTheRestOfWhatWasSentWhole) {
+  Sender s;
+  s.permit_all();
+  s.memory[20 * kCut] = std::byte{1};
+  s.post(25 * kCut);
+  std::vector<SendLedger::Posted> ended;
+  s.ledger.transmit(*s.ledger.next_fresh(kCut));
+  EXPECT_FALSE(s.ledger.buffer_rest(ended)) << "not all was sent";
+  EXPECT_TRUE(ended.empty());
+  s.send_all();
+  s.report.partial = {partial(0, 3)};
+  ASSERT_TRUE(s.apply().ok());
+  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].number, MessageNo(0));
+  s.memory[20 * kCut] = std::byte{2};
+  EXPECT_EQ(s.ledger.bytes({MessageNo(0), 20})[0], std::byte{1});
+  EXPECT_EQ(s.ledger.bytes({MessageNo(0), 24}).size(), kCut);
+  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  EXPECT_EQ(ended.size(), 1u) << "each is told once";
+}
+
+TEST(SendLedger, CopiesNoMoreOfTheRestThanItsBound) {
+  Sender s;
+  s.permit_all();
+  const uint64_t half = limits::kBufferedBytesPerChannel / 2 + kCut;
+  s.post(half);
+  s.post(half);
+  s.send_all();
+  std::vector<SendLedger::Posted> ended;
+  EXPECT_FALSE(s.ledger.buffer_rest(ended));
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].number, MessageNo(0));
+  // What is acknowledged need not be copied, and makes room.
+  s.report.partial = {partial(1, 3)};
+  ASSERT_TRUE(s.apply().ok());
+  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  EXPECT_EQ(ended.size(), 2u);
+}
+
 TEST(SendLedger, AMessageOfNoBytesIsOneChunkThatMustBeAcknowledged) {
   Sender s;
   s.permit_all();

@@ -117,6 +117,7 @@ void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {
   const uint32_t step = steps[index];
   R2CCL_CHECK(run.message_done[step] == 0);
   run.message_done[step] = 1;
+  if (kind == LaneKind::send) --run.sends_posted;
   while (state.low < state.posted && run.message_done[steps[state.low]] != 0) ++state.low;
 
   if (run.plan->steps()[step].kind != StepKind::receive_reduce) {
@@ -141,7 +142,19 @@ void Executor::settle() {
     }
   }
   advance_staged();
-  if (run.steps_left == 0) finish();
+  if (run.steps_left == 0) return finish();
+  if (run.steps_left == run.sends_posted && !run.hastened) hasten_sends();
+}
+
+// This rank has its result; all that it waits for is to hear that the others have theirs.
+void Executor::hasten_sends() {
+  Running& run = *running_;
+  run.hastened = true;
+  for (size_t i = 0; i < run.lanes.size(); ++i) {
+    const Lane& lane = run.plan->lanes()[i];
+    if (lane.kind != LaneKind::send || run.lanes[i].low == run.lanes[i].posted) continue;
+    ports_[static_cast<size_t>(lane.peer.value())]->hasten_sends(channel_);
+  }
 }
 
 void Executor::becomes_ready(uint32_t step) {
@@ -199,6 +212,7 @@ void Executor::post(uint32_t lane, uint32_t step) {
   MessageNo number;
   if (what.kind == StepKind::send) {
     number = port.post_send(channel_, {source_of(what.source), bytes_of(what.source)}, run.context);
+    ++run.sends_posted;
   } else {
     std::byte* target = target_of(what.target);
     const size_t bytes = bytes_of(what.target);

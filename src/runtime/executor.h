@@ -94,6 +94,8 @@ class Executor final : public MessageClient {
     std::vector<std::byte*> staging;  // per staged step: its slot while it has one
     uint32_t staged_next = 0;         // the next staged step to be given a slot
     uint32_t steps_left = 0;
+    uint32_t sends_posted = 0;  // and not complete
+    bool hastened = false;
   };
 
   void run_queue();
@@ -105,6 +107,7 @@ class Executor final : public MessageClient {
   void advance_staged();
   bool may_post(uint32_t step) const;
   void post(uint32_t lane, uint32_t step);
+  void hasten_sends();
   void reduce_received(uint32_t step);
   void copy(const Step& step) const;
   void finish();

@@ -52,6 +52,7 @@ void FrameWriter::pad(ChannelId channel, MessageNo message) {
 
 void FrameWriter::keep(ChannelId channel) {
   if (!busy_ || header_.channel != channel || payload_ == nullptr) return;
+  if (payload_ == kept_.data()) return;
   kept_.assign(payload_, payload_ + header_.payload_bytes);
   payload_ = kept_.data();
 }

@@ -74,7 +74,9 @@ void Link::open_channel(ChannelId id, MessageClient& client) {
 MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64_t context) {
   R2CCL_CHECK(bytes.size() <= limits::kMessageBytesMax);
   touch();
-  const SendLedger::Posted posted = channel(id).send.post(bytes, context);
+  Channel& source = channel(id);
+  source.hastened = false;
+  const SendLedger::Posted posted = source.send.post(bytes, context);
   if (posted.buffered) completions_.push_back({Ended::sent, id, posted.number, {}});
   return posted.number;
 }
@@ -92,6 +94,26 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
   if (bytes.size() > limits::kBufferedSendBytesMax) urgent_ = true;
   target.changed_version = version_;
   return posted.number;
+}
+
+void Link::hasten_sends(ChannelId id) {
+  channel(id).hastened = true;
+  touch();
+}
+
+// After what could be sent was sent.
+void Link::end_hastened_sends() {
+  std::vector<SendLedger::Posted> ended;
+  for (const auto& [id, open] : channels_) {
+    if (!open->hastened) continue;
+    ended.clear();
+    open->hastened = !open->send.buffer_rest(ended);
+    if (ended.empty()) continue;
+    // Half-written frames still refer to the client's bytes.
+    for (const auto& path : paths_) path->keep(id);
+    for (const auto& message : ended) completions_.push_back({Ended::sent, id, message.number, {}});
+    touch();
+  }
 }
 
 void Link::cancel_channel(ChannelId id) {
@@ -146,6 +168,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   deliver_completions();
   health(now, idle_ns);
   dispatch(now);
+  end_hastened_sends();
   if (goodbye_wanted_) check_goodbye();
   control(now);
 }

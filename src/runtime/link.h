@@ -88,6 +88,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;
   MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override;
+  void hasten_sends(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
   // Delivers `bytes` to the peer's on_notice once and in order, by any lane, whatever fails.
@@ -144,6 +145,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
     ReceiveLedger receive;
     uint64_t changed_version = 0;  // of link state, when the receiving end last changed
     int64_t quantum = 0;           // byte credit for fairness among channels
+    bool hastened = false;         // the client waits for nothing but the end of its sends
   };
   // A chunk that must be sent again: its copies died (replay) or are late (mirror).
   struct Resend {
@@ -178,6 +180,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   Path* find(PathId id);
   size_t index_of(const Path& path) const;
   void deliver_completions();
+  void end_hastened_sends();
   void touch() { dirty_ = true; }
   void changed() {
     ++version_;

@@ -16,7 +16,7 @@ namespace r2ccl {
 class MessageClient {
  public:
   virtual ~MessageClient() = default;
-  // Every byte of the message is acknowledged: the source may be overwritten.
+  // Every byte of the message is acknowledged or copied: the source may be overwritten.
   virtual void on_sent(Rank peer, ChannelId channel, MessageNo number) = 0;
   // Every byte is in its place, and no late copy will touch it again.
   virtual void on_received(Rank peer, ChannelId channel, MessageNo number) = 0;
@@ -41,6 +41,11 @@ class MessagePort {
                               uint64_t context) = 0;
   virtual MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes,
                                  uint64_t context) = 0;
+
+  // The client waits for nothing but the end of what it has posted. Messages that were sent whole
+  // need not wait for their last acknowledgements then: what is missing is copied, within a bound.
+  // Holds until the next post_send.
+  virtual void hasten_sends(ChannelId channel) = 0;
 
   // Forgets all posted sends and receives of the channel. On return none of their buffers is
   // touched any more, whatever still arrives; no client call follows for them.

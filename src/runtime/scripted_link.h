@@ -161,6 +161,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // Nothing more can be written to the path's data connection.
   void block(size_t index) { peers_[index].data->limit_writes(std::deque<size_t>(100'000, 0)); }
 
+  void unblock(size_t index) { peers_[index].data->limit_writes({}); }
+
   // One pass of the engine, which had not run for `idle`; the peer takes what the link has written.
   void step(TimeNs idle = 0) {
     for (Peer& peer : peers_) {
