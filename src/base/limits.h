@@ -77,7 +77,7 @@ inline constexpr size_t kNoticesPendingMax = 1024;
 // News that nobody waits for may stay this long for company.
 inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
 // So much received data is acknowledged at once: a part of what a path has under way by default.
-inline constexpr uint64_t kNewsBytes = 48 * 1024;
+inline constexpr uint64_t kNewsBytes = 96 * 1024;
 // How long the peer's news may wait before it is reflected.
 inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
 // First wait before unreflected state is sent again on another lane; doubles up to the second

@@ -17,9 +17,8 @@
 // the sender never waits: the step boundaries vanish, also the one between the two halves, and the
 // whole takes 2 (p - 1) T + L. In numbers, for p = 4 at 120 MB/s with L = 0.3 ms:
 //
-//     1 MB: T = 2.18 ms, S = 4:  16: hidden 1.6 ms of latency;  13.1 ms + 0.3 ms: 97.8 % of the
-//     line
-//    16 MB: T = 35 ms,   S = 16: hidden 33 ms;                   210 ms + 0.3 ms: 99.9 %
+//     1 MB: T = 2.18 ms, S = 2:  hidden 1.1 ms of latency;  13.1 ms + 0.3 ms: 97.8 % of the line
+//    16 MB: T = 35 ms,   S = 16: hidden 33 ms;               210 ms + 0.3 ms: 99.9 %
 //
 // Segment size does not enter the total, because a message is delivered as it arrives; so segments
 // are as large as the first condition and the staging slots allow. Dividing a block further only

@@ -13,8 +13,19 @@ constexpr TimeNs kInterval = 10 * kMillisecond;
 constexpr TimeNs kIntervalDelays = 2;
 // A difference of delays below this is the schedulers', not the paths'.
 constexpr TimeNs kNoise = 500 * kMicrosecond;
-// What an idle path once showed is believed for this long; then hope grows.
-constexpr TimeNs kRateBelieved = 500 * kMillisecond;
+// What an idle path once showed of its delay is believed for this long.
+constexpr TimeNs kDelayBelieved = 500 * kMillisecond;
+// Transmissions that had the path to themselves: late by more than the error of the link's best
+// path, or this at most, they speak of the path and not of the schedulers when so many do in a row.
+constexpr TimeNs kAloneNoiseMax = 2 * kMillisecond;
+constexpr int kAloneLate = 3;
+// A path below this share of the best is probed while it is idle, so often.
+constexpr double kSlowShare = 0.75;
+constexpr TimeNs kProbeInterval = 100 * kMillisecond;
+// What a probe must show beyond the known rate, and for how many transmissions that is on trial.
+constexpr double kFaster = 1.5;
+constexpr int kTrialLength = 8;
+constexpr TimeNs kTrialWaitMax = 30 * kSecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
 // What a window may add over the base delay where acknowledgements come late.
@@ -66,14 +77,31 @@ uint64_t PathModel::bytes_under_way(TimeNs now) const {
 // was measured long ago or seldom: a path that a late delivery had made look long would not be
 // used, and so not be measured, again.
 TimeNs PathModel::delay_to_compare(TimeNs now) const {
-  const bool old = outstanding_.empty() && now - last_delivery_at_ > kRateBelieved;
+  const bool old = outstanding_.empty() && now - last_delivery_at_ > kDelayBelieved;
+  const TimeNs delay = recent_delay();
+  return old || !looks_long() ? std::min(delay, best_.delay) : delay;
+}
+
+bool PathModel::looks_long() const {
   const TimeNs noise = delay_samples_ < kDelaySamples ? kSlackMin : kNoise;
-  const bool alike = base_delay_ - noise < shortest_delay_;
-  return old || alike ? std::min(base_delay_, shortest_delay_) : base_delay_;
+  return recent_delay() - noise >= best_.delay;
+}
+
+TimeNs PathModel::recent_delay() const {
+  const size_t count = std::min<size_t>(delay_samples_, recent_delays_.size());
+  if (count == 0) return base_delay_;
+  return *std::min_element(recent_delays_.begin(),
+                           recent_delays_.begin() + static_cast<ptrdiff_t>(count));
 }
 
 TimeNs PathModel::wire_time(uint64_t bytes) const {
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
+}
+
+// What a burst has shown makes nobody late.
+TimeNs PathModel::wire_time_at_most(uint64_t bytes) const {
+  const double rate = rate_known_ ? rate_ : std::min(rate_, kRateInitial);
+  return static_cast<TimeNs>(static_cast<double>(bytes) / rate);
 }
 
 void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) {
@@ -81,7 +109,7 @@ void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) 
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
   transmission.slack = slack();
-  const TimeNs own_time = wire_time(bytes_outstanding_ + transmission.bytes);
+  const TimeNs own_time = wire_time_at_most(bytes_outstanding_ + transmission.bytes);
   transmission.due_at = now + base_delay_ + own_time;
   transmission.wire_time = std::max(own_time, nic_time);
   transmission.expected_at = now + base_delay_ + transmission.wire_time + transmission.slack;
@@ -111,6 +139,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
+  if (last.found_idle && outstanding_.empty()) learn_alone(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
   } else {
@@ -142,7 +171,7 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
     delay_period_at_ = at;
   }
   delay_min_now_ = std::min(delay_min_now_, delay);
-  ++delay_samples_;
+  recent_delays_[delay_samples_++ % recent_delays_.size()] = delay;
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
@@ -158,6 +187,42 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   delay_min_now_ = std::max(guessed_elapsed_ - wire, kDelayMin);
   delay_min_before_ = kNever;
   base_delay_ = delay_min_now_;
+}
+
+// A path that never has two transmissions under way shows no rate in measure_rate().
+void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
+  const TimeNs elapsed = at - transmission.sent_at;
+  const TimeNs promised = transmission.expected_at - transmission.slack - transmission.sent_at;
+  const TimeNs wire = std::max<TimeNs>(elapsed - std::min(base_delay_, best_.delay), 1);
+  const double sample = static_cast<double>(transmission.bytes) / static_cast<double>(wire);
+  const TimeNs noise = std::clamp(4 * std::min(best_.deviation, kSecond), kNoise, kAloneNoiseMax);
+  if (elapsed > promised + promised / 4 + noise) {
+    alone_best_ = alone_late_ == 0 ? sample : std::max(alone_best_, sample);
+    if (trial_from_ > 0) return end_trial(false, at);
+    if (++alone_late_ < kAloneLate) return;
+    rate_ = std::max(std::min(rate_, alone_best_), kRateMin);
+    rate_known_ = true;
+    alone_late_ = 0;
+    return;
+  }
+  alone_late_ = 0;
+  shown_ = std::max(shown_, sample);
+  if (trial_from_ > 0 && --trial_left_ == 0) end_trial(true, at);
+  if (rate_known_ && sample > kFaster * rate_ && rate_ < kSlowShare * best_.bytes_per_ns &&
+      at >= next_trial_) {
+    if (trial_from_ == 0) trial_from_ = rate_;
+    trial_left_ = kTrialLength;
+    rate_ = std::min(sample, best_.bytes_per_ns);
+  }
+}
+
+void PathModel::end_trial(bool passed, TimeNs at) {
+  if (!passed) {
+    rate_ = trial_from_;
+    next_trial_ = at + trial_wait_;
+  }
+  trial_wait_ = passed ? kTrialWaitMin : std::min(2 * trial_wait_, kTrialWaitMax);
+  trial_from_ = 0;
 }
 
 void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at) {
@@ -184,6 +249,7 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
       rate_ += (sample - rate_) / 2;
     }
     rate_ = std::max(rate_, kRateMin);
+    if (trial_from_ > 0 && was_full) end_trial(sample > kFaster * trial_from_, at);
     interval_at_ = at;
     interval_bytes_ = 0;
     interval_filled_ = 0;
@@ -216,15 +282,15 @@ void PathModel::resize_window(uint64_t delivered) {
   window_ = std::min(target, window_ + delivered);
 }
 
-void PathModel::hope(double bytes_per_ns, TimeNs shortest_delay, TimeNs now) {
-  shortest_delay_ = shortest_delay;
-  if (!rate_known_) {
-    rate_ = bytes_per_ns;
-  } else if (rate_ < bytes_per_ns && outstanding_.empty() &&
-             now - std::max(last_delivery_at_, hoped_at_) > kRateBelieved) {
-    rate_ = std::min(2 * rate_, bytes_per_ns);
-    hoped_at_ = now;
-  }
+void PathModel::compare(const Best& best) {
+  best_ = best;
+  if (!rate_known_) rate_ = best.bytes_per_ns;
+}
+
+bool PathModel::wants_probe(TimeNs now) const {
+  const bool slow = rate_known_ && rate_ < kSlowShare * best_.bytes_per_ns;
+  return (slow || looks_long()) && outstanding_.empty() &&
+         now - last_delivery_at_ >= kProbeInterval;
 }
 
 void PathModel::excuse(TimeNs duration) {

@@ -4,13 +4,17 @@
 // The rate is what was delivered in an interval in which the path was never idle, long enough that
 // the burst which a token bucket or a switch's memory lets through does not matter. Traffic that
 // did not fill the path can only raise it; a transmission that came late while the path was
-// suspected lowers it at once. Until a path has shown a rate it is taken for as good as the best.
+// suspected lowers it at once, and so do three in a row that were alone on the path. Until a path
+// has shown a rate it is taken for as good as the best. One that is slower than the best gets
+// probes while it is idle; when one of those is fast the path is trusted with chunks again, on
+// trial: a token bucket lets a probe through quickly that says nothing about its rate.
 // What an acknowledgement waited for company at the receiver counts for neither delay nor rate.
 // The window is what the rate, the base delay and the usual lateness need and no more: what does
 // not fit waits in user space, where a better path can still take it.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -42,6 +46,8 @@ struct Transmission {
 
 class PathModel {
  public:
+  static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
+
   // A fresh connection: nothing under way; keeps what earlier connections taught about the rate.
   void reset();
 
@@ -66,6 +72,12 @@ class PathModel {
   bool has_room(uint64_t bytes) const {
     return bytes_outstanding_ == 0 || bytes_outstanding_ + bytes <= window_;
   }
+  // How long the path is busy with so many bytes.
+  TimeNs wire_time(uint64_t bytes) const;
+  // How long `bytes` would take if the path were idle.
+  TimeNs time_alone(uint64_t bytes, TimeNs now) const {
+    return delay_to_compare(now) + wire_time(bytes);
+  }
   // When `bytes` more would be acknowledged if they were sent now.
   TimeNs finish_at(uint64_t bytes, TimeNs now) const;
   // The oldest transmission is overdue since this time; kNever when nothing is under way.
@@ -80,10 +92,22 @@ class PathModel {
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
-  // What the best paths of the link have shown. Taken over while this one has shown nothing, and
-  // approached while it is idle, so that a path which was slow once is tried again.
-  void hope(double bytes_per_ns, TimeNs shortest_delay, TimeNs now);
+  // What speaks for the best path of a link: the rate, or while that is not known the most that a
+  // transmission had which was alone on the path; 0 when there was none.
+  double shown_bytes_per_ns() const { return rate_known_ ? rate_ : shown_; }
+  // What the best paths of the link have shown. Its rate is taken over while this one has shown
+  // nothing, and an error that even the best path has is not this one's.
+  struct Best {
+    double bytes_per_ns = kRateInitial;
+    TimeNs delay = kNever;
+    TimeNs deviation = kNever;
+  };
+  void compare(const Best& best);
+  // It looked worse than the best, and was idle since: only a probe can tell whether it still does.
+  bool wants_probe(TimeNs now) const;
   TimeNs base_delay() const { return base_delay_; }
+  // The least of the last few that were alone on the path: base_delay() forgets only in seconds.
+  TimeNs recent_delay() const;
   TimeNs deviation() const { return deviation_; }
   uint64_t window() const { return window_; }
   TimeNs last_delivery_at() const { return last_delivery_at_; }
@@ -91,11 +115,14 @@ class PathModel {
   TimeNs slack() const;
 
  private:
-  TimeNs wire_time(uint64_t bytes) const;
+  TimeNs wire_time_at_most(uint64_t bytes) const;
   TimeNs delay_to_compare(TimeNs now) const;
+  bool looks_long() const;
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);
+  void learn_alone(const Transmission& transmission, TimeNs at);
+  void end_trial(bool passed, TimeNs at);
   void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
   void resize_window(uint64_t delivered);
@@ -106,18 +133,28 @@ class PathModel {
   uint64_t frames_delivered_ = 0;
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
-  TimeNs told_at_ = 0;  // when the receiver last said what had arrived
-  TimeNs hoped_at_ = 0;
+  TimeNs told_at_ = 0;            // when the receiver last said what had arrived
   TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
   uint64_t interval_bytes_ = 0;   // delivered since
   uint64_t interval_filled_ = 0;  // of these, what shows the path's rate: it was half full, or slow
 
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
+  double shown_ = 0;
+  int alone_late_ = 0;     // in a row
+  double alone_best_ = 0;  // the highest rate that one of these has shown
+  // While it is trusted on trial with more than it had shown: that rate, and how many transmissions
+  // more must be in time. After a trial that failed the next one has to wait, twice as long each
+  // time.
+  double trial_from_ = 0;
+  int trial_left_ = 0;
+  TimeNs next_trial_ = 0;
+  TimeNs trial_wait_ = kTrialWaitMin;
   TimeNs base_delay_ = kDelayInitial;
   uint32_t delay_samples_ = 0;
-  TimeNs shortest_delay_ = kNever;  // of the link's paths
-  TimeNs delay_min_now_ = kNever;   // minimum of the running period and of the one before
+  std::array<TimeNs, 4> recent_delays_{};
+  Best best_;                      // of the link's paths
+  TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the one before
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
   TimeNs guessed_elapsed_ = kNever;  // the quickest of those sent into the idle path so far, while
@@ -126,8 +163,8 @@ class PathModel {
   uint64_t window_ = kWindowInitial;
   size_t nic_paths_ = 1;
 
-  static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
+  static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;
   static constexpr uint64_t kWindowInitial = 128 * 1024;
 };
 

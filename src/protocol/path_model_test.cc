@@ -29,6 +29,8 @@ class Wire {
     return busy_until_ + round_trip_;
   }
 
+  void give_tokens(uint64_t bytes) { tokens_ = static_cast<double>(bytes); }
+
   double rate;
 
  private:
@@ -211,7 +213,7 @@ TEST(PathModel, ASmallDifferenceOfDelaysCountsOnceItWasSeenOften) {
   constexpr TimeNs kShortest = 100 * kMicrosecond;
   Driver d(Wire(kGigabit250, 2 * kMillisecond));
   const auto extra = [&] {
-    d.model.hope(kGigabit250, kShortest, d.now);
+    d.model.compare({kGigabit250, kShortest, 0});
     return d.model.finish_at(0, d.now) - d.now - kShortest;
   };
   d.ping_pong(5000, 20 * kMillisecond, 4);
@@ -227,7 +229,7 @@ TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
   for (const TimeNs round_trip : {400 * kMicrosecond, 100 * kMillisecond}) {
     Driver d(Wire(kGigabit250, round_trip));
     d.ping_pong(5000, 20 * kMillisecond, round_trip < kMillisecond ? 20 : 1);
-    d.model.hope(kGigabit250, kShortest, d.now);
+    d.model.compare({kGigabit250, kShortest, 0});
     const TimeNs delay = d.model.finish_at(0, d.now) - d.now;
     EXPECT_EQ(delay > kShortest, round_trip > kMillisecond);
   }
@@ -366,24 +368,66 @@ TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
 
 TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
   PathModel model;
-  model.hope(0.5, kNever, kStart);
+  model.compare({0.5, kNever, 0});
   EXPECT_EQ(model.bytes_per_ns(), 0.5);
   EXPECT_FALSE(model.rate_known());
 }
 
-TEST(PathModel, APathThatWasSlowOnceIsTriedAgainWhenItIsIdle) {
+// A path that has shown a tenth of what the others have, and is now idle.
+Driver slow_path() {
   Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
   d.run_for(kSecond);
-  d.model.hope(kGigabit250, kNever, d.now);
-  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "busy: it shows its rate";
   d.drain();
-  d.model.hope(kGigabit250, kNever, d.now);
-  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "too soon";
-  for (int i = 0; i < 20; ++i) {
-    d.now += 600 * kMillisecond;
-    d.model.hope(kGigabit250, kNever, d.now);
+  d.model.compare({kGigabit250, 100 * kMicrosecond, 0});
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
+  return d;
+}
+
+TEST(PathModel, APathThatWasSlowIsProbedWhileItIsIdle) {
+  Driver d = slow_path();
+  EXPECT_FALSE(d.model.wants_probe(d.now)) << "it has just shown its rate";
+  d.now += 100 * kMillisecond;
+  EXPECT_TRUE(d.model.wants_probe(d.now));
+  d.send(16'384);
+  EXPECT_FALSE(d.model.wants_probe(d.now)) << "one is under way";
+  d.receive();
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "still slow";
+  d.now += 100 * kMillisecond;
+  d.wire.rate = kGigabit250;
+  d.send(16'384);
+  d.receive();
+  EXPECT_GT(in_percent(d.model.bytes_per_ns(), kGigabit250), 80);
+  EXPECT_FALSE(d.model.wants_probe(d.now + kSecond)) << "chunks will show the rest";
+}
+
+TEST(PathModel, AProbeThatABucketLetThroughMisleadsOnceAndThenSeldom) {
+  Driver d = slow_path();
+  int misled = 0;
+  for (int i = 0; i < 1200; ++i) {  // two minutes
+    d.now += 100 * kMillisecond;
+    d.wire.give_tokens(16'384);
+    d.send(16'384);
+    d.receive();
+    if (in_percent(d.model.bytes_per_ns(), kGigabit250) < 50) continue;
+    ++misled;
+    d.send(46'912);
+    d.receive();
+    EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
   }
-  EXPECT_DOUBLE_EQ(d.model.bytes_per_ns(), kGigabit250);
+  EXPECT_GE(misled, 5);
+  EXPECT_LE(misled, 12);
+}
+
+TEST(PathModel, LoneTransmissionsShowThatAPathHasBecomeSlow) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.run_for(kSecond);
+  d.drain();
+  d.model.compare({kGigabit250, 100 * kMicrosecond, 0});
+  d.wire.rate = kGigabit250 / 10;
+  d.ping_pong(16'384, 10 * kMillisecond, 2);
+  EXPECT_GT(in_percent(d.model.bytes_per_ns(), kGigabit250), 80) << "it may be the schedulers";
+  d.ping_pong(16'384, 10 * kMillisecond, 1);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_byt
   // Equal chunks, as many for each path: paths that are equally fast are done together.
   const uint64_t share = message_bytes / std::max<size_t>(path_count, 1);
   const uint64_t chunks_per_path = share / std::max<uint64_t>(by_time, 1) + 1;
-  const uint64_t wanted = std::clamp<uint64_t>(share / chunks_per_path, limits::kChunkBytesMin,
-                                               limits::kChunkBytesMax);
+  const uint64_t wanted =
+      std::clamp<uint64_t>(share / chunks_per_path, limits::kChunkBytesMin, limits::kChunkBytesMax);
   return static_cast<uint32_t>(
       std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment), limits::kChunkBytesMax));
 }

@@ -211,7 +211,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool dispatch_resend(TimeNs now);
   bool dispatch_fresh(TimeNs now);
   void mirror_stragglers(TimeNs now);
-  Channel* next_channel();
+  void probe_slow_paths(TimeNs now);
+  Channel* next_channel(TimeNs now);
+  uint32_t cut_for(uint64_t message_bytes, TimeNs now) const;
+  size_t paths_for(uint64_t message_bytes, TimeNs now) const;
   struct Choice {
     Path* path = nullptr;
     bool wait = false;  // a path that is busy now will finish it sooner than any free one
@@ -229,6 +232,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool may_mirror(uint64_t bytes) const;
   TimeNs backlog_done_at(TimeNs now) const;
   double fastest_rate() const;
+  PathModel::Best best_shown() const;
   TimeNs shortest_delay() const;
   size_t usable_paths() const;
 
@@ -314,6 +318,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   uint64_t mirrored_bytes_ = 0;
   uint64_t replayed_bytes_ = 0;
   uint64_t payload_bytes_ = 0;
+  uint64_t payload_probed_ = 0;  // when a slow path was last probed
   bool goodbye_wanted_ = false;
   bool goodbye_sent_ = false;
   uint64_t goodbye_version_ = 0;

@@ -18,7 +18,14 @@ constexpr uint64_t kMirrorBurst = 8 * 1024 * 1024;
 constexpr uint64_t kMirrorShare = 50;  // one part in
 // How much sooner another path must finish a chunk before it is sent there as well.
 constexpr TimeNs kMirrorGain = 3 * kMillisecond;
-constexpr size_t kProbeBytes = 16 * 1024;  // more than the largest MTU
+// A difference of delays below this says nothing.
+constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
+// More than the largest MTU, and enough to tell a slow path's time from the schedulers'.
+constexpr size_t kProbeBytes = 16 * 1024;
+
+bool carries(const Path& path) {
+  return path.state.usable() && !path.spec.lane_only;
+}
 
 }  // namespace
 
@@ -32,18 +39,47 @@ double Link::fastest_rate() const {
   return fastest > 0 ? fastest : PathModel().bytes_per_ns();
 }
 
+PathModel::Best Link::best_shown() const {
+  PathModel::Best best;
+  double fastest = 0;
+  bool all_known = true;
+  for (const auto& path : paths_) {
+    if (!carries(*path)) continue;
+    fastest = std::max(fastest, path->model.shown_bytes_per_ns());
+    all_known = all_known && path->model.rate_known();
+    best.delay = std::min(best.delay, path->model.recent_delay());
+    best.deviation = std::min(best.deviation, path->model.deviation());
+  }
+  // One that has shown nothing may be better than those that have.
+  if (fastest > 0 && (all_known || fastest > best.bytes_per_ns)) best.bytes_per_ns = fastest;
+  return best;
+}
+
 TimeNs Link::shortest_delay() const {
   TimeNs shortest = kNever;
   for (const auto& path : paths_) {
-    if (path->spec.lane_only || !path->state.usable()) continue;
+    if (!carries(*path)) continue;
     shortest = std::min(shortest, path->model.base_delay());
   }
   return shortest;
 }
 
 size_t Link::usable_paths() const {
-  return static_cast<size_t>(std::count_if(paths_.begin(), paths_.end(), [](const auto& path) {
-    return path->state.usable() && !path->spec.lane_only;
+  return static_cast<size_t>(
+      std::ranges::count_if(paths_, [](const auto& path) { return carries(*path); }));
+}
+
+// How many paths a message is worth cutting for: those that are through with an equal share of it
+// almost as soon as the best one. It would wait for the others; they take what there is in longer
+// operations.
+size_t Link::paths_for(uint64_t message_bytes, TimeNs now) const {
+  const uint64_t share = message_bytes / std::max<size_t>(usable_paths(), 1);
+  TimeNs shortest = kNever;
+  for (const auto& path : paths_) {
+    if (carries(*path)) shortest = std::min(shortest, path->model.time_alone(share, now));
+  }
+  return static_cast<size_t>(std::ranges::count_if(paths_, [&](const auto& path) {
+    return carries(*path) && path->model.time_alone(share, now) <= shortest + shortest / 2;
   }));
 }
 
@@ -52,7 +88,7 @@ TimeNs Link::backlog_done_at(TimeNs now) const {
   double rate = 0;
   uint64_t bytes = 0;
   for (const auto& path : paths_) {
-    if (!path->state.usable() || path->spec.lane_only) continue;
+    if (!carries(*path)) continue;
     rate += path->model.bytes_per_ns();
     bytes += path->model.bytes_under_way(now);
   }
@@ -92,8 +128,9 @@ Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool
   if (best == nullptr) return {};
   if (best_free == best) return {best, false};
   // A slower path may help as long as it is done before the others are through with the rest. A
-  // difference of a chunk's time is within the error of what is known about rates.
-  const TimeNs bound = std::max(backlog_done_at(now), best_at + limits::kChunkDuration);
+  // difference of half the chunk's time is within the error of what is known about rates.
+  const TimeNs error = best->model.wire_time(bytes) / 2 + kDelayNoise;
+  const TimeNs bound = std::max(backlog_done_at(now), best_at + error);
   if (best_free != nullptr && best_free_at <= bound) return {best_free, false};
   return {nullptr, true};
 }
@@ -123,16 +160,19 @@ void Link::send_frame(Path& path, const DataHeader& header, std::span<const std:
   path.send_frame(header, payload, transmission, now, queue.time_of(queue.outstanding()));
 }
 
+uint32_t Link::cut_for(uint64_t message_bytes, TimeNs now) const {
+  return chunk_cut(message_bytes, paths_for(message_bytes, now), fastest_rate());
+}
+
 // The channel whose turn it is among those with something new to send: small messages first, the
 // others by byte quanta.
-Link::Channel* Link::next_channel() {
+Link::Channel* Link::next_channel(TimeNs now) {
   Channel* large = nullptr;
   for (size_t i = 0; i < channel_order_.size(); ++i) {
     const size_t at = (channel_cursor_ + i) % channel_order_.size();
     Channel& candidate = *channels_.at(channel_order_[at]);
     const uint64_t message = candidate.send.next_message_bytes();
-    const uint32_t chunk = chunk_cut(message, usable_paths(), fastest_rate());
-    if (!candidate.send.next_fresh(chunk)) continue;
+    if (!candidate.send.next_fresh(cut_for(message, now))) continue;
     if (message <= kSmallMessage) return &candidate;
     if (large == nullptr) {
       large = &candidate;
@@ -146,10 +186,9 @@ Link::Channel* Link::next_channel() {
 }
 
 bool Link::dispatch_fresh(TimeNs now) {
-  Channel* from = next_channel();
+  Channel* from = next_channel(now);
   if (from == nullptr) return false;
-  const uint32_t cut = chunk_cut(from->send.next_message_bytes(), usable_paths(), fastest_rate());
-  const auto chunk = from->send.next_fresh(cut);
+  const auto chunk = from->send.next_fresh(cut_for(from->send.next_message_bytes(), now));
   const uint64_t bytes = from->send.bytes(*chunk).size();
   const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now);
   if (choice.path == nullptr) return false;
@@ -193,16 +232,27 @@ bool Link::dispatch_resend(TimeNs now) {
 }
 
 void Link::dispatch(TimeNs now) {
-  const double fastest = fastest_rate();
-  const TimeNs shortest = shortest_delay();
-  for (const auto& path : paths_) path->model.hope(fastest, shortest, now);
+  const PathModel::Best best = best_shown();
+  for (const auto& path : paths_) path->model.compare(best);
   while (dispatch_resend(now)) {
   }
   if (resend_.empty()) {
     while (dispatch_fresh(now)) {
     }
   }
-  if (settings_.monitor) mirror_stragglers(now);
+  if (!settings_.monitor) return;
+  mirror_stragglers(now);
+  if (payload_bytes_ != payload_probed_) probe_slow_paths(now);
+}
+
+// A path that is left out because it was slow shows only so that it no longer is.
+void Link::probe_slow_paths(TimeNs now) {
+  for (const auto& path : paths_) {
+    if (path->spec.lane_only || !path->state.usable() || path->broken) continue;
+    if (!path->can_start_frame() || !path->model.wants_probe(now)) continue;
+    payload_probed_ = payload_bytes_;
+    send_probe(*path, now);
+  }
 }
 
 bool Link::may_mirror(uint64_t bytes) const {

@@ -48,6 +48,7 @@ TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
   }
   s.heard().clear();
   s.step();
+  s.pass(limits::kNewsDelay);
   for (int turn = 0; turn < 20 && !untold.empty(); ++turn) {
     ASSERT_FALSE(s.heard().empty());
     const ControlFrame& frame = s.heard().back();
@@ -245,8 +246,8 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
 }
 
 // A suspect path is asked after by connects, and these may fail at once.
-// The client waits for nothing but the end of its sends: what is not acknowledged is copied, also the
-// part of a frame that could not be written yet.
+// The client waits for nothing but the end of its sends: what is not acknowledged is copied, also
+// the part of a frame that could not be written yet.
 TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   ScriptedLink s(1);
   s.connect(0);
