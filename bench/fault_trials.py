@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""How much longer the operation takes that a fault hits: back-to-back AllReduce of 1 MB on 4 hosts x
-4 NICs x 250 Mbit/s, while NICs fail one after the other.
+"""How much longer the operation takes that a fault hits: back-to-back AllReduce of 1 MB (--bytes) on
+4 hosts x 4 NICs x 250 Mbit/s, while NICs fail one after the other.
 
 One job runs through all trials. A trial breaks a random NIC of a random host at a random moment,
 repairs it after a while, and waits until the NIC carries data again. Kinds take turns in random
 order, among them "none", which breaks nothing: what it shows is the machine's own noise.
-The stall of a trial is what the fault cost beyond the NIC's bandwidth: the sum, over the
-STALL_OPERATIONS that end after the fault's beginning, of what each took longer than the median of
-the later operations with a NIC gone. That of "none", against the median with all NICs, is the
-control.
+The stall of a trial is what the fault cost beyond the NIC's bandwidth: the sum, over
+STALL_OPERATIONS from the fault on, of what each took longer than the median of the later operations
+with a NIC gone. The command that breaks the NIC takes some ms; of all operations that the fault may
+have hit first, that counts from which the sum is the largest. "none", against the median with all
+NICs, is the control.
 The extra time of a trial is the longest operation that ran between the fault's beginning and the
 repair (--window later, or when the job moves again), less the median of the operations that ran with
 all NICs. So it contains the slower operations with three NICs and any other delay in the window.
@@ -23,9 +24,12 @@ import random
 import sys
 import time
 
-from lab import (Failed, HOSTS, Lab, NICS, machine, median, parser, percentile, progress, save)
+from lab import (Failed, HOSTS, Lab, NICS, NIC_PAYLOAD_MBPS, bus_mbps, machine, median, parser,
+                 percentile, progress, save)
 
-BYTES = 1 << 20
+BYTES = {"64K": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
+# Of each kind. The targets are set for 1 MB; at 16 MB a round of all kinds takes more than half a minute.
+TRIALS = {"64K": 60, "1M": 200, "16M": 30}
 KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
 BOUND_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
 # A NIC that takes longer to come back is left for dead by the trial (and counted).
@@ -33,10 +37,30 @@ RETURN_MAX_S = 10
 STALL_OPERATIONS = 10
 # A job that stands still at the end of the window gets this long before the repair helps it.
 STALL_MAX_S = 5
+# From fault to repair, in operations with a NIC gone: those of the stall, and steady ones after them.
+WINDOW_OPERATIONS = 16
+WINDOW_MIN_S = 0.3
 # After a repair, and before operations count again as run with all NICs.
-SETTLED_S = 0.15
-# How long a round of all kinds is guessed to take before the first one is over.
-ROUND_GUESS_S = 7
+SETTLED_OPERATIONS = 2
+SETTLED_MIN_S = 0.15
+# What a trial is guessed to take beside the window and settling, on average over the kinds.
+REST_GUESS_S = 0.6
+
+
+@dataclasses.dataclass
+class Pace:
+    """What follows from the size of an operation: how long a trial watches, and how long it waits."""
+    bytes: int
+    window: float = None
+
+    def __post_init__(self):
+        self.operation = bus_mbps(self.bytes, 1) / ((NICS - 1) * NIC_PAYLOAD_MBPS)
+        self.window = self.window or max(WINDOW_MIN_S, WINDOW_OPERATIONS * self.operation)
+        self.settled = max(SETTLED_MIN_S, SETTLED_OPERATIONS * self.operation)
+
+    def seconds(self, rounds, kinds):
+        """A guess of how long rounds of all kinds take, and the job's start."""
+        return 3 + rounds * kinds * (REST_GUESS_S + self.operation + self.window + self.settled)
 
 
 @dataclasses.dataclass
@@ -51,29 +75,28 @@ class Trial:
     returned: float = None  # the NIC carries data again
     extra_ms: float = None
     stall_ms: float = None
+    cut_short: bool = False  # the repair came before the stall's last operation was over
     return_extra_ms: float = None  # the same, from the repair to the end of the trial
     verdicts: list = dataclasses.field(default_factory=list)
 
-    @property
-    def end(self):
-        return (self.returned or self.fixed + RETURN_MAX_S) + SETTLED_S
+    end: float = 0.0  # settled again
 
 
 class Trials:
-    def __init__(self, lab, run, options, dice):
-        self.lab, self.run, self.options, self.dice = lab, run, options, dice
+    def __init__(self, lab, run, options, pace, dice):
+        self.lab, self.run, self.options, self.pace, self.dice = lab, run, options, pace, dice
         self.done = []
 
     def one(self, kind):
         host, nic = self.dice.randrange(HOSTS), self.dice.randrange(NICS)
-        time.sleep(self.dice.uniform(0.03, 0.15))
+        time.sleep(self.dice.uniform(0.03, 0.15 + self.pace.operation))
         if kind == "none":
             begin = time.monotonic()
             self.lab.command("stat")  # as much work for the machine as breaking something
             hit = time.monotonic()
         else:
             begin, hit = self.lab.fault(host, nic, kind)
-        time.sleep(self.options.window)
+        time.sleep(self.pace.window)
         self.run.wait_for_traffic(host, (nic + 1) % NICS, timeout=STALL_MAX_S)
         trial = Trial(kind, host, nic, begin, hit)
         self.done.append(trial)
@@ -83,7 +106,8 @@ class Trials:
         trial.fixed = time.monotonic()
         if self.run.wait_for_traffic(host, nic, timeout=RETURN_MAX_S):
             trial.returned = time.monotonic()
-        time.sleep(SETTLED_S)
+        time.sleep(self.pace.settled)
+        trial.end = time.monotonic()
 
     def until(self, deadline, rounds):
         """Rounds of all kinds until the deadline leaves no room for one more, or all are done."""
@@ -96,16 +120,17 @@ class Trials:
                 if self.run.running():
                     self.one(kind)
             longest = max(longest, time.monotonic() - begin)
-            progress(f"round {number + 1}{f' of {rounds}' if rounds else ''}, {longest:.1f} s at most each, "
-                     f"{deadline - time.monotonic():.0f} s left")
+            progress(f"round {number + 1}{f' of {rounds}' if rounds else ''}, {longest:.1f} s at most "
+                     f"each, {deadline - time.monotonic():.0f} s left")
 
 
-def job(lab, options, seconds, rounds, check):
+def job(lab, options, pace, seconds, rounds, check):
     """Runs one job with trials; returns them with what each operation and verdict says."""
-    run = lab.start_bench("-b", BYTES, "-w", 20, "--duration", seconds, "-c", int(check),
+    run = lab.start_bench("-b", pace.bytes, "-w", 20 if pace.operation < 0.1 else 2,
+                          "--duration", seconds, "-c", int(check),
                           environment={"R2CCL_DAMPING": "0"})
     dice = random.Random(options.seed + check)
-    trials = Trials(lab, run, options, dice)
+    trials = Trials(lab, run, options, pace, dice)
     error = None
     try:
         if run.wait_for_traffic(0, 0):
@@ -118,46 +143,69 @@ def job(lab, options, seconds, rounds, check):
         progress(error)
     finally:
         lab.command("fix")
-    baseline = evaluate(trials.done, run.operations)
+    baseline, steady = evaluate(trials.done, run.operations)
     left_over = assign(trials.done, verdicts)
     return {"command": run.text, "error": error, "seconds": seconds, "trials": trials.done,
-            "baseline_ms": baseline, "operations": len(run.operations),
+            "baseline_ms": baseline, "gone_ms": steady, "operations": len(run.operations),
             "unexpected_verdicts": left_over,
             "checked_elements": run.result["checked_elements"] if not error else None,
             "wrong_elements": run.result["wrong_elements"] if not error else None}
 
 
+class Timeline:
+    """The operations of a job, one after the other, by time."""
+
+    def __init__(self, operations):
+        self.operations = operations
+        self.starts = [o.start for o in operations]
+        self.ends = [o.end for o in operations]
+
+    def first_ending_after(self, moment):
+        return bisect.bisect_right(self.ends, moment)
+
+    def between(self, begin, end):
+        """The operations that ran at any moment of it."""
+        return range(self.first_ending_after(begin), bisect.bisect_left(self.starts, end))
+
+    def seconds(self, indices):
+        return [self.operations[i].seconds for i in indices]
+
+
 def evaluate(trials, operations):
-    """Fills in the extra times; returns the median operation with all NICs, in ms."""
-    broken = [(t.begin, t.end) for t in trials if t.kind != "none"]
-    healthy = [o.seconds for o in operations
-               if not any(o.start < end and o.end > begin for begin, end in broken)]
+    """Fills in the extra times and stalls; returns the median operation with all NICs, and with one
+    gone, in ms."""
+    timeline = Timeline(operations)
+    broken = {i for t in trials if t.kind != "none" for i in timeline.between(t.begin, t.end)}
+    healthy = timeline.seconds(i for i in range(len(operations)) if i not in broken)
     if not healthy:
-        return None
+        return None, None
     baseline = median(healthy)
 
-    def longest(begin, end):
-        inside = [o.seconds for o in operations if o.start < end and o.end > begin]
+    def extra_ms(begin, end):
+        inside = timeline.seconds(timeline.between(begin, end))
         return (max(inside) - baseline) * 1e3 if inside else None
 
     for trial in trials:
-        trial.extra_ms = longest(trial.begin, trial.repair)
-        trial.return_extra_ms = longest(trial.repair, trial.end)
-    add_stalls(trials, operations, baseline)
-    return baseline * 1e3
+        trial.extra_ms = extra_ms(trial.begin, trial.repair)
+        trial.return_extra_ms = extra_ms(trial.repair, trial.end)
+    steady = median([s for t in trials if t.kind != "none" for s in timeline.seconds(
+        range(timeline.first_ending_after(t.hit) + STALL_OPERATIONS,
+              timeline.first_ending_after(t.repair)))])
+    for trial in trials:
+        add_stall(trial, timeline, baseline if trial.kind == "none" else steady or baseline)
+    return baseline * 1e3, steady * 1e3 if steady else None
 
 
-def add_stalls(trials, operations, baseline):
-    ends = [o.end for o in operations]
-    first = [bisect.bisect_right(ends, t.begin) for t in trials]
-    gone = [o.seconds for t, at in zip(trials, first) if t.kind != "none"
-            for o in operations[at + STALL_OPERATIONS:bisect.bisect_right(ends, t.repair)]]
-    steady = median(gone) or baseline
-    for trial, at in zip(trials, first):
-        usual = baseline if trial.kind == "none" else steady
-        hit = operations[at:at + STALL_OPERATIONS]
+def add_stall(trial, timeline, usual):
+    """One trial's: the largest sum of those that begin with an operation that was hit first, maybe."""
+    sums = []
+    for first in range(timeline.first_ending_after(trial.begin),
+                       timeline.first_ending_after(trial.hit) + 1):
+        hit = timeline.operations[first:first + STALL_OPERATIONS]
         if len(hit) == STALL_OPERATIONS:
-            trial.stall_ms = sum(max(0.0, o.seconds - usual) for o in hit) * 1e3
+            sums.append(sum(max(0.0, o.seconds - usual) for o in hit) * 1e3)
+            trial.cut_short = hit[-1].end > trial.repair
+    trial.stall_ms = max(sums, default=None)
 
 
 def assign(trials, verdicts):
@@ -196,6 +244,7 @@ def summarize(kind, trials):
             "max_ms": max(extra, default=None), "bound_ms": bound,
             "stall_ms": {"median": median(stall), "p99": percentile(stall, 0.99),
                          "max": max(stall, default=None)},
+            "cut_short": sum(t.cut_short for t in mine),
             "over_bound": sum(e > bound for e in extra) if bound else None,
             "not_returned": sum(t.returned is None for t in mine),
             "return_median_s": median(returns), "return_max_s": max(returns, default=None),
@@ -211,7 +260,8 @@ def shown(value, digits=1):
 
 def print_table(document):
     timed = document["timed"]
-    print(f"\n1 MB AllReduce, median with all NICs {shown(timed['baseline_ms'], 2)} ms; "
+    print(f"\n{document['bytes']} bytes AllReduce, median with all NICs "
+          f"{shown(timed['baseline_ms'], 2)} ms, with one gone {shown(timed['gone_ms'], 2)} ms; "
           f"stall and extra time of the hit operation in ms, and return in s")
     print(f"{'kind':8} {'trials':>6} {'stall':>8} {'p99':>8} "
           f"{'median':>8} {'p90':>8} {'max':>8} {'bound':>6} {'over':>5} "
@@ -235,25 +285,33 @@ def print_table(document):
 
 def main():
     p = parser(__doc__)
-    p.add_argument("--trials", type=int, default=30, help="trials of each kind (default 30)")
+    p.add_argument("--bytes", choices=BYTES, default="1M", help="size of an operation (default 1M)")
+    p.add_argument("--trials", type=int,
+                   help=f"trials of each kind (default by size: {TRIALS})")
     p.add_argument("--checked-trials", type=int, default=3, help="of each kind, checked (default 3)")
     p.add_argument("--seconds", type=float,
                    help="run rounds of all kinds for this long, in place of --trials")
     p.add_argument("--checked-seconds", type=float, help="the same for the checked job")
-    p.add_argument("--window", type=float, default=0.3, help="seconds from fault to repair")
+    p.add_argument("--window", type=float, help="seconds from fault to repair, at least")
     p.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     p.add_argument("--seed", type=int, default=1)
     options = p.parse_args()
+    options.trials = options.trials or TRIALS[options.bytes]
     if options.quick:
         options.trials, options.checked_trials = 1, min(options.checked_trials, 1)
-    seconds = options.seconds or 3 + options.trials * ROUND_GUESS_S
-    checked_seconds = options.checked_seconds or 3 + options.checked_trials * ROUND_GUESS_S
-    document = {"what": "fault_trials", "machine": machine(), "seed": options.seed, "checked": None}
+    pace = Pace(BYTES[options.bytes], options.window)
+    document = {"what": "fault_trials", "machine": machine(), "bytes": pace.bytes,
+                "window_s": pace.window, "seed": options.seed, "checked": None}
+
+    def run(lab, rounds, seconds, check):
+        return job(lab, options, pace, seconds or pace.seconds(rounds, len(options.kinds)),
+                   None if seconds else rounds, check)
+
     with Lab(options.r2ccl, options.name) as lab:
-        timed = job(lab, options, seconds, None if options.seconds else options.trials, check=False)
+        timed = run(lab, options.trials, options.seconds, check=False)
         if options.checked_trials:
-            rounds = None if options.checked_seconds else options.checked_trials
-            document["checked"] = job(lab, options, checked_seconds, rounds, check=True)
+            document["checked"] = run(lab, options.checked_trials, options.checked_seconds,
+                                      check=True)
     document["timed"] = timed
     document["kinds"] = {kind: summarize(kind, timed["trials"]) for kind in options.kinds}
     print_table(document)
