@@ -1,0 +1,126 @@
+"""The parts of RESULTS.md on what a fault costs when it comes, and long after."""
+import stall_svg
+from report_text import Target, find, num, origin, size_text, table, wrong_target
+
+EXTRA_TRIALS_WANTED = 30
+STALL_TRIALS_WANTED = 200
+# At 1 MB, in ms: of the median, and of the 99th percentile.
+STALL_MAX_MS = {"down": (5, 20), "pull": (5, 20), "hole": (15, 50), "hole-tx": (15, 50),
+                "hole-rx": (15, 50)}
+EXTRA_MAX_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
+AFTERMATH_OPERATIONS_WANTED = 3000
+
+
+def stall_text(stall):
+    return f"median {num(stall['median'])}, p99 {num(stall['p99'])}"
+
+
+def fault_targets(document):
+    kinds = find(document, "kinds") or {}
+    control = find(kinds, "none", "stall_ms")
+    beside = f" (none: {stall_text(control)})" if control else ""
+    for kind, (median, p99) in STALL_MAX_MS.items():
+        row = kinds.get(kind, {})
+        stall = row.get("stall_ms")
+        yield Target(f"Stall at 1 MB, {kind}",
+                     f"median at most {median} ms, p99 at most {p99} ms, {STALL_TRIALS_WANTED} trials",
+                     stall if find(stall, "median") is not None else None,
+                     lambda v, median=median, p99=p99: v["median"] <= median and v["p99"] <= p99,
+                     lambda v, row=row: f"{stall_text(v)} ms in {row['trials']} trials{beside}",
+                     row.get("trials", 0) >= STALL_TRIALS_WANTED)
+    for kind, bound in EXTRA_MAX_MS.items():
+        row = kinds.get(kind, {})
+        yield Target(f"Extra time of the hit 1 MB operation, {kind}",
+                     f"at most {bound} ms in each of {EXTRA_TRIALS_WANTED} trials",
+                     row.get("max_ms"), lambda v, bound=bound: v <= bound,
+                     lambda v, row=row: f"at most {num(v)} ms in {row['trials']} trials, "
+                                        f"{row['over_bound']} over",
+                     row.get("trials", 0) >= EXTRA_TRIALS_WANTED)
+    yield wrong_target("Wrong elements under all faults, every element checked",
+                       find(document, "checked"))
+
+
+def aftermath_targets(document):
+    kinds = find(document, "kinds") or {}
+    control = find(kinds, "none", "slow_permille")
+    beside = f" (none: {num(control, 2)})" if control is not None else ""
+    for kind in STALL_MAX_MS:
+        row = kinds.get(kind, {})
+        yield Target(f"Slow operations 1 s to 30 s after the fault, {kind}",
+                     "at most 1 in 1,000 over 1.5 x their median", row.get("slow_permille"),
+                     lambda v: v <= 1,
+                     lambda v, row=row: f"{num(v, 2)} in 1,000 of {num(row['operations'], 0)}{beside}",
+                     row.get("operations", 0) >= AFTERMATH_OPERATIONS_WANTED)
+
+
+def stall_picture(document):
+    """The SVG of the stalls by kind."""
+    trials = document["timed"]["trials"]
+    return stall_svg.draw(
+        f"What a fault costs, {size_text(document['bytes'])} AllReduce, beyond the lost bandwidth",
+        {kind: [t["stall_ms"] for t in trials if t["kind"] == kind and t["stall_ms"] is not None]
+         for kind in document["kinds"]})
+
+
+def fault_trials(document):
+    """At 1 MB, with the picture; main writes it beside the file."""
+    lines = ["## The operation that a fault hits", "",
+             "Back-to-back AllReduce, one job for all trials of a size, a random NIC and moment each. "
+             "The stall is what ten operations from the fault on took beyond the median of later ones "
+             "with a NIC gone. The extra time is the longest operation between fault and repair less "
+             "the median of the run with all NICs. `none` breaks nothing: the noise of the machine.",
+             "", "![Stalls by kind of fault](stall.svg)", ""]
+    return lines + fault_trials_of_size(document)
+
+
+def fault_trials_of_size(document):
+    timed, checked = document["timed"], document["checked"]
+    lines = [f"### {size_text(document['bytes'])}", ""] + origin(document)
+    lines += [f"Median with all NICs: {num(timed['baseline_ms'], 2)} ms, with one gone "
+              f"{num(timed['gone_ms'], 2)} ms ({num(timed['operations'], 0)} operations).", ""]
+    rows = []
+    for kind, row in document["kinds"].items():
+        causes = ", ".join(f"{count} {name}" for name, count in row["verdict_kinds"].items())
+        named = "-" if row["named_culprit"] is None else f"{row['named_culprit']}"
+        stall = row["stall_ms"]
+        rows.append([kind, row["trials"],
+                     f"{num(stall['median'])} / {num(stall['p99'])} / {num(stall['max'])}",
+                     num(row["median_ms"]), num(row["p90_ms"]),
+                     num(row["max_ms"]), row["bound_ms"] or "-",
+                     "-" if row["over_bound"] is None else row["over_bound"],
+                     f"{num(row['return_median_s'], 2)} / {num(row['return_max_s'], 2)}",
+                     num(row["return_extra_max_ms"]), named, causes or "none"])
+    lines += table(["kind", "trials", "stall ms, median / p99 / max", "extra ms, median", "p90",
+                    "max", "bound", "over", "return s, median / max", "extra at return, max ms", "NIC and host named",
+                    "verdicts"], rows)
+    if timed["error"]:
+        lines += [f"The job failed: {timed['error'].splitlines()[-1]}", ""]
+    if checked:
+        lines += [f"The checked job: {len(checked['trials'])} trials, "
+                  f"{num(checked['operations'], 0)} operations, "
+                  f"{num(checked['checked_elements'], 0)} elements, "
+                  f"{checked['wrong_elements']} wrong.", ""]
+    surplus = timed["unexpected_verdicts"]
+    if surplus:
+        lines += [f"Verdicts that name another NIC than the broken one, or come at another time: "
+                  f"{len(surplus)}", ""]
+        lines += table(["trial", "host", "nic", "towards", "kind"],
+                       [[v["trial"] or "between", v["host"], v["nic"], v["peer_host"] or "-",
+                         v["kind"]] for v in surplus[:20]])
+    return lines
+
+
+def aftermath(document):
+    lines = ["## Long after a fault", "", "One fault for each job, which stays for "
+             f"{document['hold_s']:g} s. Of the operations of {size_text(document['bytes'])} that start "
+             f"{document['from_s']:g} s after it or later, those are slow that take more than "
+             f"{document['slow_factor']:g} x their median. `none` breaks nothing.", ""]
+    lines += origin(document)
+    lines += table(["kind", "trials", "operations", "slow", "in 1,000", "most in a trial", "median ms",
+                    "p99 ms, worst trial", "slowest ms"],
+                   [[kind, row["trials"], num(row["operations"], 0), row["slow"],
+                     num(row["slow_permille"], 2), row["worst_trial"], num(row["median_ms"], 2),
+                     num(row["p99_ms"], 2), num(row["slowest_ms"])]
+                    for kind, row in document["kinds"].items()])
+    return lines + [line for error in document["errors"]
+                    for line in (f"Failed: {error.splitlines()[-1]}", "")]
