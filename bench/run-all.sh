@@ -2,7 +2,8 @@
 # Measures everything that stands in RESULTS.md, and writes it. Needs root and a quiet machine.
 #
 # usage: bench/run-all.sh [--quick] [MINUTES [RESULTS.md]]
-#   MINUTES     time for all of it, 15 unless told, at least 5: the repetitions are chosen to fit
+#   MINUTES     time for all of it, at least 20; with the 150 unless told, there are as many trials as
+#               the targets ask for, with less in proportion fewer
 #   RESULTS.md  what to write (bench/RESULTS.md)
 # env: R2CCL    the command to measure (build/r2ccl)
 #      R2CCL_LAB  name of the lab (r2bench)
@@ -11,36 +12,41 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
 [ "${1:-}" != --quick ] || { quick=(--quick); shift; }
-minutes=${1:-15}
+full=150
+minutes=${1:-$full}
 results=${2:-bench/RESULTS.md}
 json=${JSON_DIR:-build/bench}
 common=(--r2ccl "${R2CCL:-build/r2ccl}" --name "${R2CCL_LAB:-r2bench}" "${quick[@]}")
-[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 5 ] || { sed -n 2,9p bench/run-all.sh; exit 2; }
+[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,10p bench/run-all.sh; exit 2; }
 
-# Seconds. A round of trials takes about 6 s, a repetition of the line's rate about 50.
-total=$((minutes * 60))
-flap=70
-faults=$((total * 42 / 100))
-[ $faults -le 300 ] || faults=300
-checked=$((faults / 10))
-repetitions=$(((total - flap - faults - checked - 20) / 50))
-[ $repetitions -ge 1 ] || repetitions=1
-
-rate=(--repetitions $repetitions)
-trials=(--seconds $faults --checked-seconds $checked)
-[ ${#quick[@]} = 0 ] || rate=() trials=()
+# What of COUNT the time allows, one at least.
+part() {
+  local count=$(($1 * (minutes < full ? minutes : full) / full))
+  echo $((count > 1 ? count : 1))
+}
 
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 [ "${load%.*}" = 0 ] || echo "The load of this machine is $load: the figures will be worse." >&2
 
 mkdir -p "$json"
-rm -f "$json"/{line_rate,fault_trials,flap}.json
 status=0
-python3 -B bench/line_rate.py "${common[@]}" "${rate[@]}" \
-  --json "$json/line_rate.json" || status=1
-python3 -B bench/fault_trials.py "${common[@]}" "${trials[@]}" \
-  --json "$json/fault_trials.json" || status=1
-python3 -B bench/flap.py "${common[@]}" --json "$json/flap.json" || status=1
+# measure NAME SCRIPT [OPTION]...: writes NAME.json
+measure() {
+  rm -f "$json/$1.json"
+  python3 -B "bench/$2.py" "${common[@]}" "${@:3}" --json "$json/$1.json" || status=1
+}
+
+# The minutes each takes of the 150.
+measure line_rate line_rate --repetitions "$(part 5)"                                 # 8
+measure fan_in fan_in --repetitions "$(part 5)"                                       # 1
+measure fault_trials fault_trials --trials "$(part 200)" --checked-trials 10          # 23
+measure fault_trials_64K fault_trials --bytes 64K --trials "$(part 60)"               # 7
+measure fault_trials_16M fault_trials --bytes 16M --trials "$(part 30)" --checked-trials 1  # 19
+measure aftermath aftermath --trials "$(part 4)"                                      # 14
+measure flap flap                                                                     # 1
+measure flap_damped flap --damping 1 --times "$(part 100)"                            # 6
+measure first_return first_return --trials "$(part 10)"                               # 5
+measure false_alarms false_alarms --minutes "$(part 60)"                              # 61
 python3 -B bench/results_md.py "$json" "$results"
 echo "wrote $results in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 exit $status
