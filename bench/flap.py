@@ -6,8 +6,11 @@ RETURN_MAX_S to be back).
 
 The NIC has returned when it carries data in both directions, by the kernel's counters, before the
 cable is pulled again. Nothing may be wrong. Descriptors, memory and threads of each rank are read
-while the cable is out for the EARLY-th and for the last time: what grows with each pull leaks.
+while the cable is out for the EARLY-th and for the last time: what grows with each pull leaks. The
+measuring program itself keeps the times of each operation; so a control job without faults, of
+small operations and as many, tells how much memory grows from that alone, and is subtracted.
 """
+import bisect
 import os
 import pathlib
 import sys
@@ -21,6 +24,8 @@ EARLY = 10
 RETURN_MAX_S = 30
 USAGE_SAMPLES = 7
 USAGE_PAUSE_S = 0.1
+CONTROL_BYTES = 64 << 10
+CONTROL_SPARE_OPERATIONS = 500
 
 
 def rank_processes(lab):
@@ -56,10 +61,37 @@ def usage(processes):
                    for what in samples[0][host]} for host in processes}
 
 
-def growth_percent(early, late):
+def operations_before(run, moment):
+    return bisect.bisect_right([o.end for o in run.operations], moment)
+
+
+def own_growth(lab, early, late):
+    """{host: KiB} by which memory grows from one number of operations to the other without faults."""
+    run = lab.start_bench("-b", CONTROL_BYTES, "-w", 5, "--iters", late + CONTROL_SPARE_OPERATIONS,
+                          "-c", 1, "--out-of-place")
+    run.wait_for_traffic(0, 0)
+    processes, samples = rank_processes(lab), []
+    try:
+        while run.running():
+            samples.append((time.monotonic(), {host: usage_of(pid)["rss_kib"]
+                                               for host, pid in processes.items()}))
+            time.sleep(USAGE_PAUSE_S)
+    except (OSError, ValueError):
+        pass  # the job is over
+    run.wait(60)
+
+    def at(operations):
+        return min(samples, key=lambda sample: abs(operations_before(run, sample[0]) - operations))[1]
+
+    return {host: at(late)[host] - at(early)[host] for host in processes}
+
+
+def growth_percent(early, late, own):
     """Of the rank and measure that changed the most."""
-    changes = [100 * abs(late[host][what] - count) / count
-               for host, counts in early.items() for what, count in counts.items()]
+    changes = []
+    for host, counts in early.items():
+        expected = dict(counts, rss_kib=counts["rss_kib"] + own[host])
+        changes += [100 * abs(late[host][what] - expected[what]) / counts[what] for what in counts]
     return max(changes, default=None)
 
 
@@ -68,6 +100,7 @@ class Flapping:
         self.lab, self.run, self.options = lab, run, options
         self.returns = []  # seconds from each repair to the NIC's return; None where it did not
         self.usage = {}  # by the number of the pull
+        self.usage_at = {}
         self.final_s = None  # from the last repair
 
     def all(self):
@@ -83,6 +116,7 @@ class Flapping:
         self.lab.fault(*VICTIM, "pull")
         if last or number == EARLY:
             time.sleep(period / 6)  # past what the fault itself set off
+            self.usage_at[number] = time.monotonic()
             self.usage[number] = usage(processes)
         time.sleep(max(0, begin + period / 2 - time.monotonic()))
         self.lab.fix(*VICTIM)
@@ -113,15 +147,22 @@ def measure(lab, options, document):
                         operations=run.result["operations"],
                         checked_elements=run.result["checked_elements"],
                         wrong_elements=run.result["wrong_elements"])
+        if EARLY in flapping.usage and options.times > EARLY:
+            document.update(grown(lab, run, flapping, options.times))
     except (Failed, OSError) as error:
         document["error"] = str(error)
     back = [value for value in flapping.returns if value is not None]
-    early, late = flapping.usage.get(EARLY), flapping.usage.get(options.times)
     document.update(pulled=len(flapping.returns), returned=len(back), return_s=flapping.returns,
                     return_median_s=median(back), return_max_s=max(back, default=None),
-                    final_return_s=flapping.final_s, usage=flapping.usage,
-                    growth_percent=growth_percent(early, late)
-                    if early and late and options.times > EARLY else None)
+                    final_return_s=flapping.final_s, usage=flapping.usage)
+
+
+def grown(lab, run, flapping, last):
+    """Between two pulls, less what the measuring program keeps."""
+    operations = [operations_before(run, flapping.usage_at[pull]) for pull in (EARLY, last)]
+    own = own_growth(lab, *operations)
+    return {"usage_operations": operations, "own_growth_kib": own, "growth_percent": growth_percent(
+        flapping.usage[EARLY], flapping.usage[last], own)}
 
 
 def main():
@@ -133,8 +174,8 @@ def main():
     if options.quick:
         options.times = 2
     document = {"what": "flap", "machine": machine(), "times": options.times,
-                "period_s": options.period, "damping": options.damping, "early": EARLY,
-                "error": None}
+                "period_s": options.period, "damping": options.damping, "growth_percent": None,
+                "own_growth_kib": None, "error": None}
     with Lab(options.r2ccl, options.name) as lab:
         measure(lab, options, document)
     report(document)
@@ -154,11 +195,13 @@ def report(document):
     final, growth = document["final_return_s"], document["growth_percent"]
     print("after the last pull " + (f"back after {final:.2f} s" if final else "not back")
           + (f"; descriptors, memory and threads changed by {growth:.2f} % at most since pull "
-             f"{EARLY}" if growth is not None else ""))
+             f"{EARLY}, the control's growth apart" if growth is not None else ""))
     for number, hosts in document["usage"].items():
         for host, counts in hosts.items():
             print(f"pull {number}, {host}: " + ", ".join(f"{count:g} {what}"
                                                          for what, count in counts.items()))
+    if document["own_growth_kib"]:
+        print(f"without faults, over as many operations: {document['own_growth_kib']} KiB more")
 
 
 if __name__ == "__main__":
