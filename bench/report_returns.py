@@ -67,7 +67,7 @@ def flap(document):
                                          for what in ("descriptors", "rss_kib", "threads"))]
                         for number, hosts in document["usage"].items()
                         for host, counts in hosts.items()])
-    if document["own_growth_kib"]:
+    if document.get("own_growth_kib"):
         own = document["own_growth_kib"].values()
         lines += ["The measuring program keeps the times of each operation: without faults and over as "
                   f"many operations memory grows by {min(own)} to {max(own)} KiB, which is subtracted.",
