@@ -1,0 +1,56 @@
+"""Reads what valgrind's callgrind writes, as far as bench/instructions.py needs it."""
+import collections
+import re
+
+NAME = re.compile(r"\((\d+)\)(?: (.*))?$")
+
+
+class Profile:
+    """Instructions of one thread, function by function, and how often each was called."""
+
+    def __init__(self, path=None):
+        self.own = collections.Counter()
+        self.inclusive = collections.Counter()
+        self.calls = collections.Counter()
+        if path is not None:
+            with open(path) as lines:
+                self._read(lines)
+
+    def _read(self, lines):
+        names = {}
+        current = callee = None
+
+        def name_of(text):
+            number, name = NAME.match(text).groups()
+            if name is not None:
+                names[number] = name
+            return names[number]
+
+        for line in lines:
+            key, equals, value = line.rstrip("\n").partition("=")
+            if key == "fn" and equals:
+                current = name_of(value)
+            elif key == "cfn" and equals:
+                callee = name_of(value)
+            elif key == "calls" and equals:
+                self.calls[callee] += int(value.split()[0])
+                cost = int(next(lines).split()[1])  # what this call took, all in all
+                if callee != current:
+                    self.inclusive[current] += cost
+            elif line[:1].isdigit() or line[:1] in "+-*":
+                words = line.split()
+                if len(words) > 1:
+                    self.own[current] += int(words[1])
+                    self.inclusive[current] += int(words[1])
+
+    def total(self):
+        return sum(self.own.values())
+
+    def less(self, other):
+        """What this one has more than the other: may be negative."""
+        result = Profile()
+        for name in ("own", "inclusive", "calls"):
+            counter = getattr(result, name)
+            counter.update(getattr(self, name))
+            counter.subtract(getattr(other, name))
+        return result
