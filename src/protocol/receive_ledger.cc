@@ -21,12 +21,13 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
   open.posted = true;
   if (!open.known) return result;
   result.mismatch = check_match(open, result.number);
-  for (const auto& [chunk, early] : open.early) {
+  for (auto& [chunk, early] : open.early) {
     if (!early.empty() && !open.mismatched) {
       std::memcpy(bytes.data() + uint64_t{chunk} * open.chunk_bytes, early.data(), early.size());
     }
     early_bytes_ -= early.size();
     eager_total_ += early.size();
+    give_spare(std::move(early));
   }
   open.early.clear();
   result.complete = open.complete();
@@ -91,7 +92,24 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
   }
-  return Place{Placement::early, nullptr};
+  return Place{Placement::early, nullptr, take_spare(header.payload_bytes)};
+}
+
+std::vector<std::byte> ReceiveLedger::take_spare(size_t bytes) {
+  std::vector<std::byte> memory;
+  if (!spare_.empty()) {
+    memory = std::move(spare_.back());
+    spare_.pop_back();
+    spare_bytes_ -= memory.size();
+  }
+  memory.resize(bytes);
+  return memory;
+}
+
+void ReceiveLedger::give_spare(std::vector<std::byte> memory) {
+  if (memory.empty() || spare_bytes_ + memory.size() > eager_limit_) return;
+  spare_bytes_ += memory.size();
+  spare_.push_back(std::move(memory));
 }
 
 ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
@@ -104,11 +122,12 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
   open.changed = version;
   if (!open.posted) {
     early_bytes_ += early.size();
-    open.early.emplace(chunk, std::move(early));
+    open.early.emplace_back(chunk, std::move(early));
     return {true, false};
   }
   if (!early.empty()) {  // posted while the early copy was still arriving
     std::memcpy(open.bytes.data() + header.offset, early.data(), early.size());
+    give_spare(std::move(early));
   }
   if (header.eager) eager_total_ += header.payload_bytes;
   const bool complete = open.complete();
@@ -153,6 +172,8 @@ void ReceiveLedger::cancel() {
   cancelled_ = true;
   open_.clear();
   early_bytes_ = 0;
+  spare_.clear();
+  spare_bytes_ = 0;
 }
 
 bool ReceiveLedger::idle() const {

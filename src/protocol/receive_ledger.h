@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -27,12 +27,13 @@ class ReceiveLedger {
   // What to do with the payload of a chunk whose header has arrived.
   enum class Placement : uint8_t {
     direct,   // into `destination`
-    early,    // no receive is posted yet: into memory that the caller owns and hands to accept()
+    early,    // no receive is posted yet: into `early`, which the caller hands to accept()
     discard,  // a duplicate, or of a cancelled channel or a mismatched message
   };
   struct Place {
     Placement placement = Placement::discard;
     std::byte* destination = nullptr;
+    std::vector<std::byte> early = {};
   };
 
   // Posts the next receive. Chunks that came early are copied in now; true when that completed it.
@@ -84,13 +85,15 @@ class ReceiveLedger {
     uint32_t chunk_bytes = 0;
     ChunkSet accepted;
     uint64_t changed = 0;  // the version that `accepted` last changed with; 0: nothing accepted
-    std::map<uint32_t, std::vector<std::byte>> early;  // by chunk, until the receive is posted
+    std::vector<std::pair<uint32_t, std::vector<std::byte>>> early;  // chunks, until it is posted
     bool complete() const { return posted && known && !mismatched && accepted.full(); }
   };
 
   // Whether the sender and this end mean the same; notes it in `open` if not.
   static Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
+  std::vector<std::byte> take_spare(size_t bytes);
+  void give_spare(std::vector<std::byte> memory);
   PartialMessage partial(size_t index) const;
   void advance();
 
@@ -100,6 +103,10 @@ class ReceiveLedger {
   uint64_t eager_total_;
   uint64_t eager_limit_;  // pool size: early bytes held never exceed it
   uint64_t early_bytes_ = 0;
+  // Memory of early chunks for the next ones, no more than the pool. Freed each time, it would be
+  // given back to the kernel and be cleared twice before it holds a byte again.
+  std::vector<std::vector<std::byte>> spare_;
+  uint64_t spare_bytes_ = 0;
   bool cancelled_ = false;
   std::deque<Open> open_;
 };

@@ -126,6 +126,23 @@ TEST(ReceiveLedger, AnEarlyChunkWhoseReceiveIsPostedMeanwhileGoesThere) {
   EXPECT_EQ(r.ledger.report().eager_total, kPool + 50);
 }
 
+TEST(ReceiveLedger, MemoryOfEarlyChunksServesTheNextOnes) {
+  Receiver r;
+  const DataHeader first = chunk_of(0, 50, 0, true);
+  auto place = r.ledger.place(first);
+  ASSERT_EQ(place.value().early.size(), 50);
+  const std::byte* const memory = place.value().early.data();
+  const Bytes sent = content(first);
+  std::copy(sent.begin(), sent.end(), place.value().early.begin());
+  r.ledger.accept(first, std::move(place.value().early), 1);
+  EXPECT_NE(r.ledger.place(chunk_of(1, 50, 0, true)).value().early.data(), memory);  // in use
+  EXPECT_TRUE(r.ledger.post(r.room(50), kContext).complete);
+  auto again = r.ledger.place(chunk_of(2, 40, 0, true));
+  EXPECT_EQ(again.value().early.data(), memory);
+  EXPECT_EQ(again.value().early.size(), 40);
+  EXPECT_EQ(Bytes(r.memory.begin(), r.memory.begin() + 50), whole(50));
+}
+
 TEST(ReceiveLedger, AnEagerChunkThatFindsItsReceivePostedReturnsItsCreditOnce) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);

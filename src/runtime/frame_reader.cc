@@ -39,7 +39,8 @@ Status FrameReader::take_header() {
   if (frame_known_) {
     auto place = owner_.on_header(header_);
     if (!place.ok()) return place.status();
-    place_ = place.value();
+    place_ = std::move(place).value();
+    early_ = std::move(place_.early);
     if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
   }
   if (header_.payload_bytes == 0) finish_frame();
