@@ -275,6 +275,8 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   if (paths > limits::kPathsMax || channels > limits::kChannelsMax || notices > kNoticesMax) {
     return bad_frame("control frame with too many entries");
   }
+  f.paths.reserve(std::min(paths, body.size() / kPathReportBytes));
+  f.channels.reserve(std::min(channels, body.size() / kChannelReportBytes));
   for (size_t i = 0; i < paths && !in.bad(); ++i) f.paths.push_back(get_path(in));
   for (size_t i = 0; i < channels && !in.bad(); ++i) {
     if (!get_channel(in, f.channels.emplace_back())) return bad_frame("bad channel entry");

@@ -283,6 +283,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::vector<Hit> hits_;
   std::vector<TimeNs> stalls_;  // by path
   std::vector<Completion> completions_;
+  // What one control frame brought, kept for their memory.
+  std::vector<Transmission> delivered_;
+  std::vector<SendLedger::Posted> completed_;
   std::deque<Notice> notices_;  // not yet applied by the peer
   uint64_t next_notice_ = 0;
   uint64_t notices_applied_ = 0;  // the peer's

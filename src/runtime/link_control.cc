@@ -36,6 +36,7 @@ ControlFrame Link::make_frame(TimeNs at) {
   frame.reflected = peer_version_;
   frame.notices_applied = notices_applied_;
   frame.goodbye = goodbye_sent_;
+  frame.paths.reserve(paths_.size());
   for (const auto& path : paths_) {
     PathReport report;
     report.path = path->spec.id;

@@ -85,13 +85,12 @@ void Link::on_control(Path& path, ControlFrame frame) {
 
 // Fails when the peer says what cannot be. What it completed before that is complete all the same.
 Status Link::apply_channels(const ControlFrame& frame) {
-  std::vector<SendLedger::Posted> completed;
   for (const ChannelReport& report : frame.channels) {
     const auto target = heard_channel(report.channel);
     if (!target.ok()) return target.status();
-    completed.clear();
-    const Status applied = target.value()->send.apply(report, completed);
-    for (const SendLedger::Posted& done : completed) {
+    completed_.clear();
+    const Status applied = target.value()->send.apply(report, completed_);
+    for (const SendLedger::Posted& done : completed_) {
       for (const auto& each : paths_) each->pad(report.channel, done.number);
       // The client of a buffered message was told when it was posted.
       if (!done.buffered) completions_.push_back({Ended::sent, report.channel, done.number, {}});
@@ -136,20 +135,20 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
     return;
   }
   // Of this incarnation a report can be old, but not ahead of what was sent.
-  std::vector<Transmission> delivered;
+  delivered_.clear();
   const bool suspected = path->state.phase() == PathPhase::suspect;
   NicQueue& queue = host_.queue(path->spec.local_nic);
   const uint64_t under_way = path->model.bytes_outstanding();
   path->model.share_nic(queue.busy_paths());
   if (report.bytes_received > path->model.bytes_sent() ||
       !path->model.on_delivered(report.frames_received, report.held_us * kMicrosecond, suspected,
-                                at, delivered)) {
+                                at, delivered_)) {
     return refuse(*path, "the peer has received frames that were never sent");
   }
   const uint64_t left = path->model.bytes_outstanding();
   queue.on_delivered(under_way - left, left, at);
   path->permit(report.pace_total);
-  for (const Transmission& transmission : delivered) {
+  for (const Transmission& transmission : delivered_) {
     evidence_at_ = std::max(evidence_at_, transmission.sent_at);
     if (!transmission.probe) {
       (void)channel(transmission.channel).send.copy_gone(transmission.chunk);

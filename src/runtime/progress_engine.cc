@@ -229,7 +229,7 @@ void ProgressEngine::post(std::function<void()> work) {
 }
 
 void ProgressEngine::run_posted() {
-  std::deque<std::function<void()>> work;
+  std::vector<std::function<void()>> work;
   {
     std::lock_guard lock(posted_mutex_);
     if (posted_.empty()) return;

@@ -132,7 +132,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   TimeNs promised_ = kNever;  // what next_timeout() last said
 
   std::mutex posted_mutex_;  // guards posted_
-  std::deque<std::function<void()>> posted_;
+  std::vector<std::function<void()>> posted_;
 };
 
 }  // namespace r2ccl
