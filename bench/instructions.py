@@ -2,15 +2,18 @@
 """Instructions that the library takes for each MB, with monitoring on and off (R2CCL_MONITOR=0), as
 valgrind's callgrind counts them: in user space, in the progress thread and inside r2cclAllReduce.
 
-One rank of a job on the unshaped lab, 4 hosts x 4 NICs, runs under callgrind, the others as always.
-A long run less a short one leaves out the start and the end. An MB (10^6 bytes) is of the payload
-that AllReduce makes this rank send: 2 (n - 1) / n of the buffer.
+One rank of a job on the unshaped lab, 4 hosts x 4 NICs, runs under callgrind; the others as always,
+but without monitoring, or they would take it for late and send again what it has. A long run less a
+short one leaves out the start and the end. An MB (10^6 bytes) is of the payload that AllReduce
+makes this rank send: 2 (n - 1) / n of the buffer. Where the processor copies with one instruction
+(rep movsb), callgrind counts each byte.
 
-The instructions of each event are exact; how many events there are is not as it is in life. The
-rank runs many times slower ("slowdown"), so what timers drive comes so many times more often for
-each MB, and what comes with each wake of the thread may be more or less. The difference between on
-and off is therefore given twice: as counted, which is too much where timers cause it, and divided
-by the slowdown, which is what is left if they cause all of it. Counts of events stand beside it.
+What an event takes is exact; how many events there are is not as it is in life. The rank runs some
+times slower ("slowdown"), so what timers drive comes so many times more often for each MB; chunks
+are smaller, as paths look slow; and a thread that wakes late finds more at once. The difference
+between on and off is therefore given twice: as counted, and divided by the slowdown, which is what
+is left if timers cause all of it. Counts of events stand beside it: where chunks differ between on
+and off, so do the instructions, and monitoring is not the reason.
 """
 import shutil
 import sys
@@ -32,13 +35,16 @@ EVENTS = {"passes": "r2ccl::ProgressEngine::progress(",
           "control frames sent": "r2ccl::ControlLane::send(",
           "questions on all lanes": "r2ccl::Link::ask_all(",
           "data frames sent": "r2ccl::Path::send_frame(",
+          "data frames received": "r2ccl::Path::on_frame(",
           "writes": "r2ccl::TcpConnection::write(",
           "reads": "r2ccl::TcpConnection::read(",
           "clock reads": "r2ccl::SystemClock::now(",
           "allocations": "malloc"}
 SCRIPT = """if [ "$RANK" = {rank} ]; then
+  export R2CCL_MONITOR={monitor}
   exec valgrind --quiet --tool=callgrind --separate-threads=yes --callgrind-out-file={out} "$@"
 fi
+export R2CCL_MONITOR=0
 exec "$@"
 """
 
@@ -48,7 +54,7 @@ def job(lab, size, iterations, monitor, out=None):
     log = lab.directory / "op.log"
     bench = [lab.r2ccl, "bench", "-b", size, "-w", WARMUP, "--iters", iterations, "-c", 0,
              "--out-of-place", "--op-log", log]
-    wrapped = ["sh", "-c", SCRIPT.format(rank=RANK, out=out), "sh"] if out else []
+    wrapped = ["sh", "-c", SCRIPT.format(rank=RANK, out=out, monitor=monitor), "sh"] if out else []
     output_of(lab.start(lab.on_all(*wrapped, *bench), {"R2CCL_MONITOR": monitor}), TIMEOUT_S)
     seconds = [float(line.split()[4]) / 1e6 for line in log.read_text().splitlines()
                if not line.startswith("#")]
