@@ -30,7 +30,8 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   news_bytes_ += header.payload_bytes;
   changed();  // the path's counters
   host_.pace(path.spec.local_nic)
-      .on_received(pace_senders_[index_of(path)], kDataHeaderBytes + header.payload_bytes, now());
+      .on_received(pace_senders_[index_of(path)], kDataHeaderBytes + header.payload_bytes,
+                   path.frame_received_at());
   if (discarded) return;
   Channel& target = channel(header.channel);
   const ReceiveLedger::Accepted accepted =
