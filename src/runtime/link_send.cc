@@ -36,7 +36,8 @@ double Link::fastest_rate() const {
       fastest = std::max(fastest, path->model.bytes_per_ns());
     }
   }
-  return fastest > 0 ? fastest : PathModel().bytes_per_ns();
+  static const double unknown = PathModel().bytes_per_ns();
+  return fastest > 0 ? fastest : unknown;
 }
 
 PathModel::Best Link::best_shown() const {
@@ -265,7 +266,8 @@ void Link::mirror_stragglers(TimeNs now) {
   for (const auto& slow : paths_) {
     if (slow->model.outstanding().empty() || !slow->state.usable()) continue;
     const Transmission& oldest = slow->model.outstanding().front();
-    if (oldest.probe) continue;
+    // No path would be done before now.
+    if (oldest.probe || now + kMirrorGain >= oldest.due_at) continue;
     Channel& from = channel(oldest.channel);
     if (!from.send.needs_delivery(oldest.chunk) || from.send.copies(oldest.chunk) != 1) continue;
     const uint64_t bytes = from.send.bytes(oldest.chunk).size();
