@@ -10,6 +10,7 @@ import sys
 
 import report_faults
 import report_rates
+import report_readiness
 import report_returns
 from report_text import table
 
@@ -31,6 +32,8 @@ PARTS = [
     ("flap_damped", report_returns.flap_damped_targets, report_returns.flap),
     ("first_return", report_returns.first_return_targets, report_returns.first_return),
     ("false_alarms", report_returns.false_alarm_targets, report_returns.false_alarms),
+    ("readiness", report_readiness.readiness_targets, report_readiness.readiness),
+    ("instructions", no_targets, report_readiness.instructions),
 ]
 
 

@@ -1,0 +1,76 @@
+"""The sections of RESULTS.md on the cost of readiness."""
+from report_text import Target, find, origin, table
+
+PAIRS_WANTED = 20
+RATIO_WANTED = 1.01
+
+
+def ratio_text(ratio):
+    return f"{ratio['value']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
+
+
+def readiness_targets(document):
+    for name in ("64K", "1M", "16M"):
+        cost = find(document, "sizes", name, "time", "cost", "mean")
+        yield Target(f"Readiness, {name}B AllReduce on unshaped NICs, time on over off",
+                     f"95 % interval ends at most at {RATIO_WANTED}", cost,
+                     lambda cost: cost["high"] <= RATIO_WANTED, ratio_text,
+                     document.get("pairs", 0) >= PAIRS_WANTED)
+
+
+def readiness(document):
+    lines = ["## The cost of readiness", "",
+             "AllReduce with monitoring over the same without (`R2CCL_MONITOR=0`: no timers, probes "
+             "and mirrors), 4 hosts x 4 NICs without shaping, so that the CPU is the limit. "
+             f"{document['pairs']} pairs of jobs of each size, in random order. Geometric mean of "
+             "the pairs' ratios, with the 95 % interval (bootstrap). Off over off is the same "
+             "comparison where the true ratio is 1: what it shows is the machine. CPU is user and "
+             "system time of all ranks.", ""]
+    lines += origin(document)
+    head = ["size", "ms on", "ms off", "CPU ms on", "CPU ms off", "time on/off", "time off/off",
+            "CPU on/off", "CPU off/off"]
+    rows = []
+    for name, row in document["sizes"].items():
+        rows.append([f"{name}B", f"{row['op_ms']['on']:.2f}", f"{row['op_ms']['off']:.2f}",
+                     f"{row['op_cpu_ms']['on']:.2f}", f"{row['op_cpu_ms']['off']:.2f}",
+                     *(ratio_text(row[measure][kind]["mean"])
+                       for measure in ("time", "cpu") for kind in ("cost", "control"))])
+    return lines + table(head, rows)
+
+
+def instructions(document):
+    lines = ["## Instructions", "",
+             "User-space instructions of one rank for each MB that AllReduce makes it send, as "
+             "callgrind counts them. The rank runs some times slower under it (slowdown), and what "
+             "timers drive comes so many times more often: so the difference between on and off "
+             "stands here as counted, and as it is if timers cause all of it.", ""]
+    lines += origin(document)
+    rows = []
+    for name, row in document["sizes"].items():
+        for which in ("on", "off"):
+            part = row[which]
+            rows.append([f"{name}B", which, f"{part['instructions_per_MB']:,.0f}",
+                         f"{part['runs']['min']:,.0f} to {part['runs']['max']:,.0f}",
+                         f"{part['slowdown']:.1f}",
+                         f"{row['counted_percent']:+.1f} % / {row['timers_percent']:+.1f} %"
+                         if which == "on" else ""])
+    lines += table(["size", "monitoring", "per MB", "runs", "slowdown",
+                    "on over off: counted / timers"], rows)
+    events = list(next(iter(document["sizes"].values()))["on"]["events_per_op"])
+    lines += ["Events of one operation in that rank:", ""]
+    lines += table(["", *events], [[f"{name}B, {which}", *(
+        f"{max(row[which]['events_per_op'][event], 0):.1f}" for event in events)]
+        for name, row in document["sizes"].items() for which in ("on", "off")])
+    for name, row in document["sizes"].items():
+        lines += [f"The costliest functions at {name}B with monitoring, instructions per MB, "
+                  "themselves alone and with what they call:", ""]
+        lines += table(["alone", "", "with all", ""], [
+            [f"{own['instructions_per_MB']:,.0f}", f"`{short(own['function'])}`",
+             f"{whole['instructions_per_MB']:,.0f}", f"`{short(whole['function'])}`"]
+            for own, whole in zip(row["on"]["own"], row["on"]["inclusive"])])
+    return lines
+
+
+def short(function):
+    """Without arguments and namespace; a name that the library does not tell is an address."""
+    return function.split("(")[0].removeprefix("r2ccl::").split("<")[0] or function
