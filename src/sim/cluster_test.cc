@@ -6,98 +6,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <functional>
 
+#include "sim/all_reduce_job.h"
 #include "sim/random.h"
 
 namespace r2ccl {
 namespace {
 
-// Runs AllReduces back to back on every rank and checks every element of every one.
-class Job {
- public:
-  Job(Cluster& cluster, uint64_t count) : cluster_(cluster), count_(count) {
-    for (int rank = 0; rank < cluster.size(); ++rank) {
-      buffers_.emplace_back(count);
-      results_.emplace_back(count);
-    }
-    done_.resize(static_cast<size_t>(cluster.size()));
-  }
-
-  // Each rank runs `iterations` operations, starting the next from the completion of the last.
-  void start(int iterations) {
-    iterations_ = iterations;
-    for (int rank = 0; rank < cluster_.size(); ++rank) next(rank);
-    cluster_.wake_all();
-  }
-  bool finished() const {
-    for (const int done : done_) {
-      if (done < iterations_) return false;
-    }
-    return true;
-  }
-  // What is running will not end well, and that is right.
-  void abandon() { abandoned_ = true; }
-  uint64_t wrong() const { return wrong_; }
-  uint64_t checked() const { return checked_; }
-  TimeNs longest() const { return longest_; }
-  TimeNs last_duration() const { return last_; }
-
- private:
-  static int64_t value(int rank, uint64_t element, int iteration) {
-    return rank * 1'000'003 + static_cast<int64_t>(element) * 17 + iteration * 7919;
-  }
-  int64_t sum_of_all(uint64_t element, int iteration) const {
-    const int64_t size = cluster_.size();
-    return size * value(0, element, iteration) + 1'000'003 * (size * (size - 1) / 2);
-  }
-  void next(int rank) {
-    const auto r = static_cast<size_t>(rank);
-    const int iteration = done_[r];
-    for (uint64_t i = 0; i < count_; ++i) buffers_[r][i] = value(rank, i, iteration);
-    CollectiveCall call;
-    call.key.collective = Collective::all_reduce;
-    call.key.type = DataType::int64;
-    call.key.op = ReduceOp::sum;
-    call.key.rank_count = cluster_.size();
-    call.key.count = count_;
-    call.input = reinterpret_cast<const std::byte*>(buffers_[r].data());
-    call.output = reinterpret_cast<std::byte*>(results_[r].data());
-    call.done = [this, rank, began = cluster_.now()](const Status& status) {
-      if (abandoned_) return;
-      ASSERT_TRUE(status.ok()) << status.message();
-      finish(rank, began);
-    };
-    cluster_.node(rank).executor->start(std::move(call));
-  }
-  void finish(int rank, TimeNs began) {
-    const auto r = static_cast<size_t>(rank);
-    last_ = cluster_.now() - began;
-    longest_ = std::max(longest_, last_);
-    for (uint64_t i = 0; i < count_; ++i) {
-      if (results_[r][i] != sum_of_all(i, done_[r])) ++wrong_;
-    }
-    checked_ += count_;
-    std::memset(results_[r].data(), 0xee, count_ * sizeof(int64_t));
-    if (++done_[r] < iterations_) next(rank);
-  }
-
-  Cluster& cluster_;
-  const uint64_t count_;
-  int iterations_ = 0;
-  bool abandoned_ = false;
-  std::vector<std::vector<int64_t>> buffers_;
-  std::vector<std::vector<int64_t>> results_;
-  std::vector<int> done_;
-  uint64_t wrong_ = 0;
-  uint64_t checked_ = 0;
-  TimeNs longest_ = 0;
-  TimeNs last_ = 0;
-};
+using Job = AllReduceJob;
 
 void run(Cluster& cluster, Job& job, TimeNs limit) {
   ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
+  EXPECT_EQ(job.error(), "");
   EXPECT_EQ(job.wrong(), 0u);
   EXPECT_GT(job.checked(), 0u);
 }

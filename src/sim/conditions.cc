@@ -1,0 +1,266 @@
+#include "sim/conditions.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+
+#include "sim/all_reduce_job.h"
+#include "sim/cluster.h"
+#include "sim/random.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr int kCulprit = 1;
+constexpr int kBrokenNic = 2;
+constexpr TimeNs kLimit = 600 * kSecond;
+
+double rate_of(const Conditions& c) { return static_cast<double>(c.mbit) * 1e6 / 8 / 1e9; }
+
+// What one rank sends of one operation.
+double payload(const Conditions& c, uint64_t bytes) {
+  return 2.0 * static_cast<double>(bytes) * (c.hosts - 1) / c.hosts;
+}
+
+uint64_t operation_bytes(const Conditions& c) {
+  if (c.bytes != 0) return c.bytes;
+  constexpr double kTime = 30e6;
+  const double wanted = kTime * rate_of(c) * c.nics;
+  return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 64 * 1024, 2 * 1024 * 1024) / 64 * 64;
+}
+
+// As much as kernels that size their buffers by themselves would have under way.
+ClusterOptions cluster_options(const Conditions& c) {
+  ClusterOptions options;
+  options.seed = c.seed;
+  options.hosts = c.hosts;
+  options.nics = c.nics;
+  options.rate_bytes_per_s = c.mbit * 1'000'000 / 8;
+  NetworkOptions& network = options.world.network;
+  network.latency_ns = c.round_trip / 2;
+  const double of_a_round_trip = rate_of(c) * static_cast<double>(c.round_trip);
+  StreamLimits& stream = network.stream;
+  stream.in_flight_bytes = std::clamp<uint64_t>(static_cast<uint64_t>(2 * of_a_round_trip),
+                                                stream.in_flight_bytes, 2 * 1024 * 1024);
+  stream.send_buffer_bytes = 2 * stream.in_flight_bytes;
+  stream.receive_buffer_bytes = 2 * stream.in_flight_bytes;
+  const auto half_a_ms = static_cast<uint64_t>(rate_of(c) * 5e5);
+  stream.segment_bytes = std::clamp<uint64_t>(half_a_ms, 1448, stream.segment_bytes);
+  return options;
+}
+
+void begin(Fabric& fabric, SimNic& nic, Trouble trouble) {
+  switch (trouble) {
+    case Trouble::none:
+      return;
+    case Trouble::pull:
+      return fabric.pull(nic);
+    case Trouble::hole:
+      return fabric.hole(nic);
+    case Trouble::hole_tx:
+      return fabric.hole_tx(nic);
+    case Trouble::hole_rx:
+      return fabric.hole_rx(nic);
+  }
+}
+
+TimeNs median(std::vector<TimeNs> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+class Run {
+ public:
+  explicit Run(const Conditions& conditions)
+      : c_(conditions), cluster_(cluster_options(conditions)), dice_(conditions.seed) {}
+
+  Outcome run() {
+    out_.bytes = operation_bytes(c_);
+    const double line = rate_of(c_) * c_.nics;
+    out_.wire_time = static_cast<TimeNs>(payload(c_, out_.bytes) / line);
+    out_.connected = cluster_.connect();
+    if (!out_.connected) return out_;
+    if (c_.busy) {
+      for (int rank = 0; rank < c_.hosts; ++rank) preempt(rank);
+    }
+    if (!run_job(warm_up(), job_a_)) return out_;
+    out_.mirrored_share = 0;
+    const uint64_t suspicions = suspicions_now();
+    const uint64_t mirrored = mirrored_now();
+    const uint64_t sent = sent_now();
+    for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
+    if (!run_job(measured(), job_b_)) return out_;
+    const double all = payload(c_, out_.bytes) * measured() * c_.hosts;
+    out_.suspicions = suspicions_now() - suspicions;
+    out_.mirrored_share = static_cast<double>(mirrored_now() - mirrored) / all;
+    out_.sent_share = static_cast<double>(sent_now() - sent) / all;
+    std::vector<TimeNs> times;
+    for (const auto& operation : job_b_->operations()) {
+      times.push_back(operation.ended - operation.began);
+    }
+    out_.median = median(times);
+    out_.longest_before = *std::ranges::max_element(times);
+    if (c_.trouble == Trouble::none) {
+      for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
+      out_.finished = true;
+    } else {
+      break_it();
+    }
+    return out_;
+  }
+
+ private:
+  int measured() const { return c_.operations != 0 ? c_.operations : 20; }
+  int warm_up() const { return std::max(measured() / 2, 5); }
+
+  void preempt(int rank) {
+    cluster_.fabric().at(
+        cluster_.now() + static_cast<TimeNs>(dice_.below(20'000)) * kMicrosecond, [this, rank] {
+          cluster_.world().deschedule(cluster_.node(rank).actor,
+                                      static_cast<TimeNs>(dice_.below(8'000)) * kMicrosecond);
+          preempt(rank);
+        });
+  }
+
+  bool run_job(int operations, std::unique_ptr<AllReduceJob>& job) {
+    job = std::make_unique<AllReduceJob>(cluster_, out_.bytes / sizeof(int64_t));
+    job->start(operations);
+    const bool done =
+        cluster_.world().run_until([&] { return job->finished(); }, cluster_.now() + kLimit);
+    take(*job);
+    return done;
+  }
+  void take(const AllReduceJob& job) {
+    out_.wrong += job.wrong();
+    out_.checked += job.checked();
+    if (out_.error.empty()) out_.error = job.error();
+  }
+
+  template <typename Each>
+  void for_each_link(const Each& each) {
+    for (int rank = 0; rank < c_.hosts; ++rank) {
+      for (int peer = 0; peer < c_.hosts; ++peer) {
+        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        if (link != nullptr) each(rank, *link);
+      }
+    }
+  }
+  uint64_t suspicions_now() {
+    uint64_t sum = 0;
+    for_each_link([&](int, const Link& link) {
+      for (const auto& path : link.paths()) sum += path->history.suspicions;
+    });
+    return sum;
+  }
+  uint64_t mirrored_now() {
+    uint64_t sum = 0;
+    for_each_link([&](int, const Link& link) { sum += link.mirrored_bytes(); });
+    return sum;
+  }
+  uint64_t sent_now() {
+    uint64_t sum = 0;
+    for (int rank = 0; rank < c_.hosts; ++rank) {
+      for (int k = 0; k < c_.nics; ++k) sum += cluster_.nic(rank, k).bytes_sent;
+    }
+    return sum;
+  }
+
+  static bool touches(int rank, const PathEvent& event) {
+    const NicId broken(kBrokenNic);
+    return (rank == kCulprit && event.local_nic == broken) ||
+           (event.peer == Rank(kCulprit) && event.remote_nic == broken);
+  }
+  static std::string describe(int rank, const PathEvent& event) {
+    return "rank " + std::to_string(rank) + " to " + std::to_string(event.peer.value()) + " nic" +
+           std::to_string(event.local_nic.value()) + ": " + event.why;
+  }
+  // Downs on paths that no trouble touches; then forgets the rank's events up to now.
+  void note_unexpected(int rank, TimeNs troubled_at) {
+    for (const PathEvent& event : cluster_.node(rank).events) {
+      const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
+      if (event.to == PathPhase::suspect && !(troubled_at != 0 && touches(rank, event))) {
+        out_.suspicions_elsewhere += troubled_at != 0 ? 1 : 0;
+      }
+      if (event.to != PathPhase::down || !was_up) continue;
+      if (troubled_at != 0 && touches(rank, event)) {
+        ++out_.downs;
+        const TimeNs after = event.at - troubled_at;
+        out_.first_down = out_.downs == 1 ? after : std::min(out_.first_down, after);
+        out_.last_down = std::max(out_.last_down, after);
+      } else {
+        ++out_.downs_elsewhere;
+        out_.why.push_back(describe(rank, event));
+      }
+    }
+    cluster_.node(rank).events.clear();
+  }
+
+  // The NIC breaks in the middle of an operation.
+  void break_it() {
+    for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
+    const TimeNs at = cluster_.now() + 2 * out_.median + out_.median / 3;
+    cluster_.fabric().at(at, [this] {
+      begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble);
+    });
+    const int wanted = std::max(
+        measured(), static_cast<int>(1200 * kMillisecond / std::max<TimeNs>(out_.median, 1)));
+    out_.finished = run_job(std::min(wanted, 300), job_c_);
+    out_.downs_wanted = 2 * static_cast<size_t>(c_.hosts - 1);
+    for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, at);
+    std::vector<TimeNs> after;
+    for (const auto& operation : job_c_->operations()) {
+      const TimeNs took = operation.ended - operation.began;
+      if (operation.began > at + out_.last_down) {
+        after.push_back(took);
+      } else {
+        out_.hit = std::max(out_.hit, took);
+      }
+    }
+    out_.median_after = median(std::move(after));
+  }
+
+  const Conditions c_;
+  Cluster cluster_;
+  Random dice_;
+  std::unique_ptr<AllReduceJob> job_a_;
+  std::unique_ptr<AllReduceJob> job_b_;
+  std::unique_ptr<AllReduceJob> job_c_;
+  Outcome out_;
+};
+
+double ms(TimeNs time) { return static_cast<double>(time) / 1e6; }
+
+}  // namespace
+
+Outcome measure(const Conditions& conditions) { return Run(conditions).run(); }
+
+std::string to_string(const Conditions& c) {
+  static constexpr const char* kTroubles[] = {"none", "pull", "hole", "hole_tx", "hole_rx"};
+  char text[128];
+  std::snprintf(text, sizeof(text), "%llu Mbit/s, round trip %.2f ms, %d hosts x %d NICs%s%s%s",
+                static_cast<unsigned long long>(c.mbit), ms(c.round_trip), c.hosts, c.nics,
+                c.busy ? ", busy" : "", c.trouble == Trouble::none ? "" : ", ",
+                c.trouble == Trouble::none ? "" : kTroubles[static_cast<size_t>(c.trouble)]);
+  return text;
+}
+
+std::string to_string(const Outcome& o) {
+  char text[512];
+  std::snprintf(text, sizeof(text),
+                "%s, wrong %llu; median %.2f ms (line %.2f), longest %.2f, sent %.3f, mirrored "
+                "%.3f %%, suspicions %llu; after: hit %.1f ms, median %.2f, downs %zu of %zu + %zu "
+                "elsewhere, in %.1f to %.1f ms, suspicions elsewhere %llu",
+                o.finished ? "finished" : o.connected ? "stuck" : "not connected",
+                static_cast<unsigned long long>(o.wrong), ms(o.median), ms(o.wire_time),
+                ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
+                static_cast<unsigned long long>(o.suspicions), ms(o.hit), ms(o.median_after),
+                o.downs, o.downs_wanted, o.downs_elsewhere, ms(o.first_down), ms(o.last_down),
+                static_cast<unsigned long long>(o.suspicions_elsewhere));
+  std::string all = text + (o.error.empty() ? "" : "; " + o.error);
+  for (const std::string& why : o.why) all += "\n  " + why;
+  return all;
+}
+
+}  // namespace r2ccl
