@@ -18,7 +18,10 @@ class NicQueue {
  public:
   // `alone`: its path had nothing else under way.
   void on_sent(uint64_t bytes, bool alone, TimeNs now) {
-    if (outstanding_ == 0) begin_period(now);
+    if (outstanding_ == 0) {
+      if (known_) begin_period(now);
+      period_at_ = now - so_far_;
+    }
     outstanding_ += bytes;
     busy_paths_ += alone ? 1 : 0;
   }
@@ -27,10 +30,17 @@ class NicQueue {
     if (bytes == 0) return;
     forget(bytes, left);
     period_bytes_ += bytes;
-    if (now - period_at_ < kPeriod) return;
+    if (now - period_at_ < kPeriod) {
+      if (outstanding_ == 0) so_far_ = now - period_at_;
+      return;
+    }
     const double rate = static_cast<double>(period_bytes_) / static_cast<double>(now - period_at_);
-    rate_ = std::max({rate, known_ ? rate_ * kDecay : 0.0, kRateMin});
-    known_ = true;
+    if (so_far_ != 0) {
+      rate_ = std::max(rate, rate_);
+    } else {
+      rate_ = std::max({rate, known_ ? rate_ * kDecay : 0.0, kRateMin});
+      known_ = true;
+    }
     begin_period(now);
   }
   // All that a path had under way.
@@ -40,7 +50,10 @@ class NicQueue {
 
   uint64_t outstanding() const { return outstanding_; }
   size_t busy_paths() const { return busy_paths_; }
+  // How long the NIC needs for so much; nothing while no other path's bytes are in the way, for then
+  // a path's own rate says more.
   TimeNs time_of(uint64_t bytes) const {
+    if (busy_paths_ < 2) return 0;
     return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
   }
 
@@ -52,6 +65,7 @@ class NicQueue {
   void begin_period(TimeNs now) {
     period_at_ = now;
     period_bytes_ = 0;
+    so_far_ = 0;
   }
 
   static constexpr TimeNs kPeriod = 10 * kMillisecond;
@@ -64,6 +78,10 @@ class NicQueue {
   size_t busy_paths_ = 0;
   TimeNs period_at_ = 0;  // of time in which something was always under way
   uint64_t period_bytes_ = 0;
+  // Of the period, before the running busy time. Where operations are so short that the NIC is never
+  // busy for a whole period, their busy times together show how fast it is at least; no more,
+  // because each has a delay in it.
+  TimeNs so_far_ = 0;
   double rate_ = kRateInitial;  // bytes per ns, a slowly decaying maximum
   bool known_ = false;
 };

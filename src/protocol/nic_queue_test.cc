@@ -35,27 +35,58 @@ TEST(NicQueue, KnowsWhatIsUnderWayAndOnHowManyPaths) {
   EXPECT_EQ(queue.busy_paths(), 0U);
 }
 
+// Two paths' bytes are under way, so that a NIC's time counts at all.
+TimeNs shared_time(NicQueue queue, uint64_t bytes) {
+  queue.on_sent(1, true, 0);
+  queue.on_sent(1, true, 0);
+  return queue.time_of(bytes);
+}
+
 TEST(NicQueue, IsTakenForSlowUntilItHasShownItsRate) {
   NicQueue queue;
-  EXPECT_GT(queue.time_of(kChunk), 5 * kMillisecond);
+  EXPECT_GT(shared_time(queue, kChunk), 5 * kMillisecond);
   run_at_line_rate(queue, kSecond, 12);
-  EXPECT_NEAR(static_cast<double>(queue.time_of(kChunk)), 1e6, 0.15e6);
+  EXPECT_NEAR(static_cast<double>(shared_time(queue, kChunk)), 1e6, 0.15e6);
+}
+
+TEST(NicQueue, OfOnePathSaysNothingThatThePathDoesNotKnowBetter) {
+  NicQueue queue;
+  queue.on_sent(kChunk, true, 0);
+  EXPECT_EQ(queue.time_of(kChunk), 0);
+  queue.on_sent(kChunk, false, 0);
+  EXPECT_EQ(queue.time_of(2 * kChunk), 0);
+  queue.on_sent(kChunk, true, 0);
+  EXPECT_GT(queue.time_of(3 * kChunk), 0);
+}
+
+// 10 Gbit/s, where an operation is over in less than a millisecond.
+TEST(NicQueue, OfShortOperationsKnowsItsRateAfterAFewOfThem) {
+  NicQueue queue;
+  for (int i = 0; i < 20; ++i) {
+    const TimeNs at = (1 + i) * kSecond;
+    queue.on_sent(20 * kChunk, true, at);
+    queue.on_delivered(20 * kChunk, 0, at + 700 * kMicrosecond);
+  }
+  EXPECT_NEAR(static_cast<double>(shared_time(queue, 20 * kChunk)), 0.7e6, 0.1e6);
+  run_at_line_rate(queue, 100 * kSecond, 24);
+  EXPECT_NEAR(static_cast<double>(shared_time(queue, kChunk)), 1e6, 0.15e6)
+      << "a long busy time says more than many short ones";
 }
 
 TEST(NicQueue, IsNotSlowForATimeInWhichNothingCameThrough) {
   NicQueue queue;
   queue.on_sent(kChunk, true, 0);
   queue.on_delivered(kChunk, 0, 5 * kSecond);
-  EXPECT_LT(queue.time_of(kChunk), 30 * kMillisecond);
+  EXPECT_LT(shared_time(queue, kChunk), 30 * kMillisecond);
   run_at_line_rate(queue, 6 * kSecond, 12);
   queue.on_delivered(kChunk, 0, 20 * kSecond);
-  EXPECT_LT(queue.time_of(kChunk), 1200 * kMicrosecond);
+  EXPECT_LT(shared_time(queue, kChunk), 1200 * kMicrosecond);
 }
 
 TEST(NicQueue, CountsIdleTimeForNothing) {
   NicQueue queue;
   run_at_line_rate(queue, kSecond, 12);
-  const TimeNs before = queue.time_of(kChunk);
+  const TimeNs before = shared_time(queue, kChunk);
   queue.on_lost(kChunk);
   queue.on_lost(kChunk);
   for (int i = 0; i < 1000; ++i) {  // now and then one chunk
@@ -63,7 +94,7 @@ TEST(NicQueue, CountsIdleTimeForNothing) {
     queue.on_sent(kChunk, true, at);
     queue.on_delivered(kChunk, 0, at + 2 * kMillisecond);
   }
-  EXPECT_EQ(queue.time_of(kChunk), before);
+  EXPECT_EQ(shared_time(queue, kChunk), before);
 }
 
 }  // namespace
