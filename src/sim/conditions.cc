@@ -27,7 +27,7 @@ uint64_t operation_bytes(const Conditions& c) {
   if (c.bytes != 0) return c.bytes;
   constexpr double kTime = 30e6;
   const double wanted = kTime * rate_of(c) * c.nics;
-  return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 64 * 1024, 2 * 1024 * 1024) / 64 * 64;
+  return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 64 * 1024, 1024 * 1024) / 64 * 64;
 }
 
 // As much as kernels that size their buffers by themselves would have under way.
@@ -80,13 +80,15 @@ class Run {
     out_.bytes = operation_bytes(c_);
     const double line = rate_of(c_) * c_.nics;
     out_.wire_time = static_cast<TimeNs>(payload(c_, out_.bytes) / line);
+    out_.chunk_time = static_cast<TimeNs>(limits::kChunkBytesMin / rate_of(c_));
+    constexpr TimeNs kTurns = 100 * kMicrosecond;
+    out_.latency_time = 2 * (c_.hosts - 1) * (c_.round_trip / 2 + out_.chunk_time + kTurns);
     out_.connected = cluster_.connect();
     if (!out_.connected) return out_;
     if (c_.busy) {
       for (int rank = 0; rank < c_.hosts; ++rank) preempt(rank);
     }
     if (!run_job(warm_up(), job_a_)) return out_;
-    out_.mirrored_share = 0;
     const uint64_t suspicions = suspicions_now();
     const uint64_t mirrored = mirrored_now();
     const uint64_t sent = sent_now();
@@ -112,7 +114,7 @@ class Run {
   }
 
  private:
-  int measured() const { return c_.operations != 0 ? c_.operations : 20; }
+  int measured() const { return c_.operations != 0 ? c_.operations : 8; }
   int warm_up() const { return std::max(measured() / 2, 5); }
 
   void preempt(int rank) {
@@ -199,14 +201,15 @@ class Run {
 
   // The NIC breaks in the middle of an operation.
   void break_it() {
+    const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     const TimeNs at = cluster_.now() + 2 * out_.median + out_.median / 3;
     cluster_.fabric().at(at, [this] {
       begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble);
     });
     const int wanted = std::max(
-        measured(), static_cast<int>(1200 * kMillisecond / std::max<TimeNs>(out_.median, 1)));
-    out_.finished = run_job(std::min(wanted, 300), job_c_);
+        measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
+    out_.finished = run_job(wanted, job_c_);
     out_.downs_wanted = 2 * static_cast<size_t>(c_.hosts - 1);
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, at);
     std::vector<TimeNs> after;

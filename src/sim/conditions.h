@@ -20,8 +20,8 @@ struct Conditions {
   int nics = 4;
   bool busy = false;  // every rank is preempted for up to 8 ms, once in 10 ms on average
   Trouble trouble = Trouble::none;  // of NIC 2 of host 1, which stays
-  uint64_t bytes = 0;               // of an operation; 0: what takes some 30 ms on the line
-  int operations = 0;               // 0: some second of them
+  uint64_t bytes = 0;               // of an operation; 0: what takes some 30 ms on the line, in bounds
+  int operations = 0;               // that are measured; 0: eight
   uint64_t seed = 1;
 };
 
@@ -32,8 +32,9 @@ struct Outcome {
   uint64_t wrong = 0;
   uint64_t checked = 0;
   uint64_t bytes = 0;         // of an operation
-  TimeNs wire_time = 0;       // of an operation: its bytes on the line, what else may be cut away
-  TimeNs latency_time = 0;    // of an operation: its steps, one way each
+  TimeNs wire_time = 0;       // of an operation: its bytes on the line
+  TimeNs chunk_time = 0;      // of the smallest chunk on one NIC
+  TimeNs latency_time = 0;    // of an operation: a ring's steps, each with its way and a chunk
   TimeNs median = 0;          // of the operations before the trouble; all, without any
   TimeNs longest_before = 0;  // as above
   TimeNs median_after = 0;    // of those that began when the paths were down
