@@ -112,7 +112,8 @@ class Failed(Exception):
 class Lab:
     """A lab that is up; `with Lab(...)` takes it down again."""
 
-    def __init__(self, r2ccl, name, hosts=HOSTS, nics=NICS, mbit=NIC_MBIT):
+    def __init__(self, r2ccl, name, hosts=HOSTS, nics=NICS, mbit=NIC_MBIT, options=()):
+        self.options = options
         self.hosts, self.nics, self.mbit = hosts, nics, mbit
         self.r2ccl = str(pathlib.Path(r2ccl).resolve())
         self.name = name
@@ -124,7 +125,7 @@ class Lab:
     def __enter__(self):
         self.scratch = tempfile.TemporaryDirectory(prefix="r2bench-")
         self.directory = pathlib.Path(self.scratch.name)
-        self.command("up", self.hosts, self.nics, self.mbit)
+        self.command("up", self.hosts, self.nics, self.mbit, *self.options)
         state = json.loads(pathlib.Path("/run", self.name, "lab.json").read_text())
         self.holders = state["holders"]
         return self

@@ -1,0 +1,32 @@
+"""The section of RESULTS.md on conditions, from the JSON of conditions.py."""
+
+
+def stall(runs, kind):
+    for run in runs:
+        if run["kind"] == kind and run["stall_ms"] is not None:
+            return f"{run['stall_ms']:.0f}"
+    return "-"
+
+
+def row(entry):
+    runs = entry["runs"]
+    if entry["skipped"] or not runs:
+        return [entry["text"], entry["skipped"] or "failed"] + ["-"] * 7
+    quiet = runs[0]
+    share = f"{quiet['line_percent']:.1f} %" if quiet["line_percent"] else \
+        f"{quiet['busbw_MBps']:.0f} MB/s"
+    return [entry["text"], share, f"{quiet['op_ms']['p50']:.1f}", f"{quiet['op_ms']['p99']:.1f}",
+            str(quiet["suspicions"]), f"{quiet['mirrored_percent']:.2f}", stall(runs, "hole"),
+            stall(runs, "pull"), str(sum(run["wrong_elements"] for run in runs))]
+
+
+def section(document):
+    """Markdown lines."""
+    head = ["condition", "of the line", "median ms", "p99 ms", "suspicions", "mirrored %",
+            "stall of a hole, ms", "of a pull, ms", "wrong elements"]
+    lines = ["## Conditions", "", f"`{document['machine']['command']}`, "
+             f"{document['machine']['date']}, {document['machine']['commit']}. AllReduce on four NICs "
+             f"a host; {document['false_verdicts']} verdicts without a fault, {document['failed']} "
+             "conditions failed.", "",
+             "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(row(entry)) + " |" for entry in document["conditions"]]
