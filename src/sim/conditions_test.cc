@@ -1,7 +1,8 @@
 // From 10 Mbit/s to 10 Gbit/s, from 0.05 to 50 ms of round trip, with 2 to 16 hosts, quiet or with
 // every rank preempted now and then: the job gets on, nobody is accused without a fault, and a
 // fault costs what the conditions make it cost and no more. The bounds scale with them; their
-// constants are about one and a half times what was measured (docs/tuning.md).
+// constants were set after a first look at what the code does, with 1.1 to 2 times that as room: they
+// catch a collapse, and prove no optimum (docs/tuning.md).
 #include "sim/conditions.h"
 
 #include <gtest/gtest.h>
