@@ -50,8 +50,8 @@ class NicQueue {
 
   uint64_t outstanding() const { return outstanding_; }
   size_t busy_paths() const { return busy_paths_; }
-  // How long the NIC needs for so much; nothing while no other path's bytes are in the way, for then
-  // a path's own rate says more.
+  // How long the NIC needs for so much; nothing while no other path's bytes are in the way, for
+  // then a path's own rate says more.
   TimeNs time_of(uint64_t bytes) const {
     if (busy_paths_ < 2) return 0;
     return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
@@ -78,8 +78,8 @@ class NicQueue {
   size_t busy_paths_ = 0;
   TimeNs period_at_ = 0;  // of time in which something was always under way
   uint64_t period_bytes_ = 0;
-  // Of the period, before the running busy time. Where operations are so short that the NIC is never
-  // busy for a whole period, their busy times together show how fast it is at least; no more,
+  // Of the period, before the running busy time. Where operations are so short that the NIC is
+  // never busy for a whole period, their busy times together show how fast it is at least; no more,
   // because each has a delay in it.
   TimeNs so_far_ = 0;
   double rate_ = kRateInitial;  // bytes per ns, a slowly decaying maximum

@@ -22,6 +22,7 @@ constexpr int kAloneLate = 3;
 // A path below this share of the best is probed while it is idle, so often.
 constexpr double kSlowShare = 0.75;
 constexpr TimeNs kProbeInterval = 100 * kMillisecond;
+constexpr TimeNs kProbeSpacing = 100;  // so many times the time of a probe: 1 % of a NIC
 // What a probe must show beyond the known rate, and for how many transmissions that is on trial.
 constexpr double kFaster = 1.5;
 constexpr int kTrialLength = 8;
@@ -53,7 +54,9 @@ void PathModel::reset() {
 TimeNs PathModel::slack() const {
   // Nothing has come back yet: the path may be long.
   if (base_delay_ == kDelayInitial) return kSlackUnknown;
-  return std::clamp(4 * deviation_, kSlackMin, kSlackMax);
+  // However slow the NICs are, the smallest window of another sender may be ahead of this one.
+  const TimeNs least = std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
+  return std::clamp(4 * deviation_, least, kSlackMax);
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
@@ -84,7 +87,12 @@ TimeNs PathModel::delay_to_compare(TimeNs now) const {
 
 bool PathModel::looks_long() const {
   const TimeNs noise = delay_samples_ < kDelaySamples ? kSlackMin : kNoise;
-  return recent_delay() - noise >= best_.delay;
+  return recent_delay() - std::max(noise, window_time_at_best()) >= best_.delay;
+}
+
+// Some frames of another sender may be ahead at the receiving NIC.
+TimeNs PathModel::window_time_at_best() const {
+  return static_cast<TimeNs>(static_cast<double>(limits::kWindowBytesMin) / best_.bytes_per_ns);
 }
 
 TimeNs PathModel::recent_delay() const {
@@ -195,7 +203,9 @@ void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   const TimeNs promised = transmission.expected_at - transmission.slack - transmission.sent_at;
   const TimeNs wire = std::max<TimeNs>(elapsed - std::min(base_delay_, best_.delay), 1);
   const double sample = static_cast<double>(transmission.bytes) / static_cast<double>(wire);
-  const TimeNs noise = std::clamp(4 * std::min(best_.deviation, kSecond), kNoise, kAloneNoiseMax);
+  const TimeNs schedulers =
+      std::clamp(4 * std::min(best_.deviation, kSecond), kNoise, kAloneNoiseMax);
+  const TimeNs noise = std::max(schedulers, window_time_at_best());
   if (elapsed > promised + promised / 4 + noise) {
     alone_best_ = alone_late_ == 0 ? sample : std::max(alone_best_, sample);
     if (trial_from_ > 0) return end_trial(false, at);
@@ -206,7 +216,8 @@ void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
     return;
   }
   alone_late_ = 0;
-  shown_ = std::max(shown_, sample);
+  // The delay is not taken off here: while the rate is only guessed, so is that.
+  shown_ = std::max(shown_, static_cast<double>(transmission.bytes) / static_cast<double>(elapsed));
   if (trial_from_ > 0 && --trial_left_ == 0) end_trial(true, at);
   if (rate_known_ && sample > kFaster * rate_ && rate_ < kSlowShare * best_.bytes_per_ns &&
       at >= next_trial_) {
@@ -289,8 +300,8 @@ void PathModel::compare(const Best& best) {
 
 bool PathModel::wants_probe(TimeNs now) const {
   const bool slow = rate_known_ && rate_ < kSlowShare * best_.bytes_per_ns;
-  return (slow || looks_long()) && outstanding_.empty() &&
-         now - last_delivery_at_ >= kProbeInterval;
+  const TimeNs interval = std::max(kProbeInterval, kProbeSpacing * window_time_at_best());
+  return (slow || looks_long()) && outstanding_.empty() && now - last_delivery_at_ >= interval;
 }
 
 void PathModel::excuse(TimeNs duration) {

@@ -92,8 +92,8 @@ class PathModel {
 
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
-  // What speaks for the best path of a link: the rate, or while that is not known the most that a
-  // transmission had which was alone on the path; 0 when there was none.
+  // What the path has shown that it can do at least: the rate, or while that is not known the most
+  // that a transmission had which was alone on the path; 0 when there was none.
   double shown_bytes_per_ns() const { return rate_known_ ? rate_ : shown_; }
   // What the best paths of the link have shown. Its rate is taken over while this one has shown
   // nothing, and an error that even the best path has is not this one's.
@@ -118,6 +118,7 @@ class PathModel {
   TimeNs wire_time_at_most(uint64_t bytes) const;
   TimeNs delay_to_compare(TimeNs now) const;
   bool looks_long() const;
+  TimeNs window_time_at_best() const;
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);

@@ -43,16 +43,15 @@ double Link::fastest_rate() const {
 PathModel::Best Link::best_shown() const {
   PathModel::Best best;
   double fastest = 0;
-  bool all_known = true;
+  bool any_known = false;
   for (const auto& path : paths_) {
     if (!carries(*path)) continue;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
-    all_known = all_known && path->model.rate_known();
+    any_known = any_known || path->model.rate_known();
     best.delay = std::min(best.delay, path->model.recent_delay());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
-  // One that has shown nothing may be better than those that have.
-  if (fastest > 0 && (all_known || fastest > best.bytes_per_ns)) best.bytes_per_ns = fastest;
+  if (any_known || fastest > best.bytes_per_ns) best.bytes_per_ns = fastest;
   return best;
 }
 
@@ -276,7 +275,8 @@ void Link::mirror_stragglers(TimeNs now) {
     for (const auto& idle : paths_) {
       if (idle == slow || idle->spec.lane_only || !idle->state.usable() || idle->broken) continue;
       if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
-      if (idle->model.finish_at(bytes, now) + kMirrorGain >= due) continue;
+      const TimeNs gain = kMirrorGain + idle->model.wire_time(bytes);
+      if (idle->model.finish_at(bytes, now) + gain >= due) continue;
       mirrored_bytes_ += bytes;
       transmit(*idle, from, oldest.chunk, now);
       break;

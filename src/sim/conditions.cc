@@ -16,7 +16,9 @@ constexpr int kCulprit = 1;
 constexpr int kBrokenNic = 2;
 constexpr TimeNs kLimit = 600 * kSecond;
 
-double rate_of(const Conditions& c) { return static_cast<double>(c.mbit) * 1e6 / 8 / 1e9; }
+double rate_of(const Conditions& c) {
+  return static_cast<double>(c.mbit) * 1e6 / 8 / 1e9;
+}
 
 // What one rank sends of one operation.
 double payload(const Conditions& c, uint64_t bytes) {
@@ -204,11 +206,10 @@ class Run {
     const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     const TimeNs at = cluster_.now() + 2 * out_.median + out_.median / 3;
-    cluster_.fabric().at(at, [this] {
-      begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble);
-    });
-    const int wanted = std::max(
-        measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
+    cluster_.fabric().at(
+        at, [this] { begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble); });
+    const int wanted =
+        std::max(measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
     out_.finished = run_job(wanted, job_c_);
     out_.downs_wanted = 2 * static_cast<size_t>(c_.hosts - 1);
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, at);
@@ -233,11 +234,15 @@ class Run {
   Outcome out_;
 };
 
-double ms(TimeNs time) { return static_cast<double>(time) / 1e6; }
+double ms(TimeNs time) {
+  return static_cast<double>(time) / 1e6;
+}
 
 }  // namespace
 
-Outcome measure(const Conditions& conditions) { return Run(conditions).run(); }
+Outcome measure(const Conditions& conditions) {
+  return Run(conditions).run();
+}
 
 std::string to_string(const Conditions& c) {
   static constexpr const char* kTroubles[] = {"none", "pull", "hole", "hole_tx", "hole_rx"};
@@ -255,7 +260,9 @@ std::string to_string(const Outcome& o) {
                 "%s, wrong %llu; median %.2f ms (line %.2f), longest %.2f, sent %.3f, mirrored "
                 "%.3f %%, suspicions %llu; after: hit %.1f ms, median %.2f, downs %zu of %zu + %zu "
                 "elsewhere, in %.1f to %.1f ms, suspicions elsewhere %llu",
-                o.finished ? "finished" : o.connected ? "stuck" : "not connected",
+                o.finished    ? "finished"
+                : o.connected ? "stuck"
+                              : "not connected",
                 static_cast<unsigned long long>(o.wrong), ms(o.median), ms(o.wire_time),
                 ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
                 static_cast<unsigned long long>(o.suspicions), ms(o.hit), ms(o.median_after),

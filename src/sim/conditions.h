@@ -20,8 +20,8 @@ struct Conditions {
   int nics = 4;
   bool busy = false;  // every rank is preempted for up to 8 ms, once in 10 ms on average
   Trouble trouble = Trouble::none;  // of NIC 2 of host 1, which stays
-  uint64_t bytes = 0;               // of an operation; 0: what takes some 30 ms on the line, in bounds
-  int operations = 0;               // that are measured; 0: eight
+  uint64_t bytes = 0;  // of an operation; 0: what takes some 30 ms on the line, in bounds
+  int operations = 0;  // that are measured; 0: eight
   uint64_t seed = 1;
 };
 

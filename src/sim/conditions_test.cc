@@ -1,8 +1,8 @@
 // From 10 Mbit/s to 10 Gbit/s, from 0.05 to 50 ms of round trip, with 2 to 16 hosts, quiet or with
 // every rank preempted now and then: the job gets on, nobody is accused without a fault, and a
 // fault costs what the conditions make it cost and no more. The bounds scale with them; their
-// constants were set after a first look at what the code does, with 1.1 to 2 times that as room: they
-// catch a collapse, and prove no optimum (docs/tuning.md).
+// constants were set after a first look at what the code does, with 1.1 to 2 times that as room:
+// they catch a collapse, and prove no optimum (docs/tuning.md).
 #include "sim/conditions.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,9 @@ void expect_whole(const Outcome& o) {
 
 // What an operation takes when nothing goes wrong: its bytes on the line, and the way and the chunk
 // of each of its steps.
-TimeNs due(const Outcome& o) { return o.wire_time + o.latency_time; }
+TimeNs due(const Outcome& o) {
+  return o.wire_time + o.latency_time;
+}
 
 TEST_P(ConditionsTest, OnAQuietMachineNobodyIsAccusedAndTheJobGetsOn) {
   const Outcome o = measure(GetParam());
@@ -96,15 +98,15 @@ TEST_P(BusyConditionsTest, NoPathIsLostAndTheJobGetsOn) {
   SCOPED_TRACE(to_string(o));
   expect_whole(o);
   EXPECT_LT(o.mirrored_share, GetParam().mbit < kSlowMbit ? 0.04 : 0.01);
-  // Ranks that are away for up to 8 ms at times: two such waits, and half of the time is gone.
-  EXPECT_LT(o.median, 2 * due(o) + 16 * kMs);
+  // Ranks that are away for up to 8 ms at times: three such waits, and half of the time is gone.
+  EXPECT_LT(o.median, 2 * due(o) + 24 * kMs);
 }
 
 std::vector<Conditions> busy_ones() {
   std::vector<Conditions> all = {
-      quiet(10, kShort, 4),   quiet(100, kMs, 4),        quiet(250, kShort, 4),
-      quiet(250, 50 * kMs, 4), quiet(1000, kShort, 4),    quiet(1000, 10 * kMs, 4),
-      quiet(10'000, kShort, 4), quiet(250, kShort, 8), quiet(1000, kMs, 16),
+      quiet(10, kShort, 4),     quiet(100, kMs, 4),     quiet(250, kShort, 4),
+      quiet(250, 50 * kMs, 4),  quiet(1000, kShort, 4), quiet(1000, 10 * kMs, 4),
+      quiet(10'000, kShort, 4), quiet(250, kShort, 8),  quiet(1000, kMs, 16),
   };
   for (Conditions& c : all) {
     c.busy = true;
@@ -139,7 +141,7 @@ std::vector<Conditions> troubled_ones() {
   const auto add = [&](Conditions c, std::initializer_list<Trouble> troubles) {
     for (const Trouble trouble : troubles) {
       c.trouble = trouble;
-      c.operations = 6;
+      c.operations = c.mbit < 10'000 ? 6 : 60;
       if (c.bytes == 0) c.bytes = 256 * 1024;
       all.push_back(c);
     }
