@@ -51,9 +51,9 @@ inline constexpr size_t kChannelsUnopenedMax = 32;
 // --- permission and pace ----------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.
 inline constexpr uint64_t kEagerBytes = 256 * 1024;
-// What one sender may always have on the way to a NIC, however many senders share it: two chunks of
-// the smallest useful size, so that no sender starves.
-inline constexpr uint64_t kPaceShareMin = 32 * 1024;
+// What one sender may always have on the way to a NIC, however many senders share it: its smallest
+// window, so that no sender starves.
+inline constexpr uint64_t kPaceShareMin = 16 * 1024;
 // A NIC's window before its rate is known.
 inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
 

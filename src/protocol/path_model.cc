@@ -219,8 +219,10 @@ void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   // The delay is not taken off here: while the rate is only guessed, so is that.
   shown_ = std::max(shown_, static_cast<double>(transmission.bytes) / static_cast<double>(elapsed));
   if (trial_from_ > 0 && --trial_left_ == 0) end_trial(true, at);
-  if (rate_known_ && sample > kFaster * rate_ && rate_ < kSlowShare * best_.bytes_per_ns &&
-      at >= next_trial_) {
+  if (!rate_known_ || sample <= rate_) return;
+  if (rate_ >= kSlowShare * best_.bytes_per_ns) {
+    rate_ = std::max(rate_, std::min(sample, best_.bytes_per_ns));
+  } else if (sample > kFaster * rate_ && at >= next_trial_) {
     if (trial_from_ == 0) trial_from_ = rate_;
     trial_left_ = kTrialLength;
     rate_ = std::min(sample, best_.bytes_per_ns);

@@ -55,7 +55,7 @@ TEST_P(ConditionsTest, OnAQuietMachineNobodyIsAccusedAndTheJobGetsOn) {
   expect_whole(o);
   const bool slow = GetParam().mbit < kSlowMbit;
   const auto hosts = static_cast<uint64_t>(GetParam().hosts);
-  const uint64_t forgiven = slow ? 2 * hosts : hosts > 8 ? 2 : 0;
+  const uint64_t forgiven = slow ? 2 * hosts : hosts > 8 ? hosts / 2 : 0;
   EXPECT_LE(o.suspicions, forgiven);
   EXPECT_LT(o.mirrored_share, slow ? 0.04 : 0.005);
   EXPECT_LT(o.median, due(o) + due(o) / 2);
