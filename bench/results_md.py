@@ -8,6 +8,7 @@ import json
 import pathlib
 import sys
 
+import report_conditions
 import report_faults
 import report_rates
 import report_readiness
@@ -32,6 +33,7 @@ PARTS = [
     ("flap_damped", report_returns.flap_damped_targets, report_returns.flap),
     ("first_return", report_returns.first_return_targets, report_returns.first_return),
     ("false_alarms", report_returns.false_alarm_targets, report_returns.false_alarms),
+    ("conditions", no_targets, report_conditions.conditions),
     ("readiness", report_readiness.readiness_targets, report_readiness.readiness),
     ("instructions", no_targets, report_readiness.instructions),
 ]

@@ -47,6 +47,7 @@ measure flap flap                                                               
 measure flap_damped flap --damping 1 --times "$(part 100)"                            # 6
 measure first_return first_return --trials "$(part 10)"                               # 5
 measure false_alarms false_alarms --minutes "$(part 60)"                              # 61
+measure conditions conditions                                                         # 8
 measure readiness readiness                                                           # 5
 measure instructions instructions                                                     # 2
 python3 -B bench/results_md.py "$json" "$results"

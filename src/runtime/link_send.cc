@@ -32,12 +32,11 @@ bool carries(const Path& path) {
 double Link::fastest_rate() const {
   double fastest = 0;
   for (const auto& path : paths_) {
-    if (path->model.rate_known() && path->state.usable()) {
+    if (carries(*path) && path->model.rate_known()) {
       fastest = std::max(fastest, path->model.bytes_per_ns());
     }
   }
-  static const double unknown = PathModel().bytes_per_ns();
-  return fastest > 0 ? fastest : unknown;
+  return fastest > 0 ? fastest : PathModel::kRateInitial;
 }
 
 PathModel::Best Link::best_shown() const {
