@@ -95,20 +95,25 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   return Place{Placement::early, nullptr, take_spare(header.payload_bytes)};
 }
 
+// Not one that is much larger: what is held could then be many times the pool.
 std::vector<std::byte> ReceiveLedger::take_spare(size_t bytes) {
   std::vector<std::byte> memory;
-  if (!spare_.empty()) {
+  const auto fits = std::ranges::find_if(spare_, [bytes](const auto& spare) {
+    return spare.capacity() >= bytes && spare.capacity() <= 4 * bytes;
+  });
+  if (fits != spare_.end()) {
+    std::swap(*fits, spare_.back());
     memory = std::move(spare_.back());
     spare_.pop_back();
-    spare_bytes_ -= memory.size();
+    spare_bytes_ -= memory.capacity();
   }
   memory.resize(bytes);
   return memory;
 }
 
 void ReceiveLedger::give_spare(std::vector<std::byte> memory) {
-  if (memory.empty() || spare_bytes_ + memory.size() > eager_limit_) return;
-  spare_bytes_ += memory.size();
+  if (memory.empty() || spare_bytes_ + memory.capacity() > eager_limit_) return;
+  spare_bytes_ += memory.capacity();
   spare_.push_back(std::move(memory));
 }
 

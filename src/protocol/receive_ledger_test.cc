@@ -143,6 +143,14 @@ TEST(ReceiveLedger, MemoryOfEarlyChunksServesTheNextOnes) {
   EXPECT_EQ(Bytes(r.memory.begin(), r.memory.begin() + 50), whole(50));
 }
 
+TEST(ReceiveLedger, ASmallEarlyChunkDoesNotKeepALargeOnesMemory) {
+  Receiver r;
+  const DataHeader large = chunk_of(0, kCut, 0, true);
+  EXPECT_TRUE(r.ledger.accept(placed(r.ledger, large), content(large), 1).fresh);
+  EXPECT_TRUE(r.ledger.post(r.room(kCut), kContext).complete);
+  EXPECT_LT(r.ledger.place(chunk_of(1, kCut / 8, 0, true)).value().early.capacity(), kCut);
+}
+
 TEST(ReceiveLedger, AnEagerChunkThatFindsItsReceivePostedReturnsItsCreditOnce) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);
