@@ -10,7 +10,8 @@ import random
 import sys
 import time
 
-from lab import Failed, HOSTS, Lab, NICS, machine, median, parser, percentile, progress, save
+from lab import (Failed, HOSTS, Lab, NICS, machine, median, parser, percentile, progress, save,
+                 trials_of)
 
 BYTES = 1 << 20
 KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
@@ -67,17 +68,11 @@ def main():
                 "hold_s": options.hold, "slow_factor": SLOW, "errors": []}
     trials = []
     with Lab(options.r2ccl, options.name) as lab:
-        for number in range(options.trials):
-            for kind in dice.sample(options.kinds, len(options.kinds)):
-                try:
-                    trials.append(trial(lab, kind, options.hold, dice))
-                except Failed as error:
-                    progress(str(error))
-                    document["errors"].append(f"{kind}: {error}")
-                    continue
-                now = trials[-1]
-                progress(f"trial {number + 1}/{options.trials}, {kind}: {len(now['slow'])} of "
-                         f"{now['operations']} slow, median {now['median_ms']:.2f} ms")
+        for done in trials_of(lambda kind: trial(lab, kind, options.hold, dice), options.trials,
+                              options.kinds, dice, document["errors"]):
+            trials.append(done)
+            progress(f"{len(done['slow'])} of {done['operations']} slow, median "
+                     f"{done['median_ms']:.2f} ms")
     document["kinds"] = {kind: summarize([t for t in trials if t["kind"] == kind])
                          for kind in options.kinds}
     document["trials"] = trials

@@ -17,7 +17,7 @@ import sys
 import time
 
 from lab import (Failed, HOSTS, Lab, LINE_MBPS, NICS, bus_mbps, machine, median, parser, percentile,
-                 progress, save, spread)
+                 progress, save, spread, trials_of)
 
 BYTES = 1 << 20
 KINDS = ["none", "pull", "down"]
@@ -121,17 +121,10 @@ def main():
                 "after_s": AFTER_S, "counted_s": COUNTED_S, "line_MBps": LINE_MBPS, "errors": []}
     trials = []
     with Lab(options.r2ccl, options.name) as lab:
-        for number in range(options.trials):
-            for kind in dice.sample(KINDS, len(KINDS)):
-                try:
-                    trials.append(trial(lab, kind, options, dice))
-                except Failed as error:
-                    progress(str(error))
-                    document["errors"].append(f"{kind}: {error}")
-                    continue
-                now = trials[-1]
-                progress(f"trial {number + 1}/{options.trials}, {kind}: {now['line_percent']:.1f} % "
-                         f"of line, {now['before_percent']:.1f} % of before")
+        for done in trials_of(lambda kind: trial(lab, kind, options, dice), options.trials, KINDS,
+                              dice, document["errors"]):
+            trials.append(done)
+            progress(f"{done['line_percent']:.1f} % of line, {done['before_percent']:.1f} % of before")
     document["kinds"] = {kind: summarize([t for t in trials if t["kind"] == kind]) for kind in KINDS}
     document["trials"] = trials
     for kind, row in document["kinds"].items():

@@ -109,6 +109,19 @@ class Failed(Exception):
     pass
 
 
+def trials_of(one, trials, kinds, dice, errors):
+    """Yields what one(kind) gives: `trials` rounds of all kinds, in random order. What failed goes to
+    `errors`."""
+    for number in range(trials):
+        for kind in dice.sample(kinds, len(kinds)):
+            progress(f"trial {number + 1}/{trials}, {kind}")
+            try:
+                yield one(kind)
+            except Failed as error:
+                progress(str(error))
+                errors.append(f"{kind}: {error}")
+
+
 class Lab:
     """A lab that is up; `with Lab(...)` takes it down again."""
 

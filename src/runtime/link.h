@@ -212,7 +212,11 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool dispatch_fresh(TimeNs now);
   void mirror_stragglers(TimeNs now);
   void probe_slow_paths(TimeNs now);
-  Channel* next_channel(TimeNs now);
+  struct Fresh {
+    Channel* from = nullptr;  // null: nothing is left to send, or permitted
+    ChunkRef chunk;
+  };
+  Fresh next_fresh(TimeNs now);
   uint32_t cut_for(uint64_t message_bytes, TimeNs now) const;
   size_t paths_for(uint64_t message_bytes, TimeNs now) const;
   struct Choice {

@@ -112,7 +112,7 @@ Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
   for (const auto& path : paths_) {
-    if (path->spec.lane_only || !path->state.usable() || path->broken) continue;
+    if (!carries(*path) || path->broken) continue;
     if (avoid && path->spec.id == *avoid) continue;
     const TimeNs at = path->model.finish_at(bytes, now);
     if (at < best_at) {
@@ -163,18 +163,19 @@ uint32_t Link::cut_for(uint64_t message_bytes, TimeNs now) const {
   return chunk_cut(message_bytes, paths_for(message_bytes, now), fastest_rate());
 }
 
-// The channel whose turn it is among those with something new to send: small messages first, the
-// others by byte quanta.
-Link::Channel* Link::next_channel(TimeNs now) {
-  Channel* large = nullptr;
+// What goes next: of the channels with something new to send small messages first, the others by
+// byte quanta.
+Link::Fresh Link::next_fresh(TimeNs now) {
+  Fresh large;
   for (size_t i = 0; i < channel_order_.size(); ++i) {
     const size_t at = (channel_cursor_ + i) % channel_order_.size();
     Channel& candidate = *channels_.at(channel_order_[at]);
     const uint64_t message = candidate.send.next_message_bytes();
-    if (!candidate.send.next_fresh(cut_for(message, now))) continue;
-    if (message <= kSmallMessage) return &candidate;
-    if (large == nullptr) {
-      large = &candidate;
+    const auto chunk = candidate.send.next_fresh(cut_for(message, now));
+    if (!chunk) continue;
+    if (message <= kSmallMessage) return {&candidate, *chunk};
+    if (large.from == nullptr) {
+      large = {&candidate, *chunk};
       if (candidate.quantum <= 0) {
         candidate.quantum = kQuantum;
         channel_cursor_ = (at + 1) % channel_order_.size();
@@ -185,14 +186,13 @@ Link::Channel* Link::next_channel(TimeNs now) {
 }
 
 bool Link::dispatch_fresh(TimeNs now) {
-  Channel* from = next_channel(now);
-  if (from == nullptr) return false;
-  const auto chunk = from->send.next_fresh(cut_for(from->send.next_message_bytes(), now));
-  const uint64_t bytes = from->send.bytes(*chunk).size();
+  const Fresh next = next_fresh(now);
+  if (next.from == nullptr) return false;
+  const uint64_t bytes = next.from->send.bytes(next.chunk).size();
   const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now);
   if (choice.path == nullptr) return false;
-  from->quantum -= static_cast<int64_t>(bytes);
-  transmit(*choice.path, *from, *chunk, now);
+  next.from->quantum -= static_cast<int64_t>(bytes);
+  transmit(*choice.path, *next.from, next.chunk, now);
   return true;
 }
 
@@ -247,7 +247,7 @@ void Link::dispatch(TimeNs now) {
 // A path that is left out because it was slow shows only so that it no longer is.
 void Link::probe_slow_paths(TimeNs now) {
   for (const auto& path : paths_) {
-    if (path->spec.lane_only || !path->state.usable() || path->broken) continue;
+    if (!carries(*path) || path->broken) continue;
     if (!path->can_start_frame() || !path->model.wants_probe(now)) continue;
     payload_probed_ = payload_bytes_;
     send_probe(*path, now);
