@@ -50,6 +50,8 @@ class NicQueue {
 
   uint64_t outstanding() const { return outstanding_; }
   size_t busy_paths() const { return busy_paths_; }
+  // The most that the NIC has shown of late; 0 before it has shown anything.
+  double bytes_per_ns() const { return known_ ? rate_ : 0; }
   // How long the NIC needs for so much; nothing while no other path's bytes are in the way, for
   // then a path's own rate says more.
   TimeNs time_of(uint64_t bytes) const {

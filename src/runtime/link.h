@@ -236,6 +236,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool may_mirror(uint64_t bytes) const;
   TimeNs backlog_done_at(TimeNs now) const;
   double fastest_rate() const;
+  double rate_of_shared_nics() const;
   PathModel::Best best_shown() const;
   TimeNs shortest_delay() const;
   size_t usable_paths() const;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "plan/limits.h"
 #include "runtime/link.h"
 
 namespace r2ccl {
@@ -22,6 +23,13 @@ constexpr TimeNs kMirrorGain = 3 * kMillisecond;
 constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
 // More than the largest MTU, and enough to tell a slow path's time from the schedulers'.
 constexpr size_t kProbeBytes = 16 * 1024;
+
+// Larger than any segment of a plan: nothing but its own end waits for such a message.
+constexpr uint64_t kLongMessage = 512 * 1024;
+static_assert(kLongMessage > kPlanLimits.segment_bytes_max);
+// At this rate a chunk by time is as large as a path's smallest window.
+constexpr double kSmallestWindowRate =
+    static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
 
 bool carries(const Path& path) {
   return path.state.usable() && !path.spec.lane_only;
@@ -160,7 +168,22 @@ void Link::send_frame(Path& path, const DataHeader& header, std::span<const std:
 }
 
 uint32_t Link::cut_for(uint64_t message_bytes, TimeNs now) const {
-  return chunk_cut(message_bytes, paths_for(message_bytes, now), fastest_rate());
+  const size_t paths = paths_for(message_bytes, now);
+  const double rate = fastest_rate();
+  if (message_bytes < kLongMessage) return chunk_cut(message_bytes, paths, rate);
+  return chunk_cut(message_bytes, paths, std::max(rate, rate_of_shared_nics()));
+}
+
+// Where other links send through the same NICs a path has only a part of its NIC's rate. Chunks by
+// that part alone would cost more processor than they save time: a smallest window is under way on
+// each path in any case.
+double Link::rate_of_shared_nics() const {
+  double fastest = 0;
+  for (const auto& path : paths_) {
+    if (!carries(*path)) continue;
+    fastest = std::max(fastest, host_.queue(path->spec.local_nic).bytes_per_ns());
+  }
+  return std::min(fastest, kSmallestWindowRate);
 }
 
 // What goes next: of the channels with something new to send small messages first, the others by
