@@ -21,6 +21,7 @@
 #include "protocol/nic_queue.h"
 #include "protocol/receive_ledger.h"
 #include "protocol/send_ledger.h"
+#include "runtime/link_witness.h"
 #include "runtime/message_port.h"
 #include "runtime/path.h"
 #include "runtime/path_dialer.h"
@@ -73,6 +74,7 @@ struct LinkSettings {
   bool monitor = true;  // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
+  LinkWitness* witness = nullptr;  // none in production
 };
 
 class Link final : public MessagePort, private Path::Owner, private PathDialer::Owner {
@@ -199,6 +201,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void on_broken(Path& path, DownCause cause, const std::string& why) override;
   TimeNs now() const override { return host_.clock().now(); }
   void note_heard(TimeNs now);
+  void keep_connections();
   void excuse(TimeNs duration);
   Status apply_channels(const ControlFrame& frame);
   void refuse(Path& path, const std::string& why);
@@ -263,6 +266,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
                  TimeNs now);
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void dial(TimeNs now);
+  void open(Path& path, TimeNs now);
   void check_gone(TimeNs now);
   void note_data_paths(TimeNs now);
   TimeNs silence(TimeNs now) const;
@@ -313,6 +317,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // Health.
   uint32_t next_ask_ = 1;
   TimeNs evidence_at_ = 0;  // the peer has acted on something sent at this time
+  TimeNs heard_at_ = 0;     // a control frame last came at this time
   TimeNs asked_at_ = 0;     // all lanes were asked and nothing has come since; 0: something has
   TimeNs next_ask_all_ = 0;
   TimeNs ask_all_wait_ = 0;

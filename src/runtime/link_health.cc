@@ -28,6 +28,8 @@ constexpr TimeNs kStalledAfter = 400 * kMillisecond;
 constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
 // A peer that answers nothing may be stopped: then its kernel answers, which is asked so often.
 constexpr TimeNs kKernelAskInterval = 1 * kSecond;
+// A lane that lives says so at every heartbeat.
+constexpr TimeNs kSilentHeartbeats = 3;
 constexpr TimeNs kProvingMax = 1 * kSecond;
 constexpr TimeNs kOverdraw = 100 * kMillisecond;
 constexpr size_t kRefusalsForDeath = 2;
@@ -222,6 +224,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
       std::any_of(paths_.begin(), paths_.end(), [](const auto& p) { return p->state.connected(); });
   if (!any && all_down_since_ == 0) {
     all_down_since_ = at;
+    asked_at_ = 0;
     refusals_ = 0;
     for (const auto& each : paths_) each->returns.on_news(at);
   }
@@ -236,21 +239,24 @@ void Link::dial(TimeNs at) {
     if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
     // The lower rank opens paths. The higher one only asks, when all is lost or the peer may have
     // left, whether the peer lives.
-    const bool opens = self_ < peer_;
-    if (!opens && all_down_since_ == 0 && !goodbye_received_) continue;
-    DialRequest request;
-    request.path = path.spec.id;
-    request.lane_only = path.spec.lane_only;
-    request.probe_only = !opens;
-    request.self = self_;
-    request.peer = peer_;
-    request.remote = path.spec.remote;
-    request.options.device = path.spec.device;
-    request.options.source = path.spec.source;
-    request.last_used = path.state.incarnation();
+    if (!opens_paths() && all_down_since_ == 0 && !goodbye_received_) continue;
     path.returns.on_attempt(at);
-    dialer.start(std::move(request), {host_.nonce(), host_.nonce()}, at);
+    open(path, at);
   }
+}
+
+void Link::open(Path& path, TimeNs at) {
+  DialRequest request;
+  request.path = path.spec.id;
+  request.lane_only = path.spec.lane_only;
+  request.probe_only = !opens_paths();
+  request.self = self_;
+  request.peer = peer_;
+  request.remote = path.spec.remote;
+  request.options.device = path.spec.device;
+  request.options.source = path.spec.source;
+  request.last_used = path.state.incarnation();
+  dialers_[index_of(path)]->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
 }
 
 void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
@@ -262,7 +268,11 @@ void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
     path->health.kernel_answered_at = at;
     return;
   }
-  if (path->state.connected()) return;
+  if (path->state.connected()) {
+    if (asked_at_ == 0) return;  // it has been heard meanwhile
+    fail_path(*path, DownCause::stalled, DownCause::none,
+              "silent for long, while a new connection is answered", at);
+  }
   if (Status attached =
           path->attach(host_.reactor(), std::move(dialed.data), std::move(*dialed.lane), at);
       !attached.ok()) {
@@ -281,7 +291,9 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   } else {
     R2CCL_LOG(trace, "dial to rank %d failed: %s", peer_.value(), failure.why.c_str());
   }
-  if (!dialer.request().probe_only) find(dialer.request().path)->history.attempt = failure.why;
+  Path& path = *find(dialer.request().path);
+  if (failure.connected) path.health.kernel_answered_at = now();
+  if (!dialer.request().probe_only && !path.state.connected()) path.history.attempt = failure.why;
   if ((all_down_since_ == 0 && !goodbye_received_) || peer_end_) return;
   if (failure.connected) refusals_ = 0;
   if (failure.error == ECONNREFUSED) ++refusals_;
@@ -312,11 +324,17 @@ TimeNs Link::silence(TimeNs at) const {
   return at - heard_at;
 }
 
+// A peer that answers nothing is stopped, or its connections are dead and no kernel knows it. A new
+// connection tells: a stopped process answers on that neither, but its kernel accepts it.
 void Link::ask_silent_kernel(TimeNs at) {
+  const bool connected = heard_at_ != 0 && all_down_since_ == 0;
+  if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) ask_all(at);
   if (silence(at) < kKernelAskInterval) return;
   for (size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = *paths_[i];
     const bool due = at - dialers_[i]->started_at() >= kKernelAskInterval;
-    if (due && paths_[i]->state.connected()) probe_kernel(*paths_[i], at);
+    if (!due || dialers_[i]->busy() || !path.state.connected()) continue;
+    opens_paths() ? open(path, at) : probe_kernel(path, at);
   }
 }
 
@@ -365,16 +383,16 @@ void Link::adopt(EstablishedConnection established) {
   const size_t index = index_of(*path);
   auto& pending = pending_data_[index];
   touch();
-  // The peer dials only what it has lost: whatever is still open here is dead on its side.
-  if (path->state.connected()) {
-    fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", at);
-  }
   if (established.session.identity.kind == ConnectionKind::data) {
     pending = std::move(established);
     return;
   }
   const bool joins = pending && pending->session.incarnation == established.session.incarnation;
   if (joins == path->spec.lane_only) return;  // a lane whose data connection was replaced meanwhile
+  // The peer dials only what it has lost: whatever is still open here is dead on its side.
+  if (path->state.connected()) {
+    fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", at);
+  }
   std::optional<EstablishedConnection> data = std::exchange(pending, std::nullopt);
   if (Status attached = path->attach(host_.reactor(), std::move(data), std::move(established), at);
       !attached.ok()) {

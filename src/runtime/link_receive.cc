@@ -14,10 +14,13 @@ constexpr TimeNs kExcusedSilence = 25 * kMillisecond;
 
 }  // namespace
 
-Result<ReceiveLedger::Place> Link::on_chunk_header(Path&, const DataHeader& header) {
+Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader& header) {
   const auto target = heard_channel(header.channel);
   if (!target.ok()) return target.status();
   auto place = target.value()->receive.place(header);
+  if (place.ok() && settings_.witness != nullptr) {
+    settings_.witness->on_place({self_, peer_}, path, header, place.value());
+  }
   if (place.ok() || place.status().code() != Code::invalid_usage) return place;
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
   completions_.push_back({Ended::mismatch, header.channel, header.message, place.status()});
@@ -32,10 +35,12 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   host_.pace(path.spec.local_nic)
       .on_received(pace_senders_[index_of(path)], kDataHeaderBytes + header.payload_bytes,
                    path.frame_received_at());
-  if (discarded) return;
+  ReceiveLedger::Accepted accepted;
   Channel& target = channel(header.channel);
-  const ReceiveLedger::Accepted accepted =
-      target.receive.accept(header, std::move(early), version_);
+  if (!discarded) accepted = target.receive.accept(header, std::move(early), version_);
+  if (settings_.witness != nullptr) {
+    settings_.witness->on_arrive({self_, peer_}, path, header, discarded, accepted.fresh);
+  }
   if (!accepted.fresh) return;
   target.changed_version = version_;
   // From here on no other copy of this chunk may touch its destination.
@@ -104,9 +109,18 @@ Status Link::apply_channels(const ControlFrame& frame) {
 // A peer that answered no question on any lane did not run, or this rank did not: what is under way
 // is not the later for it.
 void Link::note_heard(TimeNs at) {
+  heard_at_ = at;
   if (asked_at_ != 0 && at - asked_at_ > kExcusedSilence) excuse(at - asked_at_);
+  if (asked_at_ != 0) keep_connections();
   asked_at_ = 0;
   refusals_ = 0;
+}
+
+// What was about to replace connections that had seemed dead.
+void Link::keep_connections() {
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    if (paths_[i]->state.connected() && !dialers_[i]->probing()) dialers_[i]->cancel();
+  }
 }
 
 void Link::excuse(TimeNs duration) {

@@ -148,7 +148,11 @@ void Link::transmit(Path& path, Channel& from, ChunkRef chunk, TimeNs now) {
   transmission.channel = from.send.channel();
   transmission.chunk = chunk;
   payload_bytes_ += header.payload_bytes;
-  send_frame(path, header, from.send.bytes(chunk), transmission, now);
+  const std::span<const std::byte> payload = from.send.bytes(chunk);
+  if (settings_.witness != nullptr) {
+    settings_.witness->on_transmit({self_, peer_}, path, header, payload);
+  }
+  send_frame(path, header, payload, transmission, now);
 }
 
 void Link::send_probe(Path& path, TimeNs now) {

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "sim/checked_port.h"
 
 namespace r2ccl {
 namespace {
 
-constexpr ChannelId kCollectives{1};
-constexpr ChannelId kPointToPoint{2};
+// Of communicator c: 2 c + 1 for its collectives, 2 c + 2 for Send and Recv.
+constexpr uint32_t kChannelsEach = 2;
 constexpr int kManagementRail = 100;
 
 std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
@@ -21,7 +22,7 @@ std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
 
 }  // namespace
 
-Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, options.world) {
+Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_options(options)) {
   std::vector<RankCard> cards;
   for (int rank = 0; rank < options.hosts; ++rank) {
     nodes_.push_back(make_node(rank, options));
@@ -35,13 +36,44 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, options.w
   for (int rank = 0; rank < options.hosts; ++rank) {
     Node& each = node(rank);
     R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
-    std::vector<MessagePort*> ports;
-    for (int peer = 0; peer < options.hosts; ++peer) ports.push_back(each.engine->link(Rank(peer)));
-    each.executor = std::make_unique<Executor>(Rank(rank), kCollectives, ports);
-    each.point_to_point = std::make_unique<PointToPoint>(Rank(rank), kPointToPoint, ports);
+    add_communicators(rank, options);
     each.actor = world_.add_actor({each.host, [&each] { each.engine->progress(0); },
                                    [&each] { return each.engine->next_timeout(); }});
   }
+}
+
+LinkSettings Cluster::link_settings(const ClusterOptions& options) {
+  LinkSettings settings = options.link;
+  if (options.checked) settings.witness = &check_;
+  return settings;
+}
+
+WorldOptions Cluster::world_options(const ClusterOptions& options) {
+  WorldOptions world = options.world;
+  if (options.checked) world.network.watch = &check_;
+  return world;
+}
+
+void Cluster::add_communicators(int rank, const ClusterOptions& options) {
+  Node& each = node(rank);
+  std::vector<MessagePort*> ports;
+  for (int peer = 0; peer < options.hosts; ++peer) {
+    MessagePort* port = each.engine->link(Rank(peer));
+    if (port != nullptr && options.checked) {
+      const LinkEnd end{Rank(rank), Rank(peer)};
+      each.checked_ports.push_back(std::make_unique<CheckedPort>(*port, end, check_));
+      port = each.checked_ports.back().get();
+    }
+    ports.push_back(port);
+  }
+  for (int c = 0; c < options.communicators; ++c) {
+    const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
+    const ChannelId second(first.value() + 1);
+    each.communicators.push_back({std::make_unique<Executor>(Rank(rank), first, ports),
+                                  std::make_unique<PointToPoint>(Rank(rank), second, ports)});
+  }
+  each.executor = each.communicators.front().executor.get();
+  each.point_to_point = each.communicators.front().point_to_point.get();
 }
 
 Cluster::~Cluster() {
@@ -52,8 +84,10 @@ void Cluster::leave(int rank) {
   Node& each = node(rank);
   if (each.engine == nullptr) return;
   world_.remove_actor(each.actor);
-  each.point_to_point.reset();
-  each.executor.reset();
+  each.executor = nullptr;
+  each.point_to_point = nullptr;
+  each.communicators.clear();
+  each.checked_ports.clear();
   each.engine.reset();
 }
 
@@ -68,7 +102,7 @@ std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions
     made->nics.push_back(&fabric().add_nic(*made->host, nic));
   }
   EngineOptions engine;
-  engine.link = options.link;
+  engine.link = link_settings(options);
   engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
   if (options.management) {
     NicOptions nic;

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "runtime/executor.h"
+#include "runtime/notice.h"
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
+#include "sim/data_path_check.h"
 #include "sim/world.h"
 
 namespace r2ccl {
@@ -21,8 +23,10 @@ struct ClusterOptions {
   int nics = 2;
   uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
   bool management = true;                  // a NIC that carries no data, for the out-of-band lane
+  int communicators = 1;                   // over the same links
   LinkSettings link;
   WorldOptions world;
+  bool checked = false;  // check() watches the whole run; costs half its speed
 };
 
 class Cluster {
@@ -38,15 +42,24 @@ class Cluster {
     std::vector<SimNic*> nics;
     SimNic* management = nullptr;
     std::unique_ptr<ProgressEngine> engine;
-    std::unique_ptr<Executor> executor;
-    std::unique_ptr<PointToPoint> point_to_point;
+    std::vector<std::unique_ptr<MessagePort>> checked_ports;
+    struct Communicator {
+      std::unique_ptr<Executor> executor;
+      std::unique_ptr<PointToPoint> point_to_point;
+    };
+    std::vector<Communicator> communicators;
+    Executor* executor = nullptr;  // the first communicator's
+    PointToPoint* point_to_point = nullptr;
     ActorId actor;
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
     std::vector<std::string> notices;
 
     void on_path_event(const PathEvent& event) override { events.push_back(event); }
-    void on_notice(Rank, std::span<const std::byte> bytes) override {
+    void on_notice(Rank peer, std::span<const std::byte> bytes) override {
+      if (!bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address) {
+        engine->on_address(peer, bytes.subspan(1));
+      }
       notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     void on_peer_end(Rank peer, PeerEnd end, const std::string&) override {
@@ -60,6 +73,7 @@ class Cluster {
   World& world() { return world_; }
   Fabric& fabric() { return world_.fabric(); }
   TimeNs now() { return world_.clock().now(); }
+  DataPathCheck& check() { return check_; }
 
   // All paths of all links that carry data are up.
   bool all_paths_up();
@@ -70,8 +84,13 @@ class Cluster {
 
  private:
   std::unique_ptr<Node> make_node(int rank, const ClusterOptions& options);
+  void add_communicators(int rank, const ClusterOptions& options);
+
+  LinkSettings link_settings(const ClusterOptions& options);
+  WorldOptions world_options(const ClusterOptions& options);
 
   World world_;
+  DataPathCheck check_{world_.clock()};
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

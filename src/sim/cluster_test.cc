@@ -110,6 +110,31 @@ TEST(Cluster, AStoppedRankIsWaitedForWithoutAVerdict) {
   }
 }
 
+// A firewall that forgets its flows: both kernels believe in connections that carry nothing, and no
+// other path tells that the peer lives. It looks as if the peer were stopped, but for new
+// connections.
+TEST(Cluster, OnlyConnectionsThatWentDeadAreReplacedAndAStoppedPeersAreNot) {
+  ClusterOptions options;
+  options.nics = 1;
+  options.management = false;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(60);
+  cluster.world().run_for(20 * kMillisecond);
+  cluster.world().stop(cluster.node(1).actor);
+  cluster.world().run_for(20 * kSecond);
+  for (int rank = 0; rank < 2; ++rank) cluster.node(rank).events.clear();
+  cluster.world().resume(cluster.node(1).actor);
+  cluster.world().run_for(20 * kMillisecond);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_TRUE(cluster.node(rank).events.empty());
+  for (const FlowInfo& flow : cluster.fabric().flows()) {
+    cluster.fabric().cut_flow(flow.id, 0, flow.delivered_from, CutKind::silent);
+  }
+  run(cluster, job, 20 * kSecond);
+  EXPECT_LT(job.longest(), 25 * kSecond);
+}
+
 TEST(Cluster, TwoNicsOfOneHostAtOnceLeaveTheOthers) {
   ClusterOptions options;
   options.hosts = 3;

@@ -69,6 +69,7 @@ IoResult Flow::read(int side, std::span<const iovec> slices) {
   if (state == SideState::established || state == SideState::failed) {
     if (const size_t bytes = incoming.read(slices); bytes > 0) {
       if (state == SideState::established && incoming.window_update_due()) send_ack(side);
+      if (IoWatch* watch = network_.options().watch) watch->on_read(slices, bytes);
       return {IoKind::progressed, bytes, 0};
     }
     if (incoming.ended()) return {IoKind::closed, 0, 0};
@@ -89,6 +90,7 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
   if (state != SideState::established) return {IoKind::blocked, 0, 0};
   const size_t bytes = stream(side).write(slices);
   if (bytes == 0) return {IoKind::blocked, 0, 0};
+  if (IoWatch* watch = network_.options().watch) watch->on_write(slices, bytes);
   pump(side);
   return {IoKind::progressed, bytes, 0};
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,20 @@
 
 namespace r2ccl {
 
+// Sees which memory of the processes their kernels read and write, and when.
+class IoWatch {
+ public:
+  virtual ~IoWatch() = default;
+  // Of `slices` the first `bytes` were written to by read(), or read by write().
+  virtual void on_read(std::span<const iovec> slices, size_t bytes) = 0;
+  virtual void on_write(std::span<const iovec> slices, size_t bytes) = 0;
+};
+
 struct NetworkOptions {
   TimeNs latency_ns = 50 * kMicrosecond;  // one way between two NICs of a rail
   TimeNs loopback_latency_ns = 10 * kMicrosecond;
   StreamLimits stream;
+  IoWatch* watch = nullptr;
 };
 
 class Network {

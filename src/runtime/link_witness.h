@@ -1,0 +1,39 @@
+// Told of every step of the data path that a rule of the contract speaks of, so that whoever checks
+// the rules from outside (the simulation) needs no second implementation of them. Watches only.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/ids.h"
+#include "protocol/receive_ledger.h"
+#include "protocol/wire.h"
+
+namespace r2ccl {
+
+class Path;
+
+// One end of a link.
+struct LinkEnd {
+  Rank self;
+  Rank peer;
+  friend auto operator<=>(const LinkEnd&, const LinkEnd&) = default;
+};
+
+class LinkWitness {
+ public:
+  virtual ~LinkWitness() = default;
+
+  // A copy of a chunk is about to be handed to `path`.
+  virtual void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
+                           std::span<const std::byte> payload) = 0;
+  // The header of a copy has arrived, and its payload will go to `place`.
+  virtual void on_place(LinkEnd at, const Path& path, const DataHeader& header,
+                        const ReceiveLedger::Place& place) = 0;
+  // The copy has arrived whole; `discarded`: it went nowhere. Otherwise the ledger took it, or not
+  // (`fresh`).
+  virtual void on_arrive(LinkEnd at, const Path& path, const DataHeader& header, bool discarded,
+                         bool fresh) = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,293 @@
+#include "sim/data_path_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/limits.h"
+#include "runtime/path.h"
+
+namespace r2ccl {
+namespace {
+
+using Placement = ReceiveLedger::Placement;
+
+constexpr size_t kViolationsMax = 20;
+
+// Calls `each` with the touched part of every slice.
+template <typename Each>
+void for_each_touched(std::span<const iovec> slices, size_t bytes, const Each& each) {
+  for (const iovec& slice : slices) {
+    const size_t part = std::min(bytes, slice.iov_len);
+    if (part == 0) return;
+    const auto* begin = static_cast<const std::byte*>(slice.iov_base);
+    each(begin, begin + part);
+    bytes -= part;
+  }
+}
+
+}  // namespace
+
+std::string DataPathCheck::describe(const Name& name) {
+  return "message " + std::to_string(name.number.value()) + " of channel " +
+         std::to_string(name.channel.value()) + " from rank " + std::to_string(name.from.value()) +
+         " to rank " + std::to_string(name.to.value());
+}
+
+void DataPathCheck::violated(const std::string& what) {
+  if (violations_.size() >= kViolationsMax) return;
+  char time[48];
+  std::snprintf(time, sizeof(time), "%.6f s: ", static_cast<double>(clock_.now()) / 1e9);
+  violations_.push_back(time + what);
+}
+
+void DataPathCheck::violated(const Name& name, const std::string& what) {
+  violated(describe(name) + ": " + what);
+}
+
+// --- memory
+// ---------------------------------------------------------------------------------------
+
+void DataPathCheck::add_live(Live& live, const Range& range, const Name& name) {
+  if (range.begin == range.end) return;
+  longest_ = std::max(longest_, range.end - range.begin);
+  live.emplace(range.end, name);
+  remember(range);
+}
+
+void DataPathCheck::remove_live(Live& live, const Range& range, const Name& name) {
+  const auto [first, last] = live.equal_range(range.end);
+  const auto found = std::find_if(first, last, [&](const auto& one) { return one.second == name; });
+  if (found != last) live.erase(found);
+}
+
+void DataPathCheck::remember(const Range& range) {
+  const std::byte* begin = range.begin;
+  const std::byte* end = range.end;
+  auto next = known_.lower_bound(begin);
+  while (next != known_.end() && next->second <= end) {
+    begin = std::min(begin, next->second);
+    end = std::max(end, next->first);
+    next = known_.erase(next);
+  }
+  known_[end] = begin;
+}
+
+void DataPathCheck::forget(std::span<const std::byte> bytes) {
+  const std::byte* begin = bytes.data();
+  const std::byte* end = begin + bytes.size();
+  auto next = known_.upper_bound(begin);
+  while (next != known_.end() && next->second < end) {
+    const Range whole{next->second, next->first};
+    next = known_.erase(next);
+    if (whole.begin < begin) known_[begin] = whole.begin;
+    if (whole.end > end) known_[whole.end] = end;
+  }
+}
+
+bool DataPathCheck::known(const Range& touched) const {
+  const auto next = known_.upper_bound(touched.begin);
+  return next != known_.end() && next->second < touched.end;
+}
+
+template <typename Fits>
+bool DataPathCheck::inside(const Live& live, const Range& touched, const Fits& fits) const {
+  for (auto it = live.lower_bound(touched.end); it != live.end(); ++it) {
+    if (it->first - touched.end > longest_) return false;
+    if (fits(messages_.at(it->second))) return true;
+  }
+  return false;
+}
+
+void DataPathCheck::on_write(std::span<const iovec> slices, size_t bytes) {
+  for_each_touched(slices, bytes, [this](const std::byte* begin, const std::byte* end) {
+    const Range touched{begin, end};
+    if (!known(touched)) return;
+    const auto fits = [&](const Message& open) { return open.source.begin <= begin; };
+    if (inside(sources_, touched, fits)) return;
+    violated("a kernel was given bytes of a buffer that no unfinished send needs");
+  });
+}
+
+void DataPathCheck::on_read(std::span<const iovec> slices, size_t bytes) {
+  for_each_touched(slices, bytes, [this](const std::byte* begin, const std::byte* end) {
+    const Range touched{begin, end};
+    if (!known(touched)) return;
+    const auto fits = [&](const Message& open) { return may_land(open, touched); };
+    if (inside(targets_, touched, fits)) return;
+    violated("bytes were put where no unfinished receive, or an accepted chunk, has its place");
+  });
+}
+
+bool DataPathCheck::may_land(const Message& open, const Range& touched) {
+  if (open.target.begin > touched.begin || open.chunk_bytes == 0) return false;
+  const auto first = static_cast<uint64_t>(touched.begin - open.target.begin);
+  const auto last = static_cast<uint64_t>(touched.end - open.target.begin);
+  const uint64_t chunk = first / open.chunk_bytes * open.chunk_bytes;
+  const auto hit = open.accepted.lower_bound(chunk);
+  return hit == open.accepted.end() || *hit >= last;
+}
+
+// --- messages
+// -------------------------------------------------------------------------------------
+
+void DataPathCheck::on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
+                                 std::span<const std::byte> bytes) {
+  const Name name{at.self, at.peer, channel, number};
+  uint64_t& next = sends_[{at.self, at.peer, channel}];
+  if (number.value() != next++) violated(name, "its number is not the next one");
+  Message& one = message(name);
+  one.sending = true;
+  one.source = {bytes.data(), bytes.data() + bytes.size()};
+  one.content.assign(bytes.begin(), bytes.end());
+  add_live(sources_, one.source, name);
+}
+
+void DataPathCheck::on_sent(LinkEnd at, ChannelId channel, MessageNo number) {
+  const Name name{at.self, at.peer, channel, number};
+  Message& one = message(name);
+  if (!one.sending) return violated(name, "its send ended twice");
+  if (std::memcmp(one.source.begin, one.content.data(), one.content.size()) != 0) {
+    violated(name, "its source changed before it was sent");
+  }
+  one.sending = false;
+  remove_live(sources_, one.source, name);
+  retire_if_over(name);
+}
+
+void DataPathCheck::on_post_receive(LinkEnd at, ChannelId channel, MessageNo number,
+                                    std::span<std::byte> bytes) {
+  const Name name{at.peer, at.self, channel, number};
+  uint64_t& next = receives_[{at.peer, at.self, channel}];
+  if (number.value() != next++) violated(name, "its receive's number is not the next one");
+  Message& one = message(name);
+  one.posted = true;
+  one.target = {bytes.data(), bytes.data() + bytes.size()};
+  early_[{at.peer, at.self, channel}] -= one.early_bytes;
+  one.early_bytes = 0;
+  add_live(targets_, one.target, name);
+}
+
+void DataPathCheck::on_received(LinkEnd at, ChannelId channel, MessageNo number) {
+  const Name name{at.peer, at.self, channel, number};
+  Message& one = message(name);
+  if (!one.posted || one.received) return violated(name, "it was received, and should not be");
+  const auto size = static_cast<uint64_t>(one.target.end - one.target.begin);
+  if (one.accepted_bytes != size) violated(name, "it is complete, and bytes of it are missing");
+  if (one.content.size() != size ||
+      (size > 0 && std::memcmp(one.target.begin, one.content.data(), size) != 0)) {
+    violated(name, "what was received is not what was sent");
+  }
+  one.received = true;
+  remove_live(targets_, one.target, name);
+  retire_if_over(name);
+}
+
+void DataPathCheck::on_cancel(LinkEnd at, ChannelId channel) {
+  cancelled_.insert({at.self, at.peer, channel});
+  cancelled_.insert({at.peer, at.self, channel});
+  for (auto& [name, one] : messages_) {
+    if (name.channel != channel) continue;
+    if (name.from == at.self && name.to == at.peer) remove_live(sources_, one.source, name);
+    if (name.to == at.self && name.from == at.peer) remove_live(targets_, one.target, name);
+  }
+}
+
+// The content stays for a while: copies of it may still be on their way.
+void DataPathCheck::retire_if_over(const Name& name) {
+  const Message& one = messages_.at(name);
+  if (!one.received || one.sending) return;
+  retired_.push_back(name);
+  retired_bytes_ += one.content.size();
+  while (retired_bytes_ > kRetiredBytesMax) {
+    const auto oldest = messages_.find(retired_.front());
+    retired_bytes_ -= oldest->second.content.size();
+    messages_.erase(oldest);
+    retired_.pop_front();
+  }
+}
+
+// --- chunks
+// ---------------------------------------------------------------------------------------
+
+void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
+                                std::span<const std::byte> payload) {
+  const Name name{at.self, at.peer, header.channel, header.message};
+  const auto found = messages_.find(name);
+  if (found == messages_.end()) return;  // retired
+  Message& one = found->second;
+  if (!one.transmitted.insert(header.offset).second) ++seen_.resent;
+  if (header.offset + payload.size() > one.content.size() ||
+      std::memcmp(payload.data(), one.content.data() + header.offset, payload.size()) != 0) {
+    violated(name, "bytes are sent that were not posted, or have changed since");
+  }
+  if (path.state.incarnation() == Incarnation{}) violated(name, "it is sent on no connection");
+}
+
+void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& header,
+                             const ReceiveLedger::Place& place) {
+  const Name name{at.peer, at.self, header.channel, header.message};
+  if (header.incarnation != path.state.incarnation()) {
+    violated(name, "a frame of an old incarnation is taken");
+  }
+  const auto found = messages_.find(name);
+  if (found == messages_.end()) {
+    if (place.placement != Placement::discard) violated(name, "it came back after its end");
+    return;
+  }
+  Message& one = found->second;
+  const bool accepted = one.accepted.contains(header.offset);
+  if (place.placement == Placement::discard) {
+    if (!accepted && !cancelled(name)) violated(name, "a chunk that is needed is thrown away");
+    return;
+  }
+  if (accepted) violated(name, "a second copy of an accepted chunk gets a place");
+  one.chunk_bytes = header.chunk_bytes;
+  if (place.placement == Placement::direct &&
+      place.destination != one.target.begin + header.offset) {
+    violated(name, "a chunk gets the wrong place");
+  }
+}
+
+void DataPathCheck::on_arrive(LinkEnd at, const Path&, const DataHeader& header, bool discarded,
+                              bool fresh) {
+  const Name name{at.peer, at.self, header.channel, header.message};
+  const auto found = messages_.find(name);
+  if (found == messages_.end()) {
+    if (fresh) violated(name, "it was accepted again after its end");
+    ++seen_.duplicates;
+    ++seen_.late;
+    return;
+  }
+  Message& one = found->second;
+  if (!fresh) {
+    if (!one.accepted.contains(header.offset) && !cancelled(name) && !discarded) {
+      violated(name, "a first copy is taken for a duplicate");
+    }
+    ++seen_.duplicates;
+    seen_.late += one.received ? 1 : 0;
+    return;
+  }
+  ++seen_.chunks;
+  if (!one.accepted.insert(header.offset).second) violated(name, "a chunk is accepted twice");
+  if (one.received) violated(name, "a chunk is accepted after the end of its message");
+  one.accepted_bytes += header.payload_bytes;
+  one.posted ? check_landed(name, one, header) : hold_early(name, one, header);
+}
+
+void DataPathCheck::check_landed(const Name& name, const Message& one, const DataHeader& header) {
+  const std::byte* landed = one.target.begin + header.offset;
+  if (std::memcmp(landed, one.content.data() + header.offset, header.payload_bytes) != 0) {
+    violated(name, "a chunk is accepted whose bytes are not in their place");
+  }
+}
+
+void DataPathCheck::hold_early(const Name& name, Message& one, const DataHeader& header) {
+  ++seen_.early;
+  one.early_bytes += header.payload_bytes;
+  uint64_t& held = early_[{name.from, name.to, name.channel}];
+  held += header.payload_bytes;
+  seen_.early_bytes_max = std::max(seen_.early_bytes_max, held);
+  if (held > limits::kEagerBytes) violated(name, "more is held early than the pool has");
+}
+
+}  // namespace r2ccl

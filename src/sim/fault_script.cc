@@ -1,0 +1,306 @@
+#include "sim/fault_script.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kTrafficLook = 20 * kMicrosecond;
+// What a fault caused may be noticed so long after its end: the path is idle, or its timers are
+// slow.
+constexpr TimeNs kAftermath = 4 * kSecond;
+
+bool ends_at_once(FaultKind kind) {
+  return kind == FaultKind::reset || kind == FaultKind::cut || kind == FaultKind::failed_call ||
+         kind == FaultKind::kill;
+}
+
+bool of_process(FaultKind kind) {
+  return kind == FaultKind::stop || kind == FaultKind::deschedule || kind == FaultKind::suspend;
+}
+
+// Whether the fault is one of that data NIC.
+bool hits(const FaultSpec& spec, int host, int nic) {
+  switch (spec.kind) {
+    case FaultKind::all_nics:
+    case FaultKind::suspend:
+    case FaultKind::failed_call:
+    case FaultKind::kill:
+      return spec.host == host;
+    case FaultKind::rail:
+      return spec.nic == nic;
+    case FaultKind::partition:
+      return true;
+    case FaultKind::sever:
+      return spec.nic == nic && (spec.host == host || spec.other_host == host);
+    case FaultKind::control:
+    case FaultKind::stop:
+    case FaultKind::deschedule:
+      return false;
+    default:
+      return spec.host == host && spec.nic == nic;
+  }
+}
+
+void add(NicFaults& sum, const FaultSpec& spec) {
+  switch (spec.kind) {
+    case FaultKind::down:
+    case FaultKind::readdress:
+      sum.admin_down = true;
+      break;
+    case FaultKind::pull:
+    case FaultKind::flap:
+    case FaultKind::all_nics:
+      sum.pulled = true;
+      break;
+    case FaultKind::hole:
+    case FaultKind::rail:
+    case FaultKind::suspend:
+      sum.hole_tx = true;
+      sum.hole_rx = true;
+      break;
+    case FaultKind::hole_tx:
+      sum.hole_tx = true;
+      break;
+    case FaultKind::hole_rx:
+      sum.hole_rx = true;
+      break;
+    case FaultKind::loss:
+      sum.loss_ppm = std::max(sum.loss_ppm, static_cast<uint32_t>(spec.amount));
+      break;
+    case FaultKind::delay:
+      sum.delay_ns += static_cast<TimeNs>(spec.amount);
+      break;
+    case FaultKind::jitter:
+      sum.jitter_ns += static_cast<TimeNs>(spec.amount);
+      break;
+    case FaultKind::slow:
+      sum.rate_bytes_per_s =
+          sum.rate_bytes_per_s == 0 ? spec.amount : std::min(sum.rate_bytes_per_s, spec.amount);
+      break;
+    case FaultKind::mtu_hole:
+      sum.frame_bytes_max = static_cast<uint32_t>(spec.amount);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
+                         std::function<void(const std::string&)> note)
+    : cluster_(cluster),
+      hosts_(scenario.hosts),
+      nics_(scenario.nics),
+      note_(std::move(note)),
+      dice_(scenario.seed + 1313) {
+  for (const FaultSpec& spec : scenario.faults) faults_.push_back({spec});
+  killed_.resize(static_cast<size_t>(hosts_));
+  stopped_.resize(static_cast<size_t>(hosts_));
+}
+
+void FaultScript::start() {
+  const TimeNs begins = cluster_.now();
+  for (size_t i = 0; i < faults_.size(); ++i) {
+    const TimeNs at = begins + faults_[i].spec.at;
+    cluster_.fabric().at(at, [this, i, at] {
+      faults_[i].spec.when_busy ? wait_for_traffic(i, at + kBusyWait) : begin(i);
+    });
+  }
+}
+
+void FaultScript::wait_for_traffic(size_t index, TimeNs until) {
+  const FaultSpec& spec = faults_[index].spec;
+  if (cluster_.now() >= until || carries_chunks(spec.host, spec.nic)) return begin(index);
+  cluster_.fabric().at(cluster_.now() + kTrafficLook,
+                       [this, index, until] { wait_for_traffic(index, until); });
+}
+
+bool FaultScript::carries_chunks(int host, int nic) {
+  for (int rank = 0; rank < hosts_; ++rank) {
+    for (int peer = 0; peer < hosts_; ++peer) {
+      const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+      if (link == nullptr || (rank != host && peer != host)) continue;
+      for (const auto& path : link->paths()) {
+        if (path->spec.lane_only) continue;
+        const NicId end = rank == host ? path->spec.local_nic : path->spec.remote_nic;
+        if (end != NicId(static_cast<uint16_t>(nic))) continue;
+        const bool sending = cluster_.nic(rank, path->spec.local_nic.value()).egress_busy;
+        if (sending && path->model.bytes_outstanding() > 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void FaultScript::begin(size_t index) {
+  Active& fault = faults_[index];
+  fault.begun = true;
+  note_("fault: " + describe(fault.spec));
+  open_trouble(index);
+  if (fault.spec.kind == FaultKind::flap) {
+    flap(index, fault.spec.amount);
+  } else {
+    apply(fault, true);
+  }
+  if (ends_at_once(fault.spec.kind)) return end(index);
+  cluster_.fabric().at(cluster_.now() + fault.spec.duration, [this, index] { end(index); });
+}
+
+void FaultScript::end(size_t index) {
+  Active& fault = faults_[index];
+  fault.ended = true;
+  if (!ends_at_once(fault.spec.kind)) {
+    note_(std::string("mended: ") + to_string(fault.spec.kind) + " h" +
+          std::to_string(fault.spec.host) + " nic" + std::to_string(fault.spec.nic));
+    apply(fault, false);
+  }
+  close_trouble(index);
+  ++over_;
+  ended_at_ = cluster_.now();
+}
+
+// Pulled for half of each turn.
+void FaultScript::flap(size_t index, uint64_t left) {
+  Active& fault = faults_[index];
+  if (fault.ended || left == 0) return;
+  const TimeNs half = fault.spec.duration / static_cast<TimeNs>(2 * fault.spec.amount);
+  apply(fault, true);
+  cluster_.fabric().at(cluster_.now() + half, [this, index] {
+    if (!faults_[index].ended) apply(faults_[index], false);
+  });
+  cluster_.fabric().at(cluster_.now() + 2 * half, [this, index, left] { flap(index, left - 1); });
+}
+
+void FaultScript::apply(Active& fault, bool on) {
+  fault.in_force = on;
+  const FaultSpec& spec = fault.spec;
+  if (of_process(spec.kind)) set_process(spec, on);
+  switch (spec.kind) {
+    case FaultKind::reset:
+    case FaultKind::cut:
+      return break_connection(spec);
+    case FaultKind::failed_call:
+      return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
+    case FaultKind::kill:
+      killed_[static_cast<size_t>(spec.host)] = true;
+      return cluster_.world().kill(*cluster_.node(spec.host).host);
+    case FaultKind::partition:
+    case FaultKind::sever:
+      return refresh_severed();
+    case FaultKind::readdress:
+      if (!on) readdress(spec);
+      break;
+    default:
+      break;
+  }
+  for (int host = 0; host < hosts_; ++host) refresh(host);
+}
+
+void FaultScript::set_process(const FaultSpec& spec, bool on) {
+  int& holders = stopped_[static_cast<size_t>(spec.host)];
+  holders += on ? 1 : -1;
+  if (killed_[static_cast<size_t>(spec.host)]) return;
+  const ActorId actor = cluster_.node(spec.host).actor;
+  if (on && holders == 1) cluster_.world().stop(actor);
+  if (!on && holders == 0) cluster_.world().resume(actor);
+}
+
+NicFaults FaultScript::combined(int host, int nic) const {
+  NicFaults sum;
+  for (const Active& fault : faults_) {
+    if (fault.in_force && hits(fault.spec, host, nic)) add(sum, fault.spec);
+  }
+  return sum;
+}
+
+NicFaults FaultScript::management_faults(int host) const {
+  NicFaults sum;
+  for (const Active& fault : faults_) {
+    const bool whole =
+        fault.spec.kind == FaultKind::control || fault.spec.kind == FaultKind::suspend;
+    if (!fault.in_force || !whole || fault.spec.host != host) continue;
+    sum.hole_tx = true;
+    sum.hole_rx = true;
+  }
+  return sum;
+}
+
+void FaultScript::refresh(int host) {
+  Fabric& fabric = cluster_.fabric();
+  for (int nic = 0; nic < nics_; ++nic) {
+    const NicFaults wanted = combined(host, nic);
+    SimNic& target = cluster_.nic(host, nic);
+    if (target.faults != wanted) fabric.set_faults(target, wanted);
+  }
+  SimNic* management = cluster_.node(host).management;
+  if (management == nullptr) return;
+  const NicFaults wanted = management_faults(host);
+  if (management->faults != wanted) fabric.set_faults(*management, wanted);
+}
+
+void FaultScript::refresh_severed() {
+  Fabric& fabric = cluster_.fabric();
+  fabric.heal_partition();
+  for (const Active& fault : faults_) {
+    const FaultSpec& spec = fault.spec;
+    if (!fault.in_force) continue;
+    if (spec.kind == FaultKind::sever) {
+      fabric.sever(cluster_.nic(spec.host, spec.nic), cluster_.nic(spec.other_host, spec.nic));
+    }
+    if (spec.kind != FaultKind::partition) continue;
+    std::vector<SimHost*> some;
+    for (int host = 0; host < spec.host; ++host) some.push_back(cluster_.node(host).host);
+    fabric.partition(some);
+  }
+}
+
+void FaultScript::break_connection(const FaultSpec& spec) {
+  const SimNic& nic = cluster_.nic(spec.host, spec.nic);
+  std::vector<FlowInfo> candidates;
+  for (const FlowInfo& flow : cluster_.fabric().flows()) {
+    if (flow.established && (flow.from == &nic || flow.to == &nic)) candidates.push_back(flow);
+  }
+  if (candidates.empty()) return;
+  const FlowInfo& flow = candidates[dice_.below(candidates.size())];
+  if (spec.kind == FaultKind::reset) return cluster_.fabric().reset_flow(flow.id);
+  const int side = static_cast<int>(dice_.below(2));
+  const uint64_t delivered = side == 0 ? flow.delivered_from : flow.delivered_to;
+  cluster_.fabric().cut_flow(flow.id, side, delivered + dice_.below(64 * 1024), CutKind::silent);
+}
+
+void FaultScript::readdress(const FaultSpec& spec) {
+  SimNic& nic = cluster_.nic(spec.host, spec.nic);
+  Address address = nic.addresses.front();
+  // Hosts have numbers below 32; the rest of the last octet counts the changes.
+  address.bytes[3] = static_cast<uint8_t>((address.bytes[3] & 31) | ((next_address_++ & 7) << 5));
+  cluster_.fabric().set_addresses(nic, {address});
+}
+
+void FaultScript::open_trouble(size_t fault) {
+  for (int host = 0; host < hosts_; ++host) {
+    for (int nic = 0; nic < nics_; ++nic) {
+      if (!hits(faults_[fault].spec, host, nic)) continue;
+      troubles_.push_back({fault, host, nic, cluster_.now(), kNever});
+    }
+  }
+}
+
+void FaultScript::close_trouble(size_t fault) {
+  const FaultKind kind = faults_[fault].spec.kind;
+  if (kind == FaultKind::cut || kind == FaultKind::failed_call) return;  // noticed whenever
+  for (Trouble& trouble : troubles_) {
+    if (trouble.fault == fault) trouble.to = cluster_.now() + kAftermath;
+  }
+}
+
+bool FaultScript::troubled(int host, int nic, TimeNs at) const {
+  return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
+    return trouble.host == host && trouble.nic == nic && trouble.from <= at && at <= trouble.to;
+  });
+}
+
+}  // namespace r2ccl

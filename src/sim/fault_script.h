@@ -1,0 +1,79 @@
+// Makes the faults of a scenario happen, several on one NIC at a time too, and knows afterwards
+// which trouble each NIC had when.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sim/cluster.h"
+#include "sim/random.h"
+#include "sim/scenario.h"
+
+namespace r2ccl {
+
+class FaultScript {
+ public:
+  // `note`: told in words what happens.
+  FaultScript(Cluster& cluster, const Scenario& scenario,
+              std::function<void(const std::string&)> note);
+
+  // Schedules everything, from now on.
+  void start();
+  // Every fault has begun and, but for kills, ended.
+  bool over() const { return over_ == faults_.size(); }
+  // Legal once over().
+  TimeNs ended_at() const { return ended_at_; }
+  // The rank was killed.
+  bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
+  // Something was wrong with that NIC at `at`, or shortly before.
+  bool troubled(int host, int nic, TimeNs at) const;
+
+ private:
+  // A fault under way.
+  struct Active {
+    FaultSpec spec;
+    bool begun = false;
+    bool ended = false;
+    bool in_force = false;  // a flap is, now and then
+  };
+  struct Trouble {
+    size_t fault;
+    int host;
+    int nic;
+    TimeNs from;
+    TimeNs to;  // kNever: it goes on
+  };
+
+  void wait_for_traffic(size_t index, TimeNs until);
+  bool carries_chunks(int host, int nic);
+  void begin(size_t index);
+  void end(size_t index);
+  void apply(Active& fault, bool on);
+  void flap(size_t index, uint64_t left);
+  void break_connection(const FaultSpec& spec);
+  void set_process(const FaultSpec& spec, bool on);
+  void readdress(const FaultSpec& spec);
+  void refresh(int host);
+  NicFaults combined(int host, int nic) const;
+  NicFaults management_faults(int host) const;
+  void refresh_severed();
+  void open_trouble(size_t fault);
+  void close_trouble(size_t fault);
+
+  Cluster& cluster_;
+  const int hosts_;
+  const int nics_;
+  const std::function<void(const std::string&)> note_;
+  Random dice_;
+  std::vector<Active> faults_;
+  std::vector<Trouble> troubles_;
+  std::vector<bool> killed_;
+  std::vector<int> stopped_;  // by rank: so many faults hold it
+  size_t over_ = 0;
+  uint8_t next_address_ = 1;
+  TimeNs ended_at_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,199 @@
+#include "sim/mixed_job.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "sim/operation_values.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr std::byte kUnset{0xee};
+constexpr std::byte kGrave{0xdb};
+constexpr uint64_t kGraveBytesMax = 8 * 1024 * 1024;
+
+using Kind = OperationSpec::Kind;
+
+bool exchange(const OperationSpec& o) {
+  return o.kind == Kind::shift || o.kind == Kind::all_to_all;
+}
+
+Collective collective_of(Kind kind) {
+  switch (kind) {
+    case Kind::broadcast:
+      return Collective::broadcast;
+    case Kind::barrier:
+      return Collective::barrier;
+    default:
+      return Collective::all_reduce;
+  }
+}
+
+}  // namespace
+
+MixedJob::MixedJob(Cluster& cluster, const Scenario& scenario)
+    : cluster_(cluster), scenario_(scenario), dice_(scenario.seed + 77) {
+  members_.resize(static_cast<size_t>(cluster.size() * scenario.communicators));
+  left_out_.resize(static_cast<size_t>(cluster.size()));
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    for (size_t i = 0; i < scenario_.operations.size(); ++i) {
+      member(rank, scenario_.operations[i].communicator).operations.push_back(i);
+      ++left_;
+    }
+  }
+}
+
+MixedJob::~MixedJob() {
+  for (const auto& call : calls_) {
+    cluster_.check().forget(call->buffers.input);
+    cluster_.check().forget(call->buffers.output);
+  }
+  inspect_buffers();
+}
+
+void MixedJob::start() {
+  for (int rank = 0; rank < cluster_.size(); ++rank) {
+    for (int c = 0; c < scenario_.communicators; ++c) advance(rank, c);
+  }
+  cluster_.wake_all();
+}
+
+void MixedJob::leave_out(int rank) {
+  if (left_out_[static_cast<size_t>(rank)]) return;
+  left_out_[static_cast<size_t>(rank)] = true;
+  for (int c = 0; c < scenario_.communicators; ++c) {
+    left_ -= member(rank, c).operations.size() - member(rank, c).ended;
+  }
+}
+
+// Starts what may be started, after a while of thinking.
+void MixedJob::advance(int rank, int communicator) {
+  Member& one = member(rank, communicator);
+  if (left_out_[static_cast<size_t>(rank)] || one.thinking) return;
+  if (one.next == one.operations.size()) return;
+  if (one.running == static_cast<size_t>(scenario_.depth)) return;
+  one.thinking = true;
+  const auto pause = static_cast<TimeNs>(dice_.below(static_cast<uint64_t>(scenario_.think_max)));
+  cluster_.fabric().at(cluster_.now() + pause, [this, rank, communicator] {
+    Member& woken = member(rank, communicator);
+    woken.thinking = false;
+    if (left_out_[static_cast<size_t>(rank)]) return;
+    ++woken.running;
+    begin(rank, woken.operations[woken.next++]);
+    cluster_.node(rank).host->poller().wake();
+    advance(rank, communicator);
+  });
+}
+
+void MixedJob::begin(int rank, size_t operation) {
+  calls_.push_back(std::make_unique<Call>());
+  Call& call = *calls_.back();
+  call.operation = operation;
+  const OperationSpec& spec = scenario_.operations[operation];
+  const size_t bytes = input_count(spec, cluster_.size()) * size_of(spec.type);
+  call.buffers.input.resize(bytes);
+  if (!spec.in_place || exchange(spec)) call.buffers.output.assign(bytes, kUnset);
+  fill_input(spec, operation, rank, cluster_.size(), call.buffers.input);
+  exchange(spec) ? begin_exchange(rank, call) : begin_collective(rank, call);
+}
+
+void MixedJob::begin_collective(int rank, Call& call) {
+  const OperationSpec& spec = scenario_.operations[call.operation];
+  CollectiveCall collective;
+  collective.key.collective = collective_of(spec.kind);
+  collective.key.type = spec.type;
+  collective.key.op = spec.kind == Kind::all_reduce ? spec.op : ReduceOp::sum;
+  collective.key.rank_count = cluster_.size();
+  collective.key.root = Rank(spec.kind == Kind::broadcast ? spec.root : 0);
+  collective.key.count = spec.count;
+  collective.input = call.buffers.input.data();
+  collective.output = spec.in_place ? call.buffers.input.data() : call.buffers.output.data();
+  collective.done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
+  const auto c = static_cast<size_t>(spec.communicator);
+  cluster_.node(rank).communicators[c].executor->start(std::move(collective));
+}
+
+void MixedJob::begin_exchange(int rank, Call& call) {
+  const OperationSpec& spec = scenario_.operations[call.operation];
+  const int size = cluster_.size();
+  const int peers = spec.kind == Kind::shift ? 1 : size;
+  const size_t part = spec.count * size_of(spec.type);
+  const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
+  PointToPoint& port =
+      *cluster_.node(rank).communicators[static_cast<size_t>(spec.communicator)].point_to_point;
+  call.parts_left = 2 * static_cast<size_t>(peers);
+  for (int step = 1; step <= peers; ++step) {
+    const int from = (rank + size - step % size) % size;
+    const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(from);
+    port.receive(Rank(from), std::span(call.buffers.output).subspan(slot * part, part), spec.type,
+                 done);
+  }
+  for (int step = 1; step <= peers; ++step) {
+    const int to = (rank + step) % size;
+    const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(to);
+    port.send(Rank(to), std::span(call.buffers.input).subspan(slot * part, part), spec.type, done);
+  }
+}
+
+void MixedJob::part_ended(int rank, Call& call, const Status& status) {
+  if (!status.ok()) {
+    if (!failure_expected_) {
+      cluster_.check().violated("rank " + std::to_string(rank) + ": " +
+                                describe(scenario_.operations[call.operation]) +
+                                " failed: " + status.message());
+    }
+    call.failed = true;
+  }
+  if (--call.parts_left == 0) end(rank, call);
+}
+
+void MixedJob::end(int rank, Call& call) {
+  ++ended_;
+  if (!call.failed) verify(rank, call);
+  Member& one = member(rank, scenario_.operations[call.operation].communicator);
+  --one.running;
+  ++one.ended;
+  if (!left_out_[static_cast<size_t>(rank)]) --left_;
+  const int communicator = scenario_.operations[call.operation].communicator;
+  retire(std::move(call.buffers));
+  std::erase_if(calls_, [&](const auto& each) { return each.get() == &call; });
+  advance(rank, communicator);
+}
+
+void MixedJob::verify(int rank, const Call& call) {
+  const OperationSpec& spec = scenario_.operations[call.operation];
+  const bool in_place = call.buffers.output.empty();
+  const auto& result = in_place ? call.buffers.input : call.buffers.output;
+  const size_t wrong = count_wrong(spec, call.operation, rank, cluster_.size(), result);
+  checked_ += result.size() / size_of(spec.type);
+  const std::string what = "rank " + std::to_string(rank) + ": " + describe(spec);
+  if (wrong > 0) cluster_.check().violated(what + ": " + std::to_string(wrong) + " wrong elements");
+  if (in_place) return;
+  std::vector<std::byte> before(call.buffers.input.size());
+  fill_input(spec, call.operation, rank, cluster_.size(), before);
+  if (before != call.buffers.input) cluster_.check().violated(what + ": the input has changed");
+}
+
+// Whoever reads or writes this memory from now on is found out.
+void MixedJob::retire(Buffers buffers) {
+  std::ranges::fill(buffers.input, kGrave);
+  std::ranges::fill(buffers.output, kGrave);
+  grave_bytes_ += buffers.input.size() + buffers.output.size();
+  graves_.push_back(std::move(buffers));
+  if (grave_bytes_ > kGraveBytesMax) inspect_buffers();
+}
+
+void MixedJob::inspect_buffers() {
+  for (const Buffers& grave : graves_) {
+    for (const auto* memory : {&grave.input, &grave.output}) {
+      const bool intact = std::ranges::all_of(*memory, [](std::byte b) { return b == kGrave; });
+      if (!intact) cluster_.check().violated("a buffer was written to after its operation's end");
+      cluster_.check().forget(*memory);
+    }
+  }
+  graves_.clear();
+  grave_bytes_ = 0;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,83 @@
+// A job of mixed operations on every rank of a cluster: what a scenario says, in its order, every
+// element of every result checked, and every buffer watched after its operation has ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/cluster.h"
+#include "sim/scenario.h"
+
+namespace r2ccl {
+
+class MixedJob {
+ public:
+  MixedJob(Cluster& cluster, const Scenario& scenario);
+  ~MixedJob();
+
+  void start();
+  // Every rank that still takes part has ended every operation.
+  bool finished() const { return left_ == 0; }
+  // The rank takes no further part; nor do the others wait for it.
+  void leave_out(int rank);
+  // From now on operations may end with an error.
+  void expect_failure() { failure_expected_ = true; }
+
+  uint64_t checked() const { return checked_; }  // elements
+  uint64_t ended() const { return ended_; }      // operations, on all ranks
+  // Looks whether anybody touched the buffers of ended operations. Errors go to the cluster's
+  // check.
+  void inspect_buffers();
+
+ private:
+  // An operation's memory on one rank.
+  struct Buffers {
+    std::vector<std::byte> input;
+    std::vector<std::byte> output;  // empty when in place
+  };
+  struct Call {
+    size_t operation = 0;  // index in the scenario
+    Buffers buffers;
+    size_t parts_left = 1;  // of a point-to-point kind: sends and receives
+    bool failed = false;
+  };
+  // One rank's part in one communicator.
+  struct Member {
+    std::vector<size_t> operations;  // indices
+    size_t next = 0;
+    size_t running = 0;
+    bool thinking = false;
+    size_t ended = 0;
+  };
+
+  Member& member(int rank, int communicator) {
+    return members_[static_cast<size_t>(rank * scenario_.communicators + communicator)];
+  }
+  void advance(int rank, int communicator);
+  void begin(int rank, size_t operation);
+  void begin_collective(int rank, Call& call);
+  void begin_exchange(int rank, Call& call);
+  void part_ended(int rank, Call& call, const Status& status);
+  void end(int rank, Call& call);
+  void verify(int rank, const Call& call);
+  void retire(Buffers buffers);
+
+  Cluster& cluster_;
+  const Scenario scenario_;
+  Random dice_;
+  std::vector<Member> members_;
+  std::vector<bool> left_out_;
+  std::vector<std::unique_ptr<Call>> calls_;  // running
+  std::deque<Buffers> graves_;                // of ended ones, filled with kGrave
+  uint64_t grave_bytes_ = 0;
+  uint64_t left_ = 0;  // operations of the ranks that take part
+  bool failure_expected_ = false;
+  uint64_t checked_ = 0;
+  uint64_t ended_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,219 @@
+#include "sim/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "sim/random.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr std::array<const char*, 5> kOperationNames = {"all_reduce", "broadcast", "barrier",
+                                                        "shift", "all_to_all"};
+constexpr std::array<const char*, kFaultKinds> kFaultNames = {
+    "down",      "pull",     "hole", "hole_tx",     "hole_rx", "loss",       "delay",     "jitter",
+    "slow",      "mtu_hole", "flap", "all_nics",    "rail",    "control",    "partition", "sever",
+    "readdress", "reset",    "cut",  "failed_call", "stop",    "deschedule", "suspend",   "kill"};
+
+// The dice of one scenario.
+class Dice {
+ public:
+  // Hashed: neighbouring seeds of this generator give sequences that overlap.
+  explicit Dice(uint64_t seed) : random_(Random(seed).next()) {}
+
+  bool chance(int percent) { return random_.below(100) < static_cast<uint64_t>(percent); }
+  int between(int least, int most) {
+    return least + static_cast<int>(random_.below(static_cast<uint64_t>(most - least + 1)));
+  }
+  TimeNs time(TimeNs most) {
+    return static_cast<TimeNs>(random_.below(static_cast<uint64_t>(most)));
+  }
+  // As likely to be small as large, whatever the order of magnitude.
+  uint64_t log_uniform(uint64_t least, uint64_t most) {
+    const double span = std::log(static_cast<double>(most) / static_cast<double>(least));
+    const double part = static_cast<double>(random_.below(1 << 20)) / (1 << 20);
+    return static_cast<uint64_t>(static_cast<double>(least) * std::exp(span * part));
+  }
+  template <typename T, size_t N>
+  T one_of(const std::array<T, N>& choices) {
+    return choices[random_.below(N)];
+  }
+
+ private:
+  Random random_;
+};
+
+// Most runs are small: what goes wrong between sixteen ranks mostly goes wrong between three.
+void choose_cluster(Dice& dice, Scenario& s) {
+  const int kind = dice.between(0, 99);
+  if (kind < 90) {
+    s.hosts = dice.between(2, 4);
+    s.nics = dice.between(1, 4);
+  } else if (kind < 99) {
+    s.hosts = dice.between(3, 8);
+    s.nics = dice.between(1, 3);
+  } else {
+    s.hosts = dice.between(9, 16);
+    s.nics = dice.between(1, 2);
+  }
+  if (s.hosts <= 3 && dice.chance(5)) s.nics = dice.between(5, 8);
+  s.rate_bytes_per_s = dice.log_uniform(3'000'000, 1'000'000'000);
+  s.latency = static_cast<TimeNs>(dice.log_uniform(5'000, 1'000'000));
+  if (dice.chance(30)) s.wakeup_jitter = static_cast<TimeNs>(dice.log_uniform(1'000, 1'000'000));
+  s.segment_bytes = dice.chance(20) ? 1448 : 16 * 1024;
+  s.management = dice.chance(80);
+  s.damping = dice.chance(50);
+  s.communicators = dice.chance(34) ? dice.between(2, 3) : 1;
+  s.depth = dice.chance(30) ? 2 : 1;
+}
+
+OperationSpec choose_operation(Dice& dice, const Scenario& s) {
+  static constexpr std::array kTypes = {DataType::int32, DataType::int64, DataType::float32,
+                                        DataType::float64};
+  static constexpr std::array kOps = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
+  using Kind = OperationSpec::Kind;
+  OperationSpec o;
+  const int kind = dice.between(0, 99);
+  o.kind = kind < 55   ? Kind::all_reduce
+           : kind < 70 ? Kind::broadcast
+           : kind < 75 ? Kind::barrier
+           : kind < 90 ? Kind::shift
+                       : Kind::all_to_all;
+  o.communicator = dice.between(0, s.communicators - 1);
+  o.type = dice.one_of(kTypes);
+  o.op = dice.one_of(kOps);
+  o.root = dice.between(0, s.hosts - 1);
+  o.in_place = dice.chance(30);
+  // So many bytes in all that a seed takes some ten milliseconds of processor.
+  const uint64_t most = 512 * 1024 / static_cast<uint64_t>(s.hosts);
+  const uint64_t least = dice.chance(50) ? 1 : most / 16;
+  o.count = o.kind == Kind::barrier ? 0 : dice.log_uniform(least, most) / size_of(o.type) + 1;
+  if (o.kind == Kind::all_to_all) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
+  return o;
+}
+
+void choose_operations(Dice& dice, Scenario& s) {
+  const int count = dice.between(20, 32);
+  for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(dice, s));
+  s.think_max = static_cast<TimeNs>(dice.log_uniform(10'000, 4'000'000));
+}
+
+FaultKind choose_fault(Dice& dice) {
+  // Those that break a path at once are worth most.
+  const int kind = dice.between(0, 99);
+  if (kind < 45) {
+    static constexpr std::array kOften = {FaultKind::down,    FaultKind::pull,    FaultKind::hole,
+                                          FaultKind::hole_tx, FaultKind::hole_rx, FaultKind::reset,
+                                          FaultKind::cut};
+    return dice.one_of(kOften);
+  }
+  return static_cast<FaultKind>(dice.between(0, static_cast<int>(FaultKind::suspend)));
+}
+
+uint64_t choose_amount(Dice& dice, FaultKind kind, const Scenario& s) {
+  switch (kind) {
+    case FaultKind::loss:
+      return dice.log_uniform(1'000, 100'000);
+    case FaultKind::delay:
+    case FaultKind::jitter:
+      return dice.log_uniform(100'000, 100'000'000);
+    case FaultKind::slow:
+      return s.rate_bytes_per_s / dice.log_uniform(2, 100);
+    case FaultKind::mtu_hole:
+      return 1000;
+    case FaultKind::flap:
+      return dice.log_uniform(2, 8);
+    case FaultKind::failed_call:
+      return dice.log_uniform(1, 200);
+    default:
+      return 0;
+  }
+}
+
+FaultSpec choose_one(Dice& dice, const Scenario& s, TimeNs span) {
+  FaultSpec f;
+  f.kind = choose_fault(dice);
+  f.at = dice.time(span);
+  f.when_busy = dice.chance(80);
+  f.duration = static_cast<TimeNs>(dice.log_uniform(2'000'000, 3'000'000'000));
+  if (f.kind == FaultKind::deschedule) f.duration = dice.time(40 * kMillisecond);
+  f.host = dice.between(0, s.hosts - 1);
+  f.nic = dice.between(0, s.nics - 1);
+  f.other_host = (f.host + dice.between(1, s.hosts - 1)) % s.hosts;
+  // A host that has only this NIC could tell nobody of the new address.
+  if (f.kind == FaultKind::readdress && s.nics == 1 && !s.management) f.kind = FaultKind::down;
+  if (f.kind == FaultKind::partition) f.host = dice.between(1, s.hosts - 1);
+  f.amount = choose_amount(dice, f.kind, s);
+  return f;
+}
+
+void choose_faults(Dice& dice, Scenario& s) {
+  // About as long as the operations take.
+  const TimeNs span =
+      static_cast<TimeNs>(s.operations.size()) * (s.think_max / 2 + 2 * kMillisecond);
+  const int count = dice.between(4, 8);
+  for (int i = 0; i < count; ++i) s.faults.push_back(choose_one(dice, s, span));
+  if (dice.chance(4)) {
+    FaultSpec end = choose_one(dice, s, span);
+    end.kind = FaultKind::kill;
+    s.faults.push_back(end);
+  }
+  std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
+}
+
+double ms(TimeNs time) {
+  return static_cast<double>(time) / 1e6;
+}
+
+}  // namespace
+
+const char* to_string(OperationSpec::Kind kind) {
+  return kOperationNames[static_cast<size_t>(kind)];
+}
+
+const char* to_string(FaultKind kind) {
+  return kFaultNames[static_cast<size_t>(kind)];
+}
+
+Scenario scenario_of(uint64_t seed) {
+  Dice dice(seed);
+  Scenario s;
+  s.seed = seed;
+  choose_cluster(dice, s);
+  choose_operations(dice, s);
+  choose_faults(dice, s);
+  return s;
+}
+
+std::string describe(const Scenario& s) {
+  char text[256];
+  std::snprintf(text, sizeof(text),
+                "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
+                "operations, %zu faults%s%s",
+                s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
+                static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
+                s.faults.size(), s.management ? "" : ", no management NIC",
+                s.damping ? "" : ", no damping");
+  return text;
+}
+
+std::string describe(const OperationSpec& o) {
+  char text[128];
+  std::snprintf(text, sizeof(text), "%s of %llu %s (%s)%s on communicator %d", to_string(o.kind),
+                static_cast<unsigned long long>(o.count), to_string(o.type), to_string(o.op),
+                o.in_place ? " in place" : "", o.communicator);
+  return text;
+}
+
+std::string describe(const FaultSpec& f) {
+  char text[160];
+  std::snprintf(text, sizeof(text), "%s h%d nic%d (h%d), amount %llu, for %.1f ms%s",
+                to_string(f.kind), f.host, f.nic, f.other_host,
+                static_cast<unsigned long long>(f.amount), ms(f.duration),
+                f.when_busy ? ", when busy" : "");
+  return text;
+}
+
+}  // namespace r2ccl

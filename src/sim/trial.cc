@@ -1,0 +1,290 @@
+#include "sim/trial.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "sim/cluster.h"
+#include "sim/fault_script.h"
+#include "sim/mixed_job.h"
+
+namespace r2ccl {
+namespace {
+
+// Once all faults are over the job gets on: this is longer than any timer that it may wait for.
+constexpr TimeNs kProgressBound = 20 * kSecond;
+// Every path is up again: a penalty is 30 s at most, and then there is a probe.
+constexpr TimeNs kReturnBound = 45 * kSecond;
+constexpr TimeNs kEndBound = 10 * kSecond;
+constexpr TimeNs kDeathBound = 30 * kSecond;
+
+ClusterOptions cluster_options(const Scenario& s) {
+  ClusterOptions options;
+  options.seed = s.seed;
+  options.hosts = s.hosts;
+  options.nics = s.nics;
+  options.rate_bytes_per_s = s.rate_bytes_per_s;
+  options.management = s.management;
+  options.communicators = s.communicators;
+  options.checked = true;
+  options.link.damping = s.damping;
+  options.world.wakeup_jitter_ns = s.wakeup_jitter;
+  options.world.network.latency_ns = s.latency;
+  options.world.network.stream.segment_bytes = s.segment_bytes;
+  return options;
+}
+
+class Trial {
+ public:
+  Trial(const Scenario& scenario, bool with_notes)
+      : scenario_(scenario),
+        with_notes_(with_notes),
+        cluster_(cluster_options(scenario)),
+        faults_(cluster_, scenario, [this](const std::string& text) { note(-1, text); }) {}
+
+  // What has not ended ends now, and tells the job.
+  ~Trial() {
+    if (job_ != nullptr) job_->expect_failure();
+    for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.leave(rank);
+  }
+
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  TrialResult run() {
+    if (cluster_.connect()) {
+      began_ = cluster_.now();
+      job_ = std::make_unique<MixedJob>(cluster_, scenario_);
+      run_job();
+      if (ok()) come_back();
+      if (ok()) part();
+      judge_events();
+      job_->inspect_buffers();
+    } else {
+      violated("the paths do not come up, though nothing is wrong");
+    }
+    return result();
+  }
+
+ private:
+  bool ok() { return cluster_.check().violations().empty(); }
+  void violated(const std::string& what) { cluster_.check().violated(what); }
+  void note(int rank, const std::string& text) {
+    if (with_notes_) out_.notes.push_back({cluster_.now() - began_, rank, text});
+  }
+  bool alive(int rank) const { return !faults_.killed(rank); }
+  bool any_killed() const {
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (!alive(rank)) return true;
+    }
+    return false;
+  }
+
+  void run_job() {
+    job_->start();
+    faults_.start();
+    const bool may_die = std::ranges::any_of(
+        scenario_.faults, [](const FaultSpec& f) { return f.kind == FaultKind::kill; });
+    const auto done = [&] {
+      if (may_die) see_deaths();
+      return job_->finished() && faults_.over();
+    };
+    while (!cluster_.world().run_until(done, cluster_.now() + kSecond)) {
+      const TimeNs bound = any_killed() ? kDeathBound : kProgressBound;
+      if (faults_.over() && cluster_.now() - faults_.ended_at() > bound) return stuck();
+      if (!ok()) return;
+    }
+  }
+
+  void stuck() {
+    std::string who;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      for (const auto& one : cluster_.node(rank).communicators) {
+        for (const Rank peer : one.executor->waits_on()) {
+          who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
+        }
+      }
+    }
+    violated("the job does not get on after the last fault; in collectives wait:" + who);
+  }
+
+  // What a communicator does when a rank is dead: it ends everything.
+  void see_deaths() {
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      Cluster::Node& node = cluster_.node(rank);
+      if (!alive(rank)) {
+        job_->expect_failure();
+        job_->leave_out(rank);
+        continue;
+      }
+      if (node.ends.empty() || told_[rank]) continue;
+      told_[rank] = true;
+      const auto [peer, end] = node.ends.front();
+      if (alive(peer.value())) {
+        violated("rank " + std::to_string(rank) + " gives up rank " + std::to_string(peer.value()) +
+                 ", which lives");
+      }
+      for (auto& one : node.communicators) {
+        one.executor->cancel({Code::remote, "a rank died"});
+        one.point_to_point->cancel({Code::remote, "a rank died"});
+      }
+      job_->leave_out(rank);
+    }
+  }
+
+  // Healed NICs come back.
+  void come_back() {
+    const auto all_up = [this] {
+      for (int rank = 0; rank < scenario_.hosts; ++rank) {
+        if (alive(rank) && !paths_up(rank)) return false;
+      }
+      return true;
+    };
+    const TimeNs deadline = std::max(cluster_.now(), faults_.ended_at() + kReturnBound);
+    // Asked seldom: it looks at every path.
+    while (!all_up()) {
+      if (cluster_.now() >= deadline) return violated("not all paths come back: " + missing());
+      cluster_.world().run_for(10 * kMillisecond);
+    }
+  }
+
+  bool paths_up(int rank) {
+    for (int peer = 0; peer < scenario_.hosts; ++peer) {
+      const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+      if (link == nullptr || !alive(peer)) continue;
+      for (const auto& path : link->paths()) {
+        if (path->state.phase() != PathPhase::up) return false;
+      }
+    }
+    return true;
+  }
+
+  std::string missing() {
+    std::string all;
+    for (int rank = 0; rank < scenario_.hosts && all.size() < 500; ++rank) {
+      if (!alive(rank)) continue;
+      for (int peer = 0; peer < scenario_.hosts; ++peer) {
+        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        if (link == nullptr || !alive(peer)) continue;
+        for (const auto& path : link->paths()) {
+          if (path->state.phase() == PathPhase::up) continue;
+          all += "rank " + std::to_string(rank) + " to " + std::to_string(peer) + " by " +
+                 path->spec.local_name + " is " + to_string(path->state.phase()) + " (" +
+                 path->history.attempt + "); ";
+        }
+      }
+    }
+    return all;
+  }
+
+  // Nobody innocent is accused.
+  void judge_events() {
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      for (const PathEvent& event : cluster_.node(rank).events) {
+        if (event.at < began_) continue;
+        out_.covered.insert(std::string(to_string(event.from)) + " -> " + to_string(event.to) +
+                            (event.to == PathPhase::down
+                                 ? std::string(": ") + to_string(event.cause)
+                                 : std::string()));
+        if (with_notes_) {
+          out_.notes.push_back({event.at - began_, rank, describe(rank, event)});
+        }
+        const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
+        if (event.to != PathPhase::down || !was_up || guilty(rank, event)) continue;
+        violated("nothing is wrong with " + describe(rank, event));
+      }
+    }
+  }
+
+  static std::string describe(int rank, const PathEvent& event) {
+    std::string text = "rank " + std::to_string(rank) + " to " +
+                       std::to_string(event.peer.value()) + " by nic" +
+                       std::to_string(event.local_nic.value()) + ": " + to_string(event.from) +
+                       " -> " + to_string(event.to);
+    return event.why.empty() ? text : text + ": " + event.why;
+  }
+
+  bool guilty(int rank, const PathEvent& event) {
+    if (event.cause == DownCause::closing) return true;
+    if (!alive(event.peer.value()) || !alive(rank)) return true;
+    if (event.local_nic == kNoNic) return true;  // a lane of the management network
+    return faults_.troubled(rank, event.local_nic.value(), event.at) ||
+           faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
+  }
+
+  // The orderly end.
+  void part() {
+    if (any_killed()) return;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      for (int peer = 0; peer < scenario_.hosts; ++peer) {
+        if (Link* link = cluster_.node(rank).engine->link(Rank(peer))) link->begin_goodbye();
+      }
+    }
+    cluster_.wake_all();
+    const auto parted = [this] {
+      for (int rank = 0; rank < scenario_.hosts; ++rank) {
+        for (int peer = 0; peer < scenario_.hosts; ++peer) {
+          const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+          if (link != nullptr && !link->goodbye_done()) return false;
+        }
+      }
+      return true;
+    };
+    const TimeNs deadline = cluster_.now() + kEndBound;
+    while (!parted()) {
+      if (cluster_.now() >= deadline) {
+        return violated("the ranks do not part in order: " + not_parted());
+      }
+      cluster_.world().run_for(kMillisecond);
+    }
+  }
+
+  std::string not_parted() {
+    std::string all;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      for (int peer = 0; peer < scenario_.hosts; ++peer) {
+        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        if (link == nullptr || link->goodbye_done()) continue;
+        all += " " + std::to_string(rank) + " from " + std::to_string(peer);
+        if (!link->peer_said_goodbye()) all += " (has heard nothing)";
+      }
+    }
+    return all;
+  }
+
+  TrialResult result() {
+    for (const FaultSpec& fault : scenario_.faults) {
+      out_.covered.insert(std::string("fault ") + to_string(fault.kind));
+    }
+    out_.seen = cluster_.check().seen();
+    if (out_.seen.resent > 0) out_.covered.insert("chunk sent again");
+    if (out_.seen.duplicates > 0) out_.covered.insert("duplicate after acceptance");
+    if (out_.seen.late > 0) out_.covered.insert("copy after its message's end");
+    if (out_.seen.early > 0) out_.covered.insert("chunk before its receive");
+    out_.violations = cluster_.check().violations();
+    out_.trace_hash = cluster_.world().trace_hash();
+    out_.simulated = cluster_.now();
+    if (job_ != nullptr) {
+      out_.elements = job_->checked();
+      out_.operations = job_->ended();
+    }
+    std::ranges::stable_sort(out_.notes, {}, &TrialNote::at);
+    return std::move(out_);
+  }
+
+  const Scenario scenario_;
+  const bool with_notes_;
+  Cluster cluster_;
+  FaultScript faults_;
+  std::unique_ptr<MixedJob> job_;
+  std::map<int, bool> told_;
+  TimeNs began_ = 0;
+  TrialResult out_;
+};
+
+}  // namespace
+
+TrialResult run_trial(const Scenario& scenario, bool with_notes) {
+  return Trial(scenario, with_notes).run();
+}
+
+}  // namespace r2ccl

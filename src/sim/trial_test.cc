@@ -1,0 +1,49 @@
+// Random runs of the whole engine under every checker, each seed a run. `r2ccl sim fuzz` runs more.
+#include "sim/trial.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+std::string report(uint64_t seed, const TrialResult& result) {
+  std::string all = "seed " + std::to_string(seed) + ", " + describe(scenario_of(seed));
+  for (const std::string& violation : result.violations) all += "\n  " + violation;
+  return all;
+}
+
+class TrialTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(TrialTest, KeepsEveryRule) {
+  const TrialResult result = run_trial(scenario_of(GetParam()));
+  EXPECT_TRUE(result.violations.empty()) << report(GetParam(), result);
+  EXPECT_GT(result.elements, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, 61));
+
+TEST(Trial, OfOneSeedIsOneRun) {
+  for (uint64_t seed = 100; seed < 110; ++seed) {
+    const TrialResult first = run_trial(scenario_of(seed));
+    const TrialResult second = run_trial(scenario_of(seed), true);
+    EXPECT_EQ(first.trace_hash, second.trace_hash) << seed;
+    EXPECT_NE(first.trace_hash, run_trial(scenario_of(seed + 1)).trace_hash) << seed;
+  }
+}
+
+TEST(Scenario, OfASeedIsLargeEnoughToMeanSomething) {
+  int several_communicators = 0;
+  constexpr int kSeeds = 1000;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Scenario s = scenario_of(seed);
+    EXPECT_EQ(s, scenario_of(seed));
+    EXPECT_TRUE(s.hosts >= 2 && s.hosts <= 16 && s.nics >= 1 && s.nics <= 8) << seed;
+    EXPECT_GE(s.operations.size(), 20U) << seed;
+    EXPECT_GE(s.faults.size(), 3U) << seed;
+    several_communicators += s.communicators > 1 ? 1 : 0;
+  }
+  EXPECT_GE(several_communicators, kSeeds * 3 / 10);
+}
+
+}  // namespace
+}  // namespace r2ccl
