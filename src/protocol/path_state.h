@@ -22,6 +22,11 @@ class PathState {
   bool connected() const { return phase_ != PathPhase::down; }
   // May be given new chunks.
   bool usable() const { return phase_ == PathPhase::up; }
+  // What names this incarnation, a frame or a report, is about the connection that is there now.
+  // All else is late: it speaks of one that is over.
+  bool is_current(Incarnation incarnation) const {
+    return connected() && incarnation == incarnation_;
+  }
 
   // A connection under a new, larger incarnation is there. Legal in `down` only.
   void connect(Incarnation incarnation, TimeNs now);

@@ -79,6 +79,20 @@ TEST(PathStateDeathTest, AnIncarnationIsUsedOnce) {
   EXPECT_EQ(state.incarnation(), Incarnation(2));
 }
 
+TEST(PathState, HearsOnlyOfTheConnectionThatIsThere) {
+  for (const PathPhase phase : kPhases) {
+    const PathState state = in_phase(phase);
+    EXPECT_EQ(state.is_current(Incarnation(1)), phase != PathPhase::down);
+    EXPECT_FALSE(state.is_current(Incarnation(2)));
+    EXPECT_FALSE(state.is_current(Incarnation()));
+  }
+  PathState returned = in_phase(PathPhase::up);
+  returned.fail(DownCause::silent, 50);
+  returned.connect(Incarnation(2), 60);
+  EXPECT_FALSE(returned.is_current(Incarnation(1)));
+  EXPECT_TRUE(returned.is_current(Incarnation(2)));
+}
+
 TEST(PathState, KeepsItsCauseWhileItIsDown) {
   PathState state = in_phase(PathPhase::suspect);
   state.fail(DownCause::carrier_lost, 50);

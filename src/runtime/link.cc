@@ -132,8 +132,7 @@ void Link::cancel_channel(ChannelId id) {
 
 void Link::send_notice(std::vector<std::byte> bytes) {
   R2CCL_CHECK(bytes.size() <= limits::kNoticeBytesMax);
-  if (notices_.size() >= limits::kNoticesPendingMax) return;  // a peer that reads nothing for long
-  notices_.push_back({next_notice_++, std::move(bytes)});
+  if (!notices_.add(std::move(bytes))) return;  // a peer that reads nothing for long
   changed();
   urgent_ = true;
 }
@@ -249,7 +248,7 @@ void Link::check_goodbye() {
   for (const auto& [id, open] : channels_) {
     if (!open->send.idle() || (!open->receive.idle() && !open->receive.cancelled())) return;
   }
-  if (!notices_.empty()) return;
+  if (notices_.pending() > 0) return;
   goodbye_sent_ = true;
   changed();
   urgent_ = true;

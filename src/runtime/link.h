@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "protocol/nic_queue.h"
+#include "protocol/notice_ledger.h"
 #include "protocol/receive_ledger.h"
 #include "protocol/send_ledger.h"
 #include "runtime/link_witness.h"
@@ -119,8 +120,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void begin_goodbye();
   // Both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
-  bool notices_delivered() const { return notices_.empty() || peer_end_.has_value(); }
-  size_t notices_pending() const { return notices_.size(); }
+  bool notices_delivered() const { return notices_.pending() == 0 || peer_end_.has_value(); }
+  size_t notices_pending() const { return notices_.pending(); }
   bool peer_ended() const { return peer_end_.has_value(); }
   std::optional<PeerEnd> peer_end() const { return peer_end_; }
   // The peer's goodbye is here, and so is everything that it ever sent.
@@ -169,10 +170,6 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
     ChannelId channel;
     ChunkRef chunk;
     TimeNs sent_at = 0;
-  };
-  struct Notice {
-    uint64_t number;
-    std::vector<std::byte> bytes;
   };
 
   // link.cc
@@ -295,9 +292,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // What one control frame brought, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;
-  std::deque<Notice> notices_;  // not yet applied by the peer
-  uint64_t next_notice_ = 0;
-  uint64_t notices_applied_ = 0;  // the peer's
+  NoticeLedger notices_;
 
   // State versions: ours, what the peer has of ours, and what we have of the peer's.
   uint64_t version_ = 1;

@@ -12,13 +12,10 @@
 namespace r2ccl {
 namespace {
 
-constexpr size_t kNoticesPerFrame = 16;
-constexpr size_t kNoticeBytesPerFrame = 16 * 1024;
-
 // All else leaves a frame room for one message's acknowledgements at least: so each frame gets on.
 static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
                   limits::kChannelsMax * kChannelReportBytes +
-                  kNoticesPerFrame * kNoticeReportBytes + kNoticeBytesPerFrame +
+                  NoticeLedger::kPerFrame * kNoticeReportBytes + NoticeLedger::kBytesPerFrame +
                   kPartialMessageBytes + limits::kAckBitmapChunks / 8 <=
               limits::kControlBodyBytesMax);
 
@@ -34,7 +31,7 @@ uint64_t Link::pace_total(Path& path, TimeNs at) {
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
   frame.reflected = peer_version_;
-  frame.notices_applied = notices_applied_;
+  frame.notices_applied = notices_.applied();
   frame.goodbye = goodbye_sent_;
   frame.paths.reserve(paths_.size());
   for (const auto& path : paths_) {
@@ -51,12 +48,7 @@ ControlFrame Link::make_frame(TimeNs at) {
     report.lane_received = path->lane_received();
     frame.paths.push_back(report);
   }
-  size_t bytes = 0;
-  for (const Notice& notice : notices_) {
-    bytes += notice.bytes.size();
-    if (frame.notices.size() == kNoticesPerFrame || bytes > kNoticeBytesPerFrame) break;
-    frame.notices.push_back({notice.number, notice.bytes});
-  }
+  frame.notices = notices_.report();
   report_channels(frame);
   return frame;
 }

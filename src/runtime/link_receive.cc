@@ -140,7 +140,7 @@ void Link::refuse(Path& path, const std::string& why) {
 void Link::apply_path(const PathReport& report, TimeNs at) {
   Path* path = find(report.path);
   if (path == nullptr) return;
-  if (report.incarnation != path->state.incarnation() || !path->state.connected()) return;
+  if (!path->state.is_current(report.incarnation)) return;
   if (report.phase == PathPhase::down) {
     if (!path->broken) {
       path->broken = DownCause::peer_notice;
@@ -172,12 +172,9 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
 }
 
 void Link::apply_notices(const ControlFrame& frame) {
-  while (!notices_.empty() && notices_.front().number < frame.notices_applied) {
-    notices_.pop_front();
-  }
+  notices_.on_applied(frame.notices_applied);
   for (const NoticeReport& notice : frame.notices) {
-    if (notice.number != notices_applied_) continue;
-    ++notices_applied_;
+    if (!notices_.take(notice.number)) continue;
     changed();
     host_.on_notice(peer_, notice.bytes);
   }

@@ -92,7 +92,7 @@ void Path::send_control(ControlFrame& frame) {
 }
 
 Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
-  if (header.incarnation != state.incarnation()) {
+  if (!state.is_current(header.incarnation)) {
     return Status(Code::remote, "a data frame of another incarnation");
   }
   if (header.transmission != reader_->frames()) {

@@ -1,0 +1,212 @@
+// For tests: one direction of a link in a small world, and a model that it is held against after
+// every event. A sender and a receiver with their ledgers, two paths of which one fails and returns
+// under new incarnations, and control frames that come in time, late or twice.
+//
+// The model knows the messages, what was put on a wire and what each end was told; of how the
+// ledgers remember it, nothing. What the link does between ledgers and paths is done here as there.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/notice_ledger.h"
+#include "protocol/path_model.h"
+#include "protocol/path_state.h"
+#include "protocol/receive_ledger.h"
+#include "protocol/send_ledger.h"
+
+namespace r2ccl::link_world {
+
+// Path a is the one that fails; b carries on.
+enum class Event : uint8_t {
+  send_a,            // the next chunk, a replay first, goes out on a
+  send_b,            // and on b
+  read_a,            // half of the next frame on a arrives, or the rest of one
+  read_b,            // a whole frame on b
+  stray,             // a frame of an earlier connection of a comes late
+  duplicate,         // a is suspected: what it carries goes out on b as well
+  down_at_sender,    // the sender's end of a fails
+  down_at_receiver,  // the receiver's does
+  up,                // the sender, which has lost a, opens it anew
+  report,            // the receiver's state reaches the sender
+  say_slowly,        // it goes out on a lane that holds it up
+  late_report,       // what was held up arrives, and may do so again
+  answer,            // the sender's state reaches the receiver
+  notice,            // the receiver has a notice for the sender
+  post,              // the next receive is posted
+};
+inline constexpr size_t kEvents = 15;
+const char* to_string(Event event);
+
+// Stands for a state: two different ones do not have the same in practice.
+class Digest {
+ public:
+  template <typename... Values>
+  void put(Values... values) {
+    (add(uint64_t{values}), ...);
+  }
+  friend bool operator==(const Digest&, const Digest&) = default;
+  struct Hash {
+    size_t operator()(const Digest& digest) const { return digest.high_ ^ (digest.low_ >> 32); }
+  };
+
+ private:
+  void add(uint64_t value) {
+    high_ = std::rotl((high_ ^ value) * 0x9e3779b97f4a7c15, 29);
+    low_ = (std::rotl(low_, 31) + value) * 0xd6e8feb86659fd93 + 1;
+  }
+
+  uint64_t high_ = 0;
+  uint64_t low_ = 0;
+};
+
+struct Setup {
+  std::vector<size_t> messages;  // their sizes
+  uint32_t cut = 4;
+  uint64_t pool = 0;
+  std::vector<Event> start = {};
+};
+
+class World {
+ public:
+  explicit World(const Setup& setup);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // False when the event cannot happen now; then nothing has changed.
+  bool happen(Event event);
+  // Holds both ends against the model.
+  void check();
+  // Two worlds of one setup with the same digest have the same future.
+  Digest digest() const;
+  // The faults stop: all that is still to come comes, and nothing may be missing.
+  void finish();
+
+  // What did not hold; empty when all did.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  static constexpr uint32_t kChunksMax = 2;  // of one message
+  static constexpr size_t kMessagesMax = 3;
+  using Chunks = uint32_t;  // a bit for each chunk of the world
+
+  struct Path {
+    PathState sender;
+    PathState receiver;
+    PathModel model;
+    std::vector<DataHeader> wire;  // written, and not yet read whole
+    uint64_t frames_read = 0;      // of this connection
+    std::optional<ReceiveLedger::Place> half;
+    std::optional<DataHeader> stray;
+    // The model's: which connection each end has, 0 for none, and what the sender was told.
+    uint32_t connections = 0;
+    uint32_t at_sender = 0;
+    uint32_t at_receiver = 0;
+    bool suspected = false;
+    uint64_t frames_told = 0;
+  };
+  // What the receiver says, and what was true then.
+  struct Said {
+    ControlFrame frame;
+    Chunks accepted = 0;
+    uint64_t posted = 0;
+    uint64_t eager_total = 0;
+    uint64_t notices = 0;
+    std::array<uint32_t, 2> connection{};
+  };
+
+  void expect(bool condition, const char* what) {
+    if (!condition && failure_.empty()) failure_ = what;
+  }
+  Path& a() { return paths_[0]; }
+  Path& b() { return paths_[1]; }
+
+  void connect(Path& path);
+  // The sender.
+  bool send_on(Path& path);
+  void transmit(Path& path, ChunkRef chunk);
+  bool duplicate();
+  bool lose_at_sender(Path& path, DownCause cause);
+  bool hear(const Said& said);
+  void hear_of(Path& path, const PathReport& report, const Said& said);
+  bool answer();
+  // The receiver.
+  bool begin(Path& path);
+  bool read(Path& path);
+  void write(const Path& path, const DataHeader& header, size_t count);
+  void accept(Path& path, const DataHeader& header, ReceiveLedger::Place place);
+  bool stray(Path& path);
+  bool lose_at_receiver(Path& path, DownCause cause);
+  bool post();
+  bool send_notice();
+  Said say() const;
+  void put(const Path& path, Digest& digest) const;
+  static void put(const Said& said, Digest& digest);
+
+  // The model.
+  static Chunks bit(size_t message, uint32_t index) {
+    return Chunks{1} << (message * kChunksMax + index);
+  }
+  static Chunks bit(ChunkRef chunk) { return bit(chunk.message.value(), chunk.index); }
+  Chunks bit(const DataHeader& header) const {
+    return bit(header.message.value(), static_cast<uint32_t>(header.offset / setup_.cut));
+  }
+  uint32_t chunk_count(size_t message) const;
+  size_t chunk_bytes(size_t message, uint32_t index) const;
+  Chunks all_of(size_t message) const;
+  size_t leading(Chunks chunks, size_t limit) const;
+  template <typename Visit>
+  void for_each_chunk(Visit visit) const;
+  uint64_t bytes_in(Chunks chunks) const;
+  uint64_t credit() const { return setup_.pool + bytes_in(eager_ & accepted_ & posted_chunks()); }
+  Chunks posted_chunks() const;
+  std::byte* target(size_t message, uint32_t index) {
+    return &target_[message][index * setup_.cut];
+  }
+  void consume(size_t message, uint32_t index);
+  bool settled() const;
+  void check_sender();
+  void check_copies();
+  void check_permission();
+  void check_receiver();
+  void check_path(const Path& path);
+
+  const Setup& setup_;
+  std::array<std::unique_ptr<std::byte[]>, kMessagesMax> target_;
+  SendLedger send_;
+  ReceiveLedger receive_;
+  NoticeLedger notices_at_sender_;
+  NoticeLedger notices_at_receiver_;
+  std::array<Path, 2> paths_;
+  std::vector<ChunkRef> resend_;
+  std::optional<Said> slow_lane_;
+  TimeNs now_ = kMillisecond;
+  // The receiver's state, as in the link.
+  uint64_t version_ = 1;
+  uint64_t changed_version_ = 0;  // of the channel
+  uint64_t reflected_ = 0;        // by the sender
+  uint64_t heard_version_ = 0;    // at the sender
+
+  Chunks sent_ = 0;      // at least once
+  Chunks eager_ = 0;     // of these, charged to the pool
+  Chunks accepted_ = 0;  // at the receiver
+  Chunks heard_ = 0;     // of these, told to the sender
+  uint64_t posted_ = 0;
+  uint64_t posted_heard_ = 0;
+  uint64_t credit_heard_;
+  MessageNo low_water_;
+  std::array<int, kMessagesMax> send_ended_{};
+  std::array<int, kMessagesMax> receive_ended_{};
+  uint64_t notices_ = 0;  // that the receiver had for the sender
+  uint64_t notices_heard_ = 0;
+  uint64_t notices_delivered_ = 0;
+  std::string failure_;
+};
+
+}  // namespace r2ccl::link_world

@@ -1,0 +1,599 @@
+// The small world of link_world.h: what happens in it, and the model.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "protocol/link_world.h"
+
+namespace r2ccl::link_world {
+namespace {
+
+using Placement = ReceiveLedger::Placement;
+
+constexpr uint64_t kContext = 7;
+constexpr std::byte kConsumed{0xdd};
+constexpr std::byte kOverwritten{0xcc};
+
+// What message `m` says.
+const std::byte* golden(size_t m) {
+  static const std::vector<std::byte> pattern = [] {
+    std::vector<std::byte> bytes(64 * 1024);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 199 + 1);
+    return bytes;
+  }();
+  return pattern.data() + m * 5;
+}
+
+// Neither library function takes the null of a message of no bytes.
+bool same(const std::byte* bytes, const std::byte* others, size_t count) {
+  return count == 0 || std::memcmp(bytes, others, count) == 0;
+}
+
+bool all_are(const std::byte* bytes, size_t count, std::byte value) {
+  return count == 0 || (bytes[0] == value && std::memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
+std::vector<std::byte> notice_text(uint64_t number) {
+  return {static_cast<std::byte>('a' + number)};
+}
+
+}  // namespace
+
+const char* to_string(Event event) {
+  static constexpr std::array<const char*, kEvents> kNames = {
+      "send_a",     "send_b",         "read_a",           "read_b", "stray",
+      "duplicate",  "down_at_sender", "down_at_receiver", "up",     "report",
+      "say_slowly", "late_report",    "answer",           "notice", "post"};
+  return kNames[static_cast<size_t>(event)];
+}
+
+World::World(const Setup& setup)
+    : setup_(setup),
+      send_(ChannelId(1), setup.pool),
+      receive_(ChannelId(1), setup.pool),
+      credit_heard_(setup.pool) {
+  for (size_t m = 0; m < setup.messages.size(); ++m) {
+    const size_t bytes = setup.messages[m];
+    target_[m] = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    // What the ledger does not copy must stay at the client, and what it copies need not.
+    std::vector<std::byte> source;
+    if (bytes <= limits::kBufferedSendBytesMax) source.assign(golden(m), golden(m) + bytes);
+    const std::byte* from = source.empty() ? golden(m) : source.data();
+    if (send_.post({from, bytes}, kContext).buffered) ++send_ended_[m];
+    std::ranges::fill(source, kOverwritten);
+  }
+  for (Path& path : paths_) connect(path);
+  for (const Event event : setup.start) R2CCL_CHECK(happen(event));
+}
+
+bool World::happen(Event event) {
+  now_ += kMicrosecond;
+  switch (event) {
+    case Event::send_a:
+      return send_on(a());
+    case Event::send_b:
+      return send_on(b());
+    case Event::read_a:
+      return a().half ? read(a()) : begin(a());
+    case Event::read_b:
+      return read(b());
+    case Event::stray:
+      return stray(a());
+    case Event::duplicate:
+      return duplicate();
+    case Event::down_at_sender:
+      return lose_at_sender(a(), DownCause::connection_lost);
+    case Event::down_at_receiver:
+      return lose_at_receiver(a(), DownCause::silent);
+    case Event::up:
+      if (a().at_sender != 0) return false;
+      (void)lose_at_receiver(a(), DownCause::connection_lost);
+      connect(a());
+      return true;
+    case Event::report:
+      return hear(say());
+    case Event::say_slowly:
+      slow_lane_ = say();
+      return true;
+    case Event::late_report:
+      return slow_lane_ && hear(*slow_lane_);
+    case Event::answer:
+      return answer();
+    case Event::notice:
+      return send_notice();
+    case Event::post:
+      return post();
+  }
+  return false;
+}
+
+// Both ends agree on the next incarnation, as the handshake does, and prove the path.
+void World::connect(Path& path) {
+  const Incarnation last = std::max(path.sender.incarnation(), path.receiver.incarnation());
+  const Incarnation next(last.value() + 1);
+  path.at_sender = path.at_receiver = ++path.connections;
+  path.suspected = false;
+  path.frames_read = path.frames_told = 0;
+  for (PathState* end : {&path.sender, &path.receiver}) {
+    end->connect(next, now_);
+    end->prove(now_);
+  }
+  if (path.connections > 1) ++version_;
+}
+
+// --- the sender ----------------------------------------------------------------------------------
+
+bool World::send_on(Path& path) {
+  if (!path.sender.usable()) return false;
+  std::erase_if(resend_, [this](ChunkRef chunk) { return !send_.needs_delivery(chunk); });
+  if (!resend_.empty()) {
+    transmit(path, resend_.front());
+    resend_.erase(resend_.begin());
+    return true;
+  }
+  const auto chunk = send_.next_fresh(setup_.cut);
+  if (!chunk) return false;
+  expect((sent_ & bit(*chunk)) == 0, "what is fresh was never sent");
+  transmit(path, *chunk);
+  return true;
+}
+
+void World::transmit(Path& path, ChunkRef chunk) {
+  const size_t m = chunk.message.value();
+  DataHeader header = send_.transmit(chunk);
+  const bool permitted = m < posted_heard_;
+  if ((sent_ & bit(chunk)) == 0 && !permitted) eager_ |= bit(chunk);
+  sent_ |= bit(chunk);
+  expect(header.eager == ((eager_ & bit(chunk)) != 0), "a chunk's charge never changes");
+  expect(header.message == chunk.message && header.offset == uint64_t{chunk.index} * setup_.cut &&
+             header.payload_bytes == chunk_bytes(m, chunk.index) &&
+             header.message_bytes == setup_.messages[m] && header.chunk_bytes == setup_.cut,
+         "a chunk is what the cut says");
+  header.incarnation = path.sender.incarnation();
+  header.transmission = path.model.frames_sent();
+  Transmission transmission;
+  transmission.chunk = chunk;
+  transmission.bytes = header.payload_bytes;
+  path.model.on_sent(transmission, now_);
+  if (path.at_receiver == path.at_sender) {
+    path.wire.push_back(header);
+  } else {
+    path.stray = header;
+  }
+}
+
+bool World::duplicate() {
+  if (!a().sender.usable()) return false;
+  a().sender.suspect(now_);
+  a().suspected = true;
+  for (const Transmission& each : a().model.outstanding()) {
+    if (send_.needs_delivery(each.chunk) && send_.copies(each.chunk) == 1)
+      transmit(b(), each.chunk);
+  }
+  return true;
+}
+
+bool World::lose_at_sender(Path& path, DownCause cause) {
+  if (path.at_sender == 0) return false;
+  path.at_sender = 0;
+  path.suspected = false;
+  const std::deque<Transmission> lost = path.model.outstanding();
+  path.model.reset();
+  path.sender.fail(cause, now_);
+  for (const Transmission& each : lost) {
+    if (send_.copy_gone(each.chunk)) resend_.push_back(each.chunk);
+  }
+  return true;
+}
+
+bool World::hear(const Said& said) {
+  std::vector<SendLedger::Posted> ended;
+  for (const ChannelReport& report : said.frame.channels) {
+    expect(send_.apply(report, ended).ok(), "an honest report is taken");
+  }
+  heard_ |= said.accepted;
+  posted_heard_ = std::max(posted_heard_, said.posted);
+  credit_heard_ = std::max(credit_heard_, said.eager_total);
+  notices_heard_ = std::max(notices_heard_, said.notices);
+  heard_version_ = std::max(heard_version_, said.frame.version);
+  for (const SendLedger::Posted& each : ended) {
+    const size_t m = each.number.value();
+    expect((heard_ & all_of(m)) == all_of(m), "no send ends before all of it is acknowledged");
+    send_ended_[m] += each.buffered ? 0 : 1;
+  }
+  for (const PathReport& report : said.frame.paths)
+    hear_of(paths_[report.path.value()], report, said);
+  for (const NoticeReport& notice : said.frame.notices) {
+    if (!notices_at_sender_.take(notice.number)) continue;
+    expect(notice.bytes == notice_text(notices_delivered_), "notices are delivered in order");
+    ++notices_delivered_;
+  }
+  return true;
+}
+
+// As the link does, after the channels: a transmission that arrived finds its chunk acknowledged.
+void World::hear_of(Path& path, const PathReport& report, const Said& said) {
+  const uint32_t connection = said.connection[report.path.value()];
+  const bool current = path.sender.is_current(report.incarnation);
+  expect(current == (path.at_sender != 0 && report.incarnation == Incarnation(path.at_sender)),
+         "words about a connection that is over say nothing");
+  if (!current) return;
+  if (report.phase == PathPhase::down) {
+    expect(connection == 0, "a path that the peer has is not down");
+    (void)lose_at_sender(path, DownCause::peer_notice);
+    return;
+  }
+  path.frames_told = std::max(path.frames_told, report.frames_received);
+  std::vector<Transmission> delivered;
+  expect(path.model.on_delivered(report.frames_received, 0, path.suspected, now_, delivered),
+         "an honest count is taken");
+  for (const Transmission& each : delivered) {
+    expect(!send_.copy_gone(each.chunk), "what arrived is never sent again");
+  }
+  if (path.suspected && path.model.outstanding().empty()) {
+    path.suspected = false;
+    path.sender.clear(now_);
+  }
+}
+
+bool World::answer() {
+  reflected_ = std::max(reflected_, heard_version_);
+  notices_at_receiver_.on_applied(notices_at_sender_.applied());
+  for (Path& path : paths_) {
+    if (path.sender.connected() || !path.receiver.is_current(path.sender.incarnation())) continue;
+    (void)lose_at_receiver(path, DownCause::peer_notice);
+  }
+  for (const Path& path : paths_) {
+    expect(path.at_sender != 0 || path.at_receiver == 0, "the peer's word of a lost path counts");
+  }
+  return true;
+}
+
+// --- the receiver --------------------------------------------------------------------------------
+
+// The header and half of the payload have come.
+bool World::begin(Path& path) {
+  if (path.half || path.wire.empty()) return false;
+  const DataHeader& header = path.wire.front();
+  expect(path.receiver.is_current(header.incarnation), "an honest frame is taken");
+  auto place = receive_.place(header);
+  expect(place.ok(), "an honest chunk is taken");
+  path.half = place.ok() ? std::move(place).value() : ReceiveLedger::Place{};
+  const Chunks chunk = bit(header);
+  const Placement right = (accepted_ & chunk) != 0         ? Placement::discard
+                          : (posted_chunks() & chunk) != 0 ? Placement::direct
+                                                           : Placement::early;
+  expect(path.half->placement == right, "a copy of what was accepted goes nowhere");
+  write(path, header, header.payload_bytes / 2);
+  return true;
+}
+
+void World::write(const Path& path, const DataHeader& header, size_t count) {
+  if (path.half->placement != Placement::direct) return;
+  const size_t m = header.message.value();
+  expect(path.half->destination == target_[m].get() + header.offset, "bytes go where they belong");
+  std::copy_n(golden(m) + header.offset, count, path.half->destination);
+}
+
+bool World::read(Path& path) {
+  if (!path.half && !begin(path)) return false;
+  const DataHeader header = path.wire.front();
+  write(path, header, header.payload_bytes);
+  path.wire.erase(path.wire.begin());
+  ++path.frames_read;
+  ++version_;
+  accept(path, header, *std::exchange(path.half, std::nullopt));
+  return true;
+}
+
+void World::accept(Path& path, const DataHeader& header, ReceiveLedger::Place place) {
+  if (place.placement == Placement::discard) {
+    expect((accepted_ & bit(header)) != 0, "only copies are dropped");
+    return;
+  }
+  const size_t m = header.message.value();
+  const std::byte* payload = golden(m) + header.offset;
+  std::ranges::copy_n(payload, static_cast<ptrdiff_t>(place.early.size()), place.early.begin());
+  const auto result = receive_.accept(header, std::move(place.early), version_);
+  changed_version_ = version_;
+  expect(result.fresh == ((accepted_ & bit(header)) == 0), "a chunk is accepted once");
+  accepted_ |= bit(header);
+  const bool ends = m < posted_ && (accepted_ & all_of(m)) == all_of(m);
+  expect(result.message_complete == ends, "a receive ends with its last chunk");
+  receive_ended_[m] += result.message_complete ? 1 : 0;
+  if (!result.fresh) return;
+  // As the link does: no other copy of an accepted chunk may touch its destination.
+  for (Path& other : paths_) {
+    if (&other != &path && other.half && bit(other.wire.front()) == bit(header)) {
+      other.half = ReceiveLedger::Place{};
+    }
+  }
+  if (m < posted_) consume(m, static_cast<uint32_t>(header.offset / setup_.cut));
+}
+
+// The client uses what has come, so that a byte which is written later shows.
+void World::consume(size_t message, uint32_t index) {
+  const size_t bytes = chunk_bytes(message, index);
+  std::byte* at = target(message, index);
+  expect(same(at, golden(message) + index * setup_.cut, bytes), "the bytes are right");
+  std::fill_n(at, bytes, kConsumed);
+}
+
+bool World::stray(Path& path) {
+  if (!path.stray) return false;
+  expect(!path.receiver.is_current(path.stray->incarnation),
+         "frames of old connections are refused");
+  path.stray.reset();
+  return true;
+}
+
+bool World::lose_at_receiver(Path& path, DownCause cause) {
+  if (path.at_receiver == 0) return false;
+  path.at_receiver = 0;
+  if (!path.wire.empty()) path.stray = path.wire.back();
+  path.wire.clear();
+  path.half.reset();
+  path.receiver.fail(cause, now_);
+  ++version_;
+  return true;
+}
+
+bool World::post() {
+  if (posted_ == setup_.messages.size()) return false;
+  const size_t m = posted_++;
+  const auto result = receive_.post({target_[m].get(), setup_.messages[m]}, kContext);
+  changed_version_ = ++version_;
+  expect(result.number == MessageNo(m) && result.mismatch.ok(), "receives are numbered in order");
+  expect(result.complete == ((accepted_ & all_of(m)) == all_of(m)),
+         "a receive whose bytes are all there ends at once");
+  receive_ended_[m] += result.complete ? 1 : 0;
+  for (uint32_t i = 0; i < chunk_count(m); ++i) {
+    if ((accepted_ & bit(m, i)) != 0) consume(m, i);
+  }
+  return true;
+}
+
+bool World::send_notice() {
+  if (notices_ == 2) return false;
+  expect(notices_at_receiver_.add(notice_text(notices_++)), "there is room for a notice");
+  ++version_;
+  return true;
+}
+
+World::Said World::say() const {
+  Said said;
+  said.accepted = accepted_;
+  said.posted = posted_;
+  said.eager_total = credit();
+  said.notices = notices_;
+  said.frame.version = version_;
+  for (size_t p = 0; p < paths_.size(); ++p) {
+    PathReport report;
+    report.path = PathId(static_cast<uint16_t>(p));
+    report.incarnation = paths_[p].receiver.incarnation();
+    report.phase = paths_[p].receiver.phase();
+    report.cause = paths_[p].receiver.cause();
+    report.frames_received = paths_[p].receiver.connected() ? paths_[p].frames_read : 0;
+    said.frame.paths.push_back(report);
+    said.connection[p] = paths_[p].at_receiver;
+  }
+  if (changed_version_ > reflected_) {
+    said.frame.channels.push_back(receive_.report(reflected_, version_));
+  }
+  said.frame.notices = notices_at_receiver_.report();
+  return said;
+}
+
+Digest World::digest() const {
+  Digest digest;
+  digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
+  digest.put(notices_, notices_heard_, notices_at_receiver_.pending());
+  digest.put(version_, changed_version_, reflected_, heard_version_);
+  digest.put(resend_.size());
+  for (const ChunkRef chunk : resend_) digest.put(bit(chunk));
+  for (const Path& path : paths_) put(path, digest);
+  put(say(), digest);
+  digest.put(slow_lane_.has_value());
+  if (slow_lane_) put(*slow_lane_, digest);
+  return digest;
+}
+
+void World::put(const Path& path, Digest& digest) const {
+  digest.put(path.connections, path.at_sender, path.at_receiver, path.suspected);
+  digest.put(path.frames_read, path.frames_told, path.model.frames_sent());
+  digest.put(path.model.outstanding().size());
+  for (const Transmission& each : path.model.outstanding()) digest.put(bit(each.chunk));
+  digest.put(path.wire.size());
+  for (const DataHeader& header : path.wire) digest.put(bit(header));
+  digest.put(path.half ? 1 + static_cast<uint64_t>(path.half->placement) : 0);
+  digest.put(path.stray ? path.stray->incarnation.value() : 0);
+}
+
+void World::put(const Said& said, Digest& digest) {
+  digest.put(said.accepted, said.posted, said.eager_total, said.notices);
+  digest.put(said.frame.version, said.frame.notices.size());
+  for (const PathReport& report : said.frame.paths) {
+    digest.put(report.incarnation.value(), static_cast<uint64_t>(report.phase));
+    digest.put(report.frames_received);
+  }
+  for (const ChannelReport& report : said.frame.channels) {
+    digest.put(report.low_water.value(), report.partial.size());
+    for (const PartialMessage& partial : report.partial) {
+      digest.put(partial.message.value(), partial.prefix);
+      for (const std::byte bits : partial.bitmap) digest.put(static_cast<uint64_t>(bits));
+    }
+  }
+}
+
+// --- the model -----------------------------------------------------------------------------------
+
+uint32_t World::chunk_count(size_t message) const {
+  const size_t bytes = setup_.messages[message];
+  return std::max<uint32_t>(static_cast<uint32_t>((bytes + setup_.cut - 1) / setup_.cut), 1);
+}
+
+size_t World::chunk_bytes(size_t message, uint32_t index) const {
+  return std::min<size_t>(setup_.cut, setup_.messages[message] - size_t{index} * setup_.cut);
+}
+
+World::Chunks World::all_of(size_t message) const {
+  return ((Chunks{1} << chunk_count(message)) - 1) << (message * kChunksMax);
+}
+
+World::Chunks World::posted_chunks() const {
+  return (Chunks{1} << (posted_ * kChunksMax)) - 1;
+}
+
+// How many of the first `limit` messages are whole, from the first on.
+size_t World::leading(Chunks chunks, size_t limit) const {
+  size_t m = 0;
+  while (m < limit && (chunks & all_of(m)) == all_of(m)) ++m;
+  return m;
+}
+
+template <typename Visit>
+void World::for_each_chunk(Visit visit) const {
+  for (size_t m = 0; m < setup_.messages.size(); ++m) {
+    for (uint32_t i = 0; i < chunk_count(m); ++i) visit(m, i, ChunkRef{MessageNo(m), i});
+  }
+}
+
+uint64_t World::bytes_in(Chunks chunks) const {
+  uint64_t bytes = 0;
+  for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
+    if ((chunks & bit(chunk)) != 0) bytes += chunk_bytes(m, i);
+  });
+  return bytes;
+}
+
+void World::check() {
+  check_sender();
+  check_copies();
+  check_permission();
+  check_receiver();
+  for (const Path& path : paths_) check_path(path);
+  expect(notices_delivered_ == notices_heard_, "a notice that was heard is delivered, once");
+  expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
+  expect(notices_at_receiver_.pending() >= notices_ - notices_heard_,
+         "a notice is kept until it was heard");
+}
+
+void World::check_sender() {
+  const size_t done = leading(heard_, setup_.messages.size());
+  expect(send_.low_water() == MessageNo(done), "the sender is done with what was acknowledged");
+  for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
+    const bool whole = (heard_ & all_of(m)) == all_of(m);
+    const bool heard = (heard_ & bit(chunk)) != 0;
+    if ((sent_ & bit(chunk)) == 0) return;
+    expect(send_.needs_delivery(chunk) == !heard, "the sender knows what it was told, and no more");
+    if (whole || heard || !send_.needs_delivery(chunk)) return;
+    const std::span<const std::byte> bytes = send_.bytes(chunk);
+    expect(bytes.size() == chunk_bytes(m, i) &&
+               same(bytes.data(), golden(m) + i * setup_.cut, bytes.size()),
+           "bytes are kept until they are acknowledged");
+  });
+}
+
+// Of what has not arrived, as far as the sender knows, a copy is under way or waits to be.
+void World::check_copies() {
+  for_each_chunk([&](size_t m, uint32_t, ChunkRef chunk) {
+    if ((sent_ & bit(chunk)) == 0 || (heard_ & all_of(m)) == all_of(m)) return;
+    uint32_t copies = 0;
+    for (const Path& path : paths_) {
+      copies += static_cast<uint32_t>(
+          std::ranges::count(path.model.outstanding(), chunk, &Transmission::chunk));
+    }
+    expect(send_.copies(chunk) == copies, "copies under way are counted");
+    const bool waits = std::ranges::find(resend_, chunk) != resend_.end();
+    expect((heard_ & bit(chunk)) != 0 || copies > 0 || waits, "nothing is given up");
+  });
+}
+
+void World::check_permission() {
+  expect(bytes_in(eager_) <= credit_heard_, "the sender stays within the pool");
+  std::optional<ChunkRef> next;
+  for_each_chunk([&](size_t, uint32_t, ChunkRef chunk) {
+    if (!next && (sent_ & bit(chunk)) == 0) next = chunk;
+  });
+  if (next) {
+    const size_t m = next->message.value();
+    const uint64_t charged = bytes_in(eager_) + chunk_bytes(m, next->index);
+    if (m >= posted_heard_ && charged > credit_heard_) next.reset();
+  }
+  expect(send_.next_fresh(setup_.cut) == next, "what is permitted may be sent, and nothing else");
+}
+
+void World::check_receiver() {
+  const ChannelReport state = receive_.report();
+  expect(state.low_water >= low_water_, "the low-water mark never falls");
+  low_water_ = state.low_water;
+  expect(low_water_ == MessageNo(leading(accepted_, posted_)),
+         "the low-water mark is what is done");
+  expect(state.posted == MessageNo(posted_), "every posted receive is announced");
+  expect(state.eager_total == credit(), "credit comes back once");
+  expect(bytes_in(accepted_ & ~posted_chunks()) <= setup_.pool, "early bytes fit the pool");
+  for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
+    if ((accepted_ & posted_chunks() & bit(chunk)) == 0) return;
+    expect(all_are(target(m, i), chunk_bytes(m, i), kConsumed),
+           "nothing touches what was accepted");
+  });
+  for (size_t m = 0; m < setup_.messages.size(); ++m) {
+    const bool done = m < posted_ && (accepted_ & all_of(m)) == all_of(m);
+    expect(receive_ended_[m] == (done ? 1 : 0), "a receive ends once, and not early");
+  }
+}
+
+void World::check_path(const Path& path) {
+  const PathPhase phase = path.at_sender == 0 ? PathPhase::down
+                          : path.suspected    ? PathPhase::suspect
+                                              : PathPhase::up;
+  expect(path.sender.phase() == phase, "the sender's end is in the phase that its events say");
+  expect(path.receiver.phase() == (path.at_receiver == 0 ? PathPhase::down : PathPhase::up),
+         "the receiver's end is in the phase that its events say");
+  expect(path.sender.incarnation() == Incarnation(path.connections) &&
+             path.receiver.incarnation() == Incarnation(path.connections),
+         "each connection has an incarnation of its own");
+  const uint64_t under_way =
+      path.model.frames_sent() - (path.at_sender == 0 ? 0 : path.frames_told);
+  expect(path.model.outstanding().size() == under_way,
+         "what is under way is what was not reported");
+}
+
+bool World::settled() const {
+  const bool quiet = std::ranges::all_of(paths_, [](const Path& path) {
+    return path.sender.usable() && path.model.outstanding().empty();
+  });
+  return quiet && send_.idle() && receive_.idle() && notices_at_receiver_.pending() == 0;
+}
+
+void World::finish() {
+  while (happen(Event::post)) {
+  }
+  for (int round = 0; round < 8 && !settled(); ++round) {
+    happen(Event::report);
+    happen(Event::answer);
+    if (a().at_sender == 0) happen(Event::up);
+    while (happen(Event::send_a) || happen(Event::send_b)) {
+    }
+    while (happen(Event::read_a) || happen(Event::read_b)) {
+    }
+  }
+  happen(Event::stray);
+  happen(Event::late_report);
+  check();
+  expect(send_.idle() && receive_.idle(), "everything ends");
+  expect(credit() == setup_.pool + bytes_in(eager_), "no credit is lost");
+  expect(notices_at_receiver_.pending() == 0 && notices_delivered_ == notices_,
+         "every notice is delivered");
+  for (size_t m = 0; m < setup_.messages.size(); ++m) {
+    expect(send_ended_[m] == 1 && receive_ended_[m] == 1, "each end is told once");
+  }
+  for (const Path& path : paths_) {
+    expect(path.sender.usable() && path.model.outstanding().empty(), "every path is up and empty");
+  }
+}
+
+}  // namespace r2ccl::link_world
