@@ -24,6 +24,7 @@ std::string version_text();
 int report_error(const char* command, const Status& status);
 
 void add_demo_command(CLI::App* app, Action* action);
+void add_drain_command(CLI::App* app, Action* action);
 void add_info_command(CLI::App* app, Action* action);
 void add_lab_command(CLI::App* app, Action* action);
 void add_status_command(CLI::App* app, Action* action);

@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
   r2ccl::tools::Action action;
   r2ccl::tools::add_bench_command(&app, &action);
   r2ccl::tools::add_demo_command(&app, &action);
+  r2ccl::tools::add_drain_command(&app, &action);
   r2ccl::tools::add_info_command(&app, &action);
   r2ccl::tools::add_lab_command(&app, &action);
   r2ccl::tools::add_status_command(&app, &action);

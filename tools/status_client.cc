@@ -126,6 +126,24 @@ StatusSockets find_status_sockets(const std::vector<StatusPlace>& places) {
   return found;
 }
 
+std::vector<LocalJob> choose_jobs(const StatusSockets& found, uint32_t pid,
+                                  const std::string& comm) {
+  std::vector<LocalJob> jobs;
+  std::vector<uint64_t> chosen;
+  for (const StatusSocketFile& file : found.files) {
+    if (!comm_text(file.name.comm).starts_with(comm)) continue;
+    if (jobs.empty() || jobs.back().comm != file.name.comm) jobs.push_back({file.name.comm, {}});
+    jobs.back().files.push_back(file);
+    if (file.name.pid == pid) chosen.push_back(file.name.comm);
+  }
+  if (pid != 0) {
+    std::erase_if(jobs, [&](const LocalJob& job) {
+      return std::find(chosen.begin(), chosen.end(), job.comm) == chosen.end();
+    });
+  }
+  return jobs;
+}
+
 StatusAnswer ask_status(const StatusSocketFile& file, const std::string& request, TimeNs timeout_ns,
                         const Clock& clock) {
   const TimeNs deadline = clock.now() + timeout_ns;

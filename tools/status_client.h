@@ -36,6 +36,18 @@ struct StatusSockets {
 };
 StatusSockets find_status_sockets(const std::vector<StatusPlace>& places);
 
+// Linux has no higher ones.
+inline constexpr int kPidMax = 4 * 1024 * 1024;
+
+// All ranks of one communicator that have a socket on this host.
+struct LocalJob {
+  uint64_t comm = 0;
+  std::vector<StatusSocketFile> files;
+};
+// Those of process `pid` (0: any) whose id begins with `comm`.
+std::vector<LocalJob> choose_jobs(const StatusSockets& found, uint32_t pid,
+                                  const std::string& comm);
+
 struct StatusAnswer {
   enum class Kind : uint8_t {
     text,    // the text is there

@@ -22,8 +22,6 @@ using nlohmann::json;
 // The library gives its ranks three seconds to answer each other.
 constexpr TimeNs kAnswerTime = 5 * kSecond;
 constexpr double kRateInterval = 0.5;
-// Linux has no higher ones.
-constexpr int kPidMax = 4 * 1024 * 1024;
 
 struct StatusOptions {
   uint32_t pid = 0;  // 0: any
@@ -41,12 +39,6 @@ void wait_s(double seconds) {
   while (nanosleep(&left, &left) != 0) {
   }
 }
-
-// All ranks of one communicator that have a socket on this host.
-struct LocalJob {
-  uint64_t comm = 0;
-  std::vector<StatusSocketFile> files;
-};
 
 class StatusCommand {
  public:
@@ -77,20 +69,7 @@ std::vector<LocalJob> StatusCommand::find() {
   for (const std::string& problem : found.problems) {
     if (!printed_) std::fprintf(stderr, "r2ccl status: %s\n", printable(problem).c_str());
   }
-  std::vector<LocalJob> jobs;
-  std::vector<uint64_t> chosen;
-  for (const StatusSocketFile& file : found.files) {
-    if (!comm_text(file.name.comm).starts_with(options_.comm)) continue;
-    if (jobs.empty() || jobs.back().comm != file.name.comm) jobs.push_back({file.name.comm, {}});
-    jobs.back().files.push_back(file);
-    if (file.name.pid == options_.pid) chosen.push_back(file.name.comm);
-  }
-  if (options_.pid != 0) {
-    std::erase_if(jobs, [&](const LocalJob& job) {
-      return std::find(chosen.begin(), chosen.end(), job.comm) == chosen.end();
-    });
-  }
-  return jobs;
+  return choose_jobs(found, options_.pid, options_.comm);
 }
 
 // Null when no rank of it is there any more.

@@ -61,15 +61,25 @@ std::string duration_text(double ms) {
 }
 
 double paths_of(const json& nic) {
-  return number_of(nic, "paths_up") + number_of(nic, "paths_suspect") +
-         number_of(nic, "paths_proving") + number_of(nic, "paths_down");
+  return number_of(nic, "paths_up") + number_of(nic, "paths_drained") +
+         number_of(nic, "paths_suspect") + number_of(nic, "paths_proving") +
+         number_of(nic, "paths_down");
+}
+
+// One of the NIC's paths may have to be used all the same.
+std::string drained_state(const json& nic) {
+  if (number_of(nic, "paths_up") > 0) return "drained, in use";
+  return flag_of(nic, "up") ? "drained" : "drained, no link";
 }
 
 std::string nic_state(const json& nic) {
+  if (flag_of(nic, "drained")) return drained_state(nic);
   if (!flag_of(nic, "up")) return "DOWN";
   if (paths_of(nic) == 0) return "idle";
+  const double drained = number_of(nic, "paths_drained");
+  if (drained == paths_of(nic)) return "at rest";
   if (number_of(nic, "paths_up") == 0) return "CUT OFF";
-  return number_of(nic, "paths_up") < paths_of(nic) ? "impaired" : "up";
+  return number_of(nic, "paths_up") + drained < paths_of(nic) ? "impaired" : "up";
 }
 
 bool answered(const json& member) {
@@ -80,7 +90,14 @@ bool healthy(const json& member) {
   const json& nics = list_of(member, "nics");
   return answered(member) && text_of(member, "error").empty() &&
          list_of(member, "troubles").empty() &&
-         std::all_of(nics.begin(), nics.end(), [](const json& nic) { return flag_of(nic, "up"); });
+         std::all_of(nics.begin(), nics.end(),
+                     [](const json& nic) { return flag_of(nic, "up") || flag_of(nic, "drained"); });
+}
+
+bool has_drained_nic(const json& member) {
+  const json& nics = list_of(member, "nics");
+  return std::any_of(nics.begin(), nics.end(),
+                     [](const json& nic) { return flag_of(nic, "drained"); });
 }
 
 std::string rate_text(const json& nic, const char* field) {
@@ -114,7 +131,10 @@ void add_member(const json& member, std::vector<TextRow>* rows) {
     for (const std::string& cell :
          {text_of(nic, "name"), nic_state(nic), rate_text(nic, "tx_MBps"),
           rate_text(nic, "rx_MBps"), delay > 0 ? number_text(delay, 2) : std::string("-"),
-          count_text(nic, "paths_up") + " of " + number_text(paths_of(nic), 0)}) {
+          count_text(nic, "paths_up") + " of " + number_text(paths_of(nic), 0) +
+              (number_of(nic, "paths_drained") > 0
+                   ? ", " + count_text(nic, "paths_drained") + " drained"
+                   : std::string())}) {
       row.push_back(cell);
     }
     rows->push_back(row);
@@ -127,7 +147,7 @@ std::string members_text(const json& job, bool whole) {
   int shown = 0;
   int hidden = 0;
   for (const json& member : list_of(job, "members")) {
-    if (healthy(member) && !whole && ++shown > kHealthyShown) {
+    if (healthy(member) && !has_drained_nic(member) && !whole && ++shown > kHealthyShown) {
       ++hidden;
       continue;
     }
@@ -166,6 +186,15 @@ std::string cause_text(const json& member, const json& trouble) {
   return peer_cause + " (seen by rank " + count_text(trouble, "peer") + ")";
 }
 
+bool drained_any(const json& job) {
+  for (const json& member : list_of(job, "members")) {
+    for (const json& nic : list_of(member, "nics")) {
+      if (number_of(nic, "paths_drained") > 0) return true;
+    }
+  }
+  return false;
+}
+
 // Both ends tell of a path; the one that opens it knows when it will be tried again.
 std::string troubles_text(const json& job) {
   std::set<PathKey> told;
@@ -196,7 +225,7 @@ std::string troubles_text(const json& job) {
       rows.push_back(row);
     }
   }
-  if (rows.size() == 1) return "all paths are up\n";
+  if (rows.size() == 1) return drained_any(job) ? "all other paths are up\n" : "all paths are up\n";
   std::string text = "paths that are not up:\n" + layout(rows);
   if (left_out > 0) text += "and " + number_text(left_out, 0) + " more\n";
   return text;

@@ -74,6 +74,30 @@ TEST(StatusView, OfAHealthyJobIsShort) {
             "no faults so far\n");
 }
 
+// It is meant to be so: nothing is wrong, whatever the cable does.
+TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
+  json it = job(2);
+  json drained = nic("nic1", 0, 0, 1);
+  drained["drained"] = true;
+  drained["paths_drained"] = 2;
+  it["members"][0]["nics"].push_back(drained);
+  json far = nic("nic1", 1, 0, 1);
+  far["paths_drained"] = 1;
+  it["members"][1]["nics"].push_back(far);
+  std::string text = job_text(it, false);
+  EXPECT_TRUE(has(text, "nic1  drained  -        -        0.21      0 of 2, 2 drained\n")) << text;
+  EXPECT_TRUE(has(text, "nic1  up       -        -        0.21      1 of 2, 1 drained\n")) << text;
+  EXPECT_TRUE(has(text, "\nall other paths are up\n\nno faults so far\n")) << text;
+  it["members"][0]["nics"][1]["up"] = false;
+  it["members"][1]["nics"][1]["paths_up"] = 0;
+  text = job_text(it, false);
+  EXPECT_TRUE(has(text, "nic1  drained, no link  ")) << text;
+  EXPECT_TRUE(has(text, "nic1  at rest           ")) << text;
+  EXPECT_TRUE(has(text, "no faults so far")) << text;
+  it["members"][0]["nics"][1]["paths_up"] = 1;
+  EXPECT_TRUE(has(job_text(it, false), "nic1  drained, in use  "));
+}
+
 TEST(StatusView, TakesRatesFromWhatPassedBetweenTwoAnswers) {
   json before = job(2);
   json after = job(2);

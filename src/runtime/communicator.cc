@@ -72,7 +72,11 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
       departed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,
-              [this](Rank rank, uint32_t number) { return ask(rank, number); }) {}
+              [this](Rank rank, uint32_t number) { return ask(rank, number); }),
+      drain_desk_(
+          options.self, options.rank_count,
+          [this](Rank rank, const DrainQuestion& question) { return ask_drain(rank, question); },
+          [this](const DrainQuestion& question) { return act_on_drain(question); }) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
@@ -227,9 +231,9 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    const TimeNs next =
-        std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
-                  survey_.next_timeout(), status_server_->next_timeout()});
+    const TimeNs next = std::min({engine_->next_timeout(), incidents_->next_timeout(),
+                                  audit_->next_timeout(), survey_.next_timeout(),
+                                  drain_desk_.next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
     // Not before: what arrived ahead of a goodbye must have been delivered.

@@ -125,6 +125,12 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return on_status_request(peer, body);
     case NoticeKind::status:
       return on_status(peer, body);
+    case NoticeKind::drain_question:
+      return on_drain_question(peer, body);
+    case NoticeKind::drain_answer:
+      return on_drain_answer(peer, body);
+    case NoticeKind::drained:
+      return;  // the engine's
   }
   R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(bytes[0]),
             peer.value());

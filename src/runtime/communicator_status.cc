@@ -41,6 +41,10 @@ uint32_t bounded_ms(TimeNs duration) {
 void add_path(RankSummary::Line& line, const Path& path) {
   line.sent += path.total_bytes_sent();
   line.received += path.total_bytes_received();
+  if (path.at_rest()) {
+    ++line.paths_drained;
+    return;
+  }
   const TimeNs base = path.model.base_delay();
   const TimeNs delay = (base != 0 ? base : path.health.round_trip) / kMicrosecond;
   switch (path.state.phase()) {
@@ -104,6 +108,7 @@ void Communicator::open_status() {
 // The survey first: whoever waits for it is answered in the same pass.
 void Communicator::progress_status() {
   survey_.progress(clock_.now());
+  drain_desk_.progress(clock_.now());
   status_server_->progress();
 }
 
@@ -119,6 +124,7 @@ RankSummary Communicator::summarize() {
     RankSummary::Line& line = summary.nics.emplace_back();
     line.nic = NicId(static_cast<uint16_t>(i));
     line.up = nic.up && nic.carrier;
+    line.drained = engine_->drained().contains(line.nic);
   }
   RankSummary::Line loopback{.nic = kNoNic};
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
@@ -130,7 +136,8 @@ RankSummary Communicator::summarize() {
       if (path->spec.lane_only) continue;
       const NicId nic = path->spec.local_nic;
       add_path(nic == kNoNic ? loopback : summary.nics[nic.value()], *path);
-      if (path->state.usable() || link->peer_ended()) continue;
+      // What an operator took away is missed by nobody.
+      if (path->state.usable() || path->drained || link->peer_ended()) continue;
       summary.troubles.push_back(trouble_of(*link, *path, started_at_, now));
     }
   }
@@ -147,6 +154,12 @@ std::string Communicator::member_text(Rank rank, Presence presence,
 }
 
 Presence Communicator::ask(Rank rank, uint32_t number) {
+  std::vector<std::byte> body;
+  ByteWriter(body).put(number);
+  return ask_by_notice(rank, make_notice(NoticeKind::status_request, body));
+}
+
+Presence Communicator::ask_by_notice(Rank rank, std::vector<std::byte> notice) {
   Link* link = engine_->link(rank);
   if (const auto end = link->peer_end()) {
     switch (*end) {
@@ -160,9 +173,7 @@ Presence Communicator::ask(Rank rank, uint32_t number) {
   }
   if (link->peer_said_goodbye()) return Presence::left;
   if (link->notices_pending() >= limits::kSurveyNoticesAhead) return Presence::no_answer;
-  std::vector<std::byte> body;
-  ByteWriter(body).put(number);
-  link->send_notice(make_notice(NoticeKind::status_request, body));
+  link->send_notice(std::move(notice));
   return Presence::no_answer;
 }
 

@@ -166,6 +166,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   act_on_breaks(now);
   deliver_completions();
   health(now, idle_ns);
+  rest_drained();
   dispatch(now);
   end_hastened_sends();
   if (goodbye_wanted_) check_goodbye();

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "protocol/drain.h"
 #include "protocol/nic_queue.h"
 #include "protocol/notice_ledger.h"
 #include "protocol/receive_ledger.h"
@@ -43,6 +44,7 @@ struct PathEvent {
   TimeNs detected_ns = 0;       // from the first unacknowledged send, or the event, to now
   uint64_t replayed_bytes = 0;  // what had to be sent again
   TimeNs up_ns = 0;             // for how long it had been up, suspicion included
+  bool planned = false;         // it was at rest, and nothing was under way on it: no fault
   std::string why;
 };
 
@@ -113,6 +115,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port);
   void set_source(NicId local_nic, const std::vector<Address>& addresses);
 
+  // These NICs of this host and of the peer's are out of service.
+  void set_drained(NicSet local, NicSet remote);
+  NicSet drained_remote() const { return drained_remote_; }
+
   // Asks on every lane whether it works, whatever this link has to send.
   void ask() { ask_all(now()); }
 
@@ -135,6 +141,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // The longest that a chunk was delayed by the latest trouble of this path.
   TimeNs stall_of(PathId path) const;
   bool ready() const;  // some path can carry chunks
+  void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
   // Why the latest attempt to open a path failed; empty when none did.
   const std::string& last_dial_failure() const { return last_dial_failure_; }
 
@@ -188,6 +195,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs at);
   void end_peer(PeerEnd end, const std::string& why);
   void check_goodbye();
+
+  // link_drain.cc
+  void rest_drained();
 
   // link_receive.cc: Path::Owner
   Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) override;
@@ -321,6 +331,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // 0: some path carries data, or none ever has.
   TimeNs no_data_since_ = 0;
   std::string last_dial_failure_;
+  NicSet drained_local_;
+  NicSet drained_remote_;
   size_t refusals_ = 0;  // since the peer was last heard
 
   uint64_t mirrored_bytes_ = 0;

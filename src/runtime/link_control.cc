@@ -79,9 +79,11 @@ void Link::report_channels(ControlFrame& frame) const {
 }
 
 Path* Link::choose_lane() {
+  // A drained one may be unplugged at any moment: what it carries then is late.
+  const auto good = [](const Path& path) { return path.state.usable() && !path.resting; };
   TimeNs fastest = kNever;
   for (const auto& path : paths_) {
-    if (path->lane_ready() && path->state.usable()) {
+    if (path->lane_ready() && good(*path)) {
       fastest = std::min(fastest, path->health.round_trip);
     }
   }
@@ -94,10 +96,10 @@ Path* Link::choose_lane() {
     if (!path.lane_ready() || path.broken) continue;
     if (path.spec.lane_only) {
       last = &path;
-    } else if (path.state.usable() && path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
+    } else if (good(path) && path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
       lane_cursor_ = at + 1;
       return &path;
-    } else if (second == nullptr || path.state.usable()) {
+    } else if (second == nullptr || good(path)) {
       second = &path;
     }
   }

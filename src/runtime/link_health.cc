@@ -111,7 +111,7 @@ void Link::judge(Path& path, TimeNs at) {
   const bool lane_proof = lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
   ask_all(at);
   if ((!data_proof && !lane_proof) || path.spec.lane_only) return;
-  if (usable_paths() <= 1) {
+  if (usable_paths() <= 1 && !path.resting) {
     const TimeNs since = data_proof ? overdue : path.health.asks.front().at;
     if (evidence_at_ < since + kLastPathPatience) return;
     return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);
@@ -192,7 +192,10 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
                      TimeNs at) {
   const PathPhase from = path.state.phase();
   const bool was_up = from == PathPhase::up || from == PathPhase::suspect;
+  // Whoever took its NIC out of service may pull the cable: that is no failure of the path.
+  const bool planned = path.resting && path.model.outstanding().empty();
   PathEvent event;
+  event.planned = planned;
   event.cause = cause;
   event.peer_cause = peer_cause;
   event.why = why;
@@ -205,9 +208,9 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (from == PathPhase::up) note_hit(path);
   queue_lost(detach(path, goodbye_received_ ? DownCause::closing : cause, at),
              event.replayed_bytes);
-  path.returns.on_down(at, was_up);
+  path.returns.on_down(at, was_up && !planned);
   Path::History& history = path.history;
-  if (was_up) {
+  if (was_up && !planned) {
     ++history.downs;
     history.down_at = at;
     history.cause = cause;

@@ -32,7 +32,7 @@ constexpr double kSmallestWindowRate =
     static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
 
 bool carries(const Path& path) {
-  return path.state.usable() && !path.spec.lane_only;
+  return path.state.usable() && !path.spec.lane_only && !path.resting;
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ void Link::mirror_stragglers(TimeNs now) {
     if (!may_mirror(bytes)) continue;
     const TimeNs due = oldest.due_at;
     for (const auto& idle : paths_) {
-      if (idle == slow || idle->spec.lane_only || !idle->state.usable() || idle->broken) continue;
+      if (idle == slow || !carries(*idle) || idle->broken) continue;
       if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
       const TimeNs gain = kMirrorGain + idle->model.wire_time(bytes);
       if (idle->model.finish_at(bytes, now) + gain >= due) continue;

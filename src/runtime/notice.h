@@ -16,6 +16,9 @@ enum class NoticeKind : uint8_t {
   calls = 5,           // what the sender has called: a CallReport
   status_request = 6,  // how is the receiver? The number of the question (4 bytes)
   status = 7,          // the answer: the question's number (4 bytes), the sender's summary
+  drained = 8,         // the sender's NICs that are out of service, all of them: a NicSet
+  drain_question = 9,  // about a NIC of any rank: a DrainQuestion
+  drain_answer = 10,   // to the rank that asked: a DrainAnswer
 };
 
 inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {

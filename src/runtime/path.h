@@ -58,6 +58,10 @@ class Path : private FrameReader::Owner {
   PathState state;
   PathModel model;
   ReturnPolicy returns;
+  bool drained = false;  // one of its NICs is out of service
+  bool resting = false;  // and so it gets nothing new: its link has another path
+  // It carries nothing because a NIC is out of service, connected or not.
+  bool at_rest() const { return drained && (resting || !state.usable()); }
 
   // Both connections of one incarnation are there: begins to prove the path. A lane-only path has
   // no `data` and is up at once.

@@ -24,6 +24,13 @@ bool alive(const Nic& nic) {
   return nic.up && nic.carrier;
 }
 
+std::optional<NicId> find_nic(const RankCard& card, const std::string& name) {
+  for (size_t i = 0; i < card.nics.size(); ++i) {
+    if (card.nics[i].name == name) return NicId(static_cast<uint16_t>(i));
+  }
+  return std::nullopt;
+}
+
 std::string device_of(const std::string& nic_name) {
   return parse_address_nic(nic_name) ? std::string() : nic_name;
 }
@@ -325,6 +332,55 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   card.nics[nic.value()].addresses = addresses;
   card.nics[nic.value()].port = port;
   links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
+}
+
+// What concerns links alone needs no observer.
+void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
+  const bool of_links = !bytes.empty() && bytes[0] == static_cast<std::byte>(NoticeKind::drained);
+  if (of_links) return on_drained(peer, bytes.subspan(1));
+  observer_->on_notice(peer, bytes);
+}
+
+// Told again though it is no news: a peer that read nothing for long may have missed it.
+void ProgressEngine::set_drained(NicId nic, bool drained) {
+  if (nic.value() >= nics_.size()) return;
+  if (drained_.contains(nic) != drained) {
+    R2CCL_LOG(info, "%s is %s", nics_[nic.value()].name.c_str(),
+              drained ? "taken out of service" : "back in service");
+  }
+  drained_.set(nic, drained);
+  std::vector<std::byte> body;
+  ByteWriter(body).put(drained_.bits());
+  for (const auto& link : links_) {
+    if (link == nullptr || link->peer_ended()) continue;
+    link->set_drained(drained_, link->drained_remote());
+    link->send_notice(make_notice(NoticeKind::drained, body));
+  }
+}
+
+void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
+  ByteReader in(body);
+  const NicSet theirs(in.get<uint64_t>());
+  if (!in.bad()) links_[static_cast<size_t>(peer.value())]->set_drained(drained_, theirs);
+}
+
+std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {
+  const RankCard& mine = cards_[static_cast<size_t>(self_.value())];
+  const bool here = mine.host == cards_[static_cast<size_t>(host.value())].host;
+  return here ? find_nic(mine, nic) : std::nullopt;
+}
+
+DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const {
+  const HostId& where = cards_[static_cast<size_t>(host.value())].host;
+  const NicId local = own_nic(host, nic).value_or(kNoNic);
+  DrainTally tally;
+  for (const auto& link : links_) {
+    if (link == nullptr) continue;
+    const RankCard& peer = cards_[static_cast<size_t>(link->peer().value())];
+    const bool there = peer.host == where;
+    link->tally_drain(local, there ? find_nic(peer, nic).value_or(kNoNic) : kNoNic, tally);
+  }
+  return tally;
 }
 
 }  // namespace r2ccl

@@ -76,6 +76,14 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // When the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
 
+  // Takes a NIC of this rank out of service, or back, and tells every peer.
+  void set_drained(NicId nic, bool drained);
+  NicSet drained() const { return drained_; }
+  // This rank's paths to and from the NIC called `nic` at the host of rank `host`.
+  DrainTally tally_drain(Rank host, const std::string& nic) const;
+  // It is this rank's own, if it has it.
+  std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
+
   // The body of an address notice from `peer`.
   void on_address(Rank peer, std::span<const std::byte> body);
 
@@ -92,9 +100,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   NicPace& pace(NicId nic) override;
   NicQueue& queue(NicId nic) override;
   void on_path_event(const PathEvent& event) override;
-  void on_notice(Rank peer, std::span<const std::byte> bytes) override {
-    observer_->on_notice(peer, bytes);
-  }
+  void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
     observer_->on_peer_end(peer, end, why);
   }
@@ -102,6 +108,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
+  void on_drained(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   void run_posted();
   Status listen_on_nics(const std::vector<Nic>& all);
@@ -127,6 +134,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::unique_ptr<Link>> links_;
   Reactor::Registration nic_events_;
+  NicSet drained_;                // of nics_
   TimeNs read_nics_at_ = kNever;  // they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
   TimeNs promised_ = kNever;  // what next_timeout() last said

@@ -10,12 +10,14 @@ namespace {
 
 constexpr uint8_t kSummaryVersion = 1;
 constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4;
+constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
 constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
 // The kind of the notice and the number of the question come before it.
 constexpr size_t kPrefixBytes = 1 + 4;
 
-static_assert(kPrefixBytes + kFixedBytes + kSummaryErrorBytesMax + kSummaryLinesMax * kLineBytes +
+static_assert(kPrefixBytes + kFixedBytes + kSummaryErrorBytesMax +
+                  kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +
                   kSummaryTroublesMax * kTroubleBytes <=
               limits::kNoticeBytesMax);
 
@@ -43,6 +45,17 @@ RankSummary::Line get_line(ByteReader& in) {
   line.paths_proving = in.get<uint32_t>();
   line.paths_down = in.get<uint32_t>();
   return line;
+}
+
+// Appended after all else, because a rank of an earlier version reads no further.
+void put_drain(ByteWriter& out, const RankSummary::Line& line) {
+  out.put(static_cast<uint8_t>(line.drained));
+  out.put(line.paths_drained);
+}
+
+void get_drain(ByteReader& in, RankSummary::Line& line) {
+  line.drained = in.get<uint8_t>() != 0;
+  line.paths_drained = in.get<uint32_t>();
 }
 
 void put_trouble(ByteWriter& out, const RankSummary::Trouble& trouble) {
@@ -109,6 +122,8 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .field("paths_suspect", uint64_t{line.paths_suspect})
       .field("paths_proving", uint64_t{line.paths_proving})
       .field("paths_down", uint64_t{line.paths_down})
+      .field("drained", line.drained)
+      .field("paths_drained", uint64_t{line.paths_drained})
       .end_object();
 }
 
@@ -157,6 +172,7 @@ std::vector<std::byte> encode(RankSummary summary) {
   out.put(static_cast<uint8_t>(summary.troubles.size()));
   for (const RankSummary::Trouble& trouble : summary.troubles) put_trouble(out, trouble);
   out.put(summary.troubles_left_out);
+  for (const RankSummary::Line& line : summary.nics) put_drain(out, line);
   return bytes;
 }
 
@@ -180,6 +196,10 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   if (troubles > kSummaryTroublesMax) return malformed;
   for (size_t i = 0; i < troubles && !in.bad(); ++i) summary.troubles.push_back(get_trouble(in));
   summary.troubles_left_out = in.get<uint32_t>();
+  // An earlier version ends here, and can drain nothing.
+  if (in.remaining() > 0) {
+    for (RankSummary::Line& line : summary.nics) get_drain(in, line);
+  }
   if (in.bad()) return malformed;
   return summary;
 }

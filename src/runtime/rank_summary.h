@@ -29,9 +29,11 @@ struct RankSummary {
     uint32_t paths_suspect = 0;
     uint32_t paths_proving = 0;
     uint32_t paths_down = 0;
+    bool drained = false;        // an operator took it out of service
+    uint32_t paths_drained = 0;  // at rest because it is, or the NIC at their other end
     friend bool operator==(const Line&, const Line&) = default;
   };
-  // A path that is not up.
+  // A path that is not up, and should be.
   struct Trouble {
     Rank peer;
     NicId nic;

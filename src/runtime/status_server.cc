@@ -12,6 +12,8 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kPause = 1 * kSecond;
+// More than any request has: names of NICs and hosts are short.
+constexpr size_t kRequestBytesMax = 512;
 
 std::string too_large(size_t bytes) {
   return "{\"problem\":\"the answer has " + std::to_string(bytes) + " bytes, more than " +
@@ -23,6 +25,7 @@ std::string too_large(size_t bytes) {
 std::optional<StatusRequest> parse_status_request(std::string_view line) {
   if (line == "report\n") return StatusRequest::report;
   if (line == "job\n") return StatusRequest::job;
+  if (line.starts_with("drain ") && line.ends_with('\n')) return StatusRequest::drain;
   return std::nullopt;
 }
 
@@ -53,6 +56,7 @@ class StatusServer::Client final : private EventHandler {
     noted_ = true;
     deadline_ = now + limits::kStatusAnswerTime;
   }
+  const std::string& line() const { return line_; }
   bool over(TimeNs now) const { return over_ || now >= deadline_; }
   TimeNs deadline() const { return over_ ? 0 : deadline_; }
   // There is something to be done at once.
@@ -67,8 +71,7 @@ class StatusServer::Client final : private EventHandler {
   }
 
   void read() {
-    // More than any request has: what still comes is nothing that is known.
-    std::array<char, 64> bytes;
+    std::array<char, kRequestBytesMax> bytes;
     const ssize_t count = recv(connection_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     // The end of its stream is its leaving, and after a request there is nothing more to be said.
@@ -147,14 +150,23 @@ void StatusServer::on_ready(const PollEvent&) {
   pause_until(now);  // until somebody has left
 }
 
-StatusServer::Text StatusServer::answer_to(StatusRequest request, TimeNs now) {
+StatusServer::Text StatusServer::text_of(std::string made) {
+  if (made.size() > limits::kStatusAnswerBytesMax) made = too_large(made.size());
+  return std::make_shared<const std::string>(std::move(made) + "\n");
+}
+
+StatusServer::Text StatusServer::answer_to(const Client& client, StatusRequest request,
+                                           TimeNs now) {
+  if (request == StatusRequest::drain) {
+    std::optional<std::string> made = source_.drain_status(client.line());
+    return made ? text_of(*std::move(made)) : nullptr;
+  }
   Cached& cached = cached_[static_cast<size_t>(request)];
   if (cached.text != nullptr) return cached.text;
   std::optional<std::string> made =
       request == StatusRequest::report ? source_.status_report() : source_.job_status();
   if (!made) return nullptr;
-  if (made->size() > limits::kStatusAnswerBytesMax) made = too_large(made->size());
-  cached = {std::make_shared<const std::string>(*std::move(made) + "\n"), now};
+  cached = {text_of(*std::move(made)), now};
   return cached.text;
 }
 
@@ -168,7 +180,8 @@ void StatusServer::progress() {
     client->note_request(now);
     const auto wanted = client->wants();
     if (!wanted) continue;
-    if (Text text = answer_to(*wanted, now); text != nullptr) client->answer(std::move(text), now);
+    if (Text text = answer_to(*client, *wanted, now); text != nullptr)
+      client->answer(std::move(text), now);
   }
   std::erase_if(clients_, [now](const auto& client) { return client->over(now); });
   if (registration_ || now < paused_until_ || clients_.size() >= limits::kStatusClientsMax) return;

@@ -1,6 +1,6 @@
 // Serves the status socket from the progress thread, which it never blocks: whoever connects says
-// one line, "job" or "report", and gets one JSON text and the end of the stream. Who is slow, says
-// anything else or closes early is dropped; a fault here is never one of the job.
+// one line, "job", "report" or "drain ...", and gets one JSON text and the end of the stream. Who
+// is slow, says anything else or closes early is dropped; a fault here is never one of the job.
 //
 // Answers are shared: however many ask, each text is made at most once every kStatusFreshness.
 #pragma once
@@ -22,6 +22,7 @@ namespace r2ccl {
 enum class StatusRequest : uint8_t {
   report,  // of this rank, at length
   job,     // of every rank, in short
+  drain,   // of the paths of a NIC, after doing something to it: runtime/drain_desk.h
 };
 // The request that `line` (with its end) is; none: nothing that is known.
 std::optional<StatusRequest> parse_status_request(std::string_view line);
@@ -33,6 +34,7 @@ class StatusSource {
   virtual std::string status_report() = 0;
   // The other ranks are asked first: none until they have answered or their time is up.
   virtual std::optional<std::string> job_status() = 0;
+  virtual std::optional<std::string> drain_status(std::string_view line) = 0;
 };
 
 class StatusServer final : private EventHandler {
@@ -57,14 +59,15 @@ class StatusServer final : private EventHandler {
 
   void on_ready(const PollEvent& event) override;  // somebody connects
   void pause_until(TimeNs when);
-  Text answer_to(StatusRequest request, TimeNs now);
+  Text answer_to(const Client& client, StatusRequest request, TimeNs now);
+  static Text text_of(std::string made);
 
   StatusSource& source_;
   Reactor& reactor_;
   const Clock& clock_;
   std::optional<StatusSocket> socket_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::array<Cached, 2> cached_;  // by request
+  std::array<Cached, 2> cached_;  // by request; what changes something is done each time
   TimeNs paused_until_ = 0;       // nobody is let in before
   bool told_of_stranger_ = false;
   Reactor::Registration registration_;  // last: must go before the socket

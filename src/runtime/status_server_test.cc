@@ -95,6 +95,10 @@ class Served : public testing::Test, protected StatusSource {
     return report_;
   }
   std::optional<std::string> job_status() override { return job_; }
+  std::optional<std::string> drain_status(std::string_view line) override {
+    asked_.emplace_back(line);
+    return drain_;
+  }
 
   // Some passes of the progress thread.
   void pass() {
@@ -118,6 +122,8 @@ class Served : public testing::Test, protected StatusSource {
   int reports_ = 0;
   std::string report_ = "{\"a\":1}";
   std::optional<std::string> job_;
+  std::optional<std::string> drain_;
+  std::vector<std::string> asked_;
   std::unique_ptr<StatusServer> server_;
 };
 
@@ -459,6 +465,27 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   EXPECT_EQ(std::filesystem::status(opened.value().path()).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
+  const std::string line = "drain start nic1 a host whose name is longer than most of them are\n";
+  for (size_t done = 1; done <= 2; ++done) {
+    drain_ = std::nullopt;
+    Asker asker(path_);
+    ASSERT_TRUE(asker.say(line));
+    pass();
+    asker.read();
+    EXPECT_EQ(asker.heard(), "");
+    ASSERT_FALSE(asked_.empty());
+    EXPECT_EQ(asked_.back(), line);
+    asked_.clear();
+    drain_ = "{\"ranks\":[]}";
+    pass();
+    asker.read();
+    EXPECT_EQ(asker.heard(), "{\"ranks\":[]}\n");
+    EXPECT_TRUE(asker.ended());
+    EXPECT_FALSE(asked_.empty()) << "an answer is nobody else's";
+  }
 }
 
 }  // namespace

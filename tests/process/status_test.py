@@ -176,6 +176,75 @@ class StatusTest(StatusCase):
                 self.assertTrue(done.stderr + done.stdout)
 
 
+def reduce_on_two_hosts(lib, lines):
+    """As reduce_until_told(), with two ranks on each of the hosts hA and hB."""
+    os.environ["R2CCL_HOST_ID"] = "hA" if rank_number() < 2 else "hB"
+    reduce_until_told(lib, lines)
+
+
+class DrainTest(StatusCase):
+    """`r2ccl drain` in a job with several ranks on a host; what cables do is in drain_test.py."""
+    nic = "lo@127.0.0.2"
+
+    def drain(self, *words):
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
+        return program.run("drain", "--comm", self.comm, *words, env=environment, timeout=60)
+
+    def start_job(self, *args, **options):
+        job = super().start_job(4, reduce_on_two_hosts, *args, **options)
+        self.comm = self.job_of(job)["comm"]
+        return job
+
+    def nics(self, job):
+        """By rank: its entry of the NIC."""
+        return {m["rank"]: next(n for n in m["nics"] if n["name"] == self.nic)
+                for m in self.job_of(job)["members"]}
+
+    def test_all_ranks_of_the_host_and_all_their_peers_take_part(self):
+        job = self.start_job()
+        done = self.drain("hA", self.nic)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"hA {self.nic} is out of service", done.stdout)
+        before = self.nics(job)
+        self.assertEqual([before[rank]["drained"] for rank in range(4)], [True, True, False, False])
+        for rank, nic in before.items():
+            with self.subTest(rank=rank):
+                self.assertEqual((nic["paths_drained"], nic["paths_up"]), (2, 0))
+        after = self.nics(job)
+        for rank in range(4):
+            self.assertEqual(before[rank]["tx_bytes"], after[rank]["tx_bytes"])
+        done = self.drain("--undo", "hA", self.nic)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("4 of its 4 paths are up", done.stdout)
+        self.assertEqual({n["paths_up"] for n in self.nics(job).values()}, {2})
+        self.end_job(job)
+
+    def test_the_last_nic_and_names_that_nobody_has_are_refused(self):
+        job = self.start_job()
+        for words, reason in ((("hC", self.nic), "its hosts are hA, hB"),
+                              (("hA", "eth0"), "it has lo@127.0.0.1, lo@127.0.0.2")):
+            done = self.drain(*words)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(reason, done.stderr)
+        self.assertEqual(self.drain("hB", self.nic).returncode, 0)
+        for host in ("hA", "hB"):
+            done = self.drain(host, "lo@127.0.0.1")
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("would have no other path in service to 2 ranks", done.stderr)
+        self.assertEqual({n["paths_drained"] for n in self.nics(job).values()}, {2})
+        self.end_job(job)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
+    def test_another_users_job_is_not_found(self):
+        job = self.start_job()
+        environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
+        done = program.run("drain", "--comm", self.comm, "hA", self.nic, env=environment,
+                           timeout=60, user=NOBODY)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("another user's, which root alone may drain", done.stderr)
+        self.end_job(job)
+
+
 class SocketTest(StatusCase):
     def test_what_a_killed_job_leaves_is_no_job_and_the_next_removes_it(self):
         job = self.start_job()

@@ -1,0 +1,68 @@
+#include "protocol/drain.h"
+
+#include "protocol/byte_io.h"
+
+namespace r2ccl {
+
+std::vector<std::byte> encode(const DrainQuestion& question) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(question.number);
+  out.put(static_cast<uint8_t>(question.verb));
+  out.put(static_cast<uint32_t>(question.host.value()));
+  out.put(static_cast<uint8_t>(question.nic.size()));
+  out.put_bytes(std::as_bytes(std::span(question.nic)));
+  return bytes;
+}
+
+// Bytes that a later version appends are not looked at; a verb that it adds is not understood.
+Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  DrainQuestion question;
+  question.number = in.get<uint32_t>();
+  const auto verb = in.get<uint8_t>();
+  question.verb = static_cast<DrainVerb>(verb);
+  question.host = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  const size_t size = in.get<uint8_t>();
+  for (const std::byte letter : in.get_bytes(size)) {
+    question.nic += static_cast<char>(letter);
+  }
+  if (in.bad() || verb > static_cast<uint8_t>(DrainVerb::undo) || size == 0 ||
+      size > kDrainNicBytesMax) {
+    return Status(Code::remote, "malformed question about a NIC's drain");
+  }
+  return question;
+}
+
+std::vector<std::byte> encode_drain_answer(uint32_t number, const DrainTally& tally) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(number);
+  out.put(tally.paths);
+  out.put(tally.up);
+  out.put(tally.marked);
+  out.put(tally.in_use);
+  out.put(tally.busy);
+  out.put(tally.stranded);
+  out.put(static_cast<uint32_t>(tally.peer.value()));
+  out.put(static_cast<uint32_t>(tally.stranded_peer.value()));
+  return bytes;
+}
+
+Result<DrainAnswer> decode_drain_answer(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  DrainAnswer answer;
+  answer.number = in.get<uint32_t>();
+  answer.tally.paths = in.get<uint32_t>();
+  answer.tally.up = in.get<uint32_t>();
+  answer.tally.marked = in.get<uint32_t>();
+  answer.tally.in_use = in.get<uint32_t>();
+  answer.tally.busy = in.get<uint32_t>();
+  answer.tally.stranded = in.get<uint32_t>();
+  answer.tally.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  answer.tally.stranded_peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  if (in.bad()) return Status(Code::remote, "malformed answer about a NIC's drain");
+  return answer;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,81 @@
+#include "protocol/drain.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+TEST(NicSet, HoldsWhatIsPutInAndNothingElse) {
+  NicSet set;
+  for (uint16_t nic = 0; nic < limits::kNicsMax; ++nic) {
+    EXPECT_FALSE(set.contains(NicId(nic)));
+    set.set(NicId(nic), true);
+    EXPECT_TRUE(set.contains(NicId(nic)));
+    EXPECT_EQ(NicSet(set.bits()), set);
+    set.set(NicId(nic), false);
+    EXPECT_EQ(set, NicSet());
+  }
+}
+
+TEST(NicSet, HasNoRoomForWhatIsNoNic) {
+  NicSet all(UINT64_MAX);
+  EXPECT_FALSE(all.contains(kNoNic));
+  EXPECT_FALSE(all.contains(NicId(limits::kNicsMax)));
+  NicSet none;
+  none.set(kNoNic, true);
+  none.set(NicId(limits::kNicsMax), true);
+  EXPECT_EQ(none, NicSet());
+}
+
+DrainQuestion question() {
+  return {.number = 7, .verb = DrainVerb::undo, .host = Rank(300), .nic = "enp1s0f1np1"};
+}
+
+TEST(DrainQuestion, ComesBackAsItWasSent) {
+  const auto back = decode_drain_question(encode(question()));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back.value(), question());
+}
+
+TEST(DrainQuestion, IsRefusedAtEveryLengthButItsOwnAndReadWithWhatALaterVersionAppends) {
+  std::vector<std::byte> bytes = encode(question());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_drain_question(std::span(bytes).first(size)).ok()) << size;
+  }
+  bytes.push_back(std::byte{1});
+  EXPECT_TRUE(decode_drain_question(bytes).ok());
+}
+
+TEST(DrainQuestion, OfAVerbOrANameThatCannotBeIsRefused) {
+  std::vector<std::byte> bytes = encode(question());
+  bytes[4] = std::byte{3};
+  EXPECT_FALSE(decode_drain_question(bytes).ok());
+  DrainQuestion nameless = question();
+  nameless.nic = "";
+  EXPECT_FALSE(decode_drain_question(encode(nameless)).ok());
+  nameless.nic = std::string(kDrainNicBytesMax + 1, 'x');
+  EXPECT_FALSE(decode_drain_question(encode(nameless)).ok());
+}
+
+TEST(DrainAnswer, ComesBackAsItWasSentAndIsRefusedWhenShort) {
+  const DrainTally tally{.paths = 6,
+                         .up = 5,
+                         .marked = 4,
+                         .in_use = 3,
+                         .busy = 2,
+                         .stranded = 1,
+                         .peer = Rank(9),
+                         .stranded_peer = Rank(10)};
+  const std::vector<std::byte> bytes = encode_drain_answer(11, tally);
+  const auto back = decode_drain_answer(bytes);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back.value().number, 11u);
+  EXPECT_EQ(back.value().tally, tally);
+  EXPECT_EQ(decode_drain_answer(encode_drain_answer(1, {})).value().tally, DrainTally());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_drain_answer(std::span(bytes).first(size)).ok()) << size;
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl

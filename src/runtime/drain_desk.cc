@@ -1,0 +1,152 @@
+#include "runtime/drain_desk.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "runtime/json_writer.h"
+
+namespace r2ccl {
+namespace {
+
+std::optional<DrainVerb> verb_of(std::string_view word) {
+  if (word == "check") return DrainVerb::check;
+  if (word == "start") return DrainVerb::drain;
+  if (word == "undo") return DrainVerb::undo;
+  return std::nullopt;
+}
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// `what` is not known: "host", "nic", or "" where a name does not say which host is meant.
+std::string problem_text(const std::string& what, const std::string& why) {
+  JsonWriter out;
+  out.begin_object().field("problem", why).field("unknown", what).end_object();
+  return out.text();
+}
+
+// The lowest rank of the host; or why there is none, as the answer to whoever asked.
+struct FoundHost {
+  std::optional<Rank> rank;
+  std::string problem;
+};
+
+FoundHost find_host(const std::vector<RankCard>& cards, const DrainRequest& request) {
+  const RankCard* host = nullptr;
+  std::vector<std::string> hosts;
+  std::vector<std::string> nics;
+  for (const RankCard& card : cards) {
+    add_once(hosts, card.host_name);
+    if (card.host_name != request.host) continue;
+    if (host != nullptr && host->host != card.host) {
+      return {std::nullopt,
+              problem_text("", "several hosts of this job are called " + request.host +
+                                   "; R2CCL_HOST_ID gives them names of their own")};
+    }
+    if (host == nullptr) host = &card;
+    for (const NicCard& nic : card.nics) add_once(nics, nic.name);
+  }
+  if (host == nullptr) {
+    return {std::nullopt, problem_text("host", "no host of this job is called " + request.host +
+                                                   "; its hosts are " + list_text(hosts))};
+  }
+  if (std::ranges::find(nics, request.nic) == nics.end()) {
+    return {std::nullopt, problem_text("nic", request.host + " has no NIC " + request.nic +
+                                                  " in this job; it has " + list_text(nics))};
+  }
+  return {host->rank, ""};
+}
+
+std::string tally_text(const DrainTally& tally) {
+  JsonWriter out;
+  out.begin_object()
+      .field("paths", uint64_t{tally.paths})
+      .field("up", uint64_t{tally.up})
+      .field("marked", uint64_t{tally.marked})
+      .field("in_use", uint64_t{tally.in_use})
+      .field("busy", uint64_t{tally.busy})
+      .field("stranded", uint64_t{tally.stranded})
+      .field("peer", tally.peer.value())
+      .field("stranded_peer", tally.stranded_peer.value())
+      .end_object();
+  return out.text();
+}
+
+}  // namespace
+
+std::optional<DrainRequest> parse_drain_request(std::string_view line) {
+  constexpr std::string_view kFirst = "drain ";
+  if (!line.starts_with(kFirst) || !line.ends_with('\n')) return std::nullopt;
+  line.remove_prefix(kFirst.size());
+  line.remove_suffix(1);
+  const size_t verb_end = line.find(' ');
+  if (verb_end == std::string_view::npos) return std::nullopt;
+  const auto verb = verb_of(line.substr(0, verb_end));
+  line.remove_prefix(verb_end + 1);
+  // A host's name comes last, because it alone may have spaces.
+  const size_t nic_end = line.find(' ');
+  if (!verb || nic_end == std::string_view::npos) return std::nullopt;
+  DrainRequest request{*verb, std::string(line.substr(0, nic_end)),
+                       std::string(line.substr(nic_end + 1))};
+  const bool whole = !request.nic.empty() && request.nic.size() <= kDrainNicBytesMax &&
+                     !request.host.empty() && request.host.find('\n') == std::string::npos;
+  return whole ? std::optional(request) : std::nullopt;
+}
+
+DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
+    : ask_(std::move(ask)),
+      act_(std::move(act)),
+      survey_(self, rank_count, [this](Rank rank, uint32_t number) {
+        question_.number = number;
+        return ask_(rank, question_);
+      }) {}
+
+std::optional<std::string> DrainDesk::answer(std::string_view line,
+                                             const std::vector<RankCard>& cards, TimeNs now) {
+  if (survey_.running()) return std::nullopt;
+  // What nobody has fetched in time says how things were.
+  const bool ended = line_ == line && now - survey_.ended_at() < limits::kStatusFreshness;
+  line_.clear();
+  if (ended) return answer_text(cards);
+  const auto request = parse_drain_request(line);
+  if (!request) return problem_text("", "not a request that is known");
+  const FoundHost host = find_host(cards, *request);
+  if (!host.rank) return host.problem;
+  line_ = line;
+  request_ = *request;
+  question_ = {.number = 0, .verb = request->verb, .host = *host.rank, .nic = request->nic};
+  survey_.start(now, tally_text(act_(question_)));
+  if (survey_.running()) return std::nullopt;
+  line_.clear();
+  return answer_text(cards);
+}
+
+void DrainDesk::on_answer(Rank from, const DrainAnswer& answer) {
+  survey_.on_answer(from, answer.number, tally_text(answer.tally));
+}
+
+std::string DrainDesk::answer_text(const std::vector<RankCard>& cards) const {
+  JsonWriter out;
+  out.begin_object().field("host", request_.host).field("nic", request_.nic);
+  out.key("ranks").begin_array();
+  for (size_t i = 0; i < survey_.members().size(); ++i) {
+    const JobSurvey::Member& member = survey_.members()[i];
+    out.begin_object()
+        .field("rank", static_cast<int>(i))
+        .field("host", cards[i].host_name)
+        .field("presence", to_string(member.presence));
+    if (member.presence == Presence::answered) out.key("tally").json(member.answer);
+    out.end_object();
+  }
+  out.end_array().end_object();
+  return out.text();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,56 @@
+// Where a request of `r2ccl drain` is taken in: reads it, asks every rank, and says in JSON what
+// each has answered. One question at a time; whoever asks the same meanwhile shares its answer.
+// Pure: callbacks send and act.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/drain.h"
+#include "runtime/job_survey.h"
+#include "runtime/rank_card.h"
+
+namespace r2ccl {
+
+struct DrainRequest {
+  DrainVerb verb = DrainVerb::check;
+  std::string nic;
+  std::string host;  // by its name
+  friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
+};
+// "drain VERB NIC HOST", with its end; VERB is check, start or undo. None: it is nothing of ours.
+std::optional<DrainRequest> parse_drain_request(std::string_view line);
+
+class DrainDesk {
+ public:
+  // Sends the question to a rank; as JobSurvey::Ask.
+  using Ask = std::function<Presence(Rank rank, const DrainQuestion& question)>;
+  // Does to this rank's own NIC what the question says, and tells of its paths.
+  using Act = std::function<DrainTally(const DrainQuestion& question)>;
+
+  DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act);
+  DrainDesk(const DrainDesk&) = delete;
+  DrainDesk& operator=(const DrainDesk&) = delete;
+
+  // The answer, once every rank has given its own or its time is up; to be called until then.
+  std::optional<std::string> answer(std::string_view line, const std::vector<RankCard>& cards,
+                                    TimeNs now);
+  void on_answer(Rank from, const DrainAnswer& answer);
+  void progress(TimeNs now) { survey_.progress(now); }
+  TimeNs next_timeout() const { return survey_.next_timeout(); }
+
+ private:
+  std::string answer_text(const std::vector<RankCard>& cards) const;
+
+  const Ask ask_;
+  const Act act_;
+  JobSurvey survey_;
+  std::string line_;  // what is asked now; empty: nothing, or its answer has been fetched
+  DrainRequest request_;
+  DrainQuestion question_;
+};
+
+}  // namespace r2ccl

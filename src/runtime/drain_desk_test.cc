@@ -1,0 +1,147 @@
+#include "runtime/drain_desk.h"
+
+#include <gtest/gtest.h>
+
+#include "base/limits.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kStart = 7 * kSecond;
+const std::string kLine = "drain start nic1 h1\n";
+
+TEST(DrainRequest, IsAVerbANicAndAHostThatMayHaveSpaces) {
+  EXPECT_EQ(parse_drain_request("drain start nic1 h1\n"),
+            (DrainRequest{DrainVerb::drain, "nic1", "h1"}));
+  EXPECT_EQ(parse_drain_request("drain undo eth0.7 my old host\n"),
+            (DrainRequest{DrainVerb::undo, "eth0.7", "my old host"}));
+  EXPECT_EQ(parse_drain_request("drain check a b\n"), (DrainRequest{DrainVerb::check, "a", "b"}));
+}
+
+TEST(DrainRequest, IsNothingElse) {
+  for (const std::string line :
+       {"drain start nic1 h1", "drain start nic1\n", "drain start\n", "drain\n", "drain stop a b\n",
+        "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", ""}) {
+    EXPECT_FALSE(parse_drain_request(line)) << line;
+  }
+  EXPECT_FALSE(
+      parse_drain_request("drain start " + std::string(kDrainNicBytesMax + 1, 'n') + " h\n"));
+}
+
+std::vector<RankCard> cards() {
+  std::vector<RankCard> cards(3);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    RankCard& card = cards[rank];
+    card.rank = Rank(static_cast<int32_t>(rank));
+    card.host_name = rank == 0 ? "h0" : "h1";
+    card.host[0] = static_cast<std::byte>(rank == 0 ? 1 : 2);
+    card.nics.resize(2);
+    card.nics[0].name = "nic0";
+    card.nics[1].name = rank == 2 ? "nic7" : "nic1";
+  }
+  return cards;
+}
+
+// A desk whose other ranks answer when the test says so.
+class Desk {
+ public:
+  std::optional<std::string> ask(const std::string& line, TimeNs now = kStart) {
+    return desk.answer(line, cards_, now);
+  }
+  void answer(int32_t rank, uint32_t marked) {
+    DrainAnswer answer{asked.back().number, {.paths = 2, .marked = marked}};
+    desk.on_answer(Rank(rank), answer);
+  }
+
+  std::vector<RankCard> cards_ = cards();
+  std::vector<DrainQuestion> asked;
+  std::vector<DrainQuestion> acted;
+  DrainDesk desk{Rank(0), 3,
+                 [this](Rank, const DrainQuestion& question) {
+                   asked.push_back(question);
+                   return Presence::no_answer;
+                 },
+                 [this](const DrainQuestion& question) {
+                   acted.push_back(question);
+                   return DrainTally{.paths = 4, .marked = 4};
+                 }};
+};
+
+bool has(const std::optional<std::string>& text, const std::string& part) {
+  return text && text->find(part) != std::string::npos;
+}
+
+TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
+  Desk desk;
+  EXPECT_FALSE(desk.ask(kLine));
+  ASSERT_EQ(desk.asked.size(), 2u);
+  EXPECT_EQ(desk.asked[0].verb, DrainVerb::drain);
+  EXPECT_EQ(desk.asked[0].host, Rank(1));
+  EXPECT_EQ(desk.asked[0].nic, "nic1");
+  EXPECT_EQ(desk.acted.size(), 1u);
+  desk.answer(1, 2);
+  desk.desk.progress(kStart + 1);
+  EXPECT_FALSE(desk.ask(kLine, kStart + 1));
+  desk.answer(2, 1);
+  desk.desk.progress(kStart + 2);
+  const auto told = desk.ask(kLine, kStart + 2);
+  EXPECT_TRUE(has(told, "{\"host\":\"h1\",\"nic\":\"nic1\",\"ranks\":[{\"rank\":0,"));
+  EXPECT_TRUE(has(told,
+                  "\"rank\":2,\"host\":\"h1\",\"presence\":\"answered\",\"tally\":{\"paths\":2,"
+                  "\"up\":0,\"marked\":1,"));
+  EXPECT_EQ(desk.asked.size(), 2u);
+  // What was fetched is not told again: things may have changed.
+  EXPECT_FALSE(desk.ask(kLine, kStart + 3));
+  EXPECT_EQ(desk.asked.size(), 4u);
+  EXPECT_GT(desk.asked[2].number, desk.asked[0].number);
+}
+
+TEST(DrainDesk, SaysWhoGivesNoAnswerWhenTheTimeIsUp) {
+  Desk desk;
+  EXPECT_FALSE(desk.ask(kLine));
+  desk.answer(2, 2);
+  const TimeNs late = kStart + limits::kSurveyTimeMax;
+  desk.desk.progress(late);
+  EXPECT_TRUE(has(desk.ask(kLine, late), "\"rank\":1,\"host\":\"h1\",\"presence\":\"no answer\"}"));
+}
+
+TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
+  Desk desk;
+  EXPECT_FALSE(desk.ask(kLine));
+  const std::string undo = "drain undo nic1 h1\n";
+  EXPECT_FALSE(desk.ask(undo));
+  EXPECT_EQ(desk.asked.size(), 2u);
+  desk.answer(1, 2);
+  desk.answer(2, 2);
+  desk.desk.progress(kStart + 1);
+  EXPECT_FALSE(desk.ask(undo, kStart + 1));
+  EXPECT_EQ(desk.asked.back().verb, DrainVerb::undo);
+  // Of an old question.
+  desk.desk.on_answer(Rank(1), {desk.asked.front().number, {}});
+  desk.answer(1, 0);
+  desk.answer(2, 0);
+  desk.desk.progress(kStart + 2);
+  EXPECT_TRUE(has(desk.ask(undo, kStart + 2), "\"marked\":0"));
+}
+
+TEST(DrainDesk, ListsWhatThereIsWhenItDoesNotKnowAName) {
+  Desk desk;
+  EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "no host of this job is called h9"));
+  EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "h0, h1\",\"unknown\":\"host\""));
+  // All NICs of the host, whichever of its ranks has them.
+  EXPECT_TRUE(has(desk.ask("drain start eth0 h1\n"), "it has nic0, nic1, nic7"));
+  EXPECT_FALSE(desk.ask("drain start nic7 h1\n"));
+  EXPECT_EQ(desk.asked.size(), 2u) << "only the last was asked";
+}
+
+TEST(DrainDesk, DoesNotGuessBetweenHostsOfOneName) {
+  Desk desk;
+  desk.cards_[2].host[0] = std::byte{3};
+  EXPECT_TRUE(has(desk.ask(kLine), "several hosts of this job are called h1"));
+  EXPECT_TRUE(has(desk.ask("drain start nic1 h1"), "not a request"));
+  EXPECT_TRUE(desk.asked.empty());
+  EXPECT_TRUE(desk.acted.empty());
+}
+
+}  // namespace
+}  // namespace r2ccl

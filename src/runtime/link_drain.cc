@@ -1,0 +1,62 @@
+// Paths whose NIC is out of service: they get nothing new, and what is under way on them ends by
+// itself. Their connections stay, so that nothing has to be opened when the NIC comes back.
+#include <algorithm>
+
+#include "runtime/link.h"
+
+namespace r2ccl {
+
+void Link::set_drained(NicSet local, NicSet remote) {
+  drained_local_ = local;
+  drained_remote_ = remote;
+  for (const auto& path : paths_) {
+    if (path->spec.lane_only) continue;
+    const bool was = path->drained;
+    path->drained = local.contains(path->spec.local_nic) || remote.contains(path->spec.remote_nic);
+    // What has been repaired meanwhile may be back at once.
+    if (was && !path->drained) path->returns.on_news(now());
+  }
+  rest_drained();
+  touch();
+}
+
+// A drain never costs a link its last path: when no other is up, drained ones are used.
+void Link::rest_drained() {
+  const bool others = std::ranges::any_of(paths_, [](const auto& path) {
+    return !path->drained && !path->spec.lane_only && path->state.usable();
+  });
+  for (const auto& path : paths_) path->resting = path->drained && others;
+}
+
+// `local`, `remote`: the NIC in question at this end and at the peer's, kNoNic where it is not.
+void Link::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
+  if (peer_end_ || goodbye_received_) return;
+  bool touched = false;
+  bool other = false;
+  for (const auto& path : paths_) {
+    const PathSpec& spec = path->spec;
+    if (spec.lane_only) continue;
+    const bool here = local != kNoNic && spec.local_nic == local;
+    const bool there = remote != kNoNic && spec.remote_nic == remote;
+    if (!here && !there) {
+      other = other || (!path->drained && path->state.usable());
+      continue;
+    }
+    touched = true;
+    const bool marked =
+        (here && drained_local_.contains(local)) || (there && drained_remote_.contains(remote));
+    const bool in_use = marked && !path->resting && path->state.usable();
+    const bool busy = !path->model.outstanding().empty();
+    ++tally.paths;
+    tally.up += path->state.usable() ? 1 : 0;
+    tally.marked += marked ? 1 : 0;
+    tally.in_use += in_use ? 1 : 0;
+    tally.busy += busy ? 1 : 0;
+    if (!marked || in_use || busy) tally.peer = peer_;
+  }
+  if (!touched || other) return;
+  ++tally.stranded;
+  tally.stranded_peer = peer_;
+}
+
+}  // namespace r2ccl

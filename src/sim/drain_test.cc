@@ -1,0 +1,415 @@
+// A NIC that is taken out of service under a running AllReduce: nobody waits for it, nothing that
+// happens to it afterwards is a fault, and it comes back as it was.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/notice.h"
+#include "sim/all_reduce_job.h"
+#include "sim/cluster.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kElements = 128 * 1024;  // 1 MB
+// Of an operation's time, by nothing but the times of frames.
+constexpr double kNoise = 1.1;
+
+class Drain : public testing::Test {
+ protected:
+  void start(int hosts, int nics, uint64_t elements = kElements) {
+    ClusterOptions options;
+    options.hosts = hosts;
+    options.nics = nics;
+    cluster_ = std::make_unique<Cluster>(options);
+    ASSERT_TRUE(cluster_->connect());
+    job_ = std::make_unique<AllReduceJob>(*cluster_, elements);
+    forget_events();
+  }
+  void at(TimeNs after, std::function<void()> action) {
+    cluster_->fabric().at(began_ + after, std::move(action));
+  }
+  void begin(int operations) {
+    began_ = cluster_->now();
+    job_->start(operations);
+  }
+  void finish() {
+    ASSERT_TRUE(cluster_->world().run_until([&] { return job_->finished(); },
+                                            cluster_->now() + 60 * kSecond));
+    EXPECT_EQ(job_->error(), "");
+    EXPECT_EQ(job_->wrong(), 0u);
+    EXPECT_GT(job_->checked(), 0u);
+  }
+  void set_drained(int rank, int nic, bool drained) {
+    cluster_->node(rank).engine->set_drained(NicId(static_cast<uint16_t>(nic)), drained);
+    cluster_->wake_all();
+  }
+  DrainTally tally(int rank, int owner, int nic) {
+    return cluster_->node(rank).engine->tally_drain(Rank(owner), "nic" + std::to_string(nic));
+  }
+  bool out_of_service(int owner, int nic) {
+    for (int rank = 0; rank < cluster_->size(); ++rank) {
+      if (!tally(rank, owner, nic).out_of_service()) return false;
+    }
+    return true;
+  }
+  // Drains, and returns how long it took until the cable may be pulled.
+  TimeNs drain_and_wait(int owner, int nic) {
+    const TimeNs from = cluster_->now();
+    set_drained(owner, nic, true);
+    EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(owner, nic); },
+                                            from + 5 * kSecond));
+    return cluster_->now() - from;
+  }
+  void run_for(TimeNs duration) { cluster_->world().run_for(duration); }
+
+  // The longest of the operations that began in [from, to), after the beginning of the job.
+  TimeNs longest(TimeNs from, TimeNs to) const {
+    TimeNs longest = 0;
+    for (const auto& each : job_->operations()) {
+      if (each.began < began_ + from || each.began >= began_ + to || each.ended == 0) continue;
+      longest = std::max(longest, each.ended - each.began);
+    }
+    return longest;
+  }
+  TimeNs median(TimeNs from, TimeNs to) const {
+    std::vector<TimeNs> times;
+    for (const auto& each : job_->operations()) {
+      if (each.began < began_ + from || each.began >= began_ + to || each.ended == 0) continue;
+      times.push_back(each.ended - each.began);
+    }
+    if (times.empty()) return 0;
+    std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
+    return times[times.size() / 2];
+  }
+  TimeNs elapsed() const { return cluster_->now() - began_; }
+
+  void forget_events() {
+    for (int rank = 0; rank < cluster_->size(); ++rank) cluster_->node(rank).events.clear();
+  }
+  // What happened to paths: none of it may be a fault, and only what `expected` says, at all.
+  template <typename Predicate>
+  void expect_events(Predicate expected) {
+    for (int rank = 0; rank < cluster_->size(); ++rank) {
+      for (const PathEvent& event : cluster_->node(rank).events) {
+        EXPECT_TRUE(expected(event))
+            << rank << " to " << event.peer.value() << ' ' << to_string(event.from) << " -> "
+            << to_string(event.to) << ' ' << event.why;
+      }
+    }
+  }
+  void expect_no_events() {
+    expect_events([](const PathEvent&) { return false; });
+  }
+  uint64_t replayed() {
+    uint64_t bytes = 0;
+    for_each_link([&](Link& link) { bytes += link.replayed_bytes(); });
+    return bytes;
+  }
+  template <typename Visit>
+  void for_each_link(Visit visit) {
+    for (int rank = 0; rank < cluster_->size(); ++rank) {
+      for (int peer = 0; peer < cluster_->size(); ++peer) {
+        Link* link = cluster_->node(rank).engine->link(Rank(peer));
+        if (link != nullptr) visit(*link);
+      }
+    }
+  }
+  // Sent and received through the NIC by its host.
+  uint64_t bytes_through(int owner, int nic) {
+    uint64_t bytes = 0;
+    for (int peer = 0; peer < cluster_->size(); ++peer) {
+      const Link* link = cluster_->node(owner).engine->link(Rank(peer));
+      if (link == nullptr) continue;
+      for (const auto& path : link->paths()) {
+        if (path->spec.lane_only || path->spec.local_nic.value() != nic) continue;
+        bytes += path->total_bytes_sent() + path->total_bytes_received();
+      }
+    }
+    return bytes;
+  }
+
+  // Control frames that have come through the NIC to its host.
+  uint64_t control_frames(int owner, int nic) {
+    uint64_t frames = 0;
+    for (int peer = 0; peer < cluster_->size(); ++peer) {
+      const Link* link = cluster_->node(owner).engine->link(Rank(peer));
+      if (link == nullptr) continue;
+      for (const auto& path : link->paths()) {
+        if (!path->spec.lane_only && path->spec.local_nic.value() == nic) {
+          frames += path->lane_received();
+        }
+      }
+    }
+    return frames;
+  }
+
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<AllReduceJob> job_;
+  TimeNs began_ = 0;
+};
+
+TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
+  start(3, 4);
+  begin(70);
+  run_for(203 * kMillisecond);
+  const TimeNs drained_at = elapsed();
+  const TimeNs took = drain_and_wait(1, 2);
+  EXPECT_LT(took, 20 * kMillisecond);
+  const uint64_t carried = bytes_through(1, 2);
+  const uint64_t frames = control_frames(1, 2);
+  finish();
+  // Heartbeats alone: whatever else it carried could be lost with the cable.
+  EXPECT_LT(control_frames(1, 2) - frames, 20u);
+  EXPECT_GT(control_frames(1, 1) - frames, 100u);
+  // Operations take longer, because a NIC of four is missing; but that is all.
+  const TimeNs settled_at = drained_at + 400 * kMillisecond;
+  const TimeNs steady = longest(settled_at, kNever / 2);
+  const TimeNs worst = longest(drained_at - 30 * kMillisecond, settled_at);
+  EXPECT_LT(static_cast<double>(worst), kNoise * static_cast<double>(steady))
+      << worst << " against " << steady;
+  expect_no_events();
+  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(bytes_through(1, 2), carried) << "it carries nothing any more";
+  EXPECT_TRUE(out_of_service(1, 2));
+}
+
+TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNobody) {
+  start(3, 3);
+  begin(50);
+  run_for(100 * kMillisecond);
+  drain_and_wait(1, 2);
+  run_for(300 * kMillisecond);
+  const TimeNs pulled_at = elapsed();
+  cluster_->fabric().pull(cluster_->nic(1, 2));
+  finish();
+  const TimeNs steady = median(pulled_at - 200 * kMillisecond, pulled_at);
+  EXPECT_LT(static_cast<double>(longest(pulled_at - 30 * kMillisecond, kNever / 2)),
+            kNoise * static_cast<double>(steady));
+  expect_events(
+      [](const PathEvent& event) { return event.planned && event.to == PathPhase::down; });
+  EXPECT_FALSE(cluster_->node(1).events.empty()) << "its own paths are gone";
+  EXPECT_EQ(replayed(), 0u);
+  for_each_link([&](Link& link) {
+    for (const auto& path : link.paths()) {
+      EXPECT_EQ(path->history.downs, 0u);
+      EXPECT_EQ(path->returns.penalty_at(cluster_->now()), 0);
+    }
+  });
+}
+
+// Nothing says so to either kernel: a switch's port is shut.
+TEST_F(Drain, ThenAHoleIsNoFaultAndDelaysNobody) {
+  start(3, 3);
+  begin(80);
+  run_for(100 * kMillisecond);
+  drain_and_wait(1, 0);
+  run_for(300 * kMillisecond);
+  const TimeNs holed_at = elapsed();
+  cluster_->fabric().hole(cluster_->nic(1, 0));
+  finish();
+  const TimeNs steady = median(holed_at - 200 * kMillisecond, holed_at);
+  EXPECT_LT(static_cast<double>(longest(holed_at - 30 * kMillisecond, kNever / 2)),
+            kNoise * static_cast<double>(steady));
+  expect_events([](const PathEvent& event) {
+    return event.to == PathPhase::suspect || (event.to == PathPhase::down && event.planned);
+  });
+  EXPECT_EQ(replayed(), 0u);
+}
+
+TEST_F(Drain, IsUndoneToLineRateWhetherOrNotTheCableWasPulled) {
+  for (const bool pulled : {false, true}) {
+    start(2, 3, 256 * 1024);  // 2 MB
+    begin(70);
+    run_for(200 * kMillisecond);
+    const TimeNs before = median(0, elapsed());
+    drain_and_wait(1, 2);
+    if (pulled) cluster_->fabric().pull(cluster_->nic(1, 2));
+    run_for(300 * kMillisecond);
+    if (pulled) cluster_->fabric().fix(cluster_->nic(1, 2));
+    run_for(500 * kMillisecond);
+    EXPECT_TRUE(cluster_->all_paths_up()) << "it is kept ready";
+    EXPECT_TRUE(out_of_service(1, 2)) << "but not used before the operator says so";
+    const uint64_t carried = bytes_through(1, 2);
+    set_drained(1, 2, false);
+    const TimeNs undone_at = elapsed();
+    finish();
+    EXPECT_GT(bytes_through(1, 2), carried + 1'000'000);
+    const TimeNs after = median(undone_at + 150 * kMillisecond, kNever / 2);
+    EXPECT_GT(after, 0);
+    EXPECT_LT(static_cast<double>(after), kNoise * static_cast<double>(before)) << pulled;
+    EXPECT_EQ(replayed(), 0u);
+  }
+}
+
+TEST_F(Drain, TheLastPathOfALinkIsUsedAgainWhenTheOthersFail) {
+  start(3, 2);
+  begin(50);
+  run_for(100 * kMillisecond);
+  drain_and_wait(1, 0);
+  run_for(100 * kMillisecond);
+  const uint64_t carried = bytes_through(1, 0);
+  cluster_->fabric().pull(cluster_->nic(1, 1));
+  run_for(300 * kMillisecond);
+  EXPECT_GT(bytes_through(1, 0), carried + 1'000'000);
+  EXPECT_EQ(tally(0, 1, 0).in_use, 1u);
+  EXPECT_EQ(tally(0, 1, 0).peer, Rank(1));
+  EXPECT_EQ(tally(1, 1, 0).in_use, 2u);
+  EXPECT_FALSE(out_of_service(1, 0));
+  // And left alone again as soon as it may be.
+  cluster_->fabric().fix(cluster_->nic(1, 1));
+  EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(1, 0); },
+                                          cluster_->now() + 2 * kSecond));
+  EXPECT_LT(job_->longest(), 100 * kMillisecond);
+  finish();
+}
+
+// The chunks that were under way when it broke had to be sent again: that is a fault like any
+// other.
+TEST_F(Drain, AFailureOfAPathThatIsStillInUseIsAFault) {
+  start(3, 2);
+  begin(50);
+  run_for(100 * kMillisecond);
+  drain_and_wait(1, 0);
+  cluster_->fabric().pull(cluster_->nic(1, 1));
+  run_for(300 * kMillisecond);
+  forget_events();
+  cluster_->fabric().pull(cluster_->nic(1, 0));
+  run_for(300 * kMillisecond);
+  const auto& events = cluster_->node(1).events;
+  EXPECT_TRUE(std::ranges::any_of(events, [](const PathEvent& event) {
+    return event.to == PathPhase::down && !event.planned;
+  }));
+  cluster_->fabric().fix(cluster_->nic(1, 0));
+  cluster_->fabric().fix(cluster_->nic(1, 1));
+  finish();
+}
+
+TEST_F(Drain, OfOneMoreNicWouldStrandALink) {
+  start(3, 2);
+  EXPECT_EQ(tally(1, 1, 0).stranded, 0u);
+  EXPECT_EQ(tally(0, 1, 0).stranded, 0u);
+  drain_and_wait(1, 0);
+  EXPECT_EQ(tally(1, 1, 1).stranded, 2u);
+  EXPECT_EQ(tally(0, 1, 1).stranded, 1u);
+  // Nor may the counterpart of the path that is left be taken.
+  EXPECT_EQ(tally(0, 0, 1).stranded, 1u);
+  EXPECT_EQ(tally(0, 0, 1).stranded_peer, Rank(1));
+  EXPECT_EQ(tally(2, 0, 1).stranded, 0u) << "ranks 0 and 2 have another";
+}
+
+TEST_F(Drain, OfTwoNicsOfDifferentHostsLeavesTheRest) {
+  start(4, 3);
+  begin(50);
+  run_for(100 * kMillisecond);
+  set_drained(1, 2, true);
+  drain_and_wait(3, 0);
+  ASSERT_TRUE(
+      cluster_->world().run_until([&] { return out_of_service(1, 2); }, cluster_->now() + kSecond));
+  const uint64_t carried = bytes_through(1, 2) + bytes_through(3, 0);
+  cluster_->fabric().pull(cluster_->nic(1, 2));
+  run_for(100 * kMillisecond);
+  cluster_->fabric().pull(cluster_->nic(3, 0));
+  finish();
+  EXPECT_EQ(bytes_through(1, 2) + bytes_through(3, 0), carried);
+  expect_events([](const PathEvent& event) { return event.planned; });
+  EXPECT_EQ(replayed(), 0u);
+  // Each end of a path has its own say: it is used again when neither is out of service.
+  set_drained(1, 2, false);
+  run_for(100 * kMillisecond);
+  EXPECT_FALSE(tally(0, 1, 2).out_of_service());
+  EXPECT_TRUE(out_of_service(3, 0));
+}
+
+TEST_F(Drain, OfBothEndsOfAPathEndsWithTheSecondUndo) {
+  start(2, 2);
+  drain_and_wait(0, 1);
+  drain_and_wait(1, 1);
+  set_drained(0, 1, false);
+  run_for(50 * kMillisecond);
+  EXPECT_TRUE(out_of_service(1, 1));
+  EXPECT_EQ(tally(0, 0, 1).marked, 0u);
+  const uint64_t carried = bytes_through(0, 1);
+  begin(20);
+  finish();
+  EXPECT_EQ(bytes_through(0, 1), carried);
+  set_drained(1, 1, false);
+  run_for(50 * kMillisecond);
+  job_ = std::make_unique<AllReduceJob>(*cluster_, kElements);
+  begin(20);
+  finish();
+  EXPECT_GT(bytes_through(0, 1), carried + 1'000'000);
+}
+
+TEST_F(Drain, WhileAnotherPathIsDownLeavesTheThird) {
+  start(3, 3);
+  begin(50);
+  run_for(100 * kMillisecond);
+  cluster_->fabric().pull(cluster_->nic(1, 0));
+  run_for(200 * kMillisecond);
+  const uint64_t replayed_before = replayed();
+  forget_events();
+  drain_and_wait(1, 1);
+  const uint64_t carried = bytes_through(1, 1);
+  cluster_->fabric().pull(cluster_->nic(1, 1));
+  finish();
+  expect_events([](const PathEvent& event) { return event.planned; });
+  EXPECT_EQ(replayed(), replayed_before);
+  EXPECT_EQ(bytes_through(1, 1), carried);
+}
+
+// What is under way on a suspect path is lost or late: either way it ends, and so does the drain.
+TEST_F(Drain, OfASuspectPathEndsWithTheSuspicion) {
+  for (const bool heals : {true, false}) {
+    start(3, 3);
+    begin(40);
+    run_for(100 * kMillisecond);
+    cluster_->fabric().hole(cluster_->nic(1, 1));
+    const auto suspected = [&] {
+      return std::ranges::any_of(cluster_->node(1).events, [](const PathEvent& event) {
+        return event.to == PathPhase::suspect && event.local_nic == NicId(1);
+      });
+    };
+    ASSERT_TRUE(cluster_->world().run_until(suspected, cluster_->now() + kSecond));
+    set_drained(1, 1, true);
+    if (heals) cluster_->fabric().fix(cluster_->nic(1, 1));
+    EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(1, 1); },
+                                            cluster_->now() + 2 * kSecond))
+        << heals;
+    cluster_->fabric().fix(cluster_->nic(1, 1));
+    run_for(2 * kSecond);
+    EXPECT_TRUE(out_of_service(1, 1));
+    const uint64_t carried = bytes_through(1, 1);
+    finish();
+    EXPECT_EQ(bytes_through(1, 1), carried);
+    set_drained(1, 1, false);
+    job_ = std::make_unique<AllReduceJob>(*cluster_, kElements);
+    begin(20);
+    finish();
+    EXPECT_GT(bytes_through(1, 1), carried + 500'000);
+  }
+}
+
+// A notice may come late, again, or be garbage: it says all that there is to say.
+TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
+  start(2, 2);
+  drain_and_wait(0, 1);
+  Link* link = cluster_->node(0).engine->link(Rank(1));
+  link->send_notice(make_notice(NoticeKind::drained, std::vector<std::byte>(7)));
+  link->send_notice(make_notice(NoticeKind::drained, {}));
+  run_for(50 * kMillisecond);
+  EXPECT_TRUE(out_of_service(0, 1));
+  // Bits of NICs that there are not.
+  link->send_notice(make_notice(NoticeKind::drained, std::vector<std::byte>(8, std::byte{0xff})));
+  run_for(50 * kMillisecond);
+  EXPECT_EQ(tally(1, 0, 0).in_use, 1u) << "all are, so all are used";
+  begin(3);
+  finish();
+}
+
+}  // namespace
+}  // namespace r2ccl

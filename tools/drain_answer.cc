@@ -1,0 +1,124 @@
+#include "drain_answer.h"
+
+#include <cmath>
+
+#include "text_table.h"
+
+namespace r2ccl::tools {
+
+using nlohmann::json;
+
+namespace {
+
+double number_of(const json& object, const char* field, double missing = 0) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_number() ? found->get<double>() : missing;
+}
+
+std::string text_of(const json& object, const char* field) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_string() ? printable(found->get<std::string>()) : "";
+}
+
+std::string count_text(double count) {
+  return std::to_string(static_cast<long long>(std::llround(count)));
+}
+
+const json& ranks_of(const json& answer) {
+  static const json kNone = json::array();
+  const auto found = answer.is_object() ? answer.find("ranks") : answer.end();
+  return found != answer.end() && found->is_array() ? *found : kNone;
+}
+
+json tally_of(const json& rank) {
+  return rank.is_object() ? rank.value("tally", json::object()) : json::object();
+}
+
+std::string who(const json& rank) {
+  return "rank " + count_text(number_of(rank, "rank")) + " (" + text_of(rank, "host") + ")";
+}
+
+std::string peer_text(const json& tally) {
+  const double peer = number_of(tally, "peer", -1);
+  return peer < 0 ? "" : ", one of them to rank " + count_text(peer);
+}
+
+bool gone(const std::string& presence) {
+  return presence == "left" || presence == "dead" || presence == "cut off";
+}
+
+std::string drain_obstacle(const json& tally) {
+  const double unmarked = number_of(tally, "paths") - number_of(tally, "marked");
+  if (unmarked > 0) {
+    return "has not taken " + count_text(unmarked) + " paths out of service yet" + peer_text(tally);
+  }
+  if (number_of(tally, "in_use") > 0) {
+    return "uses " + count_text(number_of(tally, "in_use")) +
+           " paths all the same, because nothing else that is in service is up" + peer_text(tally);
+  }
+  if (number_of(tally, "busy") > 0) {
+    return "has chunks under way on " + count_text(number_of(tally, "busy")) + " paths" +
+           peer_text(tally);
+  }
+  return "";
+}
+
+std::string undo_obstacle(const json& tally) {
+  const double marked = number_of(tally, "marked");
+  return marked > 0 ? "still rests " + count_text(marked) + " paths" : "";
+}
+
+}  // namespace
+
+DrainProblem drain_problem(const json& answer) {
+  if (answer.is_object() && answer.contains("ranks")) return {};
+  const std::string why = text_of(answer, "problem");
+  return {why.empty() ? "it gives no answer that could be understood" : why,
+          text_of(answer, "unknown")};
+}
+
+DrainSums drain_sums(const json& answer) {
+  DrainSums sums;
+  for (const json& rank : ranks_of(answer)) {
+    const json tally = tally_of(rank);
+    if (number_of(tally, "paths") > 0) ++sums.ranks;
+    // Both ends of a path count it.
+    sums.paths += number_of(tally, "paths") / 2;
+    sums.up += number_of(tally, "up") / 2;
+  }
+  return sums;
+}
+
+std::vector<std::string> drain_obstacles(const json& answer, bool undo) {
+  std::vector<std::string> lines;
+  for (const json& rank : ranks_of(answer)) {
+    const std::string presence = text_of(rank, "presence");
+    if (gone(presence)) continue;
+    if (presence != "answered") {
+      lines.push_back(
+          who(rank) +
+          " gives no answer: stopped, very busy, not to be reached now, or of a version "
+          "that knows no drain");
+      continue;
+    }
+    const json tally = tally_of(rank);
+    const std::string why = undo ? undo_obstacle(tally) : drain_obstacle(tally);
+    if (!why.empty()) lines.push_back(who(rank) + " " + why);
+  }
+  return lines;
+}
+
+std::vector<std::string> drain_stranded(const json& answer) {
+  std::vector<std::string> lines;
+  for (const json& rank : ranks_of(answer)) {
+    const json tally = tally_of(rank);
+    const double stranded = number_of(tally, "stranded");
+    if (stranded <= 0) continue;
+    lines.push_back(who(rank) + " would have no other path in service to " +
+                    (stranded == 1 ? "rank " + count_text(number_of(tally, "stranded_peer"))
+                                   : count_text(stranded) + " ranks"));
+  }
+  return lines;
+}
+
+}  // namespace r2ccl::tools
