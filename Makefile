@@ -7,7 +7,7 @@ launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAU
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test unit lint format install clean help
+.PHONY: build deps demo test unit mutants lint format install clean help
 
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
@@ -29,6 +29,9 @@ unit: build  ## the unit tests alone, release
 	cmake --build --preset release -j$(JOBS)
 	ctest --test-dir build -L unit -j$(JOBS) --output-on-failure
 
+mutants: deps  ## break each rule in turn: the simulation must find it (1000 seeds each at most)
+	scripts/mutants.py -j $(JOBS)
+
 lint:  ## check the format, clang-tidy and the rules of scripts/tidy.py
 	@scripts/install-deps.sh --lint
 	scripts/lint.sh
@@ -41,7 +44,7 @@ install: build  ## install below PREFIX (/usr/local), staged in DESTDIR
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 clean:  ## remove the build directories
-	rm -rf build build-dev build-tsan
+	rm -rf build build-dev build-tsan build-mutants
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10

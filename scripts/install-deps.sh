@@ -5,7 +5,7 @@
 #   install-deps.sh --lint    also what `make lint` needs
 set -euo pipefail
 
-packages=(g++ cmake make pkg-config libsodium-dev libgtest-dev libcli11-dev nlohmann-json3-dev
+packages=(g++ cmake make pkg-config libsodium-dev libgtest-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
           iproute2 nftables ethtool python3)
 check_only=
 for argument in "$@"; do

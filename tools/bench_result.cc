@@ -180,12 +180,24 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
   return document.dump(1) + "\n";
 }
 
+namespace {
+
+// "host h1 nic nic0", and what stands in its place in coarser verdicts.
+std::string subject_of(const json& verdict) {
+  const std::string scope = text_of(verdict, "scope");
+  const std::string host = "host " + text_of(verdict, "host");
+  const std::string nic = text_of(verdict, "nic");
+  if (scope == "rail") return "rail of all hosts' nic " + nic;
+  if (scope == "process") return host + " process of rank " + text_of(verdict, "process");
+  return host + (nic.empty() ? " all nics" : " nic " + nic);
+}
+
+}  // namespace
+
 std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) {
   std::vector<std::string> lines;
   for (const json& verdict : merged_verdicts(parse_reports(reports))) {
-    const bool rail = text_of(verdict, "scope") == "rail";
-    std::string line = (rail ? "rail of all hosts'" : "host " + text_of(verdict, "host")) +
-                       " nic " + text_of(verdict, "nic") + ": " + text_of(verdict, "kind");
+    std::string line = subject_of(verdict) + ": " + text_of(verdict, "kind");
     std::string peer = text_of(verdict, "peer_host");
     if (!peer.empty()) line += " (towards " + peer + ")";
     // Not known when nothing was under way.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <tuple>
-#include <utility>
 
 #include "base/check.h"
-#include "protocol/byte_io.h"
 
 namespace r2ccl {
 namespace {
@@ -31,6 +28,14 @@ bool is_about(const Observation& o, const NicName& nic) {
   return subject(o) != nullptr && *subject(o) == nic;
 }
 
+std::pair<NicName, NicName> pair_of(const NicName& a, const NicName& b) {
+  return a < b ? std::pair(a, b) : std::pair(b, a);
+}
+
+bool is_of(const Observation& o, const NicName& a, const NicName& b) {
+  return touches(o, a) && touches(o, b);
+}
+
 // Who saw it comes before who was told, and a direct report before all.
 int weight(const Observation& o) {
   if (direct(o.cause)) return 3;
@@ -43,108 +48,7 @@ DownCause finest(const Observation& o) {
                                                                               : o.cause;
 }
 
-void put_name(ByteWriter& out, const NicName& name) {
-  out.put(name.host);
-  out.put(static_cast<uint8_t>(std::min<size_t>(name.nic.size(), 255)));
-  out.put_bytes(std::as_bytes(std::span(name.nic).first(std::min<size_t>(name.nic.size(), 255))));
-}
-
-NicName get_name(ByteReader& in) {
-  NicName name;
-  name.host = in.get<uint32_t>();
-  const auto bytes = in.get_bytes(in.get<uint8_t>());
-  name.nic.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return name;
-}
-
-DownCause get_cause(ByteReader& in) {
-  const auto cause = in.get<uint8_t>();
-  return cause <= static_cast<uint8_t>(DownCause::peer_notice) ? static_cast<DownCause>(cause)
-                                                               : DownCause::none;
-}
-
 }  // namespace
-
-const char* to_string(Scope scope) {
-  switch (scope) {
-    case Scope::nic:
-      return "nic";
-    case Scope::pair:
-      return "pair";
-    case Scope::rail:
-      return "rail";
-  }
-  return "unknown";
-}
-
-std::vector<std::byte> encode(const Observation& o) {
-  std::vector<std::byte> bytes;
-  ByteWriter out(bytes);
-  out.put(static_cast<uint32_t>(o.observer.value()));
-  out.put(static_cast<uint32_t>(o.peer.value()));
-  put_name(out, o.near);
-  put_name(out, o.far);
-  out.put(static_cast<uint8_t>(o.cause));
-  out.put(static_cast<uint8_t>(o.peer_cause));
-  out.put(o.detected_us);
-  out.put(o.replayed_bytes);
-  out.put(o.stall_us);
-  out.put(o.up_us);
-  out.put(static_cast<uint64_t>(o.wall));
-  return bytes;
-}
-
-Result<Observation> decode_observation(std::span<const std::byte> bytes) {
-  ByteReader in(bytes);
-  Observation o;
-  o.observer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
-  o.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
-  o.near = get_name(in);
-  o.far = get_name(in);
-  o.cause = get_cause(in);
-  o.peer_cause = get_cause(in);
-  o.detected_us = in.get<uint64_t>();
-  o.replayed_bytes = in.get<uint64_t>();
-  o.stall_us = in.get<uint64_t>();
-  o.up_us = in.get<uint64_t>();
-  o.wall = static_cast<TimeNs>(in.get<uint64_t>());
-  if (in.bad()) return Status(Code::remote, "an observation cut short");
-  return o;
-}
-
-std::vector<std::byte> encode(const Verdict& v) {
-  std::vector<std::byte> bytes;
-  ByteWriter out(bytes);
-  out.put(v.number);
-  out.put(static_cast<uint8_t>(v.scope));
-  put_name(out, v.culprit);
-  out.put(static_cast<uint32_t>(v.rank.value()));
-  put_name(out, v.other);
-  out.put(static_cast<uint8_t>(v.kind));
-  out.put(v.detected_us);
-  out.put(v.replayed_bytes);
-  out.put(v.stall_us);
-  out.put(static_cast<uint64_t>(v.wall));
-  return bytes;
-}
-
-Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
-  ByteReader in(bytes);
-  Verdict v;
-  v.number = in.get<uint32_t>();
-  const auto scope = in.get<uint8_t>();
-  v.scope = scope <= static_cast<uint8_t>(Scope::rail) ? static_cast<Scope>(scope) : Scope::pair;
-  v.culprit = get_name(in);
-  v.rank = Rank(static_cast<int32_t>(in.get<uint32_t>()));
-  v.other = get_name(in);
-  v.kind = get_cause(in);
-  v.detected_us = in.get<uint64_t>();
-  v.replayed_bytes = in.get<uint64_t>();
-  v.stall_us = in.get<uint64_t>();
-  v.wall = static_cast<TimeNs>(in.get<uint64_t>());
-  if (in.bad()) return Status(Code::remote, "a verdict cut short");
-  return v;
-}
 
 // A direct report says something new, unless it is of a NIC that was named already.
 // A path that has come back since the verdict, and is lost anew, tells of another fault.
@@ -153,18 +57,157 @@ bool Judge::absorbed(const Observation& o, TimeNs now) const {
       static_cast<TimeNs>(std::min<uint64_t>(o.up_us, kNever / kMicrosecond)) * kMicrosecond;
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
     if (now >= recent.until() || now - recent.at > up_ns) return false;
+    if (recent.one_pair) return subject(o) == nullptr && is_of(o, recent.nic, recent.other);
     return subject(o) != nullptr ? recent.named && is_about(o, recent.nic) : touches(o, recent.nic);
   });
 }
 
-void Judge::observe(const Observation& observation, TimeNs now) {
-  if (!absorbed(observation, now)) open_.push_back({observation, now, now + kPatience});
+bool Judge::update(const Observation& o) {
+  const auto same = [&](const Open& open) {
+    const Observation& seen = open.seen;
+    return !open.probed && seen.observer == o.observer && seen.peer == o.peer &&
+           seen.near == o.near && seen.far == o.far && seen.wall == o.wall;
+  };
+  const auto found = std::ranges::find_if(open_, same);
+  if (found == open_.end()) return false;
+  found->seen.replayed_bytes = std::max(found->seen.replayed_bytes, o.replayed_bytes);
+  found->seen.stall_us = std::max(found->seen.stall_us, o.stall_us);
+  return true;
+}
+
+// What its connections told before was not the NICs' fault. Told once, whoever reports it.
+void Judge::end_peer(const Observation& o) {
+  std::erase_if(open_, [&](const Open& open) {
+    return open.seen.observer == o.peer || open.seen.peer == o.peer;
+  });
+  if (!ended_.insert(o.peer).second) return;
+  Verdict verdict;
+  verdict.scope = o.cause == DownCause::connection_lost ? Scope::process : Scope::host;
+  verdict.culprit = o.far;
+  verdict.rank = o.observer;
+  verdict.kind = o.cause;
+  verdict.wall = o.wall;
+  verdict.process = o.peer;
+  ready_.push_back(verdict);
+}
+
+void Judge::observe(const Observation& o, TimeNs now) {
+  if (o.near.nic.empty()) return end_peer(o);
+  if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
+  if (update(o) || absorbed(o, now)) return;
+  // It had come back since.
+  for (const NicName& nic : {o.near, o.far}) broken_nics_.erase(nic);
+  broken_pairs_.erase(pair_of(o.near, o.far));
+  const bool stalled = finest(o) == DownCause::stalled;
+  const TimeNs patience = subject(o) != nullptr ? kSettle : stalled ? kPatienceStalled : kPatience;
+  open_.push_back({o, now, now + patience});
 }
 
 TimeNs Judge::next_timeout() const {
-  TimeNs next = kNever;
-  for (const Open& open : open_) next = std::min(next, open.ripe_at);
+  TimeNs next = ready_.empty() ? kNever : 0;
+  for (const Open& open : open_) {
+    if (open.probed) continue;
+    next = std::min(next, open.ripe_at);
+    const bool asks = open.question == 0 && subject(open.seen) == nullptr;
+    if (asks) next = std::min(next, open.at + kGather);
+  }
   return next;
+}
+
+// Both ends of all pairs, as many as there is room for, and third hosts.
+std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& fault) const {
+  std::set<uint32_t> hosts;
+  const auto add = [&](uint32_t host) {
+    if (hosts.size() < kProbeHostsMax && host < nics_of_hosts_.size()) hosts.insert(host);
+  };
+  for (const Open* open : fault) {
+    add(open->seen.near.host);
+    add(open->seen.far.host);
+  }
+  // Not the same few for every fault of a large job.
+  const auto count = static_cast<uint32_t>(nics_of_hosts_.size());
+  const uint32_t first = *hosts.begin();
+  for (uint32_t i = 1; i < count; ++i) add((first + i) % count);
+  return hosts;
+}
+
+std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
+  std::vector<ProbeRequest> requests;
+  while (true) {
+    const auto asks = std::ranges::find_if(open_, [&](const Open& open) {
+      return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
+             open.at + kGather <= now;
+    });
+    if (asks == open_.end()) return requests;
+    const std::vector<Open*> fault = connected(*asks);
+    Question question{now, hosts_to_ask(fault), {}};
+    question.awaited = question.hosts;
+    const uint32_t number = ++last_question_;
+    for (Open* open : fault) {
+      const bool covers = question.hosts.contains(open->seen.near.host) &&
+                          question.hosts.contains(open->seen.far.host);
+      if (open->question == 0 && (covers || open == &*asks)) open->question = number;
+    }
+    requests.push_back({number, {question.hosts.begin(), question.hosts.end()}});
+    questions_[number] = std::move(question);
+  }
+}
+
+bool Judge::known_broken(const NicName& a, const NicName& b) const {
+  return broken_nics_.contains(a) || broken_nics_.contains(b) ||
+         broken_pairs_.contains(pair_of(a, b));
+}
+
+void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now) {
+  const Pair pair = pair_of(reach.near, reach.far);
+  const auto of_pair = [&](const Open& open) {
+    return open.probed && is_of(open.seen, reach.near, reach.far);
+  };
+  if (reach.reached) {
+    reached_[pair] = {answer.number, now};
+    for (const NicName& nic : {reach.near, reach.far}) broken_nics_.erase(nic);
+    broken_pairs_.erase(pair);
+    std::erase_if(open_, of_pair);
+    return;
+  }
+  // One end's word that it works is enough: the other end may have had no time.
+  const auto found = reached_.find(pair);
+  if (found != reached_.end() && found->second.question >= answer.number) return;
+  if (found != reached_.end()) reached_.erase(found);
+  if (known_broken(reach.near, reach.far) || std::ranges::any_of(open_, of_pair)) return;
+  Open open;
+  open.seen.near = reach.near;
+  open.seen.far = reach.far;
+  open.seen.cause = DownCause::silent;
+  open.at = now;
+  open.ripe_at = kNever;
+  open.question = answer.number;
+  open.probed = true;
+  open_.push_back(std::move(open));
+}
+
+// Its two ends reach each other, or are said to: what broke the path does not stop a connect.
+bool Judge::answers(const Open& open) const {
+  if (finest(open.seen) == DownCause::stalled) return true;
+  const auto found = reached_.find(pair_of(open.seen.near, open.seen.far));
+  return found != reached_.end() && found->second.at >= open.at;
+}
+
+void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
+  const auto found = questions_.find(answer.number);
+  if (found == questions_.end() || found->second.awaited.erase(answer.host) == 0) return;
+  for (const Reach& reach : answer.tried) {
+    const bool asked = reach.near.host == answer.host && reach.far.host != answer.host &&
+                       found->second.hosts.contains(reach.far.host);
+    if (asked) take_answer(reach, answer, now);
+  }
+  // Each pair has two ends, so without one host's answer all is known.
+  if (found->second.awaited.size() > 1) return;
+  for (Open& open : open_) {
+    if (open.question != answer.number || open.probed || subject(open.seen) != nullptr) continue;
+    const TimeNs known_at = open.at + (answers(open) ? kPatienceStalled : kSettle);
+    open.ripe_at = std::max(known_at, now);
+  }
 }
 
 // Everything that has a NIC in common with `seed`, or with something that has.
@@ -200,15 +243,44 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
     if (finest(o) != DownCause::carrier_lost) return RailEvidence::none;
     without_carrier.insert(*subject(o));
   }
-  if (hosts_ < 3 || hosts.size() != hosts_ || nics.size() != hosts_) return RailEvidence::none;
+  const size_t all = nics_of_hosts_.size();
+  if (all < 3) return RailEvidence::none;
+  const bool one_a_host = nics.size() == hosts.size();
+  if (asked_and_answered(*fault.front()) && without_carrier.empty()) {
+    const bool some_work = std::ranges::any_of(
+        nics, [&](const NicName& nic) { return reaches_others(nic, {}, fault.front()->at); });
+    // Some pairs may not be known: where a round trip takes long, no answer says nothing.
+    const bool none_alone = std::ranges::all_of(nics, [&](const NicName& nic) {
+      const auto of_nic = [&](const auto& pair) { return pair.first == nic || pair.second == nic; };
+      const auto lost = std::ranges::count_if(pairs, of_nic);
+      return lost >= 2 && static_cast<size_t>(lost) < pairs.size();
+    });
+    const bool all_lost = one_a_host && hosts.size() >= 3 && !some_work && none_alone;
+    return all_lost ? RailEvidence::full : RailEvidence::none;
+  }
+  if (hosts.size() != all || !one_a_host) return RailEvidence::none;
   if (!without_carrier.empty()) {
     return without_carrier == nics ? RailEvidence::full : RailEvidence::none;
   }
-  if (pairs.size() == size_t{hosts_} * (hosts_ - 1) / 2) return RailEvidence::full;
+  if (pairs.size() == all * (all - 1) / 2) return RailEvidence::full;
   const bool one_explains_all = std::ranges::any_of(nics, [&](const NicName& nic) {
     return std::ranges::all_of(fault, [&](const Open* o) { return touches(o->seen, nic); });
   });
   return one_explains_all ? RailEvidence::none : RailEvidence::partial;
+}
+
+bool Judge::asked_and_answered(const Open& open) const {
+  const auto found = questions_.find(open.question);
+  return found != questions_.end() && found->second.awaited.size() < found->second.hosts.size();
+}
+
+// It was reached, or reached another one than `opposite`, after the pair broke.
+bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const {
+  return std::ranges::any_of(reached_, [&](const auto& entry) {
+    const auto& [pair, reached] = entry;
+    if (reached.at < since || (pair.first != nic && pair.second != nic)) return false;
+    return pair.first != opposite && pair.second != opposite;
+  });
 }
 
 bool Judge::reported(const NicName& nic) const {
@@ -218,8 +290,10 @@ bool Judge::reported(const NicName& nic) const {
 size_t Judge::hosts_opposite(const NicName& nic) const {
   std::set<uint32_t> hosts;
   for (const Open& open : open_) {
-    if (open.seen.near == nic) hosts.insert(open.seen.far.host);
-    if (open.seen.far == nic) hosts.insert(open.seen.near.host);
+    if (!touches(open.seen, nic)) continue;
+    const NicName& opposite = open.seen.near == nic ? open.seen.far : open.seen.near;
+    // What is broken itself is no witness.
+    if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
   }
   return hosts.size();
 }
@@ -234,8 +308,12 @@ TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) con
 }
 
 void Judge::remember(const NicName& nic, bool named, TimeNs now) {
-  std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
-  recent_.push_back({nic, named, now});
+  Recent recent;
+  recent.nic = nic;
+  recent.named = named;
+  recent.at = now;
+  recent_.push_back(std::move(recent));
+  if (named) broken_nics_.insert(nic);
 }
 
 // Takes what `explained` says out of `open_` and adds it up.
@@ -248,7 +326,7 @@ Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
   };
   for (const Open& open : open_) {
     const Observation& o = open.seen;
-    if (!explained(o)) continue;
+    if (open.probed || !explained(o)) continue;
     verdict.replayed_bytes += o.replayed_bytes;
     verdict.stall_us = std::max(verdict.stall_us, o.stall_us);
     verdict.wall = decisive ? std::min(verdict.wall, o.wall) : o.wall;
@@ -273,22 +351,53 @@ Verdict Judge::judge_rail(const std::vector<Open*>& fault, TimeNs now) {
 }
 
 // The end of a broken pair that the evidence is against.
-NicName Judge::worse_end(const Observation& pair) const {
+NicName Judge::worse_end(const Open& open) const {
+  const Observation& pair = open.seen;
   // A host that saw its own NIC fail knows best, and next best whom it told so.
   if (subject(pair) != nullptr) return *subject(pair);
   for (const NicName& nic : {pair.near, pair.far}) {
     if (reported(nic)) return nic;
   }
-  // Else the end that failed towards more hosts, or towards others before the other end did.
+  // Else the end that reaches nobody, or failed towards more hosts, or towards others before the
+  // other end did.
   const auto badness = [&](const NicName& nic, const NicName& opposite) {
-    return std::tuple(hosts_opposite(nic), -lost_elsewhere_at(nic, opposite));
+    return std::tuple(!answers(open) && !reaches_others(nic, opposite, open.at),
+                      hosts_opposite(nic), -lost_elsewhere_at(nic, opposite));
   };
   return badness(pair.near, pair.far) < badness(pair.far, pair.near) ? pair.far : pair.near;
 }
 
-Verdict Judge::judge_nic(const Observation& seed, TimeNs now) {
+// Both ends reach others.
+Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
+  const NicName near = seed.seen.near;
+  const NicName far = seed.seen.far;
+  Verdict verdict = take([&](const Observation& o) { return is_of(o, near, far); });
+  verdict.scope = Scope::pair;
+  verdict.culprit = near;
+  verdict.other = far;
+  Recent recent;
+  recent.nic = near;
+  recent.other = far;
+  recent.one_pair = true;
+  recent.at = now;
+  recent_.push_back(std::move(recent));
+  broken_pairs_.insert(pair_of(near, far));
+  return verdict;
+}
+
+Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   const NicName culprit = worse_end(seed);
-  const bool side_known = reported(culprit) || hosts_opposite(culprit) >= 2;
+  const NicName other = seed.seen.near == culprit ? seed.seen.far : seed.seen.near;
+  // Of the NICs that lost it some work: else all may share one misfortune.
+  const bool witnessed = std::ranges::any_of(open_, [&](const Open& open) {
+    if (!touches(open.seen, culprit)) return false;
+    const NicName& opposite = open.seen.near == culprit ? open.seen.far : open.seen.near;
+    return reaches_others(opposite, culprit, seed.at);
+  });
+  // Where probes say nothing, only what was lost counts.
+  const bool probed = asked_and_answered(seed) && !answers(seed);
+  const bool side_known =
+      reported(culprit) || (hosts_opposite(culprit) >= 2 && (witnessed || !probed));
   Verdict verdict = take([&](const Observation& o) {
     return touches(o, culprit) && (subject(o) == nullptr || is_about(o, culprit));
   });
@@ -296,17 +405,77 @@ Verdict Judge::judge_nic(const Observation& seed, TimeNs now) {
   verdict.culprit = culprit;
   remember(culprit, side_known, now);
   if (side_known) return verdict;
-  verdict.other = seed.near == culprit ? seed.far : seed.near;
-  remember(verdict.other, false, now);
+  verdict.other = other;
+  remember(other, false, now);
+  broken_pairs_.insert(pair_of(culprit, other));
   return verdict;
 }
 
+// Each of its NICs is part of this fault, and none reaches anybody. A host with one NIC is that
+// NIC.
+bool Judge::lost_all(uint32_t host, TimeNs since) const {
+  std::set<NicName> lost;
+  for (const Open& open : open_) {
+    const Observation& o = open.seen;
+    if (o.near.host != host && o.far.host != host) continue;
+    const NicName& nic = o.near.host == host ? o.near : o.far;
+    const NicName& opposite = o.near.host == host ? o.far : o.near;
+    if (subject(o) != nullptr || answers(open) || reported(nic)) return false;
+    if (!reported(opposite) && !broken_nics_.contains(opposite)) lost.insert(nic);
+  }
+  return lost.size() >= 2 && lost.size() == nics_of_hosts_[host] &&
+         std::ranges::none_of(lost,
+                              [&](const NicName& nic) { return reaches_others(nic, {}, since); });
+}
+
+// All NICs of one end's host, or of both: then nobody can tell which.
+Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
+  const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
+  const uint32_t other = near_lost ? seed.seen.far.host : seed.seen.near.host;
+  std::set<NicName> nics;
+  for (const Open& open : open_) {
+    for (const NicName& nic : {open.seen.near, open.seen.far}) {
+      if (nic.host == host) nics.insert(nic);
+    }
+  }
+  Verdict verdict =
+      take([&](const Observation& o) { return o.near.host == host || o.far.host == host; });
+  const bool both = near_lost && far_lost;
+  verdict.scope = both ? Scope::pair : Scope::host;
+  verdict.culprit = {host, ""};
+  if (both) verdict.other = {other, ""};
+  for (const NicName& nic : nics) remember(nic, true, now);
+  return verdict;
+}
+
+Verdict Judge::judge_one(const Open& seed, TimeNs now) {
+  const Observation& o = seed.seen;
+  if (subject(o) != nullptr || reported(o.near) || reported(o.far)) return judge_nic(seed, now);
+  const bool near_lost = lost_all(o.near.host, seed.at);
+  const bool far_lost = lost_all(o.far.host, seed.at);
+  // With third hosts, one of both must have been seen to be the other one's misfortune only.
+  const bool tells = near_lost != far_lost || nics_of_hosts_.size() == 2;
+  if ((near_lost || far_lost) && tells) return judge_hosts(seed, near_lost, far_lost, now);
+  const bool between = !answers(seed) && reaches_others(o.near, o.far, seed.at) &&
+                       reaches_others(o.far, o.near, seed.at);
+  return between ? judge_pair(seed, now) : judge_nic(seed, now);
+}
+
+void Judge::forget_old(TimeNs now) {
+  const auto old = [&](const auto& entry) { return entry.second.at + kSecond <= now; };
+  std::erase_if(questions_, old);
+  std::erase_if(reached_, old);
+  std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
+  // What no lost path has brought up was asked in vain.
+  if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
+}
+
 std::vector<Verdict> Judge::due(TimeNs now) {
-  std::vector<Verdict> verdicts;
+  std::vector<Verdict> verdicts = std::exchange(ready_, {});
   while (true) {
-    const auto ripe =
-        std::ranges::find_if(open_, [&](const Open& open) { return open.ripe_at <= now; });
-    if (ripe == open_.end()) return verdicts;
+    const auto ripe = std::ranges::find_if(
+        open_, [&](const Open& open) { return !open.probed && open.ripe_at <= now; });
+    if (ripe == open_.end()) break;
     const std::vector<Open*> fault = connected(*ripe);
     const RailEvidence rail = rail_evidence(fault);
     const TimeNs heard_all_at = fault.front()->at + kEcho;
@@ -316,9 +485,11 @@ std::vector<Verdict> Judge::due(TimeNs now) {
       // The paths that carry nothing will tell a rail from NICs that failed together.
       for (Open* open : fault) open->ripe_at = heard_all_at;
     } else {
-      verdicts.push_back(judge_nic(Observation(ripe->seen), now));
+      verdicts.push_back(judge_one(Open(*ripe), now));
     }
   }
+  forget_old(now);
+  return verdicts;
 }
 
 }  // namespace r2ccl

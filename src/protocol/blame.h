@@ -1,18 +1,23 @@
 // From what ranks saw of their paths to one verdict a fault: who, which NIC, what kind. Pure.
 //
-// A verdict says what the evidence can tell and no more. An interface that its own host saw go down
-// or lose its carrier, or told a peer so, is named. A NIC whose paths to at least two other hosts
-// broke together is named. A single broken pair is "between": the side is unknown, and both ends
-// are given. When one NIC of every host lost all others of these, with no NIC that explains it, the
-// rail is named: its switch, or what feeds it.
+// A verdict says what the evidence can tell and no more; docs/blame.md has the table. An interface
+// that its own host saw go down or lose its carrier, or told a peer so, is named. For all else the
+// hosts at both ends and some others are asked to open connections between their NICs, which
+// kernels answer: a NIC that reaches nobody, while others reach each other, is named; when both
+// ends of a broken pair reach others, it is what lies between them; when no NIC of a rail reaches
+// another one, it is the rail. With two hosts nobody can tell: the side is unknown, both ends are
+// given.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -29,7 +34,8 @@ struct NicName {
   friend auto operator<=>(const NicName&, const NicName&) = default;
 };
 
-// One end's report that a path which had been up went down.
+// One end's report that a path which had been up went down. With NICs without a name: that the
+// peer's process has died (`connection_lost`), or that its host is cut off (`silent`).
 struct Observation {
   Rank observer;
   Rank peer;
@@ -47,23 +53,52 @@ struct Observation {
 
 // What a verdict is about.
 enum class Scope : uint8_t {
-  nic = 0,   // `culprit`, its cable or its port
-  pair = 1,  // `culprit` or `other`, or what lies between: the side is unknown
-  rail = 2,  // what connects the NICs of all hosts; `culprit` is that of the first host
+  nic = 0,      // `culprit`, its cable or its port
+  pair = 1,     // `culprit` or `other`, or what lies between: the side is unknown
+  rail = 2,     // what connects the NICs of all hosts; `culprit` is that of the first host
+  host = 3,     // nothing reaches the host of `culprit` on any NIC: it is silent
+  process = 4,  // `process` died, on the host of `culprit`
 };
 const char* to_string(Scope scope);
+
+// Asks a host to open connections from its NICs to those of the other `hosts`.
+struct ProbeRequest {
+  uint32_t number = 0;  // of the judge; the answer repeats it
+  std::vector<uint32_t> hosts;
+  friend bool operator==(const ProbeRequest&, const ProbeRequest&) = default;
+};
+
+struct Reach {
+  NicName near;
+  NicName far;
+  bool reached = false;  // the kernel of the far end answered
+  friend bool operator==(const Reach&, const Reach&) = default;
+};
+
+struct ProbeAnswer {
+  uint32_t number = 0;
+  uint32_t host = 0;  // whose NICs are the near ends
+  std::vector<Reach> tried;
+  friend bool operator==(const ProbeAnswer&, const ProbeAnswer&) = default;
+};
+
+// Both ends of a pair, and third hosts; more could not tell more of a fault.
+inline constexpr size_t kProbeHostsMax = 6;
+// What fits into one notice, with the longest names.
+inline constexpr size_t kProbesMax = 48;
 
 struct Verdict {
   uint32_t number = 0;  // the same on every rank
   Scope scope = Scope::nic;
   NicName culprit;
   Rank rank;      // the observer whose evidence decided
-  NicName other;  // of a pair
+  NicName other;  // of a pair; both without a name: all NICs of the two hosts
   DownCause kind = DownCause::none;
   uint64_t detected_us = 0;  // the earliest report
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;  // the longest
   TimeNs wall = 0;
+  Rank process;  // of a process: which
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -71,53 +106,105 @@ std::vector<std::byte> encode(const Observation& observation);
 Result<Observation> decode_observation(std::span<const std::byte> bytes);
 std::vector<std::byte> encode(const Verdict& verdict);
 Result<Verdict> decode_verdict(std::span<const std::byte> bytes);
+std::vector<std::byte> encode(const ProbeRequest& request);
+Result<ProbeRequest> decode_probe_request(std::span<const std::byte> bytes);
+std::vector<std::byte> encode(const ProbeAnswer& answer);
+Result<ProbeAnswer> decode_probe_answer(std::span<const std::byte> bytes);
 
 // Collects observations for a short while, so that what one fault caused is told once. Each fault
 // has its own time, from the first observation that no verdict explains.
 class Judge {
  public:
-  // `hosts`: how many the job has.
-  explicit Judge(uint32_t hosts) : hosts_(hosts) {}
+  // `nics_of_hosts`: how many data NICs each host of the job has.
+  explicit Judge(std::vector<size_t> nics_of_hosts) : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
+  // The same report may come again with more bytes and a longer stall.
   void observe(const Observation& observation, TimeNs now);
+  // What the hosts named in it must be asked, each once.
+  std::vector<ProbeRequest> wanted(TimeNs now);
+  void on_answer(const ProbeAnswer& answer, TimeNs now);
   // Verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
-  // Long enough for both ends and all peers of a NIC to have noticed under traffic.
+  // A process that dies closes all its connections at once: time to hear that it did, and for
+  // several reports of one fault to be asked for together.
+  static constexpr TimeNs kGather = 10 * kMillisecond;
+  // When the stall of what was hit is known, and all carriers of a dead switch are reported.
+  static constexpr TimeNs kSettle = 60 * kMillisecond;
+  // For answers that do not come: both hosts of a pair may be stopped.
   static constexpr TimeNs kPatience = 250 * kMillisecond;
+  // A kernel answers on the very pair whose path was lost: connections say nothing then, only what
+  // other paths lose.
+  static constexpr TimeNs kPatienceStalled = 250 * kMillisecond;
   // Paths that carry nothing notice at their next heartbeat.
   static constexpr TimeNs kEcho = 2500 * kMillisecond;
 
+  using Pair = std::pair<NicName, NicName>;  // in order
   struct Open {
     Observation seen;
     TimeNs at = 0;
     TimeNs ripe_at = 0;
+    uint32_t question = 0;  // what is asked because of it; 0: nothing yet
+    bool probed = false;    // a probe that was not answered, and no path that was lost
   };
   struct Recent {
     NicName nic;
     bool named = false;  // false: only one end of a pair
+    NicName other;       // with a host: exactly this pair, whose ends reach others
+    bool one_pair = false;
     TimeNs at = 0;
     TimeNs until() const { return at + kEcho; }
+  };
+  struct Question {
+    TimeNs at = 0;
+    std::set<uint32_t> hosts;
+    std::set<uint32_t> awaited;
+  };
+  struct Reached {
+    uint32_t question = 0;
+    TimeNs at = 0;
   };
   enum class RailEvidence : uint8_t { none, partial, full };
 
   bool absorbed(const Observation& observation, TimeNs now) const;
+  bool update(const Observation& observation);
+  void end_peer(const Observation& observation);
+  bool answers(const Open& open) const;
+  void take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now);
+  std::set<uint32_t> hosts_to_ask(const std::vector<Open*>& fault) const;
   std::vector<Open*> connected(const Open& seed);
   RailEvidence rail_evidence(const std::vector<Open*>& fault) const;
+  bool asked_and_answered(const Open& open) const;
+  bool known_broken(const NicName& a, const NicName& b) const;
   bool reported(const NicName& nic) const;
+  bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;
   size_t hosts_opposite(const NicName& nic) const;
+  bool lost_all(uint32_t host, TimeNs since) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
   Verdict judge_rail(const std::vector<Open*>& fault, TimeNs now);
-  NicName worse_end(const Observation& pair) const;
-  Verdict judge_nic(const Observation& seed, TimeNs now);
+  NicName worse_end(const Open& pair) const;
+  Verdict judge_nic(const Open& seed, TimeNs now);
+  Verdict judge_pair(const Open& seed, TimeNs now);
+  Verdict judge_hosts(const Open& seed, bool one, bool other, TimeNs now);
+  Verdict judge_one(const Open& seed, TimeNs now);
   Verdict take(const std::function<bool(const Observation&)>& explained);
   void remember(const NicName& nic, bool named, TimeNs now);
+  void forget_old(TimeNs now);
 
-  uint32_t hosts_;
+  std::vector<size_t> nics_of_hosts_;
   std::vector<Open> open_;  // in order of arrival
   std::vector<Recent> recent_;
+  std::vector<Verdict> ready_;
+  std::set<Rank> ended_;  // processes that were told dead
+  // What is asked and what came of it, while it is of use.
+  uint32_t last_question_ = 0;
+  std::map<uint32_t, Question> questions_;
+  std::map<Pair, Reached> reached_;
+  // Named and not seen to work again: what they do not reach is no news.
+  std::set<NicName> broken_nics_;
+  std::set<Pair> broken_pairs_;
 };
 
 }  // namespace r2ccl

@@ -5,6 +5,8 @@
 #include <random>
 #include <set>
 
+#include "protocol/blame_fuzz.h"
+
 namespace r2ccl {
 namespace {
 
@@ -38,8 +40,13 @@ Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, int ind
   return o;
 }
 
+// Each with four NICs.
+std::vector<size_t> hosts(size_t count) {
+  return std::vector<size_t>(count, 4);
+}
+
 std::vector<Verdict> judge(const std::vector<Observation>& observations) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   for (const Observation& o : observations) judge.observe(o, 0);
   EXPECT_TRUE(judge.due(0).empty()) << "a verdict needs time to hear everybody";
   return judge.due(kRipe);
@@ -118,7 +125,7 @@ TEST(Judge, ADirectReportDoesNotHideAnotherFault) {
 }
 
 TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(2, 0, DownCause::silent), kRipe + kSecond);
@@ -127,7 +134,7 @@ TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
 }
 
 TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 2, DownCause::silent), kRipe + kMillisecond);
@@ -136,7 +143,7 @@ TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
 }
 
 TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 1, DownCause::carrier_lost), kLater);
@@ -144,7 +151,7 @@ TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
 }
 
 TEST(Judge, AnotherNicIsNoEcho) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost, 0), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(0, 1, DownCause::carrier_lost, 1), kRipe + kMillisecond);
@@ -152,7 +159,7 @@ TEST(Judge, AnotherNicIsNoEcho) {
 }
 
 TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
   judge.observe(seen(1, 0, DownCause::carrier_lost), kRipe + kSecond);
@@ -166,7 +173,7 @@ TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
 TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
   // At once, and while the first one still echoes.
   for (const TimeNs later : {TimeNs{0}, kRipe + kSecond}) {
-    Judge judge(4);
+    Judge judge(hosts(4));
     judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
     auto verdicts = judge.due(later);
     judge.observe(seen(1, 0, DownCause::carrier_lost), later);
@@ -180,7 +187,8 @@ TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
 // Each fault is told when its own time is over, with all that was seen of it until then.
 TEST(Judge, TellsEachFaultInItsOwnTime) {
   constexpr TimeNs kPatience = 250 * kMillisecond;
-  constexpr TimeNs kSecondAt = 200 * kMillisecond;
+  constexpr TimeNs kPatienceDirect = 60 * kMillisecond;
+  constexpr TimeNs kSecondAt = 50 * kMillisecond;
   struct Case {
     const char* name;
     std::vector<Observation> first;
@@ -203,15 +211,18 @@ TEST(Judge, TellsEachFaultInItsOwnTime) {
        {nic(0), nic(3)}},
   };
   for (const Case& c : cases) {
-    Judge judge(5);
+    Judge judge(hosts(5));
     for (const Observation& o : c.first) judge.observe(o, 0);
     for (const Observation& o : c.second) judge.observe(o, kSecondAt);
-    EXPECT_EQ(judge.next_timeout(), kPatience) << c.name;
-    const auto first = judge.due(kPatience);
+    (void)judge.wanted(kSecondAt + 10 * kMillisecond);
+    const bool direct = c.first[0].cause == DownCause::carrier_lost;
+    const TimeNs patience = direct ? kPatienceDirect : kPatience;
+    EXPECT_EQ(judge.next_timeout(), patience) << c.name;
+    const auto first = judge.due(patience);
     ASSERT_EQ(first.size(), 1u) << c.name;
     EXPECT_EQ(first[0].culprit, c.culprits[0]) << c.name;
-    EXPECT_EQ(judge.next_timeout(), kSecondAt + kPatience) << c.name;
-    const auto second = judge.due(kSecondAt + kPatience);
+    EXPECT_EQ(judge.next_timeout(), kSecondAt + patience) << c.name;
+    const auto second = judge.due(kSecondAt + patience);
     ASSERT_EQ(second.size(), 1u) << c.name;
     EXPECT_EQ(second[0].culprit, c.culprits[1]) << c.name;
     EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;
@@ -229,7 +240,7 @@ std::vector<Observation> all_pairs(uint32_t hosts, DownCause cause, int index = 
 }
 
 TEST(Judge, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   for (const Observation& o : all_pairs(4, DownCause::silent, 2)) judge.observe(o, 0);
   const auto verdicts = judge.due(kRipe);
   ASSERT_EQ(verdicts.size(), 1u);
@@ -274,11 +285,13 @@ TEST(Judge, WaitsForIdlePathsToTellARailFromTwoNics) {
       {"two NICs", {seen(3, 1, DownCause::silent)}, {nic(1), nic(3)}, Scope::nic},
   };
   for (const Case& c : cases) {
-    Judge judge(4);
+    Judge judge(hosts(4));
     for (const Observation& o : ring()) judge.observe(o, 0);
+    (void)judge.wanted(kRipe);
     EXPECT_TRUE(judge.due(kRipe).empty()) << c.name;
     EXPECT_GT(judge.next_timeout(), kRipe) << c.name;
     for (const Observation& o : c.later) judge.observe(o, kSecond);
+    (void)judge.wanted(kSecond + kRipe);
     std::vector<Verdict> verdicts;
     while (judge.next_timeout() < kLater) {
       for (const Verdict& verdict : judge.due(judge.next_timeout())) verdicts.push_back(verdict);
@@ -316,7 +329,7 @@ TEST(Judge, DoesNotCallItTheRailWithoutTheEvidence) {
         seen(0, 3, DownCause::silent)}},
   };
   for (const Case& c : cases) {
-    Judge judge(c.hosts);
+    Judge judge(hosts(c.hosts));
     for (const Observation& o : c.seen) judge.observe(o, 0);
     const auto verdicts = judge.due(kRipe);
     EXPECT_FALSE(verdicts.empty()) << c.name;
@@ -342,7 +355,7 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
 
 TEST(Judge, TellsTheNextFaultOfANicFromTheEchoOfTheLast) {
   for (const DownCause cause : {DownCause::silent, DownCause::interface_down}) {
-    Judge judge(4);
+    Judge judge(hosts(4));
     judge.observe(seen(0, 1, cause), 0);
     ASSERT_EQ(judge.due(kRipe).size(), 1u);
     constexpr TimeNs kNext = kRipe + kSecond;
@@ -356,12 +369,18 @@ TEST(Judge, TellsTheNextFaultOfANicFromTheEchoOfTheLast) {
 }
 
 TEST(Judge, SaysWhenItWantsToBeAsked) {
-  Judge judge(4);
+  Judge judge(hosts(4));
   EXPECT_EQ(judge.next_timeout(), kNever);
   judge.observe(seen(0, 1, DownCause::silent), 5 * kSecond);
+  const TimeNs asks = judge.next_timeout();
+  EXPECT_GT(asks, 5 * kSecond) << "to hear of the others first";
+  EXPECT_TRUE(judge.wanted(asks - 1).empty());
+  EXPECT_EQ(judge.wanted(asks).size(), 1u);
+  EXPECT_TRUE(judge.wanted(asks).empty()) << "once";
   const TimeNs due = judge.next_timeout();
   EXPECT_GT(due, 5 * kSecond);
   judge.observe(seen(1, 0, DownCause::silent), 5 * kSecond + kMillisecond);
+  (void)judge.wanted(due);
   EXPECT_EQ(judge.next_timeout(), due) << "company must not delay a verdict";
   EXPECT_TRUE(judge.due(due - 1).empty());
   EXPECT_EQ(judge.due(due).size(), 1u);
@@ -425,7 +444,7 @@ TEST(Blame, AScopeOfALaterVersionBlamesNobodyAlone) {
 
 TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
   std::mt19937_64 random(1);
-  Judge judge(4);
+  Judge judge(hosts(4));
   TimeNs now = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes = encode(seen(random() % 4, random() % 4, DownCause::silent));
@@ -440,6 +459,113 @@ TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
     now += static_cast<TimeNs>(random() % static_cast<uint64_t>(10 * kMillisecond));
     judge.observe(observation.value(), now);
     (void)judge.due(now);
+  }
+}
+
+// Each probes its NICs of this index to all later hosts' ones; `broken` pairs are not reached.
+void answer_all(Judge& judge, const ProbeRequest& request, int index,
+                const std::set<std::pair<uint32_t, uint32_t>>& broken, TimeNs now) {
+  for (const uint32_t near : request.hosts) {
+    ProbeAnswer answer{request.number, near, {}};
+    for (const uint32_t far : request.hosts) {
+      if (far == near) continue;
+      const bool reached = !broken.contains(std::minmax(near, far));
+      answer.tried.push_back({nic(near, index), nic(far, index), reached});
+    }
+    judge.on_answer(answer, now);
+  }
+}
+
+// One pair was lost, and the probes tell the rest, before the judge's patience is over.
+TEST(Judge, TellsByProbesWhatOnePairCannot) {
+  struct Case {
+    const char* name;
+    std::set<std::pair<uint32_t, uint32_t>> broken;
+    Scope scope;
+  };
+  const Case cases[] = {
+      {"a NIC", {{0, 1}, {0, 2}, {0, 3}}, Scope::nic},
+      {"what lies between", {{0, 1}}, Scope::pair},
+      {"the rail", {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}, Scope::rail},
+  };
+  for (const Case& c : cases) {
+    Judge judge(hosts(4));
+    judge.observe(seen(1, 0, DownCause::silent), 0);
+    const auto requests = judge.wanted(10 * kMillisecond);
+    ASSERT_EQ(requests.size(), 1u);
+    EXPECT_EQ(requests[0].hosts.size(), 4u);
+    answer_all(judge, requests[0], 0, c.broken, 45 * kMillisecond);
+    const auto verdicts = judge.due(60 * kMillisecond);
+    ASSERT_EQ(verdicts.size(), 1u) << c.name;
+    EXPECT_EQ(verdicts[0].scope, c.scope) << c.name;
+    EXPECT_TRUE(c.scope != Scope::nic || verdicts[0].culprit == nic(0)) << c.name;
+    EXPECT_EQ(judge.next_timeout(), kNever) << c.name;
+  }
+}
+
+// A stopped process answers no request, and its kernel answers the others' probes.
+TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
+  Judge judge(hosts(3));
+  judge.observe(seen(1, 0, DownCause::silent), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  judge.on_answer({requests[0].number, 0, {{nic(0), nic(1), false}, {nic(0), nic(2), false}}},
+                  40 * kMillisecond);
+  judge.on_answer({requests[0].number, 1, {{nic(1), nic(0), false}, {nic(1), nic(2), true}}},
+                  40 * kMillisecond);
+  const auto verdicts = judge.due(60 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, nic(0));
+}
+
+TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
+  Judge judge(hosts(3));
+  judge.observe(seen(1, 0, DownCause::silent), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  // Host 0 had no time to hear of its own probes.
+  judge.on_answer({requests[0].number, 0, {{nic(0), nic(1), false}, {nic(0), nic(2), false}}},
+                  40 * kMillisecond);
+  judge.on_answer({requests[0].number, 2, {{nic(2), nic(0), true}, {nic(2), nic(1), true}}},
+                  40 * kMillisecond);
+  const auto verdicts = judge.due(60 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
+}
+
+TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
+  Judge judge(hosts(3));
+  judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);
+  judge.observe(seen(2, 1, DownCause::connection_lost, 1), 0);
+  Observation died = seen(0, 1, DownCause::connection_lost);
+  died.near.nic.clear();
+  died.far.nic.clear();
+  judge.observe(died, kMillisecond);
+  died.observer = Rank(2);
+  judge.observe(died, kMillisecond);
+  const auto verdicts = judge.due(kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u) << "once, whoever tells it";
+  EXPECT_EQ(verdicts[0].scope, Scope::process);
+  EXPECT_EQ(verdicts[0].process, Rank(1));
+  EXPECT_EQ(judge.next_timeout(), kNever);
+}
+
+TEST(Blame, SurvivesWhateverAHostileRankSays) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 20'000; ++i) {
+    ProbeAnswer answer{1, static_cast<uint32_t>(random() % 3), {}};
+    for (uint64_t k = random() % 9; k > 0; --k) {
+      answer.tried.push_back({nic(answer.host, static_cast<int>(random() % 4)),
+                              nic(random() % 4, static_cast<int>(random() % 4)),
+                              random() % 2 == 0});
+    }
+    std::vector<std::byte> bytes = encode(answer);
+    for (uint64_t k = random() % 3; k > 0; --k) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    bytes.insert(bytes.begin(), static_cast<std::byte>(random() % 2 == 0 ? 4 : random()));
+    fuzz_blame(bytes);
   }
 }
 

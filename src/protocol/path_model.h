@@ -105,6 +105,9 @@ class PathModel {
   void compare(const Best& best);
   // It looked worse than the best, and was idle since: only a probe can tell whether it still does.
   bool wants_probe(TimeNs now) const;
+  // It is trusted with far more than it had shown, until some transmissions were in time or one was
+  // not: who waits for it may wait long.
+  bool doubtful() const { return trial_from_ > 0 && 4 * trial_from_ < rate_; }
   TimeNs base_delay() const { return base_delay_; }
   // The least of the last few that were alone on the path: base_delay() forgets only in seconds.
   TimeNs recent_delay() const;

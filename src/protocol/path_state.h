@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/mutant.h"
 #include "protocol/wire.h"
 
 namespace r2ccl {
@@ -25,7 +26,7 @@ class PathState {
   // What names this incarnation, a frame or a report, is about the connection that is there now.
   // All else is late: it speaks of one that is over.
   bool is_current(Incarnation incarnation) const {
-    return connected() && incarnation == incarnation_;
+    return connected() && (incarnation == incarnation_ || mutated(Mutant::any_incarnation));
   }
 
   // A connection under a new, larger incarnation is there. Legal in `down` only.

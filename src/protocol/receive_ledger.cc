@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -87,7 +88,8 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   R2CCL_RETURN_IF_ERROR(learn(open, header.message, header));
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
-  if (open.mismatched || open.accepted.contains(chunk)) return Place{};
+  if (open.mismatched) return Place{};
+  if (open.accepted.contains(chunk) && !mutated(Mutant::accept_every_copy)) return Place{};
   if (open.posted) return Place{Placement::direct, open.bytes.data() + header.offset};
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
@@ -123,7 +125,8 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
   Open& open = open_[header.message.value() - low_water_.value()];
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
-  if (open.mismatched || !open.accepted.insert(chunk)) return {};
+  if (open.mismatched) return {};
+  if (!open.accepted.insert(chunk) && !mutated(Mutant::accept_every_copy)) return {};
   open.changed = version;
   if (!open.posted) {
     early_bytes_ += early.size();

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 namespace {
@@ -90,12 +91,13 @@ uint64_t SendLedger::next_message_bytes() const {
 std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
   if (cursor_ >= open_.size() || cursor_ >= limits::kMessagesAheadMax) return std::nullopt;
   Open& open = open_[cursor_];
-  if (open.chunk_bytes == 0) cut(open, chunk_bytes);
+  const bool recut = mutated(Mutant::recut) && open.chunk_bytes != chunk_bytes;
+  if (open.chunk_bytes == 0 || recut) cut(open, chunk_bytes);
   if (open.next_fresh >= open.acknowledged.prefix() + limits::kAckBitmapChunks) return std::nullopt;
   const MessageNo number(first_.value() + cursor_);
   const uint64_t size = chunk_size(open, open.next_fresh);
   const bool permitted = number < posted_ || eager_used_ + size <= eager_total_;
-  if (!permitted) return std::nullopt;
+  if (!permitted && !mutated(Mutant::no_permission)) return std::nullopt;
   return ChunkRef{number, open.next_fresh};
 }
 
@@ -207,7 +209,7 @@ void SendLedger::retire(std::vector<Posted>& completed, MessageNo low_water) {
   while (!open_.empty() && (open_.front().complete || first_ < low_water)) {
     if (!open_.front().complete) complete(open_.front(), first_, completed);
     open_.pop_front();
-    first_ = next(first_);
+    if (!mutated(Mutant::reuse_number) || first_.value() % 8 != 5) first_ = next(first_);
     if (cursor_ > 0) --cursor_;
   }
 }

@@ -119,6 +119,10 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents_->on_observation(body);
     case NoticeKind::verdict:
       return incidents_->on_verdict(body);
+    case NoticeKind::probe_request:
+      return incidents_->on_probe_request(peer, body);
+    case NoticeKind::probe_answer:
+      return incidents_->on_probe_answer(body);
     case NoticeKind::address:
       return engine_->on_address(peer, body);
     case NoticeKind::status_request:
@@ -137,7 +141,8 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
 }
 
 void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
-  incidents_->on_peer_gone(peer);
+  // After a failure ranks go as they like.
+  incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   switch (end) {
     case PeerEnd::goodbye:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "runtime/reduce.h"
 
 namespace r2ccl {
@@ -220,6 +221,7 @@ void Executor::post(uint32_t lane, uint32_t step) {
       R2CCL_CHECK(bytes <= staging_.slot_bytes());
       target = staging_.take();
       run.staging[run.staged_next++] = target;
+      if (mutated(Mutant::staging_early)) staging_.give_back(target);
     }
     number = port.post_receive(channel_, {target, bytes}, run.context);
   }
@@ -238,7 +240,7 @@ void Executor::reduce_received(uint32_t step) {
   if (what.last_reduction && key.op == ReduceOp::avg) {
     divide(key.type, target, what.target.count, key.rank_count);
   }
-  staging_.give_back(slot);
+  if (!mutated(Mutant::staging_early)) staging_.give_back(slot);
 }
 
 void Executor::copy(const Step& step) const {

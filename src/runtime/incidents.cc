@@ -8,22 +8,30 @@
 namespace r2ccl {
 namespace {
 
-// A report waits this long, so that it can say how long the hit chunks were delayed.
-constexpr TimeNs kReportDelay = 50 * kMillisecond;
+// After this it is known how long the hit chunks were delayed.
+constexpr TimeNs kSettled = 50 * kMillisecond;
+// The judge may go, and the next one must hear of what it has not judged.
+constexpr TimeNs kKept = 500 * kMillisecond;
 constexpr size_t kVerdictsMax = 10'000;
 
 }  // namespace
 
-Incidents::Incidents(ProgressEngine& engine, const Clock& clock) : engine_(engine), clock_(clock) {
+Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
+    : engine_(engine),
+      clock_(clock),
+      prober_(engine, clock,
+              [this](Rank asker, const ProbeAnswer& answer) { on_probed(asker, answer); }) {
   std::vector<HostId> ids;
+  std::vector<size_t> nics;
   for (const RankCard& card : engine.cards()) {
     const auto found = std::find(ids.begin(), ids.end(), card.host);
     host_of_.push_back(static_cast<uint32_t>(found - ids.begin()));
     if (found != ids.end()) continue;
     ids.push_back(card.host);
     host_names_.push_back(card.host_name);
+    nics.push_back(card.nics.size());
   }
-  judge_ = Judge(static_cast<uint32_t>(host_names_.size()));
+  judge_ = Judge(std::move(nics));
 }
 
 NicName Incidents::name_of(Rank rank, NicId nic) const {
@@ -46,38 +54,56 @@ void Incidents::on_path_event(const PathEvent& event) {
   o.replayed_bytes = event.replayed_bytes;
   o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
   o.wall = clock_.wall();
-  pending_.push_back({std::move(o), event.path, clock_.now() + kReportDelay});
+  reports_.push_back({std::move(o), event.path, clock_.now() + kSettled, false, {}});
 }
 
-void Incidents::on_peer_gone(Rank peer) {
-  std::erase_if(pending_, [&](const Pending& p) { return p.observation.peer == peer; });
+void Incidents::on_peer_gone(Rank peer, PeerEnd end) {
+  std::erase_if(reports_, [&](const Report& report) { return report.observation.peer == peer; });
+  if (end == PeerEnd::goodbye) return;
+  Observation o;
+  o.observer = engine_.self();
+  o.peer = peer;
+  o.near = {host_of(engine_.self()), ""};
+  o.far = {host_of(peer), ""};
+  o.cause = end == PeerEnd::dead ? DownCause::connection_lost : DownCause::silent;
+  o.wall = clock_.wall();
+  reports_.push_back({std::move(o), {}, clock_.now() + kSettled, false, {}});
 }
 
 void Incidents::on_observation(std::span<const std::byte> bytes) {
   auto observation = decode_observation(bytes);
-  if (observation.ok() && observation.value().near.host < host_names_.size() &&
-      observation.value().far.host < host_names_.size()) {
-    judge_.observe(observation.value(), clock_.now());
+  if (!observation.ok()) return;
+  const Observation& o = observation.value();
+  const auto is_rank = [&](Rank rank) {
+    return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
+  };
+  if (is_rank(o.observer) && is_rank(o.peer) && is_host(o.near) && is_host(o.far)) {
+    judge_.observe(o, clock_.now());
   }
 }
 
 void Incidents::on_verdict(std::span<const std::byte> bytes) {
   auto verdict = decode_verdict(bytes);
-  if (verdict.ok() && verdict.value().culprit.host < host_names_.size() &&
-      verdict.value().other.host < host_names_.size()) {
-    add(verdict.value());
-  }
+  if (!verdict.ok()) return;
+  if (is_host(verdict.value().culprit) && is_host(verdict.value().other)) add(verdict.value());
 }
 
 std::string Incidents::words_for(const Verdict& verdict) const {
-  const std::string culprit = host_names_[verdict.culprit.host] + " " + verdict.culprit.nic;
+  const auto name = [&](const NicName& nic) {
+    return host_names_[nic.host] + (nic.nic.empty() ? "" : " " + nic.nic);
+  };
+  const std::string culprit = name(verdict.culprit);
   switch (verdict.scope) {
     case Scope::nic:
       return culprit;
     case Scope::pair:
-      return culprit + " or " + host_names_[verdict.other.host] + " " + verdict.other.nic;
+      return "between " + culprit + " and " + name(verdict.other);
     case Scope::rail:
       return "the rail of " + culprit;
+    case Scope::host:
+      return "all NICs of " + culprit;
+    case Scope::process:
+      return "the process of rank " + std::to_string(verdict.process.value()) + " on " + culprit;
   }
   return culprit;
 }
@@ -88,25 +114,104 @@ void Incidents::add(const Verdict& verdict) {
   if (verdicts_.size() < kVerdictsMax) verdicts_.push_back(verdict);
 }
 
-void Incidents::progress(const std::vector<bool>& ended) {
-  const TimeNs now = clock_.now();
-  Rank judge = engine_.self();
-  for (size_t rank = 0; rank < ended.size(); ++rank) {
-    const Rank candidate(static_cast<int32_t>(rank));
-    if (!ended[rank] && candidate < judge) judge = candidate;
-  }
-  while (!pending_.empty() && pending_.front().due <= now) {
-    Pending report = std::move(pending_.front());
-    pending_.erase(pending_.begin());
-    report.observation.stall_us = static_cast<uint64_t>(
-        engine_.link(report.observation.peer)->stall_of(report.path) / kMicrosecond);
-    if (judge == engine_.self()) {
-      judge_.observe(report.observation, now);
-    } else {
-      engine_.link(judge)->send_notice(
-          make_notice(NoticeKind::observation, encode(report.observation)));
+void Incidents::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
+  const auto request = decode_probe_request(bytes);
+  if (request.ok()) probe(peer, request.value());
+}
+
+void Incidents::on_probe_answer(std::span<const std::byte> bytes) {
+  const auto answer = decode_probe_answer(bytes);
+  if (answer.ok()) judge_.on_answer(answer.value(), clock_.now());
+}
+
+// The lowest that this rank has a lane to: what else is told must be able to get there.
+Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
+  for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
+    if (ended[static_cast<size_t>(rank)]) continue;
+    const auto& paths = engine_.link(Rank(rank))->paths();
+    if (std::ranges::any_of(paths, [](const auto& path) { return path->lane_ready(); })) {
+      return Rank(rank);
     }
   }
+  return engine_.self();
+}
+
+void Incidents::tell(const Report& report, Rank judge, TimeNs now) {
+  if (judge == engine_.self()) return judge_.observe(report.observation, now);
+  engine_.link(judge)->send_notice(
+      make_notice(NoticeKind::observation, encode(report.observation)));
+}
+
+void Incidents::report_all(Rank judge, TimeNs now) {
+  std::erase_if(reports_, [&](const Report& report) {
+    return report.settled && now >= report.settled_at + kKept;
+  });
+  for (Report& report : reports_) {
+    const bool settles = !report.settled && now >= report.settled_at;
+    if (report.told == judge && !settles) continue;
+    if (settles && report.path) {
+      const TimeNs stall = engine_.link(report.observation.peer)->stall_of(*report.path);
+      report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
+    }
+    report.settled = report.settled || settles;
+    report.told = judge;
+    tell(report, judge, now);
+  }
+}
+
+// Of each host the lowest rank that is there.
+void Incidents::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
+  for (const uint32_t host : request.hosts) {
+    for (size_t i = 0; i < ended.size(); ++i) {
+      const Rank rank(static_cast<int32_t>(i));
+      if (ended[i] || host_of(rank) != host) continue;
+      if (rank == engine_.self()) {
+        probe(rank, request);
+      } else {
+        engine_.link(rank)->send_notice(make_notice(NoticeKind::probe_request, encode(request)));
+      }
+      break;
+    }
+  }
+}
+
+std::vector<NicProber::Target> Incidents::targets_of(const ProbeRequest& request) const {
+  std::vector<NicProber::Target> targets;
+  for (const uint32_t host : request.hosts) {
+    const auto found = std::ranges::find(host_of_, host);
+    if (found == host_of_.end() || host == host_of(engine_.self())) continue;
+    const Rank peer(static_cast<int32_t>(found - host_of_.begin()));
+    for (const auto& path : engine_.link(peer)->paths()) {
+      const PathSpec& spec = path->spec;
+      if (spec.lane_only || spec.local_nic == kNoNic) continue;
+      NicProber::Target target;
+      target.reach.near = name_of(engine_.self(), spec.local_nic);
+      target.reach.far = name_of(peer, spec.remote_nic);
+      target.request.probe_only = true;
+      target.request.path = spec.id;
+      target.request.remote = spec.remote;
+      target.request.options.device = spec.device;
+      target.request.options.source = spec.source;
+      // What waits in the queues of a busy path does not hold up a connect as long.
+      const TimeNs base = path->model.base_delay();
+      target.round_trip =
+          base > 0 ? std::min(base, path->health.round_trip) : path->health.round_trip;
+      targets.push_back(std::move(target));
+    }
+  }
+  return targets;
+}
+
+void Incidents::probe(Rank asker, const ProbeRequest& request) {
+  prober_.start(asker, request.number, host_of(engine_.self()), targets_of(request));
+}
+
+void Incidents::on_probed(Rank asker, const ProbeAnswer& answer) {
+  if (asker == engine_.self()) return judge_.on_answer(answer, clock_.now());
+  engine_.link(asker)->send_notice(make_notice(NoticeKind::probe_answer, encode(answer)));
+}
+
+void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
   for (Verdict& verdict : judge_.due(now)) {
     verdict.number = static_cast<uint32_t>(verdicts_.size());
     add(verdict);
@@ -118,8 +223,22 @@ void Incidents::progress(const std::vector<bool>& ended) {
   }
 }
 
+void Incidents::progress(const std::vector<bool>& ended) {
+  const TimeNs now = clock_.now();
+  report_all(judging_rank(ended), now);
+  for (const ProbeRequest& request : judge_.wanted(now)) ask(request, ended);
+  prober_.progress();
+  announce(ended, now);
+}
+
 TimeNs Incidents::next_timeout() const {
-  return std::min(judge_.next_timeout(), pending_.empty() ? kNever : pending_.front().due);
+  TimeNs next = std::min(judge_.next_timeout(), prober_.next_timeout());
+  for (const Report& report : reports_) {
+    // What is just in has not been told yet.
+    const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;
+    next = std::min(next, report.told ? due : 0);
+  }
+  return next;
 }
 
 }  // namespace r2ccl

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -77,7 +78,9 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   Channel& source = channel(id);
   source.hastened = false;
   const SendLedger::Posted posted = source.send.post(bytes, context);
-  if (posted.buffered) completions_.push_back({Ended::sent, id, posted.number, {}});
+  if (posted.buffered || mutated(Mutant::complete_before_acknowledged)) {
+    completions_.push_back({Ended::sent, id, posted.number, {}});
+  }
   return posted.number;
 }
 
@@ -110,7 +113,9 @@ void Link::end_hastened_sends() {
     open->hastened = !open->send.buffer_rest(ended);
     if (ended.empty()) continue;
     // Half-written frames still refer to the client's bytes.
-    for (const auto& path : paths_) path->keep(id);
+    for (const auto& path : paths_) {
+      if (!mutated(Mutant::no_keep)) path->keep(id);
+    }
     for (const auto& message : ended) completions_.push_back({Ended::sent, id, message.number, {}});
     touch();
   }
@@ -247,6 +252,7 @@ void Link::begin_goodbye() {
 void Link::check_goodbye() {
   if (goodbye_sent_) return;
   for (const auto& [id, open] : channels_) {
+    if (mutated(Mutant::part_early)) break;
     if (!open->send.idle() || (!open->receive.idle() && !open->receive.cancelled())) return;
   }
   if (notices_.pending() > 0) return;

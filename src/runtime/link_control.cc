@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "runtime/link.h"
 
 namespace r2ccl {
@@ -45,10 +46,16 @@ ControlFrame Link::make_frame(TimeNs at) {
     const TimeNs held = (at - path->frame_received_at()) / kMicrosecond;
     report.held_us = static_cast<uint32_t>(std::clamp<TimeNs>(held, 0, UINT32_MAX));
     report.pace_total = pace_total(*path, at);
+    if (settings_.witness != nullptr) {
+      settings_.witness->on_grant({self_, peer_}, *path, report.pace_total);
+    }
     report.lane_received = path->lane_received();
     frame.paths.push_back(report);
   }
   frame.notices = notices_.report();
+  if (mutated(Mutant::notice_once) && !frame.notices.empty()) {
+    notices_.on_applied(frame.notices.back().number + 1);
+  }
   report_channels(frame);
   return frame;
 }
@@ -123,7 +130,7 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
   news_bytes_ = 0;
   news_due_ = kNever;
   urgent_ = false;
-  if (version_reflected_ < version_) {
+  if (version_reflected_ < version_ && !mutated(Mutant::state_once)) {
     resend_state_at_ = at + std::max(resend_state_wait_, 2 * path.health.round_trip);
   }
   path.send_control(frame);

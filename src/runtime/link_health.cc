@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mutant.h"
 #include "runtime/link.h"
 
 namespace r2ccl {
@@ -106,11 +107,12 @@ void Link::judge(Path& path, TimeNs at) {
   const TimeNs overdue = overdue_at(path);
   const bool data_late = overdue <= at;
   const bool lane_late = lane_overdue(path, at);
-  if (!data_late && !lane_late) return;
+  if ((!data_late && !lane_late) || mutated(Mutant::never_late)) return;
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
   const bool lane_proof = lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
   ask_all(at);
-  if ((!data_proof && !lane_proof) || path.spec.lane_only) return;
+  const bool proof = data_proof || lane_proof || mutated(Mutant::accuse_sleepers);
+  if (!proof || path.spec.lane_only) return;
   if (usable_paths() <= 1 && !path.resting) {
     const TimeNs since = data_proof ? overdue : path.health.asks.front().at;
     if (evidence_at_ < since + kLastPathPatience) return;
@@ -129,6 +131,7 @@ void Link::judge(Path& path, TimeNs at) {
 }
 
 void Link::judge_suspect(Path& path, TimeNs at) {
+  if (mutated(Mutant::suspect_for_ever)) return;
   const TimeNs since = path.state.since();
   const bool data_late = overdue_at(path) <= at;
   const bool lane_answers = path.health.answered_at > since;
@@ -140,7 +143,8 @@ void Link::judge_suspect(Path& path, TimeNs at) {
   ask_all(at);
   const bool kernel_answers = path.health.kernel_answered_at >= since;
   if (!kernel_answers) probe_kernel(path, at);
-  const bool peer_alive = evidence_at_ > since + kSilentAfter / 2;
+  const bool peer_alive =
+      evidence_at_ > since + kSilentAfter / 2 || mutated(Mutant::accuse_sleepers);
   if (!peer_alive || at - since < kSilentAfter) return;
   // Slow is not dead: data that still trickles is waited for.
   const bool trickles = path.model.last_delivery_at() > since;
@@ -243,6 +247,7 @@ void Link::dial(TimeNs at) {
     // The lower rank opens paths. The higher one only asks, when all is lost or the peer may have
     // left, whether the peer lives.
     if (!opens_paths() && all_down_since_ == 0 && !goodbye_received_) continue;
+    if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     path.returns.on_attempt(at);
     open(path, at);
   }
@@ -337,7 +342,8 @@ void Link::ask_silent_kernel(TimeNs at) {
     Path& path = *paths_[i];
     const bool due = at - dialers_[i]->started_at() >= kKernelAskInterval;
     if (!due || dialers_[i]->busy() || !path.state.connected()) continue;
-    opens_paths() ? open(path, at) : probe_kernel(path, at);
+    const bool anew = opens_paths() && !mutated(Mutant::dead_connections);
+    anew ? open(path, at) : probe_kernel(path, at);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mutant.h"
 #include "runtime/link.h"
 
 namespace r2ccl {
@@ -20,6 +21,15 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
   auto place = target.value()->receive.place(header);
   if (place.ok() && settings_.witness != nullptr) {
     settings_.witness->on_place({self_, peer_}, path, header, place.value());
+  }
+  if (mutated(Mutant::accept_at_header) && place.ok() &&
+      place.value().placement == ReceiveLedger::Placement::direct) {
+    changed();
+    const auto accepted = target.value()->receive.accept(header, {}, version_);
+    target.value()->changed_version = version_;
+    if (accepted.message_complete) {
+      completions_.push_back({Ended::received, header.channel, header.message, {}});
+    }
   }
   if (place.ok() || place.status().code() != Code::invalid_usage) return place;
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
@@ -45,7 +55,8 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   target.changed_version = version_;
   // From here on no other copy of this chunk may touch its destination.
   for (const auto& other : paths_) {
-    if (other.get() != &path) other->redirect(header.channel, header.message, header.offset);
+    if (other.get() == &path || mutated(Mutant::no_redirect)) continue;
+    other->redirect(header.channel, header.message, header.offset);
   }
   if (news_bytes_ >= limits::kNewsBytes) urgent_ = true;
   if (accepted.message_complete) {
@@ -97,7 +108,9 @@ Status Link::apply_channels(const ControlFrame& frame) {
     completed_.clear();
     const Status applied = target.value()->send.apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {
-      for (const auto& each : paths_) each->pad(report.channel, done.number);
+      for (const auto& each : paths_) {
+        if (!mutated(Mutant::no_pad)) each->pad(report.channel, done.number);
+      }
       // The client of a buffered message was told when it was posted.
       if (!done.buffered) completions_.push_back({Ended::sent, report.channel, done.number, {}});
     }

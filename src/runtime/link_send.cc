@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "plan/limits.h"
 #include "runtime/link.h"
 
@@ -110,7 +111,7 @@ bool Link::path_takes(const Path& path, uint64_t bytes, bool urgent) const {
   if (!path.model.has_room(frame)) return false;
   if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be under way
   const uint64_t overdraw = urgent ? path.model.window() : 0;
-  return path.pace_room() + overdraw >= frame;
+  return path.pace_room() + overdraw >= frame || mutated(Mutant::no_pace);
 }
 
 Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent,
@@ -158,7 +159,7 @@ void Link::transmit(Path& path, Channel& from, ChunkRef chunk, TimeNs now) {
 void Link::send_probe(Path& path, TimeNs now) {
   DataHeader header;
   header.type = FrameType::probe;
-  header.payload_bytes = kProbeBytes;
+  header.payload_bytes = mutated(Mutant::small_proof) ? 64 : kProbeBytes;
   Transmission transmission;
   transmission.probe = true;
   send_frame(path, header, {}, transmission, now);
@@ -220,6 +221,10 @@ bool Link::dispatch_fresh(TimeNs now) {
   if (choice.path == nullptr) return false;
   next.from->quantum -= static_cast<int64_t>(bytes);
   transmit(*choice.path, *next.from, next.chunk, now);
+  // What a path carries on trial goes by another one as well.
+  if (settings_.monitor && choice.path->model.doubtful()) {
+    resend_.push_back({next.from->send.channel(), next.chunk, choice.path->spec.id, true});
+  }
   return true;
 }
 
@@ -350,7 +355,8 @@ void Link::queue_lost(const std::deque<Transmission>& lost, uint64_t& replayed_b
   for (const Transmission& transmission : lost) {
     if (transmission.probe) continue;
     Channel& from = channel(transmission.channel);
-    if (!from.send.copy_gone(transmission.chunk)) continue;
+    if (mutated(Mutant::trust_the_socket) && &transmission != &lost.back()) continue;
+    if (!from.send.copy_gone(transmission.chunk) || mutated(Mutant::no_replay)) continue;
     replays.push_back({transmission.channel, transmission.chunk, PathId(), false});
     replayed_bytes += from.send.bytes(transmission.chunk).size();
   }

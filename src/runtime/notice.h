@@ -19,6 +19,8 @@ enum class NoticeKind : uint8_t {
   drained = 8,         // the sender's NICs that are out of service, all of them: a NicSet
   drain_question = 9,  // about a NIC of any rank: a DrainQuestion
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
+  probe_request = 11,  // from the judging rank: reach the NICs of some hosts
+  probe_answer = 12,   // to the judging rank: which were reached
 };
 
 inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {

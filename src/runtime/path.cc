@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "base/status.h"
 
 namespace r2ccl {
@@ -20,7 +21,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   }
   model.reset();
   probe_received_ = false;
-  pace_permitted_ = limits::kPaceShareMin;
+  if (!mutated(Mutant::old_pace) || pace_permitted_ == 0) pace_permitted_ = limits::kPaceShareMin;
   health = {};
   health.last_sent_at = now;
   broken.reset();

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mutant.h"
 #include "protocol/byte_io.h"
 #include "runtime/address_codec.h"
 #include "runtime/nic_match.h"
@@ -313,7 +314,9 @@ bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses
   for (const auto& link : links_) {
     if (link == nullptr || link->peer_ended()) continue;
     link->set_source(NicId(static_cast<uint16_t>(nic)), card.addresses);
-    link->send_notice(make_notice(NoticeKind::address, body));
+    if (!mutated(Mutant::old_address)) {
+      link->send_notice(make_notice(NoticeKind::address, body));
+    }
   }
   return true;
 }

@@ -70,6 +70,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
 
   // For what else is served in this engine's thread.
   Reactor& reactor() override { return reactor_; }
+  Transport& transport() override { return transport_; }
+  const JobIdentity& job() const override { return job_; }
 
   // One pass: waits up to `timeout_ns` for events, then does all that is due.
   void progress(TimeNs timeout_ns);
@@ -93,8 +95,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
  private:
   // LinkHost
   const Clock& clock() const override { return clock_; }
-  Transport& transport() override { return transport_; }
-  const JobIdentity& job() const override { return job_; }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId nic) override;

@@ -115,8 +115,14 @@ void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
         .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.culprit))
         .field("nic", verdict.culprit.nic)
         .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
-        .field("kind", to_string(verdict.kind))
-        .key("detected_ms");
+        .field("peer_nic", verdict.other.nic)
+        .key("process");
+    if (verdict.scope == Scope::process) {
+      out.value(verdict.process.value());
+    } else {
+      out.json("null");
+    }
+    out.field("kind", to_string(verdict.kind)).key("detected_ms");
     // Without an unacknowledged frame there is nothing to count from.
     if (verdict.detected_us == 0) {
       out.json("null");

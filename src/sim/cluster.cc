@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/notice.h"
 #include "sim/checked_port.h"
 
 namespace r2ccl {
@@ -36,9 +37,11 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
   for (int rank = 0; rank < options.hosts; ++rank) {
     Node& each = node(rank);
     R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
+    each.incidents = std::make_unique<Incidents>(*each.engine, world_.clock());
+    each.ended.resize(static_cast<size_t>(options.hosts));
     add_communicators(rank, options);
-    each.actor = world_.add_actor({each.host, [&each] { each.engine->progress(0); },
-                                   [&each] { return each.engine->next_timeout(); }});
+    each.actor = world_.add_actor(
+        {each.host, [&each] { each.progress(); }, [&each] { return each.next_timeout(); }});
   }
 }
 
@@ -88,11 +91,59 @@ void Cluster::leave(int rank) {
   each.point_to_point = nullptr;
   each.communicators.clear();
   each.checked_ports.clear();
+  each.incidents.reset();
   each.engine.reset();
+}
+
+void Cluster::Node::on_path_event(const PathEvent& event) {
+  check->on_path_event({engine->self(), event.peer});
+  events.push_back(event);
+  incidents->on_path_event(event);
+}
+
+void Cluster::Node::on_notice(Rank peer, std::span<const std::byte> bytes) {
+  notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (bytes.empty()) return;
+  switch (static_cast<NoticeKind>(bytes[0])) {
+    case NoticeKind::observation:
+      return incidents->on_observation(bytes.subspan(1));
+    case NoticeKind::verdict:
+      return incidents->on_verdict(bytes.subspan(1));
+    case NoticeKind::probe_request:
+      return incidents->on_probe_request(peer, bytes.subspan(1));
+    case NoticeKind::probe_answer:
+      return incidents->on_probe_answer(bytes.subspan(1));
+    case NoticeKind::address:
+      return engine->on_address(peer, bytes.subspan(1));
+    case NoticeKind::failure:
+    case NoticeKind::calls:
+    case NoticeKind::status_request:
+    case NoticeKind::status:
+    case NoticeKind::drained:
+    case NoticeKind::drain_question:
+    case NoticeKind::drain_answer:
+      return;  // of a communicator, which this job has not
+  }
+}
+
+void Cluster::Node::on_peer_end(Rank peer, PeerEnd end, const std::string&) {
+  ends.emplace_back(peer, end);
+  ended[static_cast<size_t>(peer.value())] = true;
+  incidents->on_peer_gone(peer, end);
+}
+
+void Cluster::Node::progress() {
+  engine->progress(0);
+  incidents->progress(ended);
+}
+
+TimeNs Cluster::Node::next_timeout() const {
+  return std::min(engine->next_timeout(), incidents->next_timeout());
 }
 
 std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions& options) {
   auto made = std::make_unique<Node>();
+  made->check = &check_;
   made->host = &fabric().add_host("h" + std::to_string(rank));
   for (int k = 0; k < options.nics; ++k) {
     NicOptions nic;

@@ -1,6 +1,6 @@
-// A whole job on the fabric: hosts with NICs, on each an engine and the executors that a
-// communicator has, driven as actors of one World. The code under test is the real one; only time
-// and wires are made up.
+// A whole job on the fabric: hosts with NICs, on each an engine, and the executors and incidents
+// that a communicator has, driven as actors of one World. The code under test is the real one; only
+// time and wires are made up.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/executor.h"
-#include "runtime/notice.h"
+#include "runtime/incidents.h"
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
 #include "sim/data_path_check.h"
@@ -39,6 +39,7 @@ class Cluster {
 
   struct Node final : EngineObserver {
     SimHost* host = nullptr;
+    DataPathCheck* check = nullptr;
     std::vector<SimNic*> nics;
     SimNic* management = nullptr;
     std::unique_ptr<ProgressEngine> engine;
@@ -50,21 +51,19 @@ class Cluster {
     std::vector<Communicator> communicators;
     Executor* executor = nullptr;  // the first communicator's
     PointToPoint* point_to_point = nullptr;
+    std::unique_ptr<Incidents> incidents;
+    std::vector<bool> ended;  // by rank: it left or died
     ActorId actor;
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
     std::vector<std::string> notices;
 
-    void on_path_event(const PathEvent& event) override { events.push_back(event); }
-    void on_notice(Rank peer, std::span<const std::byte> bytes) override {
-      if (!bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address) {
-        engine->on_address(peer, bytes.subspan(1));
-      }
-      notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
-    void on_peer_end(Rank peer, PeerEnd end, const std::string&) override {
-      ends.emplace_back(peer, end);
-    }
+    void on_path_event(const PathEvent& event) override;
+    void on_notice(Rank peer, std::span<const std::byte> bytes) override;
+    void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+    // A turn of the thread that a communicator has.
+    void progress();
+    TimeNs next_timeout() const;
   };
 
   int size() const { return static_cast<int>(nodes_.size()); }

@@ -293,6 +293,28 @@ TEST(Cluster, ASlowNicIsLeftOutOfSmallOperations) {
   EXPECT_LT(cost_of_a_slow_nic(4, 0.1, 256 * 1024, 100), 1 / 0.6);
 }
 
+// A shaper that lets a probe and more through at full rate, as token buckets do: the path is put on
+// trial again and again, and fails each time.
+TEST(Cluster, NoOperationWaitsForASlowNicThatLooksFast) {
+  ClusterOptions options;
+  options.hosts = 4;
+  options.nics = 4;
+  options.world.network.stream.segment_bytes = 1448;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  cluster.fabric().slow(cluster.nic(1, 2), options.rate_bytes_per_s / 10, 66'000);
+  Job settling(cluster, 128 * 1024);
+  settling.start(50);
+  run(cluster, settling, 20 * kSecond);
+  Job job(cluster, 128 * 1024);  // 1 MB
+  job.start(400);
+  run(cluster, job, 20 * kSecond);
+  std::vector<TimeNs> times;
+  for (const auto& one : job.operations()) times.push_back(one.ended - one.began);
+  std::ranges::sort(times);
+  EXPECT_LT(times[396], times[200] * 12 / 10) << times.back();
+}
+
 TEST(Cluster, AHealedNicIsUsedAgainAtOnce) {
   ClusterOptions options;
   options.hosts = 4;

@@ -12,6 +12,7 @@ namespace {
 using Placement = ReceiveLedger::Placement;
 
 constexpr size_t kViolationsMax = 20;
+constexpr TimeNs kOverdraw = 100 * kMillisecond;
 
 // Calls `each` with the touched part of every slice.
 template <typename Each>
@@ -215,12 +216,36 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
   const auto found = messages_.find(name);
   if (found == messages_.end()) return;  // retired
   Message& one = found->second;
-  if (!one.transmitted.insert(header.offset).second) ++seen_.resent;
+  const bool first = one.transmitted.insert(header.offset).second;
+  seen_.resent += first ? 0 : 1;
+  if (first) check_pace(name, at, path, kDataHeaderBytes + payload.size());
   if (header.offset + payload.size() > one.content.size() ||
       std::memcmp(payload.data(), one.content.data() + header.offset, payload.size()) != 0) {
     violated(name, "bytes are sent that were not posted, or have changed since");
   }
   if (path.state.incarnation() == Incarnation{}) violated(name, "it is sent on no connection");
+}
+
+void DataPathCheck::on_grant(LinkEnd at, const Path& path, uint64_t pace_total) {
+  uint64_t& granted = grants_[{at, path.spec.id, path.state.incarnation()}];
+  granted = std::max(granted, pace_total);
+}
+
+// One chunk may always be under way; after trouble a window more is allowed than was granted.
+void DataPathCheck::check_pace(const Name& name, LinkEnd at, const Path& path,
+                               uint64_t frame_bytes) {
+  if (path.model.bytes_outstanding() == 0) return;
+  const auto trouble = trouble_.find(at);
+  if (trouble != trouble_.end() && clock_.now() - trouble->second <= kOverdraw) return;
+  uint64_t granted = limits::kPaceShareMin;
+  const LinkEnd receiver{at.peer, at.self};
+  const auto grant = grants_.find({receiver, path.spec.id, path.state.incarnation()});
+  if (grant != grants_.end()) granted = std::max(granted, grant->second);
+  if (path.model.bytes_sent() + frame_bytes <= granted) return;
+  violated(name, "it is sent beyond the pace of the receiving NIC: " +
+                     std::to_string(path.model.bytes_sent()) + " and " +
+                     std::to_string(frame_bytes) + " bytes, " + std::to_string(granted) +
+                     " granted");
 }
 
 void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& header,

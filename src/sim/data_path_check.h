@@ -49,9 +49,14 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   // The memory has no meaning any more: its owner frees it.
   void forget(std::span<const std::byte> bytes);
 
+  // --- from the engines ---
+  // A path of this end changed its phase: for a while it may send beyond the pace.
+  void on_path_event(LinkEnd at) { trouble_[at] = clock_.now(); }
+
   // LinkWitness
   void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                    std::span<const std::byte> payload) override;
+  void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) override;
   void on_place(LinkEnd at, const Path& path, const DataHeader& header,
                 const ReceiveLedger::Place& place) override;
   void on_arrive(LinkEnd at, const Path& path, const DataHeader& header, bool discarded,
@@ -99,6 +104,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool cancelled(const Name& name) const {
     return cancelled_.contains({name.from, name.to, name.channel});
   }
+  void check_pace(const Name& name, LinkEnd at, const Path& path, uint64_t frame_bytes);
   void check_landed(const Name& name, const Message& one, const DataHeader& header);
   void hold_early(const Name& name, Message& one, const DataHeader& header);
   void add_live(Live& live, const Range& range, const Name& name);
@@ -117,6 +123,9 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   std::map<Direction, uint64_t> receives_;
   std::map<Direction, uint64_t> early_;  // bytes held now
   std::set<Direction> cancelled_;        // by either end
+  // By the receiving end; the sender may still be on an old connection.
+  std::map<std::tuple<LinkEnd, PathId, Incarnation>, uint64_t> grants_;
+  std::map<LinkEnd, TimeNs> trouble_;  // when it last had some
   Live sources_;
   Live targets_;
   ptrdiff_t longest_ = 0;                               // of all these ranges, ever

@@ -122,9 +122,10 @@ void Fabric::hole_rx(SimNic& nic) {
   set_faults(nic, faults);
 }
 
-void Fabric::slow(SimNic& nic, uint64_t rate_bytes_per_s) {
+void Fabric::slow(SimNic& nic, uint64_t rate_bytes_per_s, uint64_t burst_bytes) {
   NicFaults faults = nic.faults;
   faults.rate_bytes_per_s = rate_bytes_per_s;
+  faults.burst_bytes = burst_bytes;
   set_faults(nic, faults);
 }
 

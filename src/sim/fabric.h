@@ -65,7 +65,7 @@ class Fabric {
   void hole(SimNic& nic);
   void hole_tx(SimNic& nic);
   void hole_rx(SimNic& nic);
-  void slow(SimNic& nic, uint64_t rate_bytes_per_s);
+  void slow(SimNic& nic, uint64_t rate_bytes_per_s, uint64_t burst_bytes = 0);
   void delay(SimNic& nic, TimeNs delay_ns, TimeNs jitter_ns = 0);
   void lose(SimNic& nic, uint32_t loss_ppm);
   void mtu_hole(SimNic& nic, uint32_t frame_bytes_max);

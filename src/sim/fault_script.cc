@@ -138,7 +138,7 @@ bool FaultScript::carries_chunks(int host, int nic) {
 
 void FaultScript::begin(size_t index) {
   Active& fault = faults_[index];
-  fault.begun = true;
+  fault.began_at = cluster_.now();
   note_("fault: " + describe(fault.spec));
   open_trouble(index);
   if (fault.spec.kind == FaultKind::flap) {
@@ -152,7 +152,7 @@ void FaultScript::begin(size_t index) {
 
 void FaultScript::end(size_t index) {
   Active& fault = faults_[index];
-  fault.ended = true;
+  fault.ended_at = cluster_.now();
   if (!ends_at_once(fault.spec.kind)) {
     note_(std::string("mended: ") + to_string(fault.spec.kind) + " h" +
           std::to_string(fault.spec.host) + " nic" + std::to_string(fault.spec.nic));
@@ -166,11 +166,11 @@ void FaultScript::end(size_t index) {
 // Pulled for half of each turn.
 void FaultScript::flap(size_t index, uint64_t left) {
   Active& fault = faults_[index];
-  if (fault.ended || left == 0) return;
+  if (fault.ended_at != kNever || left == 0) return;
   const TimeNs half = fault.spec.duration / static_cast<TimeNs>(2 * fault.spec.amount);
   apply(fault, true);
   cluster_.fabric().at(cluster_.now() + half, [this, index] {
-    if (!faults_[index].ended) apply(faults_[index], false);
+    if (faults_[index].ended_at == kNever) apply(faults_[index], false);
   });
   cluster_.fabric().at(cluster_.now() + 2 * half, [this, index, left] { flap(index, left - 1); });
 }
@@ -295,6 +295,21 @@ void FaultScript::close_trouble(size_t fault) {
   for (Trouble& trouble : troubles_) {
     if (trouble.fault == fault) trouble.to = cluster_.now() + kAftermath;
   }
+}
+
+std::vector<FaultScript::Span> FaultScript::spans() const {
+  std::vector<Span> all;
+  for (const Active& fault : faults_) all.push_back({fault.spec, fault.began_at, fault.ended_at});
+  return all;
+}
+
+bool FaultScript::swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const {
+  return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
+    const bool this_one = trouble.host == host && trouble.nic == nic &&
+                          faults_[trouble.fault].spec.kind == FaultKind::mtu_hole;
+    const TimeNs ended = trouble.to == kNever ? kNever : trouble.to - kAftermath;
+    return this_one && trouble.from <= at - for_so_long && at <= ended;
+  });
 }
 
 bool FaultScript::troubled(int host, int nic, TimeNs at) const {

@@ -25,17 +25,26 @@ class FaultScript {
   bool over() const { return over_ == faults_.size(); }
   // Legal once over().
   TimeNs ended_at() const { return ended_at_; }
+  // When a fault began and ended; kNever: it did not.
+  struct Span {
+    FaultSpec spec;
+    TimeNs from = kNever;
+    TimeNs to = kNever;
+  };
+  std::vector<Span> spans() const;
   // The rank was killed.
   bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
   // Something was wrong with that NIC at `at`, or shortly before.
   bool troubled(int host, int nic, TimeNs at) const;
+  // Full-size frames have not passed that NIC for so long before `at`.
+  bool swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const;
 
  private:
   // A fault under way.
   struct Active {
     FaultSpec spec;
-    bool begun = false;
-    bool ended = false;
+    TimeNs began_at = kNever;
+    TimeNs ended_at = kNever;
     bool in_force = false;  // a flap is, now and then
   };
   struct Trouble {

@@ -90,6 +90,7 @@ void MixedJob::begin(int rank, size_t operation) {
   calls_.push_back(std::make_unique<Call>());
   Call& call = *calls_.back();
   call.operation = operation;
+  call.began = cluster_.now();
   const OperationSpec& spec = scenario_.operations[operation];
   const size_t bytes = input_count(spec, cluster_.size()) * size_of(spec.type);
   call.buffers.input.resize(bytes);
@@ -150,6 +151,7 @@ void MixedJob::part_ended(int rank, Call& call, const Status& status) {
 
 void MixedJob::end(int rank, Call& call) {
   ++ended_;
+  spans_.push_back({rank, call.operation, call.began, cluster_.now()});
   if (!call.failed) verify(rank, call);
   Member& one = member(rank, scenario_.operations[call.operation].communicator);
   --one.running;

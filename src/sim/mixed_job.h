@@ -27,6 +27,14 @@ class MixedJob {
   // From now on operations may end with an error.
   void expect_failure() { failure_expected_ = true; }
 
+  // Who was busy with what, and when.
+  struct Span {
+    int rank = 0;
+    size_t operation = 0;
+    TimeNs from = 0;
+    TimeNs to = 0;
+  };
+  const std::vector<Span>& spans() const { return spans_; }
   uint64_t checked() const { return checked_; }  // elements
   uint64_t ended() const { return ended_; }      // operations, on all ranks
   // Looks whether anybody touched the buffers of ended operations. Errors go to the cluster's
@@ -44,6 +52,7 @@ class MixedJob {
     Buffers buffers;
     size_t parts_left = 1;  // of a point-to-point kind: sends and receives
     bool failed = false;
+    TimeNs began = 0;
   };
   // One rank's part in one communicator.
   struct Member {
@@ -74,6 +83,7 @@ class MixedJob {
   std::vector<std::unique_ptr<Call>> calls_;  // running
   std::deque<Buffers> graves_;                // of ended ones, filled with kGrave
   uint64_t grave_bytes_ = 0;
+  std::vector<Span> spans_;
   uint64_t left_ = 0;  // operations of the ranks that take part
   bool failure_expected_ = false;
   uint64_t checked_ = 0;

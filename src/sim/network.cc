@@ -74,7 +74,8 @@ void Network::send_next(SimNic& nic) {
     if (flow == nullptr) continue;
     const std::optional<Segment> segment = flow->on_turn(turn.side);
     if (!segment) continue;
-    const TimeNs sent_at = engine_.now() + nic.duration_of(segment->length);
+    const TimeNs sent_at =
+        engine_.now() + nic.serve(segment->length, engine_.now(), nic.egress_full_at);
     nic.egress_busy = true;
     nic.bytes_sent += segment->length;
     carry(*flow, turn.side, *segment, sent_at);
@@ -113,7 +114,8 @@ void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte
     return;
   }
   const TimeNs start = std::max(engine_.now(), nic.ingress_free_at);
-  const TimeNs finish = std::max(start + nic.duration_of(segment.length), last_byte_at);
+  const TimeNs served = start + nic.serve(segment.length, start, nic.ingress_full_at);
+  const TimeNs finish = std::max(served, last_byte_at);
   nic.ingress_free_at = finish;
   engine_.at(finish, [this, id = flow.id(), to, segment] {
     Flow* receiver = find(id);

@@ -30,6 +30,7 @@ struct NicFaults {
   bool hole_tx = false;           // nothing that it sends arrives, and nobody is told
   bool hole_rx = false;           // nothing that is sent to it arrives
   uint64_t rate_bytes_per_s = 0;  // slower than built; 0: as built
+  uint64_t burst_bytes = 0;       // a shaper is slow only after so many, when it was idle
   TimeNs delay_ns = 0;            // added to each packet, each way
   TimeNs jitter_ns = 0;           // added at random up to this
   uint32_t loss_ppm = 0;          // of full frames, each way
@@ -63,6 +64,17 @@ struct SimNic {
     const uint64_t wire_bytes = bytes < kFrameBytesMin ? kFrameBytesMin : bytes;
     return static_cast<TimeNs>(wire_bytes * static_cast<uint64_t>(kSecond) / rate());
   }
+  // The same from `now` on, with what the shaper lets through at the rate as built. `full_at`: when
+  // the direction's bucket is full again.
+  TimeNs serve(uint64_t bytes, TimeNs now, TimeNs& full_at) const {
+    const TimeNs slow = duration_of(bytes);
+    if (faults.burst_bytes == 0) return slow;
+    full_at = (full_at > now ? full_at : now) + slow;
+    const TimeNs excess = full_at - now - duration_of(faults.burst_bytes);
+    const auto fast =
+        static_cast<TimeNs>(bytes * static_cast<uint64_t>(kSecond) / options.rate_bytes_per_s);
+    return excess > fast ? excess : fast;
+  }
   bool has_address(const Address& address) const {
     for (const Address& own : addresses) {
       if (own.family == address.family && own.bytes == address.bytes) return true;
@@ -82,6 +94,8 @@ struct SimNic {
   std::deque<EgressTurn> egress;  // round robin, one segment a turn
   bool egress_busy = false;
   TimeNs ingress_free_at = 0;
+  TimeNs egress_full_at = 0;  // the shaper's bucket
+  TimeNs ingress_full_at = 0;
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
 };

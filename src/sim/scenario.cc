@@ -177,6 +177,37 @@ const char* to_string(FaultKind kind) {
   return kFaultNames[static_cast<size_t>(kind)];
 }
 
+bool of_a_nic(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::all_nics:
+    case FaultKind::control:
+    case FaultKind::partition:
+    case FaultKind::failed_call:
+    case FaultKind::stop:
+    case FaultKind::deschedule:
+    case FaultKind::suspend:
+    case FaultKind::kill:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool needs_amount(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::loss:
+    case FaultKind::delay:
+    case FaultKind::jitter:
+    case FaultKind::slow:
+    case FaultKind::mtu_hole:
+    case FaultKind::flap:
+    case FaultKind::failed_call:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Scenario scenario_of(uint64_t seed) {
   Dice dice(seed);
   Scenario s;

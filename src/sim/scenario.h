@@ -60,6 +60,10 @@ enum class FaultKind : uint8_t {
 };
 inline constexpr int kFaultKinds = static_cast<int>(FaultKind::kill) + 1;
 const char* to_string(FaultKind kind);
+// The fault is one of a single NIC, and not of a host or of what connects hosts.
+bool of_a_nic(FaultKind kind);
+// Its `amount` says how bad it is.
+bool needs_amount(FaultKind kind);
 
 struct FaultSpec {
   FaultKind kind = FaultKind::hole;

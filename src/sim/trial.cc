@@ -1,7 +1,9 @@
 #include "sim/trial.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "sim/cluster.h"
 #include "sim/fault_script.h"
@@ -14,6 +16,8 @@ namespace {
 constexpr TimeNs kProgressBound = 20 * kSecond;
 // Every path is up again: a penalty is 30 s at most, and then there is a probe.
 constexpr TimeNs kReturnBound = 45 * kSecond;
+// What was on its way when an MTU hole began has arrived, and been acknowledged.
+constexpr TimeNs kProofTime = kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
 
@@ -188,10 +192,21 @@ class Trial {
         if (with_notes_) {
           out_.notes.push_back({event.at - began_, rank, describe(rank, event)});
         }
+        if (event.to == PathPhase::up) judge_return(rank, event);
         const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
         if (event.to != PathPhase::down || !was_up || guilty(rank, event)) continue;
         violated("nothing is wrong with " + describe(rank, event));
       }
+    }
+  }
+
+  // A path that only small packets pass must not be taken for whole.
+  void judge_return(int rank, const PathEvent& event) {
+    if (event.from != PathPhase::proving || event.local_nic == kNoNic) return;
+    if (faults_.swallows_full_frames(rank, event.local_nic.value(), event.at, kProofTime) ||
+        faults_.swallows_full_frames(event.peer.value(), event.remote_nic.value(), event.at,
+                                     kProofTime)) {
+      violated("full-size frames do not pass, and yet " + describe(rank, event));
     }
   }
 
@@ -251,6 +266,45 @@ class Trial {
     return all;
   }
 
+  void note_spans() {
+    if (job_ != nullptr) {
+      for (const MixedJob::Span& span : job_->spans()) {
+        add_span(TrialSpan::What::operation, span.rank, -1, span.from, span.to,
+                 r2ccl::describe(scenario_.operations[span.operation]));
+      }
+    }
+    for (const FaultScript::Span& span : faults_.spans()) {
+      if (span.from == kNever) continue;
+      const bool whole = !of_a_nic(span.spec.kind);
+      add_span(TrialSpan::What::fault, span.spec.host, whole ? -1 : span.spec.nic, span.from,
+               span.to == kNever ? cluster_.now() : span.to, r2ccl::describe(span.spec));
+    }
+    for (int rank = 0; rank < scenario_.hosts; ++rank) note_path_spans(rank);
+  }
+
+  // From an event that takes a path out of use to the next event of that path.
+  void note_path_spans(int rank) {
+    std::map<std::pair<Rank, PathId>, PathEvent> last;
+    for (const PathEvent& event : cluster_.node(rank).events) {
+      if (event.at < began_) continue;
+      const auto key = std::pair(event.peer, event.path);
+      if (const auto before = last.find(key); before != last.end()) {
+        add_path_span(rank, before->second, event.at);
+      }
+      last[key] = event;
+    }
+    for (const auto& [key, event] : last) add_path_span(rank, event, cluster_.now());
+  }
+  void add_path_span(int rank, const PathEvent& event, TimeNs to) {
+    if (event.to == PathPhase::up || event.local_nic == kNoNic) return;
+    const bool suspect = event.to == PathPhase::suspect;
+    add_span(suspect ? TrialSpan::What::suspect : TrialSpan::What::down, rank,
+             event.local_nic.value(), event.at, to, describe(rank, event));
+  }
+  void add_span(TrialSpan::What what, int host, int nic, TimeNs from, TimeNs to, std::string text) {
+    out_.spans.push_back({what, host, nic, from - began_, to - began_, std::move(text)});
+  }
+
   TrialResult result() {
     for (const FaultSpec& fault : scenario_.faults) {
       out_.covered.insert(std::string("fault ") + to_string(fault.kind));
@@ -268,6 +322,7 @@ class Trial {
       out_.operations = job_->ended();
     }
     std::ranges::stable_sort(out_.notes, {}, &TrialNote::at);
+    if (with_notes_) note_spans();
     return std::move(out_);
   }
 

@@ -19,6 +19,17 @@ struct TrialNote {
   std::string text;
 };
 
+// Something that lasted, for pictures.
+struct TrialSpan {
+  enum class What : uint8_t { operation, fault, suspect, down };
+  What what = What::operation;
+  int host = 0;
+  int nic = -1;  // -1: the whole host
+  TimeNs from = 0;
+  TimeNs to = 0;
+  std::string text;
+};
+
 struct TrialResult {
   std::vector<std::string> violations;  // empty: all is well
   uint64_t trace_hash = 0;              // equal for equal runs
@@ -28,7 +39,8 @@ struct TrialResult {
   uint64_t elements = 0;    // checked
   uint64_t operations = 0;  // ended, on all ranks
   TimeNs simulated = 0;
-  std::vector<TrialNote> notes;  // when asked for
+  std::vector<TrialNote> notes;  // these two only when asked for
+  std::vector<TrialSpan> spans;
 };
 
 TrialResult run_trial(const Scenario& scenario, bool with_notes = false);

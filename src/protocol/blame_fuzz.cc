@@ -1,0 +1,49 @@
+#include "protocol/blame_fuzz.h"
+
+#include "base/check.h"
+#include "protocol/blame.h"
+
+namespace r2ccl {
+namespace {
+
+// What is accepted means the same when it is said again.
+template <typename Decode>
+void fuzz_with(Decode decode, std::span<const std::byte> bytes) {
+  const auto decoded = decode(bytes);
+  if (!decoded.ok()) return;
+  const auto again = decode(encode(decoded.value()));
+  R2CCL_CHECK(again.ok() && again.value() == decoded.value());
+}
+
+// A judge that has a fault to ask about takes any answer, and comes to an end.
+void fuzz_judge(std::span<const std::byte> bytes) {
+  Judge judge({4, 4, 4});
+  Observation seen;
+  seen.peer = Rank(1);
+  seen.near = {0, "nic0"};
+  seen.far = {1, "nic0"};
+  seen.cause = DownCause::silent;
+  seen.up_us = 60'000'000;
+  judge.observe(seen, 0);
+  const auto asked = judge.wanted(kSecond / 10);
+  R2CCL_CHECK(asked.size() == 1);
+  const auto answer = decode_probe_answer(bytes);
+  if (answer.ok()) judge.on_answer(answer.value(), kSecond / 10);
+  R2CCL_CHECK(judge.due(kSecond).size() == 1);
+  R2CCL_CHECK(judge.next_timeout() == kNever);
+}
+
+}  // namespace
+
+void fuzz_blame(std::span<const std::byte> input) {
+  if (input.empty()) return;
+  const auto mode = std::to_integer<unsigned>(input.front()) % 5;
+  input = input.subspan(1);
+  if (mode == 0) fuzz_with(decode_observation, input);
+  if (mode == 1) fuzz_with(decode_verdict, input);
+  if (mode == 2) fuzz_with(decode_probe_request, input);
+  if (mode == 3) fuzz_with(decode_probe_answer, input);
+  if (mode == 4) fuzz_judge(input);
+}
+
+}  // namespace r2ccl

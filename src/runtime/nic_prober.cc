@@ -1,0 +1,100 @@
+#include "runtime/nic_prober.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kJobsMax = 4;
+constexpr size_t kRoundsMax = 3;
+constexpr TimeNs kRoundInterval = 7 * kMillisecond;
+constexpr TimeNs kProbeTime = 30 * kMillisecond;
+
+}  // namespace
+
+void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets) {
+  if (jobs_.size() >= kJobsMax) return;
+  Job& job = jobs_.emplace_back();
+  job.asker = asker;
+  job.answer.number = number;
+  job.answer.host = host;
+  if (targets.size() > kProbesMax) targets.resize(kProbesMax);
+  for (Target& target : targets) job.attempts.push_back({std::move(target), {}});
+  job.next_round = clock_.now();
+}
+
+void NicProber::dial_rest(Job& job, TimeNs now) {
+  // Not from the request on: this process may not have run since.
+  if (job.rounds == 0) job.deadline = now + kProbeTime;
+  ++job.rounds;
+  job.next_round = job.rounds < kRoundsMax ? now + kRoundInterval : kNever;
+  for (Attempt& attempt : job.attempts) {
+    if (attempt.target.reach.reached) continue;
+    PathDialer::Owner& owner = *this;
+    attempt.dialers.push_back(
+        std::make_unique<PathDialer>(owner, engine_.reactor(), engine_.transport(), engine_.job()));
+    attempt.dialers.back()->start(attempt.target.request, {}, now);
+  }
+}
+
+void NicProber::progress() {
+  const TimeNs now = clock_.now();
+  for (Job& job : jobs_) {
+    if (now >= job.next_round && now < job.deadline) dial_rest(job, now);
+  }
+  const auto over = [now](const Job& job) {
+    return now >= job.deadline || std::ranges::all_of(job.attempts, [](const Attempt& attempt) {
+             return attempt.target.reach.reached;
+           });
+  };
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    if (!over(*job)) {
+      ++job;
+      continue;
+    }
+    for (const Attempt& attempt : job->attempts) {
+      const Target& target = attempt.target;
+      // On a longer way no answer in this time says nothing.
+      if (target.reach.reached || 2 * target.round_trip <= kProbeTime) {
+        job->answer.tried.push_back(target.reach);
+      }
+    }
+    const Rank asker = job->asker;
+    const ProbeAnswer answer = std::move(job->answer);
+    job = jobs_.erase(job);
+    done_(asker, answer);
+  }
+}
+
+TimeNs NicProber::next_timeout() const {
+  TimeNs next = kNever;
+  for (const Job& job : jobs_) {
+    next = std::min({next, job.deadline, job.next_round});
+    const bool all = std::ranges::all_of(
+        job.attempts, [](const Attempt& attempt) { return attempt.target.reach.reached; });
+    if (all) next = 0;
+  }
+  return next;
+}
+
+void NicProber::reached(const PathDialer& dialer) {
+  for (Job& job : jobs_) {
+    for (Attempt& attempt : job.attempts) {
+      const bool of_this = std::ranges::any_of(
+          attempt.dialers, [&](const auto& each) { return each.get() == &dialer; });
+      if (of_this) attempt.target.reach.reached = true;
+    }
+  }
+}
+
+void NicProber::on_dialed(PathDialer& dialer, DialedPath) {
+  reached(dialer);
+}
+
+void NicProber::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
+  if (failure.error == ECONNREFUSED) reached(dialer);
+}
+
+}  // namespace r2ccl

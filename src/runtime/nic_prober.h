@@ -1,0 +1,62 @@
+// Tries which NICs of some hosts this rank's NICs reach, for the judge of a fault: a short connect
+// to the peer's listener on that NIC, which its kernel answers in 0.1 ms, even for a process that
+// is stopped. A refusal is an answer too. A connect needs both directions of both NICs, so it tells
+// whether a NIC works and not which of its directions fails.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "protocol/blame.h"
+#include "runtime/path_dialer.h"
+#include "runtime/progress_engine.h"
+
+namespace r2ccl {
+
+class NicProber final : private PathDialer::Owner {
+ public:
+  using Done = std::function<void(Rank asker, const ProbeAnswer& answer)>;
+  NicProber(ProgressEngine& engine, const Clock& clock, Done done)
+      : engine_(engine), clock_(clock), done_(std::move(done)) {}
+
+  // One pair of NICs to try, and how.
+  struct Target {
+    Reach reach;
+    DialRequest request;
+    TimeNs round_trip = 0;  // as the path last knew it
+  };
+  // Answers when all are reached, or their time is up. Does nothing when too many are under way.
+  void start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets);
+  void progress();
+  TimeNs next_timeout() const;
+
+ private:
+  struct Attempt {
+    Target target;
+    // Several, because one packet may be lost, and a kernel sends the next one only after a second.
+    std::vector<std::unique_ptr<PathDialer>> dialers;
+  };
+  struct Job {
+    Rank asker;
+    ProbeAnswer answer;
+    std::vector<Attempt> attempts;
+    TimeNs next_round = 0;
+    TimeNs deadline = kNever;
+    size_t rounds = 0;
+  };
+
+  void on_dialed(PathDialer& dialer, DialedPath dialed) override;
+  void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
+  void reached(const PathDialer& dialer);
+  void dial_rest(Job& job, TimeNs now);
+
+  ProgressEngine& engine_;
+  const Clock& clock_;
+  const Done done_;
+  std::deque<Job> jobs_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,32 @@
+// Verdicts of whole jobs: which fault each rank is told of, and when.
+#include <gtest/gtest.h>
+
+#include "sim/all_reduce_job.h"
+#include "sim/cluster.h"
+
+namespace r2ccl {
+namespace {
+
+TEST(Incident, EveryRankHoldsTheSameVerdict) {
+  ClusterOptions options;
+  options.hosts = 4;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  AllReduceJob job(cluster, 1 << 17);
+  job.start(20);
+  cluster.fabric().at(cluster.now() + 30 * kMillisecond,
+                      [&] { cluster.fabric().hole(cluster.nic(2, 1)); });
+  ASSERT_TRUE(
+      cluster.world().run_until([&] { return job.finished(); }, cluster.now() + 20 * kSecond));
+  cluster.world().run_for(kSecond);
+  EXPECT_EQ(job.wrong(), 0u);
+  const auto& verdicts = cluster.node(0).incidents->verdicts();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, (NicName{2, "nic1"}));
+  for (int rank = 1; rank < 4; ++rank)
+    EXPECT_EQ(cluster.node(rank).incidents->verdicts(), verdicts);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,280 @@
+#include "scenario_file.h"
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <initializer_list>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+namespace r2ccl::tools {
+namespace {
+
+constexpr int64_t kHostsMax = 64;
+constexpr int64_t kNicsMax = 16;
+constexpr int64_t kCommunicatorsMax = 8;
+constexpr int64_t kDepthMax = 16;
+constexpr int64_t kRepeatMax = 100'000;
+constexpr int64_t kCountMax = int64_t{1} << 30;
+constexpr double kTimeMaxMs = 1e9;
+
+// One table of the file. Remembers the first thing that is wrong with it.
+class Table {
+ public:
+  Table(const toml::table& table, std::string where, std::string file)
+      : table_(table), where_(std::move(where)), file_(std::move(file)) {}
+
+  int64_t integer(const char* key, int64_t fallback, int64_t least, int64_t most) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return fallback;
+    const auto value = node->value_exact<int64_t>();
+    if (value && *value >= least && *value <= most) return *value;
+    wrong(*node, std::string(key) + " must be a whole number from " + std::to_string(least) +
+                     " to " + std::to_string(most));
+    return fallback;
+  }
+  // A time in milliseconds, or as `unit_ns` says.
+  TimeNs time(const char* key, TimeNs fallback, double unit_ns = 1e6) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return fallback;
+    const auto value = node->value<double>();
+    if (value && *value >= 0 && *value * unit_ns <= kTimeMaxMs * 1e6) {
+      return std::llround(*value * unit_ns);
+    }
+    wrong(*node, std::string(key) + " must be a time: a number, not negative");
+    return fallback;
+  }
+  bool flag(const char* key, bool fallback) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return fallback;
+    if (const auto value = node->value_exact<bool>()) return *value;
+    wrong(*node, std::string(key) + " must be true or false");
+    return fallback;
+  }
+  // One of the values that have a name.
+  template <typename T>
+  T choice(const char* key, T fallback, std::initializer_list<T> all) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return fallback;
+    std::string names;
+    const auto value = node->value_exact<std::string>();
+    for (const T one : all) {
+      if (value && *value == to_string(one)) return one;
+      names += std::string(names.empty() ? "" : ", ") + to_string(one);
+    }
+    wrong(*node, std::string(key) + " must be one of " + names);
+    return fallback;
+  }
+  // Keys that nobody asked for.
+  void refuse_others(std::initializer_list<std::string_view> also = {}) {
+    for (const auto& [key, node] : table_) {
+      const std::string_view name = key.str();
+      const auto is = [name](const auto& known) { return known == name; };
+      if (std::ranges::any_of(asked_, is) || std::ranges::any_of(also, is)) continue;
+      wrong(node, "unknown key " + std::string(name) + "; known are " + known_keys());
+    }
+  }
+  void wrong(const toml::node& node, const std::string& what) {
+    if (!error_.ok()) return;
+    error_ = {Code::invalid_argument,
+              file_ + ":" + std::to_string(node.source().begin.line) + ": " + where_ + what};
+  }
+  const Status& error() const { return error_; }
+
+ private:
+  const toml::node* find(const char* key) {
+    asked_.emplace_back(key);
+    return table_.get(key);
+  }
+  std::string known_keys() const {
+    std::string all;
+    for (const std::string& key : asked_) all += (all.empty() ? "" : ", ") + key;
+    return all;
+  }
+
+  const toml::table& table_;
+  const std::string where_;
+  const std::string file_;
+  std::vector<std::string> asked_;
+  Status error_;
+};
+
+Status read_cluster(Table& in, Scenario& s) {
+  s.seed = static_cast<uint64_t>(in.integer("seed", 1, 0, INT64_MAX));
+  s.hosts = static_cast<int>(in.integer("hosts", s.hosts, 2, kHostsMax));
+  s.nics = static_cast<int>(in.integer("nics", s.nics, 1, kNicsMax));
+  s.rate_bytes_per_s = static_cast<uint64_t>(in.integer(
+      "rate_bytes_per_s", static_cast<int64_t>(s.rate_bytes_per_s), 1000, 100'000'000'000));
+  s.latency = in.time("latency_us", s.latency, 1e3);
+  s.wakeup_jitter = in.time("wakeup_jitter_us", s.wakeup_jitter, 1e3);
+  s.segment_bytes = static_cast<uint64_t>(
+      in.integer("segment_bytes", static_cast<int64_t>(s.segment_bytes), 500, 64 * 1024));
+  s.management = in.flag("management", s.management);
+  s.damping = in.flag("damping", s.damping);
+  s.communicators =
+      static_cast<int>(in.integer("communicators", s.communicators, 1, kCommunicatorsMax));
+  s.depth = static_cast<int>(in.integer("depth", s.depth, 1, kDepthMax));
+  s.think_max = in.time("think_max_ms", s.think_max);
+  in.refuse_others({"operation", "fault"});
+  return in.error();
+}
+
+Status read_operation(Table& in, Scenario& s) {
+  using Kind = OperationSpec::Kind;
+  OperationSpec o;
+  o.kind =
+      in.choice("kind", o.kind,
+                {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift, Kind::all_to_all});
+  o.communicator = static_cast<int>(in.integer("communicator", 0, 0, s.communicators - 1));
+  o.type = in.choice("type", o.type,
+                     {DataType::int32, DataType::int64, DataType::float32, DataType::float64});
+  o.op = in.choice("op", o.op, {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg});
+  o.count = static_cast<uint64_t>(in.integer("count", o.kind == Kind::barrier ? 0 : 1024,
+                                             o.kind == Kind::barrier ? 0 : 1, kCountMax));
+  o.root = static_cast<int>(in.integer("root", 0, 0, s.hosts - 1));
+  o.in_place = in.flag("in_place", false);
+  const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
+  in.refuse_others();
+  for (int64_t i = 0; i < repeat; ++i) s.operations.push_back(o);
+  return in.error();
+}
+
+std::optional<FaultKind> fault_named(const std::string& name) {
+  for (int i = 0; i < kFaultKinds; ++i) {
+    if (name == to_string(static_cast<FaultKind>(i))) return static_cast<FaultKind>(i);
+  }
+  return std::nullopt;
+}
+
+Status read_fault(const toml::table& table, Table& in, Scenario& s) {
+  FaultSpec f;
+  const toml::node* kind = table.get("kind");
+  const auto name = kind == nullptr ? std::nullopt : kind->value_exact<std::string>();
+  const auto known = name ? fault_named(*name) : std::nullopt;
+  if (!known) {
+    std::string names;
+    for (int i = 0; i < kFaultKinds; ++i) {
+      names += std::string(i == 0 ? "" : ", ") + to_string(static_cast<FaultKind>(i));
+    }
+    in.wrong(kind == nullptr ? table : *kind, "kind must be one of " + names);
+    return in.error();
+  }
+  f.kind = *known;
+  f.at = in.time("at_ms", 0);
+  f.when_busy = in.flag("when_busy", false);
+  f.duration = in.time("for_ms", 100 * kMillisecond);
+  f.host = static_cast<int>(in.integer("host", 0, 0, s.hosts - 1));
+  f.nic = static_cast<int>(in.integer("nic", 0, 0, s.nics - 1));
+  f.other_host = static_cast<int>(in.integer("other_host", (f.host + 1) % s.hosts, 0, s.hosts - 1));
+  f.amount = static_cast<uint64_t>(in.integer("amount", 0, 0, INT64_MAX));
+  if (needs_amount(f.kind) && f.amount == 0) {
+    in.wrong(table, std::string(to_string(f.kind)) + " needs an amount that is not 0");
+  }
+  in.refuse_others({"kind"});
+  s.faults.push_back(f);
+  return in.error();
+}
+
+// Every [[name]] of the file.
+template <typename Each>
+Status for_each_table(const toml::table& file, const char* name, const std::string& file_name,
+                      const Each& each) {
+  const toml::node* node = file.get(name);
+  if (node == nullptr) return {};
+  const toml::array* all = node->as_array();
+  for (size_t i = 0; all != nullptr && i < all->size(); ++i) {
+    const toml::table* one = (*all)[i].as_table();
+    if (one == nullptr) break;
+    Table in(*one, std::string("[[") + name + "]] ", file_name);
+    R2CCL_RETURN_IF_ERROR(each(*one, in));
+    if (i + 1 == all->size()) return {};
+  }
+  return {Code::invalid_argument, file_name + ":" + std::to_string(node->source().begin.line) +
+                                      ": write each as a table of its own, under [[" + name + "]]"};
+}
+
+std::string decimal(TimeNs time, double unit_ns) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.6f", static_cast<double>(time) / unit_ns);
+  return text;
+}
+
+void print_operation(std::ostringstream& out, const OperationSpec& o, size_t repeat) {
+  out << "\n[[operation]]\nkind = \"" << to_string(o.kind) << "\"\n";
+  if (o.communicator != 0) out << "communicator = " << o.communicator << '\n';
+  out << "type = \"" << to_string(o.type) << "\"\nop = \"" << to_string(o.op)
+      << "\"\ncount = " << o.count << '\n';
+  if (o.root != 0) out << "root = " << o.root << '\n';
+  if (o.in_place) out << "in_place = true\n";
+  if (repeat > 1) out << "repeat = " << repeat << '\n';
+}
+
+void print_fault(std::ostringstream& out, const FaultSpec& f) {
+  out << "\n[[fault]]\nkind = \"" << to_string(f.kind) << "\"\nat_ms = " << decimal(f.at, 1e6)
+      << '\n';
+  if (f.when_busy) out << "when_busy = true\n";
+  out << "for_ms = " << decimal(f.duration, 1e6) << "\nhost = " << f.host << "\nnic = " << f.nic
+      << "\nother_host = " << f.other_host << '\n';
+  if (f.amount != 0) out << "amount = " << f.amount << '\n';
+}
+
+}  // namespace
+
+Result<Scenario> parse_scenario(const std::string& text, const std::string& file_name) {
+  toml::table file;
+  try {
+    file = toml::parse(text, file_name);
+  } catch (const toml::parse_error& error) {
+    return Status(Code::invalid_argument, file_name + ":" +
+                                              std::to_string(error.source().begin.line) + ": " +
+                                              std::string(error.description()));
+  }
+  Scenario s;
+  Table cluster(file, "", file_name);
+  R2CCL_RETURN_IF_ERROR(read_cluster(cluster, s));
+  R2CCL_RETURN_IF_ERROR(
+      for_each_table(file, "operation", file_name,
+                     [&](const toml::table&, Table& in) { return read_operation(in, s); }));
+  R2CCL_RETURN_IF_ERROR(for_each_table(
+      file, "fault", file_name,
+      [&](const toml::table& table, Table& in) { return read_fault(table, in, s); }));
+  if (s.operations.empty()) {
+    return Status(Code::invalid_argument,
+                  file_name + ": there is nothing to do: write an [[operation]]");
+  }
+  return s;
+}
+
+Result<Scenario> read_scenario(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return Status(Code::invalid_argument, "cannot read " + path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_scenario(text.str(), path);
+}
+
+std::string to_toml(const Scenario& s) {
+  std::ostringstream out;
+  out << "# " << describe(s) << "\nseed = " << s.seed << "\nhosts = " << s.hosts
+      << "\nnics = " << s.nics << "\nrate_bytes_per_s = " << s.rate_bytes_per_s
+      << "\nlatency_us = " << decimal(s.latency, 1e3)
+      << "\nwakeup_jitter_us = " << decimal(s.wakeup_jitter, 1e3)
+      << "\nsegment_bytes = " << s.segment_bytes << std::boolalpha
+      << "\nmanagement = " << s.management << "\ndamping = " << s.damping
+      << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
+      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << '\n';
+  for (size_t i = 0; i < s.operations.size();) {
+    size_t same = 1;
+    while (i + same < s.operations.size() && s.operations[i + same] == s.operations[i]) ++same;
+    print_operation(out, s.operations[i], same);
+    i += same;
+  }
+  for (const FaultSpec& fault : s.faults) print_fault(out, fault);
+  return out.str();
+}
+
+}  // namespace r2ccl::tools

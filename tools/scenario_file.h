@@ -1,0 +1,17 @@
+// Scenarios as TOML: what a person writes to try a fault, and what a seed is printed as.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "sim/scenario.h"
+
+namespace r2ccl::tools {
+
+// An error names the line, the key, and what may stand there.
+Result<Scenario> parse_scenario(const std::string& text, const std::string& file_name);
+Result<Scenario> read_scenario(const std::string& path);
+// parse_scenario() gives the same scenario back.
+std::string to_toml(const Scenario& scenario);
+
+}  // namespace r2ccl::tools

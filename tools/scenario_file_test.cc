@@ -1,0 +1,48 @@
+#include "scenario_file.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl::tools {
+namespace {
+
+std::string error_of(const std::string& text) {
+  const auto scenario = parse_scenario(text, "f.toml");
+  return scenario.ok() ? "" : scenario.status().message();
+}
+
+TEST(ScenarioFile, OfEverySeedGivesTheScenarioBack) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Scenario s = scenario_of(seed);
+    const auto again = parse_scenario(to_toml(s), "f.toml");
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(again.value(), s) << to_toml(s);
+  }
+}
+
+TEST(ScenarioFile, NeedsLittle) {
+  const auto scenario = parse_scenario("[[operation]]\ncount = 5\nrepeat = 3\n", "f.toml");
+  ASSERT_TRUE(scenario.ok()) << scenario.status().message();
+  EXPECT_EQ(scenario.value().hosts, 2);
+  ASSERT_EQ(scenario.value().operations.size(), 3U);
+  EXPECT_EQ(scenario.value().operations[2].count, 5U);
+}
+
+TEST(ScenarioFile, SaysWhereItIsWrongAndWhatMayStandThere) {
+  const std::string job = "[[operation]]\n";
+  EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 64");
+  EXPECT_EQ(error_of("hosts = 2\nnic = 3\n" + job).substr(0, 25), "f.toml:2: unknown key nic");
+  EXPECT_EQ(error_of("hosts = 3"), "f.toml: there is nothing to do: write an [[operation]]");
+  EXPECT_NE(error_of(job + "kind = \"gather\"").find("all_reduce, broadcast"), std::string::npos);
+  EXPECT_NE(error_of(job + "[[fault]]\nkind = \"fire\"").find("f.toml:3: [[fault]] kind must be"),
+            std::string::npos);
+  EXPECT_NE(error_of(job + "[[fault]]\nkind = \"loss\"").find("loss needs an amount"),
+            std::string::npos);
+  EXPECT_NE(error_of(job + "[[fault]]\nkind = \"hole\"\nhost = 2").find("from 0 to 1"),
+            std::string::npos);
+  EXPECT_NE(error_of("operation = 3").find("[[operation]]"), std::string::npos);
+  EXPECT_NE(error_of("hosts = = 3").find("f.toml:1: "), std::string::npos);
+  EXPECT_NE(error_of("think_max_ms = -1\n" + job).find("must be a time"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace r2ccl::tools

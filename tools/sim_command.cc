@@ -1,0 +1,305 @@
+// `r2ccl sim`: the engine on a simulated network, where a seed is a run.
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "command.h"
+#include "output_file.h"
+#include "scenario_file.h"
+#include "sim/trial.h"
+#include "sim_pool.h"
+#include "sim_svg.h"
+#include "text_table.h"
+
+namespace r2ccl::tools {
+namespace {
+
+using nlohmann::json;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr double kProgressSeconds = 2;
+constexpr size_t kFailuresShown = 20;
+
+// --- mutants
+// --------------------------------------------------------------------------------------
+
+struct MutantName {
+  Mutant mutant;
+  const char* name;
+  const char* what;
+};
+constexpr std::array kMutants = {
+#define R2CCL_MUTANT_ENTRY(name, what) MutantName{Mutant::name, #name, what},
+    R2CCL_MUTANT_LIST(R2CCL_MUTANT_ENTRY)
+#undef R2CCL_MUTANT_ENTRY
+};
+
+Result<Mutant> mutant_named(const std::string& name) {
+  std::string names;
+  for (const MutantName& one : kMutants) {
+    if (name == one.name) return one.mutant;
+    names += std::string(names.empty() ? "" : ", ") + one.name;
+  }
+  return Status(Code::invalid_argument, "no mutant is called " + name + "; there are " + names);
+}
+
+int list_mutants() {
+  std::vector<TextRow> rows;
+  for (const MutantName& one : kMutants) {
+    if (one.mutant != Mutant::none) rows.push_back({one.name, one.what});
+  }
+  std::fputs(layout(rows).c_str(), stdout);
+  return 0;
+}
+
+// --- fuzz
+// -----------------------------------------------------------------------------------------
+
+struct FuzzOptions {
+  std::string seeds = "1..1000";
+  int jobs = 0;
+  bool twice = false;
+  bool until_found = false;
+  std::string mutant = "none";
+  std::string json_path;
+};
+
+// "A..B", or one number.
+bool parse_seeds(const std::string& text, SimPoolOptions& out) {
+  static const std::regex kRange(R"((\d{1,18})(?:\.\.(\d{1,18}))?)");
+  std::smatch match;
+  if (!std::regex_match(text, match, kRange)) return false;
+  out.first = std::stoull(match[1]);
+  out.last = match[2].matched ? std::stoull(match[2]) : out.first;
+  return out.first <= out.last;
+}
+
+class Fuzz {
+ public:
+  explicit Fuzz(FuzzOptions options) : options_(std::move(options)) {}
+
+  int run() {
+    const auto mutant = mutant_named(options_.mutant);
+    if (!mutant.ok()) return report_error("sim fuzz", mutant.status());
+    if (!parse_seeds(options_.seeds, pool_)) {
+      return report_error("sim fuzz", {Code::invalid_argument,
+                                       "--seeds " + options_.seeds + ": write A..B, with A <= B"});
+    }
+#ifndef R2CCL_MUTANTS
+    if (mutant.value() != Mutant::none) {
+      return report_error("sim fuzz", {Code::invalid_argument,
+                                       "this build has no mutants: configure it with "
+                                       "-DR2CCL_MUTANTS=ON (`make mutants` does)"});
+    }
+#endif
+    if (const Status can = check_writable("--json", options_.json_path); !can.ok()) {
+      return report_error("sim fuzz", can);
+    }
+    pool_.mutant = mutant.value();
+    pool_.workers = options_.jobs;
+    pool_.twice = options_.twice;
+    began_ = SteadyClock::now();
+    const Status done = run_seeds(pool_, [this](const SeedOutcome& o) { return take(o); });
+    if (!done.ok()) return report_error("sim fuzz", done);
+    return conclude();
+  }
+
+ private:
+  bool take(const SeedOutcome& outcome) {
+    ++seeds_;
+    simulated_s_ += outcome.simulated_s;
+    resent_ += outcome.resent > 0 ? 1 : 0;
+    for (const std::string& what : outcome.covered) ++covered_[what];
+    if (!outcome.violation.empty()) failures_.push_back(outcome);
+    if (!outcome.violation.empty() && failures_.size() <= kFailuresShown) show(outcome);
+    show_progress();
+    return failures_.empty() || !options_.until_found;
+  }
+
+  void show(const SeedOutcome& outcome) const {
+    const std::string mutant = pool_.mutant == Mutant::none ? "" : " --mutant " + options_.mutant;
+    std::printf("seed %llu: %s\n  r2ccl sim replay%s %llu\n",
+                static_cast<unsigned long long>(outcome.seed), outcome.violation.c_str(),
+                mutant.c_str(), static_cast<unsigned long long>(outcome.seed));
+    std::fflush(stdout);
+  }
+
+  double seconds() const {
+    return std::chrono::duration<double>(SteadyClock::now() - began_).count();
+  }
+
+  void show_progress() {
+    const double now = seconds();
+    if (now - shown_at_ < kProgressSeconds) return;
+    shown_at_ = now;
+    const uint64_t all = pool_.last - pool_.first + 1;
+    std::fprintf(stderr, "[%4.0f s] %llu of %llu seeds, %zu failed, %.0f s left\n", now,
+                 static_cast<unsigned long long>(seeds_), static_cast<unsigned long long>(all),
+                 failures_.size(),
+                 now / static_cast<double>(seeds_) * static_cast<double>(all - seeds_));
+  }
+
+  int conclude() const {
+    std::vector<TextRow> rows;
+    for (const auto& [what, seeds] : covered_) rows.push_back({what, std::to_string(seeds)});
+    std::printf("What the seeds went through, and how many did:\n%s", layout(rows).c_str());
+    std::printf(
+        "%llu seeds in %.1f s (%.0f s simulated), %llu with chunks sent again, %zu failed\n",
+        static_cast<unsigned long long>(seeds_), seconds(), simulated_s_,
+        static_cast<unsigned long long>(resent_), failures_.size());
+    if (!options_.json_path.empty()) {
+      const Status written = write_text(options_.json_path, to_json().dump(1) + "\n");
+      if (!written.ok()) return report_error("sim fuzz", written);
+    }
+    return failures_.empty() ? 0 : kExitFailed;
+  }
+
+  json to_json() const {
+    json failed = json::array();
+    for (const SeedOutcome& one : failures_) {
+      failed.push_back({{"seed", one.seed}, {"violation", one.violation}});
+    }
+    return {{"first", pool_.first},    {"last", pool_.last},   {"mutant", options_.mutant},
+            {"seeds", seeds_},         {"seconds", seconds()}, {"simulated_s", simulated_s_},
+            {"resent_seeds", resent_}, {"covered", covered_},  {"failed", failed}};
+  }
+
+  const FuzzOptions options_;
+  SimPoolOptions pool_;
+  SteadyClock::time_point began_;
+  double shown_at_ = 0;
+  uint64_t seeds_ = 0;
+  uint64_t resent_ = 0;
+  double simulated_s_ = 0;
+  std::map<std::string, uint64_t> covered_;
+  std::vector<SeedOutcome> failures_;
+};
+
+// --- replay and run
+// -------------------------------------------------------------------------------
+
+struct ShowOptions {
+  uint64_t seed = 0;
+  std::string file;
+  std::string mutant = "none";
+  std::string svg_path;
+  std::string toml_path;
+};
+
+void print_timeline(const Scenario& scenario, const TrialResult& result) {
+  std::printf("%s\n", describe(scenario).c_str());
+  for (const TrialNote& note : result.notes) {
+    std::printf("%12.3f ms  %s\n", static_cast<double>(note.at) / 1e6, note.text.c_str());
+  }
+  std::printf(
+      "%llu operations, %llu elements checked, %llu chunks, %llu sent again, %llu "
+      "duplicates; %.3f s simulated, trace %016llx\n",
+      static_cast<unsigned long long>(result.operations),
+      static_cast<unsigned long long>(result.elements),
+      static_cast<unsigned long long>(result.seen.chunks),
+      static_cast<unsigned long long>(result.seen.resent),
+      static_cast<unsigned long long>(result.seen.duplicates),
+      static_cast<double>(result.simulated) / 1e9,
+      static_cast<unsigned long long>(result.trace_hash));
+  for (const std::string& violation : result.violations) {
+    std::printf("VIOLATED at %s\n", violation.c_str());
+  }
+  if (result.violations.empty()) std::puts("all rules were kept");
+}
+
+int show(const char* command, const Scenario& scenario, const ShowOptions& options,
+         const std::string& title) {
+  const auto mutant = mutant_named(options.mutant);
+  if (!mutant.ok()) return report_error(command, mutant.status());
+#ifdef R2CCL_MUTANTS
+  active_mutant = mutant.value();
+#endif
+  for (const auto& [option, path] :
+       {std::pair<const char*, const std::string&>("--svg", options.svg_path),
+        {"--toml", options.toml_path}}) {
+    if (const Status can = check_writable(option, path); !can.ok()) {
+      return report_error(command, can);
+    }
+  }
+  if (!options.toml_path.empty()) {
+    const Status written = write_text(options.toml_path, to_toml(scenario));
+    if (!written.ok()) return report_error(command, written);
+  }
+  const TrialResult result = run_trial(scenario, true);
+  print_timeline(scenario, result);
+  if (!options.svg_path.empty()) {
+    const Status written = write_text(options.svg_path, draw_trial(scenario, result, title));
+    if (!written.ok()) return report_error(command, written);
+  }
+  return result.violations.empty() ? 0 : kExitFailed;
+}
+
+void add_output_options(CLI::App* command, ShowOptions& options) {
+  command->add_option("--svg", options.svg_path, "Draw the run into this file");
+  command->add_option("--mutant", options.mutant, "Break this rule (builds with mutants only)");
+}
+
+void add_fuzz(CLI::App* sim, Action* action) {
+  CLI::App* command = sim->add_subcommand("fuzz", "Run many seeds, and show those that fail");
+  auto options = std::make_shared<FuzzOptions>();
+  command->add_option("--seeds", options->seeds, "A..B: these seeds")->capture_default_str();
+  command->add_option("-j,--jobs", options->jobs, "Processes (default: one for each processor)")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--twice", options->twice, "Run each seed twice: both must be the same run");
+  command->add_flag("--until-found", options->until_found, "Stop at the first seed that fails");
+  command->add_option("--mutant", options->mutant,
+                      "Break this rule (builds with mutants only); `r2ccl sim mutants` lists them");
+  command->add_option("--json", options->json_path, "Write the outcome into this file");
+  command->footer("Exit status: 0; 1 when a seed fails; 2 on an error.");
+  command->callback([options, action] { *action = [options] { return Fuzz(*options).run(); }; });
+}
+
+void add_replay(CLI::App* sim, Action* action) {
+  CLI::App* command = sim->add_subcommand("replay", "Run one seed, and show what happens");
+  auto options = std::make_shared<ShowOptions>();
+  command->add_option("SEED", options->seed, "The seed")->required();
+  command->add_option("--toml", options->toml_path, "Write its scenario into this file");
+  add_output_options(command, *options);
+  command->callback([options, action] {
+    *action = [options] {
+      return show("sim replay", scenario_of(options->seed), *options,
+                  "seed " + std::to_string(options->seed));
+    };
+  });
+}
+
+void add_run(CLI::App* sim, Action* action) {
+  CLI::App* command = sim->add_subcommand("run", "Run a scenario from a TOML file");
+  auto options = std::make_shared<ShowOptions>();
+  command->add_option("FILE", options->file, "The file")->required();
+  add_output_options(command, *options);
+  command->footer(
+      "`r2ccl sim replay SEED --toml FILE` writes one to begin with; docs/simulation.md\n"
+      "says what may stand in it.");
+  command->callback([options, action] {
+    *action = [options] {
+      const auto scenario = read_scenario(options->file);
+      if (!scenario.ok()) return report_error("sim run", scenario.status());
+      return show("sim run", scenario.value(), *options, options->file);
+    };
+  });
+}
+
+}  // namespace
+
+void add_sim_command(CLI::App* app, Action* action) {
+  CLI::App* sim =
+      app->add_subcommand("sim", "Run the engine on a simulated network: seeds, scenarios, faults");
+  sim->require_subcommand(1);
+  add_fuzz(sim, action);
+  add_replay(sim, action);
+  add_run(sim, action);
+  sim->add_subcommand("mutants", "List the rules that a build with mutants can break")
+      ->callback([action] { *action = list_mutants; });
+}
+
+}  // namespace r2ccl::tools

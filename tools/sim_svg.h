@@ -1,0 +1,13 @@
+// A simulated run as a picture: a row for each host's operations and for each of its NICs.
+#pragma once
+
+#include <string>
+
+#include "sim/trial.h"
+
+namespace r2ccl::tools {
+
+std::string draw_trial(const Scenario& scenario, const TrialResult& result,
+                       const std::string& title);
+
+}  // namespace r2ccl::tools
