@@ -8,6 +8,7 @@ code fails a seed.
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,7 +46,8 @@ def row(name, what, result):
     if not result["failed"]:
         return f"| `{name}` | {what} | **not found** in {result['seeds']} | |"
     first = result["failed"][0]
-    violation = first["violation"].split(" s: ", 1)[-1].replace("|", "\\|").splitlines()[0][:110]
+    violation = re.sub(r"/\S*/src/", "src/", first["violation"].split(" s: ", 1)[-1])
+    violation = violation.replace("|", "\\|").splitlines()[0][:110].rstrip()
     return f"| `{name}` | {what} | {result['seeds']} | {violation} |"
 
 

@@ -113,6 +113,8 @@ Status read_cluster(Table& in, Scenario& s) {
   s.wakeup_jitter = in.time("wakeup_jitter_us", s.wakeup_jitter, 1e3);
   s.segment_bytes = static_cast<uint64_t>(
       in.integer("segment_bytes", static_cast<int64_t>(s.segment_bytes), 500, 64 * 1024));
+  s.socket_bytes = static_cast<uint64_t>(
+      in.integer("socket_bytes", static_cast<int64_t>(s.socket_bytes), 4 * 1024, 64 * 1024 * 1024));
   s.management = in.flag("management", s.management);
   s.damping = in.flag("damping", s.damping);
   s.communicators =
@@ -263,8 +265,8 @@ std::string to_toml(const Scenario& s) {
       << "\nnics = " << s.nics << "\nrate_bytes_per_s = " << s.rate_bytes_per_s
       << "\nlatency_us = " << decimal(s.latency, 1e3)
       << "\nwakeup_jitter_us = " << decimal(s.wakeup_jitter, 1e3)
-      << "\nsegment_bytes = " << s.segment_bytes << std::boolalpha
-      << "\nmanagement = " << s.management << "\ndamping = " << s.damping
+      << "\nsegment_bytes = " << s.segment_bytes << "\nsocket_bytes = " << s.socket_bytes
+      << std::boolalpha << "\nmanagement = " << s.management << "\ndamping = " << s.damping
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
       << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << '\n';
   for (size_t i = 0; i < s.operations.size();) {

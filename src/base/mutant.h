@@ -24,7 +24,7 @@ namespace r2ccl {
   X(no_pace, "chunks are sent beyond the pace of the receiving NIC")                              \
   X(old_pace, "a new connection has the pace that was granted to the old one")                    \
   X(any_incarnation, "frames and reports of an old incarnation count")                            \
-  X(state_once, "state that the peer does not reflect is not said again")                         \
+  X(state_once, "state that was said counts as heard")                                            \
   X(notice_once, "a notice is said once")                                                         \
   X(part_early, "goodbye is said before everything is acknowledged")                              \
   X(never_late, "nobody looks whether a path is late")                                            \

@@ -130,7 +130,8 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
   news_bytes_ = 0;
   news_due_ = kNever;
   urgent_ = false;
-  if (version_reflected_ < version_ && !mutated(Mutant::state_once)) {
+  if (mutated(Mutant::state_once)) version_reflected_ = version_;
+  if (version_reflected_ < version_) {
     resend_state_at_ = at + std::max(resend_state_wait_, 2 * path.health.round_trip);
   }
   path.send_control(frame);

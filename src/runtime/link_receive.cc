@@ -154,6 +154,7 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
   Path* path = find(report.path);
   if (path == nullptr) return;
   if (!path->state.is_current(report.incarnation)) return;
+  if (settings_.witness != nullptr) settings_.witness->on_report({self_, peer_}, *path, report);
   if (report.phase == PathPhase::down) {
     if (!path->broken) {
       path->broken = DownCause::peer_notice;

@@ -29,6 +29,8 @@ class LinkWitness {
                            std::span<const std::byte> payload) = 0;
   // The peer is told how many bytes in all it may have sent on the path's present connection.
   virtual void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) = 0;
+  // What the peer says of a path is taken for true.
+  virtual void on_report(LinkEnd at, const Path& path, const PathReport& report) = 0;
   // The header of a copy has arrived, and its payload will go to `place`.
   virtual void on_place(LinkEnd at, const Path& path, const DataHeader& header,
                         const ReceiveLedger::Place& place) = 0;

@@ -164,6 +164,7 @@ void DataPathCheck::on_post_receive(LinkEnd at, ChannelId channel, MessageNo num
   one.posted = true;
   one.target = {bytes.data(), bytes.data() + bytes.size()};
   early_[{at.peer, at.self, channel}] -= one.early_bytes;
+  eager_returned_[{at.peer, at.self, channel}] += one.early_bytes;
   one.early_bytes = 0;
   add_live(targets_, one.target, name);
 }
@@ -218,7 +219,10 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
   Message& one = found->second;
   const bool first = one.transmitted.insert(header.offset).second;
   seen_.resent += first ? 0 : 1;
-  if (first) check_pace(name, at, path, kDataHeaderBytes + payload.size());
+  if (first) {
+    check_permission(name, one, header);
+    check_pace(name, at, path, kDataHeaderBytes + payload.size());
+  }
   if (header.offset + payload.size() > one.content.size() ||
       std::memcmp(payload.data(), one.content.data() + header.offset, payload.size()) != 0) {
     violated(name, "bytes are sent that were not posted, or have changed since");
@@ -226,9 +230,32 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
   if (path.state.incarnation() == Incarnation{}) violated(name, "it is sent on no connection");
 }
 
+// Each first copy is covered by a posted receive, or by what the eager pool has left.
+void DataPathCheck::check_permission(const Name& name, const Message& one,
+                                     const DataHeader& header) {
+  if (!header.eager) {
+    if (!one.posted) violated(name, "it is sent without permission, no receive being posted");
+    return;
+  }
+  const Direction direction{name.from, name.to, name.channel};
+  uint64_t& sent = eager_sent_[direction];
+  sent += header.payload_bytes;
+  const uint64_t returned = eager_returned_[direction];
+  if (sent > limits::kEagerBytes + returned) {
+    violated(name, "it is sent without permission: " + std::to_string(sent) +
+                       " bytes eagerly, and " + std::to_string(returned) + " were given back");
+  }
+}
+
 void DataPathCheck::on_grant(LinkEnd at, const Path& path, uint64_t pace_total) {
   uint64_t& granted = grants_[{at, path.spec.id, path.state.incarnation()}];
   granted = std::max(granted, pace_total);
+}
+
+void DataPathCheck::on_report(LinkEnd at, const Path& path, const PathReport& report) {
+  if (report.incarnation == path.state.incarnation()) return;
+  violated("rank " + std::to_string(at.self.value()) + " believes what rank " +
+           std::to_string(at.peer.value()) + " says of a connection that is over");
 }
 
 // One chunk may always be under way; after trouble a window more is allowed than was granted.
@@ -296,6 +323,9 @@ void DataPathCheck::on_arrive(LinkEnd at, const Path&, const DataHeader& header,
   if (!one.accepted.insert(header.offset).second) violated(name, "a chunk is accepted twice");
   if (one.received) violated(name, "a chunk is accepted after the end of its message");
   one.accepted_bytes += header.payload_bytes;
+  if (one.posted && header.eager) {
+    eager_returned_[{name.from, name.to, name.channel}] += header.payload_bytes;
+  }
   one.posted ? check_landed(name, one, header) : hold_early(name, one, header);
 }
 

@@ -57,6 +57,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                    std::span<const std::byte> payload) override;
   void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) override;
+  void on_report(LinkEnd at, const Path& path, const PathReport& report) override;
   void on_place(LinkEnd at, const Path& path, const DataHeader& header,
                 const ReceiveLedger::Place& place) override;
   void on_arrive(LinkEnd at, const Path& path, const DataHeader& header, bool discarded,
@@ -105,6 +106,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
     return cancelled_.contains({name.from, name.to, name.channel});
   }
   void check_pace(const Name& name, LinkEnd at, const Path& path, uint64_t frame_bytes);
+  void check_permission(const Name& name, const Message& one, const DataHeader& header);
   void check_landed(const Name& name, const Message& one, const DataHeader& header);
   void hold_early(const Name& name, Message& one, const DataHeader& header);
   void add_live(Live& live, const Range& range, const Name& name);
@@ -122,7 +124,9 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   std::map<Direction, uint64_t> sends_;  // posted so far
   std::map<Direction, uint64_t> receives_;
   std::map<Direction, uint64_t> early_;  // bytes held now
-  std::set<Direction> cancelled_;        // by either end
+  std::map<Direction, uint64_t> eager_sent_;
+  std::map<Direction, uint64_t> eager_returned_;  // to the sender, by the receiver
+  std::set<Direction> cancelled_;                 // by either end
   // By the receiving end; the sender may still be on an old connection.
   std::map<std::tuple<LinkEnd, PathId, Incarnation>, uint64_t> grants_;
   std::map<LinkEnd, TimeNs> trouble_;  // when it last had some

@@ -63,6 +63,7 @@ void choose_cluster(Dice& dice, Scenario& s) {
   s.latency = static_cast<TimeNs>(dice.log_uniform(5'000, 1'000'000));
   if (dice.chance(30)) s.wakeup_jitter = static_cast<TimeNs>(dice.log_uniform(1'000, 1'000'000));
   s.segment_bytes = dice.chance(20) ? 1448 : 16 * 1024;
+  s.socket_bytes = dice.log_uniform(16 * 1024, 512 * 1024);
   s.management = dice.chance(80);
   s.damping = dice.chance(50);
   s.communicators = dice.chance(34) ? dice.between(2, 3) : 1;
@@ -87,7 +88,8 @@ OperationSpec choose_operation(Dice& dice, const Scenario& s) {
   o.root = dice.between(0, s.hosts - 1);
   o.in_place = dice.chance(30);
   // So many bytes in all that a seed takes some ten milliseconds of processor.
-  const uint64_t most = 512 * 1024 / static_cast<uint64_t>(s.hosts);
+  const uint64_t usual = 512 * 1024 / static_cast<uint64_t>(s.hosts);
+  const uint64_t most = dice.chance(5) ? 4 * usual : usual;
   const uint64_t least = dice.chance(50) ? 1 : most / 16;
   o.count = o.kind == Kind::barrier ? 0 : dice.log_uniform(least, most) / size_of(o.type) + 1;
   if (o.kind == Kind::all_to_all) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;

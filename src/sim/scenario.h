@@ -87,6 +87,7 @@ struct Scenario {
   TimeNs latency = 50 * kMicrosecond;      // one way
   TimeNs wakeup_jitter = 0;
   uint64_t segment_bytes = 16 * 1024;  // what a kernel sends at once
+  uint64_t socket_bytes = 256 * 1024;  // what a socket holds in each direction
   bool management = true;
   bool damping = true;
   int communicators = 1;

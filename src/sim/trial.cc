@@ -33,7 +33,11 @@ ClusterOptions cluster_options(const Scenario& s) {
   options.link.damping = s.damping;
   options.world.wakeup_jitter_ns = s.wakeup_jitter;
   options.world.network.latency_ns = s.latency;
-  options.world.network.stream.segment_bytes = s.segment_bytes;
+  StreamLimits& stream = options.world.network.stream;
+  stream.segment_bytes = s.segment_bytes;
+  stream.send_buffer_bytes = s.socket_bytes;
+  stream.receive_buffer_bytes = s.socket_bytes;
+  stream.in_flight_bytes = std::min(stream.in_flight_bytes, s.socket_bytes);
   return options;
 }
 
