@@ -14,6 +14,11 @@ using Placement = ReceiveLedger::Placement;
 constexpr size_t kViolationsMax = 20;
 constexpr TimeNs kOverdraw = 100 * kMillisecond;
 
+// Of no bytes there may be no memory either.
+bool same(const std::byte* a, const std::byte* b, size_t bytes) {
+  return bytes == 0 || std::memcmp(a, b, bytes) == 0;
+}
+
 // Calls `each` with the touched part of every slice.
 template <typename Each>
 void for_each_touched(std::span<const iovec> slices, size_t bytes, const Each& each) {
@@ -147,7 +152,7 @@ void DataPathCheck::on_sent(LinkEnd at, ChannelId channel, MessageNo number) {
   const Name name{at.self, at.peer, channel, number};
   Message& one = message(name);
   if (!one.sending) return violated(name, "its send ended twice");
-  if (std::memcmp(one.source.begin, one.content.data(), one.content.size()) != 0) {
+  if (!same(one.source.begin, one.content.data(), one.content.size())) {
     violated(name, "its source changed before it was sent");
   }
   one.sending = false;
@@ -175,8 +180,7 @@ void DataPathCheck::on_received(LinkEnd at, ChannelId channel, MessageNo number)
   if (!one.posted || one.received) return violated(name, "it was received, and should not be");
   const auto size = static_cast<uint64_t>(one.target.end - one.target.begin);
   if (one.accepted_bytes != size) violated(name, "it is complete, and bytes of it are missing");
-  if (one.content.size() != size ||
-      (size > 0 && std::memcmp(one.target.begin, one.content.data(), size) != 0)) {
+  if (one.content.size() != size || !same(one.target.begin, one.content.data(), size)) {
     violated(name, "what was received is not what was sent");
   }
   one.received = true;
@@ -224,7 +228,7 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
     check_pace(name, at, path, kDataHeaderBytes + payload.size());
   }
   if (header.offset + payload.size() > one.content.size() ||
-      std::memcmp(payload.data(), one.content.data() + header.offset, payload.size()) != 0) {
+      !same(payload.data(), one.content.data() + header.offset, payload.size())) {
     violated(name, "bytes are sent that were not posted, or have changed since");
   }
   if (path.state.incarnation() == Incarnation{}) violated(name, "it is sent on no connection");
@@ -331,7 +335,7 @@ void DataPathCheck::on_arrive(LinkEnd at, const Path&, const DataHeader& header,
 
 void DataPathCheck::check_landed(const Name& name, const Message& one, const DataHeader& header) {
   const std::byte* landed = one.target.begin + header.offset;
-  if (std::memcmp(landed, one.content.data() + header.offset, header.payload_bytes) != 0) {
+  if (!same(landed, one.content.data() + header.offset, header.payload_bytes)) {
     violated(name, "a chunk is accepted whose bytes are not in their place");
   }
 }
