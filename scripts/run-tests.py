@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds and runs every test: release, ASan+UBSan and TSan.
 
-The last line printed is "N passed, N failed" (and ", N skipped" when any were), the sum over all
+At the end stand the names of the tests that failed. The last line printed is "N passed, N failed" (and ", N skipped" when any were), the sum over all
 runs; the exit code is 0 only when nothing failed. A build that fails counts as one failed test, so
 that its absence can never read as success.
 """
@@ -46,11 +46,17 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    names: list = dataclasses.field(default_factory=list)  # of what failed
+
+    def fail(self, name):
+        self.failed += 1
+        self.names.append(name)
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.names += other.names
 
     def __str__(self):
         line = f"{self.passed} passed, {self.failed} failed"
@@ -99,7 +105,7 @@ def read_junit(path):
         elif case.get("status") == "run":
             tally.passed += 1
         else:
-            tally.failed += 1
+            tally.fail(case.get("name"))
     return tally
 
 
@@ -111,7 +117,7 @@ def run_ctest(config, arguments, prefix, jobs, env):
                          str(junit), *arguments], env)
     tally = read_junit(junit) if junit.exists() else Tally()
     if code != 0 and tally.failed == 0:
-        tally.failed = 1
+        tally.fail(f"ctest, exit code {code}")
     return tally
 
 
@@ -122,13 +128,13 @@ def run_config(name, jobs):
     print(f"\n=== {name}: building", flush=True)
     if not build(config, prefix, jobs, env):
         print(f"=== {name}: the build failed", flush=True)
-        return Tally(failed=1)
+        return Tally(failed=1, names=["the build"])
     tally = Tally()
     for arguments in config.ctest_runs:
         tally.add(run_ctest(config, arguments, prefix, jobs, env))
     if tally.passed + tally.failed + tally.skipped == 0:
         print(f"=== {name}: no test was found", flush=True)
-        return Tally(failed=1)
+        return Tally(failed=1, names=["no test was found"])
     return tally
 
 
@@ -148,6 +154,7 @@ def main():
         started = time.monotonic()
         tally = run_config(name, args.jobs)
         rows.append(f"{name:8} {tally} ({time.monotonic() - started:.0f} s)")
+        rows += [f"         failed: {test}" for test in tally.names]
         total.add(tally)
     print("\n" + "\n".join(rows))
     print(total, flush=True)

@@ -25,7 +25,7 @@ class Counting(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as junit:
             junit.write(JUNIT)
             junit.flush()
-            self.assertEqual(run_tests.read_junit(junit.name), run_tests.Tally(2, 1, 1))
+            self.assertEqual(run_tests.read_junit(junit.name), run_tests.Tally(2, 1, 1, ["c"]))
 
     def test_the_line_names_skipped_tests_only_when_there_are_any(self):
         self.assertEqual(str(run_tests.Tally(3, 0, 0)), "3 passed, 0 failed")

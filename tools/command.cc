@@ -1,6 +1,7 @@
 #include "command.h"
 
 #include <cstdio>
+#include <ctime>
 
 #include "r2ccl/r2ccl.h"
 
@@ -41,6 +42,14 @@ std::string version_text() {
   std::snprintf(text, sizeof text, "r2ccl %d.%d.%d (library %d.%d.%d)", R2CCL_MAJOR, R2CCL_MINOR,
                 R2CCL_PATCH, library / 10000, library / 100 % 100, library % 100);
   return text;
+}
+
+void pause_for(double seconds) {
+  timespec left{};
+  left.tv_sec = static_cast<time_t>(seconds);
+  left.tv_nsec = static_cast<long>((seconds - static_cast<double>(left.tv_sec)) * 1e9);
+  while (nanosleep(&left, &left) != 0) {
+  }
 }
 
 void add_version_command(CLI::App* app, Action* action) {

@@ -20,6 +20,9 @@ inline constexpr int kExitError = 2;   // it could not be done
 int report_usage(const CLI::App& app, const CLI::ParseError& error);
 std::string version_text();
 
+// Sleeps so long, whatever signals come.
+void pause_for(double seconds);
+
 // Prints "r2ccl COMMAND: message" to stderr; returns kExitError.
 int report_error(const char* command, const Status& status);
 

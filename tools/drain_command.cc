@@ -145,7 +145,7 @@ bool DrainCommand::await(Concerned& each, TimeNs deadline) {
     if (known) each.answer = answer;
     if (known && drain_obstacles(answer, options_.undo).empty()) return true;
     if (clock_.now() + wait >= deadline) return false;
-    usleep(static_cast<useconds_t>(wait / kMicrosecond));
+    pause_for(static_cast<double>(wait) / 1e9);
     wait = std::min(2 * wait, kLookWaitMax);
   }
 }

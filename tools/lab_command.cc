@@ -1,5 +1,4 @@
 // `r2ccl lab ...`: the command line of the lab.
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -124,8 +123,7 @@ int pause(const LabOptions& options) {
     Status status = lab->fault(target.value(), {FaultKind::hole, 0, false});
     if (!status.ok()) return report(status);
     print_event(target.value(), "hole for " + std::to_string(*ms) + " ms");
-    timespec length{*ms / 1000, *ms % 1000 * 1'000'000L};
-    nanosleep(&length, nullptr);
+    pause_for(*ms / 1e3);
     status = lab->unhole(target.value());
     if (status.ok()) print_event(target.value(), "fixed");
     return report(status);

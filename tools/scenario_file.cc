@@ -121,6 +121,7 @@ Status read_cluster(Table& in, Scenario& s) {
       static_cast<int>(in.integer("communicators", s.communicators, 1, kCommunicatorsMax));
   s.depth = static_cast<int>(in.integer("depth", s.depth, 1, kDepthMax));
   s.think_max = in.time("think_max_ms", s.think_max);
+  s.leave_early = in.flag("leave_early", s.leave_early);
   in.refuse_others({"operation", "fault"});
   return in.error();
 }
@@ -268,7 +269,8 @@ std::string to_toml(const Scenario& s) {
       << "\nsegment_bytes = " << s.segment_bytes << "\nsocket_bytes = " << s.socket_bytes
       << std::boolalpha << "\nmanagement = " << s.management << "\ndamping = " << s.damping
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
-      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << '\n';
+      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
+      << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
     while (i + same < s.operations.size() && s.operations[i + same] == s.operations[i]) ++same;

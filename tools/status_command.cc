@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,14 +30,6 @@ struct StatusOptions {
   bool as_json = false;
   bool paths = false;
 };
-
-void wait_s(double seconds) {
-  timespec left{};
-  left.tv_sec = static_cast<time_t>(seconds);
-  left.tv_nsec = static_cast<long>((seconds - static_cast<double>(left.tv_sec)) * 1e9);
-  while (nanosleep(&left, &left) != 0) {
-  }
-}
 
 class StatusCommand {
  public:
@@ -184,7 +175,7 @@ int StatusCommand::tell_none() const {
 
 int StatusCommand::run() {
   // Rates are differences, so the first answers only serve to be compared with.
-  if (!ask_jobs(find()).empty()) wait_s(kRateInterval);
+  if (!ask_jobs(find()).empty()) pause_for(kRateInterval);
   while (true) {
     const std::vector<LocalJob> jobs = find();
     json answers = ask_jobs(jobs);
@@ -196,7 +187,7 @@ int StatusCommand::run() {
     if (options_.paths || options_.as_json) add_reports(jobs, &answers);
     print(answers);
     if (!options_.watching) return 0;
-    wait_s(options_.watch_s);
+    pause_for(options_.watch_s);
   }
 }
 

@@ -54,6 +54,9 @@ inline constexpr uint64_t kEagerBytes = 256 * 1024;
 // What one sender may always have on the way to a NIC, however many senders share it: its smallest
 // window, so that no sender starves.
 inline constexpr uint64_t kPaceShareMin = 16 * 1024;
+// For so long after trouble a sender may have a window more than that under way: what was on paths
+// that broke moves to others at once.
+inline constexpr TimeNs kOverdrawTime = 100 * kMillisecond;
 // A NIC's window before its rate is known.
 inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
 

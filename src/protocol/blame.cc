@@ -92,6 +92,8 @@ void Judge::end_peer(const Observation& o) {
 }
 
 void Judge::observe(const Observation& o, TimeNs now) {
+  const size_t hosts = nics_of_hosts_.size();
+  if (o.near.host >= hosts || o.far.host >= hosts) return;
   if (o.near.nic.empty()) return end_peer(o);
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
   if (update(o) || absorbed(o, now)) return;
@@ -140,7 +142,7 @@ std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
     });
     if (asks == open_.end()) return requests;
     const std::vector<Open*> fault = connected(*asks);
-    Question question{now, hosts_to_ask(fault), {}};
+    Question question{now, hosts_to_ask(fault), {}, {}};
     question.awaited = question.hosts;
     const uint32_t number = ++last_question_;
     for (Open* open : fault) {
@@ -199,12 +201,15 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
   for (const Reach& reach : answer.tried) {
     const bool asked = reach.near.host == answer.host && reach.far.host != answer.host &&
                        found->second.hosts.contains(reach.far.host);
-    if (asked) take_answer(reach, answer, now);
+    if (!asked) continue;
+    found->second.tried.insert(pair_of(reach.near, reach.far));
+    take_answer(reach, answer, now);
   }
   // Each pair has two ends, so without one host's answer all is known.
   if (found->second.awaited.size() > 1) return;
   for (Open& open : open_) {
     if (open.question != answer.number || open.probed || subject(open.seen) != nullptr) continue;
+    if (!tried(open)) continue;  // by hosts that could not, or a pair beyond what fits in a notice
     const TimeNs known_at = open.at + (answers(open) ? kPatienceStalled : kSettle);
     open.ripe_at = std::max(known_at, now);
   }
@@ -246,7 +251,7 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
   const size_t all = nics_of_hosts_.size();
   if (all < 3) return RailEvidence::none;
   const bool one_a_host = nics.size() == hosts.size();
-  if (asked_and_answered(*fault.front()) && without_carrier.empty()) {
+  if (tried(*fault.front()) && without_carrier.empty()) {
     const bool some_work = std::ranges::any_of(
         nics, [&](const NicName& nic) { return reaches_others(nic, {}, fault.front()->at); });
     // Some pairs may not be known: where a round trip takes long, no answer says nothing.
@@ -269,9 +274,10 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
   return one_explains_all ? RailEvidence::none : RailEvidence::partial;
 }
 
-bool Judge::asked_and_answered(const Open& open) const {
+bool Judge::tried(const Open& open) const {
   const auto found = questions_.find(open.question);
-  return found != questions_.end() && found->second.awaited.size() < found->second.hosts.size();
+  return found != questions_.end() &&
+         found->second.tried.contains(pair_of(open.seen.near, open.seen.far));
 }
 
 // It was reached, or reached another one than `opposite`, after the pair broke.
@@ -395,7 +401,7 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
     return reaches_others(opposite, culprit, seed.at);
   });
   // Where probes say nothing, only what was lost counts.
-  const bool probed = asked_and_answered(seed) && !answers(seed);
+  const bool probed = tried(seed) && !answers(seed);
   const bool side_known =
       reported(culprit) || (hosts_opposite(culprit) >= 2 && (witnessed || !probed));
   Verdict verdict = take([&](const Observation& o) {

@@ -118,7 +118,8 @@ class Judge {
   // `nics_of_hosts`: how many data NICs each host of the job has.
   explicit Judge(std::vector<size_t> nics_of_hosts) : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
-  // The same report may come again with more bytes and a longer stall.
+  // The same report may come again with more bytes and a longer stall. One that names a host that
+  // the job does not have is ignored.
   void observe(const Observation& observation, TimeNs now);
   // What the hosts named in it must be asked, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
@@ -161,6 +162,7 @@ class Judge {
     TimeNs at = 0;
     std::set<uint32_t> hosts;
     std::set<uint32_t> awaited;
+    std::set<Pair> tried;
   };
   struct Reached {
     uint32_t question = 0;
@@ -176,7 +178,8 @@ class Judge {
   std::set<uint32_t> hosts_to_ask(const std::vector<Open*>& fault) const;
   std::vector<Open*> connected(const Open& seed);
   RailEvidence rail_evidence(const std::vector<Open*>& fault) const;
-  bool asked_and_answered(const Open& open) const;
+  // A probe has said something of its pair.
+  bool tried(const Open& open) const;
   bool known_broken(const NicName& a, const NicName& b) const;
   bool reported(const NicName& nic) const;
   bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;

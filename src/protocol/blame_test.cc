@@ -458,6 +458,11 @@ TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
     EXPECT_EQ(decode_observation(encode(observation.value())).value(), observation.value());
     now += static_cast<TimeNs>(random() % static_cast<uint64_t>(10 * kMillisecond));
     judge.observe(observation.value(), now);
+    for (const ProbeRequest& request : judge.wanted(now)) {
+      const auto host = static_cast<uint32_t>(random() % 5);
+      const Reach reach{observation.value().near, observation.value().far, random() % 2 == 0};
+      judge.on_answer({request.number, host, {reach, {nic(host, 0), nic(3, 0), false}}}, now);
+    }
     (void)judge.due(now);
   }
 }

@@ -30,7 +30,7 @@ class SendLedger {
  public:
   SendLedger(ChannelId channel, uint64_t eager_total)
       : channel_(channel), eager_total_(eager_total) {}
-  // A buffered message refers to its own copy: one of that would refer to the first.
+  // A buffered message refers to the copy of its bytes that the ledger keeps.
   SendLedger(const SendLedger&) = delete;
   SendLedger& operator=(const SendLedger&) = delete;
 

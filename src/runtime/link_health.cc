@@ -32,7 +32,6 @@ constexpr TimeNs kKernelAskInterval = 1 * kSecond;
 // A lane that lives says so at every heartbeat.
 constexpr TimeNs kSilentHeartbeats = 3;
 constexpr TimeNs kProvingMax = 1 * kSecond;
-constexpr TimeNs kOverdraw = 100 * kMillisecond;
 constexpr size_t kRefusalsForDeath = 2;
 // A host that nothing reaches after its goodbye has left; less than what finalize waits.
 constexpr TimeNs kLeftAfter = 5 * kSecond;
@@ -125,7 +124,7 @@ void Link::judge(Path& path, TimeNs at) {
             static_cast<double>(at - (data_proof ? overdue : path.health.asks.front().at)) / 1e6);
   note_hit(path);
   mirror_outstanding(path);
-  overdraw_until_ = at + kOverdraw;
+  overdraw_until_ = at + limits::kOverdrawTime;
   changed();
   report_change(path, PathPhase::up, at, {});
 }
@@ -225,7 +224,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
     history.attempt = why;
   }
   if (goodbye_received_) path.returns.on_news(at);  // likely the peer's leaving: see whether it has
-  overdraw_until_ = at + kOverdraw;
+  overdraw_until_ = at + limits::kOverdrawTime;
   changed();
   const bool any =
       std::any_of(paths_.begin(), paths_.end(), [](const auto& p) { return p->state.connected(); });

@@ -24,12 +24,7 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
   }
   if (mutated(Mutant::accept_at_header) && place.ok() &&
       place.value().placement == ReceiveLedger::Placement::direct) {
-    changed();
-    const auto accepted = target.value()->receive.accept(header, {}, version_);
-    target.value()->changed_version = version_;
-    if (accepted.message_complete) {
-      completions_.push_back({Ended::received, header.channel, header.message, {}});
-    }
+    on_chunk(path, header, {}, false);
   }
   if (place.ok() || place.status().code() != Code::invalid_usage) return place;
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.

@@ -39,27 +39,26 @@ void NicProber::dial_rest(Job& job, TimeNs now) {
   }
 }
 
+bool NicProber::all_reached(const Job& job) {
+  return std::ranges::all_of(job.attempts,
+                             [](const Attempt& attempt) { return attempt.target.reach.reached; });
+}
+
 void NicProber::progress() {
   const TimeNs now = clock_.now();
   for (Job& job : jobs_) {
     if (now >= job.next_round && now < job.deadline) dial_rest(job, now);
   }
-  const auto over = [now](const Job& job) {
-    return now >= job.deadline || std::ranges::all_of(job.attempts, [](const Attempt& attempt) {
-             return attempt.target.reach.reached;
-           });
-  };
   for (auto job = jobs_.begin(); job != jobs_.end();) {
-    if (!over(*job)) {
+    if (now < job->deadline && !all_reached(*job)) {
       ++job;
       continue;
     }
     for (const Attempt& attempt : job->attempts) {
       const Target& target = attempt.target;
       // On a longer way no answer in this time says nothing.
-      if (target.reach.reached || 2 * target.round_trip <= kProbeTime) {
-        job->answer.tried.push_back(target.reach);
-      }
+      const bool told = !attempt.unable && 2 * target.round_trip <= kProbeTime;
+      if (target.reach.reached || told) job->answer.tried.push_back(target.reach);
     }
     const Rank asker = job->asker;
     const ProbeAnswer answer = std::move(job->answer);
@@ -72,29 +71,31 @@ TimeNs NicProber::next_timeout() const {
   TimeNs next = kNever;
   for (const Job& job : jobs_) {
     next = std::min({next, job.deadline, job.next_round});
-    const bool all = std::ranges::all_of(
-        job.attempts, [](const Attempt& attempt) { return attempt.target.reach.reached; });
-    if (all) next = 0;
+    if (all_reached(job)) next = 0;
   }
   return next;
 }
 
-void NicProber::reached(const PathDialer& dialer) {
+NicProber::Attempt* NicProber::attempt_of(const PathDialer& dialer) {
   for (Job& job : jobs_) {
     for (Attempt& attempt : job.attempts) {
       const bool of_this = std::ranges::any_of(
           attempt.dialers, [&](const auto& each) { return each.get() == &dialer; });
-      if (of_this) attempt.target.reach.reached = true;
+      if (of_this) return &attempt;
     }
   }
+  return nullptr;
 }
 
 void NicProber::on_dialed(PathDialer& dialer, DialedPath) {
-  reached(dialer);
+  if (Attempt* attempt = attempt_of(dialer)) attempt->target.reach.reached = true;
 }
 
 void NicProber::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
-  if (failure.error == ECONNREFUSED) reached(dialer);
+  Attempt* attempt = attempt_of(dialer);
+  if (attempt == nullptr) return;
+  if (failure.error == ECONNREFUSED) attempt->target.reach.reached = true;
+  if (failure.error == EMFILE) attempt->unable = true;
 }
 
 }  // namespace r2ccl

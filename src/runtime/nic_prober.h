@@ -38,6 +38,7 @@ class NicProber final : private PathDialer::Owner {
     Target target;
     // Several, because one packet may be lost, and a kernel sends the next one only after a second.
     std::vector<std::unique_ptr<PathDialer>> dialers;
+    bool unable = false;  // this process could not even try: it has no descriptor for that
   };
   struct Job {
     Rank asker;
@@ -50,8 +51,9 @@ class NicProber final : private PathDialer::Owner {
 
   void on_dialed(PathDialer& dialer, DialedPath dialed) override;
   void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
-  void reached(const PathDialer& dialer);
+  Attempt* attempt_of(const PathDialer& dialer);
   void dial_rest(Job& job, TimeNs now);
+  static bool all_reached(const Job& job);
 
   ProgressEngine& engine_;
   const Clock& clock_;

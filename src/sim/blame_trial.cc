@@ -1,11 +1,13 @@
 #include "sim/blame_trial.h"
 
 #include <algorithm>
-#include <memory>
+#include <array>
 #include <set>
 
 #include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
+#include "sim/fault_script.h"
+#include "sim/random.h"
 
 namespace r2ccl {
 namespace {
@@ -14,81 +16,36 @@ constexpr TimeNs kStep = 5 * kMillisecond;
 // A path that carries nothing notices after a heartbeat, or two, the last one of a link later.
 constexpr TimeNs kWatched = 2500 * kMillisecond;
 constexpr TimeNs kWatchedIdle = 4 * kSecond;
+// Than anybody watches.
+constexpr TimeNs kLonger = 3600 * kSecond;
 
 NicName name(int host, int nic) {
   return {static_cast<uint32_t>(host), "nic" + std::to_string(nic)};
 }
 
-bool breaks_nic(BlameFault kind) {
+// What a trial chooses from: every fault of the table.
+constexpr std::array kKinds = {
+    FaultKind::down,      FaultKind::pull,    FaultKind::hole,  FaultKind::hole_tx,
+    FaultKind::hole_rx,   FaultKind::sever,   FaultKind::rail,  FaultKind::dark,
+    FaultKind::partition, FaultKind::slow,    FaultKind::delay, FaultKind::loss,
+    FaultKind::mtu_hole,  FaultKind::control, FaultKind::kill,  FaultKind::stop};
+
+bool breaks_nic(FaultKind kind) {
   switch (kind) {
-    case BlameFault::down:
-    case BlameFault::pull:
-    case BlameFault::hole:
-    case BlameFault::hole_tx:
-    case BlameFault::hole_rx:
+    case FaultKind::down:
+    case FaultKind::pull:
+    case FaultKind::hole:
+    case FaultKind::hole_tx:
+    case FaultKind::hole_rx:
       return true;
-    case BlameFault::severed:
-    case BlameFault::rail:
-    case BlameFault::host_nics:
-    case BlameFault::partition:
-    case BlameFault::slow:
-    case BlameFault::delay:
-    case BlameFault::lossy:
-    case BlameFault::mtu_hole:
-    case BlameFault::control:
-    case BlameFault::killed:
-    case BlameFault::stopped:
+    default:
       return false;
   }
-  return false;
 }
 
 // What another fault at the same time does not change the evidence of.
-bool of_one_rail(BlameFault kind) {
-  return breaks_nic(kind) || kind == BlameFault::severed || kind == BlameFault::rail;
-}
-
-void strike(Cluster& cluster, const TrialFault& f) {
-  Fabric& fabric = cluster.fabric();
-  SimNic& nic = cluster.nic(f.host, f.nic);
-  switch (f.kind) {
-    case BlameFault::down:
-      return fabric.down(nic);
-    case BlameFault::pull:
-      return fabric.pull(nic);
-    case BlameFault::hole:
-      return fabric.hole(nic);
-    case BlameFault::hole_tx:
-      return fabric.hole_tx(nic);
-    case BlameFault::hole_rx:
-      return fabric.hole_rx(nic);
-    case BlameFault::severed:
-      return fabric.sever(nic, cluster.nic(f.other, f.nic));
-    case BlameFault::rail:
-      for (int host = 0; host < cluster.size(); ++host) fabric.hole(cluster.nic(host, f.nic));
-      return;
-    case BlameFault::host_nics:
-      for (SimNic* each : cluster.node(f.host).nics) fabric.hole(*each);
-      return;
-    case BlameFault::partition: {
-      SimHost* const one[] = {cluster.node(f.host).host};
-      return fabric.partition(one);
-    }
-    case BlameFault::slow:
-      return fabric.slow(nic, nic.options.rate_bytes_per_s / 10);
-    case BlameFault::delay:
-      return fabric.delay(nic, 3 * kMillisecond, kMillisecond);
-    case BlameFault::lossy:
-      return fabric.lose(nic, 1'000);
-    case BlameFault::mtu_hole:
-      return fabric.mtu_hole(nic, 1000);
-    case BlameFault::control:
-      return fabric.hole(*cluster.node(f.host).management);
-    case BlameFault::killed:
-      return cluster.world().kill(*cluster.node(f.host).host);
-    case BlameFault::stopped:
-      return cluster.world().stop(cluster.node(f.host).actor);
-  }
+bool of_one_rail(FaultKind kind) {
+  return breaks_nic(kind) || kind == FaultKind::sever || kind == FaultKind::rail;
 }
 
 // The verdict in the words that are compared: scope and ends.
@@ -114,73 +71,69 @@ struct Permitted {
 };
 
 // The table of docs/blame.md for one fault, when others do not touch its evidence.
-Permitted permitted(const Trial& trial, const TrialFault& f) {
+Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
   const NicName nic = name(f.host, f.nic);
   const auto pair_with = [&](int other) { return words(Scope::pair, nic, name(other, f.nic)); };
   const NicName host{static_cast<uint32_t>(f.host), ""};
   Permitted result;
-  for (int other = 0; other < trial.hosts; ++other) {
+  for (int other = 0; other < trial.scenario.hosts; ++other) {
     if (other != f.host) result.others.insert(pair_with(other));
   }
   switch (f.kind) {
-    case BlameFault::down:
-    case BlameFault::pull:
+    case FaultKind::down:
+    case FaultKind::pull:
       result.finest = {words(Scope::nic, nic, {})};
       return result;
-    case BlameFault::hole:
-    case BlameFault::hole_tx:
-    case BlameFault::hole_rx:
-      result.finest = {trial.hosts == 2 ? pair_with(1 - f.host) : words(Scope::nic, nic, {})};
+    case FaultKind::hole:
+    case FaultKind::hole_tx:
+    case FaultKind::hole_rx:
+      result.finest = {trial.scenario.hosts == 2 ? pair_with(1 - f.host)
+                                                 : words(Scope::nic, nic, {})};
       return result;
-    case BlameFault::severed:
-      return {{pair_with(f.other)}, {}};
-    case BlameFault::rail:
-      result.finest = {trial.hosts == 2 ? pair_with(1 - f.host) : words(Scope::rail, nic, {})};
+    case FaultKind::sever:
+      return {{pair_with(f.other_host)}, {}};
+    case FaultKind::rail:
+      result.finest = {trial.scenario.hosts == 2 ? pair_with(1 - f.host)
+                                                 : words(Scope::rail, nic, {})};
       return result;
-    case BlameFault::host_nics:
-      result.finest = {trial.hosts == 2
+    case FaultKind::dark:
+      result.finest = {trial.scenario.hosts == 2
                            ? words(Scope::pair, host, {static_cast<uint32_t>(1 - f.host), ""})
                            : words(Scope::host, host, {})};
-      for (int each = 0; each < trial.nics; ++each) {
+      for (int each = 0; each < trial.scenario.nics; ++each) {
         result.others.insert(words(Scope::nic, name(f.host, each), {}));
       }
       return result;
-    case BlameFault::mtu_hole:
+    case FaultKind::mtu_hole:
       // Without traffic nobody can know; with it, when both neighbours of a ring have lost it.
-      if (trial.traffic && trial.hosts == 2) result.finest = {pair_with(1 - f.host)};
-      if (trial.traffic && trial.hosts > 2) result.finest = {words(Scope::nic, nic, {})};
+      if (trial.traffic && trial.scenario.hosts == 2) result.finest = {pair_with(1 - f.host)};
+      if (trial.traffic && trial.scenario.hosts > 2) result.finest = {words(Scope::nic, nic, {})};
       return result;
-    case BlameFault::killed:
+    case FaultKind::kill:
       result.finest = {words(Scope::process, host, {})};
       result.others.clear();
       return result;
-    case BlameFault::partition:
-    case BlameFault::slow:
-    case BlameFault::delay:
-    case BlameFault::lossy:
-    case BlameFault::control:
-    case BlameFault::stopped:
+    default:
       result.others.clear();
       return result;
   }
-  return result;
 }
 
 // Two NIC faults that leave a host none look like the host.
-void permit_host(const Trial& trial, std::vector<Permitted>& all) {
-  if (trial.faults.size() != 2 || trial.nics != 2) return;
-  const TrialFault& a = trial.faults[0];
-  const TrialFault& b = trial.faults[1];
+void permit_host(const BlameTrial& trial, std::vector<Permitted>& all) {
+  if (trial.scenario.faults.size() != 2 || trial.scenario.nics != 2) return;
+  const FaultSpec& a = trial.scenario.faults[0];
+  const FaultSpec& b = trial.scenario.faults[1];
   if (a.nic == b.nic) return;
-  for (int host = 0; host < trial.hosts; ++host) {
+  for (int host = 0; host < trial.scenario.hosts; ++host) {
     const NicName whole{static_cast<uint32_t>(host), ""};
-    const auto lost = [&](const TrialFault& f) {
-      return f.kind == BlameFault::rail || (breaks_nic(f.kind) && f.host == host) ||
-             trial.hosts == 2;
+    const auto lost = [&](const FaultSpec& f) {
+      return f.kind == FaultKind::rail || (breaks_nic(f.kind) && f.host == host) ||
+             trial.scenario.hosts == 2;
     };
     if (!lost(a) || !lost(b)) continue;
-    const std::string verdict =
-        trial.hosts == 2 ? words(Scope::pair, {0, ""}, {1, ""}) : words(Scope::host, whole, {});
+    const std::string verdict = trial.scenario.hosts == 2 ? words(Scope::pair, {0, ""}, {1, ""})
+                                                          : words(Scope::host, whole, {});
     for (Permitted& each : all) each.finest.insert(verdict);
   }
 }
@@ -227,11 +180,11 @@ Watch watch(Cluster& cluster, TimeNs until) {
   return seen;
 }
 
-TrialOutcome compare(const Trial& trial, const Watch& seen) {
-  TrialOutcome outcome;
+BlameOutcome compare(const BlameTrial& trial, const Watch& seen) {
+  BlameOutcome outcome;
   outcome.slowest = seen.slowest;
   std::vector<Permitted> all;
-  for (const TrialFault& fault : trial.faults) all.push_back(permitted(trial, fault));
+  for (const FaultSpec& fault : trial.scenario.faults) all.push_back(permitted(trial, fault));
   permit_host(trial, all);
   std::multiset<std::string> said;
   for (const Verdict& v : seen.verdicts) said.insert(words(v.scope, v.culprit, v.other));
@@ -252,80 +205,87 @@ TrialOutcome compare(const Trial& trial, const Watch& seen) {
   return outcome;
 }
 
-TrialFault random_fault(Random& random, const Trial& trial) {
-  TrialFault fault;
-  const auto hosts = static_cast<uint64_t>(trial.hosts);
-  fault.kind = static_cast<BlameFault>(random.below(kBlameFaults));
+uint64_t amount_of(FaultKind kind, const Scenario& scenario) {
+  switch (kind) {
+    case FaultKind::slow:
+      return scenario.rate_bytes_per_s / 10;
+    case FaultKind::delay:
+      return static_cast<uint64_t>(3 * kMillisecond);
+    case FaultKind::loss:
+    case FaultKind::mtu_hole:
+      return 1'000;
+    default:
+      return 0;
+  }
+}
+
+FaultSpec random_fault(Random& random, const Scenario& scenario) {
+  FaultSpec fault;
+  const auto hosts = static_cast<uint64_t>(scenario.hosts);
+  fault.kind = kKinds[random.below(kKinds.size())];
   fault.host = static_cast<int>(random.below(hosts));
-  fault.other =
+  fault.other_host =
       static_cast<int>((static_cast<uint64_t>(fault.host) + 1 + random.below(hosts - 1)) % hosts);
-  fault.nic = static_cast<int>(random.below(static_cast<uint64_t>(trial.nics)));
+  fault.nic = static_cast<int>(random.below(static_cast<uint64_t>(scenario.nics)));
   fault.at = static_cast<TimeNs>(random.below(300)) * kMillisecond;
+  fault.duration = kLonger;
+  fault.amount = amount_of(fault.kind, scenario);
+  if (fault.kind == FaultKind::partition) fault.host = std::max(fault.host, 1);
   return fault;
 }
 
 // Two faults whose evidence does not mix: on two rails, or two NICs of a rail with two witnesses.
-bool apart(const Trial& trial, const TrialFault& a, const TrialFault& b) {
+bool apart(const BlameTrial& trial, const FaultSpec& a, const FaultSpec& b) {
   if (!of_one_rail(a.kind) || !of_one_rail(b.kind)) return false;
   if (a.nic != b.nic) return true;
-  return breaks_nic(a.kind) && breaks_nic(b.kind) && a.host != b.host && trial.hosts >= 4;
+  return breaks_nic(a.kind) && breaks_nic(b.kind) && a.host != b.host && trial.scenario.hosts >= 4;
 }
 
 }  // namespace
 
-const char* to_string(BlameFault kind) {
-  constexpr const char* kNames[kBlameFaults] = {
-      "down",      "pull", "hole",  "hole_tx", "hole_rx",  "severed", "rail",   "host_nics",
-      "partition", "slow", "delay", "lossy",   "mtu_hole", "control", "killed", "stopped"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-Trial random_trial(uint64_t seed) {
+BlameTrial random_blame_trial(uint64_t seed) {
   Random random(seed);
-  Trial trial;
-  trial.seed = seed;
-  trial.hosts = 2 + static_cast<int>(random.below(5));
-  trial.nics = 2 + static_cast<int>(random.below(3));
+  BlameTrial trial;
+  Scenario& s = trial.scenario;
+  s.seed = seed;
+  s.hosts = 2 + static_cast<int>(random.below(5));
+  s.nics = 2 + static_cast<int>(random.below(3));
+  // Slow NICs make few events of as much time.
+  s.rate_bytes_per_s = 4'000'000;
   trial.traffic = random.below(2) == 1;
-  trial.faults.push_back(random_fault(random, trial));
-  const TrialFault second = random_fault(random, trial);
-  if (random.below(3) == 0 && apart(trial, trial.faults[0], second)) {
-    trial.faults.push_back(second);
-  }
+  s.faults.push_back(random_fault(random, s));
+  const FaultSpec second = random_fault(random, s);
+  if (random.below(3) == 0 && apart(trial, s.faults[0], second)) s.faults.push_back(second);
   return trial;
 }
 
-std::string to_string(const Trial& trial) {
-  std::string text = "seed " + std::to_string(trial.seed) + ": " + std::to_string(trial.hosts) +
-                     " hosts of " + std::to_string(trial.nics) + " NICs" +
-                     (trial.traffic ? " with traffic" : "");
-  for (const TrialFault& f : trial.faults) {
-    text += ", " + std::string(to_string(f.kind)) + " h" + std::to_string(f.host) + " nic" +
-            std::to_string(f.nic) + " (h" + std::to_string(f.other) + ") at " +
-            std::to_string(f.at / kMillisecond) + " ms";
+std::string describe(const BlameTrial& trial) {
+  std::string text = "seed " + std::to_string(trial.scenario.seed) + ": " +
+                     describe(trial.scenario) + (trial.traffic ? ", traffic" : "");
+  for (const FaultSpec& fault : trial.scenario.faults) {
+    text += "; " + describe(fault) + " at " + std::to_string(fault.at / kMillisecond) + " ms";
   }
   return text;
 }
 
-TrialOutcome run(const Trial& trial) {
+BlameOutcome run(const BlameTrial& trial) {
   ClusterOptions options;
-  options.seed = trial.seed;
-  options.hosts = trial.hosts;
-  options.nics = trial.nics;
-  // Slow NICs make few events of as much time.
-  options.rate_bytes_per_s = 4'000'000;
+  options.seed = trial.scenario.seed;
+  options.hosts = trial.scenario.hosts;
+  options.nics = trial.scenario.nics;
+  options.rate_bytes_per_s = trial.scenario.rate_bytes_per_s;
   Cluster cluster(options);
-  TrialOutcome failed;
+  BlameOutcome failed;
   failed.coarse = {"no connection"};
   if (!cluster.connect()) return failed;
   AllReduceJob job(cluster, 8192);
   if (trial.traffic) job.start(100'000);
-  const TimeNs start = cluster.now();
-  TimeNs last = start;
-  for (const TrialFault& fault : trial.faults) {
-    cluster.fabric().at(start + fault.at, [&cluster, &fault] { strike(cluster, fault); });
-    last = std::max(last, start + fault.at);
+  FaultScript faults(cluster, trial.scenario, [](const std::string&) {});
+  TimeNs last = cluster.now();
+  for (const FaultSpec& fault : trial.scenario.faults) {
+    last = std::max(last, cluster.now() + fault.at);
   }
+  faults.start();
   const Watch seen = watch(cluster, last + (trial.traffic ? kWatched : kWatchedIdle));
   job.abandon();
   return compare(trial, seen);

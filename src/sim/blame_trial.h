@@ -7,54 +7,23 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "sim/scenario.h"
 
 namespace r2ccl {
 
-enum class BlameFault : uint8_t {
-  down,
-  pull,
-  hole,
-  hole_tx,
-  hole_rx,
-  severed,
-  rail,       // nothing passes its switch
-  host_nics,  // holes in all data NICs of a host; the control network works
-  partition,  // of all networks
-  slow,
-  delay,
-  lossy,
-  mtu_hole,
-  control,
-  killed,
-  stopped,
-};
-inline constexpr uint64_t kBlameFaults = 16;
-const char* to_string(BlameFault kind);
-
-struct TrialFault {
-  BlameFault kind = BlameFault::hole;
-  int host = 0;
-  int other = 0;  // of a severed pair
-  int nic = 0;
-  TimeNs at = 0;  // from when all paths are up
-};
-
-struct Trial {
-  uint64_t seed = 0;
-  int hosts = 2;
-  int nics = 2;
+struct BlameTrial {
+  Scenario scenario;  // no operations: an AllReduce, again and again, or none
   bool traffic = true;
-  std::vector<TrialFault> faults;
 };
-Trial random_trial(uint64_t seed);
-std::string to_string(const Trial& trial);
+BlameTrial random_blame_trial(uint64_t seed);
+std::string describe(const BlameTrial& trial);
 
-struct TrialOutcome {
+struct BlameOutcome {
   std::vector<std::string> innocent;  // verdicts that no fault permits
   std::vector<std::string> coarse;    // faults without their finest verdict, verdicts beyond those
   // From the first path that went down to the verdict, the longest.
   TimeNs slowest = 0;
 };
-TrialOutcome run(const Trial& trial);
+BlameOutcome run(const BlameTrial& trial);
 
 }  // namespace r2ccl

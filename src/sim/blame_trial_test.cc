@@ -23,8 +23,8 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-void explain(const Trial& trial, const TrialOutcome& outcome) {
-  std::string text = to_string(trial);
+void explain(const BlameTrial& trial, const BlameOutcome& outcome) {
+  std::string text = describe(trial);
   for (const std::string& each : outcome.innocent) text += "\n  innocent: " + each;
   text += "\n  down to verdict " + std::to_string(outcome.slowest / kMillisecond) + " ms";
   for (const std::string& each : outcome.coarse) text += "\n  " + each;
@@ -40,8 +40,8 @@ TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNobodyInnocent) {
   uint64_t coarse = 0;
   std::vector<TimeNs> times;
   for (uint64_t seed = first; seed < first + trials; ++seed) {
-    const Trial trial = random_trial(seed);
-    const TrialOutcome outcome = run(trial);
+    const BlameTrial trial = random_blame_trial(seed);
+    const BlameOutcome outcome = run(trial);
     innocent += outcome.innocent.empty() ? 0 : 1;
     coarse += outcome.coarse.empty() ? 0 : 1;
     if (outcome.slowest > 0) times.push_back(outcome.slowest);

@@ -1,6 +1,7 @@
 #include "sim/cluster.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "runtime/notice.h"
@@ -135,6 +136,27 @@ void Cluster::Node::on_peer_end(Rank peer, PeerEnd end, const std::string&) {
 void Cluster::Node::progress() {
   engine->progress(0);
   incidents->progress(ended);
+  if (!leaving) check_departed();
+}
+
+void Cluster::Node::check_departed() {
+  std::vector<Rank> departed;
+  for (size_t peer = 0; peer < ended.size(); ++peer) {
+    const Link* link = engine->link(Rank(static_cast<int32_t>(peer)));
+    if (link == nullptr) continue;
+    if (link->wants_progress()) return;  // it has more to deliver
+    if (link->peer_said_goodbye()) departed.emplace_back(static_cast<int32_t>(peer));
+  }
+  if (departed.empty()) return;
+  for (const Communicator& one : communicators) {
+    std::vector<Rank> needed = one.executor->waits_on();
+    std::ranges::copy(one.point_to_point->waits_on(), std::back_inserter(needed));
+    for (const Rank rank : needed) {
+      if (std::ranges::find(departed, rank) == departed.end()) continue;
+      check->violated("rank " + std::to_string(engine->self().value()) + " waits for rank " +
+                      std::to_string(rank.value()) + ", which has said goodbye");
+    }
+  }
 }
 
 TimeNs Cluster::Node::next_timeout() const {
@@ -182,6 +204,23 @@ bool Cluster::all_paths_up() {
         if (path->state.phase() != PathPhase::up) return false;
       }
     }
+  }
+  return true;
+}
+
+void Cluster::begin_goodbye(int rank) {
+  Node& each = node(rank);
+  each.leaving = true;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (Link* link = each.engine->link(Rank(peer))) link->begin_goodbye();
+  }
+  each.host->poller().wake();
+}
+
+bool Cluster::goodbye_done(int rank) {
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link* link = node(rank).engine->link(Rank(peer));
+    if (link != nullptr && !link->goodbye_done()) return false;
   }
   return true;
 }

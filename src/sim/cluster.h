@@ -53,6 +53,7 @@ class Cluster {
     PointToPoint* point_to_point = nullptr;
     std::unique_ptr<Incidents> incidents;
     std::vector<bool> ended;  // by rank: it left or died
+    bool leaving = false;     // it said goodbye
     ActorId actor;
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
@@ -64,6 +65,8 @@ class Cluster {
     // A turn of the thread that a communicator has.
     void progress();
     TimeNs next_timeout() const;
+    // A communicator fails when it waits for a rank that has said goodbye.
+    void check_departed();
   };
 
   int size() const { return static_cast<int>(nodes_.size()); }
@@ -76,6 +79,9 @@ class Cluster {
 
   // All paths of all links that carry data are up.
   bool all_paths_up();
+  // What r2cclCommFinalize begins, and whether it is over: every peer said goodbye too.
+  void begin_goodbye(int rank);
+  bool goodbye_done(int rank);
   // After calls to executors from outside the actors.
   void wake_all();
   // Destroys what the rank's communicator would; its process and NICs stay.

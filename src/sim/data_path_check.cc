@@ -12,7 +12,6 @@ namespace {
 using Placement = ReceiveLedger::Placement;
 
 constexpr size_t kViolationsMax = 20;
-constexpr TimeNs kOverdraw = 100 * kMillisecond;
 
 // Of no bytes there may be no memory either.
 bool same(const std::byte* a, const std::byte* b, size_t bytes) {
@@ -267,7 +266,7 @@ void DataPathCheck::check_pace(const Name& name, LinkEnd at, const Path& path,
                                uint64_t frame_bytes) {
   if (path.model.bytes_outstanding() == 0) return;
   const auto trouble = trouble_.find(at);
-  if (trouble != trouble_.end() && clock_.now() - trouble->second <= kOverdraw) return;
+  if (trouble != trouble_.end() && clock_.now() - trouble->second <= limits::kOverdrawTime) return;
   uint64_t granted = limits::kPaceShareMin;
   const LinkEnd receiver{at.peer, at.self};
   const auto grant = grants_.find({receiver, path.spec.id, path.state.incarnation()});

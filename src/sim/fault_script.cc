@@ -25,6 +25,7 @@ bool of_process(FaultKind kind) {
 bool hits(const FaultSpec& spec, int host, int nic) {
   switch (spec.kind) {
     case FaultKind::all_nics:
+    case FaultKind::dark:
     case FaultKind::suspend:
     case FaultKind::failed_call:
     case FaultKind::kill:
@@ -57,6 +58,7 @@ void add(NicFaults& sum, const FaultSpec& spec) {
       break;
     case FaultKind::hole:
     case FaultKind::rail:
+    case FaultKind::dark:
     case FaultKind::suspend:
       sum.hole_tx = true;
       sum.hole_rx = true;
@@ -121,8 +123,9 @@ void FaultScript::wait_for_traffic(size_t index, TimeNs until) {
 
 bool FaultScript::carries_chunks(int host, int nic) {
   for (int rank = 0; rank < hosts_; ++rank) {
-    for (int peer = 0; peer < hosts_; ++peer) {
-      const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+    ProgressEngine* engine = cluster_.node(rank).engine.get();
+    for (int peer = 0; engine != nullptr && peer < hosts_; ++peer) {
+      const Link* link = engine->link(Rank(peer));
       if (link == nullptr || (rank != host && peer != host)) continue;
       for (const auto& path : link->paths()) {
         if (path->spec.lane_only) continue;

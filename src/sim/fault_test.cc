@@ -30,7 +30,10 @@ TEST(Fault, ANicThatIsDownIsSeenByItsHostAndRefusesConnects) {
   EXPECT_TRUE(pair.a.drain_nic_events());
   EXPECT_FALSE(nic_named(pair.a, "nic0").up);
   EXPECT_FALSE(nic_named(pair.a, "nic0").usable);
-  EXPECT_FALSE(pair.a.connect(pair.listener->local(), kAnyRoute).ok());
+  auto refused = pair.a.connect(pair.listener->local(), kAnyRoute);
+  ASSERT_TRUE(refused.ok());
+  EXPECT_EQ(refused.value()->connect_state(), ConnectState::failed);
+  EXPECT_EQ(refused.value()->connect_error(), ENETUNREACH);
   EXPECT_TRUE(nic_named(pair.b, "nic0").carrier);
   pair.a.poller().remove(pair.a.nic_events_poll_id());
 }

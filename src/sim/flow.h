@@ -55,6 +55,7 @@ class Flow {
 
   // --- the process at `side` ---
   void start_connect();
+  void refuse(int error);  // instead: the connect has failed at once
   void attach(int side, SimHost& process, int poll_id);
   bool attached_to(int side, const SimHost& process) const;
   IoResult read(int side, std::span<const iovec> slices);

@@ -53,6 +53,11 @@ void Flow::start_connect() {
   retry_handshake(kHandshakeRetry);
 }
 
+void Flow::refuse(int error) {
+  become(0, SideState::connecting);
+  fail(0, error);
+}
+
 void Flow::send_handshake() {
   if (at(0).state == SideState::connecting) {
     send_packet(0, [](Flow& flow) { flow.on_syn(); });

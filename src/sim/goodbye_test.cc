@@ -2,8 +2,6 @@
 // leaves soon, and takes no other for dead.
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "sim/cluster.h"
 
 namespace r2ccl {
@@ -67,14 +65,9 @@ class Leaving {
     for (int rank = 0; rank < 2; ++rank) {
       Cluster::Node& node = cluster_.node(rank);
       if (node.engine == nullptr) continue;
-      Link* link = node.engine->link(Rank(1 - rank));
-      bool& said = said_[static_cast<size_t>(rank)];
-      if (!said && node.point_to_point->idle() && (rank == 1 || late_)) {
-        said = true;
-        link->begin_goodbye();
-        cluster_.wake_all();
-      }
-      if (said && link->goodbye_done()) cluster_.leave(rank);
+      const bool done = node.point_to_point->idle() && (rank == 1 || late_);
+      if (done && !node.leaving) cluster_.begin_goodbye(rank);
+      if (node.leaving && cluster_.goodbye_done(rank)) cluster_.leave(rank);
     }
     return cluster_.node(0).engine == nullptr && cluster_.node(1).engine == nullptr;
   }
@@ -92,7 +85,6 @@ class Leaving {
   std::vector<std::vector<std::byte>> received_;
   size_t complete_ = 0;
   bool late_ = false;
-  std::array<bool, 2> said_{};
 };
 
 class Goodbye : public testing::TestWithParam<Trouble> {};

@@ -100,48 +100,42 @@ Result<std::unique_ptr<Listener>> SimHost::listen(const Endpoint& local,
 }
 
 // The NIC that a connection leaves by, as Linux would choose it.
-Result<SimNic*> SimHost::route(const Address& remote, const ConnectOptions& options) const {
-  const std::string what = "connect to " + to_string(remote);
+SimHost::Route SimHost::route(const Address& remote, const ConnectOptions& options) const {
+  SimNic* const loopback = machine_.nics.front().get();
   SimNic* nic = nullptr;
   if (options.source.family != AddressFamily::none) {
-    nic = loopback_address(options.source) ? machine_.nics.front().get()
-                                           : machine_.nic_with(options.source);
-    if (nic == nullptr) return system_error(what, EADDRNOTAVAIL);
+    nic = loopback_address(options.source) ? loopback : machine_.nic_with(options.source);
+    if (nic == nullptr) return {loopback, EADDRNOTAVAIL};
   }
   if (!options.device.empty()) {
     nic = machine_.nic_named(options.device);
-    if (nic == nullptr) return system_error(what, ENODEV);
+    if (nic == nullptr) return {loopback, ENODEV};
   }
-  if (loopback_address(remote) || machine_.nic_with(remote) != nullptr) {
-    return machine_.nics.front().get();
-  }
-  if (nic != nullptr) {
-    if (!nic->up()) return system_error(what, ENETUNREACH);
-    return nic;
-  }
+  if (loopback_address(remote) || machine_.nic_with(remote) != nullptr) return {loopback, 0};
+  if (nic != nullptr) return {nic, nic->up() ? 0 : ENETUNREACH};
   for (const auto& candidate : machine_.nics) {
     if (!candidate->up() || candidate->addresses.empty()) continue;
-    if (same_subnet(candidate->addresses.front(), remote)) return candidate.get();
+    if (same_subnet(candidate->addresses.front(), remote)) return {candidate.get(), 0};
   }
-  return system_error(what, ENETUNREACH);
+  return {loopback, ENETUNREACH};
 }
 
 Result<std::unique_ptr<Connection>> SimHost::connect(const Endpoint& remote,
                                                      const ConnectOptions& options) {
-  if (const int error = next_operation_error()) {
-    return system_error("connect to " + to_string(remote), error);
-  }
-  Result<SimNic*> nic = route(remote.address, options);
-  if (!nic.ok()) return nic.status();
+  int error = next_operation_error();
+  if (error == 0 && !descriptors_left_) error = EMFILE;
+  if (error != 0) return system_error("connect to " + to_string(remote), error);
+  const Route route = this->route(remote.address, options);
   FlowSpec spec;
-  spec.from = nic.value();
+  spec.from = route.nic;
   spec.to = spec.from->options.loopback ? spec.from : network_.nic_with(remote.address);
   const bool bound = options.source.family != AddressFamily::none;
-  spec.local = {bound ? options.source : spec.from->addresses.front(), machine_.take_port()};
+  const Address source = spec.from->addresses.empty() ? Address{} : spec.from->addresses.front();
+  spec.local = {bound ? options.source : source, machine_.take_port()};
   spec.remote = remote;
   spec.unsent_low_water = options.unsent_low_water;
   Flow& flow = network_.open(spec);
-  flow.start_connect();
+  route.error == 0 ? flow.start_connect() : flow.refuse(route.error);
   return std::unique_ptr<Connection>(std::make_unique<SimConnection>(*this, flow, 0));
 }
 

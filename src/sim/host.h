@@ -46,6 +46,8 @@ class SimHost final : public Transport {
     fail_at_ = operations_ + n;
     fail_error_ = error;
   }
+  // Without descriptors nothing can be connected any more.
+  void set_descriptors_left(bool left) { descriptors_left_ = left; }
   // Operations so far: nics, listen, connect, accept, read, write.
   uint64_t operations() const { return operations_; }
 
@@ -60,7 +62,11 @@ class SimHost final : public Transport {
     bool writable() const override { return false; }
     bool pending = false;
   };
-  Result<SimNic*> route(const Address& remote, const ConnectOptions& options) const;
+  struct Route {
+    SimNic* nic;
+    int error;  // why the kernel refuses to use it; 0: it does not
+  };
+  Route route(const Address& remote, const ConnectOptions& options) const;
 
   Network& network_;
   Machine& machine_;
@@ -72,6 +78,7 @@ class SimHost final : public Transport {
   uint64_t operations_ = 0;
   uint64_t fail_at_ = 0;
   int fail_error_ = 0;
+  bool descriptors_left_ = true;
 };
 
 }  // namespace r2ccl

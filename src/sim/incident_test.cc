@@ -28,5 +28,24 @@ TEST(Incident, EveryRankHoldsTheSameVerdict) {
     EXPECT_EQ(cluster.node(rank).incidents->verdicts(), verdicts);
 }
 
+// They cannot probe, and that is no evidence: two hosts have lost the NIC, and it alone.
+TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  AllReduceJob job(cluster, 1 << 17);
+  job.start(200);
+  for (int rank = 0; rank < 3; ++rank) cluster.node(rank).host->set_descriptors_left(false);
+  cluster.fabric().at(cluster.now() + 30 * kMillisecond,
+                      [&] { cluster.fabric().hole(cluster.nic(1, 0)); });
+  cluster.world().run_for(kSecond);
+  const auto& verdicts = cluster.node(0).incidents->verdicts();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, (NicName{1, "nic0"}));
+  job.abandon();
+}
+
 }  // namespace
 }  // namespace r2ccl

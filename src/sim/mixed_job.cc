@@ -36,6 +36,7 @@ MixedJob::MixedJob(Cluster& cluster, const Scenario& scenario)
     : cluster_(cluster), scenario_(scenario), dice_(scenario.seed + 77) {
   members_.resize(static_cast<size_t>(cluster.size() * scenario.communicators));
   left_out_.resize(static_cast<size_t>(cluster.size()));
+  left_of_.resize(static_cast<size_t>(cluster.size()), scenario_.operations.size());
   for (int rank = 0; rank < cluster.size(); ++rank) {
     for (size_t i = 0; i < scenario_.operations.size(); ++i) {
       member(rank, scenario_.operations[i].communicator).operations.push_back(i);
@@ -62,9 +63,7 @@ void MixedJob::start() {
 void MixedJob::leave_out(int rank) {
   if (left_out_[static_cast<size_t>(rank)]) return;
   left_out_[static_cast<size_t>(rank)] = true;
-  for (int c = 0; c < scenario_.communicators; ++c) {
-    left_ -= member(rank, c).operations.size() - member(rank, c).ended;
-  }
+  left_ -= left_of_[static_cast<size_t>(rank)];
 }
 
 // Starts what may be started, after a while of thinking.
@@ -155,7 +154,7 @@ void MixedJob::end(int rank, Call& call) {
   if (!call.failed) verify(rank, call);
   Member& one = member(rank, scenario_.operations[call.operation].communicator);
   --one.running;
-  ++one.ended;
+  --left_of_[static_cast<size_t>(rank)];
   if (!left_out_[static_cast<size_t>(rank)]) --left_;
   const int communicator = scenario_.operations[call.operation].communicator;
   retire(std::move(call.buffers));

@@ -22,6 +22,7 @@ class MixedJob {
   void start();
   // Every rank that still takes part has ended every operation.
   bool finished() const { return left_ == 0; }
+  bool finished(int rank) const { return left_of_[static_cast<size_t>(rank)] == 0; }
   // The rank takes no further part; nor do the others wait for it.
   void leave_out(int rank);
   // From now on operations may end with an error.
@@ -60,7 +61,6 @@ class MixedJob {
     size_t next = 0;
     size_t running = 0;
     bool thinking = false;
-    size_t ended = 0;
   };
 
   Member& member(int rank, int communicator) {
@@ -84,7 +84,8 @@ class MixedJob {
   std::deque<Buffers> graves_;                // of ended ones, filled with kGrave
   uint64_t grave_bytes_ = 0;
   std::vector<Span> spans_;
-  uint64_t left_ = 0;  // operations of the ranks that take part
+  std::vector<uint64_t> left_of_;  // operations, by rank
+  uint64_t left_ = 0;              // of all ranks that take part
   bool failure_expected_ = false;
   uint64_t checked_ = 0;
   uint64_t ended_ = 0;

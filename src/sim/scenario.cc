@@ -13,9 +13,10 @@ namespace {
 constexpr std::array<const char*, 5> kOperationNames = {"all_reduce", "broadcast", "barrier",
                                                         "shift", "all_to_all"};
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
-    "down",      "pull",     "hole", "hole_tx",     "hole_rx", "loss",       "delay",     "jitter",
-    "slow",      "mtu_hole", "flap", "all_nics",    "rail",    "control",    "partition", "sever",
-    "readdress", "reset",    "cut",  "failed_call", "stop",    "deschedule", "suspend",   "kill"};
+    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss", "delay",
+    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark", "rail",
+    "control", "partition",  "sever",    "readdress", "reset",    "cut",  "failed_call",
+    "stop",    "deschedule", "suspend",  "kill"};
 
 // The dice of one scenario.
 class Dice {
@@ -100,6 +101,7 @@ void choose_operations(Dice& dice, Scenario& s) {
   const int count = dice.between(20, 32);
   for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(dice, s));
   s.think_max = static_cast<TimeNs>(dice.log_uniform(10'000, 4'000'000));
+  s.leave_early = dice.chance(40);
 }
 
 FaultKind choose_fault(Dice& dice) {
@@ -157,7 +159,7 @@ void choose_faults(Dice& dice, Scenario& s) {
       static_cast<TimeNs>(s.operations.size()) * (s.think_max / 2 + 2 * kMillisecond);
   const int count = dice.between(4, 8);
   for (int i = 0; i < count; ++i) s.faults.push_back(choose_one(dice, s, span));
-  if (dice.chance(4)) {
+  if (!s.leave_early && dice.chance(6)) {
     FaultSpec end = choose_one(dice, s, span);
     end.kind = FaultKind::kill;
     s.faults.push_back(end);
@@ -182,6 +184,7 @@ const char* to_string(FaultKind kind) {
 bool of_a_nic(FaultKind kind) {
   switch (kind) {
     case FaultKind::all_nics:
+    case FaultKind::dark:
     case FaultKind::control:
     case FaultKind::partition:
     case FaultKind::failed_call:

@@ -45,6 +45,7 @@ enum class FaultKind : uint8_t {
   mtu_hole,     // frames of more than `amount` bytes vanish
   flap,         // it is pulled `amount` times, each time for half of `duration` / `amount`
   all_nics,     // all data NICs of the host are pulled
+  dark,         // all data NICs of the host are holes
   rail,         // the switch of a rail: NIC `nic` of every host is a hole
   control,      // the management NIC of the host is a hole
   partition,    // hosts 0 .. host - 1 and the others do not reach each other
@@ -93,6 +94,8 @@ struct Scenario {
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank has started at a time
   TimeNs think_max = 0;  // between operations a rank does something else for up to so long
+  // A rank leaves when its own operations have ended; otherwise all do when those of all have.
+  bool leave_early = false;
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;
   friend bool operator==(const Scenario&, const Scenario&) = default;

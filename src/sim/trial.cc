@@ -63,8 +63,10 @@ class Trial {
       began_ = cluster_.now();
       job_ = std::make_unique<MixedJob>(cluster_, scenario_);
       run_job();
-      if (ok()) come_back();
-      if (ok()) part();
+      if (ok() && !scenario_.leave_early) {
+        come_back();
+        if (ok()) part();
+      }
       judge_events();
       job_->inspect_buffers();
     } else {
@@ -94,6 +96,7 @@ class Trial {
         scenario_.faults, [](const FaultSpec& f) { return f.kind == FaultKind::kill; });
     const auto done = [&] {
       if (may_die) see_deaths();
+      if (scenario_.leave_early) return all_left();
       return job_->finished() && faults_.over();
     };
     while (!cluster_.world().run_until(done, cluster_.now() + kSecond)) {
@@ -106,13 +109,15 @@ class Trial {
   void stuck() {
     std::string who;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (has_left(rank)) continue;
       for (const auto& one : cluster_.node(rank).communicators) {
         for (const Rank peer : one.executor->waits_on()) {
           who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
         }
       }
     }
-    violated("the job does not get on after the last fault; in collectives wait:" + who);
+    violated("the job does not get on after the last fault; in collectives wait:" + who +
+             "; these have not parted:" + not_parted());
   }
 
   // What a communicator does when a rank is dead: it ends everything.
@@ -230,26 +235,27 @@ class Trial {
            faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
   }
 
-  // The orderly end.
+  bool has_left(int rank) { return cluster_.node(rank).engine == nullptr; }
+
+  // Ranks leave, each as soon as it may.
+  bool all_left() {
+    bool all = true;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (has_left(rank)) continue;
+      all = false;
+      if (!job_->finished(rank)) continue;
+      if (!cluster_.node(rank).leaving) cluster_.begin_goodbye(rank);
+      if (cluster_.goodbye_done(rank)) cluster_.leave(rank);
+    }
+    return all;
+  }
+
+  // The orderly end, of all at once.
   void part() {
     if (any_killed()) return;
-    for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      for (int peer = 0; peer < scenario_.hosts; ++peer) {
-        if (Link* link = cluster_.node(rank).engine->link(Rank(peer))) link->begin_goodbye();
-      }
-    }
-    cluster_.wake_all();
-    const auto parted = [this] {
-      for (int rank = 0; rank < scenario_.hosts; ++rank) {
-        for (int peer = 0; peer < scenario_.hosts; ++peer) {
-          const Link* link = cluster_.node(rank).engine->link(Rank(peer));
-          if (link != nullptr && !link->goodbye_done()) return false;
-        }
-      }
-      return true;
-    };
+    for (int rank = 0; rank < scenario_.hosts; ++rank) cluster_.begin_goodbye(rank);
     const TimeNs deadline = cluster_.now() + kEndBound;
-    while (!parted()) {
+    while (!all_left()) {
       if (cluster_.now() >= deadline) {
         return violated("the ranks do not part in order: " + not_parted());
       }
@@ -260,6 +266,7 @@ class Trial {
   std::string not_parted() {
     std::string all;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (has_left(rank)) continue;
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
         const Link* link = cluster_.node(rank).engine->link(Rank(peer));
         if (link == nullptr || link->goodbye_done()) continue;
