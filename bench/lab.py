@@ -258,10 +258,16 @@ class BenchRun:
         except Failed as error:
             self.read_log()
             raise Failed(f"{self.text}: {error}") from None
-        self.result = json.loads(self.json_path.read_text())
+        self.result = self.load()
         self.sent = difference(self.lab.sent_bytes(), self.before)
         self.read_log()
         return self
+
+    def load(self):
+        """What it wrote at its end."""
+        if not self.json_path.exists():
+            raise Failed(f"{self.text}: it left no result")
+        return json.loads(self.json_path.read_text())
 
     def read_log(self):
         if self.log_path.exists():

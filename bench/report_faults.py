@@ -1,6 +1,6 @@
 """The parts of RESULTS.md on what a fault costs when it comes, and long after."""
 import stall_svg
-from report_text import Target, find, num, origin, size_text, table, wrong_target
+from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 EXTRA_TRIALS_WANTED = 30
 STALL_TRIALS_WANTED = 200
@@ -9,6 +9,7 @@ STALL_MAX_MS = {"down": (5, 20), "pull": (5, 20), "hole": (15, 50), "hole-tx": (
                 "hole-rx": (15, 50)}
 EXTRA_MAX_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
 AFTERMATH_OPERATIONS_WANTED = 3000
+VERDICT_TRIALS_WANTED = 150
 
 
 def stall_text(stall):
@@ -51,6 +52,66 @@ def aftermath_targets(document):
                      lambda v: v <= 1,
                      lambda v, row=row: f"{num(v, 2)} in 1,000 of {num(row['operations'], 0)}{beside}",
                      row.get("operations", 0) >= AFTERMATH_OPERATIONS_WANTED)
+
+
+def grey_targets(document):
+    for row in find(document, "rows") or []:
+        if row["kind"] in ("none", "pull"):
+            continue
+        yield Target(f"AllReduce {row['size']}B, one NIC {row['kind']}",
+                     "at least 97 % of what the bandwidth that is left could do",
+                     row["share_percent"]["median"], lambda v: v >= 97,
+                     lambda v, row=row: f"{num(v)} %, p99 {num(row['p99_ms'])} ms (with the NIC pulled: "
+                                        f"{num(gone_ms(document, row['size']))})", row["runs"] >= 3)
+    yield wrong_target("Wrong elements on grey paths", document)
+
+
+def gone_ms(document, size):
+    return next((row["p99_ms"] for row in document["rows"]
+                 if row["kind"] == "pull" and row["size"] == size), None)
+
+
+def grey(document):
+    lines = ["## Grey NICs", "", "One NIC is bad and not dead: slow, lossy, or with a delay each way. 100 Mbit/s "
+             "a NIC without segmentation offload, so that loss takes single packets; every element checked. "
+             "The share is of what three NICs did in the same round, or of what is left of four where a slow NIC "
+             "has a rate of its own; median of the runs (smallest to largest).", ""] + origin(document)
+    lines += table(["size", "NIC", "bus MB/s", "% of what is left", "median ms", "p99 ms, worst run",
+                    "% mirrored", "verdicts"],
+                   [[row["size"] + "B", row["kind"], spread_text(row["bus_MBps"]),
+                     spread_text(row["share_percent"]), num(row["median_ms"], 2), num(row["p99_ms"], 2),
+                     num(row["mirrored_percent"], 2), row["verdicts"]] for row in document["rows"]])
+    return lines + [line for error in document["errors"]
+                    for line in (f"Failed: {error.splitlines()[-1]}", "")]
+
+
+def verdict_targets(document):
+    kinds = find(document, "kinds") or {}
+    trials = sum(row["trials"] for row in kinds.values())
+    right = sum(row["right"] for row in kinds.values())
+    slowest = max((find(row, "verdict_ms", "max") or 0 for row in kinds.values()), default=None)
+    yield Target("Verdicts in the lab", "the finest that the evidence permits, nobody innocent",
+                 right if kinds else None, lambda v: v == trials, lambda v: f"{v} of {trials} trials",
+                 trials >= VERDICT_TRIALS_WANTED)
+    yield Target("From the first path down to the verdict on all ranks", "at most 100 ms",
+                 slowest, lambda v: v <= 100, lambda v: f"{num(v)} ms at most",
+                 trials >= VERDICT_TRIALS_WANTED)
+
+
+def verdicts(document):
+    lines = ["## Verdicts", "", "Every fault that the lab makes, under AllReduce of 1 MB with every element "
+             "checked: is it named at the finest class that the evidence permits, is nobody else, and how "
+             "long after the first path went down (of a killed rank: after the kill) have all ranks "
+             "said so?", ""] + origin(document)
+    lines += table(["fault", "trials", "right", "ms to the verdict, median / max", "what else was said"],
+                   [[name, row["trials"], row["right"],
+                     f"{num(row['verdict_ms']['median'])} / {num(row['verdict_ms']['max'])}",
+                     "; ".join(sorted({", ".join(trial["said"]) or "nothing"
+                                       for trial in row["wrong"]}))]
+                    for name, row in document["kinds"].items()])
+    lines += [f"{num(document.get('checked_elements'), 0)} elements checked, "
+              f"{document.get('wrong_elements', '-')} wrong.", ""]
+    return lines + ([f"Failed: {document['error'].splitlines()[-1]}", ""] if document["error"] else [])
 
 
 def stall_picture(document):

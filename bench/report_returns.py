@@ -2,6 +2,7 @@
 from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 FALSE_ALARM_MINUTES = 60
+SOAK_MINUTES = 30
 
 
 def flap_targets(document):
@@ -49,6 +50,16 @@ def false_alarm_targets(document):
     yield wrong_target("Wrong elements in it", document)
 
 
+def soak_targets(document):
+    enough = (find(document, "minutes") or 0) >= SOAK_MINUTES
+    yield Target("A soak of half an hour, a random fault every second", "0 wrong elements, no job fails",
+                 find(document, "wrong_elements"), lambda v: v == 0 and not document["errors"],
+                 lambda v: f"{v} of {num(document['checked_elements'], 0)} under "
+                           f"{document['faults']} faults, {len(document['errors'])} jobs failed", enough)
+    yield Target("Verdicts in it that name what was whole", "0", find(document, "innocent"),
+                 lambda v: v == 0, lambda v: f"{v} of {document['verdicts']}", enough)
+
+
 def flap(document):
     lines = ["## A path that flaps", ""] if not document["damping"] else ["### Damping on", ""]
     lines += [f"Its cable is out for half of every {document['period_s']:g} s, {document['times']} "
@@ -91,6 +102,22 @@ def first_return(document):
                          "line_percent", "before_line_percent", "before_percent")),
                      *(spread_text(row[name], 2) for name in ("usable_s", "returned_s")),
                      row["not_returned"]] for kind, row in document["kinds"].items()])
+    return lines + [line for error in document["errors"]
+                    for line in (f"Failed: {error.splitlines()[-1]}", "")]
+
+
+def soak(document):
+    lines = ["## Soak", "", "A fault begins every second, at random: of a NIC (down, pulled, holes, slow, "
+             "lossy), of a rail, of all NICs of a host, of the management network, or a rank is stopped; "
+             "each for 0.1 to 4 s. Every element checked; damping on.", ""] + origin(document)
+    lines += table(["job", "faults", "operations", "elements checked", "wrong", "verdicts", "innocent",
+                    "operation ms, median / p99 / max", "RSS KiB more", "descriptors more"],
+                   [[f"{job['collective']} {job['size']}", job["faults"], num(job["operations"], 0),
+                     num(job["checked_elements"], 0), job["wrong_elements"], len(job["verdicts"]),
+                     len(job["innocent"]),
+                     " / ".join(num(job["op_ms"][name]) for name in ("p50", "p99", "max")),
+                     num(job["growth"]["rss_kib"], 0), job["growth"]["descriptors"]]
+                    for job in document["jobs"]])
     return lines + [line for error in document["errors"]
                     for line in (f"Failed: {error.splitlines()[-1]}", "")]
 

@@ -169,6 +169,8 @@ void add_up(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action)
       ->capture_default_str();
   sub->add_option("--queue-ms", shape.queue_ms, "longest wait in a shaper's queue")
       ->capture_default_str();
+  sub->add_flag("--single-packets", shape.single_packets,
+                "no segmentation offload: `lose` then takes packets, and not up to 64 KB at once");
   sub->callback([o, action] { *action = [o] { return up(*o); }; });
 }
 

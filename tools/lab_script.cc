@@ -95,7 +95,9 @@ LabScripts up_scripts(const LabSpec& spec) {
 std::string host_ip_script(const LabSpec& spec, int host) {
   std::string script = "link set lo up\n";
   for (LabPort port : ports_of(spec, host)) {
-    script += address_add(spec, port, "add") + "link set " + device_name(port) + " up\n";
+    const std::string single = spec.single_packets ? " gso_max_segs 1" : "";
+    script +=
+        address_add(spec, port, "add") + "link set dev " + device_name(port) + single + " up\n";
   }
   return script;
 }

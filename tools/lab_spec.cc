@@ -99,6 +99,7 @@ Result<LabSpec> make_lab_spec(const LabShape& shape) {
   spec.congestion = shape.congestion;
   spec.burst_bytes = shape.burst_bytes;
   spec.queue_ms = shape.queue_ms;
+  spec.single_packets = shape.single_packets;
   for (size_t i = 0; i < static_cast<size_t>(shape.hosts); ++i) {
     int nics = shape.nics;
     if (!shape.nics_per_host.empty()) nics = parse_int(shape.nics_per_host[i]).value_or(-1);
@@ -302,7 +303,8 @@ std::string to_json(const LabSpec& spec) {
               {"ipv6", spec.ipv6},
               {"congestion", spec.congestion},
               {"burst_bytes", spec.burst_bytes},
-              {"queue_ms", spec.queue_ms}}
+              {"queue_ms", spec.queue_ms},
+              {"single_packets", spec.single_packets}}
       .dump(1);
 }
 
@@ -326,6 +328,7 @@ Result<LabSpec> lab_spec_from_json(const std::string& text) {
     spec.congestion = doc.at("congestion").get<std::string>();
     spec.burst_bytes = doc.at("burst_bytes").get<int64_t>();
     spec.queue_ms = doc.at("queue_ms").get<int>();
+    spec.single_packets = doc.at("single_packets").get<bool>();
     return spec;
   } catch (const json::exception& error) {
     return Status(Code::invalid_argument, std::string("not a lab's state: ") + error.what());

@@ -27,6 +27,7 @@ struct LabSpec {
   std::string congestion = "cubic";  // TCP congestion control inside the hosts
   int64_t burst_bytes = 0;           // shaper bucket; 0: 4 ms of the rate, at least 66,000
   int queue_ms = 10;                 // longest wait in a shaper's queue
+  bool single_packets = false;       // no segmentation offload: loss takes packets, not 64 KB
   friend bool operator==(const LabSpec&, const LabSpec&) = default;
 
   int host_count() const { return static_cast<int>(hosts.size()); }
@@ -45,6 +46,7 @@ struct LabShape {
   std::string congestion = "cubic";
   int64_t burst_bytes = 0;
   int queue_ms = 10;
+  bool single_packets = false;
   std::vector<std::string> nics_per_host;  // "4,4,2,1": host by host
   std::vector<std::string> rates;  // "250,250,100": NIC by NIC; "h1:nic2=25": one NIC of one host
   std::vector<std::string> mtus;   // the same for MTUs

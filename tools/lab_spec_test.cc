@@ -135,6 +135,14 @@ TEST(LabScript, UsesTheAddressesOfTheAskedFamily) {
   EXPECT_EQ(script.find("10.77"), std::string::npos);
 }
 
+TEST(LabScript, TurnsSegmentationOffloadOffWhereItIsAskedTo) {
+  LabShape given = shape(2, 2, 0);
+  EXPECT_EQ(host_ip_script(make_lab_spec(given).value(), 0).find("gso"), std::string::npos);
+  given.single_packets = true;
+  EXPECT_NE(host_ip_script(make_lab_spec(given).value(), 0).find("dev nic1 gso_max_segs 1 up"),
+            std::string::npos);
+}
+
 TEST(LabScript, LeavesUnshapedNicsAlone) {
   LabShape given = shape(2, 2, 0);
   given.mgmt_mbit = 0;

@@ -24,8 +24,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr double kProgressSeconds = 2;
 constexpr size_t kFailuresShown = 20;
 
-// --- mutants
-// --------------------------------------------------------------------------------------
+// --- mutants ---
 
 struct MutantName {
   Mutant mutant;
@@ -56,8 +55,7 @@ int list_mutants() {
   return 0;
 }
 
-// --- fuzz
-// -----------------------------------------------------------------------------------------
+// --- fuzz ---
 
 struct FuzzOptions {
   std::string seeds = "1..1000";
@@ -179,8 +177,7 @@ class Fuzz {
   std::vector<SeedOutcome> failures_;
 };
 
-// --- replay and run
-// -------------------------------------------------------------------------------
+// --- replay and run ---
 
 struct ShowOptions {
   uint64_t seed = 0;

@@ -30,8 +30,7 @@ int usable_processors() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
-// --- the worker's side
-// ----------------------------------------------------------------------------
+// --- the worker's side ---
 
 json run_seed(uint64_t seed, bool twice) {
   const TrialResult result = run_trial(scenario_of(seed));
@@ -62,8 +61,7 @@ json run_seed(uint64_t seed, bool twice) {
   _exit(0);
 }
 
-// --- the parent's side
-// ----------------------------------------------------------------------------
+// --- the parent's side ---
 
 class Worker {
  public:

@@ -293,10 +293,21 @@ bool Judge::reported(const NicName& nic) const {
   return std::ranges::any_of(open_, [&](const Open& open) { return is_about(open.seen, nic); });
 }
 
-size_t Judge::hosts_opposite(const NicName& nic) const {
+Judge::Evidence Judge::evidence(const Open& open) const {
+  if (!answers(open)) return Evidence::silent;
+  // Where one end gives a path up, the other sees no more than its connections' end.
+  const bool given_up = std::ranges::any_of(open_, [&](const Open& other) {
+    return is_of(other.seen, open.seen.near, open.seen.far) &&
+           finest(other.seen) != DownCause::connection_lost;
+  });
+  return given_up ? Evidence::stalled : Evidence::reset;
+}
+
+// Towards how many hosts it was lost in the same way as `like`: each way has a cause of its own.
+size_t Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
   for (const Open& open : open_) {
-    if (!touches(open.seen, nic)) continue;
+    if (!touches(open.seen, nic) || evidence(open) != evidence(like)) continue;
     const NicName& opposite = open.seen.near == nic ? open.seen.far : open.seen.near;
     // What is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
@@ -368,15 +379,16 @@ NicName Judge::worse_end(const Open& open) const {
   // other end did.
   const auto badness = [&](const NicName& nic, const NicName& opposite) {
     return std::tuple(!answers(open) && !reaches_others(nic, opposite, open.at),
-                      hosts_opposite(nic), -lost_elsewhere_at(nic, opposite));
+                      hosts_opposite(nic, open), -lost_elsewhere_at(nic, opposite));
   };
   return badness(pair.near, pair.far) < badness(pair.far, pair.near) ? pair.far : pair.near;
 }
 
-// Both ends reach others.
+// Both ends reach others, or each other.
 Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
   const NicName near = seed.seen.near;
   const NicName far = seed.seen.far;
+  const bool works = evidence(seed) == Evidence::reset;
   Verdict verdict = take([&](const Observation& o) { return is_of(o, near, far); });
   verdict.scope = Scope::pair;
   verdict.culprit = near;
@@ -387,7 +399,7 @@ Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
   recent.one_pair = true;
   recent.at = now;
   recent_.push_back(std::move(recent));
-  broken_pairs_.insert(pair_of(near, far));
+  if (!works) broken_pairs_.insert(pair_of(near, far));
   return verdict;
 }
 
@@ -403,7 +415,7 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   // Where probes say nothing, only what was lost counts.
   const bool probed = tried(seed) && !answers(seed);
   const bool side_known =
-      reported(culprit) || (hosts_opposite(culprit) >= 2 && (witnessed || !probed));
+      reported(culprit) || (hosts_opposite(culprit, seed) >= 2 && (witnessed || !probed));
   Verdict verdict = take([&](const Observation& o) {
     return touches(o, culprit) && (subject(o) == nullptr || is_about(o, culprit));
   });
@@ -462,8 +474,10 @@ Verdict Judge::judge_one(const Open& seed, TimeNs now) {
   // With third hosts, one of both must have been seen to be the other one's misfortune only.
   const bool tells = near_lost != far_lost || nics_of_hosts_.size() == 2;
   if ((near_lost || far_lost) && tells) return judge_hosts(seed, near_lost, far_lost, now);
-  const bool between = !answers(seed) && reaches_others(o.near, o.far, seed.at) &&
-                       reaches_others(o.far, o.near, seed.at);
+  // A NIC does not reset connections: their ends do, or what lies between.
+  const bool between = evidence(seed) == Evidence::reset ||
+                       (!answers(seed) && reaches_others(o.near, o.far, seed.at) &&
+                        reaches_others(o.far, o.near, seed.at));
   return between ? judge_pair(seed, now) : judge_nic(seed, now);
 }
 

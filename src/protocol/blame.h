@@ -158,6 +158,12 @@ class Judge {
     TimeNs at = 0;
     TimeNs until() const { return at + kEcho; }
   };
+  // How a pair was lost.
+  enum class Evidence : uint8_t {
+    silent,   // it answers nothing
+    stalled,  // it answers, and yet bytes did not pass
+    reset,    // it answers; the connection is gone
+  };
   struct Question {
     TimeNs at = 0;
     std::set<uint32_t> hosts;
@@ -183,7 +189,8 @@ class Judge {
   bool known_broken(const NicName& a, const NicName& b) const;
   bool reported(const NicName& nic) const;
   bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;
-  size_t hosts_opposite(const NicName& nic) const;
+  Evidence evidence(const Open& open) const;
+  size_t hosts_opposite(const NicName& nic, const Open& like) const;
   bool lost_all(uint32_t host, TimeNs since) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
   Verdict judge_rail(const std::vector<Open*>& fault, TimeNs now);

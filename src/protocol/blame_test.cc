@@ -539,6 +539,32 @@ TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
 }
 
+// A third host that reaches nobody is another matter than a connection that broke.
+TEST(Judge, KeepsAPairThatAnswersApartFromNicsThatDoNot) {
+  Judge judge(hosts(4));
+  judge.observe(seen(0, 2, DownCause::connection_lost), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  answer_all(judge, requests[0], 0, {{0, 1}, {1, 2}, {1, 3}}, 45 * kMillisecond);
+  const auto verdicts = judge.due(300 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
+  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].other, nic(2));
+}
+
+TEST(Judge, BlamesNoNicForConnectionsThatWereResetThoughTheirEndsReachEachOther) {
+  Judge judge(hosts(3));
+  judge.observe(seen(0, 1, DownCause::connection_lost), 0);
+  judge.observe(seen(0, 2, DownCause::connection_lost), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  answer_all(judge, requests[0], 0, {}, 45 * kMillisecond);
+  const auto verdicts = judge.due(300 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+}
+
 TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
   Judge judge(hosts(3));
   judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);

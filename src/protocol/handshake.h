@@ -36,7 +36,12 @@ inline constexpr size_t kMacKeyBytes = 32;
 // Bound of the opaque bytes that each side may add to its first frame.
 inline constexpr size_t kHandshakePayloadBytesMax = 1024;
 
-enum class ConnectionKind : uint8_t { data = 1, lane = 2, rendezvous = 3, probe = 4 };
+enum class ConnectionKind : uint8_t {
+  data = 1,
+  lane = 2,
+  rendezvous = 3,
+  call = 4,  // says what the HELLO's payload holds, and is over
+};
 
 // What makes connections of two jobs (or two lives of one job) strangers to each other.
 struct JobIdentity {

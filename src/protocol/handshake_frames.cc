@@ -134,7 +134,7 @@ Result<HelloFrame> decode_hello(std::span<const std::byte> bytes) {
     return malformed("HELLO has reserved bits set");
   }
   if (kind < static_cast<uint8_t>(ConnectionKind::data) ||
-      kind > static_cast<uint8_t>(ConnectionKind::probe)) {
+      kind > static_cast<uint8_t>(ConnectionKind::call)) {
     return malformed("HELLO names an unknown kind of connection");
   }
   hello.identity.kind = static_cast<ConnectionKind>(kind);

@@ -123,8 +123,6 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:
       return incidents_->on_probe_answer(body);
-    case NoticeKind::address:
-      return engine_->on_address(peer, body);
     case NoticeKind::status_request:
       return on_status_request(peer, body);
     case NoticeKind::status:
@@ -133,6 +131,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return on_drain_question(peer, body);
     case NoticeKind::drain_answer:
       return on_drain_answer(peer, body);
+    case NoticeKind::address:
     case NoticeKind::drained:
       return;  // the engine's
   }

@@ -67,6 +67,8 @@ class LinkHost {
   virtual std::span<std::byte> scratch() = 0;
   virtual NicPace& pace(NicId nic) = 0;
   virtual NicQueue& queue(NicId nic) = 0;
+  // Tells a peer where that NIC of this rank is now; empty: nothing to tell.
+  virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
 
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;

@@ -243,8 +243,8 @@ void Link::dial(TimeNs at) {
     PathDialer& dialer = *dialers_[i];
     dialer.progress(at);
     if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
-    // The lower rank opens paths. The higher one only asks, when all is lost or the peer may have
-    // left, whether the peer lives.
+    // The lower rank opens paths. The higher one only calls, when all is lost or the peer may have
+    // left: that shows whether the peer lives, and tells it the way back.
     if (!opens_paths() && all_down_since_ == 0 && !goodbye_received_) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     path.returns.on_attempt(at);
@@ -256,7 +256,11 @@ void Link::open(Path& path, TimeNs at) {
   DialRequest request;
   request.path = path.spec.id;
   request.lane_only = path.spec.lane_only;
-  request.probe_only = !opens_paths();
+  // The peer opens paths, but may not know where this NIC is by now.
+  if (!opens_paths() && !path.spec.lane_only) {
+    request.call = host_.address_notice(path.spec.local_nic);
+  }
+  request.probe_only = !opens_paths() && request.call.empty();
   request.self = self_;
   request.peer = peer_;
   request.remote = path.spec.remote;
@@ -365,6 +369,8 @@ void Link::check_gone(TimeNs at) {
 Result<AcceptDecision> Link::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
   Path* path = find(identity.path);
   if (path == nullptr) return Status(Code::remote, "a path that this rank does not have");
+  if (identity.kind == ConnectionKind::call)
+    return AcceptDecision{path->state.incarnation(), {}, {}};
   if (identity.from > identity.to) {
     return Status(Code::remote, "the lower rank opens the paths of a link");
   }

@@ -56,25 +56,31 @@ void PathDialer::on_ready(const PollEvent&) {
         break;
     }
   }
+  if (stage_ == Stage::hanging_up) return told();
   if (stage_ == Stage::shaking) pump();
+}
+
+// Nothing was opened.
+void PathDialer::told() {
+  cancel();
+  owner_.on_dialed(*this, {});
 }
 
 void PathDialer::on_connected() {
   answered_ = true;
-  if (request_.probe_only) {
-    cancel();
-    return owner_.on_dialed(*this, {});
-  }
+  if (request_.probe_only) return told();
   stage_ = Stage::shaking;
   ConnectionIdentity identity;
-  identity.kind = on_lane_ ? ConnectionKind::lane : ConnectionKind::data;
+  identity.kind = !request_.call.empty() ? ConnectionKind::call
+                  : on_lane_             ? ConnectionKind::lane
+                                         : ConnectionKind::data;
   identity.from = request_.self;
   identity.to = request_.peer;
   identity.path = request_.path;
   // The lane names the incarnation it joins.
   const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
   io_.emplace(std::move(connection_),
-              make_initiator(job_, identity, last, nonces_[on_lane_ ? 1 : 0], {}));
+              make_initiator(job_, identity, last, nonces_[on_lane_ ? 1 : 0], request_.call));
 }
 
 void PathDialer::pump() {
@@ -85,6 +91,10 @@ void PathDialer::pump() {
       return fail(EPROTO, io_->error().message());
     case HandshakeIo::Progress::done:
       break;
+  }
+  if (!request_.call.empty()) {
+    stage_ = Stage::hanging_up;
+    return registration_.want_write(false);
   }
   registration_.reset();
   EstablishedConnection established = io_->take();

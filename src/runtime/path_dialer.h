@@ -1,10 +1,12 @@
 // Opens the connections of one path from the initiating end: data, then the lane that joins it,
-// each stage bounded in time. One attempt; the link decides when to begin the next.
+// each stage bounded in time. Or only asks whether the peer's kernel answers, or calls: tells the
+// peer something behind a handshake. One attempt; the link decides when to begin the next.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -20,6 +22,8 @@ struct DialRequest {
   bool lane_only = false;
   // Only learn whether the peer's kernel answers on this path; no handshake.
   bool probe_only = false;
+  // Not empty: only tell the peer this notice.
+  std::vector<std::byte> call;
   Rank self;
   Rank peer;
   Endpoint remote;
@@ -29,7 +33,7 @@ struct DialRequest {
 
 struct DialedPath {
   std::optional<EstablishedConnection> data;
-  std::optional<EstablishedConnection> lane;  // absent after a probe
+  std::optional<EstablishedConnection> lane;  // absent after a probe or a call
 };
 
 struct DialFailure {
@@ -68,11 +72,13 @@ class PathDialer final : private EventHandler {
     idle,
     connecting,  // the kernel's handshake is under way
     shaking,     // ours is
+    hanging_up,  // the peer closes when it has taken a call
   };
 
   void on_ready(const PollEvent& event) override;
   void connect(TimeNs now);
   void on_connected();
+  void told();
   void pump();
   void fail(int error, const std::string& why);
 

@@ -64,6 +64,9 @@ Status ProgressEngine::open(const JobIdentity& job) {
   callbacks.nonce = options_.nonce;
   callbacks.established = [this](EstablishedConnection connection) {
     const Rank from = connection.session.identity.from;
+    if (connection.session.identity.kind == ConnectionKind::call) {
+      return on_call(from, connection.session.peer_payload);
+    }
     links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
   };
   acceptor_ = std::make_unique<Acceptor>(reactor_, transport_, clock_, job_, std::move(callbacks));
@@ -304,21 +307,27 @@ bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses
   }
   nics_[nic].addresses = addresses;
   ports_[nic] = endpoint.value().port;
-  const NicCard card = make_nic_card(nics_[nic], ports_[nic]);
+  const NicId id(static_cast<uint16_t>(nic));
+  const std::vector<Address> sources = make_nic_card(nics_[nic], ports_[nic]).addresses;
+  const std::vector<std::byte> notice = address_notice(id);
+  for (const auto& link : links_) {
+    if (link == nullptr || link->peer_ended()) continue;
+    link->set_source(id, sources);
+    if (!notice.empty()) link->send_notice(notice);
+  }
+  return true;
+}
+
+std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
+  if (nic == kNoNic || mutated(Mutant::old_address)) return {};
+  const NicCard card = make_nic_card(nics_[nic.value()], ports_[nic.value()]);
   std::vector<std::byte> body;
   ByteWriter out(body);
-  out.put(static_cast<uint16_t>(nic));
+  out.put(nic.value());
   out.put(card.port);
   out.put(static_cast<uint8_t>(card.addresses.size()));
   for (const Address& address : card.addresses) put_address(out, address);
-  for (const auto& link : links_) {
-    if (link == nullptr || link->peer_ended()) continue;
-    link->set_source(NicId(static_cast<uint16_t>(nic)), card.addresses);
-    if (!mutated(Mutant::old_address)) {
-      link->send_notice(make_notice(NoticeKind::address, body));
-    }
-  }
-  return true;
+  return make_notice(NoticeKind::address, body);
 }
 
 void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
@@ -339,9 +348,16 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
 
 // What concerns links alone needs no observer.
 void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
-  const bool of_links = !bytes.empty() && bytes[0] == static_cast<std::byte>(NoticeKind::drained);
-  if (of_links) return on_drained(peer, bytes.subspan(1));
+  const NoticeKind kind = bytes.empty() ? NoticeKind{} : static_cast<NoticeKind>(bytes[0]);
+  if (kind == NoticeKind::drained) return on_drained(peer, bytes.subspan(1));
+  if (kind == NoticeKind::address) return on_address(peer, bytes.subspan(1));
   observer_->on_notice(peer, bytes);
+}
+
+// A peer that reaches this rank, but no lane does: only where it is now cannot wait.
+void ProgressEngine::on_call(Rank peer, std::span<const std::byte> bytes) {
+  const bool address = !bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address;
+  if (address) on_address(peer, bytes.subspan(1));
 }
 
 // Told again though it is no news: a peer that read nothing for long may have missed it.

@@ -86,9 +86,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // It is this rank's own, if it has it.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
-  // The body of an address notice from `peer`.
-  void on_address(Rank peer, std::span<const std::byte> body);
-
   // Runs `work` in the engine's thread, in order. Any thread.
   void post(std::function<void()> work);
 
@@ -99,6 +96,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId nic) override;
   NicQueue& queue(NicId nic) override;
+  std::vector<std::byte> address_notice(NicId nic) const override;
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
@@ -108,7 +106,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
+  void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
+  void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   void run_posted();
   Status listen_on_nics(const std::vector<Nic>& all);

@@ -269,6 +269,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId) override { return pace_; }
   NicQueue& queue(NicId) override { return queue_; }
+  std::vector<std::byte> address_notice(NicId) const override { return {}; }
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}

@@ -114,12 +114,11 @@ void Cluster::Node::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents->on_probe_request(peer, bytes.subspan(1));
     case NoticeKind::probe_answer:
       return incidents->on_probe_answer(bytes.subspan(1));
-    case NoticeKind::address:
-      return engine->on_address(peer, bytes.subspan(1));
     case NoticeKind::failure:
     case NoticeKind::calls:
     case NoticeKind::status_request:
     case NoticeKind::status:
+    case NoticeKind::address:
     case NoticeKind::drained:
     case NoticeKind::drain_question:
     case NoticeKind::drain_answer:

@@ -435,6 +435,63 @@ TEST(Cluster, NicsThatCannotBeReadAtOnceAreReadLater) {
   EXPECT_TRUE(cluster.world().run_until(knows, cluster.now() + 400 * kMillisecond));
 }
 
+// No carrier tells of a hole's end: the attempts do, however rare they have become.
+TEST(Cluster, ANicThatWasGoneForADayIsUsedWithinSecondsOfItsReturn) {
+  ClusterOptions options;
+  options.hosts = 2;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  cluster.fabric().hole(cluster.nic(1, 0));
+  cluster.world().run_for(24 * 3600 * kSecond);
+  ASSERT_FALSE(cluster.all_paths_up());
+  cluster.fabric().fix(cluster.nic(1, 0));
+  EXPECT_TRUE(cluster.world().run_until([&] { return cluster.all_paths_up(); },
+                                        cluster.now() + 6 * kSecond));
+  Job job(cluster, 8192);
+  job.start(3);
+  run(cluster, job, kSecond);
+}
+
+TEST(Cluster, APathWhoseEndsHealMinutesApartIsUsedSoonAfterTheSecond) {
+  ClusterOptions options;
+  options.hosts = 2;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  for (const int rank : {0, 1}) cluster.fabric().hole(cluster.nic(rank, 0));
+  cluster.world().run_for(600 * kSecond);
+  cluster.fabric().fix(cluster.nic(1, 0));
+  cluster.world().run_for(420 * kSecond);
+  ASSERT_FALSE(cluster.all_paths_up());
+  cluster.fabric().fix(cluster.nic(0, 0));
+  EXPECT_TRUE(cluster.world().run_until([&] { return cluster.all_paths_up(); },
+                                        cluster.now() + 6 * kSecond));
+}
+
+// Nothing is left by which the peer could be told, and the peer, which opens the paths, dials the
+// old address for ever.
+TEST(Cluster, AHostWhoseOnlyNicComesBackWithAnotherAddressCallsItsPeers) {
+  for (const int moved : {0, 1}) {
+    ClusterOptions options;
+    options.hosts = 2;
+    options.nics = 1;
+    options.management = false;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Job job(cluster, 8192);
+    job.start(20);
+    SimNic& nic = cluster.nic(moved, 0);
+    cluster.fabric().at(cluster.now() + 5 * kMillisecond, [&] { cluster.fabric().down(nic); });
+    cluster.fabric().at(cluster.now() + 400 * kMillisecond, [&] {
+      Address address = nic.addresses.front();
+      address.bytes[3] = 77;
+      cluster.fabric().set_addresses(nic, {address});
+      cluster.fabric().fix(nic);
+    });
+    run(cluster, job, 5 * kSecond);
+    EXPECT_GT(cluster.now(), 400 * kMillisecond);
+  }
+}
+
 TEST(Cluster, TheSameSeedGivesTheSameRun) {
   const auto hash = [](uint64_t seed) {
     ClusterOptions options;

@@ -185,7 +185,7 @@ void FaultScript::apply(Active& fault, bool on) {
   switch (spec.kind) {
     case FaultKind::reset:
     case FaultKind::cut:
-      return break_connection(spec);
+      return break_connection(fault);
     case FaultKind::failed_call:
       return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
     case FaultKind::kill:
@@ -261,7 +261,9 @@ void FaultScript::refresh_severed() {
   }
 }
 
-void FaultScript::break_connection(const FaultSpec& spec) {
+// Of the two ends nobody can tell which it was: both are in trouble.
+void FaultScript::break_connection(const Active& fault) {
+  const FaultSpec& spec = fault.spec;
   const SimNic& nic = cluster_.nic(spec.host, spec.nic);
   std::vector<FlowInfo> candidates;
   for (const FlowInfo& flow : cluster_.fabric().flows()) {
@@ -269,6 +271,12 @@ void FaultScript::break_connection(const FaultSpec& spec) {
   }
   if (candidates.empty()) return;
   const FlowInfo& flow = candidates[dice_.below(candidates.size())];
+  const SimNic* other = flow.from == &nic ? flow.to : flow.from;
+  for (int host = 0; host < hosts_; ++host) {
+    if (&cluster_.nic(host, spec.nic) != other) continue;
+    const auto index = static_cast<size_t>(&fault - faults_.data());
+    troubles_.push_back({index, host, spec.nic, cluster_.now(), kNever});
+  }
   if (spec.kind == FaultKind::reset) return cluster_.fabric().reset_flow(flow.id);
   const int side = static_cast<int>(dice_.below(2));
   const uint64_t delivered = side == 0 ? flow.delivered_from : flow.delivered_to;
@@ -315,9 +323,9 @@ bool FaultScript::swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_
   });
 }
 
-bool FaultScript::troubled(int host, int nic, TimeNs at) const {
+bool FaultScript::troubled(int host, int nic, TimeNs from, TimeNs to) const {
   return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
-    return trouble.host == host && trouble.nic == nic && trouble.from <= at && at <= trouble.to;
+    return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to;
   });
 }
 

@@ -35,7 +35,9 @@ class FaultScript {
   // The rank was killed.
   bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
   // Something was wrong with that NIC at `at`, or shortly before.
-  bool troubled(int host, int nic, TimeNs at) const;
+  bool troubled(int host, int nic, TimeNs at) const { return troubled(host, nic, at, at); }
+  // The same at any time from `from` to `to`.
+  bool troubled(int host, int nic, TimeNs from, TimeNs to) const;
   // Full-size frames have not passed that NIC for so long before `at`.
   bool swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const;
 
@@ -61,7 +63,7 @@ class FaultScript {
   void end(size_t index);
   void apply(Active& fault, bool on);
   void flap(size_t index, uint64_t left);
-  void break_connection(const FaultSpec& spec);
+  void break_connection(const Active& fault);
   void set_process(const FaultSpec& spec, bool on);
   void readdress(const FaultSpec& spec);
   void refresh(int host);

@@ -146,17 +146,25 @@ FaultSpec choose_one(Dice& dice, const Scenario& s, TimeNs span) {
   f.host = dice.between(0, s.hosts - 1);
   f.nic = dice.between(0, s.nics - 1);
   f.other_host = (f.host + dice.between(1, s.hosts - 1)) % s.hosts;
-  // A host that has only this NIC could tell nobody of the new address.
-  if (f.kind == FaultKind::readdress && s.nics == 1 && !s.management) f.kind = FaultKind::down;
   if (f.kind == FaultKind::partition) f.host = dice.between(1, s.hosts - 1);
   f.amount = choose_amount(dice, f.kind, s);
   return f;
 }
 
+// About how long the job takes on whole NICs.
+TimeNs guess_duration(const Scenario& s) {
+  TimeNs all = 0;
+  for (const OperationSpec& o : s.operations) {
+    const uint64_t bytes = o.count * size_of(o.type) * static_cast<uint64_t>(s.hosts);
+    const uint64_t rate = s.rate_bytes_per_s * static_cast<uint64_t>(s.nics);
+    all += s.think_max / 2 + 2 * s.hosts * (s.latency + s.wakeup_jitter / 2) +
+           static_cast<TimeNs>(bytes * static_cast<uint64_t>(kSecond) / rate);
+  }
+  return all / (s.communicators * s.depth);
+}
+
 void choose_faults(Dice& dice, Scenario& s) {
-  // About as long as the operations take.
-  const TimeNs span =
-      static_cast<TimeNs>(s.operations.size()) * (s.think_max / 2 + 2 * kMillisecond);
+  const TimeNs span = guess_duration(s);
   const int count = dice.between(4, 8);
   for (int i = 0; i < count; ++i) s.faults.push_back(choose_one(dice, s, span));
   if (!s.leave_early && dice.chance(6)) {

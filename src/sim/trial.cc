@@ -20,6 +20,8 @@ constexpr TimeNs kReturnBound = 45 * kSecond;
 constexpr TimeNs kProofTime = kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
+// A verdict's time is that of its first evidence; more may come until it is announced.
+constexpr TimeNs kJudgeTime = 3 * kSecond;
 
 ClusterOptions cluster_options(const Scenario& s) {
   ClusterOptions options;
@@ -68,6 +70,7 @@ class Trial {
         if (ok()) part();
       }
       judge_events();
+      for (int rank = 0; rank < scenario_.hosts; ++rank) judge_verdicts(rank);
       job_->inspect_buffers();
     } else {
       violated("the paths do not come up, though nothing is wrong");
@@ -209,6 +212,66 @@ class Trial {
     }
   }
 
+  // Every verdict that the rank holds names something that was wrong then.
+  void judge_verdicts(int rank) {
+    if (has_left(rank) || !alive(rank)) return;
+    for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
+      const TimeNs at = verdict.wall - (cluster_.world().clock().wall() - cluster_.now());
+      if (at < began_) continue;
+      out_.covered.insert(std::string("verdict ") + to_string(verdict.scope));
+      if (with_notes_) out_.notes.push_back({at - began_, rank, describe(verdict)});
+      if (!deserved(verdict, at)) violated(describe(verdict) + " is accused, and innocent");
+    }
+  }
+
+  static std::string describe(const Verdict& verdict) {
+    const auto name = [](const NicName& nic) {
+      return "h" + std::to_string(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
+    };
+    std::string text =
+        std::string("verdict: ") + to_string(verdict.scope) + " " + name(verdict.culprit);
+    if (verdict.scope == Scope::pair) text += " and " + name(verdict.other);
+    return text + ", " + to_string(verdict.kind);
+  }
+
+  bool deserved(const Verdict& verdict, TimeNs at) {
+    switch (verdict.scope) {
+      case Scope::nic:
+        return troubled(verdict.culprit, at) || alone_on_rail(verdict.culprit, at);
+      case Scope::pair:
+        return troubled(verdict.culprit, at) || troubled(verdict.other, at);
+      case Scope::host:
+        return troubled(verdict.culprit, at);
+      case Scope::rail:
+        for (int host = 0; host < scenario_.hosts; ++host) {
+          if (troubled({static_cast<uint32_t>(host), verdict.culprit.nic}, at)) return true;
+        }
+        return false;
+      case Scope::process:
+        return faults_.killed(verdict.process.value());
+    }
+    return false;
+  }
+
+  // Nobody could bear witness for it: no other NIC of the rail was whole.
+  bool alone_on_rail(const NicName& name, TimeNs at) {
+    for (int host = 0; host < scenario_.hosts; ++host) {
+      const NicName other{static_cast<uint32_t>(host), name.nic};
+      if (other.host != name.host && !troubled(other, at)) return false;
+    }
+    return true;
+  }
+
+  // Of no name: any of the host's.
+  bool troubled(const NicName& name, TimeNs at) {
+    const int host = static_cast<int>(name.host);
+    for (int nic = 0; nic < scenario_.nics; ++nic) {
+      const bool meant = name.nic.empty() || name.nic == "nic" + std::to_string(nic);
+      if (meant && faults_.troubled(host, nic, at, at + kJudgeTime)) return true;
+    }
+    return false;
+  }
+
   // A path that only small packets pass must not be taken for whole.
   void judge_return(int rank, const PathEvent& event) {
     if (event.from != PathPhase::proving || event.local_nic == kNoNic) return;
@@ -245,7 +308,9 @@ class Trial {
       all = false;
       if (!job_->finished(rank)) continue;
       if (!cluster_.node(rank).leaving) cluster_.begin_goodbye(rank);
-      if (cluster_.goodbye_done(rank)) cluster_.leave(rank);
+      if (!cluster_.goodbye_done(rank)) continue;
+      judge_verdicts(rank);
+      cluster_.leave(rank);
     }
     return all;
   }

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -233,6 +234,18 @@ class SeveralNicsTest(FaultCase):
                 for nic in ("nic0", "nic1", "nic2"):
                     self.expect_carries(job, "h1", nic)
                 lab("fix", "mgmt")
+                self.expect_right(job, [])
+
+    def test_a_management_network_dead_for_a_while_delays_the_start(self):
+        # Before the ranks meet there, while they do, and while they open their paths.
+        for begin in (0, 0.05, 0.1, 0.2):
+            with self.subTest(begin=begin):
+                changes = [threading.Timer(begin, lab, ("fault", "mgmt", "hole")),
+                           threading.Timer(begin + 2, lab, ("fix", "mgmt"))]
+                for change in changes:
+                    change.start()
+                    self.addCleanup(change.join)
+                job = self.start(duration=4)
                 self.expect_right(job, [])
 
 
