@@ -63,9 +63,9 @@ json nic_bytes(const std::vector<json>& reports) {
 
 // Every rank's report may hold every verdict; equal ones are one.
 json merged_verdicts(const std::vector<json>& reports) {
-  constexpr const char* kFields[] = {"rank",      "scope", "host",        "nic",
-                                     "peer_host", "kind",  "detected_ms", "replayed_bytes",
-                                     "stall_ms",  "at"};
+  constexpr const char* kFields[] = {"rank",        "scope",          "host",     "nic",
+                                     "peer_host",   "peer_nic",       "process",  "kind",
+                                     "detected_ms", "replayed_bytes", "stall_ms", "at"};
   json merged = json::array();
   for (const json& report : reports) {
     for (const json& verdict : array_of(report, "verdicts")) {

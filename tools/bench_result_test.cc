@@ -51,7 +51,7 @@ TEST(BenchResult, WritesTheAgreedJsonFields) {
   out.checked_elements = in.checked_elements = 1000;
   in.wrong_elements = 3;
   std::string verdict =
-      R"({"rank": 1, "scope": "pair", "host": "h1", "nic": "nic0", "peer_host": "h0", "kind": "hole",
+      R"({"rank": 1, "scope": "pair", "host": "h1", "nic": "nic0", "peer_host": "h0", "peer_nic": "nic0", "process": null, "kind": "hole",
           "detected_ms": 12, "replayed_bytes": 100, "stall_ms": 13, "at": "now"})";
   auto report = [&](const std::string& host) {
     return R"({"host": ")" + host + R"(", "nics": [{"name": "nic0", "tx_bytes": 5, "rx_bytes": 6}],

@@ -1,0 +1,37 @@
+// What the tests of blame say to a judge.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "protocol/blame.h"
+
+namespace r2ccl {
+
+inline NicName nic(uint32_t host, int index = 0) {
+  return {host, "nic" + std::to_string(index)};
+}
+
+// Rank r runs on host r. `wall` orders reports.
+inline Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int index = 0,
+                        TimeNs wall = 100) {
+  Observation o;
+  o.observer = Rank(static_cast<int32_t>(observer));
+  o.peer = Rank(static_cast<int32_t>(peer));
+  o.near = nic(observer, index);
+  o.far = nic(peer, index);
+  o.cause = cause;
+  o.wall = wall;
+  o.detected_us = 1000;
+  o.replayed_bytes = 10;
+  o.stall_us = 5;
+  o.up_us = 60'000'000;
+  return o;
+}
+
+// Each with four NICs.
+inline std::vector<size_t> hosts(size_t count) {
+  return std::vector<size_t>(count, 4);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,128 @@
+// What third hosts' probes add to what the ends of a path saw.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "protocol/blame_evidence.h"
+
+namespace r2ccl {
+namespace {
+
+// Each probes its NICs of this index to all later hosts' ones; `broken` pairs are not reached.
+void answer_all(Judge& judge, const ProbeRequest& request, int index,
+                const std::set<std::pair<uint32_t, uint32_t>>& broken, TimeNs now) {
+  for (const uint32_t near : request.hosts) {
+    ProbeAnswer answer{request.number, near, {}};
+    for (const uint32_t far : request.hosts) {
+      if (far == near) continue;
+      const bool reached = !broken.contains(std::minmax(near, far));
+      answer.tried.push_back({nic(near, index), nic(far, index), reached});
+    }
+    judge.on_answer(answer, now);
+  }
+}
+
+// One pair was lost, and the probes tell the rest, before the judge's patience is over.
+TEST(Judge, TellsByProbesWhatOnePairCannot) {
+  struct Case {
+    const char* name;
+    std::set<std::pair<uint32_t, uint32_t>> broken;
+    Scope scope;
+  };
+  const Case cases[] = {
+      {"a NIC", {{0, 1}, {0, 2}, {0, 3}}, Scope::nic},
+      {"what lies between", {{0, 1}}, Scope::pair},
+      {"the rail", {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}, Scope::rail},
+  };
+  for (const Case& c : cases) {
+    Judge judge(hosts(4));
+    judge.observe(seen(1, 0, DownCause::silent), 0);
+    const auto requests = judge.wanted(10 * kMillisecond);
+    ASSERT_EQ(requests.size(), 1u);
+    EXPECT_EQ(requests[0].hosts.size(), 4u);
+    answer_all(judge, requests[0], 0, c.broken, 45 * kMillisecond);
+    const auto verdicts = judge.due(60 * kMillisecond);
+    ASSERT_EQ(verdicts.size(), 1u) << c.name;
+    EXPECT_EQ(verdicts[0].scope, c.scope) << c.name;
+    EXPECT_TRUE(c.scope != Scope::nic || verdicts[0].culprit == nic(0)) << c.name;
+    EXPECT_EQ(judge.next_timeout(), kNever) << c.name;
+  }
+}
+
+// A stopped process answers no request, and its kernel answers the others' probes.
+TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
+  Judge judge(hosts(3));
+  judge.observe(seen(1, 0, DownCause::silent), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  judge.on_answer({requests[0].number, 0, {{nic(0), nic(1), false}, {nic(0), nic(2), false}}},
+                  40 * kMillisecond);
+  judge.on_answer({requests[0].number, 1, {{nic(1), nic(0), false}, {nic(1), nic(2), true}}},
+                  40 * kMillisecond);
+  const auto verdicts = judge.due(60 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, nic(0));
+}
+
+TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
+  Judge judge(hosts(3));
+  judge.observe(seen(1, 0, DownCause::silent), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  // Host 0 had no time to hear of its own probes.
+  judge.on_answer({requests[0].number, 0, {{nic(0), nic(1), false}, {nic(0), nic(2), false}}},
+                  40 * kMillisecond);
+  judge.on_answer({requests[0].number, 2, {{nic(2), nic(0), true}, {nic(2), nic(1), true}}},
+                  40 * kMillisecond);
+  const auto verdicts = judge.due(60 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
+}
+
+// A third host that reaches nobody is another matter than a connection that broke.
+TEST(Judge, KeepsAPairThatAnswersApartFromNicsThatDoNot) {
+  Judge judge(hosts(4));
+  judge.observe(seen(0, 2, DownCause::connection_lost), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  answer_all(judge, requests[0], 0, {{0, 1}, {1, 2}, {1, 3}}, 45 * kMillisecond);
+  const auto verdicts = judge.due(300 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
+  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].other, nic(2));
+}
+
+TEST(Judge, BlamesNoNicForConnectionsThatWereResetThoughTheirEndsReachEachOther) {
+  Judge judge(hosts(3));
+  judge.observe(seen(0, 1, DownCause::connection_lost), 0);
+  judge.observe(seen(0, 2, DownCause::connection_lost), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  answer_all(judge, requests[0], 0, {}, 45 * kMillisecond);
+  const auto verdicts = judge.due(300 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+}
+
+TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
+  Judge judge(hosts(3));
+  judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);
+  judge.observe(seen(2, 1, DownCause::connection_lost, 1), 0);
+  Observation died = seen(0, 1, DownCause::connection_lost);
+  died.near.nic.clear();
+  died.far.nic.clear();
+  judge.observe(died, kMillisecond);
+  died.observer = Rank(2);
+  judge.observe(died, kMillisecond);
+  const auto verdicts = judge.due(kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u) << "once, whoever tells it";
+  EXPECT_EQ(verdicts[0].scope, Scope::process);
+  EXPECT_EQ(verdicts[0].process, Rank(1));
+  EXPECT_EQ(judge.next_timeout(), kNever);
+}
+
+}  // namespace
+}  // namespace r2ccl
