@@ -85,6 +85,19 @@ def grey(document):
                     for line in (f"Failed: {error.splitlines()[-1]}", "")]
 
 
+def sim_stalls(document):
+    lines = ["## Stalls of every fault, simulated", "", f"What each fault that the simulator makes costs back-to-back "
+             f"AllReduce of {size_text(document['bytes'])} beyond the lost bandwidth, in virtual time. Of faults "
+             "that stop everybody for a while, what it costs beyond that while.", ""] + origin(document)
+    lines += table(["fault", "trials", "stall ms, median", "p99", "max", "verdicts"],
+                   [[kind, row["trials"], num(row["median"]), num(row["p99"]), num(row["max"]),
+                     ", ".join(row["verdicts"]) or "none"] for kind, row in document["kinds"].items()])
+    errors = {error for row in document["kinds"].values() for error in row["errors"]}
+    total = sum(row["checked_elements"] for row in document["kinds"].values())
+    return lines + [f"{num(total, 0)} elements checked, none wrong." if not errors else
+                    f"Failed: {'; '.join(sorted(errors))}", ""]
+
+
 def verdict_targets(document):
     kinds = find(document, "kinds") or {}
     trials = sum(row["trials"] for row in kinds.values())

@@ -33,6 +33,7 @@ PARTS = [
     ("flap_damped", report_returns.flap_damped_targets, report_returns.flap),
     ("first_return", report_returns.first_return_targets, report_returns.first_return),
     ("false_alarms", report_returns.false_alarm_targets, report_returns.false_alarms),
+    ("sim_stalls", no_targets, report_faults.sim_stalls),
     ("grey", report_faults.grey_targets, report_faults.grey),
     ("soak", report_returns.soak_targets, report_returns.soak),
     ("verdicts", report_faults.verdict_targets, report_faults.verdicts),

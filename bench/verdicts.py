@@ -24,7 +24,7 @@ HOLD_S = 1.2
 RETURN_MAX_S = 10.0
 SETTLE_S = 0.4
 # What a trial is guessed to take.
-TRIAL_S = HOLD_S + SETTLE_S + 1.6
+TRIAL_S = HOLD_S + SETTLE_S + 0.9
 # As the log has it: HOST:PID:THREAD R2CCL WARN WHO: KIND, N bytes replayed
 ANNOUNCED = re.compile(r"R2CCL WARN .*: \w+, \d+ bytes replayed$")
 DEATH = re.compile(r"R2CCL WARN the process of rank (\d+) on (h\d+): ")
@@ -46,9 +46,13 @@ def nic_case(kind, *right):
 
 
 def or_nothing(kind):
-    """So bad that it may be taken for broken."""
-    return Case(" ".join(kind), lambda host, nic, _: ([((host, nic), kind)],
-                                                     [set(), {f"nic {host} {nic}"}]))
+    """So bad that it may be taken for broken, towards one host or more."""
+    def make(host, nic, _):
+        right = [set(), {f"nic {host} {nic}"}]
+        for other in (f"h{each}" for each in range(HOSTS)):
+            right += [{f"pair {host} {nic} and {other} {nic}"}, {f"pair {other} {nic} and {host} {nic}"}]
+        return [((host, nic), kind)], right
+    return Case(" ".join(kind), make)
 
 
 def two_nics(host, nic, other):

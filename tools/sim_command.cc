@@ -11,6 +11,7 @@
 #include "output_file.h"
 #include "scenario_file.h"
 #include "sim/trial.h"
+#include "sim_json.h"
 #include "sim_pool.h"
 #include "sim_svg.h"
 #include "text_table.h"
@@ -185,6 +186,7 @@ struct ShowOptions {
   std::string mutant = "none";
   std::string svg_path;
   std::string toml_path;
+  std::string json_path;
 };
 
 void print_timeline(const Scenario& scenario, const TrialResult& result) {
@@ -217,7 +219,8 @@ int show(const char* command, const Scenario& scenario, const ShowOptions& optio
 #endif
   for (const auto& [option, path] :
        {std::pair<const char*, const std::string&>("--svg", options.svg_path),
-        {"--toml", options.toml_path}}) {
+        {"--toml", options.toml_path},
+        {"--json", options.json_path}}) {
     if (const Status can = check_writable(option, path); !can.ok()) {
       return report_error(command, can);
     }
@@ -232,11 +235,16 @@ int show(const char* command, const Scenario& scenario, const ShowOptions& optio
     const Status written = write_text(options.svg_path, draw_trial(scenario, result, title));
     if (!written.ok()) return report_error(command, written);
   }
+  if (!options.json_path.empty()) {
+    const Status written = write_text(options.json_path, trial_json(result));
+    if (!written.ok()) return report_error(command, written);
+  }
   return result.violations.empty() ? 0 : kExitFailed;
 }
 
 void add_output_options(CLI::App* command, ShowOptions& options) {
   command->add_option("--svg", options.svg_path, "Draw the run into this file");
+  command->add_option("--json", options.json_path, "Write what happened into this file, too");
   command->add_option("--mutant", options.mutant, "Break this rule (builds with mutants only)");
 }
 

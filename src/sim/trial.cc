@@ -219,9 +219,17 @@ class Trial {
       const TimeNs at = verdict.wall - (cluster_.world().clock().wall() - cluster_.now());
       if (at < began_) continue;
       out_.covered.insert(std::string("verdict ") + to_string(verdict.scope));
-      if (with_notes_) out_.notes.push_back({at - began_, rank, describe(verdict)});
+      note_verdict(at, describe(verdict));
       if (!deserved(verdict, at)) violated(describe(verdict) + " is accused, and innocent");
     }
+  }
+
+  // Once, though every rank holds it.
+  void note_verdict(TimeNs at, const std::string& text) {
+    const bool known = std::ranges::any_of(out_.notes, [&](const TrialNote& note) {
+      return note.at == at - began_ && note.text == text;
+    });
+    if (with_notes_ && !known) out_.notes.push_back({at - began_, -1, text});
   }
 
   static std::string describe(const Verdict& verdict) {

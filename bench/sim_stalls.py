@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""What each fault that the simulator makes costs back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x
+250 Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
+
+The stall is that of fault_trials.py: the sum, over 10 operations from the fault on, of what each took
+longer than the median of the later ones, under which the fault still lasts. Of faults that stop
+everybody (a whole host, a partition, a stopped rank) and end after 200 ms it is what the operations
+took beyond these 200 ms. Moment, host and NIC are another in each trial.
+"""
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+from lab import machine, median, parser, percentile, progress, save
+
+BYTES = 1 << 20
+OPERATIONS = 36
+STALL_OPERATIONS = 10
+BEGIN_MS = (60, 120)
+PAUSE_MS = 200
+LASTS_MS = 20_000
+# kind, amount, how long (None: to the end), and whether everybody waits for its end
+FAULTS = {
+    "none": None,
+    **{kind: (kind, 0, None, False) for kind in ("down", "pull", "hole", "hole_tx", "hole_rx", "sever",
+                                                 "rail", "control")},
+    "mtu_hole": ("mtu_hole", 1000, None, False),
+    "loss 1 %": ("loss", 10_000, None, False), "loss 10 %": ("loss", 100_000, None, False),
+    "delay 100 ms": ("delay", 100_000_000, None, False), "delay 5 ms": ("delay", 5_000_000, None, False),
+    "jitter 20 ms": ("jitter", 20_000_000, None, False),
+    "slow 10 %": ("slow", 3_125_000, None, False), "slow 1 %": ("slow", 312_500, None, False),
+    "reset": ("reset", 0, None, False), "cut": ("cut", 0, None, False),
+    "failed_call": ("failed_call", 3, None, False),
+    "readdress": ("readdress", 0, PAUSE_MS, False), "flap, 3 times": ("flap", 3, 300, False),
+    **{kind: (kind, 0, PAUSE_MS, True) for kind in ("all_nics", "dark", "partition", "suspend", "stop")},
+    "deschedule 20 ms": ("deschedule", 0, 20, True),
+}
+
+
+def scenario(name, seed):
+    """The TOML of one trial."""
+    dice = random.Random(f"{name} {seed}")
+    text = [f"seed = {seed}", "hosts = 4", "nics = 4", "[[operation]]", 'kind = "all_reduce"',
+            'type = "float32"', f"count = {BYTES // 4}", f"repeat = {OPERATIONS}"]
+    if FAULTS[name]:
+        kind, amount, lasts, _ = FAULTS[name]
+        host = dice.randrange(1, 4) if kind == "partition" else dice.randrange(4)
+        text += ["[[fault]]", f'kind = "{kind}"', f"at_ms = {dice.uniform(*BEGIN_MS)}",
+                 "when_busy = true", f"for_ms = {lasts or LASTS_MS}", f"host = {host}",
+                 f"nic = {dice.randrange(4)}", f"other_host = {(host + dice.randrange(1, 4)) % 4}"]
+        text += [f"amount = {amount}"] if amount else []
+    return "\n".join(text) + "\n"
+
+
+def operations_of(document):
+    """(begin, end) of each operation: from the first rank's call to the last one's end."""
+    ranks = {}
+    for span in document["operations"]:
+        ranks.setdefault(span["host"], []).append((span["from_ms"], span["to_ms"]))
+    columns = zip(*(sorted(spans) for spans in ranks.values()))
+    return [(min(begin for begin, _ in column), max(end for _, end in column)) for column in columns]
+
+
+def stall_ms(name, document):
+    operations = operations_of(document)
+    hit = document["faults"][0]["from_ms"] if document["faults"] else sum(BEGIN_MS) / 2
+    struck = [i for i, (_, end) in enumerate(operations) if end > hit]
+    first = struck[0]
+    times = [end - begin for begin, end in operations]
+    steady = median(times[first + STALL_OPERATIONS:])
+    stall = sum(max(0, t - steady) for t in times[first:first + STALL_OPERATIONS])
+    waits = FAULTS[name] and FAULTS[name][3]
+    return max(0, stall - FAULTS[name][2]) if waits else stall
+
+
+def trial(task):
+    r2ccl, name, seed = task
+    with tempfile.TemporaryDirectory(prefix="r2sim-") as directory:
+        file, out = (os.path.join(directory, each) for each in ("scenario.toml", "out.json"))
+        pathlib.Path(file).write_text(scenario(name, seed))
+        done = subprocess.run([r2ccl, "sim", "run", file, "--json", out], text=True,
+                              capture_output=True, check=False)
+        if not os.path.exists(out):
+            return name, {"error": done.stderr[-400:]}
+        document = json.loads(pathlib.Path(out).read_text())
+    said = sorted({" ".join(note["what"].split()[1:2]) for note in document["notes"]
+                   if note["what"].startswith("verdict: ")})
+    return name, {"stall_ms": stall_ms(name, document), "verdicts": said,
+                  "checked_elements": document["checked_elements"],
+                  "error": "; ".join(document["violations"])[:400] or None}
+
+
+def summarize(trials):
+    stalls = [t["stall_ms"] for t in trials if "stall_ms" in t]
+    return {"trials": len(trials), "median": median(stalls), "p99": percentile(stalls, 0.99),
+            "max": max(stalls, default=None),
+            "verdicts": sorted({said for t in trials for said in t.get("verdicts", [])}),
+            "checked_elements": sum(t.get("checked_elements", 0) for t in trials),
+            "errors": sorted({t["error"] for t in trials if t["error"]})}
+
+
+def main():
+    p = parser(__doc__)
+    p.add_argument("--trials", type=int, default=30, help="of each kind (default 30)")
+    options = p.parse_args()
+    trials = 3 if options.quick else options.trials
+    r2ccl = str(pathlib.Path(options.r2ccl).resolve())
+    document = {"what": "sim_stalls", "machine": machine(), "bytes": BYTES, "kinds": {}}
+    results = {name: [] for name in FAULTS}
+    tasks = [(r2ccl, name, seed) for seed in range(1, trials + 1) for name in FAULTS]
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        for done, (name, result) in enumerate(pool.imap_unordered(trial, tasks), 1):
+            results[name].append(result)
+            if done % 100 == 0:
+                progress(f"{done} of {len(tasks)} trials")
+    for name, each in results.items():
+        row = document["kinds"][name] = summarize(each)
+        print(f"{name}: {row}")
+    save(options.json, document)
+    return 1 if any(row["errors"] for row in document["kinds"].values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
