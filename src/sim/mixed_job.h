@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ class MixedJob {
   struct Buffers {
     std::vector<std::byte> input;
     std::vector<std::byte> output;  // empty when in place
+    std::vector<std::byte> before;  // what the input was, if it must stay
   };
   struct Call {
     size_t operation = 0;  // index in the scenario
@@ -73,6 +75,7 @@ class MixedJob {
   void part_ended(int rank, Call& call, const Status& status);
   void end(int rank, Call& call);
   void verify(int rank, const Call& call);
+  const std::vector<std::byte>& expected(size_t operation, int rank);
   void retire(Buffers buffers);
 
   Cluster& cluster_;
@@ -87,6 +90,9 @@ class MixedJob {
   std::vector<uint64_t> left_of_;  // operations, by rank
   uint64_t left_ = 0;              // of all ranks that take part
   bool failure_expected_ = false;
+  // Of the operations that must give the same on all ranks; the last entry of any other.
+  std::map<size_t, std::vector<std::byte>> expected_;
+  std::vector<std::byte> expected_here_;
   uint64_t checked_ = 0;
   uint64_t ended_ = 0;
 };

@@ -91,18 +91,30 @@ void fill_input(const OperationSpec& spec, size_t operation, int rank, int ranks
   });
 }
 
-size_t count_wrong(const OperationSpec& spec, size_t operation, int rank, int ranks,
-                   std::span<const std::byte> output) {
-  return with_type(spec.type, [&](auto zero) {
+void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ranks,
+                   std::span<std::byte> output) {
+  with_type(spec.type, [&](auto zero) {
     using T = decltype(zero);
-    size_t wrong = 0;
     for (size_t i = 0; i < input_count(spec, ranks); ++i) {
-      T element;
-      std::memcpy(&element, output.data() + i * sizeof(T), sizeof(T));
-      wrong += element == expected<T>(spec, operation, rank, ranks, i) ? 0 : 1;
+      const T element = expected<T>(spec, operation, rank, ranks, i);
+      std::memcpy(output.data() + i * sizeof(T), &element, sizeof(T));
     }
-    return wrong;
   });
+}
+
+bool expects_the_same(const OperationSpec& spec) {
+  return spec.kind == Kind::all_reduce || spec.kind == Kind::broadcast;
+}
+
+size_t count_wrong(const OperationSpec& spec, std::span<const std::byte> output,
+                   std::span<const std::byte> expected) {
+  if (output.empty() || std::memcmp(output.data(), expected.data(), output.size()) == 0) return 0;
+  const size_t size = size_of(spec.type);
+  size_t wrong = 0;
+  for (size_t at = 0; at < output.size(); at += size) {
+    wrong += std::memcmp(output.data() + at, expected.data() + at, size) == 0 ? 0 : 1;
+  }
+  return wrong;
 }
 
 }  // namespace r2ccl
