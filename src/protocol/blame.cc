@@ -209,8 +209,9 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
   if (found->second.awaited.size() > 1) return;
   for (Open& open : open_) {
     if (open.question != answer.number || open.probed || subject(open.seen) != nullptr) continue;
-    if (!tried(open)) continue;  // by hosts that could not, or a pair beyond what fits in a notice
-    const TimeNs known_at = open.at + (answers(open) ? kPatienceStalled : kSettle);
+    // Where the hosts could not try, what is lost elsewhere must tell, and idle paths are slow.
+    const TimeNs patience = !tried(open) ? kEcho : answers(open) ? kPatienceStalled : kSettle;
+    const TimeNs known_at = open.at + patience;
     open.ripe_at = std::max(known_at, now);
   }
 }

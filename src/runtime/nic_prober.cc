@@ -10,7 +10,10 @@ namespace {
 constexpr size_t kJobsMax = 4;
 constexpr size_t kRoundsMax = 3;
 constexpr TimeNs kRoundInterval = 7 * kMillisecond;
+// No answer in this time, or in two round trips, means that nothing gets there. On a way that is
+// longer than that it means nothing: the judge does not wait for ever.
 constexpr TimeNs kProbeTime = 30 * kMillisecond;
+constexpr TimeNs kProbeTimeMax = 150 * kMillisecond;
 
 }  // namespace
 
@@ -27,7 +30,11 @@ void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Ta
 
 void NicProber::dial_rest(Job& job, TimeNs now) {
   // Not from the request on: this process may not have run since.
-  if (job.rounds == 0) job.deadline = now + kProbeTime;
+  if (job.rounds == 0) {
+    TimeNs longest = kProbeTime;
+    for (const Attempt& a : job.attempts) longest = std::max(longest, 2 * a.target.round_trip);
+    job.deadline = now + std::min(longest, kProbeTimeMax);
+  }
   ++job.rounds;
   job.next_round = job.rounds < kRoundsMax ? now + kRoundInterval : kNever;
   for (Attempt& attempt : job.attempts) {
@@ -56,8 +63,7 @@ void NicProber::progress() {
     }
     for (const Attempt& attempt : job->attempts) {
       const Target& target = attempt.target;
-      // On a longer way no answer in this time says nothing.
-      const bool told = !attempt.unable && 2 * target.round_trip <= kProbeTime;
+      const bool told = !attempt.unable && 2 * target.round_trip <= kProbeTimeMax;
       if (target.reach.reached || told) job->answer.tried.push_back(target.reach);
     }
     const Rank asker = job->asker;
