@@ -113,6 +113,10 @@ Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
       result.finest = {words(Scope::process, host, {})};
       result.others.clear();
       return result;
+    case FaultKind::loss:
+      // Enough of it in a row is silence.
+      result.others.insert(words(Scope::nic, nic, {}));
+      return result;
     default:
       result.others.clear();
       return result;
