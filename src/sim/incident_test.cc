@@ -39,12 +39,12 @@ TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
   for (int rank = 0; rank < 3; ++rank) cluster.node(rank).host->set_descriptors_left(false);
   cluster.fabric().at(cluster.now() + 30 * kMillisecond,
                       [&] { cluster.fabric().hole(cluster.nic(1, 0)); });
-  cluster.world().run_for(kSecond);
+  cluster.world().run_for(4 * kSecond);
+  job.abandon();
   const auto& verdicts = cluster.node(0).incidents->verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, (NicName{1, "nic0"}));
-  job.abandon();
 }
 
 }  // namespace
