@@ -52,9 +52,7 @@ def run_job(lab, collective, size, seconds):
                     timeout=seconds + 120)
     sent = sum(count["tx"] for nics in run.result["nic_bytes"].values() for count in nics.values())
     return {"collective": collective, "size": size, "sent_bytes": sent,
-            **{name: run.result[name] for name in (
-                "operations", "checked_elements", "wrong_elements", "suspicions", "mirrored_bytes",
-                "replayed_bytes", "op_ms", "max_gap_ms", "verdicts")}}
+            **run.counts()}
 
 
 def main():

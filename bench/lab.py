@@ -5,6 +5,7 @@ each host's holder process, so that watching a NIC starts no program beside the 
 """
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -50,6 +51,11 @@ def spread(values):
 
 def bus_mbps(size, seconds):
     return size * BUS_FACTOR / seconds / 1e6
+
+
+def wall(verdict):
+    """When it says that the fault was seen, by the wall clock."""
+    return datetime.datetime.fromisoformat(verdict["at"].replace("Z", "+00:00")).timestamp()
 
 
 def cpu_jiffies():
@@ -262,6 +268,12 @@ class BenchRun:
         self.sent = difference(self.lab.sent_bytes(), self.before)
         self.read_log()
         return self
+
+    def counts(self):
+        """What a run that looks for wrong elements and verdicts tells of itself."""
+        return {name: self.result[name] for name in (
+            "operations", "checked_elements", "wrong_elements", "suspicions", "mirrored_bytes",
+            "replayed_bytes", "op_ms", "max_gap_ms", "verdicts")}
 
     def load(self):
         """What it wrote at its end."""

@@ -6,7 +6,6 @@ end with an error, and no verdict may name what was whole.
 
 Each of the jobs is another collective and size. What came when depends on --seed alone.
 """
-import datetime
 import heapq
 import os
 import random
@@ -15,7 +14,7 @@ import sys
 import time
 
 from flap import rank_processes, usage_of
-from lab import Failed, HOSTS, Lab, NICS, machine, parser, progress, save
+from lab import Failed, HOSTS, Lab, NICS, machine, parser, progress, save, wall
 
 JOBS = (("all_reduce", "1M"), ("alltoall", "64K"), ("sendrecv", "16M"), ("broadcast", "4M"),
         ("all_reduce", "64K"), ("all_reduce", "16M"))
@@ -118,10 +117,6 @@ class Weather:
         self.end_due(float("inf"))
 
 
-def wall(verdict):
-    return datetime.datetime.fromisoformat(verdict["at"].replace("Z", "+00:00")).timestamp()
-
-
 def nics_of(host, nic):
     return {(host, nic or f"nic{each}") for each in range(NICS)}
 
@@ -165,9 +160,7 @@ def run_job(lab, collective, size, seconds, dice):
     return {"collective": collective, "size": size, "faults": len(weather.faults),
             "innocent": innocent(run.result["verdicts"], weather.faults),
             "growth": growth(early, late),
-            **{name: run.result[name] for name in (
-                "operations", "checked_elements", "wrong_elements", "suspicions", "mirrored_bytes",
-                "replayed_bytes", "op_ms", "max_gap_ms", "verdicts")}}
+            **run.counts()}
 
 
 def main():

@@ -7,7 +7,6 @@ One job runs through all trials, in random order; R2CCL_DAMPING=0, or NICs that 
 would be held back. A last job for each trial has a rank killed in it.
 """
 import dataclasses
-import datetime
 import os
 import random
 import re
@@ -17,7 +16,7 @@ import threading
 import time
 
 from flap import rank_processes
-from lab import Failed, HOSTS, Lab, NICS, machine, median, parser, progress, save, stop
+from lab import Failed, HOSTS, Lab, NICS, machine, median, parser, progress, save, stop, wall
 
 BYTES = 1 << 20
 HOLD_S = 1.2
@@ -85,10 +84,6 @@ def words(verdict):
         return f"rail {verdict['nic']}"
     text = f"{verdict['scope']} {verdict['host']} {verdict['nic']}".strip()
     return text + (f" and {verdict['peer_host']} {verdict['peer_nic']}" if verdict["peer_host"] else "")
-
-
-def wall(verdict):
-    return datetime.datetime.fromisoformat(verdict["at"].replace("Z", "+00:00")).timestamp()
 
 
 class Reader(threading.Thread):

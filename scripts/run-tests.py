@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds and runs every test: release, ASan+UBSan and TSan.
 
-At the end stand the names of the tests that failed. The last line printed is "N passed, N failed" (and ", N skipped" when any were), the sum over all
-runs; the exit code is 0 only when nothing failed. A build that fails counts as one failed test, so
-that its absence can never read as success.
+At the end stand the names of the tests that failed. The last line printed is "N passed, N failed"
+(and ", N skipped" when any were), the sum over all runs; the exit code is 0 only when nothing
+failed. A build that fails counts as one failed test, so that its absence can never read as success.
 """
 
 import argparse

@@ -483,7 +483,8 @@ Verdict Judge::judge_one(const Open& seed, TimeNs now) {
 }
 
 void Judge::forget_old(TimeNs now) {
-  const auto old = [&](const auto& entry) { return entry.second.at + kSecond <= now; };
+  // Who waits for idle paths still needs what the probes have said meanwhile.
+  const auto old = [&](const auto& entry) { return entry.second.at + kEcho + kSecond <= now; };
   std::erase_if(questions_, old);
   std::erase_if(reached_, old);
   std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });

@@ -107,6 +107,25 @@ TEST(Judge, BlamesNoNicForConnectionsThatWereResetThoughTheirEndsReachEachOther)
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
+// Nobody could try the pairs that were lost. So the judge waits for paths that carry nothing, and
+// what the other probes have said holds all the while.
+TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
+  Judge judge(hosts(4));
+  judge.observe(seen(0, 1, DownCause::silent), 0);
+  judge.observe(seen(0, 2, DownCause::silent), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  for (const uint32_t host : requests[0].hosts) {
+    ProbeAnswer answer{requests[0].number, host, {}};
+    if (host != 3) answer.tried.push_back({nic(host), nic(3), true});
+    judge.on_answer(answer, 45 * kMillisecond);
+  }
+  EXPECT_TRUE(judge.due(2 * kSecond).empty());
+  const auto verdicts = judge.due(3 * kSecond);
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+}
+
 TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
   Judge judge(hosts(3));
   judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);

@@ -25,6 +25,15 @@ AllReduceJob::AllReduceJob(Cluster& cluster, uint64_t count) : cluster_(cluster)
   done_.resize(static_cast<size_t>(cluster.size()));
 }
 
+AllReduceJob::~AllReduceJob() {
+  abandon();
+  if (finished()) return;
+  for (int rank = 0; rank < cluster_.size(); ++rank) {
+    Executor* executor = cluster_.node(rank).executor;
+    if (executor != nullptr) executor->cancel({Code::aborted, "the job is gone"});
+  }
+}
+
 void AllReduceJob::start(int iterations) {
   iterations_ = iterations;
   operations_.resize(static_cast<size_t>(iterations));

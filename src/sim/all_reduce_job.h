@@ -14,6 +14,8 @@ class AllReduceJob {
  public:
   // Of `count` elements of eight bytes.
   AllReduceJob(Cluster& cluster, uint64_t count);
+  // Cancels what still runs: it writes into the job's buffers.
+  ~AllReduceJob();
 
   // Each rank runs `iterations` operations, starting the next from the completion of the last.
   void start(int iterations);

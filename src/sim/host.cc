@@ -125,9 +125,9 @@ Result<std::unique_ptr<Connection>> SimHost::connect(const Endpoint& remote,
   int error = next_operation_error();
   if (error == 0 && !descriptors_left_) error = EMFILE;
   if (error != 0) return system_error("connect to " + to_string(remote), error);
-  const Route route = this->route(remote.address, options);
+  const Route way = route(remote.address, options);
   FlowSpec spec;
-  spec.from = route.nic;
+  spec.from = way.nic;
   spec.to = spec.from->options.loopback ? spec.from : network_.nic_with(remote.address);
   const bool bound = options.source.family != AddressFamily::none;
   const Address source = spec.from->addresses.empty() ? Address{} : spec.from->addresses.front();
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Connection>> SimHost::connect(const Endpoint& remote,
   spec.remote = remote;
   spec.unsent_low_water = options.unsent_low_water;
   Flow& flow = network_.open(spec);
-  route.error == 0 ? flow.start_connect() : flow.refuse(route.error);
+  way.error == 0 ? flow.start_connect() : flow.refuse(way.error);
   return std::unique_ptr<Connection>(std::make_unique<SimConnection>(*this, flow, 0));
 }
 
