@@ -40,10 +40,11 @@ class ReturnPolicy {
   }
 
  private:
-  // At most 250 ms apart in the first minute, growing to 5 s after an hour.
+  // A quarter of the outage's length so far, 25 to 250 ms, in the first minute; growing to 5 s
+  // after an hour.
   TimeNs spacing(TimeNs now) const {
     const TimeNs age = now - down_since_;
-    if (age <= 60 * kSecond) return 250 * kMillisecond;
+    if (age <= 60 * kSecond) return std::clamp(age / 4, 25 * kMillisecond, 250 * kMillisecond);
     if (age >= 3600 * kSecond) return 5 * kSecond;
     return 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000;
   }

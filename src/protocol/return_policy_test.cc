@@ -17,7 +17,7 @@ TEST(ReturnPolicy, TriesAPathThatWasNeverUpAtOnceAndOftenThen) {
   ReturnPolicy policy;
   EXPECT_LE(policy.next_attempt(), kStart);
   policy.on_attempt(kStart);
-  EXPECT_EQ(policy.next_attempt(), kStart + 250 * kMillisecond);
+  EXPECT_EQ(policy.next_attempt(), kStart + 25 * kMillisecond);
 }
 
 TEST(ReturnPolicy, TriesSoonAfterAFailure) {
@@ -27,14 +27,16 @@ TEST(ReturnPolicy, TriesSoonAfterAFailure) {
   EXPECT_LE(policy.next_attempt(), kStart + 50 * kMillisecond);
 }
 
-TEST(ReturnPolicy, SpacesAttemptsFrom250MsInTheFirstMinuteTo5SAfterAnHour) {
+TEST(ReturnPolicy, SpacesAttemptsByTheOutageThenFrom250MsAfterAMinuteTo5SAfterAnHour) {
   ReturnPolicy policy;
   policy.on_down(kStart, true);
   const auto spacing = [&](TimeNs age) {
     policy.on_attempt(kStart + age);
     return policy.next_attempt() - (kStart + age);
   };
-  EXPECT_EQ(spacing(0), 250 * kMillisecond);
+  EXPECT_EQ(spacing(0), 25 * kMillisecond);
+  EXPECT_EQ(spacing(400 * kMillisecond), 100 * kMillisecond);
+  EXPECT_EQ(spacing(1 * kSecond), 250 * kMillisecond);
   EXPECT_EQ(spacing(60 * kSecond), 250 * kMillisecond);
   // 250 ms at a minute, 5 s at an hour, a straight line between: half way 2.625 s.
   EXPECT_NEAR(static_cast<double>(spacing(1830 * kSecond)), 2.625e9, 1e6);
@@ -62,8 +64,9 @@ TEST(ReturnPolicy, NewsMakesTheNextAttemptDueAtOnce) {
 TEST(ReturnPolicy, APathThatConnectsButNeverProvesItselfKeepsTheSpacing) {
   ReturnPolicy policy;
   policy.on_attempt(kStart);
-  policy.on_down(kStart + 5 * kMillisecond, false);
-  EXPECT_EQ(policy.next_attempt(), kStart + 250 * kMillisecond);
+  policy.on_attempt(kStart + kSecond);
+  policy.on_down(kStart + 1005 * kMillisecond, false);
+  EXPECT_EQ(policy.next_attempt(), kStart + 1250 * kMillisecond);
   EXPECT_EQ(policy.penalty_at(kStart + kSecond), 0);
 }
 

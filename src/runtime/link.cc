@@ -196,7 +196,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
       continue;
     }
     next = std::min(next, std::max(overdue_at(path), next_ask_all_));
-    if (!path.health.asks.empty()) next = std::min(next, now + 2 * kMillisecond);
+    if (path.health.missed_since() != kNever) next = std::min(next, now + 2 * kMillisecond);
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
   }
   if (no_data_since_ != 0) next = std::min(next, no_data_since_ + settings_.cutoff);

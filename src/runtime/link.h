@@ -255,10 +255,15 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
 
   // link_control.cc
   void control(TimeNs now);
-  void send_state(Path& path, TimeNs now, bool ask);
+  enum class Ask : uint8_t { nothing, casually, question };
+  void send_state(Path& path, TimeNs now, Ask ask);
+  void note_told(const Path& lane, const ControlFrame& frame, TimeNs now);
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
-  Path* choose_lane();
+  static bool good_lane(const Path& path);
+  TimeNs fastest_lane(TimeNs now) const;
+  bool prompt_lane(const Path& path, TimeNs now) const;
+  Path* choose_lane(TimeNs now);
   uint64_t pace_total(Path& path, TimeNs now);
 
   // link_health.cc
@@ -267,6 +272,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void prove_paths(TimeNs now);
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
+  static TimeNs answer_due(const Path& path);
   void probe_kernel(const Path& path, TimeNs now);
   TimeNs overdue_at(const Path& path) const;
   bool lane_overdue(const Path& path, TimeNs now) const;

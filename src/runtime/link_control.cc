@@ -13,6 +13,9 @@
 namespace r2ccl {
 namespace {
 
+// The round trip of a lane in use is measured so often: one that became slow is left out.
+constexpr TimeNs kMeasureInterval = 50 * kMillisecond;
+
 // All else leaves a frame room for one message's acknowledgements at least: so each frame gets on.
 static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
                   limits::kChannelsMax * kChannelReportBytes +
@@ -85,44 +88,67 @@ void Link::report_channels(ControlFrame& frame) const {
   report_up_to(frame.version);
 }
 
-Path* Link::choose_lane() {
-  // A drained one may be unplugged at any moment: what it carries then is late.
-  const auto good = [](const Path& path) { return path.state.usable() && !path.resting; };
+// A drained one may be unplugged at any moment: what it carries then is late.
+bool Link::good_lane(const Path& path) {
+  return path.lane_ready() && !path.broken && !path.spec.lane_only && path.state.usable() &&
+         !path.resting;
+}
+
+TimeNs Link::fastest_lane(TimeNs at) const {
   TimeNs fastest = kNever;
   for (const auto& path : paths_) {
-    if (path->lane_ready() && good(*path)) {
-      fastest = std::min(fastest, path->health.round_trip);
-    }
+    if (good_lane(*path)) fastest = std::min(fastest, path->health.round_trip_at(at));
   }
-  // Good lanes in turn; else any that is connected; the out-of-band lane when nothing else is left.
+  return fastest;
+}
+
+// Who waits for what a slow lane carries waits for long. Some frames of another sender may be ahead
+// on any.
+bool Link::prompt_lane(const Path& path, TimeNs at) const {
+  if (!good_lane(path)) return false;
+  const auto window_time = static_cast<TimeNs>(limits::kWindowBytesMin / fastest_rate());
+  const TimeNs noise = 2 * kMillisecond + 8 * window_time;
+  return path.health.round_trip_at(at) <= 2 * fastest_lane(at) + noise;
+}
+
+// Prompt lanes in turn; else any that is connected; the out-of-band lane when nothing else is left.
+Path* Link::choose_lane(TimeNs at) {
   Path* second = nullptr;
   Path* last = nullptr;
   for (size_t i = 0; i < paths_.size(); ++i) {
-    const size_t at = (lane_cursor_ + i) % paths_.size();
-    Path& path = *paths_[at];
+    const size_t index = (lane_cursor_ + i) % paths_.size();
+    Path& path = *paths_[index];
     if (!path.lane_ready() || path.broken) continue;
     if (path.spec.lane_only) {
       last = &path;
-    } else if (good(path) && path.health.round_trip <= 2 * fastest + 2 * kMillisecond) {
-      lane_cursor_ = at + 1;
+    } else if (prompt_lane(path, at)) {
+      lane_cursor_ = index + 1;
       return &path;
-    } else if (second == nullptr || good(path)) {
+    } else if (second == nullptr) {
       second = &path;
     }
   }
   return second != nullptr && usable_paths() > 0 ? second : last != nullptr ? last : second;
 }
 
-void Link::send_state(Path& path, TimeNs at, bool ask) {
+void Link::send_state(Path& path, TimeNs at, Ask ask) {
   ControlFrame frame = make_frame(at);
   frame.answer = path.health.answer_due;
   path.health.answer_due = 0;
-  if (ask) {
+  if (ask != Ask::nothing) {
     frame.ask = next_ask_++;
     if (next_ask_ == 0) next_ask_ = 1;
-    path.health.asks.push_back({frame.ask, at, at});
+    path.health.asked_at = at;
+    path.health.asks.push_back({frame.ask, at, at, ask == Ask::casually});
     if (path.health.asks.size() > 32) path.health.asks.pop_front();
   }
+  // What only a slow lane has carried is still news for the others.
+  if (prompt_lane(path, at) || fastest_lane(at) == kNever) note_told(path, frame, at);
+  path.send_control(frame);
+}
+
+// All that is new has been said.
+void Link::note_told(const Path& lane, const ControlFrame& frame, TimeNs at) {
   version_sent_ = version_;
   version_told_ = frame.version;
   peer_version_reflected_ = peer_version_;
@@ -132,9 +158,8 @@ void Link::send_state(Path& path, TimeNs at, bool ask) {
   urgent_ = false;
   if (mutated(Mutant::state_once)) version_reflected_ = version_;
   if (version_reflected_ < version_) {
-    resend_state_at_ = at + std::max(resend_state_wait_, 2 * path.health.round_trip);
+    resend_state_at_ = at + std::max(resend_state_wait_, 2 * lane.health.round_trip);
   }
-  path.send_control(frame);
 }
 
 void Link::control(TimeNs at) {
@@ -144,7 +169,7 @@ void Link::control(TimeNs at) {
     // The first frame on a lane asks, to learn its round trip.
     const bool first = path->health.round_trip == 0 && path->health.asks.empty();
     if (path->health.answer_due != 0 || heartbeat || first) {
-      send_state(*path, at, heartbeat || first);
+      send_state(*path, at, heartbeat || first ? Ask::question : Ask::nothing);
     }
   }
   const bool any_news = version_ > version_sent_;
@@ -152,7 +177,7 @@ void Link::control(TimeNs at) {
   const bool news = any_news && (urgent_ || at >= news_due_);
   const bool resend = version_ > version_reflected_ && at >= resend_state_at_;
   if (!news && !resend && at < reflect_due_) return;
-  Path* lane = choose_lane();
+  Path* lane = choose_lane(at);
   if (lane == nullptr) {
     // None is connected, or all are full: look again soon, not at once.
     const TimeNs again = at + limits::kReflectDelay;
@@ -162,7 +187,8 @@ void Link::control(TimeNs at) {
     return;
   }
   if (resend) resend_state_wait_ = std::min(2 * resend_state_wait_, limits::kStateResendMax);
-  send_state(*lane, at, false);
+  const bool measure = at - lane->health.asked_at >= kMeasureInterval;
+  send_state(*lane, at, measure ? Ask::casually : Ask::nothing);
 }
 
 }  // namespace r2ccl

@@ -27,8 +27,12 @@ constexpr TimeNs kSilentAfter = 100 * kMillisecond;
 constexpr TimeNs kStalledAfter = 400 * kMillisecond;
 // The last usable path is not suspected; it is given up only after this.
 constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
-// A peer that answers nothing may be stopped: then its kernel answers, which is asked so often.
-constexpr TimeNs kKernelAskInterval = 1 * kSecond;
+// A peer that answers nothing may be stopped: then its kernel answers. It is asked soon, because
+// new connections work as soon as the network does, while TCP waits ever longer; later less often.
+constexpr TimeNs kKernelAskMin = 100 * kMillisecond;
+constexpr TimeNs kKernelAskMax = 1 * kSecond;
+// A kernel answers at once, behind what the NICs have to send.
+constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
 // A lane that lives says so at every heartbeat.
 constexpr TimeNs kSilentHeartbeats = 3;
 constexpr TimeNs kProvingMax = 1 * kSecond;
@@ -86,10 +90,10 @@ void Link::prove_paths(TimeNs at) {
 }
 
 bool Link::lane_overdue(const Path& path, TimeNs at) const {
-  if (path.health.asks.empty()) return false;
+  const TimeNs since = path.health.missed_since();
+  if (since == kNever) return false;
   const TimeNs known = path.health.round_trip;
-  const TimeNs patience = known == 0 ? kLaneSlackUnknown : 2 * known + kLaneSlack;
-  return at > path.health.asks.front().at + patience;
+  return at > since + (known == 0 ? kLaneSlackUnknown : 2 * known + kLaneSlack);
 }
 
 // What other links send later shares the NIC with what this one has sent before.
@@ -108,12 +112,13 @@ void Link::judge(Path& path, TimeNs at) {
   const bool lane_late = lane_overdue(path, at);
   if ((!data_late && !lane_late) || mutated(Mutant::never_late)) return;
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
-  const bool lane_proof = lane_late && evidence_at_ >= path.health.asks.front().at + kLaneSlack / 2;
+  const TimeNs asked = path.health.missed_since();
+  const bool lane_proof = lane_late && evidence_at_ >= asked + kLaneSlack / 2;
   ask_all(at);
   const bool proof = data_proof || lane_proof || mutated(Mutant::accuse_sleepers);
   if (!proof || path.spec.lane_only) return;
   if (usable_paths() <= 1 && !path.resting) {
-    const TimeNs since = data_proof ? overdue : path.health.asks.front().at;
+    const TimeNs since = data_proof ? overdue : asked;
     if (evidence_at_ < since + kLastPathPatience) return;
     return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);
   }
@@ -121,7 +126,7 @@ void Link::judge(Path& path, TimeNs at) {
   ++path.history.suspicions;
   R2CCL_LOG(info, "path %s to rank %d is suspect: %s late by %.1f ms", path.spec.local_name.c_str(),
             peer_.value(), data_proof ? "data" : "lane",
-            static_cast<double>(at - (data_proof ? overdue : path.health.asks.front().at)) / 1e6);
+            static_cast<double>(at - (data_proof ? overdue : asked)) / 1e6);
   note_hit(path);
   mirror_outstanding(path);
   overdraw_until_ = at + limits::kOverdrawTime;
@@ -154,6 +159,12 @@ void Link::judge_suspect(Path& path, TimeNs at) {
             at);
 }
 
+TimeNs Link::answer_due(const Path& path) {
+  const TimeNs known = path.health.round_trip;
+  return known == 0 ? limits::kConnectAttempt
+                    : std::min(kKernelAnswer + 4 * known, limits::kConnectAttempt);
+}
+
 // A short connect that the peer's kernel must answer even when its process is stopped.
 void Link::probe_kernel(const Path& path, TimeNs at) {
   PathDialer& dialer = *dialers_[index_of(path)];
@@ -164,6 +175,7 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
   probe.remote = path.spec.remote;
   probe.options.device = path.spec.device;
   probe.options.source = path.spec.source;
+  probe.answered_within = answer_due(path);
   dialer.start(std::move(probe), {}, at);
 }
 
@@ -175,7 +187,7 @@ void Link::ask_all(TimeNs at) {
   next_ask_all_ = at + ask_all_wait_;
   if (asked_at_ == 0) asked_at_ = at;
   for (const auto& path : paths_) {
-    if (path->lane_ready() && !path->broken) send_state(*path, at, true);
+    if (path->lane_ready() && !path->broken) send_state(*path, at, Ask::question);
   }
 }
 
@@ -267,6 +279,7 @@ void Link::open(Path& path, TimeNs at) {
   request.options.device = path.spec.device;
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
+  request.answered_within = answer_due(path);
   dialers_[index_of(path)]->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
 }
 
@@ -340,10 +353,12 @@ TimeNs Link::silence(TimeNs at) const {
 void Link::ask_silent_kernel(TimeNs at) {
   const bool connected = heard_at_ != 0 && all_down_since_ == 0;
   if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) ask_all(at);
-  if (silence(at) < kKernelAskInterval) return;
+  const TimeNs interval =
+      std::clamp(asked_at_ == 0 ? 0 : (at - asked_at_) / 2, kKernelAskMin, kKernelAskMax);
+  if (silence(at) < interval) return;
   for (size_t i = 0; i < paths_.size(); ++i) {
     Path& path = *paths_[i];
-    const bool due = at - dialers_[i]->started_at() >= kKernelAskInterval;
+    const bool due = at - dialers_[i]->started_at() >= interval;
     if (!due || dialers_[i]->busy() || !path.state.connected()) continue;
     const bool anew = opens_paths() && !mutated(Mutant::dead_connections);
     anew ? open(path, at) : probe_kernel(path, at);

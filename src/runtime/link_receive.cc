@@ -200,6 +200,7 @@ void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
     const TimeNs sample = std::max<TimeNs>(at - ask.sent_at, 1);
     health.round_trip =
         health.round_trip == 0 ? sample : health.round_trip + (sample - health.round_trip) / 4;
+    health.last_round_trip = sample;
     health.answered_at = at;
   }
 }

@@ -3,6 +3,7 @@
 // decides.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -99,14 +100,27 @@ class Path : private FrameReader::Owner {
     struct Ask {
       uint32_t number = 0;
       TimeNs sent_at = 0;
-      TimeNs at = 0;  // the same, but later by what is excused
+      TimeNs at = 0;        // the same, but later by what is excused
+      bool casual = false;  // only to learn the round trip: nobody wonders where the answer is
     };
     std::deque<Ask> asks;           // not answered yet on this lane, oldest first
+    TimeNs asked_at = 0;            // when the last of them was sent
     TimeNs answered_at = 0;         // when an answer last came on this lane
     TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
     TimeNs round_trip = 0;          // 0: not known yet
-    uint32_t answer_due = 0;        // the peer's ask to be answered on this lane
+    TimeNs last_round_trip = 0;
+    uint32_t answer_due = 0;  // the peer's ask to be answered on this lane
     TimeNs last_sent_at = 0;
+
+    // When the oldest question was asked whose answer is missed; kNever: there is none.
+    TimeNs missed_since() const {
+      const auto missed = std::ranges::find(asks, false, &Ask::casual);
+      return missed == asks.end() ? kNever : missed->at;
+    }
+    // What a round trip takes now, as far as that can be seen.
+    TimeNs round_trip_at(TimeNs now) const {
+      return asks.empty() ? last_round_trip : std::max(last_round_trip, now - asks.front().at);
+    }
   };
   LaneHealth health;
 

@@ -1,5 +1,6 @@
 #include "runtime/path_dialer.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
@@ -16,7 +17,7 @@ void PathDialer::start(DialRequest request,
   answered_ = false;
   started_at_ = now;
   dialed_ = {};
-  connect(now);
+  connect(now + request_.answered_within, now + 2 * limits::kConnectAttempt);
 }
 
 void PathDialer::cancel() {
@@ -32,9 +33,10 @@ void PathDialer::progress(TimeNs now) {
   if (busy() && now >= deadline_) fail(ETIMEDOUT, "no answer in time");
 }
 
-void PathDialer::connect(TimeNs now) {
+void PathDialer::connect(TimeNs answered_by, TimeNs done_by) {
   stage_ = Stage::connecting;
-  deadline_ = now + 2 * limits::kConnectAttempt;
+  deadline_ = std::min(answered_by, done_by);
+  done_by_ = done_by;
   auto opened = transport_.connect(request_.remote, request_.options);
   if (!opened.ok()) return fail(EMFILE, opened.status().message());
   connection_ = std::move(opened).value();
@@ -70,6 +72,7 @@ void PathDialer::on_connected() {
   answered_ = true;
   if (request_.probe_only) return told();
   stage_ = Stage::shaking;
+  deadline_ = done_by_;
   ConnectionIdentity identity;
   identity.kind = !request_.call.empty() ? ConnectionKind::call
                   : on_lane_             ? ConnectionKind::lane
@@ -102,7 +105,8 @@ void PathDialer::pump() {
   if (!on_lane_) {
     dialed_.data = std::move(established);
     on_lane_ = true;
-    return connect(deadline_ - limits::kConnectAttempt);
+    const TimeNs done_by = done_by_ + limits::kConnectAttempt;
+    return connect(done_by, done_by);
   }
   dialed_.lane = std::move(established);
   DialedPath dialed = std::move(dialed_);

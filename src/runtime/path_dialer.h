@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "protocol/handshake.h"
 #include "runtime/handshake_io.h"
 #include "runtime/reactor.h"
@@ -29,6 +30,8 @@ struct DialRequest {
   Endpoint remote;
   ConnectOptions options;
   Incarnation last_used;
+  // The peer's kernel must answer the first packet within this.
+  TimeNs answered_within = limits::kConnectAttempt;
 };
 
 struct DialedPath {
@@ -76,7 +79,7 @@ class PathDialer final : private EventHandler {
   };
 
   void on_ready(const PollEvent& event) override;
-  void connect(TimeNs now);
+  void connect(TimeNs answered_by, TimeNs done_by);
   void on_connected();
   void told();
   void pump();
@@ -92,7 +95,8 @@ class PathDialer final : private EventHandler {
   bool on_lane_ = false;  // the connection being opened is the lane
   bool answered_ = false;
   TimeNs started_at_ = 0;
-  TimeNs deadline_ = kNever;
+  TimeNs deadline_ = kNever;  // of the stage
+  TimeNs done_by_ = kNever;   // of the connection
   std::unique_ptr<Connection> connection_;
   std::optional<HandshakeIo> io_;
   DialedPath dialed_;

@@ -170,6 +170,28 @@ TEST(Cluster, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
 }
 
+// TCP would be silent for much longer than the network was.
+TEST(Cluster, AShortOutageOfAWholeHostIsOverSoonAfterItsEnd) {
+  constexpr TimeNs kOutage = 200 * kMillisecond;
+  for (const bool pulled : {true, false}) {
+    ClusterOptions options;
+    options.nics = 4;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Fabric& fabric = cluster.fabric();
+    const TimeNs begin = cluster.now() + 50 * kMillisecond;
+    for (SimNic* nic : cluster.node(1).nics) {
+      fabric.at(begin, [&fabric, nic, pulled] { pulled ? fabric.pull(*nic) : fabric.hole(*nic); });
+      fabric.at(begin + kOutage, [&fabric, nic] { fabric.fix(*nic); });
+    }
+    Job job(cluster, 128 * 1024);
+    job.start(30);
+    run(cluster, job, 30 * kSecond);
+    EXPECT_GT(job.longest(), kOutage);
+    EXPECT_LT(job.longest(), kOutage + 300 * kMillisecond) << (pulled ? "pulled" : "hole");
+  }
+}
+
 // What stays of it does not matter: neither an open management network, nor that connections which
 // fell silent have not been closed.
 TEST(Cluster, AHostThatStaysCutOffIsGivenUpInTime) {
@@ -253,6 +275,27 @@ TEST(Cluster, AFlappingNicComesBackEachTime) {
   }
   run(cluster, job, 60 * kSecond);
   EXPECT_EQ(returns, 3);
+}
+
+// Acknowledgements go round the lanes: those of the NIC that became slow must not hold up what the
+// others carry.
+TEST(Cluster, ANicThatBecomesFiveMillisecondsSlowerHoldsUpNobodyForLong) {
+  for (int host = 0; host < 4; ++host) {
+    for (int nic = 0; nic < 4; ++nic) {
+      ClusterOptions options;
+      options.hosts = 4;
+      options.nics = 4;
+      Cluster cluster(options);
+      ASSERT_TRUE(cluster.connect());
+      cluster.fabric().at(cluster.now() + 70 * kMillisecond, [&] {
+        cluster.fabric().delay(cluster.nic(host, nic), 5 * kMillisecond);
+      });
+      Job job(cluster, 128 * 1024);
+      job.start(30);
+      run(cluster, job, 20 * kSecond);
+      EXPECT_LT(job.longest(), 60 * kMillisecond) << "host " << host << " nic " << nic;
+    }
+  }
 }
 
 // Runs `operations` of so many bytes while rank 1's third NIC of four has this share of the others'
