@@ -189,7 +189,10 @@ TimeNs Link::next_timeout(TimeNs now) const {
       if (dials && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
       continue;
     }
-    next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
+    // The lane of a peer that has been stopped for long is full, and says so when it no longer is.
+    if (path.lane_ready()) {
+      next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
+    }
     if (!settings_.monitor) continue;
     if (path.state.phase() == PathPhase::proving) {
       next = std::min(next, now + 20 * kMillisecond);

@@ -1,6 +1,7 @@
 #include "runtime/progress_engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -20,6 +21,8 @@ constexpr size_t kScratchBytes = 256 * 1024;
 constexpr int kRoundsMax = 64;
 // How long to wait when the NICs cannot be read or listened on: descriptors may have run out.
 constexpr TimeNs kNicsPause = 250 * kMillisecond;
+// A pass that takes longer between two looks at the clock did not run all that time.
+constexpr TimeNs kWorkMax = 20 * kMillisecond;
 
 bool alive(const Nic& nic) {
   return nic.up && nic.carrier;
@@ -198,8 +201,10 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
 void ProgressEngine::progress(TimeNs timeout_ns) {
   const size_t events = reactor_.poll(timeout_ns);
   TimeNs now = clock_.now();
+  looked_at_ = now;
   // Time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
+  idle += std::exchange(paused_, 0);
   run_posted();
   if (now >= read_nics_at_) refresh_nics(now);
   for (int round = 0; round < kRoundsMax; ++round) {
@@ -213,16 +218,27 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
     }
     idle = 0;
     if (!more) break;
-    now = clock_.now();
+    now = look();
+    if (paused_ > 0) break;  // no link may judge before all have heard of it
   }
   acceptor_->progress(now);
   log_suppressed();
-  last_pass_end_ = clock_.now();
+  last_pass_end_ = look();
+}
+
+// The clock in the middle of a pass, where a stop or a leap of the clock is most likely while there
+// is much to do. The next pass begins with what has arrived, and excuses the time.
+TimeNs ProgressEngine::look() {
+  const TimeNs now = clock_.now();
+  if (now - looked_at_ > kWorkMax) paused_ += now - looked_at_;
+  looked_at_ = now;
+  return now;
 }
 
 TimeNs ProgressEngine::next_timeout() {
   TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
-  const TimeNs now = clock_.now();
+  // Not the time by now: what has passed since then is no reason to run later.
+  const TimeNs now = last_pass_end_;
   for (const auto& link : links_) {
     if (link == nullptr) continue;
     next = std::min(next, link->wants_progress() ? now : link->next_timeout(now));

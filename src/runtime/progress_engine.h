@@ -111,6 +111,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   void run_posted();
+  TimeNs look();
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
@@ -137,6 +138,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   NicSet drained_;                // of nics_
   TimeNs read_nics_at_ = kNever;  // they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
+  TimeNs looked_at_ = 0;      // at the clock, in the last pass
+  TimeNs paused_ = 0;         // in the middle of that pass, and not excused yet
   TimeNs promised_ = kNever;  // what next_timeout() last said
 
   std::mutex posted_mutex_;  // guards posted_

@@ -38,7 +38,7 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
   for (int rank = 0; rank < options.hosts; ++rank) {
     Node& each = node(rank);
     R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
-    each.incidents = std::make_unique<Incidents>(*each.engine, world_.clock());
+    each.incidents = std::make_unique<Incidents>(*each.engine, *each.clock);
     each.ended.resize(static_cast<size_t>(options.hosts));
     add_communicators(rank, options);
     each.actor = world_.add_actor(
@@ -159,7 +159,7 @@ void Cluster::Node::check_departed() {
 }
 
 TimeNs Cluster::Node::next_timeout() const {
-  return std::min(engine->next_timeout(), incidents->next_timeout());
+  return clock->to_virtual(std::min(engine->next_timeout(), incidents->next_timeout()));
 }
 
 std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions& options) {
@@ -185,7 +185,8 @@ std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions
     made->management = &fabric().add_nic(*made->host, nic);
     engine.oob_ifname = "mgmt";
   }
-  made->engine = std::make_unique<ProgressEngine>(*made->host, world_.clock(), engine);
+  made->clock = std::make_unique<HostClock>(world_.clock());
+  made->engine = std::make_unique<ProgressEngine>(*made->host, *made->clock, engine);
   JobIdentity job;
   job.authenticated = true;
   job.id.fill(std::byte{7});

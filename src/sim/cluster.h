@@ -13,6 +13,7 @@
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
 #include "sim/data_path_check.h"
+#include "sim/host_clock.h"
 #include "sim/world.h"
 
 namespace r2ccl {
@@ -42,6 +43,7 @@ class Cluster {
     DataPathCheck* check = nullptr;
     std::vector<SimNic*> nics;
     SimNic* management = nullptr;
+    std::unique_ptr<HostClock> clock;
     std::unique_ptr<ProgressEngine> engine;
     std::vector<std::unique_ptr<MessagePort>> checked_ports;
     struct Communicator {

@@ -110,6 +110,21 @@ TEST(Cluster, AStoppedRankIsWaitedForWithoutAVerdict) {
   }
 }
 
+TEST(Cluster, WhoWaitsForARankThatIsStoppedForLongSleepsMeanwhile) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 64 * 1024);
+  job.start(20);
+  cluster.world().run_for(20 * kMillisecond);
+  cluster.world().stop(cluster.node(1).actor);
+  cluster.world().run_for(100 * kSecond);  // until no more questions fit into its lanes
+  for (const int rank : {0, 2}) EXPECT_GT(cluster.node(rank).next_timeout(), cluster.now());
+  cluster.world().resume(cluster.node(1).actor);
+  run(cluster, job, 10 * kSecond);
+}
+
 // A firewall that forgets its flows: both kernels believe in connections that carry nothing, and no
 // other path tells that the peer lives. It looks as if the peer were stopped, but for new
 // connections.

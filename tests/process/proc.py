@@ -24,6 +24,15 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def is_stopped(pid):
+    """SIGSTOP has taken effect on each of its threads."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii") as line:
+            if line.read().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True
+
+
 def _tcp_table(pid):
     """(local address and port, state, inode) of the IPv4 sockets in the network it lives in."""
     with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Hosts that sleep under a running job: their ranks do not run and their monotonic clocks stand
+still, while those of the others go on; and clocks that leap. Nobody is blamed, no element is
+wrong, and the job goes on; a rank that dies is told from all that. The clocks are own_clock.c's.
+In network namespaces; says SKIPPED and exits with 77 where those may not be made.
+
+usage: suspend_test.py PATH_OF_R2CCL PATH_OF_OWN_CLOCK [unittest arguments]
+"""
+import contextlib
+import os
+import shlex
+import signal
+import struct
+import sys
+import tempfile
+import time
+
+import network_lab
+import proc
+import program
+from fault_test import FaultCase
+from network_lab import lab
+
+OWN_CLOCK = ""
+UNENDING_S = 1_000_000  # a duration beyond all leaps: the test ends the job
+LEAP_S = 1000  # more than R2CCL_CUTOFF_S, after which a host that is away is given up
+CLOCK_ERROR_S = 1.5  # what an event line may be old
+ENDS_WITHIN_S = 10
+
+
+class HostClock:
+    """How far the monotonic clock of one host's rank is behind the kernel's."""
+
+    def __init__(self, name):
+        self.name = name
+        self.behind = 0.0
+        self.set_back(0)
+
+    def set_back(self, seconds):
+        self.behind += seconds
+        with open(self.name, "r+b" if os.path.exists(self.name) else "wb", buffering=0) as file:
+            file.write(struct.pack("=q", int(self.behind * 1e9)))
+
+
+class SuspendTest(FaultCase):
+    shape = ("4", "2", "150")
+
+    def start_job(self, duration):
+        files = tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        self.clocks = [HostClock(os.path.join(files.name, f"h{i}"))
+                       for i in range(int(self.shape[0]))]
+        self.launcher = ("sh", "-c", f"LD_PRELOAD={shlex.quote(OWN_CLOCK)} "
+                         f'OWN_CLOCK={shlex.quote(files.name)}/$HOST exec "$0" "$@"')
+        job = self.start(duration)
+        self.pids = proc.children(job.process.pid)
+        self.assertEqual(len(self.pids), len(self.clocks))
+        return job
+
+    @contextlib.contextmanager
+    def suspended(self, *hosts):
+        """For the block these hosts' ranks do not run, and it takes no time on their clocks."""
+        for host in hosts:
+            os.kill(self.pids[host], signal.SIGSTOP)
+        try:
+            for host in hosts:
+                self.wait_until_stopped(self.pids[host])
+            begin = time.monotonic()
+            yield
+            for host in hosts:
+                self.clocks[host].set_back(time.monotonic() - begin)
+        finally:
+            for host in hosts:
+                with contextlib.suppress(ProcessLookupError):  # it may have been killed
+                    os.kill(self.pids[host], signal.SIGCONT)
+
+    def wait_until_stopped(self, pid):
+        deadline = time.monotonic() + 5
+        while not proc.is_stopped(pid):
+            self.assertLess(time.monotonic(), deadline, f"process {pid} does not stop")
+            time.sleep(0.001)
+
+    def suspend(self, job, seconds, *hosts):
+        with self.suspended(*hosts):
+            time.sleep(seconds)
+        self.expect_operations(job)
+
+    def expect_clocks(self, job):
+        """Each rank does read its own clock: its last event line seems as old as that is behind."""
+        ages = {lines[-1]["host"]: time.monotonic() - lines[-1]["t"] for lines in job.lines()}
+        for host, clock in enumerate(self.clocks):
+            self.assertAlmostEqual(ages[f"h{host}"], clock.behind, delta=CLOCK_ERROR_S)
+
+    def expect_checked(self, job):
+        """Every element of every operation so far, on every rank, was looked at and is right."""
+        for lines in job.lines():
+            self.assertGreater(lines[-1]["checked"], 100_000)
+            self.assertEqual(lines[-1]["wrong"], 0)
+
+    def expect_death(self, job, host):
+        """The job has ended with the death of this host's rank, for which nobody else is blamed."""
+        self.assertNotEqual(job.process.wait(ENDS_WITHIN_S), 0)
+        self.assertRegex(job.text(), rf"rank {host} \(host h{host}, .*\) died")
+        # Connections that close as the job falls apart may count as a pair's.
+        named = {(v["scope"], v["host"]) for v in job.verdicts() if v["scope"] != "pair"}
+        self.assertEqual(named, {("process", f"h{host}")}, job.verdicts())
+        self.expect_checked(job)
+
+    def test_suspended_hosts_are_waited_for_and_nobody_is_blamed(self):
+        job = self.start_job(duration=10)
+        self.suspend(job, 0.3, 1)
+        self.suspend(job, 3, 1)
+        self.suspend(job, 3, 0, 2)  # two at once, one of which judges for all
+        self.expect_clocks(job)
+        self.assertEqual(self.expect_right(job, [])["verdicts"], [])
+
+    def test_a_suspended_host_whose_networks_are_silent_too_is_waited_for(self):
+        job = self.start_job(duration=7)
+        nics = ("nic0", "nic1", "mgmt")
+        with self.suspended(1):
+            for nic in nics:
+                lab("fault", "h1", nic, "hole")
+            time.sleep(2)
+            for nic in nics:
+                lab("fix", "h1", nic)
+        self.expect_operations(job)
+        # Without its kernel's answers it is a host that is cut off.
+        self.expect_right(job, [("h1", nic) for nic in ("", "nic0", "nic1")])
+
+    def test_a_rank_that_dies_is_told_from_sleepers_and_from_clocks_that_leap(self):
+        job = self.start_job(UNENDING_S)
+        self.suspend(job, 10, 1)
+        for leap in range(40):  # of each in turn, the judge's too, wherever it is just then
+            self.clocks[leap % len(self.clocks)].set_back(-LEAP_S)
+            time.sleep(0.05)
+        self.expect_operations(job)
+        self.expect_clocks(job)
+        self.assertEqual(job.verdicts(), [])
+        with self.suspended(1, 2):
+            time.sleep(0.5)
+            os.kill(self.pids[1], signal.SIGKILL)
+            time.sleep(0.5)
+        self.expect_death(job, 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        OWN_CLOCK = os.path.abspath(sys.argv.pop(2))
+    program.main(__doc__, network_lab.obstacle)
