@@ -45,7 +45,9 @@ constexpr TimeNs kLeftAfter = 5 * kSecond;
 void Link::health(TimeNs at, TimeNs idle_ns) {
   if (idle_ns > kExcusedGap) {
     excuse(idle_ns);
-    if (asked_at_ != 0) asked_at_ = std::min(asked_at_ + idle_ns, at);
+    for (TimeNs* since : {&asked_at_, &all_down_since_, &no_data_since_}) {
+      if (*since != 0) *since = std::min(*since + idle_ns, at);
+    }
   }
   prove_paths(at);
   note_data_paths(at);
