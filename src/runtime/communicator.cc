@@ -153,7 +153,7 @@ Status Communicator::connect() {
   R2CCL_RETURN_IF_ERROR(check_agreement(cards));
   R2CCL_RETURN_IF_ERROR(engine_->start(options_.self, std::move(cards), *this));
   incidents_ = std::make_unique<Incidents>(*engine_, clock_);
-  drains_ = std::make_unique<Drains>(*engine_, clock_);
+  drains_ = std::make_unique<Drains>(*engine_, clock_, options_.drain_book);
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     ports.push_back(engine_->link(Rank(peer)));
@@ -169,6 +169,8 @@ Status Communicator::connect() {
          true);
   });
   open_status();
+  // Not before: who drains now either finds the socket or is in the book.
+  drains_->take_over();
   start_thread();
   if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
     std::string missing;

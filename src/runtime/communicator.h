@@ -54,7 +54,8 @@ struct CommunicatorOptions {
   JobIdentity job;
   std::vector<Endpoint> rendezvous;
   Config config;
-  uint32_t library_version = 0;  // R2CCL_VERSION_CODE, which only the API's edge knows
+  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainBook* drain_book = nullptr;  // of the process; must outlive the communicator
 };
 
 class Communicator final : private EngineObserver, private StatusSource {

@@ -6,13 +6,32 @@
 
 namespace r2ccl {
 
-Drains::Drains(ProgressEngine& engine, const Clock& clock)
+Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book)
     : engine_(engine),
       clock_(clock),
+      book_(book),
       desk_(
           engine.self(), static_cast<int32_t>(engine.rank_count()),
           [this](Rank rank, const DrainQuestion& question) { return ask(rank, question); },
           [this](const DrainQuestion& question) { return act(question); }) {}
+
+Drains::~Drains() {
+  if (book_ != nullptr) book_->forget(this);
+}
+
+void Drains::take_over() {
+  if (book_ == nullptr) return;
+  for (const std::string& name : book_->drained(engine_.own_card().host)) {
+    const auto nic = engine_.own_nic(engine_.self(), name);
+    if (nic) set_drained(*nic, true);
+  }
+}
+
+void Drains::set_drained(NicId nic, bool drained) {
+  engine_.set_drained(nic, drained);
+  const RankCard& card = engine_.own_card();
+  if (book_ != nullptr) book_->note(this, card.host, card.nics[nic.value()].name, drained);
+}
 
 std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line) {
   return desk_.answer(asker, line, engine_.cards(), clock_.now());
@@ -33,7 +52,7 @@ bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
 DrainTally Drains::act(const DrainQuestion& question) {
   const auto nic = engine_.own_nic(question.host, question.nic);
   if (nic && question.verb != DrainVerb::check && !refuses(*nic, question)) {
-    engine_.set_drained(*nic, question.verb == DrainVerb::drain);
+    set_drained(*nic, question.verb == DrainVerb::drain);
   }
   return engine_.tally_drain(question.host, question.nic);
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "runtime/drain_book.h"
 #include "runtime/drain_desk.h"
 #include "runtime/progress_engine.h"
 
@@ -16,8 +17,14 @@ namespace r2ccl {
 
 class Drains {
  public:
-  // Of an engine that has been started. Both must outlive this.
-  Drains(ProgressEngine& engine, const Clock& clock);
+  // Of an engine that has been started. All of them must outlive this; `book` may be null.
+  Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book);
+  ~Drains();
+  Drains(const Drains&) = delete;
+  Drains& operator=(const Drains&) = delete;
+
+  // Takes out of service what other communicators of this process have out of service.
+  void take_over();
 
   // As DrainDesk::answer.
   std::optional<std::string> answer(uint64_t asker, std::string_view line);
@@ -30,10 +37,12 @@ class Drains {
  private:
   Presence ask(Rank rank, const DrainQuestion& question);
   DrainTally act(const DrainQuestion& question);
+  void set_drained(NicId nic, bool drained);
   bool refuses(NicId nic, const DrainQuestion& question) const;
 
   ProgressEngine& engine_;
   const Clock& clock_;
+  DrainBook* const book_;
   DrainDesk desk_;
 };
 

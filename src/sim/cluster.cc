@@ -39,7 +39,7 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
     Node& each = node(rank);
     R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
     each.incidents = std::make_unique<Incidents>(*each.engine, world_.clock());
-    each.drains = std::make_unique<Drains>(*each.engine, world_.clock());
+    each.drains = std::make_unique<Drains>(*each.engine, world_.clock(), nullptr);
     each.ended.resize(static_cast<size_t>(options.hosts));
     add_communicators(rank, options);
     each.actor = world_.add_actor(
