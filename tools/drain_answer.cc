@@ -1,5 +1,6 @@
 #include "drain_answer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "text_table.h"
@@ -47,10 +48,14 @@ bool gone(const std::string& presence) {
   return presence == "left" || presence == "dead" || presence == "cut off";
 }
 
+double unmarked(const json& tally) {
+  return number_of(tally, "paths") - number_of(tally, "marked");
+}
+
 std::string drain_obstacle(const json& tally) {
-  const double unmarked = number_of(tally, "paths") - number_of(tally, "marked");
-  if (unmarked > 0) {
-    return "has not taken " + count_text(unmarked) + " paths out of service yet" + peer_text(tally);
+  if (unmarked(tally) > 0) {
+    return "has not taken " + count_text(unmarked(tally)) + " paths out of service yet" +
+           peer_text(tally);
   }
   if (number_of(tally, "in_use") > 0) {
     return "uses " + count_text(number_of(tally, "in_use")) +
@@ -113,12 +118,17 @@ std::vector<std::string> drain_stranded(const json& answer) {
   for (const json& rank : ranks_of(answer)) {
     const json tally = tally_of(rank);
     const double stranded = number_of(tally, "stranded");
-    if (stranded <= 0) continue;
+    if (stranded <= 0 || unmarked(tally) <= 0) continue;
     lines.push_back(who(rank) + " would have no other path in service to " +
                     (stranded == 1 ? "rank " + count_text(number_of(tally, "stranded_peer"))
                                    : count_text(stranded) + " ranks"));
   }
   return lines;
+}
+
+bool drain_begun(const json& answer) {
+  return std::ranges::any_of(
+      ranks_of(answer), [](const json& rank) { return number_of(tally_of(rank), "marked") > 0; });
 }
 
 }  // namespace r2ccl::tools

@@ -27,7 +27,11 @@ DrainSums drain_sums(const nlohmann::json& answer);
 // A rank that has left the job or died is in nobody's way.
 std::vector<std::string> drain_obstacles(const nlohmann::json& answer, bool undo);
 
-// The links that would be left without a path in service, a line for each rank that has some.
+// The links that would be left without a path in service, a line for each rank that has some. Of a
+// NIC that has been taken out of service already nothing more can be refused.
 std::vector<std::string> drain_stranded(const nlohmann::json& answer);
+
+// Whether some rank has taken it out of service.
+bool drain_begun(const nlohmann::json& answer);
 
 }  // namespace r2ccl::tools

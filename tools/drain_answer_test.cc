@@ -68,12 +68,18 @@ TEST(DrainAnswer, DoesNotWaitForWhoIsGone) {
 
 TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
   json it = answer();
+  EXPECT_TRUE(drain_begun(it));
+  for (json& each : it["ranks"]) each["tally"]["marked"] = 0;
+  EXPECT_FALSE(drain_begun(it));
   it["ranks"][0]["tally"]["stranded"] = 1;
   it["ranks"][0]["tally"]["stranded_peer"] = 1;
   it["ranks"][1]["tally"]["stranded"] = 2;
   EXPECT_EQ(drain_stranded(it), (std::vector<std::string>{
                                     "rank 0 (h0) would have no other path in service to rank 1",
                                     "rank 1 (h1) would have no other path in service to 2 ranks"}));
+  // What has been done can only be waited for.
+  it["ranks"][0]["tally"]["marked"] = 1;
+  EXPECT_EQ(drain_stranded(it).size(), 1u);
 }
 
 TEST(DrainAnswer, ThatMakesNoSenseIsAProblemAndNotACrash) {

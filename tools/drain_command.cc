@@ -11,6 +11,8 @@
 
 #include "command.h"
 #include "drain_answer.h"
+#include "protocol/drain.h"
+#include "runtime/rank_card.h"
 #include "status_client.h"
 #include "text_table.h"
 
@@ -24,6 +26,13 @@ constexpr TimeNs kAnswerTime = 5 * kSecond;
 // Between two looks at how far it is: at first as long as a chunk takes, then as people look.
 constexpr TimeNs kLookWaitMin = 5 * kMillisecond;
 constexpr TimeNs kLookWaitMax = 200 * kMillisecond;
+
+// Why nothing can have this name, which would not pass as part of a request; empty: it may.
+std::string name_problem(const std::string& text, size_t bytes_max, const char* never) {
+  const bool possible =
+      !text.empty() && text.size() <= bytes_max && text.find_first_of(never) == std::string::npos;
+  return possible ? "" : "'" + printable(text) + "' cannot be a name";
+}
 
 struct DrainOptions {
   std::string host;
@@ -43,12 +52,16 @@ class DrainCommand {
   // A job that has the NIC.
   struct Concerned {
     LocalJob job;
-    json answer;  // the latest
+    json answer;         // the latest
+    bool begun = false;  // before this command said anything
   };
   json ask(const LocalJob& job, const char* verb);
   int find();
   int tell_none(const StatusSockets& found, const std::vector<StatusPlace>& places) const;
+  void let_connect(TimeNs deadline);
   bool refuse_last() const;
+  int begin();
+  void take_back();
   bool await(Concerned& each, TimeNs deadline);
   void tell_done(const Concerned& each, TimeNs took) const;
   void tell_obstacles(const Concerned& each) const;
@@ -60,6 +73,7 @@ class DrainCommand {
   const DrainOptions options_;
   SystemClock clock_;
   std::vector<Concerned> jobs_;
+  size_t settled_ = 0;  // of jobs_: nothing more is to be done about the first so many
 };
 
 // An object with `ranks`, or with `problem` where there are none.
@@ -92,7 +106,7 @@ int DrainCommand::tell_none(const StatusSockets& found,
   return kExitFailed;
 }
 
-// Fills `jobs_`; an exit status other than 0 when there is nothing to be done.
+// Adds to `jobs_` what is not there; an exit status other than 0 when there is nothing to be done.
 int DrainCommand::find() {
   const std::vector<StatusPlace> places = status_places(
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); }, geteuid());
@@ -100,10 +114,14 @@ int DrainCommand::find() {
   // Jobs without that host or NIC are none of this command's business, unless no other has it.
   std::string strange;
   for (LocalJob& job : choose_jobs(found, options_.pid, options_.comm)) {
+    const bool known = std::ranges::any_of(
+        jobs_, [&](const Concerned& each) { return each.job.comm == job.comm; });
+    if (known) continue;
     json answer = ask(job, "check");
     const DrainProblem problem = drain_problem(answer);
     if (problem.why.empty()) {
-      jobs_.push_back({std::move(job), std::move(answer)});
+      const bool begun = drain_begun(answer);
+      jobs_.push_back({std::move(job), std::move(answer), begun});
       continue;
     }
     if (problem.unknown == "job") continue;
@@ -122,7 +140,8 @@ int DrainCommand::find() {
 // way to force it.
 bool DrainCommand::refuse_last() const {
   bool refused = false;
-  for (const Concerned& each : jobs_) {
+  for (size_t i = settled_; i < jobs_.size(); ++i) {
+    const Concerned& each = jobs_[i];
     const std::vector<std::string> stranded = drain_stranded(each.answer);
     if (stranded.empty()) continue;
     refused = true;
@@ -130,6 +149,31 @@ bool DrainCommand::refuse_last() const {
     for (const std::string& line : stranded) std::fprintf(stderr, "  %s\n", line.c_str());
   }
   return refused;
+}
+
+// Asks for it; an exit status other than 0 when that was in vain, and then nothing has changed.
+int DrainCommand::begin() {
+  bool heard = true;
+  for (size_t i = settled_; i < jobs_.size(); ++i) {
+    Concerned& each = jobs_[i];
+    each.answer = ask(each.job, options_.undo ? "undo" : "start");
+    const DrainProblem problem = drain_problem(each.answer);
+    if (problem.why.empty() || problem.unknown == "job") continue;
+    complain("job " + comm_text(each.job.comm) + ": " + problem.why);
+    heard = false;
+  }
+  // Who drains another NIC at this moment may have been first.
+  const bool refused = !options_.undo && refuse_last();
+  if (heard && !refused) return 0;
+  if (!options_.undo) take_back();
+  return refused ? kExitFailed : kExitError;
+}
+
+// Not of those that were out of service before.
+void DrainCommand::take_back() {
+  for (size_t i = settled_; i < jobs_.size(); ++i) {
+    if (!jobs_[i].begun) (void)ask(jobs_[i].job, "undo");
+  }
 }
 
 bool DrainCommand::await(Concerned& each, TimeNs deadline) {
@@ -173,20 +217,37 @@ void DrainCommand::tell_obstacles(const Concerned& each) const {
   }
 }
 
+// A communicator that was made while the others were told may not have heard of it: so whoever
+// waits for its end looks for such once more. Their paths may not be up at first.
+void DrainCommand::let_connect(TimeNs deadline) {
+  for (size_t i = settled_; i < jobs_.size(); ++i) {
+    Concerned& each = jobs_[i];
+    while (!drain_stranded(each.answer).empty() && clock_.now() + kLookWaitMax < deadline) {
+      pause_for(static_cast<double>(kLookWaitMax) / 1e9);
+      each.answer = ask(each.job, "check");
+    }
+  }
+}
+
 int DrainCommand::run() {
   if (const int status = find(); status != 0) return status;
-  if (!options_.undo && refuse_last()) return kExitFailed;
   const TimeNs began = clock_.now();
   const auto deadline = began + static_cast<TimeNs>(options_.timeout_s * 1e9);
-  for (const Concerned& each : jobs_) (void)ask(each.job, options_.undo ? "undo" : "start");
   bool all = true;
-  for (Concerned& each : jobs_) {
-    if (await(each, deadline)) {
-      tell_done(each, clock_.now() - began);
-    } else {
-      tell_obstacles(each);
-      all = false;
+  while (settled_ < jobs_.size()) {
+    if (settled_ > 0 && !options_.undo) let_connect(deadline);
+    if (!options_.undo && refuse_last()) return kExitFailed;
+    if (const int status = begin(); status != 0) return status;
+    for (; settled_ < jobs_.size(); ++settled_) {
+      Concerned& each = jobs_[settled_];
+      if (await(each, deadline)) {
+        tell_done(each, clock_.now() - began);
+      } else {
+        tell_obstacles(each);
+        all = false;
+      }
     }
+    if (const int status = find(); status != 0) return status;
   }
   if (all) return 0;
   if (!options_.undo) {
@@ -201,8 +262,15 @@ void add_drain_command(CLI::App* app, Action* action) {
   CLI::App* command = app->add_subcommand(
       "drain", "Take a NIC of running jobs out of service, so that its cable may be pulled");
   auto options = std::make_shared<DrainOptions>();
-  command->add_option("HOST", options->host, "The host, as `r2ccl status` calls it")->required();
-  command->add_option("NIC", options->nic, "Its NIC")->required();
+  command->add_option("HOST", options->host, "The host, as `r2ccl status` calls it")
+      ->required()
+      ->check(CLI::Validator(
+          [](const std::string& text) { return name_problem(text, kHostNameBytesMax, "\n"); }, ""));
+  command->add_option("NIC", options->nic, "Its NIC")
+      ->required()
+      ->check(CLI::Validator(
+          [](const std::string& text) { return name_problem(text, kDrainNicBytesMax, " \n"); },
+          ""));
   command->add_flag("--undo", options->undo, "Give it back");
   command->add_option("--pid", options->pid, "Only the jobs of this process")
       ->check(CLI::Range(1, kPidMax));

@@ -40,6 +40,12 @@ Kept& kept() {
   return *instance;
 }
 
+DrainBook& drain_book() {
+  // Never destroyed: at exit a communicator may still be there.
+  static auto* const instance = new DrainBook;
+  return *instance;
+}
+
 void keep(std::unique_ptr<RendezvousThread> rendezvous) {
   std::lock_guard lock(kept().mutex);
   std::erase_if(kept().rendezvous, [](const auto& each) { return each->finished(); });
@@ -149,6 +155,7 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   auto transport = open_transport(options.config);
   if (!transport.ok()) return transport.status();
   options.library_version = R2CCL_VERSION_CODE;
+  options.drain_book = &drain_book();
   auto made = Communicator::create(std::move(transport).value(), options);
   if (!made.ok()) let_others_be_told();
   return made;

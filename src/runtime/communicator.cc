@@ -72,11 +72,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
       departed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,
-              [this](Rank rank, uint32_t number) { return ask(rank, number); }),
-      drain_desk_(
-          options.self, options.rank_count,
-          [this](Rank rank, const DrainQuestion& question) { return ask_drain(rank, question); },
-          [this](const DrainQuestion& question) { return act_on_drain(question); }) {}
+              [this](Rank rank, uint32_t number) { return ask(rank, number); }) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
@@ -157,6 +153,7 @@ Status Communicator::connect() {
   R2CCL_RETURN_IF_ERROR(check_agreement(cards));
   R2CCL_RETURN_IF_ERROR(engine_->start(options_.self, std::move(cards), *this));
   incidents_ = std::make_unique<Incidents>(*engine_, clock_);
+  drains_ = std::make_unique<Drains>(*engine_, clock_, options_.drain_book);
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     ports.push_back(engine_->link(Rank(peer)));
@@ -172,6 +169,8 @@ Status Communicator::connect() {
          true);
   });
   open_status();
+  // Not before: who drains now either finds the socket or is in the book.
+  drains_->take_over();
   start_thread();
   if (!wait_until([this] { return engine_->ready() || !failure_.ok(); }, deadline - clock_.now())) {
     std::string missing;
@@ -212,6 +211,7 @@ Communicator::~Communicator() {
   point_to_point_.reset();
   audit_.reset();
   executor_.reset();
+  drains_.reset();
   incidents_.reset();
   engine_.reset();
   log_suppressed(true);
@@ -231,9 +231,9 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    const TimeNs next = std::min({engine_->next_timeout(), incidents_->next_timeout(),
-                                  audit_->next_timeout(), survey_.next_timeout(),
-                                  drain_desk_.next_timeout(), status_server_->next_timeout()});
+    const TimeNs next =
+        std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
+                  survey_.next_timeout(), drains_->next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
     // Not before: what arrived ahead of a goodbye must have been delivered.

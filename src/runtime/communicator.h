@@ -18,7 +18,7 @@
 #include "base/types.h"
 #include "runtime/call_audit.h"
 #include "runtime/config.h"
-#include "runtime/drain_desk.h"
+#include "runtime/drains.h"
 #include "runtime/executor.h"
 #include "runtime/incidents.h"
 #include "runtime/job_survey.h"
@@ -54,7 +54,8 @@ struct CommunicatorOptions {
   JobIdentity job;
   std::vector<Endpoint> rendezvous;
   Config config;
-  uint32_t library_version = 0;  // R2CCL_VERSION_CODE, which only the API's edge knows
+  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainBook* drain_book = nullptr;  // of the process; must outlive the communicator
 };
 
 class Communicator final : private EngineObserver, private StatusSource {
@@ -121,19 +122,14 @@ class Communicator final : private EngineObserver, private StatusSource {
   RankSummary summarize();
   std::string member_text(Rank rank, Presence presence, const RankSummary* summary) const;
   Presence ask(Rank rank, uint32_t number);
-  Presence ask_by_notice(Rank rank, std::vector<std::byte> notice);
   void on_status_request(Rank peer, std::span<const std::byte> body);
   void on_status(Rank peer, std::span<const std::byte> body);
   // StatusSource
   std::string status_report() override;
   std::optional<std::string> job_status() override;
-  std::optional<std::string> drain_status(std::string_view line) override;
-
-  // communicator_drain.cc
-  Presence ask_drain(Rank rank, const DrainQuestion& question);
-  DrainTally act_on_drain(const DrainQuestion& question);
-  void on_drain_question(Rank peer, std::span<const std::byte> body);
-  void on_drain_answer(Rank peer, std::span<const std::byte> body);
+  std::optional<std::string> drain_status(uint64_t asker, std::string_view line) override {
+    return drains_->answer(asker, line);
+  }
 
   // EngineObserver
   void on_path_event(const PathEvent& event) override;
@@ -148,6 +144,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::unique_ptr<PointToPoint> point_to_point_;
   std::unique_ptr<CallAudit> audit_;
   std::unique_ptr<Incidents> incidents_;
+  std::unique_ptr<Drains> drains_;
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
@@ -155,7 +152,6 @@ class Communicator final : private EngineObserver, private StatusSource {
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well
   JobSurvey survey_;
-  DrainDesk drain_desk_;
   std::unique_ptr<StatusServer> status_server_;
 
   mutable std::mutex failure_mutex_;  // guards failure_

@@ -128,9 +128,9 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
     case NoticeKind::status:
       return on_status(peer, body);
     case NoticeKind::drain_question:
-      return on_drain_question(peer, body);
+      return drains_->on_question(peer, body);
     case NoticeKind::drain_answer:
-      return on_drain_answer(peer, body);
+      return drains_->on_answer(peer, body);
     case NoticeKind::address:
     case NoticeKind::drained:
       return;  // the engine's

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "protocol/byte_io.h"
 #include "protocol/crypto.h"
+#include "runtime/ask_by_notice.h"
 #include "runtime/communicator.h"
 #include "runtime/json_writer.h"
 #include "runtime/notice.h"
@@ -108,7 +109,7 @@ void Communicator::open_status() {
 // The survey first: whoever waits for it is answered in the same pass.
 void Communicator::progress_status() {
   survey_.progress(clock_.now());
-  drain_desk_.progress(clock_.now());
+  drains_->progress();
   status_server_->progress();
 }
 
@@ -156,25 +157,7 @@ std::string Communicator::member_text(Rank rank, Presence presence,
 Presence Communicator::ask(Rank rank, uint32_t number) {
   std::vector<std::byte> body;
   ByteWriter(body).put(number);
-  return ask_by_notice(rank, make_notice(NoticeKind::status_request, body));
-}
-
-Presence Communicator::ask_by_notice(Rank rank, std::vector<std::byte> notice) {
-  Link* link = engine_->link(rank);
-  if (const auto end = link->peer_end()) {
-    switch (*end) {
-      case PeerEnd::goodbye:
-        return Presence::left;
-      case PeerEnd::dead:
-        return Presence::dead;
-      case PeerEnd::cut_off:
-        return Presence::cut_off;
-    }
-  }
-  if (link->peer_said_goodbye()) return Presence::left;
-  if (link->notices_pending() >= limits::kSurveyNoticesAhead) return Presence::no_answer;
-  link->send_notice(std::move(notice));
-  return Presence::no_answer;
+  return ask_by_notice(*engine_->link(rank), make_notice(NoticeKind::status_request, body));
 }
 
 void Communicator::on_status_request(Rank peer, std::span<const std::byte> body) {

@@ -108,24 +108,39 @@ DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
         return ask_(rank, question_);
       }) {}
 
-std::optional<std::string> DrainDesk::answer(std::string_view line,
+std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view line,
                                              const std::vector<RankCard>& cards, TimeNs now) {
   if (survey_.running()) return std::nullopt;
-  // What nobody has fetched in time says how things were.
-  const bool ended = line_ == line && now - survey_.ended_at() < limits::kStatusFreshness;
-  line_.clear();
-  if (ended) return answer_text(cards);
+  if (asker_ == asker) {
+    asker_.reset();
+    turn_over_ = true;
+    return answer_text(cards);
+  }
+  if (asker_ || turn_over_) return std::nullopt;
   const auto request = parse_drain_request(line);
   if (!request) return problem_text("", "not a request that is known");
   const FoundHost host = find_host(cards, *request);
   if (!host.rank) return host.problem;
-  line_ = line;
   request_ = *request;
   question_ = {.number = 0, .verb = request->verb, .host = *host.rank, .nic = request->nic};
   survey_.start(now, tally_text(act_(question_)));
-  if (survey_.running()) return std::nullopt;
-  line_.clear();
-  return answer_text(cards);
+  if (!survey_.running()) return answer_text(cards);
+  asker_ = asker;
+  return std::nullopt;
+}
+
+// Who has not fetched its answer by now has gone, and the next one is due.
+void DrainDesk::progress(TimeNs now) {
+  survey_.progress(now);
+  turn_over_ = false;
+  if (survey_.running() || now - survey_.ended_at() < limits::kStatusFreshness) return;
+  asker_.reset();
+}
+
+TimeNs DrainDesk::next_timeout() const {
+  if (survey_.running()) return survey_.next_timeout();
+  if (asker_) return survey_.ended_at() + limits::kStatusFreshness;
+  return turn_over_ ? 0 : kNever;
 }
 
 void DrainDesk::on_answer(Rank from, const DrainAnswer& answer) {

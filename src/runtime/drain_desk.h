@@ -1,8 +1,10 @@
 // Where a request of `r2ccl drain` is taken in: reads it, asks every rank, and says in JSON what
-// each has answered. One question at a time; whoever asks the same meanwhile shares its answer.
-// Pure: callbacks send and act.
+// each has answered. One question at a time, and each is acted on once: whoever asks meanwhile
+// waits until its answer has been fetched, in the order in which they are called. Pure: callbacks
+// send and act.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -35,12 +37,13 @@ class DrainDesk {
   DrainDesk(const DrainDesk&) = delete;
   DrainDesk& operator=(const DrainDesk&) = delete;
 
-  // The answer, once every rank has given its own or its time is up; to be called until then.
-  std::optional<std::string> answer(std::string_view line, const std::vector<RankCard>& cards,
-                                    TimeNs now);
+  // The answer, once every rank has given its own or its time is up; to be called until then, with
+  // a number of `asker` that no other request has had.
+  std::optional<std::string> answer(uint64_t asker, std::string_view line,
+                                    const std::vector<RankCard>& cards, TimeNs now);
   void on_answer(Rank from, const DrainAnswer& answer);
-  void progress(TimeNs now) { survey_.progress(now); }
-  TimeNs next_timeout() const { return survey_.next_timeout(); }
+  void progress(TimeNs now);
+  TimeNs next_timeout() const;
 
  private:
   std::string answer_text(const std::vector<RankCard>& cards) const;
@@ -48,7 +51,8 @@ class DrainDesk {
   const Ask ask_;
   const Act act_;
   JobSurvey survey_;
-  std::string line_;  // what is asked now; empty: nothing, or its answer has been fetched
+  std::optional<uint64_t> asker_;  // whose question it is; none: its answer has been fetched
+  bool turn_over_ = false;         // and the next one begins with the next progress()
   DrainRequest request_;
   DrainQuestion question_;
 };

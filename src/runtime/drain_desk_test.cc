@@ -45,8 +45,9 @@ std::vector<RankCard> cards() {
 // A desk whose other ranks answer when the test says so.
 class Desk {
  public:
-  std::optional<std::string> ask(const std::string& line, TimeNs now = kStart) {
-    return desk.answer(line, cards_, now);
+  std::optional<std::string> ask(const std::string& line, TimeNs now = kStart, uint64_t asker = 1) {
+    desk.progress(now);
+    return desk.answer(asker, line, cards_, now);
   }
   void answer(int32_t rank, uint32_t marked) {
     DrainAnswer answer{asked.back().number, {.paths = 2, .marked = marked}};
@@ -91,7 +92,7 @@ TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
                   "\"up\":0,\"marked\":1,"));
   EXPECT_EQ(desk.asked.size(), 2u);
   // What was fetched is not told again: things may have changed.
-  EXPECT_FALSE(desk.ask(kLine, kStart + 3));
+  EXPECT_FALSE(desk.ask(kLine, kStart + 3, 2));
   EXPECT_EQ(desk.asked.size(), 4u);
   EXPECT_GT(desk.asked[2].number, desk.asked[0].number);
 }
@@ -107,21 +108,44 @@ TEST(DrainDesk, SaysWhoGivesNoAnswerWhenTheTimeIsUp) {
 
 TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   Desk desk;
-  EXPECT_FALSE(desk.ask(kLine));
+  EXPECT_FALSE(desk.ask(kLine, kStart, 1));
   const std::string undo = "drain undo nic1 h1\n";
-  EXPECT_FALSE(desk.ask(undo));
+  EXPECT_FALSE(desk.ask(undo, kStart, 2));
   EXPECT_EQ(desk.asked.size(), 2u);
   desk.answer(1, 2);
   desk.answer(2, 2);
+  // Whose turn it is fetches its answer, though the other is called before it.
   desk.desk.progress(kStart + 1);
-  EXPECT_FALSE(desk.ask(undo, kStart + 1));
+  EXPECT_FALSE(desk.desk.answer(2, undo, desk.cards_, kStart + 1));
+  EXPECT_TRUE(has(desk.desk.answer(1, kLine, desk.cards_, kStart + 1), "\"marked\":2"));
+  EXPECT_EQ(desk.acted.size(), 1u);
+  EXPECT_EQ(desk.desk.next_timeout(), 0) << "the other's turn has come";
+  EXPECT_FALSE(desk.ask(undo, kStart + 1, 2));
   EXPECT_EQ(desk.asked.back().verb, DrainVerb::undo);
   // Of an old question.
   desk.desk.on_answer(Rank(1), {desk.asked.front().number, {}});
   desk.answer(1, 0);
   desk.answer(2, 0);
-  desk.desk.progress(kStart + 2);
-  EXPECT_TRUE(has(desk.ask(undo, kStart + 2), "\"marked\":0"));
+  EXPECT_TRUE(has(desk.ask(undo, kStart + 2, 2), "\"marked\":0"));
+  EXPECT_EQ(desk.acted.size(), 2u) << "each once";
+}
+
+// Nor does whoever says the same get an answer of what was asked before: another may have undone it
+// meanwhile, here or at another rank.
+TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
+  Desk desk;
+  EXPECT_FALSE(desk.ask(kLine, kStart, 1));
+  desk.answer(1, 2);
+  desk.answer(2, 2);
+  EXPECT_FALSE(desk.ask(kLine, kStart + 1, 2));
+  EXPECT_EQ(desk.acted.size(), 1u);
+  const TimeNs due = desk.desk.next_timeout();
+  EXPECT_EQ(due, kStart + 1 + limits::kStatusFreshness);
+  EXPECT_FALSE(desk.ask(kLine, due, 2));
+  EXPECT_EQ(desk.acted.size(), 2u);
+  desk.answer(1, 2);
+  desk.answer(2, 2);
+  EXPECT_TRUE(has(desk.ask(kLine, due + 1, 2), "\"marked\":2"));
 }
 
 TEST(DrainDesk, ListsWhatThereIsWhenItDoesNotKnowAName) {

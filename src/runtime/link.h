@@ -270,6 +270,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void health(TimeNs now, TimeNs idle_ns);
   void act_on_breaks(TimeNs now);
   void prove_paths(TimeNs now);
+  bool is_last(const Path& path) const;
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
   static TimeNs answer_due(const Path& path);

@@ -108,6 +108,13 @@ TimeNs Link::overdue_at(const Path& path) const {
   return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
 }
 
+// Also a path at rest stands in for it: it is used as soon as no other is up.
+bool Link::is_last(const Path& path) const {
+  return std::ranges::none_of(paths_, [&path](const auto& other) {
+    return other.get() != &path && !other->spec.lane_only && other->state.usable();
+  });
+}
+
 void Link::judge(Path& path, TimeNs at) {
   const TimeNs overdue = overdue_at(path);
   const bool data_late = overdue <= at;
@@ -119,7 +126,7 @@ void Link::judge(Path& path, TimeNs at) {
   ask_all(at);
   const bool proof = data_proof || lane_proof || mutated(Mutant::accuse_sleepers);
   if (!proof || path.spec.lane_only) return;
-  if (usable_paths() <= 1 && !path.resting) {
+  if (is_last(path)) {
     const TimeNs since = data_proof ? overdue : asked;
     if (evidence_at_ < since + kLastPathPatience) return;
     return fail_path(path, DownCause::silent, DownCause::none, "the last path is silent", at);

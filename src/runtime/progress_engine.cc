@@ -400,9 +400,8 @@ void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
 }
 
 std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {
-  const RankCard& mine = cards_[static_cast<size_t>(self_.value())];
-  const bool here = mine.host == cards_[static_cast<size_t>(host.value())].host;
-  return here ? find_nic(mine, nic) : std::nullopt;
+  const bool here = own_card().host == cards_[static_cast<size_t>(host.value())].host;
+  return here ? find_nic(own_card(), nic) : std::nullopt;
 }
 
 DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const {

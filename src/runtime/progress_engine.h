@@ -65,6 +65,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
   size_t rank_count() const { return links_.size(); }
   const std::vector<RankCard>& cards() const { return cards_; }
+  const RankCard& own_card() const { return cards_[static_cast<size_t>(self_.value())]; }
   Rank self() const { return self_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
 

@@ -32,8 +32,10 @@ std::optional<StatusRequest> parse_status_request(std::string_view line) {
 // One connection: a line in, a text out. It only moves bytes and notes; the server decides.
 class StatusServer::Client final : private EventHandler {
  public:
-  Client(GuardedFd connection, TimeNs now)
-      : connection_(std::move(connection)), deadline_(now + limits::kStatusRequestTime) {}
+  Client(uint64_t number, GuardedFd connection, TimeNs now)
+      : number_(number),
+        connection_(std::move(connection)),
+        deadline_(now + limits::kStatusRequestTime) {}
 
   bool start(Reactor& reactor) {
     auto added = reactor.add(connection_.get(), *this, false);
@@ -56,6 +58,7 @@ class StatusServer::Client final : private EventHandler {
     noted_ = true;
     deadline_ = now + limits::kStatusAnswerTime;
   }
+  uint64_t number() const { return number_; }
   const std::string& line() const { return line_; }
   bool over(TimeNs now) const { return over_ || now >= deadline_; }
   TimeNs deadline() const { return over_ ? 0 : deadline_; }
@@ -80,7 +83,13 @@ class StatusServer::Client final : private EventHandler {
     line_.append(bytes.data(), static_cast<size_t>(count));
     if (line_.find('\n') == std::string::npos && line_.size() < bytes.size()) return;
     request_ = parse_status_request(line_);
-    over_ = !request_.has_value();
+    over_ = !request_.has_value() || (request_ == StatusRequest::drain && gone());
+  }
+  // Who stopped waiting before its request was read has asked for nothing: it may have said the
+  // contrary since.
+  bool gone() const {
+    char next = 0;
+    return recv(connection_.get(), &next, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
   }
 
   void write() {
@@ -98,6 +107,7 @@ class StatusServer::Client final : private EventHandler {
     over_ = true;
   }
 
+  const uint64_t number_;  // of all clients that there were
   GuardedFd connection_;
   std::string line_;
   std::optional<StatusRequest> request_;
@@ -144,7 +154,7 @@ void StatusServer::on_ready(const PollEvent&) {
     }
     if (accepted.error != 0) return pause_until(now + kPause);
     if (!accepted.connection.valid()) return;
-    auto client = std::make_unique<Client>(std::move(accepted.connection), now);
+    auto client = std::make_unique<Client>(++clients_so_far_, std::move(accepted.connection), now);
     if (client->start(reactor_)) clients_.push_back(std::move(client));
   }
   pause_until(now);  // until somebody has left
@@ -158,7 +168,7 @@ StatusServer::Text StatusServer::text_of(std::string made) {
 StatusServer::Text StatusServer::answer_to(const Client& client, StatusRequest request,
                                            TimeNs now) {
   if (request == StatusRequest::drain) {
-    std::optional<std::string> made = source_.drain_status(client.line());
+    std::optional<std::string> made = source_.drain_status(client.number(), client.line());
     return made ? text_of(*std::move(made)) : nullptr;
   }
   Cached& cached = cached_[static_cast<size_t>(request)];

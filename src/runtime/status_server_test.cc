@@ -95,7 +95,8 @@ class Served : public testing::Test, protected StatusSource {
     return report_;
   }
   std::optional<std::string> job_status() override { return job_; }
-  std::optional<std::string> drain_status(std::string_view line) override {
+  std::optional<std::string> drain_status(uint64_t asker, std::string_view line) override {
+    askers_.push_back(asker);
     asked_.emplace_back(line);
     return drain_;
   }
@@ -124,6 +125,7 @@ class Served : public testing::Test, protected StatusSource {
   std::optional<std::string> job_;
   std::optional<std::string> drain_;
   std::vector<std::string> asked_;
+  std::vector<uint64_t> askers_;
   std::unique_ptr<StatusServer> server_;
 };
 
@@ -478,6 +480,7 @@ TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
     EXPECT_EQ(asker.heard(), "");
     ASSERT_FALSE(asked_.empty());
     EXPECT_EQ(asked_.back(), line);
+    EXPECT_EQ(askers_.back(), done) << "nobody else's number";
     asked_.clear();
     drain_ = "{\"ranks\":[]}";
     pass();

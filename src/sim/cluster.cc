@@ -39,6 +39,7 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
     Node& each = node(rank);
     R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
     each.incidents = std::make_unique<Incidents>(*each.engine, *each.clock);
+    each.drains = std::make_unique<Drains>(*each.engine, *each.clock, nullptr);
     each.ended.resize(static_cast<size_t>(options.hosts));
     add_communicators(rank, options);
     each.actor = world_.add_actor(
@@ -92,6 +93,7 @@ void Cluster::leave(int rank) {
   each.point_to_point = nullptr;
   each.communicators.clear();
   each.checked_ports.clear();
+  each.drains.reset();
   each.incidents.reset();
   each.engine.reset();
 }
@@ -114,14 +116,16 @@ void Cluster::Node::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents->on_probe_request(peer, bytes.subspan(1));
     case NoticeKind::probe_answer:
       return incidents->on_probe_answer(bytes.subspan(1));
+    case NoticeKind::drain_question:
+      return drains->on_question(peer, bytes.subspan(1));
+    case NoticeKind::drain_answer:
+      return drains->on_answer(peer, bytes.subspan(1));
     case NoticeKind::failure:
     case NoticeKind::calls:
     case NoticeKind::status_request:
     case NoticeKind::status:
     case NoticeKind::address:
     case NoticeKind::drained:
-    case NoticeKind::drain_question:
-    case NoticeKind::drain_answer:
       return;  // of a communicator, which this job has not
   }
 }
@@ -135,6 +139,8 @@ void Cluster::Node::on_peer_end(Rank peer, PeerEnd end, const std::string&) {
 void Cluster::Node::progress() {
   engine->progress(0);
   incidents->progress(ended);
+  drains->progress();
+  if (in_turn) in_turn();
   if (!leaving) check_departed();
 }
 
@@ -159,7 +165,8 @@ void Cluster::Node::check_departed() {
 }
 
 TimeNs Cluster::Node::next_timeout() const {
-  return clock->to_virtual(std::min(engine->next_timeout(), incidents->next_timeout()));
+  return clock->to_virtual(
+      std::min({engine->next_timeout(), incidents->next_timeout(), drains->next_timeout()}));
 }
 
 std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions& options) {

@@ -1,13 +1,15 @@
-// A whole job on the fabric: hosts with NICs, on each an engine, and the executors and incidents
-// that a communicator has, driven as actors of one World. The code under test is the real one; only
-// time and wires are made up.
+// A whole job on the fabric: hosts with NICs, on each an engine, and the executors, incidents and
+// drains that a communicator has, driven as actors of one World. The code under test is the real
+// one; only time and wires are made up.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/drains.h"
 #include "runtime/executor.h"
 #include "runtime/incidents.h"
 #include "runtime/point_to_point.h"
@@ -54,12 +56,14 @@ class Cluster {
     Executor* executor = nullptr;  // the first communicator's
     PointToPoint* point_to_point = nullptr;
     std::unique_ptr<Incidents> incidents;
+    std::unique_ptr<Drains> drains;
     std::vector<bool> ended;  // by rank: it left or died
     bool leaving = false;     // it said goodbye
     ActorId actor;
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
     std::vector<std::string> notices;
+    std::function<void()> in_turn;  // what a test does in every turn of this rank's thread
 
     void on_path_event(const PathEvent& event) override;
     void on_notice(Rank peer, std::span<const std::byte> bytes) override;

@@ -1,4 +1,5 @@
-// The status sockets of running jobs, and processes that do with them what they should not.
+// The status sockets of running jobs, processes that do with them what they should not, and what
+// operators say there.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -193,6 +194,52 @@ TEST(Status, OfAFailedCommunicatorTellsTheError) {
     rounds.stop();
     EXPECT_GE(count(text, "r2cclCommAbort was called"), static_cast<size_t>(kRanks)) << text;
     EXPECT_EQ(count(text, "\"presence\":\"answered\""), static_cast<size_t>(kRanks)) << text;
+  });
+}
+
+// Looks again and again; some connections may still be on their way.
+bool comes_true(const std::function<bool()>& holds) {
+  for (int64_t waited = 0; waited < kPatienceMs; waited += 5) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+TEST(Drain, IsTakenOverByACommunicatorThatIsMadeWhileItIsInForce) {
+  Job job(kRanks);
+  Rounds rounds;
+  std::promise<r2cclUniqueId> made;
+  const std::shared_future<r2cclUniqueId> id = made.get_future().share();
+  const std::string at = nic(1, 1);
+  const RankBody body = [&](Comm& comm) {
+    for (int round = 0; rounds.enter(round); ++round) {
+      Operation::all_reduce(comm, static_cast<uint32_t>(round), kLarge).finish();
+    }
+    if (comm.rank() == 0) {
+      r2cclUniqueId fresh;
+      check(r2cclGetUniqueId(&fresh), "unique id");
+      made.set_value(fresh);
+    }
+    Comm later(comm.rank(), comm.ranks(), id.get());
+    for (uint32_t round = 0; round < kRoundsMore; ++round) {
+      Operation::all_reduce(later, 1000 + round, kLarge).finish();
+    }
+    const std::string own = nic(comm.rank(), 1);
+    EXPECT_TRUE(comes_true([&] {
+      const Report report = later.report();
+      return comm.rank() == 1 ? report.all(at, "drained") && report.all(nic(1, 0), "up")
+                              : report.any(own, "drained") && report.any(own, "up");
+    })) << later.report().text;
+    check(later.destroy(), "destroy of the later one");
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body}, [&] {
+    job.wait_for("start", [&] { return job.comm(1).report().all(at, "up"); });
+    const std::string answer = ask(sockets_of(job).front(), "drain start lo@" + at + " host1\n");
+    EXPECT_EQ(count(answer, "\"presence\":\"answered\""), static_cast<size_t>(kRanks)) << answer;
+    job.wait_for("the drain", [&] { return job.comm(1).report().all(at, "drained"); });
+    rounds.stop();
   });
 }
 

@@ -126,6 +126,32 @@ class DrainTest(FaultCase):
         self.expect_right(job, [])
 
 
+    def test_operators_at_the_same_moment_never_take_the_last_nic(self):
+        job = self.start_job()
+        nics = ("nic0", "nic1", "nic2")
+        running = [program.start("drain", "--comm", self.comm, "h1", nic, env=self.environment)
+                   for nic in nics]
+        told = [(each.communicate(timeout=60), each.returncode) for each in running]
+        served = [nic for nic, (_, status) in zip(nics, told) if status == 0]
+        self.assertLessEqual(len(served), 2, told)
+        for (out, err), status in told:
+            self.assertIn("out of service after" if status == 0 else "refused", out + err)
+        # A refused one has changed nothing.
+        for nic in nics:
+            self.assertEqual(self.status_nic("h1", nic)[0]["drained"], nic in served)
+        self.expect_operations(job)
+        # An operator who goes away leaves what was asked for; the next one is not held up by it.
+        leaving = program.start("drain", "--comm", self.comm, "h2", "nic0", env=self.environment)
+        leaving.send_signal(signal.SIGINT)
+        leaving.communicate(timeout=60)
+        for host, nic in [("h2", "nic0"), *(("h1", nic) for nic in nics)]:
+            done = self.drain("--undo", host, nic)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.expect_carries(job, "h1", "nic0")
+        result = self.expect_right(job, [])
+        self.assertEqual(result["verdicts"], [])
+
+
 class NoJobTest(FaultCase):
     shape = ("1", "1", "0")
 
@@ -133,8 +159,10 @@ class NoJobTest(FaultCase):
         done = program.run("drain", "--pid", "1", "h0", "nic0", timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such running job", done.stderr)
-        done = program.run("drain", "h0", timeout=60)
-        self.assertGreaterEqual(done.returncode, 100)
+        for words in (("h0",), ("", "nic0"), ("h0", ""), ("h0", "nic0 h1"), ("h0\nh1", "nic0"),
+                      ("h0", "n" * 80), ("h" * 600, "nic0")):
+            done = program.run("drain", *words, timeout=60)
+            self.assertGreaterEqual(done.returncode, 100, words)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,24 @@
+#include "runtime/ask_by_notice.h"
+
+#include "base/limits.h"
+
+namespace r2ccl {
+
+Presence ask_by_notice(Link& link, std::vector<std::byte> notice) {
+  if (const auto end = link.peer_end()) {
+    switch (*end) {
+      case PeerEnd::goodbye:
+        return Presence::left;
+      case PeerEnd::dead:
+        return Presence::dead;
+      case PeerEnd::cut_off:
+        return Presence::cut_off;
+    }
+  }
+  if (link.peer_said_goodbye()) return Presence::left;
+  if (link.notices_pending() >= limits::kSurveyNoticesAhead) return Presence::no_answer;
+  link.send_notice(std::move(notice));
+  return Presence::no_answer;
+}
+
+}  // namespace r2ccl

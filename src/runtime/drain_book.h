@@ -1,0 +1,38 @@
+// Which NICs the communicators of this process have taken out of service, so that one that is made
+// later knows of it: the operator spoke to those that there were. A NIC is in the book as long as
+// some communicator lives that has it out of service.
+#pragma once
+
+#include <sys/types.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/rank_card.h"
+
+namespace r2ccl {
+
+// Every communicator's progress thread writes into it, and whoever makes one reads it.
+class DrainBook {
+ public:
+  // `holder`: stands for a communicator.
+  void note(const void* holder, const HostId& host, const std::string& nic, bool drained);
+  void forget(const void* holder);
+  // The NICs of the host, in no order; `host` matters where ranks that are threads have several.
+  std::vector<std::string> drained(const HostId& host) const;
+
+ private:
+  struct Entry {
+    const void* holder = nullptr;
+    pid_t process = 0;  // a forked child has the memory, but no such communicator
+    HostId host{};
+    std::string nic;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+
+  mutable std::mutex mutex_;  // guards entries_
+  std::vector<Entry> entries_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,76 @@
+#include "runtime/drains.h"
+
+#include "base/limits.h"
+#include "runtime/ask_by_notice.h"
+#include "runtime/notice.h"
+
+namespace r2ccl {
+
+Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book)
+    : engine_(engine),
+      clock_(clock),
+      book_(book),
+      desk_(
+          engine.self(), static_cast<int32_t>(engine.rank_count()),
+          [this](Rank rank, const DrainQuestion& question) { return ask(rank, question); },
+          [this](const DrainQuestion& question) { return act(question); }) {}
+
+Drains::~Drains() {
+  if (book_ != nullptr) book_->forget(this);
+}
+
+void Drains::take_over() {
+  if (book_ == nullptr) return;
+  for (const std::string& name : book_->drained(engine_.own_card().host)) {
+    const auto nic = engine_.own_nic(engine_.self(), name);
+    if (nic) set_drained(*nic, true);
+  }
+}
+
+void Drains::set_drained(NicId nic, bool drained) {
+  engine_.set_drained(nic, drained);
+  const RankCard& card = engine_.own_card();
+  if (book_ != nullptr) book_->note(this, card.host, card.nics[nic.value()].name, drained);
+}
+
+std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line) {
+  return desk_.answer(asker, line, engine_.cards(), clock_.now());
+}
+
+Presence Drains::ask(Rank rank, const DrainQuestion& question) {
+  return ask_by_notice(*engine_.link(rank),
+                       make_notice(NoticeKind::drain_question, encode(question)));
+}
+
+// Whoever drains the last NIC is refused by the command. But two who each leave one may have looked
+// at the same moment, and here it is known who came first.
+bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
+  return question.verb == DrainVerb::drain && !engine_.drained().contains(nic) &&
+         engine_.tally_drain(question.host, question.nic).stranded > 0;
+}
+
+DrainTally Drains::act(const DrainQuestion& question) {
+  const auto nic = engine_.own_nic(question.host, question.nic);
+  if (nic && question.verb != DrainVerb::check && !refuses(*nic, question)) {
+    set_drained(*nic, question.verb == DrainVerb::drain);
+  }
+  return engine_.tally_drain(question.host, question.nic);
+}
+
+void Drains::on_question(Rank peer, std::span<const std::byte> body) {
+  const auto question = decode_drain_question(body);
+  Link* link = engine_.link(peer);
+  const bool known = question.ok() && question.value().host.value() >= 0 &&
+                     static_cast<size_t>(question.value().host.value()) < engine_.rank_count();
+  if (!known || link->notices_pending() >= limits::kSurveyNoticesAhead) return;
+  const DrainTally tally = act(question.value());
+  link->send_notice(
+      make_notice(NoticeKind::drain_answer, encode_drain_answer(question.value().number, tally)));
+}
+
+void Drains::on_answer(Rank peer, std::span<const std::byte> body) {
+  const auto answer = decode_drain_answer(body);
+  if (answer.ok()) desk_.on_answer(peer, answer.value());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,49 @@
+// What `r2ccl drain` asks of one rank: the desk for the operators at its own socket, and what it
+// does and answers when another rank passes a question on.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "runtime/drain_book.h"
+#include "runtime/drain_desk.h"
+#include "runtime/progress_engine.h"
+
+namespace r2ccl {
+
+class Drains {
+ public:
+  // Of an engine that has been started. All of them must outlive this; `book` may be null.
+  Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book);
+  ~Drains();
+  Drains(const Drains&) = delete;
+  Drains& operator=(const Drains&) = delete;
+
+  // Takes out of service what other communicators of this process have out of service.
+  void take_over();
+
+  // As DrainDesk::answer.
+  std::optional<std::string> answer(uint64_t asker, std::string_view line);
+  // What the notice's kind byte says is ours.
+  void on_question(Rank peer, std::span<const std::byte> body);
+  void on_answer(Rank peer, std::span<const std::byte> body);
+  void progress() { desk_.progress(clock_.now()); }
+  TimeNs next_timeout() const { return desk_.next_timeout(); }
+
+ private:
+  Presence ask(Rank rank, const DrainQuestion& question);
+  DrainTally act(const DrainQuestion& question);
+  void set_drained(NicId nic, bool drained);
+  bool refuses(NicId nic, const DrainQuestion& question) const;
+
+  ProgressEngine& engine_;
+  const Clock& clock_;
+  DrainBook* const book_;
+  DrainDesk desk_;
+};
+
+}  // namespace r2ccl

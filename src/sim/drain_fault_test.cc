@@ -1,0 +1,204 @@
+// Faults while a NIC is being taken out of service: of that NIC, of the only other one, of a rank.
+// At every moment of the drain nobody waits longer than the fault itself costs, and no element is
+// wrong.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/limits.h"
+#include "sim/drain_job.h"
+
+namespace r2ccl {
+namespace {
+
+// Of an operation, with the 50 ms that one takes by the NIC that is left. A last path would be
+// given half a second before it is called silent; but there is another, though it rests.
+constexpr TimeNs kFaultStall = 200 * kMillisecond;
+// A NIC that has healed is tried again within 250 ms.
+constexpr TimeNs kReturned = 2 * kSecond;
+// Of paths that are opened again.
+constexpr uint64_t kProbeBytes = 100'000;
+
+using Fault = void (Fabric::*)(SimNic&);
+constexpr Fault kFaults[] = {&Fabric::pull, &Fabric::down, &Fabric::hole};
+
+class DrainFault : public DrainJob {
+ protected:
+  // When the drain begins, in microseconds after the fault.
+  static constexpr int kMoments[] = {-5000, -300, -30, 0, 300, 30'000};
+
+  // Rank 1's NIC `drained` is drained and its NIC `broken` breaks, so much apart.
+  void drain_and_break(int drained, int broken, Fault fault, int moment) {
+    const auto apart = static_cast<TimeNs>(moment) * kMicrosecond;
+    const TimeNs at_fault = 23 * kMillisecond;
+    at(at_fault, [this, broken, fault] { (cluster_->fabric().*fault)(cluster_->nic(1, broken)); });
+    at(at_fault + apart, [this, drained] { set_drained(1, drained, true); });
+  }
+  void expect_out_of_service_soon(int owner, int nic) {
+    EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(owner, nic); },
+                                            cluster_->now() + kReturned));
+  }
+  void expect_used_after_undo(int owner, int nic) {
+    set_drained(owner, nic, false);
+    const uint64_t carried = bytes_through(owner, nic);
+    job_ = std::make_unique<AllReduceJob>(*cluster_, kDrainElements);
+    begin(10);
+    finish();
+    EXPECT_GT(bytes_through(owner, nic), carried + 500'000);
+  }
+};
+
+TEST_F(DrainFault, OfThatVeryNicEndsTheDrainAtAnyMoment) {
+  for (const Fault fault : kFaults) {
+    for (const int moment : kMoments) {
+      start(3, 3);
+      begin(30);
+      drain_and_break(1, 1, fault, moment);
+      run_for(100 * kMillisecond);
+      expect_out_of_service_soon(1, 1);
+      const uint64_t carried = bytes_through(1, 1);
+      finish();
+      EXPECT_LT(job_->longest(), kFaultStall) << moment;
+      cluster_->fabric().fix(cluster_->nic(1, 1));
+      run_for(kReturned);
+      EXPECT_TRUE(cluster_->all_paths_up()) << "it is kept ready, " << moment;
+      EXPECT_TRUE(out_of_service(1, 1)) << moment;
+      EXPECT_LT(bytes_through(1, 1), carried + kProbeBytes) << moment;
+      expect_used_after_undo(1, 1);
+    }
+  }
+}
+
+TEST_F(DrainFault, OfTheOnlyOtherNicBringsTheDrainedOneBackAtAnyMoment) {
+  for (const Fault fault : kFaults) {
+    for (const int moment : kMoments) {
+      start(3, 2);
+      begin(30);
+      drain_and_break(1, 0, fault, moment);
+      run_for(300 * kMillisecond);
+      EXPECT_FALSE(out_of_service(1, 1)) << "do not pull this cable, " << moment;
+      EXPECT_EQ(tally(1, 1, 1).in_use, 2u) << moment;
+      const uint64_t carried = bytes_through(1, 1);
+      run_for(300 * kMillisecond);
+      EXPECT_GT(bytes_through(1, 1), carried + 1'000'000) << moment;
+      cluster_->fabric().fix(cluster_->nic(1, 0));
+      expect_out_of_service_soon(1, 1);
+      finish();
+      EXPECT_LT(job_->longest(), kFaultStall) << moment;
+      expect_used_after_undo(1, 1);
+    }
+  }
+}
+
+// What is left of a link may end at a NIC that breaks at the other host.
+TEST_F(DrainFault, OfTheCounterpartAtTheOtherHostBringsItBack) {
+  for (const Fault fault : kFaults) {
+    start(2, 2);
+    begin(60);
+    run_for(23 * kMillisecond);
+    drain_and_wait(0, 1);
+    (cluster_->fabric().*fault)(cluster_->nic(1, 0));
+    run_for(kSecond);
+    EXPECT_EQ(tally(0, 0, 1).in_use, 1u);
+    EXPECT_EQ(tally(1, 0, 1).in_use, 1u);
+    cluster_->fabric().fix(cluster_->nic(1, 0));
+    expect_out_of_service_soon(0, 1);
+    finish();
+    EXPECT_LT(job_->longest(), kFaultStall);
+  }
+}
+
+// The drained one breaks too, after the other: then it is a fault, and whichever heals first is
+// used.
+TEST_F(DrainFault, OfAllNicsIsOverWhenAnyOneHeals) {
+  for (const int healed : {0, 1}) {
+    start(3, 2);
+    begin(40);
+    run_for(23 * kMillisecond);
+    drain_and_wait(1, 1);
+    cluster_->fabric().pull(cluster_->nic(1, 0));
+    run_for(100 * kMillisecond);
+    cluster_->fabric().pull(cluster_->nic(1, 1));
+    run_for(300 * kMillisecond);
+    cluster_->fabric().fix(cluster_->nic(1, healed));
+    run_for(kReturned);
+    finish();
+    EXPECT_EQ(tally(1, 1, 1).up, healed == 1 ? 2u : 0u);
+    EXPECT_EQ(out_of_service(1, 1), healed == 0);
+    cluster_->fabric().fix(cluster_->nic(1, 1 - healed));
+    expect_out_of_service_soon(1, 1);
+  }
+}
+
+// Whoever asked hears from those who live, in bounded time, and is told who does not.
+TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
+  for (const int victim : {1, 2}) {
+    for (const TimeNs later : {0, 30, 100, 300, 3000}) {
+      start(3, 3);
+      std::string answer;
+      const std::string line = "drain start nic1 h1\n";
+      auto& node = cluster_->node(0);
+      begin(1000);
+      run_for(23 * kMillisecond);
+      node.in_turn = [&] {
+        if (answer.empty()) answer = node.drains->answer(1, line).value_or("");
+      };
+      const TimeNs asked_at = cluster_->now();
+      cluster_->wake_all();
+      run_for(later * kMicrosecond);
+      job_->abandon();
+      cluster_->world().kill(*cluster_->node(victim).host);
+      EXPECT_TRUE(cluster_->world().run_until([&] { return !answer.empty(); },
+                                              asked_at + 2 * limits::kSurveyTimeMax));
+      const auto is_end = [&](const auto& end) {
+        return end == std::pair(Rank(victim), PeerEnd::dead);
+      };
+      EXPECT_TRUE(cluster_->world().run_until(
+          [&] { return std::ranges::any_of(node.ends, is_end); }, cluster_->now() + 5 * kSecond))
+          << later;
+      // From then on it is in nobody's way.
+      answer.clear();
+      node.in_turn = [&] {
+        if (answer.empty()) answer = node.drains->answer(2, "drain check nic1 h1\n").value_or("");
+      };
+      const TimeNs checked_at = cluster_->now();
+      cluster_->wake_all();
+      EXPECT_TRUE(
+          cluster_->world().run_until([&] { return !answer.empty(); }, checked_at + kSecond));
+      EXPECT_NE(answer.find("\"presence\":\"dead\""), std::string::npos) << answer;
+      // It may have been refused, when no path led to the dead one any more.
+      const bool drained = cluster_->node(1).engine->drained().contains(NicId(1));
+      EXPECT_TRUE(victim == 1 || tally(0, 1, 1).out_of_service() == drained) << later;
+      EXPECT_EQ(job_->wrong(), 0u);
+      node.in_turn = nullptr;
+    }
+  }
+}
+
+// As of a communicator that takes over what its process has drained before: its paths come up
+// while it is in force already.
+TEST_F(DrainFault, NoneIsNeededForADrainBeforePathsAreThere) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.nics = 3;
+  cluster_ = std::make_unique<Cluster>(options);
+  set_drained(1, 1, true);
+  ASSERT_TRUE(cluster_->connect());
+  job_ = std::make_unique<AllReduceJob>(*cluster_, kDrainElements);
+  run_for(100 * kMillisecond);
+  EXPECT_TRUE(out_of_service(1, 1));
+  forget_events();
+  const uint64_t carried = bytes_through(1, 1);
+  begin(20);
+  finish();
+  EXPECT_EQ(bytes_through(1, 1), carried);
+  EXPECT_EQ(replayed(), 0u);
+  expect_no_events();
+  expect_used_after_undo(1, 1);
+}
+
+}  // namespace
+}  // namespace r2ccl
