@@ -261,8 +261,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
   static bool good_lane(const Path& path);
-  TimeNs fastest_lane(TimeNs now) const;
-  bool prompt_lane(const Path& path, TimeNs now) const;
+  TimeNs prompt_round_trip(TimeNs now) const;
   Path* choose_lane(TimeNs now);
   uint64_t pace_total(Path& path, TimeNs now);
 

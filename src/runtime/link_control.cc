@@ -15,6 +15,8 @@ namespace {
 
 // The round trip of a lane in use is measured so often: one that became slow is left out.
 constexpr TimeNs kMeasureInterval = 50 * kMillisecond;
+// So many smallest windows of other senders may be ahead at the NICs, there and back.
+constexpr TimeNs kWindowsAhead = 8;
 
 // All else leaves a frame room for one message's acknowledgements at least: so each frame gets on.
 static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
@@ -94,25 +96,21 @@ bool Link::good_lane(const Path& path) {
          !path.resting;
 }
 
-TimeNs Link::fastest_lane(TimeNs at) const {
+// The longest round trip of a lane that nobody has to wait for; kNever: there is no good lane. Some
+// frames of other senders may be ahead on any.
+TimeNs Link::prompt_round_trip(TimeNs at) const {
   TimeNs fastest = kNever;
   for (const auto& path : paths_) {
     if (good_lane(*path)) fastest = std::min(fastest, path->health.round_trip_at(at));
   }
-  return fastest;
-}
-
-// Who waits for what a slow lane carries waits for long. Some frames of another sender may be ahead
-// on any.
-bool Link::prompt_lane(const Path& path, TimeNs at) const {
-  if (!good_lane(path)) return false;
+  if (fastest == kNever) return kNever;
   const auto window_time = static_cast<TimeNs>(limits::kWindowBytesMin / fastest_rate());
-  const TimeNs noise = 2 * kMillisecond + 8 * window_time;
-  return path.health.round_trip_at(at) <= 2 * fastest_lane(at) + noise;
+  return 2 * fastest + 2 * kMillisecond + kWindowsAhead * window_time;
 }
 
 // Prompt lanes in turn; else any that is connected; the out-of-band lane when nothing else is left.
 Path* Link::choose_lane(TimeNs at) {
+  const TimeNs prompt = prompt_round_trip(at);
   Path* second = nullptr;
   Path* last = nullptr;
   for (size_t i = 0; i < paths_.size(); ++i) {
@@ -121,7 +119,7 @@ Path* Link::choose_lane(TimeNs at) {
     if (!path.lane_ready() || path.broken) continue;
     if (path.spec.lane_only) {
       last = &path;
-    } else if (prompt_lane(path, at)) {
+    } else if (good_lane(path) && path.health.round_trip_at(at) <= prompt) {
       lane_cursor_ = index + 1;
       return &path;
     } else if (second == nullptr) {
@@ -143,7 +141,9 @@ void Link::send_state(Path& path, TimeNs at, Ask ask) {
     if (path.health.asks.size() > 32) path.health.asks.pop_front();
   }
   // What only a slow lane has carried is still news for the others.
-  if (prompt_lane(path, at) || fastest_lane(at) == kNever) note_told(path, frame, at);
+  const TimeNs prompt = prompt_round_trip(at);
+  const bool heard_soon = good_lane(path) && path.health.round_trip_at(at) <= prompt;
+  if (heard_soon || prompt == kNever) note_told(path, frame, at);
   path.send_control(frame);
 }
 
