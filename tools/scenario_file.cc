@@ -122,6 +122,7 @@ Status read_cluster(Table& in, Scenario& s) {
   s.depth = static_cast<int>(in.integer("depth", s.depth, 1, kDepthMax));
   s.think_max = in.time("think_max_ms", s.think_max);
   s.leave_early = in.flag("leave_early", s.leave_early);
+  s.nics_write = in.flag("nics_write", s.nics_write);
   in.refuse_others({"operation", "fault"});
   return in.error();
 }
@@ -270,7 +271,7 @@ std::string to_toml(const Scenario& s) {
       << std::boolalpha << "\nmanagement = " << s.management << "\ndamping = " << s.damping
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
       << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
-      << '\n';
+      << "\nnics_write = " << s.nics_write << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
     while (i + same < s.operations.size() && s.operations[i + same] == s.operations[i]) ++same;

@@ -68,6 +68,8 @@ inline constexpr uint64_t kWindowBytesMax = 16 * 1024 * 1024;
 // Queueing delay that a window may add over the base delay: at 250 Mbit/s 128 KB, which measured
 // full rate with acknowledgements in 4.4 ms, where default socket buffers gave 17.5 ms.
 inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
+// Time in which a rank did not run counts against nobody, if it is more than this.
+inline constexpr TimeNs kExcusedGap = 3 * kMillisecond;
 // Paths of one link: NIC pairs plus the out-of-band lane.
 inline constexpr size_t kPathsMax = 65;
 // NICs one rank may advertise.

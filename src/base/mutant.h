@@ -14,6 +14,7 @@ namespace r2ccl {
   X(accept_every_copy, "a chunk that was accepted is accepted again")                             \
   X(accept_at_header, "a chunk is accepted, and acknowledged, when its header has arrived")       \
   X(no_redirect, "a copy that is half received goes on into its place when another was accepted") \
+  X(no_fence, "the NIC may still write where a copy went that is not wanted any more")            \
   X(recut, "a message is cut anew for each chunk")                                                \
   X(reuse_number, "a message number is given twice")                                              \
   X(no_pad, "the tail of a superseded frame comes from the client's buffer")                      \

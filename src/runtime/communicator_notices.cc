@@ -104,7 +104,8 @@ void Communicator::on_calls(Rank peer, std::span<const std::byte> body) {
 }
 
 void Communicator::on_path_event(const PathEvent& event) {
-  if (!finalizing_) incidents_->on_path_event(event);
+  // After a failure ranks leave as they like: what closes then says nothing of NICs.
+  if (!finalizing_ && failure_.ok()) incidents_->on_path_event(event);
 }
 
 void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
@@ -140,7 +141,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
 }
 
 void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
-  // After a failure ranks go as they like.
+  // After a failure processes end as they like, too.
   incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   switch (end) {

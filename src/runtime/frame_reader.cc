@@ -109,7 +109,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
       slices[count++] = {spill_.data(), spill_.size()};
       wanted += spill_.size();
     }
-    const IoResult result = connection.read(std::span(slices).first(count));
+    const IoResult result = connection.receive(std::span(slices).first(count));
     if (result.kind != IoKind::progressed) return {{}, result};
     Status status = advance(std::min(result.bytes, direct));
     if (status.ok() && result.bytes > direct) {
@@ -122,18 +122,24 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   return {{}, {IoKind::progressed, 0, 0}};
 }
 
-void FrameReader::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
-  if (header_known_ && frame_known_ && header_.type == FrameType::chunk &&
-      header_.channel == channel && header_.message == message && header_.offset == offset) {
-    place_ = {};
-  }
+bool FrameReader::in_chunk_of(ChannelId channel) const {
+  return header_known_ && frame_known_ && header_.type == FrameType::chunk &&
+         header_.channel == channel;
 }
 
-void FrameReader::redirect(ChannelId channel) {
-  if (header_known_ && frame_known_ && header_.type == FrameType::chunk &&
-      header_.channel == channel) {
-    place_ = {};
-  }
+bool FrameReader::discard_rest() {
+  const bool was_kept = place_.placement != Placement::discard;
+  place_ = {};
+  return was_kept;
+}
+
+bool FrameReader::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
+  return in_chunk_of(channel) && header_.message == message && header_.offset == offset &&
+         discard_rest();
+}
+
+bool FrameReader::redirect(ChannelId channel) {
+  return in_chunk_of(channel) && discard_rest();
 }
 
 }  // namespace r2ccl

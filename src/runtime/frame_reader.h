@@ -43,10 +43,11 @@ class FrameReader {
   // Reads at most about `budget` bytes.
   Pumped pump(Connection& connection, size_t budget);
 
-  // If the payload under way goes to this chunk's destination, its remainder goes to scratch.
-  void redirect(ChannelId channel, MessageNo message, uint64_t offset);
+  // If the payload under way goes to this chunk's destination, its remainder goes to scratch. True
+  // when it does: then the connection must be fenced before the destination is anybody else's.
+  [[nodiscard]] bool redirect(ChannelId channel, MessageNo message, uint64_t offset);
   // The same for every message of a channel.
-  void redirect(ChannelId channel);
+  [[nodiscard]] bool redirect(ChannelId channel);
 
   // Frames wholly received, and bytes of them and of the frame in progress.
   uint64_t frames() const { return frames_; }
@@ -54,6 +55,8 @@ class FrameReader {
 
  private:
   bool in_payload() const { return header_known_; }
+  bool in_chunk_of(ChannelId channel) const;
+  bool discard_rest();
   Status advance(size_t bytes);
   Status consume(std::span<const std::byte> bytes);
   Status take_header();

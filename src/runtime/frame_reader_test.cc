@@ -169,7 +169,8 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
     FrameReader reader(owner, scratch_);
     deliver(stream, 0, split);
     ASSERT_TRUE(pump_all(reader).status.ok());
-    reader.redirect(ChannelId(1), MessageNo(2), 0);
+    ASSERT_TRUE(reader.redirect(ChannelId(1), MessageNo(2), 0));
+    ASSERT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), 0)) << "it goes to scratch by now";
     std::fill(owner.memory.begin(), owner.memory.end(), kUntouched);  // the winner's bytes
     deliver(stream, split, stream.size());
     ASSERT_TRUE(pump_all(reader).status.ok());
@@ -186,10 +187,10 @@ TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
   FrameReader reader(owner_, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
-  reader.redirect(ChannelId(1), MessageNo(2), kPayload);
-  reader.redirect(ChannelId(1), MessageNo(3), 0);
-  reader.redirect(ChannelId(2), MessageNo(2), 0);
-  reader.redirect(ChannelId(2));
+  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), kPayload));
+  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(3), 0));
+  EXPECT_FALSE(reader.redirect(ChannelId(2), MessageNo(2), 0));
+  EXPECT_FALSE(reader.redirect(ChannelId(2)));
   deliver(stream, 500, stream.size());
   pump_all(reader);
   EXPECT_FALSE(owner_.frames.at(0).discarded);
@@ -201,7 +202,7 @@ TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
   FrameReader reader(owner_, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
-  reader.redirect(ChannelId(1));
+  EXPECT_TRUE(reader.redirect(ChannelId(1)));
   deliver(stream, 500, stream.size());
   pump_all(reader);
   EXPECT_TRUE(owner_.frames.at(0).discarded);
@@ -211,11 +212,11 @@ TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
 TEST_F(FrameReaderTest, ARedirectBetweenFramesMeansNothing) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, scratch_);
-  reader.redirect(ChannelId(0), MessageNo(0), 0);
+  EXPECT_FALSE(reader.redirect(ChannelId(0), MessageNo(0), 0));
   deliver(stream, 0, kDataHeaderBytes + kPayload + 10);
   pump_all(reader);
   ASSERT_EQ(owner_.frames.size(), 1u);
-  reader.redirect(ChannelId(1), MessageNo(2), 0);
+  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), 0));
   deliver(stream, kDataHeaderBytes + kPayload + 10, stream.size());
   pump_all(reader);
   EXPECT_FALSE(owner_.frames.at(1).discarded);

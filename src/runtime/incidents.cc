@@ -222,7 +222,7 @@ void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
 }
 
 void Incidents::progress(const std::vector<bool>& ended) {
-  const TimeNs now = clock_.now();
+  const TimeNs now = engine_.polled_at();
   report_all(judging_rank(ended), now);
   for (const ProbeRequest& request : judge_.wanted(now)) ask(request, ended);
   prober_.progress();

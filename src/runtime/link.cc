@@ -185,7 +185,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
     const Path& path = *paths_[i];
     next = std::min(next, dialers_[i]->next_timeout());
     if (!path.state.connected()) {
-      const bool dials = self_ < peer_ || goodbye_received_;
+      const bool dials = opens_paths() || goodbye_received_ || all_down_since_ != 0;
       if (dials && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
       continue;
     }
@@ -198,8 +198,8 @@ TimeNs Link::next_timeout(TimeNs now) const {
       next = std::min(next, now + 20 * kMillisecond);
       continue;
     }
-    next = std::min(next, std::max(overdue_at(path), next_ask_all_));
-    if (path.health.missed_since() != kNever) next = std::min(next, now + 2 * kMillisecond);
+    next =
+        std::min(next, std::max(std::min(overdue_at(path), lane_overdue_at(path)), next_ask_all_));
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
   }
   if (no_data_since_ != 0) next = std::min(next, no_data_since_ + settings_.cutoff);

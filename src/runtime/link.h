@@ -255,8 +255,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
 
   // link_control.cc
   void control(TimeNs now);
-  enum class Ask : uint8_t { nothing, casually, question };
-  void send_state(Path& path, TimeNs now, Ask ask);
+  enum class Question : uint8_t { none, casual, urgent };
+  void send_state(Path& path, TimeNs now, Question question);
   void note_told(const Path& lane, const ControlFrame& frame, TimeNs now);
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
@@ -272,10 +272,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool is_last(const Path& path) const;
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
-  static TimeNs answer_due(const Path& path);
+  static TimeNs kernel_answer_time(Path& path);
   void probe_kernel(const Path& path, TimeNs now);
   TimeNs overdue_at(const Path& path) const;
-  bool lane_overdue(const Path& path, TimeNs now) const;
+  static TimeNs lane_overdue_at(const Path& path);
   void ask_all(TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
                  TimeNs now);

@@ -15,6 +15,8 @@ namespace {
 
 // The round trip of a lane in use is measured so often: one that became slow is left out.
 constexpr TimeNs kMeasureInterval = 50 * kMillisecond;
+// Nobody waits for the answer to that, but in the end it counts as missing.
+constexpr TimeNs kMissedCasually = 100 * kMillisecond;
 // So many smallest windows of other senders may be ahead at the NICs, there and back.
 constexpr TimeNs kWindowsAhead = 8;
 
@@ -129,15 +131,16 @@ Path* Link::choose_lane(TimeNs at) {
   return second != nullptr && usable_paths() > 0 ? second : last != nullptr ? last : second;
 }
 
-void Link::send_state(Path& path, TimeNs at, Ask ask) {
+void Link::send_state(Path& path, TimeNs at, Question question) {
   ControlFrame frame = make_frame(at);
   frame.answer = path.health.answer_due;
   path.health.answer_due = 0;
-  if (ask != Ask::nothing) {
+  if (question != Question::none) {
     frame.ask = next_ask_++;
     if (next_ask_ == 0) next_ask_ = 1;
-    path.health.asked_at = at;
-    path.health.asks.push_back({frame.ask, at, at, ask == Ask::casually});
+    path.health.last_asked_at = at;
+    const TimeNs missed_at = question == Question::casual ? at + kMissedCasually : at;
+    path.health.asks.push_back({frame.ask, at, missed_at});
     if (path.health.asks.size() > 32) path.health.asks.pop_front();
   }
   // What only a slow lane has carried is still news for the others.
@@ -169,7 +172,9 @@ void Link::control(TimeNs at) {
     // The first frame on a lane asks, to learn its round trip.
     const bool first = path->health.round_trip == 0 && path->health.asks.empty();
     if (path->health.answer_due != 0 || heartbeat || first) {
-      send_state(*path, at, heartbeat || first ? Ask::question : Ask::nothing);
+      // Answers alone must not keep a lane that is left out from being measured again.
+      const bool measure = at - path->health.last_asked_at >= limits::kHeartbeatInterval;
+      send_state(*path, at, heartbeat || first || measure ? Question::urgent : Question::none);
     }
   }
   const bool any_news = version_ > version_sent_;
@@ -187,8 +192,8 @@ void Link::control(TimeNs at) {
     return;
   }
   if (resend) resend_state_wait_ = std::min(2 * resend_state_wait_, limits::kStateResendMax);
-  const bool measure = at - lane->health.asked_at >= kMeasureInterval;
-  send_state(*lane, at, measure ? Ask::casually : Ask::nothing);
+  const bool measure = at - lane->health.last_asked_at >= kMeasureInterval;
+  send_state(*lane, at, measure ? Question::casual : Question::none);
 }
 
 }  // namespace r2ccl

@@ -15,7 +15,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kExcusedGap = 3 * kMillisecond;
+constexpr TimeNs kStop = 1 * kSecond;
 constexpr TimeNs kAskInterval = 5 * kMillisecond;
 constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
 // Between the beginnings of two probes of one path: where they fail at once, it must not spin.
@@ -33,6 +33,7 @@ constexpr TimeNs kKernelAskMin = 100 * kMillisecond;
 constexpr TimeNs kKernelAskMax = 1 * kSecond;
 // A kernel answers at once, behind what the NICs have to send.
 constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
+constexpr uint32_t kLongDial = 4;  // one in so many waits as long as it may, on each path another
 // A lane that lives says so at every heartbeat.
 constexpr TimeNs kSilentHeartbeats = 3;
 constexpr TimeNs kProvingMax = 1 * kSecond;
@@ -43,11 +44,15 @@ constexpr TimeNs kLeftAfter = 5 * kSecond;
 }  // namespace
 
 void Link::health(TimeNs at, TimeNs idle_ns) {
-  if (idle_ns > kExcusedGap) {
+  if (idle_ns > limits::kExcusedGap) {
     excuse(idle_ns);
-    for (TimeNs* since : {&asked_at_, &all_down_since_, &no_data_since_}) {
-      if (*since != 0) *since = std::min(*since + idle_ns, at);
-    }
+    const auto shift = [&](TimeNs& since) {
+      if (since != 0) since = std::min(since + idle_ns, at);
+    };
+    shift(asked_at_);
+    // Small pauses, of which a busy rank has many, must not put off the cut-off for ever.
+    if (idle_ns > kStop) shift(all_down_since_);
+    if (idle_ns > kStop) shift(no_data_since_);
   }
   prove_paths(at);
   note_data_paths(at);
@@ -91,11 +96,11 @@ void Link::prove_paths(TimeNs at) {
   }
 }
 
-bool Link::lane_overdue(const Path& path, TimeNs at) const {
+TimeNs Link::lane_overdue_at(const Path& path) {
   const TimeNs since = path.health.missed_since();
-  if (since == kNever) return false;
+  if (since == kNever) return kNever;
   const TimeNs known = path.health.round_trip;
-  return at > since + (known == 0 ? kLaneSlackUnknown : 2 * known + kLaneSlack);
+  return since + (known == 0 ? kLaneSlackUnknown : 2 * known + kLaneSlack);
 }
 
 // What other links send later shares the NIC with what this one has sent before.
@@ -118,7 +123,7 @@ bool Link::is_last(const Path& path) const {
 void Link::judge(Path& path, TimeNs at) {
   const TimeNs overdue = overdue_at(path);
   const bool data_late = overdue <= at;
-  const bool lane_late = lane_overdue(path, at);
+  const bool lane_late = lane_overdue_at(path) <= at;
   if ((!data_late && !lane_late) || mutated(Mutant::never_late)) return;
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
   const TimeNs asked = path.health.missed_since();
@@ -148,7 +153,7 @@ void Link::judge_suspect(Path& path, TimeNs at) {
   const TimeNs since = path.state.since();
   const bool data_late = overdue_at(path) <= at;
   const bool lane_answers = path.health.answered_at > since;
-  if (!data_late && (lane_answers || !lane_overdue(path, at))) {
+  if (!data_late && (lane_answers || lane_overdue_at(path) > at)) {
     path.state.clear(at);
     changed();
     return report_change(path, PathPhase::suspect, at, {});
@@ -168,12 +173,6 @@ void Link::judge_suspect(Path& path, TimeNs at) {
             at);
 }
 
-TimeNs Link::answer_due(const Path& path) {
-  const TimeNs known = path.health.round_trip;
-  return known == 0 ? limits::kConnectAttempt
-                    : std::min(kKernelAnswer + 4 * known, limits::kConnectAttempt);
-}
-
 // A short connect that the peer's kernel must answer even when its process is stopped.
 void Link::probe_kernel(const Path& path, TimeNs at) {
   PathDialer& dialer = *dialers_[index_of(path)];
@@ -184,7 +183,6 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
   probe.remote = path.spec.remote;
   probe.options.device = path.spec.device;
   probe.options.source = path.spec.source;
-  probe.answered_within = answer_due(path);
   dialer.start(std::move(probe), {}, at);
 }
 
@@ -196,7 +194,7 @@ void Link::ask_all(TimeNs at) {
   next_ask_all_ = at + ask_all_wait_;
   if (asked_at_ == 0) asked_at_ = at;
   for (const auto& path : paths_) {
-    if (path->lane_ready() && !path->broken) send_state(*path, at, Ask::question);
+    if (path->lane_ready() && !path->broken) send_state(*path, at, Question::urgent);
   }
 }
 
@@ -273,6 +271,15 @@ void Link::dial(TimeNs at) {
   }
 }
 
+// So that many attempts find the moment at which the network is back; but the way may have become
+// longer meanwhile.
+TimeNs Link::kernel_answer_time(Path& path) {
+  const TimeNs known = path.health.round_trip;
+  const bool long_one = (path.spec.id.value() + path.dials++) % kLongDial == 0;
+  if (known == 0 || long_one) return DialRequest{}.answered_within;
+  return std::min(kKernelAnswer + 4 * known, DialRequest{}.answered_within);
+}
+
 void Link::open(Path& path, TimeNs at) {
   DialRequest request;
   request.path = path.spec.id;
@@ -288,7 +295,7 @@ void Link::open(Path& path, TimeNs at) {
   request.options.device = path.spec.device;
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
-  request.answered_within = answer_due(path);
+  request.answered_within = kernel_answer_time(path);
   dialers_[index_of(path)]->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
 }
 
@@ -362,8 +369,9 @@ TimeNs Link::silence(TimeNs at) const {
 void Link::ask_silent_kernel(TimeNs at) {
   const bool connected = heard_at_ != 0 && all_down_since_ == 0;
   if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) ask_all(at);
+  const TimeNs least = usable_paths() > 1 ? kKernelAskMin : kLastPathPatience;
   const TimeNs interval =
-      std::clamp(asked_at_ == 0 ? 0 : (at - asked_at_) / 2, kKernelAskMin, kKernelAskMax);
+      std::clamp(asked_at_ == 0 ? 0 : (at - asked_at_) / 2, least, kKernelAskMax);
   if (silence(at) < interval) return;
   for (size_t i = 0; i < paths_.size(); ++i) {
     Path& path = *paths_[i];

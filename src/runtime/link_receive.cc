@@ -11,6 +11,8 @@ namespace r2ccl {
 namespace {
 
 // An answer by any lane takes less than this when the peer runs.
+// What took longer was a stop or a leap of the clock.
+constexpr TimeNs kRoundTripMax = 1 * kSecond;
 constexpr TimeNs kExcusedSilence = 25 * kMillisecond;
 
 }  // namespace
@@ -134,7 +136,9 @@ void Link::keep_connections() {
 void Link::excuse(TimeNs duration) {
   for (const auto& path : paths_) {
     path->model.excuse(duration);
-    for (auto& ask : path->health.asks) ask.at = std::min(ask.at + duration, now());
+    for (auto& ask : path->health.asks) {
+      ask.missed_at = std::max(ask.missed_at, std::min(ask.missed_at + duration, now()));
+    }
   }
 }
 
@@ -197,7 +201,7 @@ void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
     health.asks.pop_front();
     if (ask.number != answer) continue;
     evidence_at_ = std::max(evidence_at_, ask.sent_at);
-    const TimeNs sample = std::max<TimeNs>(at - ask.sent_at, 1);
+    const TimeNs sample = std::clamp<TimeNs>(at - ask.sent_at, 1, kRoundTripMax);
     health.round_trip =
         health.round_trip == 0 ? sample : health.round_trip + (sample - health.round_trip) / 4;
     health.last_round_trip = sample;

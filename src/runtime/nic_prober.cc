@@ -52,9 +52,10 @@ bool NicProber::all_reached(const Job& job) {
 }
 
 void NicProber::progress() {
-  const TimeNs now = clock_.now();
+  // What came later has not been read, so nobody is too late yet.
+  const TimeNs now = engine_.polled_at();
   for (Job& job : jobs_) {
-    if (now >= job.next_round && now < job.deadline) dial_rest(job, now);
+    if (now >= job.next_round && now < job.deadline) dial_rest(job, clock_.now());
   }
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     if (now < job->deadline && !all_reached(*job)) {

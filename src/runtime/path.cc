@@ -54,8 +54,8 @@ std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
   std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
   model.reset();
   writer_ = FrameWriter();
-  reader_.reset();
   data_.reset();
+  reader_.reset();
   lane_.reset();
   broken.reset();
   if (state.connected()) state.fail(cause, now);
@@ -78,11 +78,16 @@ uint64_t Path::pace_room() const {
 }
 
 void Path::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
-  if (reader_) reader_->redirect(channel, message, offset);
+  if (reader_ && reader_->redirect(channel, message, offset)) fence();
 }
 
 void Path::redirect(ChannelId channel) {
-  if (reader_) reader_->redirect(channel);
+  if (reader_ && reader_->redirect(channel)) fence();
+}
+
+// What is still to arrive must not land in memory that is the client's again.
+void Path::fence() {
+  if (!mutated(Mutant::no_fence)) data_->fence();
 }
 
 void Path::send_control(ControlFrame& frame) {

@@ -59,6 +59,7 @@ class Path : private FrameReader::Owner {
   PathState state;
   PathModel model;
   ReturnPolicy returns;
+  uint32_t dials = 0;    // connections that were begun
   bool drained = false;  // one of its NICs is out of service
   bool resting = false;  // and so it gets nothing new: its link has another path
   // It carries nothing because a NIC is out of service, connected or not.
@@ -100,11 +101,10 @@ class Path : private FrameReader::Owner {
     struct Ask {
       uint32_t number = 0;
       TimeNs sent_at = 0;
-      TimeNs at = 0;        // the same, but later by what is excused
-      bool casual = false;  // only to learn the round trip: nobody wonders where the answer is
+      TimeNs missed_at = 0;  // from when on an answer is missed; later by what is excused
     };
-    std::deque<Ask> asks;           // not answered yet on this lane, oldest first
-    TimeNs asked_at = 0;            // when the last of them was sent
+    std::deque<Ask> asks;  // not answered yet on this lane, oldest first
+    TimeNs last_asked_at = 0;
     TimeNs answered_at = 0;         // when an answer last came on this lane
     TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
     TimeNs round_trip = 0;          // 0: not known yet
@@ -112,14 +112,15 @@ class Path : private FrameReader::Owner {
     uint32_t answer_due = 0;  // the peer's ask to be answered on this lane
     TimeNs last_sent_at = 0;
 
-    // When the oldest question was asked whose answer is missed; kNever: there is none.
+    // From when on an answer is missed; kNever: none is.
     TimeNs missed_since() const {
-      const auto missed = std::ranges::find(asks, false, &Ask::casual);
-      return missed == asks.end() ? kNever : missed->at;
+      TimeNs since = kNever;
+      for (const Ask& ask : asks) since = std::min(since, ask.missed_at);
+      return since;
     }
     // What a round trip takes now, as far as that can be seen.
     TimeNs round_trip_at(TimeNs now) const {
-      return asks.empty() ? last_round_trip : std::max(last_round_trip, now - asks.front().at);
+      return asks.empty() ? last_round_trip : std::max(last_round_trip, now - asks.front().sent_at);
     }
   };
   LaneHealth health;
@@ -161,6 +162,7 @@ class Path : private FrameReader::Owner {
 
   Result<ReceiveLedger::Place> on_header(const DataHeader& header) override;
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
+  void fence();
   void on_data_ready(const PollEvent& event);
   void on_lane_ready(const PollEvent& event);
   void flush_data();

@@ -17,7 +17,8 @@ void PathDialer::start(DialRequest request,
   answered_ = false;
   started_at_ = now;
   dialed_ = {};
-  connect(now + request_.answered_within, now + 2 * limits::kConnectAttempt);
+  const TimeNs answered_by = now + request_.answered_within;
+  connect(answered_by, answered_by + 2 * limits::kConnectAttempt);
 }
 
 void PathDialer::cancel() {
@@ -105,7 +106,7 @@ void PathDialer::pump() {
   if (!on_lane_) {
     dialed_.data = std::move(established);
     on_lane_ = true;
-    const TimeNs done_by = done_by_ + limits::kConnectAttempt;
+    const TimeNs done_by = done_by_ + 2 * limits::kConnectAttempt;
     return connect(done_by, done_by);
   }
   dialed_.lane = std::move(established);

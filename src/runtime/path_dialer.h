@@ -31,7 +31,7 @@ struct DialRequest {
   ConnectOptions options;
   Incarnation last_used;
   // The peer's kernel must answer the first packet within this.
-  TimeNs answered_within = limits::kConnectAttempt;
+  TimeNs answered_within = 2 * limits::kConnectAttempt;
 };
 
 struct DialedPath {

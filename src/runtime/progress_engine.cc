@@ -21,7 +21,8 @@ constexpr size_t kScratchBytes = 256 * 1024;
 constexpr int kRoundsMax = 64;
 // How long to wait when the NICs cannot be read or listened on: descriptors may have run out.
 constexpr TimeNs kNicsPause = 250 * kMillisecond;
-// A pass that takes longer between two looks at the clock did not run all that time.
+// Who takes longer between two looks at the clock has stood still in between, or has so much to do
+// that it may not judge others by the clock.
 constexpr TimeNs kWorkMax = 20 * kMillisecond;
 
 bool alive(const Nic& nic) {
@@ -201,6 +202,7 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
 void ProgressEngine::progress(TimeNs timeout_ns) {
   const size_t events = reactor_.poll(timeout_ns);
   TimeNs now = clock_.now();
+  polled_at_ = now;
   looked_at_ = now;
   // Time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
@@ -211,7 +213,8 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
     bool more = false;
     for (const auto& link : links_) {
       if (link == nullptr) continue;
-      const bool due = round == 0 && (events > 0 || link->next_timeout(now) <= now);
+      const bool due = round == 0 && (events > 0 || idle > limits::kExcusedGap ||
+                                      link->next_timeout(last_pass_end_) <= now);
       if (!link->wants_progress() && !due) continue;
       link->progress(now, idle);
       more = more || link->wants_progress();

@@ -67,6 +67,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const std::vector<RankCard>& cards() const { return cards_; }
   const RankCard& own_card() const { return cards_[static_cast<size_t>(self_.value())]; }
   Rank self() const { return self_; }
+  // When the last pass began: what came later has not been read.
+  TimeNs polled_at() const { return polled_at_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
 
   // For what else is served in this engine's thread.
@@ -139,6 +141,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   NicSet drained_;                // of nics_
   TimeNs read_nics_at_ = kNever;  // they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
+  TimeNs polled_at_ = 0;
   TimeNs looked_at_ = 0;      // at the clock, in the last pass
   TimeNs paused_ = 0;         // in the middle of that pass, and not excused yet
   TimeNs promised_ = kNever;  // what next_timeout() last said

@@ -246,6 +246,32 @@ TEST(Cluster, ANicThatBecomesFiveMillisecondsSlowerHoldsUpNobodyForLong) {
   }
 }
 
+// It looks slow to the one that was stopped, and the other's questions keep it busy all the same.
+TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
+  ClusterOptions options;
+  options.nics = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  Job job(cluster, 32 * 1024);
+  job.start(2000);
+  for (int i = 0; i < 40; ++i) {
+    cluster.world().run_for(17 * kMillisecond);
+    cluster.world().stop(cluster.node(0).actor);
+    cluster.world().run_for(30 * kMillisecond);
+    cluster.world().resume(cluster.node(0).actor);
+  }
+  cluster.world().run_for(1500 * kMillisecond);
+  const auto& paths = cluster.node(1).engine->link(Rank(0))->paths();
+  std::vector<uint64_t> before;
+  for (const auto& path : paths) before.push_back(path->lane_received());
+  cluster.world().run_for(kSecond);
+  EXPECT_FALSE(job.finished());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i]->spec.lane_only) continue;
+    EXPECT_GT(paths[i]->lane_received() - before[i], 100u) << paths[i]->spec.local_name;
+  }
+}
+
 // Runs `operations` of so many bytes while rank 1's third NIC of four has this share of the others'
 // rate; returns the time they took over that of three NICs' line.
 double cost_of_a_slow_nic(int hosts, double share, uint64_t bytes, int operations) {

@@ -81,6 +81,35 @@ IoResult Flow::read(int side, std::span<const iovec> slices) {
   return {IoKind::blocked, 0, 0};
 }
 
+void Flow::post(int side, std::span<const iovec> slices, size_t skip) {
+  Side& self = at(side);
+  self.posted.clear();
+  if (!network_.options().nics_write || self.state != SideState::established) return;
+  self.posted_from = stream(1 - side).taken();
+  for (const iovec& slice : slices) {
+    const size_t filled = std::min(skip, slice.iov_len);
+    skip -= filled;
+    if (filled == slice.iov_len) continue;
+    self.posted.push_back(
+        {static_cast<std::byte*>(slice.iov_base) + filled, slice.iov_len - filled});
+  }
+}
+
+// Writes the incoming stream up to byte `end` where the process wants it.
+void Flow::land(int side, uint64_t end) {
+  Side& self = at(side);
+  for (iovec& slice : self.posted) {
+    if (self.posted_from >= end) break;
+    const size_t bytes = std::min<uint64_t>(slice.iov_len, end - self.posted_from);
+    if (bytes == 0) continue;
+    const iovec landed{slice.iov_base, bytes};
+    stream(1 - side).peek(self.posted_from, {static_cast<std::byte*>(landed.iov_base), bytes});
+    if (IoWatch* watch = network_.options().watch) watch->on_read({&landed, 1}, bytes);
+    self.posted_from += bytes;
+    slice = {static_cast<std::byte*>(slice.iov_base) + bytes, slice.iov_len - bytes};
+  }
+}
+
 IoResult Flow::write(int side, std::span<const iovec> slices) {
   const SideState state = at(side).state;
   if (state == SideState::failed) return {IoKind::failed, 0, at(side).error};
@@ -116,6 +145,7 @@ ConnectionInfo Flow::info(int side) const {
 void Flow::close(int side) {
   at(side).process = nullptr;
   at(side).poll_id = -1;
+  fence(side);
   discard(side);
   forget_if_over();
 }

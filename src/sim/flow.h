@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "sim/nic.h"
 #include "sim/poller.h"
@@ -60,6 +61,10 @@ class Flow {
   bool attached_to(int side, const SimHost& process) const;
   IoResult read(int side, std::span<const iovec> slices);
   IoResult write(int side, std::span<const iovec> slices);
+  // The NIC may fill what lies behind the first `skip` bytes of `slices`, in place of what it was
+  // last given; nothing any more after fence().
+  void post(int side, std::span<const iovec> slices, size_t skip);
+  void fence(int side) { at(side).posted.clear(); }
   bool readable(int side) const;
   bool writable(int side) const;
   ConnectionInfo info(int side) const;
@@ -89,8 +94,10 @@ class Flow {
     SimHost* process = nullptr;  // set while a connection object exists
     int poll_id = -1;
     int error = 0;
-    bool has_turn = false;    // queued at the NIC, or sending
-    TimeNs last_arrival = 0;  // of what this side sent
+    bool has_turn = false;      // queued at the NIC, or sending
+    TimeNs last_arrival = 0;    // of what this side sent
+    std::vector<iovec> posted;  // the NIC writes here,
+    uint64_t posted_from = 0;   // this byte of the incoming stream and those behind it
     // The retransmission timer; at most one event is scheduled, and it re-schedules itself.
     TimeNs deadline = kNever;
     bool timer_scheduled = false;
@@ -101,6 +108,7 @@ class Flow {
   Side& at(int side) { return sides_[index(side)]; }
   Stream& stream(int side) { return streams_[index(side)]; }
 
+  void land(int side, uint64_t end);
   void become(int side, SideState next);
   void touch(int side);
   void discard(int side);

@@ -155,6 +155,9 @@ void Flow::on_segment(int to, const Segment& segment) {
   // Bytes after a lost handshake packet end the handshake as well.
   if (at(to).state == SideState::syn_received) on_handshake_end();
   if (at(to).state != SideState::established) {
+    // What was on its way when the connection failed lands all the same.
+    const uint64_t end = std::min(segment.offset + segment.length, stream(1 - to).written());
+    if (segment.offset <= at(to).posted_from) land(to, end);
     send_reset(to);
     if (at(to).state == SideState::orphaned) become(to, SideState::closed);
     forget_if_over();
@@ -162,6 +165,7 @@ void Flow::on_segment(int to, const Segment& segment) {
   }
   Stream& incoming = stream(1 - to);
   if (incoming.on_segment(segment)) touch(to);
+  land(to, incoming.arrived());
   if (incoming.cut_reached()) return on_cut();
   send_ack(to);
 }

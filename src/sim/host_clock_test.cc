@@ -40,6 +40,22 @@ void expect_right(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
   expect_nobody_blamed(cluster);
 }
 
+// No leap is taken for a round trip, and what a stop has made long is measured again.
+void expect_short_round_trips(Cluster& cluster) {
+  AllReduceJob job(cluster, 64 * 1024);
+  job.start(100);
+  cluster.world().run_for(3 * kSecond);
+  EXPECT_TRUE(job.finished());
+  for (int rank = 0; rank < kHosts; ++rank) {
+    for (int peer = 0; peer < kHosts; ++peer) {
+      if (peer == rank) continue;
+      for (const auto& path : cluster.node(rank).engine->link(Rank(peer))->paths()) {
+        EXPECT_LT(path->health.round_trip, 100 * kMillisecond) << path->spec.local_name;
+      }
+    }
+  }
+}
+
 TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNobody) {
   Cluster cluster(four_hosts(1));
   ASSERT_TRUE(cluster.connect());
@@ -73,6 +89,34 @@ TEST(HostClock, LeapsAnywhereInATurnBlameNobody) {
       cluster.world().run_for(static_cast<TimeNs>(dice.below(10)) * kMillisecond);
     }
     expect_right(cluster, job, 10 * kSecond);
+    expect_short_round_trips(cluster);
+  }
+}
+
+// Nor are the probes of third hosts late. (Of the judge's own clock they would part one fault in
+// two.)
+TEST(HostClock, LeapsOfThirdHostsBlurNoVerdict) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Cluster cluster(four_hosts(seed));
+    ASSERT_TRUE(cluster.connect());
+    Random dice(seed);
+    AllReduceJob job(cluster, 64 * 1024);
+    job.start(40);
+    cluster.world().run_for(20 * kMillisecond);
+    cluster.fabric().hole(cluster.nic(3, 1));
+    for (int i = 0; i < 60; ++i) {
+      const int looks = 1 + static_cast<int>(dice.below(kLooksMax));
+      cluster.node(1 + static_cast<int>(dice.below(2))).clock->leap(kLeap, looks);
+      cluster.world().run_for(static_cast<TimeNs>(dice.below(10)) * kMillisecond);
+    }
+    cluster.world().run_for(kSecond);
+    for (int rank = 0; rank < kHosts; ++rank) {
+      const auto& verdicts = cluster.node(rank).incidents->verdicts();
+      ASSERT_EQ(verdicts.size(), 1u) << "rank " << rank;
+      EXPECT_EQ(verdicts[0].scope, Scope::nic);
+      EXPECT_EQ(verdicts[0].culprit, (NicName{3, "nic1"}));
+    }
   }
 }
 

@@ -54,6 +54,12 @@ IoResult SimConnection::read(std::span<const iovec> slices) {
   return flow_.read(side_, slices);
 }
 
+IoResult SimConnection::receive(std::span<const iovec> slices) {
+  const IoResult result = read(slices);
+  flow_.post(side_, slices, result.bytes);
+  return result;
+}
+
 IoResult SimConnection::write(std::span<const iovec> slices) {
   if (!process_.alive()) return {IoKind::failed, 0, EBADF};
   if (const int error = process_.next_operation_error()) {

@@ -23,6 +23,8 @@ class SimConnection final : public Connection, public PollSource {
   int connect_error() const override;
   IoResult read(std::span<const iovec> slices) override;
   IoResult write(std::span<const iovec> slices) override;
+  IoResult receive(std::span<const iovec> slices) override;
+  void fence() override { flow_.fence(side_); }
   ConnectionInfo info() const override { return flow_.info(side_); }
   Endpoint remote() const override { return flow_.endpoint(1 - side_); }
   int poll_id() const override { return poll_id_; }

@@ -23,7 +23,7 @@ namespace r2ccl {
 class IoWatch {
  public:
   virtual ~IoWatch() = default;
-  // Of `slices` the first `bytes` were written to by read(), or read by write().
+  // Of `slices` the first `bytes` were written to by read() or by a NIC, or read by write().
   virtual void on_read(std::span<const iovec> slices, size_t bytes) = 0;
   virtual void on_write(std::span<const iovec> slices, size_t bytes) = 0;
 };
@@ -32,6 +32,9 @@ struct NetworkOptions {
   TimeNs latency_ns = 50 * kMicrosecond;  // one way between two NICs of a rail
   TimeNs loopback_latency_ns = 10 * kMicrosecond;
   StreamLimits stream;
+  // NICs write what arrives where it was last asked for, whether or not the process runs, until
+  // they are told not to: as with RDMA.
+  bool nics_write = false;
   IoWatch* watch = nullptr;
 };
 

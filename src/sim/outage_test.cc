@@ -1,11 +1,13 @@
 // Hosts without any network, for a while and for good.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
+#include "sim/mixed_job.h"
 
 namespace r2ccl {
 namespace {
@@ -86,27 +88,86 @@ TEST(Outage, AHostThatStaysCutOffIsGivenUpInTime) {
   }
 }
 
-// The bound is of time in which somebody looked.
+// The bound is of time in which somebody looked: while no path is connected, none carries data, or
+// all are silent.
 TEST(Outage, StoppedRanksGiveNobodyUpForTheTimeInWhichTheyStood) {
-  ClusterOptions options;
-  options.hosts = 3;
-  options.link.cutoff = 4 * kSecond;
-  Cluster cluster(options);
-  ASSERT_TRUE(cluster.connect());
-  Job job(cluster, 64 * 1024);
-  job.start(60);
-  cluster.world().run_for(50 * kMillisecond);
-  for (SimNic* nic : cluster.node(1).nics) cluster.fabric().pull(*nic);
-  cluster.fabric().hole(*cluster.node(1).management);
-  cluster.world().run_for(2 * kSecond);
-  for (int rank = 0; rank < 3; ++rank) cluster.world().stop(cluster.node(rank).actor);
-  cluster.world().run_for(20 * kSecond);
-  for (int rank = 0; rank < 3; ++rank) cluster.world().resume(cluster.node(rank).actor);
-  cluster.world().run_for(kSecond);
-  for (SimNic* nic : cluster.node(1).nics) cluster.fabric().fix(*nic);
-  cluster.fabric().fix(*cluster.node(1).management);
-  run(cluster, job, 30 * kSecond);
-  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
+  enum class Kind { pulled, management_stays, holes };
+  for (const Kind kind : {Kind::pulled, Kind::management_stays, Kind::holes}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    ClusterOptions options;
+    options.hosts = 3;
+    options.link.cutoff = 4 * kSecond;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Fabric& fabric = cluster.fabric();
+    Cluster::Node& away = cluster.node(1);
+    Job job(cluster, 64 * 1024);
+    job.start(60);
+    cluster.world().run_for(50 * kMillisecond);
+    for (SimNic* nic : away.nics) kind == Kind::holes ? fabric.hole(*nic) : fabric.pull(*nic);
+    if (kind != Kind::management_stays) fabric.hole(*away.management);
+    cluster.world().run_for(2 * kSecond);
+    for (int rank = 0; rank < 3; ++rank) cluster.world().stop(cluster.node(rank).actor);
+    cluster.world().run_for(20 * kSecond);
+    for (int rank = 0; rank < 3; ++rank) cluster.world().resume(cluster.node(rank).actor);
+    cluster.world().run_for(kSecond);
+    for (SimNic* nic : away.nics) fabric.fix(*nic);
+    fabric.fix(*away.management);
+    run(cluster, job, 30 * kSecond);
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
+  }
+}
+
+// Only the lower rank may open connections, whichever of the two has something to send.
+TEST(Outage, IsOverSoonAfterItsEndAlsoForWhoOnlyReceives) {
+  constexpr TimeNs kOutage = 2 * kSecond;
+  for (const int root : {0, 1}) {
+    SCOPED_TRACE(root);
+    ClusterOptions options;
+    options.checked = true;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Scenario scenario;
+    OperationSpec broadcast;
+    broadcast.kind = OperationSpec::Kind::broadcast;
+    broadcast.count = 256 * 1024;
+    broadcast.root = root;
+    scenario.operations.assign(10, broadcast);
+    MixedJob job(cluster, scenario);
+    job.start();
+    cluster.world().run_for(50 * kMillisecond);
+    const TimeNs end = cluster.now() + kOutage;
+    Cluster::Node& away = cluster.node(1);
+    for (SimNic* nic : away.nics) cluster.fabric().hole(*nic);
+    cluster.fabric().hole(*away.management);
+    cluster.world().run_for(kOutage);
+    for (SimNic* nic : away.nics) cluster.fabric().fix(*nic);
+    cluster.fabric().fix(*away.management);
+    EXPECT_FALSE(job.finished());
+    EXPECT_TRUE(cluster.world().run_until([&] { return job.finished(); }, end + 3 * kSecond / 2));
+    EXPECT_EQ(cluster.check().violations(), std::vector<std::string>{});
+  }
+}
+
+// An attempt must not be given up before the answer can be there.
+TEST(Outage, ANicThatComesBackByALongerWayIsUsedAgain) {
+  for (const TimeNs delay : {40 * kMillisecond, 100 * kMillisecond}) {
+    SCOPED_TRACE(delay);
+    Cluster cluster({});
+    ASSERT_TRUE(cluster.connect());
+    Fabric& fabric = cluster.fabric();
+    SimNic& nic = cluster.nic(1, 0);
+    cluster.world().run_for(kSecond);
+    fabric.pull(nic);
+    cluster.world().run_for(kSecond);
+    fabric.fix(nic);
+    fabric.delay(nic, delay);
+    const auto up = [&] {
+      return cluster.node(0).engine->link(Rank(1))->paths()[0]->state.phase() == PathPhase::up;
+    };
+    EXPECT_FALSE(up());
+    EXPECT_TRUE(cluster.world().run_until(up, cluster.now() + 5 * kSecond));
+  }
 }
 
 }  // namespace

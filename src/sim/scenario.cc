@@ -228,6 +228,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_cluster(dice, s);
   choose_operations(dice, s);
   choose_faults(dice, s);
+  s.nics_write = dice.chance(34);
   return s;
 }
 
@@ -235,11 +236,11 @@ std::string describe(const Scenario& s) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
-                "operations, %zu faults%s%s",
+                "operations, %zu faults%s%s%s",
                 s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
                 static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
                 s.faults.size(), s.management ? "" : ", no management NIC",
-                s.damping ? "" : ", no damping");
+                s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "");
   return text;
 }
 

@@ -89,6 +89,7 @@ struct Scenario {
   TimeNs wakeup_jitter = 0;
   uint64_t segment_bytes = 16 * 1024;  // what a kernel sends at once
   uint64_t socket_bytes = 256 * 1024;  // what a socket holds in each direction
+  bool nics_write = false;  // into memory by themselves, until they are told not to: as with RDMA
   bool management = true;
   bool damping = true;
   int communicators = 1;

@@ -108,7 +108,7 @@ bool Stream::window_update_due() const {
 }
 
 uint64_t Stream::readable_bytes() const {
-  return std::min(delivered_, written_) - read_;
+  return arrived() - read_;
 }
 
 size_t Stream::read(std::span<const iovec> slices) {
@@ -116,7 +116,8 @@ size_t Stream::read(std::span<const iovec> slices) {
   for (const iovec& slice : slices) {
     const size_t bytes = std::min<size_t>(readable_bytes(), slice.iov_len);
     if (bytes == 0 && readable_bytes() == 0) break;
-    copy_out(static_cast<std::byte*>(slice.iov_base), bytes);
+    peek(read_, {static_cast<std::byte*>(slice.iov_base), bytes});
+    read_ += bytes;
   }
   return read_ - before;
 }
@@ -148,14 +149,13 @@ void Stream::copy_in(const std::byte* from, size_t bytes) {
   }
 }
 
-void Stream::copy_out(std::byte* to, size_t bytes) {
-  while (bytes > 0) {
-    const uint64_t at = read_ & (ring_.size() - 1);
-    const size_t run = std::min<size_t>(bytes, ring_.size() - at);
-    std::memcpy(to, ring_.data() + at, run);
-    read_ += run;
-    to += run;
-    bytes -= run;
+void Stream::peek(uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const uint64_t at = offset & (ring_.size() - 1);
+    const size_t run = std::min<size_t>(into.size(), ring_.size() - at);
+    std::memcpy(into.data(), ring_.data() + at, run);
+    offset += run;
+    into = into.subspan(run);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -71,6 +72,10 @@ class Stream {
   uint64_t readable_bytes() const;
   bool ended() const { return delivered_ > written_ && read_ == written_; }
   size_t read(std::span<const iovec> slices);
+  uint64_t taken() const { return read_; }
+  uint64_t arrived() const { return std::min(delivered_, written_); }
+  // Bytes from `offset` on, which have been written and not taken, without taking them.
+  void peek(uint64_t offset, std::span<std::byte> into) const;
 
   // Nothing beyond byte `offset` is ever delivered.
   void cut_at(uint64_t offset) { cut_at_ = offset; }
@@ -81,7 +86,6 @@ class Stream {
   size_t room() const;
   void make_ring(uint64_t bytes);
   void copy_in(const std::byte* from, size_t bytes);
-  void copy_out(std::byte* to, size_t bytes);
 
   StreamLimits limits_;
   uint64_t unsent_low_water_;

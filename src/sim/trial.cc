@@ -35,6 +35,7 @@ ClusterOptions cluster_options(const Scenario& s) {
   options.link.damping = s.damping;
   options.world.wakeup_jitter_ns = s.wakeup_jitter;
   options.world.network.latency_ns = s.latency;
+  options.world.network.nics_write = s.nics_write;
   StreamLimits& stream = options.world.network.stream;
   stream.segment_bytes = s.segment_bytes;
   stream.send_buffer_bytes = s.socket_bytes;

@@ -57,6 +57,11 @@ class Connection {
   // Vectored and non-blocking. `slices` is not empty and holds at least one byte.
   virtual IoResult read(std::span<const iovec> slices) = 0;
   virtual IoResult write(std::span<const iovec> slices) = 0;
+  // As read(). But a transport whose NIC writes by itself may go on to fill `slices` after this has
+  // returned, up to the next receive(), which returns those bytes. fence() and destruction end that
+  // for good: nothing that was under way when the connection failed lands any more.
+  virtual IoResult receive(std::span<const iovec> slices) { return read(slices); }
+  virtual void fence() {}
   virtual ConnectionInfo info() const = 0;
   // The address the other side connects from or is reached at.
   virtual Endpoint remote() const = 0;

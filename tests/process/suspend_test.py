@@ -101,8 +101,7 @@ class SuspendTest(FaultCase):
         """The job has ended with the death of this host's rank, for which nobody else is blamed."""
         self.assertNotEqual(job.process.wait(ENDS_WITHIN_S), 0)
         self.assertRegex(job.text(), rf"rank {host} \(host h{host}, .*\) died")
-        # Connections that close as the job falls apart may count as a pair's.
-        named = {(v["scope"], v["host"]) for v in job.verdicts() if v["scope"] != "pair"}
+        named = {(v["scope"], v["host"]) for v in job.verdicts()}
         self.assertEqual(named, {("process", f"h{host}")}, job.verdicts())
         self.expect_checked(job)
 
