@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,8 @@
 
 namespace r2ccl {
 
-// Every communicator's progress thread writes into it, and whoever makes one reads it.
+// Every communicator's progress thread writes into it, and whoever makes one reads it, also in a
+// child that was forked meanwhile: one lock for all books of a process is held across fork().
 class DrainBook {
  public:
   // `holder`: stands for a communicator.
@@ -31,8 +31,7 @@ class DrainBook {
     friend bool operator==(const Entry&, const Entry&) = default;
   };
 
-  mutable std::mutex mutex_;  // guards entries_
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // guarded by the lock of all books
 };
 
 }  // namespace r2ccl

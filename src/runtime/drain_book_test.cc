@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 namespace r2ccl {
 namespace {
 
@@ -47,6 +50,31 @@ TEST(DrainBook, IsEmptyInAForkedChild) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// As a data loader forks its workers whatever the communicators' threads are about.
+TEST(DrainBook, MayBeReadInAChildThatWasForkedWhileAnotherThreadReadIt) {
+  DrainBook book;
+  int holder = 0;
+  // So many that the thread has the lock nearly all the time; it allocates nothing.
+  for (int i = 0; i < 2000; ++i) book.note(&holder, kThere, "nic" + std::to_string(i), true);
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    while (!over) (void)book.drained(kHere);
+  });
+  for (int i = 0; i < 10; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // a deadlock ends here
+      _exit(book.drained(kHere).empty() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    if (status != 0) break;
+  }
+  over = true;
+  reader.join();
 }
 
 }  // namespace
