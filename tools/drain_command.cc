@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/limits.h"
 #include "command.h"
 #include "drain_answer.h"
 #include "protocol/drain.h"
@@ -21,8 +22,9 @@ namespace {
 
 using nlohmann::json;
 
-// The library gives its ranks three seconds to answer each other.
-constexpr TimeNs kAnswerTime = 5 * kSecond;
+// As long as the library keeps a request: other operators' requests may come first, and with a
+// stopped rank in the job each takes a second or more.
+constexpr TimeNs kAnswerTime = limits::kStatusAnswerTime;
 // Between two looks at how far it is: at first as long as a chunk takes, then as people look.
 constexpr TimeNs kLookWaitMin = 5 * kMillisecond;
 constexpr TimeNs kLookWaitMax = 200 * kMillisecond;

@@ -110,23 +110,34 @@ DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
 
 std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view line,
                                              const std::vector<RankCard>& cards, TimeNs now) {
+  newest_ = std::max(newest_, asker);
   if (survey_.running()) return std::nullopt;
   if (asker_ == asker) {
     asker_.reset();
     turn_over_ = true;
     return answer_text(cards);
   }
-  if (asker_ || turn_over_) return std::nullopt;
   const auto request = parse_drain_request(line);
+  if (asker_ || turn_over_) {
+    return shares(asker, request) ? std::optional(answer_text(cards)) : std::nullopt;
+  }
   if (!request) return problem_text("", "not a request that is known");
   const FoundHost host = find_host(cards, *request);
   if (!host.rank) return host.problem;
   request_ = *request;
   question_ = {.number = 0, .verb = request->verb, .host = *host.rank, .nic = request->nic};
+  newest_at_start_ = newest_;
   survey_.start(now, tally_text(act_(question_)));
   if (!survey_.running()) return answer_text(cards);
   asker_ = asker;
   return std::nullopt;
+}
+
+// A stopped rank makes each question last a second or more, and who waits for a turn gives up some
+// time. How things are after something was done is an answer as good as any.
+bool DrainDesk::shares(uint64_t asker, const std::optional<DrainRequest>& request) const {
+  return request && request->verb == DrainVerb::check && asker <= newest_at_start_ &&
+         request->nic == request_.nic && request->host == request_.host;
 }
 
 // Who has not fetched its answer by now has gone, and the next one is due.
