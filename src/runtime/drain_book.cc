@@ -33,11 +33,22 @@ std::lock_guard<std::mutex> lock_books() {
 
 }  // namespace
 
-void DrainBook::note(const void* holder, const HostId& host, const std::string& nic, bool drained) {
-  const Entry entry{holder, getpid(), host, nic};
+void DrainBook::remove(const void* holder, const HostId& host, const std::string& nic) {
+  std::erase_if(entries_, [&](const Entry& each) {
+    return each.holder == holder && each.process == getpid() && each.host == host &&
+           each.drained.nic == nic;
+  });
+}
+
+void DrainBook::enter(const void* holder, const HostId& host, const DrainedNic& drained) {
   const auto lock = lock_books();
-  std::erase(entries_, entry);
-  if (drained) entries_.push_back(entry);
+  remove(holder, host, drained.nic);
+  entries_.push_back({holder, getpid(), host, drained});
+}
+
+void DrainBook::strike(const void* holder, const HostId& host, const std::string& nic) {
+  const auto lock = lock_books();
+  remove(holder, host, nic);
 }
 
 void DrainBook::forget(const void* holder) {
@@ -47,12 +58,17 @@ void DrainBook::forget(const void* holder) {
   });
 }
 
-std::vector<std::string> DrainBook::drained(const HostId& host) const {
-  std::vector<std::string> nics;
+std::vector<DrainedNic> DrainBook::drained(const HostId& host) const {
+  std::vector<DrainedNic> nics;
   const auto lock = lock_books();
   for (const Entry& each : entries_) {
-    const bool known = std::ranges::find(nics, each.nic) != nics.end();
-    if (each.process == getpid() && each.host == host && !known) nics.push_back(each.nic);
+    if (each.process != getpid() || each.host != host) continue;
+    const auto known = std::ranges::find(nics, each.drained.nic, &DrainedNic::nic);
+    if (known == nics.end()) {
+      nics.push_back(each.drained);
+    } else if (known->ticket != each.drained.ticket) {
+      known->ticket = 0;
+    }
   }
   return nics;
 }

@@ -20,10 +20,12 @@ namespace r2ccl {
 struct DrainRequest {
   DrainVerb verb = DrainVerb::check;
   std::string nic;
-  std::string host;  // by its name
+  std::string host;     // by its name
+  uint64_t ticket = 0;  // protocol/drain.h
   friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
 };
-// "drain VERB NIC HOST", with its end; VERB is check, start or undo. None: it is nothing of ours.
+// "drain VERB NIC HOST", with its end; VERB is check, start, undo, or with a ticket in hexadecimal
+// digits start:TICKET or back:TICKET. None: it is nothing of ours.
 std::optional<DrainRequest> parse_drain_request(std::string_view line);
 
 class DrainDesk {

@@ -16,12 +16,20 @@ TEST(DrainRequest, IsAVerbANicAndAHostThatMayHaveSpaces) {
   EXPECT_EQ(parse_drain_request("drain undo eth0.7 my old host\n"),
             (DrainRequest{DrainVerb::undo, "eth0.7", "my old host"}));
   EXPECT_EQ(parse_drain_request("drain check a b\n"), (DrainRequest{DrainVerb::check, "a", "b"}));
+  EXPECT_EQ(parse_drain_request("drain start:00000000000000ff a b\n"),
+            (DrainRequest{DrainVerb::drain, "a", "b", 255}));
+  EXPECT_EQ(parse_drain_request("drain back:ffffffffffffffff a b\n"),
+            (DrainRequest{DrainVerb::take_back, "a", "b", UINT64_MAX}));
 }
 
 TEST(DrainRequest, IsNothingElse) {
   for (const std::string line :
        {"drain start nic1 h1", "drain start nic1\n", "drain start\n", "drain\n", "drain stop a b\n",
-        "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", ""}) {
+        "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", "",
+        // Tickets that none can be, and verbs that need one or can do nothing with it.
+        "drain start: a b\n", "drain start:0 a b\n", "drain start:x a b\n", "drain start:1g a b\n",
+        "drain start:-1 a b\n", "drain start:1ffffffffffffffff a b\n", "drain back a b\n",
+        "drain check:1 a b\n", "drain undo:1 a b\n"}) {
     EXPECT_FALSE(parse_drain_request(line)) << line;
   }
   EXPECT_FALSE(
