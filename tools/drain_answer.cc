@@ -1,6 +1,5 @@
 #include "drain_answer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "text_table.h"
@@ -42,6 +41,12 @@ std::string who(const json& rank) {
 std::string peer_text(const json& tally) {
   const double peer = number_of(tally, "peer", -1);
   return peer < 0 ? "" : ", one of them to rank " + count_text(peer);
+}
+
+std::string no_answer_text(const json& rank) {
+  return who(rank) +
+         " gives no answer: stopped, very busy, not to be reached now, or of a version that knows "
+         "no drain";
 }
 
 bool gone(const std::string& presence) {
@@ -100,10 +105,7 @@ std::vector<std::string> drain_obstacles(const json& answer, bool undo) {
     const std::string presence = text_of(rank, "presence");
     if (gone(presence)) continue;
     if (presence != "answered") {
-      lines.push_back(
-          who(rank) +
-          " gives no answer: stopped, very busy, not to be reached now, or of a version "
-          "that knows no drain");
+      lines.push_back(no_answer_text(rank));
       continue;
     }
     const json tally = tally_of(rank);
@@ -126,9 +128,21 @@ std::vector<std::string> drain_stranded(const json& answer) {
   return lines;
 }
 
-bool drain_begun(const json& answer) {
-  return std::ranges::any_of(
-      ranks_of(answer), [](const json& rank) { return number_of(tally_of(rank), "marked") > 0; });
+// What the ranks of other hosts say would be too early: they hear of it from these.
+std::vector<std::string> drain_kept(const json& answer) {
+  std::vector<std::string> lines;
+  for (const json& rank : ranks_of(answer)) {
+    const std::string presence = text_of(rank, "presence");
+    if (gone(presence) || text_of(rank, "host") != text_of(answer, "host")) continue;
+    if (presence != "answered") {
+      lines.push_back(no_answer_text(rank));
+    } else if (number_of(tally_of(rank), "marked") > 0) {
+      lines.push_back(who(rank) +
+                      " has it out of service, because it was so before or somebody "
+                      "else asked for it too");
+    }
+  }
+  return lines;
 }
 
 }  // namespace r2ccl::tools

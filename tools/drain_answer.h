@@ -31,7 +31,8 @@ std::vector<std::string> drain_obstacles(const nlohmann::json& answer, bool undo
 // NIC that has been taken out of service already nothing more can be refused.
 std::vector<std::string> drain_stranded(const nlohmann::json& answer);
 
-// Whether some rank has taken it out of service.
-bool drain_begun(const nlohmann::json& answer);
+// After a drain was taken back: the ranks of the NIC's host that have it out of service all the
+// same, or do not answer, a line for each.
+std::vector<std::string> drain_kept(const nlohmann::json& answer);
 
 }  // namespace r2ccl::tools

@@ -68,9 +68,7 @@ TEST(DrainAnswer, DoesNotWaitForWhoIsGone) {
 
 TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
   json it = answer();
-  EXPECT_TRUE(drain_begun(it));
   for (json& each : it["ranks"]) each["tally"]["marked"] = 0;
-  EXPECT_FALSE(drain_begun(it));
   it["ranks"][0]["tally"]["stranded"] = 1;
   it["ranks"][0]["tally"]["stranded_peer"] = 1;
   it["ranks"][1]["tally"]["stranded"] = 2;
@@ -80,6 +78,19 @@ TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
   // What has been done can only be waited for.
   it["ranks"][0]["tally"]["marked"] = 1;
   EXPECT_EQ(drain_stranded(it).size(), 1u);
+}
+
+TEST(DrainAnswer, OfTheNicsOwnHostSaysWhatWasNotTakenBack) {
+  json it = answer();
+  ASSERT_EQ(drain_kept(it).size(), 1u) << "the others have not heard of it yet";
+  EXPECT_EQ(drain_kept(it)[0].find("rank 1 (h1) has it out of service"), 0u);
+  it["ranks"][1]["tally"]["marked"] = 0;
+  EXPECT_TRUE(drain_kept(it).empty());
+  it["ranks"][1] = {{"rank", 1}, {"host", "h1"}, {"presence", "no answer"}};
+  ASSERT_EQ(drain_kept(it).size(), 1u);
+  EXPECT_EQ(drain_kept(it)[0].find("rank 1 (h1) gives no answer"), 0u);
+  it["ranks"][1]["presence"] = "dead";
+  EXPECT_TRUE(drain_kept(it).empty());
 }
 
 TEST(DrainAnswer, ThatMakesNoSenseIsAProblemAndNotACrash) {
@@ -95,6 +106,7 @@ TEST(DrainAnswer, ThatMakesNoSenseIsAProblemAndNotACrash) {
   for (const json& each : of_wrong_types) {
     EXPECT_FALSE(drain_obstacles(each, false).empty());
     EXPECT_TRUE(drain_stranded(each).empty());
+    (void)drain_kept(each);
     EXPECT_EQ(drain_sums(each).paths, 0);
   }
   EXPECT_EQ(drain_problem({{"problem", "no\x1b host"}, {"unknown", "host"}}).unknown, "host");

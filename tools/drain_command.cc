@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
+#include <span>
 
+#include "base/limits.h"
 #include "command.h"
 #include "drain_answer.h"
 #include "protocol/drain.h"
 #include "runtime/rank_card.h"
+#include "runtime/secure_random.h"
 #include "status_client.h"
 #include "text_table.h"
 
@@ -21,8 +24,9 @@ namespace {
 
 using nlohmann::json;
 
-// The library gives its ranks three seconds to answer each other.
-constexpr TimeNs kAnswerTime = 5 * kSecond;
+// As long as the library keeps a request: other operators' requests may come first, and with a
+// stopped rank in the job each takes a second or more.
+constexpr TimeNs kAnswerTime = limits::kStatusAnswerTime;
 // Between two looks at how far it is: at first as long as a chunk takes, then as people look.
 constexpr TimeNs kLookWaitMin = 5 * kMillisecond;
 constexpr TimeNs kLookWaitMax = 200 * kMillisecond;
@@ -32,6 +36,12 @@ std::string name_problem(const std::string& text, size_t bytes_max, const char* 
   const bool possible =
       !text.empty() && text.size() <= bytes_max && text.find_first_of(never) == std::string::npos;
   return possible ? "" : "'" + printable(text) + "' cannot be a name";
+}
+
+uint64_t make_ticket() {
+  uint64_t ticket = 0;
+  while (ticket == 0) secure_random(std::as_writable_bytes(std::span(&ticket, 1)));
+  return ticket;
 }
 
 struct DrainOptions {
@@ -52,40 +62,67 @@ class DrainCommand {
   // A job that has the NIC.
   struct Concerned {
     LocalJob job;
-    json answer;         // the latest
-    bool begun = false;  // before this command said anything
+    json answer;  // the latest
   };
-  json ask(const LocalJob& job, const char* verb);
+  // One that has not, or does not say.
+  struct Strange {
+    uint64_t comm = 0;
+    DrainProblem problem;
+  };
+  struct Found {
+    std::vector<StatusPlace> places;
+    std::vector<std::string> problems;
+    std::vector<LocalJob> jobs;  // that were not known before
+  };
+  json ask(LocalJob& job, const std::string& verb);
+  Found find_new() const;
+  std::vector<Strange> check_new(Found& found);
   int find();
-  int tell_none(const StatusSockets& found, const std::vector<StatusPlace>& places) const;
-  void let_connect(TimeNs deadline);
-  bool refuse_last() const;
+  bool find_later();
+  int tell_none(const Found& found) const;
+  bool complain_if_last(const Concerned& each) const;
+  bool complain_if_unheard(const Concerned& each) const;
   int begin();
+  bool begin_later(Concerned& each, TimeNs deadline);
   void take_back();
+  void complain_if_kept(uint64_t comm, const json& answer) const;
+  void let_connect(Concerned& each, TimeNs deadline);
   bool await(Concerned& each, TimeNs deadline);
-  void tell_done(const Concerned& each, TimeNs took) const;
+  void finish(Concerned& each, TimeNs deadline);
+  void tell_done(const Concerned& each) const;
   void tell_obstacles(const Concerned& each) const;
   void complain(const std::string& text) const {
     std::fprintf(stderr, "r2ccl drain: %s\n", printable(text).c_str());
   }
+  static void list(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) std::fprintf(stderr, "  %s\n", line.c_str());
+  }
   std::string named() const { return options_.host + " " + options_.nic; }
+  std::string ticket() const { return ":" + comm_text(ticket_); }
 
   const DrainOptions options_;
+  const uint64_t ticket_ = make_ticket();  // protocol/drain.h
   SystemClock clock_;
+  TimeNs began_ = 0;          // when the jobs were found
+  std::set<uint64_t> known_;  // the jobs that have been asked, concerned or not
   std::vector<Concerned> jobs_;
-  size_t settled_ = 0;  // of jobs_: nothing more is to be done about the first so many
+  bool all_done_ = true;
 };
 
-// An object with `ranks`, or with `problem` where there are none.
-json DrainCommand::ask(const LocalJob& job, const char* verb) {
-  const std::string line =
-      std::string("drain ") + verb + " " + options_.nic + " " + options_.host + "\n";
+// An object with `ranks`, or with `problem` where there are none. A rank that is silent is asked
+// after the others from then on.
+json DrainCommand::ask(LocalJob& job, const std::string& verb) {
+  const std::string line = "drain " + verb + " " + options_.nic + " " + options_.host + "\n";
   std::string why;
-  for (const StatusSocketFile& file : job.files) {
+  for (size_t i = 0; i < job.files.size(); ++i) {
+    const StatusSocketFile file = job.files.front();
     const StatusAnswer answer = ask_status(file, line, kAnswerTime, clock_);
+    if (answer.kind == StatusAnswer::Kind::text) {
+      json parsed = json::parse(answer.text, nullptr, false);
+      if (parsed.is_object()) return parsed;
+    }
+    std::rotate(job.files.begin(), job.files.begin() + 1, job.files.end());
     if (answer.kind == StatusAnswer::Kind::gone) continue;
-    json parsed = json::parse(answer.text, nullptr, false);
-    if (answer.kind == StatusAnswer::Kind::text && parsed.is_object()) return parsed;
     why = "rank " + std::to_string(file.name.rank.value()) + ", pid " +
           std::to_string(file.name.pid) + ": " +
           (answer.kind == StatusAnswer::Kind::silent ? answer.text : "what it says is no JSON");
@@ -94,86 +131,143 @@ json DrainCommand::ask(const LocalJob& job, const char* verb) {
   return {{"problem", "no rank on this host answers; " + why}, {"unknown", "answer"}};
 }
 
-int DrainCommand::tell_none(const StatusSockets& found,
-                            const std::vector<StatusPlace>& places) const {
+int DrainCommand::tell_none(const Found& found) const {
   for (const std::string& problem : found.problems) complain(problem);
   const bool chosen = options_.pid != 0 || !options_.comm.empty();
   std::string text = chosen ? "no such running job on this host" : "no running job on this host";
   if (geteuid() != 0) text += ", or it is another user's, which root alone may drain";
   text += "; looked for sockets in";
-  for (const StatusPlace& place : places) text += " " + place.directory;
+  for (const StatusPlace& place : found.places) text += " " + place.directory;
   complain(text);
   return kExitFailed;
 }
 
-// Adds to `jobs_` what is not there; an exit status other than 0 when there is nothing to be done.
-int DrainCommand::find() {
-  const std::vector<StatusPlace> places = status_places(
+DrainCommand::Found DrainCommand::find_new() const {
+  Found found;
+  found.places = status_places(
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); }, geteuid());
-  const StatusSockets found = find_status_sockets(places);
-  // Jobs without that host or NIC are none of this command's business, unless no other has it.
-  std::string strange;
-  for (LocalJob& job : choose_jobs(found, options_.pid, options_.comm)) {
-    const bool known = std::ranges::any_of(
-        jobs_, [&](const Concerned& each) { return each.job.comm == job.comm; });
-    if (known) continue;
+  StatusSockets sockets = find_status_sockets(found.places);
+  found.jobs = choose_jobs(sockets, options_.pid, options_.comm);
+  std::erase_if(found.jobs, [&](const LocalJob& job) { return known_.contains(job.comm); });
+  found.problems = std::move(sockets.problems);
+  return found;
+}
+
+// Adds to `jobs_` those that have the NIC, and returns the others.
+std::vector<DrainCommand::Strange> DrainCommand::check_new(Found& found) {
+  std::vector<Strange> strange;
+  for (LocalJob& job : found.jobs) {
     json answer = ask(job, "check");
     const DrainProblem problem = drain_problem(answer);
-    if (problem.why.empty()) {
-      const bool begun = drain_begun(answer);
-      jobs_.push_back({std::move(job), std::move(answer), begun});
-      continue;
-    }
     if (problem.unknown == "job") continue;
-    strange = "job " + comm_text(job.comm) + ": " + problem.why;
-    if (problem.unknown == "host" || problem.unknown == "nic") continue;
-    complain(strange);
-    return kExitError;
+    known_.insert(job.comm);
+    if (problem.why.empty()) {
+      jobs_.push_back({std::move(job), std::move(answer)});
+    } else {
+      strange.push_back({job.comm, problem});
+    }
   }
-  if (!jobs_.empty()) return 0;
-  if (strange.empty()) return tell_none(found, places);
-  complain(strange);
-  return kExitError;
+  return strange;
+}
+
+// An exit status other than 0 when there is nothing to be done.
+int DrainCommand::find() {
+  Found found = find_new();
+  const std::vector<Strange> strange = check_new(found);
+  if (jobs_.empty() && strange.empty()) return tell_none(found);
+  // Jobs without that host or NIC are none of this command's business, unless no other has it.
+  bool unclear = false;
+  for (const Strange& each : strange) {
+    const bool without = each.problem.unknown == "host" || each.problem.unknown == "nic";
+    unclear = unclear || !without;
+    if (without && !jobs_.empty()) continue;
+    complain("job " + comm_text(each.comm) + ": " + each.problem.why);
+  }
+  return unclear || jobs_.empty() ? kExitError : 0;
+}
+
+// A communicator that was made while the others were told may not have heard of it: so whoever
+// waits for its end looks for such once more. True when there are some.
+bool DrainCommand::find_later() {
+  const size_t before = jobs_.size();
+  Found found = find_new();
+  for (const Strange& each : check_new(found)) {
+    if (each.problem.unknown == "host" || each.problem.unknown == "nic") continue;
+    complain("job " + comm_text(each.comm) + ", which is new: " + each.problem.why);
+    all_done_ = false;
+  }
+  return jobs_.size() > before;
 }
 
 // A drain never costs a link its last path, so such a one would not come to its end: there is no
-// way to force it.
-bool DrainCommand::refuse_last() const {
-  bool refused = false;
-  for (size_t i = settled_; i < jobs_.size(); ++i) {
-    const Concerned& each = jobs_[i];
-    const std::vector<std::string> stranded = drain_stranded(each.answer);
-    if (stranded.empty()) continue;
-    refused = true;
-    complain("refused: job " + comm_text(each.job.comm) + " needs " + named());
-    for (const std::string& line : stranded) std::fprintf(stderr, "  %s\n", line.c_str());
-  }
-  return refused;
+// way to force it. Giving back is never refused.
+bool DrainCommand::complain_if_last(const Concerned& each) const {
+  const std::vector<std::string> stranded = drain_stranded(each.answer);
+  if (options_.undo || stranded.empty()) return false;
+  complain("refused: job " + comm_text(each.job.comm) + " needs " + named());
+  list(stranded);
+  return true;
 }
 
-// Asks for it; an exit status other than 0 when that was in vain, and then nothing has changed.
+// One that has ended has nothing to say.
+bool DrainCommand::complain_if_unheard(const Concerned& each) const {
+  const DrainProblem problem = drain_problem(each.answer);
+  if (problem.why.empty() || problem.unknown == "job") return false;
+  complain("job " + comm_text(each.job.comm) + ": " + problem.why);
+  return true;
+}
+
+// Asks all jobs for it, or none; an exit status other than 0 when that was in vain. What can be
+// given back is, whoever else gives no answer.
 int DrainCommand::begin() {
-  bool heard = true;
-  for (size_t i = settled_; i < jobs_.size(); ++i) {
-    Concerned& each = jobs_[i];
-    each.answer = ask(each.job, options_.undo ? "undo" : "start");
-    const DrainProblem problem = drain_problem(each.answer);
-    if (problem.why.empty() || problem.unknown == "job") continue;
-    complain("job " + comm_text(each.job.comm) + ": " + problem.why);
-    heard = false;
+  int refused = 0;
+  for (const Concerned& each : jobs_) refused += complain_if_last(each) ? 1 : 0;
+  if (refused > 0) return kExitFailed;
+  int unheard = 0;
+  for (Concerned& each : jobs_) {
+    each.answer = ask(each.job, options_.undo ? "undo" : "start" + ticket());
+    unheard += complain_if_unheard(each) ? 1 : 0;
+    // Who drains another NIC at this moment may have been first.
+    refused += complain_if_last(each) ? 1 : 0;
   }
-  // Who drains another NIC at this moment may have been first.
-  const bool refused = !options_.undo && refuse_last();
-  if (heard && !refused) return 0;
-  if (!options_.undo) take_back();
-  return refused ? kExitFailed : kExitError;
+  if (options_.undo) all_done_ = unheard == 0;
+  if (options_.undo || unheard + refused == 0) return 0;
+  take_back();
+  return refused > 0 ? kExitFailed : kExitError;
 }
 
-// Not of those that were out of service before.
+// The others are out of service by now, and somebody was told so: for the sake of a job that was
+// found later nothing is taken back. False when it is in the way.
+bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
+  if (!options_.undo) let_connect(each, deadline);
+  if (complain_if_last(each)) return false;
+  each.answer = ask(each.job, options_.undo ? "undo" : "start" + ticket());
+  const bool unheard = complain_if_unheard(each);
+  const bool refused = complain_if_last(each);
+  return !unheard && !refused;
+}
+
+// What this command alone has asked for, also of those that did not answer: they may have acted. A
+// communicator that was made meanwhile may have taken it over from another one of its process.
 void DrainCommand::take_back() {
-  for (size_t i = settled_; i < jobs_.size(); ++i) {
-    if (!jobs_[i].begun) (void)ask(jobs_[i].job, "undo");
+  for (Concerned& each : jobs_) {
+    complain_if_kept(each.job.comm, ask(each.job, "back" + ticket()));
   }
+  for (LocalJob& job : find_new().jobs) complain_if_kept(job.comm, ask(job, "back" + ticket()));
+}
+
+void DrainCommand::complain_if_kept(uint64_t comm, const json& answer) const {
+  const std::string job = "job " + comm_text(comm) + ": ";
+  const DrainProblem problem = drain_problem(answer);
+  if (problem.unknown == "job" || problem.unknown == "host" || problem.unknown == "nic") return;
+  if (!problem.why.empty()) {
+    complain(job + named() + " may be out of service all the same: " + problem.why);
+    return;
+  }
+  const std::vector<std::string> kept = drain_kept(answer);
+  if (kept.empty()) return;
+  complain(job + named() + " is, or may be, out of service all the same:");
+  list(kept);
 }
 
 bool DrainCommand::await(Concerned& each, TimeNs deadline) {
@@ -194,7 +288,13 @@ bool DrainCommand::await(Concerned& each, TimeNs deadline) {
   }
 }
 
-void DrainCommand::tell_done(const Concerned& each, TimeNs took) const {
+void DrainCommand::finish(Concerned& each, TimeNs deadline) {
+  if (await(each, deadline)) return tell_done(each);
+  tell_obstacles(each);
+  all_done_ = false;
+}
+
+void DrainCommand::tell_done(const Concerned& each) const {
   const DrainSums sums = drain_sums(each.answer);
   const std::string job = "job " + comm_text(each.job.comm) + ": ";
   if (each.answer.is_null()) {
@@ -204,52 +304,41 @@ void DrainCommand::tell_done(const Concerned& each, TimeNs took) const {
                 printable(named()).c_str(), sums.up, sums.paths);
   } else {
     std::printf("%s%s is out of service after %.0f ms: nothing is under way on its %.0f paths\n",
-                job.c_str(), printable(named()).c_str(), static_cast<double>(took) / 1e6,
-                sums.paths);
+                job.c_str(), printable(named()).c_str(),
+                static_cast<double>(clock_.now() - began_) / 1e6, sums.paths);
   }
 }
 
 void DrainCommand::tell_obstacles(const Concerned& each) const {
   complain("job " + comm_text(each.job.comm) + ": " + named() + " is not " +
            (options_.undo ? "back in service" : "out of service") + " yet");
-  for (const std::string& line : drain_obstacles(each.answer, options_.undo)) {
-    std::fprintf(stderr, "  %s\n", line.c_str());
-  }
+  list(drain_obstacles(each.answer, options_.undo));
 }
 
-// A communicator that was made while the others were told may not have heard of it: so whoever
-// waits for its end looks for such once more. Their paths may not be up at first.
-void DrainCommand::let_connect(TimeNs deadline) {
-  for (size_t i = settled_; i < jobs_.size(); ++i) {
-    Concerned& each = jobs_[i];
-    while (!drain_stranded(each.answer).empty() && clock_.now() + kLookWaitMax < deadline) {
-      pause_for(static_cast<double>(kLookWaitMax) / 1e9);
-      each.answer = ask(each.job, "check");
-    }
+// The paths of a new communicator may not be up at first.
+void DrainCommand::let_connect(Concerned& each, TimeNs deadline) {
+  while (!drain_stranded(each.answer).empty() && clock_.now() + kLookWaitMax < deadline) {
+    pause_for(static_cast<double>(kLookWaitMax) / 1e9);
+    each.answer = ask(each.job, "check");
   }
 }
 
 int DrainCommand::run() {
   if (const int status = find(); status != 0) return status;
-  const TimeNs began = clock_.now();
-  const auto deadline = began + static_cast<TimeNs>(options_.timeout_s * 1e9);
-  bool all = true;
-  while (settled_ < jobs_.size()) {
-    if (settled_ > 0 && !options_.undo) let_connect(deadline);
-    if (!options_.undo && refuse_last()) return kExitFailed;
-    if (const int status = begin(); status != 0) return status;
-    for (; settled_ < jobs_.size(); ++settled_) {
-      Concerned& each = jobs_[settled_];
-      if (await(each, deadline)) {
-        tell_done(each, clock_.now() - began);
+  began_ = clock_.now();
+  const auto deadline = began_ + static_cast<TimeNs>(options_.timeout_s * 1e9);
+  if (const int status = begin(); status != 0) return status;
+  for (Concerned& each : jobs_) finish(each, deadline);
+  for (size_t next = jobs_.size(); find_later();) {
+    for (; next < jobs_.size(); ++next) {
+      if (begin_later(jobs_[next], deadline)) {
+        finish(jobs_[next], deadline);
       } else {
-        tell_obstacles(each);
-        all = false;
+        all_done_ = false;
       }
     }
-    if (const int status = find(); status != 0) return status;
   }
-  if (all) return 0;
+  if (all_done_) return 0;
   if (!options_.undo) {
     complain("it stays asked for: run this again to wait on, or with --undo to take it back");
   }

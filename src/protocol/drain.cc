@@ -12,6 +12,7 @@ std::vector<std::byte> encode(const DrainQuestion& question) {
   out.put(static_cast<uint32_t>(question.host.value()));
   out.put(static_cast<uint8_t>(question.nic.size()));
   out.put_bytes(std::as_bytes(std::span(question.nic)));
+  out.put(question.ticket);
   return bytes;
 }
 
@@ -27,7 +28,8 @@ Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
   for (const std::byte letter : in.get_bytes(size)) {
     question.nic += static_cast<char>(letter);
   }
-  if (in.bad() || verb > static_cast<uint8_t>(DrainVerb::undo) || size == 0 ||
+  question.ticket = in.get<uint64_t>();
+  if (in.bad() || verb > static_cast<uint8_t>(DrainVerb::take_back) || size == 0 ||
       size > kDrainNicBytesMax) {
     return Status(Code::remote, "malformed question about a NIC's drain");
   }

@@ -45,6 +45,7 @@ enum class DrainVerb : uint8_t {
   check = 0,  // how are things? Changes nothing
   drain = 1,
   undo = 2,
+  take_back = 3,  // undo, unless anybody but the holder of the ticket has asked for it too
 };
 
 inline constexpr size_t kDrainNicBytesMax = 64;
@@ -55,6 +56,8 @@ struct DrainQuestion {
   DrainVerb verb = DrainVerb::check;
   Rank host;        // a rank of the host, which stands for it
   std::string nic;  // by its name, because ranks of one host may number them differently
+  // Of the command that asks, and of no other: it may take back what it alone asked for. 0: never.
+  uint64_t ticket = 0;
   friend bool operator==(const DrainQuestion&, const DrainQuestion&) = default;
 };
 std::vector<std::byte> encode(const DrainQuestion& question);

@@ -28,7 +28,11 @@ TEST(NicSet, HasNoRoomForWhatIsNoNic) {
 }
 
 DrainQuestion question() {
-  return {.number = 7, .verb = DrainVerb::undo, .host = Rank(300), .nic = "enp1s0f1np1"};
+  return {.number = 7,
+          .verb = DrainVerb::take_back,
+          .host = Rank(300),
+          .nic = "enp1s0f1np1",
+          .ticket = 0xfedcba9876543210};
 }
 
 TEST(DrainQuestion, ComesBackAsItWasSent) {
@@ -48,7 +52,7 @@ TEST(DrainQuestion, IsRefusedAtEveryLengthButItsOwnAndReadWithWhatALaterVersionA
 
 TEST(DrainQuestion, OfAVerbOrANameThatCannotBeIsRefused) {
   std::vector<std::byte> bytes = encode(question());
-  bytes[4] = std::byte{3};
+  bytes[4] = std::byte{4};
   EXPECT_FALSE(decode_drain_question(bytes).ok());
   DrainQuestion nameless = question();
   nameless.nic = "";

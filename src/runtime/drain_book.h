@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include <mutex>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,26 +13,33 @@
 
 namespace r2ccl {
 
-// Every communicator's progress thread writes into it, and whoever makes one reads it.
+struct DrainedNic {
+  std::string nic;
+  uint64_t ticket = 0;  // of whoever alone asked for it (protocol/drain.h); 0: nobody did alone
+  friend bool operator==(const DrainedNic&, const DrainedNic&) = default;
+};
+
+// Every communicator's progress thread writes into it, and whoever makes one reads it, also in a
+// child that was forked meanwhile: one lock for all books of a process is held across fork().
 class DrainBook {
  public:
-  // `holder`: stands for a communicator.
-  void note(const void* holder, const HostId& host, const std::string& nic, bool drained);
+  // `holder`: stands for a communicator. What it has said of the NIC before no longer holds.
+  void enter(const void* holder, const HostId& host, const DrainedNic& drained);
+  void strike(const void* holder, const HostId& host, const std::string& nic);
   void forget(const void* holder);
   // The NICs of the host, in no order; `host` matters where ranks that are threads have several.
-  std::vector<std::string> drained(const HostId& host) const;
+  std::vector<DrainedNic> drained(const HostId& host) const;
 
  private:
   struct Entry {
     const void* holder = nullptr;
     pid_t process = 0;  // a forked child has the memory, but no such communicator
     HostId host{};
-    std::string nic;
-    friend bool operator==(const Entry&, const Entry&) = default;
+    DrainedNic drained;
   };
+  void remove(const void* holder, const HostId& host, const std::string& nic);
 
-  mutable std::mutex mutex_;  // guards entries_
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // guarded by the lock of all books
 };
 
 }  // namespace r2ccl

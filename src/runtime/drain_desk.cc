@@ -1,6 +1,7 @@
 #include "runtime/drain_desk.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/limits.h"
 #include "runtime/json_writer.h"
@@ -12,7 +13,33 @@ std::optional<DrainVerb> verb_of(std::string_view word) {
   if (word == "check") return DrainVerb::check;
   if (word == "start") return DrainVerb::drain;
   if (word == "undo") return DrainVerb::undo;
+  if (word == "back") return DrainVerb::take_back;
   return std::nullopt;
+}
+
+// Of a verb that may have one.
+std::optional<uint64_t> ticket_of(std::string_view digits) {
+  uint64_t ticket = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), ticket, 16);
+  const bool whole = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
+  return whole && ticket != 0 ? std::optional(ticket) : std::nullopt;
+}
+
+// The words before the NIC, in a request that names nothing yet.
+std::optional<DrainRequest> parse_verb(std::string_view word) {
+  const size_t colon = word.find(':');
+  const auto verb = verb_of(word.substr(0, colon));
+  if (!verb) return std::nullopt;
+  DrainRequest request;
+  request.verb = *verb;
+  if (colon == std::string_view::npos) {
+    return *verb == DrainVerb::take_back ? std::nullopt : std::optional(request);
+  }
+  const auto ticket = ticket_of(word.substr(colon + 1));
+  const bool may_have_one = *verb == DrainVerb::drain || *verb == DrainVerb::take_back;
+  if (!may_have_one || !ticket) return std::nullopt;
+  request.ticket = *ticket;
+  return request;
 }
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
@@ -88,16 +115,16 @@ std::optional<DrainRequest> parse_drain_request(std::string_view line) {
   line.remove_suffix(1);
   const size_t verb_end = line.find(' ');
   if (verb_end == std::string_view::npos) return std::nullopt;
-  const auto verb = verb_of(line.substr(0, verb_end));
+  auto request = parse_verb(line.substr(0, verb_end));
   line.remove_prefix(verb_end + 1);
   // A host's name comes last, because it alone may have spaces.
   const size_t nic_end = line.find(' ');
-  if (!verb || nic_end == std::string_view::npos) return std::nullopt;
-  DrainRequest request{*verb, std::string(line.substr(0, nic_end)),
-                       std::string(line.substr(nic_end + 1))};
-  const bool whole = !request.nic.empty() && request.nic.size() <= kDrainNicBytesMax &&
-                     !request.host.empty() && request.host.find('\n') == std::string::npos;
-  return whole ? std::optional(request) : std::nullopt;
+  if (!request || nic_end == std::string_view::npos) return std::nullopt;
+  request->nic = line.substr(0, nic_end);
+  request->host = line.substr(nic_end + 1);
+  const bool whole = !request->nic.empty() && request->nic.size() <= kDrainNicBytesMax &&
+                     !request->host.empty() && request->host.find('\n') == std::string::npos;
+  return whole ? request : std::nullopt;
 }
 
 DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
@@ -110,23 +137,38 @@ DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
 
 std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view line,
                                              const std::vector<RankCard>& cards, TimeNs now) {
+  newest_ = std::max(newest_, asker);
   if (survey_.running()) return std::nullopt;
   if (asker_ == asker) {
     asker_.reset();
     turn_over_ = true;
     return answer_text(cards);
   }
-  if (asker_ || turn_over_) return std::nullopt;
   const auto request = parse_drain_request(line);
+  if (asker_ || turn_over_) {
+    return shares(asker, request) ? std::optional(answer_text(cards)) : std::nullopt;
+  }
   if (!request) return problem_text("", "not a request that is known");
   const FoundHost host = find_host(cards, *request);
   if (!host.rank) return host.problem;
   request_ = *request;
-  question_ = {.number = 0, .verb = request->verb, .host = *host.rank, .nic = request->nic};
+  question_ = {.number = 0,
+               .verb = request->verb,
+               .host = *host.rank,
+               .nic = request->nic,
+               .ticket = request->ticket};
+  newest_at_start_ = newest_;
   survey_.start(now, tally_text(act_(question_)));
   if (!survey_.running()) return answer_text(cards);
   asker_ = asker;
   return std::nullopt;
+}
+
+// A stopped rank makes each question last a second or more, and who waits for a turn gives up some
+// time. How things are after something was done is an answer as good as any.
+bool DrainDesk::shares(uint64_t asker, const std::optional<DrainRequest>& request) const {
+  return request && request->verb == DrainVerb::check && asker <= newest_at_start_ &&
+         request->nic == request_.nic && request->host == request_.host;
 }
 
 // Who has not fetched its answer by now has gone, and the next one is due.

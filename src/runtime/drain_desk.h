@@ -1,7 +1,7 @@
 // Where a request of `r2ccl drain` is taken in: reads it, asks every rank, and says in JSON what
 // each has answered. One question at a time, and each is acted on once: whoever asks meanwhile
-// waits until its answer has been fetched, in the order in which they are called. Pure: callbacks
-// send and act.
+// waits until its answer has been fetched, in the order in which they are called. Only who wants to
+// know how things are shares what is put to the ranks after it came. Pure: callbacks send and act.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ namespace r2ccl {
 struct DrainRequest {
   DrainVerb verb = DrainVerb::check;
   std::string nic;
-  std::string host;  // by its name
+  std::string host;     // by its name
+  uint64_t ticket = 0;  // protocol/drain.h
   friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
 };
-// "drain VERB NIC HOST", with its end; VERB is check, start or undo. None: it is nothing of ours.
+// "drain VERB NIC HOST", with its end; VERB is check, start, undo, or with a ticket in hexadecimal
+// digits start:TICKET or back:TICKET. None: it is nothing of ours.
 std::optional<DrainRequest> parse_drain_request(std::string_view line);
 
 class DrainDesk {
@@ -38,7 +40,7 @@ class DrainDesk {
   DrainDesk& operator=(const DrainDesk&) = delete;
 
   // The answer, once every rank has given its own or its time is up; to be called until then, with
-  // a number of `asker` that no other request has had.
+  // a number of `asker` that is larger than those of all earlier requests.
   std::optional<std::string> answer(uint64_t asker, std::string_view line,
                                     const std::vector<RankCard>& cards, TimeNs now);
   void on_answer(Rank from, const DrainAnswer& answer);
@@ -46,6 +48,7 @@ class DrainDesk {
   TimeNs next_timeout() const;
 
  private:
+  bool shares(uint64_t asker, const std::optional<DrainRequest>& request) const;
   std::string answer_text(const std::vector<RankCard>& cards) const;
 
   const Ask ask_;
@@ -53,6 +56,8 @@ class DrainDesk {
   JobSurvey survey_;
   std::optional<uint64_t> asker_;  // whose question it is; none: its answer has been fetched
   bool turn_over_ = false;         // and the next one begins with the next progress()
+  uint64_t newest_ = 0;            // of all askers so far
+  uint64_t newest_at_start_ = 0;   // of those that had come when the survey began
   DrainRequest request_;
   DrainQuestion question_;
 };

@@ -16,12 +16,20 @@ TEST(DrainRequest, IsAVerbANicAndAHostThatMayHaveSpaces) {
   EXPECT_EQ(parse_drain_request("drain undo eth0.7 my old host\n"),
             (DrainRequest{DrainVerb::undo, "eth0.7", "my old host"}));
   EXPECT_EQ(parse_drain_request("drain check a b\n"), (DrainRequest{DrainVerb::check, "a", "b"}));
+  EXPECT_EQ(parse_drain_request("drain start:00000000000000ff a b\n"),
+            (DrainRequest{DrainVerb::drain, "a", "b", 255}));
+  EXPECT_EQ(parse_drain_request("drain back:ffffffffffffffff a b\n"),
+            (DrainRequest{DrainVerb::take_back, "a", "b", UINT64_MAX}));
 }
 
 TEST(DrainRequest, IsNothingElse) {
   for (const std::string line :
        {"drain start nic1 h1", "drain start nic1\n", "drain start\n", "drain\n", "drain stop a b\n",
-        "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", ""}) {
+        "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", "",
+        // Tickets that none can be, and verbs that need one or can do nothing with it.
+        "drain start: a b\n", "drain start:0 a b\n", "drain start:x a b\n", "drain start:1g a b\n",
+        "drain start:-1 a b\n", "drain start:1ffffffffffffffff a b\n", "drain back a b\n",
+        "drain check:1 a b\n", "drain undo:1 a b\n"}) {
     EXPECT_FALSE(parse_drain_request(line)) << line;
   }
   EXPECT_FALSE(
@@ -146,6 +154,54 @@ TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
   desk.answer(1, 2);
   desk.answer(2, 2);
   EXPECT_TRUE(has(desk.ask(kLine, due + 1, 2), "\"marked\":2"));
+}
+
+// With a stopped rank each question lasts a second, and who waits has no time for many.
+TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
+  Desk desk;
+  const std::string check = "drain check nic1 h1\n";
+  const std::string other = "drain check nic0 h1\n";
+  EXPECT_FALSE(desk.ask(check, kStart, 1));
+  for (const uint64_t asker : {2, 3, 4}) EXPECT_FALSE(desk.ask(check, kStart + 1, asker));
+  EXPECT_FALSE(desk.ask(other, kStart + 1, 5));
+  EXPECT_FALSE(desk.ask(kLine, kStart + 1, 6));
+  desk.answer(1, 0);
+  desk.answer(2, 0);
+  desk.desk.progress(kStart + 2);
+  EXPECT_FALSE(desk.desk.answer(2, check, desk.cards_, kStart + 2)) << "of before it came";
+  EXPECT_TRUE(has(desk.desk.answer(1, check, desk.cards_, kStart + 2), "\"marked\":0"));
+  // The second begins, and what it hears is for the third and fourth as well.
+  EXPECT_FALSE(desk.ask(check, kStart + 3, 2));
+  ASSERT_EQ(desk.asked.size(), 4u);
+  EXPECT_FALSE(desk.ask(check, kStart + 4, 7));
+  desk.answer(1, 1);
+  desk.answer(2, 1);
+  desk.desk.progress(kStart + 5);
+  const auto in_turn = [&](uint64_t asker, const std::string& line) {
+    return desk.desk.answer(asker, line, desk.cards_, kStart + 5);
+  };
+  EXPECT_TRUE(has(in_turn(3, check), "\"marked\":1")) << "before the second fetches it";
+  EXPECT_TRUE(has(in_turn(2, check), "\"marked\":1"));
+  EXPECT_TRUE(has(in_turn(4, check), "\"marked\":1")) << "and after";
+  EXPECT_FALSE(in_turn(5, other)) << "of another NIC";
+  EXPECT_FALSE(in_turn(6, kLine)) << "that is to be done";
+  EXPECT_FALSE(in_turn(7, check)) << "it came later";
+  EXPECT_EQ(desk.asked.size(), 4u);
+}
+
+TEST(DrainDesk, TellsWhoLooksHowThingsAreAfterSomethingWasDone) {
+  Desk desk;
+  EXPECT_FALSE(desk.ask("drain check nic0 h1\n", kStart, 1));
+  EXPECT_FALSE(desk.ask(kLine, kStart, 2));
+  EXPECT_FALSE(desk.ask("drain check nic1 h1\n", kStart, 3));
+  desk.answer(1, 0);
+  desk.answer(2, 0);
+  EXPECT_TRUE(desk.ask("drain check nic0 h1\n", kStart + 1, 1));
+  EXPECT_FALSE(desk.ask(kLine, kStart + 2, 2));
+  desk.answer(1, 2);
+  desk.answer(2, 2);
+  EXPECT_TRUE(has(desk.ask("drain check nic1 h1\n", kStart + 3, 3), "\"marked\":2"));
+  EXPECT_FALSE(desk.ask("drain undo nic1 h1\n", kStart + 3, 4));
 }
 
 TEST(DrainDesk, ListsWhatThereIsWhenItDoesNotKnowAName) {

@@ -21,16 +21,26 @@ Drains::~Drains() {
 
 void Drains::take_over() {
   if (book_ == nullptr) return;
-  for (const std::string& name : book_->drained(engine_.own_card().host)) {
-    const auto nic = engine_.own_nic(engine_.self(), name);
-    if (nic) set_drained(*nic, true);
+  for (const DrainedNic& drained : book_->drained(engine_.own_card().host)) {
+    const auto nic = engine_.own_nic(engine_.self(), drained.nic);
+    if (nic) take_out(*nic, drained.ticket);
   }
 }
 
-void Drains::set_drained(NicId nic, bool drained) {
-  engine_.set_drained(nic, drained);
+void Drains::take_out(NicId nic, uint64_t ticket) {
+  uint64_t& held = tickets_[nic.value()];
+  // Who finds it out of service may rely on that as well: then nobody takes it back any more.
+  held = engine_.drained().contains(nic) && held != ticket ? 0 : ticket;
+  engine_.set_drained(nic, true);
   const RankCard& card = engine_.own_card();
-  if (book_ != nullptr) book_->note(this, card.host, card.nics[nic.value()].name, drained);
+  if (book_ != nullptr) book_->enter(this, card.host, {card.nics[nic.value()].name, held});
+}
+
+void Drains::put_back(NicId nic) {
+  tickets_[nic.value()] = 0;
+  engine_.set_drained(nic, false);
+  const RankCard& card = engine_.own_card();
+  if (book_ != nullptr) book_->strike(this, card.host, card.nics[nic.value()].name);
 }
 
 std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line) {
@@ -45,14 +55,25 @@ Presence Drains::ask(Rank rank, const DrainQuestion& question) {
 // Whoever drains the last NIC is refused by the command. But two who each leave one may have looked
 // at the same moment, and here it is known who came first.
 bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
-  return question.verb == DrainVerb::drain && !engine_.drained().contains(nic) &&
+  return !engine_.drained().contains(nic) &&
          engine_.tally_drain(question.host, question.nic).stranded > 0;
 }
 
 DrainTally Drains::act(const DrainQuestion& question) {
-  const auto nic = engine_.own_nic(question.host, question.nic);
-  if (nic && question.verb != DrainVerb::check && !refuses(*nic, question)) {
-    set_drained(*nic, question.verb == DrainVerb::drain);
+  if (const auto nic = engine_.own_nic(question.host, question.nic)) {
+    switch (question.verb) {
+      case DrainVerb::check:
+        break;
+      case DrainVerb::drain:
+        if (!refuses(*nic, question)) take_out(*nic, question.ticket);
+        break;
+      case DrainVerb::undo:
+        put_back(*nic);
+        break;
+      case DrainVerb::take_back:
+        if (question.ticket != 0 && question.ticket == tickets_[nic->value()]) put_back(*nic);
+        break;
+    }
   }
   return engine_.tally_drain(question.host, question.nic);
 }

@@ -2,13 +2,16 @@
 // does and answers when another rank passes a question on.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "runtime/drain_book.h"
 #include "runtime/drain_desk.h"
 #include "runtime/progress_engine.h"
@@ -37,12 +40,15 @@ class Drains {
  private:
   Presence ask(Rank rank, const DrainQuestion& question);
   DrainTally act(const DrainQuestion& question);
-  void set_drained(NicId nic, bool drained);
+  void take_out(NicId nic, uint64_t ticket);
+  void put_back(NicId nic);
   bool refuses(NicId nic, const DrainQuestion& question) const;
 
   ProgressEngine& engine_;
   const Clock& clock_;
   DrainBook* const book_;
+  // By own NIC that is out of service: the ticket of whoever alone asked for it; 0: nobody alone.
+  std::array<uint64_t, limits::kNicsMax> tickets_{};
   DrainDesk desk_;
 };
 

@@ -5,6 +5,15 @@
 #include "runtime/link.h"
 
 namespace r2ccl {
+namespace {
+
+// Late for a moment is not down: such a path has its place again sooner than a cable is pulled, and
+// if it has not, the drained ones stay in use and the operator is told so.
+bool in_service_soon(const PathState& state) {
+  return state.usable() || state.phase() == PathPhase::suspect;
+}
+
+}  // namespace
 
 void Link::set_drained(NicSet local, NicSet remote) {
   drained_local_ = local;
@@ -39,13 +48,13 @@ void Link::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     const bool here = local != kNoNic && spec.local_nic == local;
     const bool there = remote != kNoNic && spec.remote_nic == remote;
     if (!here && !there) {
-      other = other || (!path->drained && path->state.usable());
+      other = other || (!path->drained && in_service_soon(path->state));
       continue;
     }
     touched = true;
     const bool marked =
         (here && drained_local_.contains(local)) || (there && drained_remote_.contains(remote));
-    const bool in_use = marked && !path->resting && path->state.usable();
+    const bool in_use = marked && !path->resting && in_service_soon(path->state);
     const bool busy = !path->model.outstanding().empty();
     ++tally.paths;
     tally.up += path->state.usable() ? 1 : 0;

@@ -32,10 +32,8 @@ std::optional<StatusRequest> parse_status_request(std::string_view line) {
 // One connection: a line in, a text out. It only moves bytes and notes; the server decides.
 class StatusServer::Client final : private EventHandler {
  public:
-  Client(uint64_t number, GuardedFd connection, TimeNs now)
-      : number_(number),
-        connection_(std::move(connection)),
-        deadline_(now + limits::kStatusRequestTime) {}
+  Client(GuardedFd connection, TimeNs now)
+      : connection_(std::move(connection)), deadline_(now + limits::kStatusRequestTime) {}
 
   bool start(Reactor& reactor) {
     auto added = reactor.add(connection_.get(), *this, false);
@@ -53,9 +51,9 @@ class StatusServer::Client final : private EventHandler {
     write();
   }
   // Its time begins anew when its request is complete: the other ranks have a time of their own.
-  void note_request(TimeNs now) {
-    if (!request_ || noted_) return;
-    noted_ = true;
+  bool has_new_request() const { return request_ && number_ == 0; }
+  void note_request(uint64_t number, TimeNs now) {
+    number_ = number;
     deadline_ = now + limits::kStatusAnswerTime;
   }
   uint64_t number() const { return number_; }
@@ -63,7 +61,7 @@ class StatusServer::Client final : private EventHandler {
   bool over(TimeNs now) const { return over_ || now >= deadline_; }
   TimeNs deadline() const { return over_ ? 0 : deadline_; }
   // There is something to be done at once.
-  bool urgent() const { return over_ || (request_ && !noted_); }
+  bool urgent() const { return over_ || has_new_request(); }
 
  private:
   void on_ready(const PollEvent& event) override {
@@ -107,11 +105,10 @@ class StatusServer::Client final : private EventHandler {
     over_ = true;
   }
 
-  const uint64_t number_;  // of all clients that there were
+  uint64_t number_ = 0;  // of its request among all that there were; 0: there is none yet
   GuardedFd connection_;
   std::string line_;
   std::optional<StatusRequest> request_;
-  bool noted_ = false;
   Text text_;
   size_t sent_ = 0;
   TimeNs deadline_;
@@ -154,7 +151,7 @@ void StatusServer::on_ready(const PollEvent&) {
     }
     if (accepted.error != 0) return pause_until(now + kPause);
     if (!accepted.connection.valid()) return;
-    auto client = std::make_unique<Client>(++clients_so_far_, std::move(accepted.connection), now);
+    auto client = std::make_unique<Client>(std::move(accepted.connection), now);
     if (client->start(reactor_)) clients_.push_back(std::move(client));
   }
   pause_until(now);  // until somebody has left
@@ -187,7 +184,7 @@ void StatusServer::progress() {
     if (now - cached.made_at >= limits::kStatusFreshness) cached = {};
   }
   for (const auto& client : clients_) {
-    client->note_request(now);
+    if (client->has_new_request()) client->note_request(++requests_so_far_, now);
     const auto wanted = client->wants();
     if (!wanted) continue;
     if (Text text = answer_to(*client, *wanted, now); text != nullptr)

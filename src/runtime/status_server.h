@@ -35,7 +35,7 @@ class StatusSource {
   virtual std::string status_report() = 0;
   // The other ranks are asked first: none until they have answered or their time is up.
   virtual std::optional<std::string> job_status() = 0;
-  // `asker`: a number that no other request has had.
+  // `asker`: a number that is larger than those of all earlier requests.
   virtual std::optional<std::string> drain_status(uint64_t asker, std::string_view line) = 0;
 };
 
@@ -69,7 +69,7 @@ class StatusServer final : private EventHandler {
   const Clock& clock_;
   std::optional<StatusSocket> socket_;
   std::vector<std::unique_ptr<Client>> clients_;
-  uint64_t clients_so_far_ = 0;
+  uint64_t requests_so_far_ = 0;
   std::array<Cached, 2> cached_;  // by request; what changes something is done each time
   TimeNs paused_until_ = 0;       // nobody is let in before
   bool told_of_stranger_ = false;

@@ -469,6 +469,21 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
+// By when their requests are there: who connects early may have seen since what others did.
+TEST_F(Served, NumbersWhoAskInTheOrderOfTheirRequests) {
+  drain_ = "{}";
+  Asker slow(path_);
+  pass();
+  Asker quick(path_);
+  ASSERT_TRUE(quick.say("drain check nic1 quick\n"));
+  pass();
+  ASSERT_TRUE(slow.say("drain check nic1 slow\n"));
+  pass();
+  ASSERT_EQ(asked_,
+            (std::vector<std::string>{"drain check nic1 quick\n", "drain check nic1 slow\n"}));
+  EXPECT_LT(askers_[0], askers_[1]);
+}
+
 TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
   const std::string line = "drain start nic1 a host whose name is longer than most of them are\n";
   for (size_t done = 1; done <= 2; ++done) {

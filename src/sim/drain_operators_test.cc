@@ -184,6 +184,63 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackAtThatMomentLeaveAllRanksOfOneMind) {
   }
 }
 
+// Two drain the same NIC, and one of them is refused elsewhere: it takes back what it asked for,
+// but not what the other was told it may rely on, whoever came first.
+TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
+  for (const bool relied_on_first : {true, false}) {
+    for (const TimeNs later : {0, 10, 50, 200, 1000}) {
+      start(3, 3);
+      open_sockets();
+      begin(12);
+      run_for(23 * kMillisecond);
+      say(0, relied_on_first ? "start:a" : "start:b", 1, 2);
+      run_for(later * kMicrosecond);
+      say(2, relied_on_first ? "start:b" : "start:a", 1, 2);
+      expect_answers(kSecond);
+      say(2, "back:b", 1, 2);
+      expect_answers(kSecond);
+      run_for(kSettled);
+      EXPECT_TRUE(out_of_service(1, 2)) << relied_on_first << ' ' << later;
+      // An operator's undo is meant.
+      say(2, "undo", 1, 2);
+      expect_answers(kSecond);
+      run_for(kSettled);
+      EXPECT_EQ(drained(1), NicSet());
+      expect_agreement();
+      expect_no_harm();
+      requests_.clear();
+    }
+  }
+}
+
+TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
+  start(3, 3);
+  open_sockets();
+  begin(30);
+  run_for(23 * kMillisecond);
+  const auto said = [this](const char* verb) {
+    say(static_cast<int>(requests_.size() % 3), verb, 1, 2);
+    expect_answers(kSecond);
+    return drained(1).contains(NicId(2));
+  };
+  EXPECT_TRUE(said("start:b"));
+  EXPECT_TRUE(said("start:b")) << "whoever asks twice is still alone";
+  EXPECT_TRUE(said("back:c"));
+  EXPECT_FALSE(said("back:b"));
+  // What came before an undo no longer counts.
+  EXPECT_TRUE(said("start:b"));
+  EXPECT_FALSE(said("undo"));
+  EXPECT_TRUE(said("start:a"));
+  EXPECT_TRUE(said("back:b"));
+  // Nor can anybody take back what was asked for without a ticket.
+  EXPECT_TRUE(said("start"));
+  EXPECT_TRUE(said("back:a"));
+  EXPECT_FALSE(said("undo"));
+  run_for(kSettled);
+  expect_agreement();
+  expect_no_harm();
+}
+
 // At one socket each is acted on once, in the order in which they came.
 TEST_F(DrainOperators, AtOneSocketTheLastOneHasItsWay) {
   start(3, 3);

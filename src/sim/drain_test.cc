@@ -258,6 +258,29 @@ TEST_F(Drain, OfASuspectPathEndsWithTheSuspicion) {
   }
 }
 
+// Late for a moment is no reason to send an operator away: the other NIC has been in service and is
+// about to be again. Until then nobody is told that a cable may be pulled.
+TEST_F(Drain, IsNotRefusedWhileTheOtherNicsPathsAreLateForAMoment) {
+  start(2, 2);
+  begin(40);
+  run_for(100 * kMillisecond);
+  cluster_->fabric().hole(cluster_->nic(1, 0));
+  const auto suspected = [&] {
+    return std::ranges::any_of(cluster_->node(1).events, [](const PathEvent& event) {
+      return event.to == PathPhase::suspect && event.local_nic == NicId(0);
+    });
+  };
+  ASSERT_TRUE(cluster_->world().run_until(suspected, cluster_->now() + kSecond));
+  cluster_->fabric().fix(cluster_->nic(1, 0));
+  EXPECT_EQ(tally(1, 1, 1).stranded, 0u);
+  set_drained(1, 1, true);
+  EXPECT_EQ(tally(1, 1, 1).in_use, 1u);
+  EXPECT_FALSE(out_of_service(1, 1));
+  EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(1, 1); },
+                                          cluster_->now() + 2 * kSecond));
+  finish();
+}
+
 // A notice may come late, again, or be garbage: it says all that there is to say.
 TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
   start(2, 2);

@@ -4,6 +4,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -212,6 +214,7 @@ TEST(Drain, IsTakenOverByACommunicatorThatIsMadeWhileItIsInForce) {
   std::promise<r2cclUniqueId> made;
   const std::shared_future<r2cclUniqueId> id = made.get_future().share();
   const std::string at = nic(1, 1);
+  std::atomic<int> taken_over{0};
   const RankBody body = [&](Comm& comm) {
     for (int round = 0; rounds.enter(round); ++round) {
       Operation::all_reduce(comm, static_cast<uint32_t>(round), kLarge).finish();
@@ -231,15 +234,26 @@ TEST(Drain, IsTakenOverByACommunicatorThatIsMadeWhileItIsInForce) {
       return comm.rank() == 1 ? report.all(at, "drained") && report.all(nic(1, 0), "up")
                               : report.any(own, "drained") && report.any(own, "up");
     })) << later.report().text;
+    // Whoever asked for it takes it back there as well.
+    ++taken_over;
+    EXPECT_TRUE(comes_true([&] { return !later.report().any(own, "drained"); }))
+        << later.report().text;
     check(later.destroy(), "destroy of the later one");
     check(comm.destroy(), "destroy");
   };
   job.run({body}, [&] {
     job.wait_for("start", [&] { return job.comm(1).report().all(at, "up"); });
-    const std::string answer = ask(sockets_of(job).front(), "drain start lo@" + at + " host1\n");
+    const std::vector<std::string> first = sockets_of(job);
+    const std::string answer = ask(first.front(), "drain start:7 lo@" + at + " host1\n");
     EXPECT_EQ(count(answer, "\"presence\":\"answered\""), static_cast<size_t>(kRanks)) << answer;
     job.wait_for("the drain", [&] { return job.comm(1).report().all(at, "drained"); });
     rounds.stop();
+    job.wait_for("the later one", [&] { return taken_over == kRanks; });
+    const std::vector<std::string> all = sockets_of(job);
+    const auto later = std::ranges::find_if(
+        all, [&](const std::string& each) { return comm_of(each) != comm_of(first.front()); });
+    ASSERT_NE(later, all.end());
+    ask(*later, "drain back:7 lo@" + at + " host1\n");
   });
 }
 
