@@ -3,6 +3,9 @@
 without segmentation offload, while one NIC is slow, loses packets, or adds delay (acted out by the
 library over the real sockets: R2CCL_FAULT_FILE). Beside it the same with that NIC pulled, and whole.
 
+At 16 MB the packets, 130,000 a second, take 93 % of two processors: on two it is these that bound what
+four whole NICs do, and not the NICs.
+
 What counts is the throughput beyond the lost bandwidth: as a share of what the three other NICs did
 in the same round (of what is left of four, where a slow NIC has a rate of its own).
 """

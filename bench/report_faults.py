@@ -75,8 +75,7 @@ def grey(document):
     lines = ["## Grey NICs", "", "One NIC is bad and not dead: slow, lossy, or with a delay each way. 100 Mbit/s "
              "a NIC without segmentation offload, so that loss takes single packets; every element checked. "
              "The share is of what three NICs did in the same round, or of what is left of four where a slow NIC "
-             "has a rate of its own; median of the runs (smallest to largest). At 16 MB it is the two processors, which "
-             "take 130,000 packets a second, that bound what four whole NICs do.", ""] + origin(document)
+             "has a rate of its own; median of the runs (smallest to largest).", ""] + origin(document)
     lines += table(["size", "NIC", "bus MB/s", "% of what is left", "median ms", "p99 ms, worst run",
                     "% mirrored", "verdicts"],
                    [[row["size"] + "B", row["kind"], spread_text(row["bus_MBps"]),

@@ -1,8 +1,9 @@
 // What is said to the peer, when, and on which lane.
 //
 // Every frame carries all that the peer has not yet reflected, so a lost one costs nothing once a
-// later one arrives. Frames go round the lanes, so a lane that has died silently swallows only its
-// share, and what stays unreflected is said again on the next lane, at last on the out-of-band one.
+// later one arrives. Frames go round the lanes that are prompt, so a lane that has died silently
+// swallows only its share until its answers are missed, and what stays unreflected is said again
+// on the next lane, at last on the out-of-band one.
 #include <algorithm>
 
 #include "base/check.h"

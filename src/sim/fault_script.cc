@@ -102,6 +102,7 @@ FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
   for (const FaultSpec& spec : scenario.faults) faults_.push_back({spec});
   killed_.resize(static_cast<size_t>(hosts_));
   stopped_.resize(static_cast<size_t>(hosts_));
+  moved_.resize(static_cast<size_t>(hosts_));
 }
 
 void FaultScript::start() {
@@ -195,7 +196,7 @@ void FaultScript::apply(Active& fault, bool on) {
     case FaultKind::sever:
       return refresh_severed();
     case FaultKind::readdress:
-      if (!on) readdress(spec);
+      if (!on && may_move(spec.host)) readdress(spec);
       break;
     default:
       break;
@@ -283,7 +284,23 @@ void FaultScript::break_connection(const Active& fault) {
   cluster_.fabric().cut_flow(flow.id, side, delivered + dice_.below(64 * 1024), CutKind::silent);
 }
 
+// Not both ends of a link that has no path: neither would find the other (decision 7).
+bool FaultScript::may_move(int host) {
+  const auto reaches = [this](int from, int to) {
+    ProgressEngine* engine = cluster_.node(from).engine.get();
+    if (engine == nullptr) return true;  // it has left
+    return std::ranges::any_of(engine->link(Rank(to))->paths(),
+                               [](const auto& path) { return path->state.usable(); });
+  };
+  for (int other = 0; other < hosts_; ++other) {
+    if (other == host || !moved_[static_cast<size_t>(other)]) continue;
+    if (!reaches(host, other) || !reaches(other, host)) return false;
+  }
+  return true;
+}
+
 void FaultScript::readdress(const FaultSpec& spec) {
+  moved_[static_cast<size_t>(spec.host)] = true;
   SimNic& nic = cluster_.nic(spec.host, spec.nic);
   Address address = nic.addresses.front();
   // Hosts have numbers below 32; the rest of the last octet counts the changes.

@@ -65,6 +65,7 @@ class FaultScript {
   void flap(size_t index, uint64_t left);
   void break_connection(const Active& fault);
   void set_process(const FaultSpec& spec, bool on);
+  bool may_move(int host);
   void readdress(const FaultSpec& spec);
   void refresh(int host);
   NicFaults combined(int host, int nic) const;
@@ -82,6 +83,7 @@ class FaultScript {
   std::vector<Trouble> troubles_;
   std::vector<bool> killed_;
   std::vector<int> stopped_;  // by rank: so many faults hold it
+  std::vector<bool> moved_;   // by host: an address of it is another one
   size_t over_ = 0;
   uint8_t next_address_ = 1;
   TimeNs ended_at_ = 0;
