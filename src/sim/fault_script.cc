@@ -284,8 +284,10 @@ void FaultScript::break_connection(const Active& fault) {
   cluster_.fabric().cut_flow(flow.id, side, delivered + dice_.below(64 * 1024), CutKind::silent);
 }
 
-// Not both ends of a link that has no path: neither would find the other (decision 7).
+// Not both ends of a link that has no path: neither would find the other (decision 7). Nor a host
+// whose rank is dead: who has not heard of that asks where it was.
 bool FaultScript::may_move(int host) {
+  if (killed_[static_cast<size_t>(host)]) return false;
   const auto reaches = [this](int from, int to) {
     ProgressEngine* engine = cluster_.node(from).engine.get();
     if (engine == nullptr) return true;  // it has left
