@@ -105,6 +105,18 @@ void Judge::observe(const Observation& o, TimeNs now) {
   open_.push_back({o, now, now + patience});
 }
 
+// A host without networks judges itself. Its peers may not notice before it is back and resets what
+// they still have open: that is the same fault.
+void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
+  if (verdict.scope != Scope::nic) return;
+  Recent recent;
+  recent.nic = verdict.culprit;
+  recent.named = true;
+  recent.at = now;
+  recent_.push_back(std::move(recent));
+  std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
+}
+
 TimeNs Judge::next_timeout() const {
   TimeNs next = ready_.empty() ? kNever : 0;
   for (const Open& open : open_) {

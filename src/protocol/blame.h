@@ -121,6 +121,8 @@ class Judge {
   // The same report may come again with more bytes and a longer stall. One that names a host that
   // the job does not have is ignored.
   void observe(const Observation& observation, TimeNs now);
+  // Another has judged, who could not be reached meanwhile.
+  void on_verdict(const Verdict& verdict, TimeNs now);
   // What the hosts named in it must be asked, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
   void on_answer(const ProbeAnswer& answer, TimeNs now);

@@ -126,6 +126,24 @@ TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
+// A host that was cut off has judged itself, and is heard only when it is back. Meanwhile others
+// lost the connections that it had lost long before.
+TEST(Judge, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
+  Judge judge(hosts(4));
+  judge.observe(seen(0, 3, DownCause::connection_lost), 0);
+  judge.observe(seen(1, 3, DownCause::connection_lost), 0);
+  Verdict elsewhere;
+  elsewhere.scope = Scope::nic;
+  elsewhere.culprit = nic(3);
+  judge.on_verdict(elsewhere, 50 * kMillisecond);
+  judge.observe(seen(2, 3, DownCause::connection_lost), 60 * kMillisecond);
+  EXPECT_TRUE(judge.due(500 * kMillisecond).empty());
+  Observation later = seen(2, 3, DownCause::connection_lost);
+  later.up_us = 100'000;  // it had come back since
+  judge.observe(later, 1 * kSecond);
+  EXPECT_EQ(judge.due(9 * kSecond).size(), 1u);
+}
+
 TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
   Judge judge(hosts(3));
   judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);

@@ -83,7 +83,9 @@ void Incidents::on_observation(std::span<const std::byte> bytes) {
 void Incidents::on_verdict(std::span<const std::byte> bytes) {
   auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
-  if (is_host(verdict.value().culprit) && is_host(verdict.value().other)) add(verdict.value());
+  if (!is_host(verdict.value().culprit) || !is_host(verdict.value().other)) return;
+  add(verdict.value());
+  judge_.on_verdict(verdict.value(), clock_.now());
 }
 
 std::string Incidents::words_for(const Verdict& verdict) const {

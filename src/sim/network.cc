@@ -106,7 +106,7 @@ void Network::carry(Flow& flow, int side, const Segment& segment, TimeNs sent_at
 
 // The switch port of the receiving NIC: first come, first served, at the NIC's rate. Frames go
 // through it while later ones of the same segment are still on their way, so an idle port adds
-// nothing to the sender's own serialisation.
+// nothing to the sender's own serialisation; and others' go between those of a slow sender.
 void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte_at) {
   SimNic& nic = *flow.nic(to);
   if (!arrives(*flow.nic(1 - to), nic)) {
@@ -115,9 +115,8 @@ void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte
   }
   const TimeNs start = std::max(engine_.now(), nic.ingress_free_at);
   const TimeNs served = start + nic.serve(segment.length, start, nic.ingress_full_at);
-  const TimeNs finish = std::max(served, last_byte_at);
-  nic.ingress_free_at = finish;
-  engine_.at(finish, [this, id = flow.id(), to, segment] {
+  nic.ingress_free_at = served;
+  engine_.at(std::max(served, last_byte_at), [this, id = flow.id(), to, segment] {
     Flow* receiver = find(id);
     if (receiver == nullptr) return;
     receiver->nic(to)->bytes_received += segment.length;
