@@ -459,6 +459,17 @@ bool Judge::lost_all(uint32_t host, TimeNs since) const {
                               [&](const NicName& nic) { return reaches_others(nic, {}, since); });
 }
 
+// A NIC that lost the host reaches another one.
+bool Judge::missed_by_others(uint32_t host, TimeNs since) const {
+  return std::ranges::any_of(open_, [&](const Open& open) {
+    const Observation& o = open.seen;
+    if (o.near.host != host && o.far.host != host) return false;
+    const auto& [own, opposite] =
+        o.near.host == host ? std::tie(o.near, o.far) : std::tie(o.far, o.near);
+    return reaches_others(opposite, own, since);
+  });
+}
+
 // All NICs of one end's host, or of both: then nobody can tell which.
 Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
   const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
@@ -484,8 +495,11 @@ Verdict Judge::judge_one(const Open& seed, TimeNs now) {
   if (subject(o) != nullptr || reported(o.near) || reported(o.far)) return judge_nic(seed, now);
   const bool near_lost = lost_all(o.near.host, seed.at);
   const bool far_lost = lost_all(o.far.host, seed.at);
-  // With third hosts, one of both must have been seen to be the other one's misfortune only.
-  const bool tells = near_lost != far_lost || nics_of_hosts_.size() == 2;
+  // With third hosts, one of both must have been seen to be the other one's misfortune only, and
+  // somebody that lost the host to reach others.
+  const uint32_t host = near_lost ? o.near.host : o.far.host;
+  const bool one = near_lost != far_lost && (!tried(seed) || missed_by_others(host, seed.at));
+  const bool tells = one || nics_of_hosts_.size() == 2;
   if ((near_lost || far_lost) && tells) return judge_hosts(seed, near_lost, far_lost, now);
   // A NIC does not reset connections: their ends do, or what lies between.
   const bool between = evidence(seed) == Evidence::reset ||

@@ -194,6 +194,7 @@ class Judge {
   Evidence evidence(const Open& open) const;
   size_t hosts_opposite(const NicName& nic, const Open& like) const;
   bool lost_all(uint32_t host, TimeNs since) const;
+  bool missed_by_others(uint32_t host, TimeNs since) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
   Verdict judge_rail(const std::vector<Open*>& fault, TimeNs now);
   NicName worse_end(const Open& pair) const;

@@ -126,6 +126,28 @@ TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
+// Each NIC of host 0 is lost to one other, and neither of these reaches anybody: two misfortunes
+// elsewhere look the same.
+TEST(Judge, NamesNoHostThatNobodyMissesWhoReachesOthers) {
+  Judge judge({2, 2, 2});
+  judge.observe(seen(0, 1, DownCause::silent, 1), 0);
+  const auto requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), 1u);
+  for (const uint32_t host : requests[0].hosts) {
+    ProbeAnswer answer{requests[0].number, host, {}};
+    for (uint32_t other = 0; other < 3; ++other) {
+      // Host 1 has no other NIC left, and of host 2's one only sends.
+      if (other == host || host + other == 1) continue;
+      answer.tried.push_back({nic(host, 0), nic(other, 0), false});
+    }
+    if (host < 2) answer.tried.push_back({nic(host, 1), nic(1 - host, 1), false});
+    judge.on_answer(answer, 45 * kMillisecond);
+  }
+  const auto verdicts = judge.due(kSecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_NE(verdicts[0].scope, Scope::host);
+}
+
 // A host that was cut off has judged itself, and is heard only when it is back. Meanwhile others
 // lost the connections that it had lost long before.
 TEST(Judge, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
