@@ -33,6 +33,7 @@ constexpr TimeNs kKernelAskMin = 100 * kMillisecond;
 constexpr TimeNs kKernelAskMax = 1 * kSecond;
 // A kernel answers at once, behind what the NICs have to send.
 constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
+constexpr TimeNs kShortOutage = 1 * kSecond;
 constexpr uint32_t kLongDial = 4;  // one in so many waits as long as it may, on each path another
 // A lane that lives says so at every heartbeat.
 constexpr TimeNs kSilentHeartbeats = 3;
@@ -183,6 +184,9 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
   probe.remote = path.spec.remote;
   probe.options.device = path.spec.device;
   probe.options.source = path.spec.source;
+  // Later answers say nothing more, and a new connection may be due on this path.
+  const TimeNs in_time = kSilentAfter + 4 * path.health.round_trip;
+  probe.answered_within = std::min(in_time, probe.answered_within);
   dialer.start(std::move(probe), {}, at);
 }
 
@@ -271,11 +275,13 @@ void Link::dial(TimeNs at) {
   }
 }
 
-// So that many attempts find the moment at which the network is back; but the way may have become
-// longer meanwhile.
-TimeNs Link::kernel_answer_time(Path& path) {
+// So that many attempts find the moment at which the network is back; but after an outage that was
+// not short the way may be a longer one.
+TimeNs Link::kernel_answer_time(Path& path, TimeNs at) {
   const TimeNs known = path.health.round_trip;
-  const bool long_one = (path.spec.id.value() + path.dials++) % kLongDial == 0;
+  const TimeNs away_since = path.state.connected() ? heard_at_ : path.history.down_at;
+  const bool turn = (path.spec.id.value() + path.dials++) % kLongDial == 0;
+  const bool long_one = turn && at - away_since > kShortOutage;
   if (known == 0 || long_one) return DialRequest{}.answered_within;
   return std::min(kKernelAnswer + 4 * known, DialRequest{}.answered_within);
 }
@@ -295,7 +301,7 @@ void Link::open(Path& path, TimeNs at) {
   request.options.device = path.spec.device;
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
-  request.answered_within = kernel_answer_time(path);
+  request.answered_within = kernel_answer_time(path, at);
   dialers_[index_of(path)]->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
 }
 
