@@ -109,11 +109,7 @@ void Judge::observe(const Observation& o, TimeNs now) {
 // they still have open: that is the same fault.
 void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
-  Recent recent;
-  recent.nic = verdict.culprit;
-  recent.named = true;
-  recent.at = now;
-  recent_.push_back(std::move(recent));
+  note_recent(verdict.culprit, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
 }
 
@@ -337,12 +333,16 @@ TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) con
   return first;
 }
 
-void Judge::remember(const NicName& nic, bool named, TimeNs now) {
+void Judge::note_recent(const NicName& nic, bool named, TimeNs now) {
   Recent recent;
   recent.nic = nic;
   recent.named = named;
   recent.at = now;
   recent_.push_back(std::move(recent));
+}
+
+void Judge::remember(const NicName& nic, bool named, TimeNs now) {
+  note_recent(nic, named, now);
   if (named) broken_nics_.insert(nic);
 }
 

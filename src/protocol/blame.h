@@ -203,6 +203,7 @@ class Judge {
   Verdict judge_hosts(const Open& seed, bool one, bool other, TimeNs now);
   Verdict judge_one(const Open& seed, TimeNs now);
   Verdict take(const std::function<bool(const Observation&)>& explained);
+  void note_recent(const NicName& nic, bool named, TimeNs now);
   void remember(const NicName& nic, bool named, TimeNs now);
   void forget_old(TimeNs now);
 

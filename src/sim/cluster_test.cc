@@ -8,20 +8,13 @@
 #include <cerrno>
 #include <functional>
 
-#include "sim/all_reduce_job.h"
+#include "sim/finished_job.h"
 #include "sim/random.h"
 
 namespace r2ccl {
 namespace {
 
 using Job = AllReduceJob;
-
-void run(Cluster& cluster, Job& job, TimeNs limit) {
-  ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
-  EXPECT_EQ(job.error(), "");
-  EXPECT_EQ(job.wrong(), 0u);
-  EXPECT_GT(job.checked(), 0u);
-}
 
 TEST(Cluster, ConnectsEveryPath) {
   ClusterOptions options;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
+#include "sim/finished_job.h"
 
 namespace r2ccl {
 
@@ -36,13 +36,7 @@ class DrainJob : public testing::Test {
     began_ = cluster_->now();
     job_->start(operations);
   }
-  void finish() {
-    ASSERT_TRUE(cluster_->world().run_until([&] { return job_->finished(); },
-                                            cluster_->now() + 60 * kSecond));
-    EXPECT_EQ(job_->error(), "");
-    EXPECT_EQ(job_->wrong(), 0u);
-    EXPECT_GT(job_->checked(), 0u);
-  }
+  void finish() { run(*cluster_, *job_, 60 * kSecond); }
   void set_drained(int rank, int nic, bool drained) {
     cluster_->node(rank).engine->set_drained(NicId(static_cast<uint16_t>(nic)), drained);
     cluster_->wake_all();

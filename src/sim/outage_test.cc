@@ -5,21 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
+#include "sim/finished_job.h"
 #include "sim/mixed_job.h"
 
 namespace r2ccl {
 namespace {
 
 using Job = AllReduceJob;
-
-void run(Cluster& cluster, Job& job, TimeNs limit) {
-  ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
-  EXPECT_EQ(job.error(), "");
-  EXPECT_EQ(job.wrong(), 0u);
-  EXPECT_GT(job.checked(), 0u);
-}
 
 TEST(Outage, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   ClusterOptions options;

@@ -1,0 +1,18 @@
+// For tests: a job that must end, with every element right.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "sim/all_reduce_job.h"
+#include "sim/cluster.h"
+
+namespace r2ccl {
+
+inline void run(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
+  ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
+  EXPECT_EQ(job.error(), "");
+  EXPECT_EQ(job.wrong(), 0u);
+  EXPECT_GT(job.checked(), 0u);
+}
+
+}  // namespace r2ccl
