@@ -190,7 +190,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
       continue;
     }
     // The lane of a peer that has been stopped for long is full, and says so when it no longer is.
-    if (path.lane_ready()) {
+    if (path.lane_ready() && asked_at_ == 0) {
       next = std::min(next, path.health.last_sent_at + limits::kHeartbeatInterval);
     }
     if (!settings_.monitor) continue;
@@ -204,6 +204,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
   }
   if (no_data_since_ != 0) next = std::min(next, no_data_since_ + settings_.cutoff);
   if (all_down_since_ != 0) next = std::min(next, now + 20 * kMillisecond);
+  if (asked_at_ != 0) next = std::min(next, now + 50 * kMillisecond);
   return next;
 }
 

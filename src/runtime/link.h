@@ -257,6 +257,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void control(TimeNs now);
   enum class Question : uint8_t { none, casual, urgent };
   void send_state(Path& path, TimeNs now, Question question);
+  TimeNs spacing(TimeNs now) const;
   void note_told(const Path& lane, const ControlFrame& frame, TimeNs now);
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
@@ -284,7 +285,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void open(Path& path, TimeNs now);
   void check_gone(TimeNs now);
   void note_data_paths(TimeNs now);
+  TimeNs unheard(TimeNs now) const { return asked_at_ == 0 ? 0 : now - asked_at_; }
   TimeNs silence(TimeNs now) const;
+  TimeNs kernel_ask_interval(TimeNs now) const;
+  void note_acknowledged(TimeNs now);
   void ask_silent_kernel(TimeNs now);
   // PathDialer::Owner
   void on_dialed(PathDialer& dialer, DialedPath dialed) override;
@@ -334,6 +338,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs asked_at_ = 0;     // all lanes were asked and nothing has come since; 0: something has
   TimeNs next_ask_all_ = 0;
   TimeNs ask_all_wait_ = 0;
+  TimeNs next_kernel_look_ = 0;
   TimeNs overdraw_until_ = 0;
   TimeNs all_down_since_ = 0;  // 0: some path is connected
   // 0: some path carries data, or none ever has.

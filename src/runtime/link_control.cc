@@ -132,6 +132,12 @@ Path* Link::choose_lane(TimeNs at) {
   return second != nullptr && usable_paths() > 0 ? second : last != nullptr ? last : second;
 }
 
+// At least so much lies between frames to a peer that answers nothing: its kernel keeps only so
+// many for a process that is stopped, for however long.
+TimeNs Link::spacing(TimeNs at) const {
+  return unheard(at) / 4;
+}
+
 void Link::send_state(Path& path, TimeNs at, Question question) {
   ControlFrame frame = make_frame(at);
   frame.answer = path.health.answer_due;
@@ -162,14 +168,16 @@ void Link::note_told(const Path& lane, const ControlFrame& frame, TimeNs at) {
   urgent_ = false;
   if (mutated(Mutant::state_once)) version_reflected_ = version_;
   if (version_reflected_ < version_) {
-    resend_state_at_ = at + std::max(resend_state_wait_, 2 * lane.health.round_trip);
+    const TimeNs wait = std::max(resend_state_wait_, spacing(at));
+    resend_state_at_ = at + std::max(wait, 2 * lane.health.round_trip);
   }
 }
 
 void Link::control(TimeNs at) {
   for (const auto& path : paths_) {
     if (!path->lane_ready() || path->broken) continue;
-    const bool heartbeat = at - path->health.last_sent_at >= limits::kHeartbeatInterval;
+    const TimeNs interval = std::max(limits::kHeartbeatInterval, spacing(at));
+    const bool heartbeat = at - path->health.last_sent_at >= interval;
     // The first frame on a lane asks, to learn its round trip.
     const bool first = path->health.round_trip == 0 && path->health.asks.empty();
     if (path->health.answer_due != 0 || heartbeat || first) {

@@ -25,12 +25,14 @@ constexpr TimeNs kLaneSlackUnknown = 200 * kMillisecond;
 // How long a suspect path may stay one without a sign of life, the peer being alive elsewhere.
 constexpr TimeNs kSilentAfter = 100 * kMillisecond;
 constexpr TimeNs kStalledAfter = 400 * kMillisecond;
+// A connection whose packets got lost for so long waits longer still, and a new one need not.
+constexpr TimeNs kMuteAfter = 300 * kMillisecond;
 // The last usable path is not suspected; it is given up only after this.
 constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
 // A peer that answers nothing may be stopped: then its kernel answers. It is asked soon, because
 // new connections work as soon as the network does, while TCP waits ever longer; later less often.
 constexpr TimeNs kKernelAskMin = 100 * kMillisecond;
-constexpr TimeNs kKernelAskMax = 1 * kSecond;
+constexpr TimeNs kKernelAskMax = 250 * kMillisecond;
 // A kernel answers at once, behind what the NICs have to send.
 constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
 constexpr TimeNs kShortOutage = 1 * kSecond;
@@ -168,7 +170,10 @@ void Link::judge_suspect(Path& path, TimeNs at) {
   // Slow is not dead: data that still trickles is waited for.
   const bool trickles = path.model.last_delivery_at() > since;
   const bool sign_of_life = kernel_answers || lane_answers || trickles;
-  if (sign_of_life && at - std::max(since, path.model.last_delivery_at()) < kStalledAfter) return;
+  const TimeNs unanswered = path.data_unanswered();
+  const bool mute = unanswered != kNever && unanswered > kMuteAfter;
+  const TimeNs patience = mute ? kSilentAfter : kStalledAfter;
+  if (sign_of_life && at - std::max(since, path.model.last_delivery_at()) < patience) return;
   fail_path(path, sign_of_life ? DownCause::stalled : DownCause::silent, DownCause::none,
             sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through",
             at);
@@ -195,6 +200,7 @@ void Link::ask_all(TimeNs at) {
   if (at < next_ask_all_) return;
   const bool fresh = at - next_ask_all_ > kAskIntervalMax;
   ask_all_wait_ = fresh ? kAskInterval : std::min(2 * ask_all_wait_, 4 * kAskInterval);
+  ask_all_wait_ = std::max(ask_all_wait_, spacing(at));
   next_ask_all_ = at + ask_all_wait_;
   if (asked_at_ == 0) asked_at_ = at;
   for (const auto& path : paths_) {
@@ -366,18 +372,36 @@ void Link::note_data_paths(TimeNs at) {
 TimeNs Link::silence(TimeNs at) const {
   if (asked_at_ == 0) return 0;
   TimeNs heard_at = asked_at_;
-  for (const auto& path : paths_) heard_at = std::max(heard_at, path->health.kernel_answered_at);
+  for (const auto& path : paths_) {
+    heard_at = std::max({heard_at, path->health.kernel_answered_at, path->health.acknowledged_at});
+  }
   return at - heard_at;
 }
 
-// A peer that answers nothing is stopped, or its connections are dead and no kernel knows it. A new
-// connection tells: a stopped process answers on that neither, but its kernel accepts it.
+TimeNs Link::kernel_ask_interval(TimeNs at) const {
+  const TimeNs least = usable_paths() > 1 ? kKernelAskMin : kLastPathPatience;
+  return std::max(least, std::min(unheard(at) / 2, kKernelAskMax));
+}
+
+// A stopped peer's kernel acknowledges what is said to it.
+void Link::note_acknowledged(TimeNs at) {
+  if (asked_at_ == 0 || at < next_kernel_look_) return;
+  next_kernel_look_ = at + kKernelAskMin / 4;
+  for (const auto& path : paths_) {
+    const TimeNs unanswered = path->lane_unanswered();
+    TimeNs& acknowledged_at = path->health.acknowledged_at;
+    if (unanswered != kNever) acknowledged_at = std::max(acknowledged_at, at - unanswered);
+  }
+}
+
+// A peer whose kernel owes an answer is cut off, or its connections are dead and no kernel knows
+// it. A new connection tells, and is of use at once. Never to one that is merely stopped: a kernel
+// holds only so many connections that nobody takes.
 void Link::ask_silent_kernel(TimeNs at) {
+  note_acknowledged(at);
   const bool connected = heard_at_ != 0 && all_down_since_ == 0;
   if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) ask_all(at);
-  const TimeNs least = usable_paths() > 1 ? kKernelAskMin : kLastPathPatience;
-  const TimeNs interval =
-      std::clamp(asked_at_ == 0 ? 0 : (at - asked_at_) / 2, least, kKernelAskMax);
+  const TimeNs interval = kernel_ask_interval(at);
   if (silence(at) < interval) return;
   for (size_t i = 0; i < paths_.size(); ++i) {
     Path& path = *paths_[i];

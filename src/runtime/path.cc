@@ -90,6 +90,14 @@ void Path::fence() {
   if (!mutated(Mutant::no_fence)) data_->fence();
 }
 
+TimeNs Path::data_unanswered() const {
+  return data_ == nullptr ? kNever : data_->info().unanswered_ns;
+}
+
+TimeNs Path::lane_unanswered() const {
+  return lane_ == nullptr ? kNever : lane_->connection().info().unanswered_ns;
+}
+
 void Path::send_control(ControlFrame& frame) {
   health.last_sent_at = owner_.now();
   const IoResult result = lane_->send(frame);

@@ -94,6 +94,9 @@ class Path : private FrameReader::Owner {
   // --- lane ---
   bool lane_ready() const { return lane_ != nullptr && lane_->can_send(); }
   void send_control(ControlFrame& frame);
+  // As ConnectionInfo has it; kNever without that connection.
+  TimeNs data_unanswered() const;
+  TimeNs lane_unanswered() const;
   uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
 
   // Asks and answers on this lane, for the detector.
@@ -107,6 +110,7 @@ class Path : private FrameReader::Owner {
     TimeNs last_asked_at = 0;
     TimeNs answered_at = 0;         // when an answer last came on this lane
     TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
+    TimeNs acknowledged_at = 0;     // the peer's kernel owed this lane nothing
     TimeNs round_trip = 0;          // 0: not known yet
     TimeNs last_round_trip = 0;
     uint32_t answer_due = 0;  // the peer's ask to be answered on this lane

@@ -63,6 +63,34 @@ TEST(Fault, AHoleIsSilentAndTheStreamResumesAtARetransmission) {
   EXPECT_GE(pair.client->info().retransmissions, 3u);
 }
 
+TEST(Fault, AnIdleConnectionTellsOfAHoleWithinTwoKeepAlives) {
+  TestPair pair;
+  pair.connect();
+  pair.fabric.run_for(60 * kSecond);
+  EXPECT_EQ(pair.client->info().unanswered_ns, 0);
+  EXPECT_EQ(pair.server->info().unanswered_ns, 0);
+  pair.fabric.hole(pair.nic_b);
+  pair.fabric.run_for(60 * kSecond);
+  for (Connection* end : {pair.client.get(), pair.server.get()}) {
+    EXPECT_GE(end->info().unanswered_ns, 60 * kSecond);
+    EXPECT_LT(end->info().unanswered_ns, 60 * kSecond + 2 * Flow::kKeepAlive);
+  }
+  pair.fabric.fix(pair.nic_b);
+  pair.fabric.run_for(2 * Flow::kKeepAlive);
+  EXPECT_EQ(pair.client->info().unanswered_ns, 0);
+}
+
+TEST(Fault, WhatLiesInAHoleIsUnansweredFromTheLastAnswerOn) {
+  TestPair pair;
+  pair.connect();
+  pair.fabric.hole(pair.nic_b);
+  (void)pair.transfer(*pair.client, *pair.server, pattern_bytes(1), 300 * kMillisecond);
+  EXPECT_GE(pair.client->info().unanswered_ns, 300 * kMillisecond);
+  pair.fabric.fix(pair.nic_b);
+  pair.fabric.run_for(kSecond);
+  EXPECT_EQ(pair.client->info().unanswered_ns, 0);
+}
+
 TEST(Fault, AConnectInAHoleStaysPendingAndSucceedsAfterTheRepair) {
   TestPair pair;
   pair.fabric.hole(pair.nic_b);

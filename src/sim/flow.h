@@ -44,6 +44,9 @@ enum class CutKind : uint8_t {
 
 class Flow {
  public:
+  // An idle connection asks the other kernel so often.
+  static constexpr TimeNs kKeepAlive = 5 * kSecond;
+
   Flow(Network& network, uint64_t id, const FlowSpec& spec);
 
   uint64_t id() const { return id_; }
@@ -103,6 +106,7 @@ class Flow {
     bool timer_scheduled = false;
     uint32_t backoff = 0;
     uint32_t unanswered = 0;
+    TimeNs answered_at = 0;  // by the other kernel
   };
   static size_t index(int side) { return static_cast<size_t>(side); }
   Side& at(int side) { return sides_[index(side)]; }
@@ -135,6 +139,7 @@ class Flow {
   void arm_timer(int side);
   void schedule_timer(int side);
   void on_timer(int side);
+  void keep_alive(int side);
 
   Network& network_;
   const uint64_t id_;

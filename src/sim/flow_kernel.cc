@@ -97,6 +97,8 @@ void Flow::on_syn() {
 void Flow::on_syn_ack() {
   if (at(0).state == SideState::connecting) {
     become(0, SideState::established);
+    at(0).answered_at = network_.engine().now();
+    keep_alive(0);
     touch(0);
   }
   if (at(0).state == SideState::closed) return send_reset(0);
@@ -112,6 +114,8 @@ void Flow::on_handshake_end() {
     return;
   }
   become(1, SideState::established);
+  at(1).answered_at = network_.engine().now();
+  keep_alive(1);
   listener->enqueue(id_);
 }
 
@@ -178,6 +182,7 @@ void Flow::send_ack(int from) {
 void Flow::on_ack(int side, const StreamAck& ack) {
   Side& self = at(side);
   self.unanswered = 0;
+  self.answered_at = network_.engine().now();
   if (stream(side).on_ack(ack)) {
     self.backoff = 0;
     self.deadline = kNever;
@@ -199,10 +204,24 @@ void Flow::on_reset(int side) {
   fail(side, at(side).state == SideState::connecting ? ECONNREFUSED : ECONNRESET);
 }
 
-// A sender whose peer has no room asks whether it has some now.
+// A sender whose peer has no room asks whether it has some now, an idle one whether it is there.
 void Flow::on_probe(int side) {
   if (at(side).state == SideState::established) return send_ack(side);
   send_reset(side);
+}
+
+void Flow::keep_alive(int side) {
+  Engine& engine = network_.engine();
+  if (at(side).state != SideState::established) return;
+  TimeNs due = at(side).answered_at + kKeepAlive;
+  if (due <= engine.now()) {
+    const bool idle = !stream(side).awaits_answer();
+    if (idle) send_packet(side, [side](Flow& flow) { flow.on_probe(1 - side); });
+    due = engine.now() + kKeepAlive;
+  }
+  engine.at(due, [&network = network_, id = id_, side] {
+    if (Flow* flow = network.find(id)) flow->keep_alive(side);
+  });
 }
 
 // --- the retransmission timer -------------------------------------------------------------------

@@ -55,8 +55,9 @@ class Stream {
   // Retransmits from the first unacknowledged byte, one segment until an answer comes.
   void on_timeout();
   bool window_closed() const { return next_ < end() && next_ >= edge_ && next_ == acknowledged_; }
+  bool in_flight() const { return next_ > acknowledged_; }
   // Something was sent, or cannot be sent, and an answer is missing.
-  bool awaits_answer() const { return next_ > acknowledged_ || window_closed(); }
+  bool awaits_answer() const { return in_flight() || window_closed(); }
   bool all_acknowledged() const { return acknowledged_ == end(); }
   uint32_t retransmissions() const { return retransmissions_; }
 

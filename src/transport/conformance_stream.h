@@ -137,6 +137,13 @@ TEST_P(TransportConformance, AWriterThatIsNotReadIsBlockedAndThenToldWhenItMayGo
   poller.remove(pair.a->poll_id());
 }
 
+TEST_P(TransportConformance, APeersKernelAnswersThoughItsProcessReadsNothing) {
+  const std::unique_ptr<Listener> listener = listen();
+  const Pair pair = connect_pair(*listener);
+  ASSERT_EQ(conformance::write_some(*pair.a, conformance::pattern(100)).bytes, 100U);
+  EXPECT_TRUE(wait_for([&] { return pair.a->info().unanswered_ns == 0; }));
+}
+
 TEST_P(TransportConformance, DestroyingOneEndIsAFailureAndNoOrderlyEndToTheOther) {
   const std::unique_ptr<Listener> listener = listen();
   Pair pair = connect_pair(*listener);

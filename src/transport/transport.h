@@ -42,6 +42,9 @@ struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet handed to the wire
   uint32_t retransmissions = 0;
+  // For how long the peer's kernel has owed an answer, at most; 0: it owes none. An idle connection
+  // asks it every few seconds. kNever: not known.
+  TimeNs unanswered_ns = kNever;
 };
 
 // A reliable ordered byte stream over one path. Destroying it closes abortively: bytes not yet

@@ -85,6 +85,7 @@ TEST_F(FaultyTest, AHoleHoldsWhatIsSentAndLetsItGoWhenHealed) {
   plan_a_.set(kNicA, {.hole_tx = true});
   EXPECT_EQ(write(*connection_, "lost?").bytes, 5U) << "to the writer all looks well";
   EXPECT_EQ(connection_->info().unsent_bytes, 5U);
+  EXPECT_EQ(connection_->info().unanswered_ns, kNever);
   EXPECT_EQ(read(*accepted_), "");
   ASSERT_EQ(write(*accepted_, "back").bytes, 4U);
   EXPECT_EQ(read(*connection_), "back") << "the hole is one-way";

@@ -12,8 +12,6 @@
 namespace r2ccl {
 namespace {
 
-// Firewalls forget flows that are idle for minutes, some for less.
-constexpr int kKeepAliveS = 5;
 // As many as Linux takes: to keep a flow is all that these are for. Whether a path has failed is
 // judged elsewhere, by more.
 constexpr int kKeepAlivesUnanswered = 127;
