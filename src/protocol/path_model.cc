@@ -134,6 +134,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   told_at_ = now;
   if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
+  const Transmission first = outstanding_.front();
   Transmission last;
   while (frames_delivered_ < frames) {
     last = outstanding_.front();
@@ -147,6 +148,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
+  if (first.found_idle && first.number != last.number) learn_long_delay(last, at);
   if (last.found_idle && outstanding_.empty()) learn_alone(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
@@ -181,6 +183,14 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
   delay_min_now_ = std::min(delay_min_now_, delay);
   recent_delays_[delay_samples_++ % recent_delays_.size()] = delay;
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
+}
+
+// Transmissions that always come in pairs never show the delay of one alone. But whatever the last
+// took beyond all that was ahead of it is delay.
+void PathModel::learn_long_delay(const Transmission& last, TimeNs at) {
+  const TimeNs least = at - last.sent_at - wire_time(last.ahead);
+  if (least - kNoise < best_.delay) return;
+  recent_delays_[delay_samples_++ % recent_delays_.size()] = least;
 }
 
 // Before the rate was known a slow path's own time looked like delay; and as a busy path shows its

@@ -124,6 +124,7 @@ class PathModel {
   TimeNs window_time_at_best() const;
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
+  void learn_long_delay(const Transmission& last, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);
   void learn_alone(const Transmission& transmission, TimeNs at);
   void end_trial(bool passed, TimeNs at);

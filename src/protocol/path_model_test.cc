@@ -58,6 +58,13 @@ class Driver {
     ASSERT_TRUE(model.on_delivered(++frames_, held, suspected, now, delivered));
     window_max = std::max(window_max, model.window());
   }
+  // Both at once, when the second is there.
+  void receive_both() {
+    now = std::max(now, acknowledgements_[1]);
+    acknowledgements_.erase(acknowledgements_.begin(), acknowledgements_.begin() + 2);
+    frames_ += 2;
+    ASSERT_TRUE(model.on_delivered(frames_, held, false, now, delivered));
+  }
   void fill() {
     while (true) {
       const uint32_t cut = chunk_cut(limits::kMessageBytesMax, 1, model.bytes_per_ns());
@@ -230,6 +237,25 @@ TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
     Driver d(Wire(kGigabit250, round_trip));
     d.ping_pong(5000, 20 * kMillisecond, round_trip < kMillisecond ? 20 : 1);
     d.model.compare({kGigabit250, kShortest, 0});
+    const TimeNs delay = d.model.finish_at(0, d.now) - d.now;
+    EXPECT_EQ(delay > kShortest, round_trip > kMillisecond);
+  }
+}
+
+// The second of two may be all that is ever acknowledged, and is never alone on the path.
+TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
+  constexpr TimeNs kShortest = 100 * kMicrosecond;
+  for (const TimeNs round_trip : {400 * kMicrosecond, 10 * kMillisecond}) {
+    Driver d(Wire(kGigabit250, kShortest));
+    d.model.compare({kGigabit250, kShortest, 0});
+    d.ping_pong(5000, 2 * kMillisecond, 20);
+    d.wire = Wire(kGigabit250, round_trip);
+    for (int i = 0; i < 20; ++i) {
+      d.send(5000);
+      d.send(5000);
+      d.receive_both();
+      d.now += 2 * kMillisecond;
+    }
     const TimeNs delay = d.model.finish_at(0, d.now) - d.now;
     EXPECT_EQ(delay > kShortest, round_trip > kMillisecond);
   }

@@ -41,9 +41,7 @@ bool carries(const Path& path) {
 double Link::fastest_rate() const {
   double fastest = 0;
   for (const auto& path : paths_) {
-    if (carries(*path) && path->model.rate_known()) {
-      fastest = std::max(fastest, path->model.bytes_per_ns());
-    }
+    if (carries(*path)) fastest = std::max(fastest, path->model.bytes_per_ns());
   }
   return fastest > 0 ? fastest : PathModel::kRateInitial;
 }
@@ -51,15 +49,17 @@ double Link::fastest_rate() const {
 PathModel::Best Link::best_shown() const {
   PathModel::Best best;
   double fastest = 0;
-  bool any_known = false;
+  bool all_known = true;
   for (const auto& path : paths_) {
     if (!carries(*path)) continue;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
-    any_known = any_known || path->model.rate_known();
+    all_known = all_known && path->model.rate_known();
     best.delay = std::min(best.delay, path->model.recent_delay());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
-  if (any_known || fastest > best.bytes_per_ns) best.bytes_per_ns = fastest;
+  // One that is known to be slow says nothing about the others.
+  const bool measured = all_known && fastest > 0;
+  best.bytes_per_ns = measured ? fastest : std::max(best.bytes_per_ns, fastest);
   return best;
 }
 

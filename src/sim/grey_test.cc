@@ -1,0 +1,73 @@
+// What a NIC that is bad and not dead costs operations that are over before it is noticed to be
+// late: as much as one that is gone, no more.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "sim/cluster.h"
+#include "sim/finished_job.h"
+
+namespace r2ccl {
+namespace {
+
+using Fault = std::function<void(Fabric&, SimNic&)>;
+
+struct Network {
+  int hosts;
+  uint64_t rate_bytes_per_s;
+};
+
+// Of a 64 KB operation, on average, well after the fault.
+TimeNs duration(const Network& network, const Fault& fault) {
+  ClusterOptions options;
+  options.hosts = network.hosts;
+  options.nics = 4;
+  options.rate_bytes_per_s = network.rate_bytes_per_s;
+  Cluster cluster(options);
+  EXPECT_TRUE(cluster.connect());
+  AllReduceJob before(cluster, 8 * 1024);
+  before.start(100);
+  run(cluster, before, 20 * kSecond);
+  fault(cluster.fabric(), cluster.nic(1, 2));
+  AllReduceJob settling(cluster, 8 * 1024);
+  settling.start(200);
+  run(cluster, settling, 20 * kSecond);
+  AllReduceJob job(cluster, 8 * 1024);
+  job.start(400);
+  run(cluster, job, 20 * kSecond);
+  return (job.operations().back().ended - job.operations().front().began) / 400;
+}
+
+class Grey : public testing::TestWithParam<Network> {};
+
+TEST_P(Grey, ABadNicCostsSmallOperationsWhatALostOneDoes) {
+  const uint64_t rate = GetParam().rate_bytes_per_s;
+  const TimeNs lost = duration(GetParam(), [](Fabric& f, SimNic& nic) { f.pull(nic); });
+  const std::pair<const char*, Fault> faults[] = {
+      {"rate at 10 %", [rate](Fabric& f, SimNic& nic) { f.slow(nic, rate / 10); }},
+      {"rate at 1 %", [rate](Fabric& f, SimNic& nic) { f.slow(nic, rate / 100); }},
+      {"5 ms", [](Fabric& f, SimNic& nic) { f.delay(nic, 5 * kMillisecond); }},
+      {"100 ms", [](Fabric& f, SimNic& nic) { f.delay(nic, 100 * kMillisecond); }},
+  };
+  for (const auto& [name, fault] : faults) {
+    EXPECT_LT(100 * duration(GetParam(), fault), 103 * lost) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Grey,
+                         testing::Values(Network{2, 31'250'000}, Network{3, 31'250'000},
+                                         Network{4, 31'250'000}),
+                         [](const auto& each) {
+                           return std::to_string(each.param.hosts) + "Hosts";
+                         });
+
+TEST(GreyFast, PairsOfMessagesDoNotHideALongPath) {
+  constexpr Network kFast{4, 125'000'000};
+  const TimeNs lost = duration(kFast, [](Fabric& f, SimNic& nic) { f.pull(nic); });
+  const TimeNs late =
+      duration(kFast, [](Fabric& f, SimNic& nic) { f.delay(nic, 5 * kMillisecond); });
+  EXPECT_LT(100 * late, 103 * lost);
+}
+
+}  // namespace
+}  // namespace r2ccl
