@@ -32,6 +32,9 @@ static_assert(kLongMessage > kPlanLimits.segment_bytes_max);
 constexpr double kSmallestWindowRate =
     static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
 
+// So many times another path's rate is no error of measurement.
+constexpr double kUnlike = 4;
+
 bool carries(const Path& path) {
   return path.state.usable() && !path.spec.lane_only && !path.resting;
 }
@@ -48,18 +51,19 @@ double Link::fastest_rate() const {
 
 PathModel::Best Link::best_shown() const {
   PathModel::Best best;
-  double fastest = 0;
-  bool all_known = true;
+  double known = 0;
+  double hoped = 0;
   for (const auto& path : paths_) {
     if (!carries(*path)) continue;
+    double& fastest = path->model.rate_known() ? known : hoped;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
-    all_known = all_known && path->model.rate_known();
     best.delay = std::min(best.delay, path->model.recent_delay());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
-  // One that is known to be slow says nothing about the others.
-  const bool measured = all_known && fastest > 0;
-  best.bytes_per_ns = measured ? fastest : std::max(best.bytes_per_ns, fastest);
+  // A path that is known to be slow says nothing about others which have shown much more.
+  const bool unlike = hoped > kUnlike * known;
+  const double fastest = std::max(known, hoped);
+  best.bytes_per_ns = unlike || known == 0 ? std::max(best.bytes_per_ns, fastest) : fastest;
   return best;
 }
 
