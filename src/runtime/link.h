@@ -273,6 +273,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool is_last(const Path& path) const;
   void judge(Path& path, TimeNs now);
   void judge_suspect(Path& path, TimeNs now);
+  static bool is_mute(const Path& path, TimeNs now);
   TimeNs kernel_answer_time(Path& path, TimeNs now);
   void probe_kernel(const Path& path, TimeNs now);
   TimeNs overdue_at(const Path& path) const;

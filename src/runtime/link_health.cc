@@ -151,6 +151,14 @@ void Link::judge(Path& path, TimeNs at) {
   report_change(path, PathPhase::up, at, {});
 }
 
+// Its connection waits for an answer to what was lost.
+bool Link::is_mute(const Path& path, TimeNs at) {
+  if (path.model.outstanding().empty()) return false;
+  const TimeNs unanswered = path.data_unanswered();
+  if (unanswered == kNever) return false;
+  return std::min(unanswered, at - path.model.outstanding().front().sent_at) > kMuteAfter;
+}
+
 void Link::judge_suspect(Path& path, TimeNs at) {
   if (mutated(Mutant::suspect_for_ever)) return;
   const TimeNs since = path.state.since();
@@ -170,9 +178,7 @@ void Link::judge_suspect(Path& path, TimeNs at) {
   // Slow is not dead: data that still trickles is waited for.
   const bool trickles = path.model.last_delivery_at() > since;
   const bool sign_of_life = kernel_answers || lane_answers || trickles;
-  const TimeNs unanswered = path.data_unanswered();
-  const bool mute = unanswered != kNever && unanswered > kMuteAfter;
-  const TimeNs patience = mute ? kSilentAfter : kStalledAfter;
+  const TimeNs patience = is_mute(path, at) ? kSilentAfter : kStalledAfter;
   if (sign_of_life && at - std::max(since, path.model.last_delivery_at()) < patience) return;
   fail_path(path, sign_of_life ? DownCause::stalled : DownCause::silent, DownCause::none,
             sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through",
