@@ -42,7 +42,7 @@ NicName Incidents::name_of(Rank rank, NicId nic) const {
 void Incidents::on_path_event(const PathEvent& event) {
   const bool lost = event.to == PathPhase::down && event.cause != DownCause::closing &&
                     (event.from == PathPhase::up || event.from == PathPhase::suspect);
-  if (!lost || event.planned || event.local_nic == kNoNic) return;
+  if (!lost || event.planned || event.aftermath || event.local_nic == kNoNic) return;
   Observation o;
   o.observer = engine_.self();
   o.peer = event.peer;

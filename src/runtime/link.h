@@ -45,6 +45,7 @@ struct PathEvent {
   uint64_t replayed_bytes = 0;  // what had to be sent again
   TimeNs up_ns = 0;             // for how long it had been up, suspicion included
   bool planned = false;         // it was at rest, and nothing was under way on it: no fault
+  bool aftermath = false;       // of a silence of the whole peer: no fault of its own
   std::string why;
 };
 
@@ -337,6 +338,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs evidence_at_ = 0;  // the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;     // a control frame last came at this time
   TimeNs asked_at_ = 0;     // all lanes were asked and nothing has come since; 0: something has
+  TimeNs silence_ended_at_ = 0;  // all lanes had been silent until then
   TimeNs next_ask_all_ = 0;
   TimeNs ask_all_wait_ = 0;
   TimeNs next_kernel_look_ = 0;

@@ -239,7 +239,9 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   event.why = why;
   if (was_up) event.up_ns = at - path.state.up_since();
   if (!path.model.outstanding().empty()) {
-    event.detected_ns = at - path.model.outstanding().front().sent_at;
+    const TimeNs sent_at = path.model.outstanding().front().sent_at;
+    event.detected_ns = at - sent_at;
+    event.aftermath = cause == DownCause::stalled && sent_at < silence_ended_at_;
   }
   const size_t index = index_of(path);
   dialers_[index]->cancel();

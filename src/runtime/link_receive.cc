@@ -14,6 +14,8 @@ namespace {
 // What took longer was a stop or a leap of the clock.
 constexpr TimeNs kRoundTripMax = 1 * kSecond;
 constexpr TimeNs kExcusedSilence = 25 * kMillisecond;
+// After such a one connections wait for TCP's timer.
+constexpr TimeNs kSilence = 100 * kMillisecond;
 
 }  // namespace
 
@@ -122,6 +124,7 @@ void Link::note_heard(TimeNs at) {
   heard_at_ = at;
   if (asked_at_ != 0 && at - asked_at_ > kExcusedSilence) excuse(at - asked_at_);
   if (asked_at_ != 0) keep_connections();
+  if (unheard(at) > kSilence) silence_ended_at_ = at;
   if (spacing(at) > limits::kStateResendMax) {
     next_ask_all_ = std::min(next_ask_all_, at);
     if (resend_state_at_ != kNever) resend_state_at_ = std::min(resend_state_at_, at);
