@@ -73,10 +73,10 @@ TEST(Fault, AnIdleConnectionTellsOfAHoleWithinTwoKeepAlives) {
   pair.fabric.run_for(60 * kSecond);
   for (Connection* end : {pair.client.get(), pair.server.get()}) {
     EXPECT_GE(end->info().unanswered_ns, 60 * kSecond);
-    EXPECT_LT(end->info().unanswered_ns, 60 * kSecond + 2 * Flow::kKeepAlive);
+    EXPECT_LT(end->info().unanswered_ns, 60 * kSecond + 2 * kKeepAlive);
   }
   pair.fabric.fix(pair.nic_b);
-  pair.fabric.run_for(2 * Flow::kKeepAlive);
+  pair.fabric.run_for(2 * kKeepAlive);
   EXPECT_EQ(pair.client->info().unanswered_ns, 0);
 }
 

@@ -140,8 +140,8 @@ bool Flow::writable(int side) const {
 ConnectionInfo Flow::info(int side) const {
   const Stream& outgoing = streams_[index(side)];
   const TimeNs silent = network_.engine().now() - sides_[index(side)].answered_at;
-  const bool answered = !outgoing.in_flight() && silent < 2 * kKeepAlive;
-  return {0, outgoing.unsent(), outgoing.retransmissions(), answered ? 0 : silent};
+  return {0, outgoing.unsent(), outgoing.retransmissions(),
+          unanswered_time(outgoing.in_flight(), silent)};
 }
 
 void Flow::close(int side) {

@@ -44,9 +44,6 @@ enum class CutKind : uint8_t {
 
 class Flow {
  public:
-  // An idle connection asks the other kernel so often.
-  static constexpr TimeNs kKeepAlive = 5 * kSecond;
-
   Flow(Network& network, uint64_t id, const FlowSpec& spec);
 
   uint64_t id() const { return id_; }
@@ -139,6 +136,7 @@ class Flow {
   void arm_timer(int side);
   void schedule_timer(int side);
   void on_timer(int side);
+  void note_answer(int side);
   void keep_alive(int side);
 
   Network& network_;

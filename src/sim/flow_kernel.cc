@@ -97,7 +97,7 @@ void Flow::on_syn() {
 void Flow::on_syn_ack() {
   if (at(0).state == SideState::connecting) {
     become(0, SideState::established);
-    at(0).answered_at = network_.engine().now();
+    note_answer(0);
     keep_alive(0);
     touch(0);
   }
@@ -114,7 +114,7 @@ void Flow::on_handshake_end() {
     return;
   }
   become(1, SideState::established);
-  at(1).answered_at = network_.engine().now();
+  note_answer(1);
   keep_alive(1);
   listener->enqueue(id_);
 }
@@ -181,8 +181,7 @@ void Flow::send_ack(int from) {
 
 void Flow::on_ack(int side, const StreamAck& ack) {
   Side& self = at(side);
-  self.unanswered = 0;
-  self.answered_at = network_.engine().now();
+  note_answer(side);
   if (stream(side).on_ack(ack)) {
     self.backoff = 0;
     self.deadline = kNever;
@@ -208,6 +207,11 @@ void Flow::on_reset(int side) {
 void Flow::on_probe(int side) {
   if (at(side).state == SideState::established) return send_ack(side);
   send_reset(side);
+}
+
+void Flow::note_answer(int side) {
+  at(side).unanswered = 0;
+  at(side).answered_at = network_.engine().now();
 }
 
 void Flow::keep_alive(int side) {

@@ -37,15 +37,22 @@ struct IoResult {
 
 enum class ConnectState : uint8_t { pending, established, failed };
 
+// An idle connection asks the peer's kernel so often, by whatever the transport has for that.
+inline constexpr TimeNs kKeepAlive = 5 * kSecond;
+
 // What a transport knows of a connection beyond its bytes, for `status` and the detector.
 struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet handed to the wire
   uint32_t retransmissions = 0;
-  // For how long the peer's kernel has owed an answer, at most; 0: it owes none. An idle connection
-  // asks it every few seconds. kNever: not known.
+  // For how long the peer's kernel has owed an answer, at most; 0: it owes none; kNever: not known.
   TimeNs unanswered_ns = kNever;
 };
+
+// ConnectionInfo::unanswered_ns of a connection that has heard no acknowledgement for `silent_ns`.
+inline TimeNs unanswered_time(bool in_flight, TimeNs silent_ns) {
+  return in_flight || silent_ns >= 2 * kKeepAlive ? silent_ns : 0;
+}
 
 // A reliable ordered byte stream over one path. Destroying it closes abortively: bytes not yet
 // delivered are discarded and the peer sees a failure, because an orderly end is said in a goodbye

@@ -8,10 +8,13 @@
 #include <cerrno>
 
 #include "transport/tcp/socket_address.h"
+#include "transport/transport.h"
 
 namespace r2ccl {
 namespace {
 
+// Firewalls forget flows that are idle for minutes, some for less.
+constexpr int kKeepAliveS = kKeepAlive / kSecond;
 // As many as Linux takes: to keep a flow is all that these are for. Whether a path has failed is
 // judged elsewhere, by more.
 constexpr int kKeepAlivesUnanswered = 127;

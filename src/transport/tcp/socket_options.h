@@ -9,10 +9,6 @@
 
 namespace r2ccl {
 
-// An idle connection asks the peer's kernel so often. Firewalls forget flows that are idle for
-// minutes, some for less.
-inline constexpr int kKeepAliveS = 5;
-
 // No Nagle; keep-alives; and the writer is woken when fewer than
 // `unsent_low_water` bytes wait (0: the system's).
 int set_stream_options(int socket, uint32_t unsent_low_water);

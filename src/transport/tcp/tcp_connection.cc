@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <climits>
 
-#include "transport/tcp/socket_options.h"
-
 namespace r2ccl {
 namespace {
 
@@ -101,12 +99,11 @@ ConnectionInfo TcpConnection::info() const {
   tcp_info kernel{};
   socklen_t length = sizeof kernel;
   if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &kernel, &length) != 0) return {};
-  const TimeNs silent = kernel.tcpi_last_ack_recv * kMillisecond;
-  const bool answered = kernel.tcpi_unacked == 0 && silent < 2 * kKeepAliveS * kSecond;
   return {.smoothed_rtt_ns = static_cast<TimeNs>(kernel.tcpi_rtt) * kMicrosecond,
           .unsent_bytes = kernel.tcpi_notsent_bytes,
           .retransmissions = kernel.tcpi_total_retrans,
-          .unanswered_ns = answered ? 0 : silent};
+          .unanswered_ns =
+              unanswered_time(kernel.tcpi_unacked > 0, kernel.tcpi_last_ack_recv * kMillisecond)};
 }
 
 }  // namespace r2ccl
