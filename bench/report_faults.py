@@ -98,6 +98,23 @@ def sim_stalls(document):
                     f"Failed: {'; '.join(sorted(errors))}", ""]
 
 
+def sim_grey(document):
+    lines = ["### In virtual time", "", "The same in the simulator, without the noise of a machine: the throughput "
+             "of back-to-back AllReduce, in percent of that with the NIC pulled, after a first quarter of the "
+             "operations in which the job learns what the NIC is worth.", ""] + origin(document)
+    for cluster in document["clusters"]:
+        rows = dict(cluster["mean_ms"])
+        gone = rows.pop("pull")
+        lines += [f"{cluster['hosts']} hosts x {cluster['nics']} NICs x {cluster['mbit']} Mbit/s:", ""]
+        lines += table(["NIC", *(f"{size}B" for size in gone)],
+                       [["pulled, ms an operation", *(num(mean, 3) for mean in gone.values())]]
+                       + [[kind, *(num(100 * gone[size] / mean if mean and gone[size] else None)
+                                   for size, mean in row.items())] for kind, row in rows.items()])
+    total = num(document["checked_elements"], 0)
+    return lines + [f"{total} elements checked, none wrong." if not document["errors"] else
+                    f"Failed: {'; '.join(document['errors'])}", ""]
+
+
 def verdict_targets(document):
     kinds = find(document, "kinds") or {}
     trials = sum(row["trials"] for row in kinds.values())

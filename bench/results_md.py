@@ -35,6 +35,7 @@ PARTS = [
     ("false_alarms", report_returns.false_alarm_targets, report_returns.false_alarms),
     ("sim_stalls", no_targets, report_faults.sim_stalls),
     ("grey", report_faults.grey_targets, report_faults.grey),
+    ("sim_grey", no_targets, report_faults.sim_grey),
     ("soak", report_returns.soak_targets, report_returns.soak),
     ("verdicts", report_faults.verdict_targets, report_faults.verdicts),
     ("conditions", no_targets, report_conditions.conditions),

@@ -7,16 +7,14 @@ longer than the median of the later ones, under which the fault still lasts. Of 
 everybody (a whole host, a partition, a stopped rank) and end after 200 ms it is what the operations
 took beyond these 200 ms. Moment, host and NIC are another in each trial.
 """
-import json
 import multiprocessing
 import os
 import pathlib
 import random
-import subprocess
 import sys
-import tempfile
 
 from lab import machine, median, parser, percentile, progress, save
+from sim_run import operations_of, scenario, simulate
 
 BYTES = 1 << 20
 OPERATIONS = 36
@@ -42,28 +40,20 @@ FAULTS = {
 }
 
 
-def scenario(name, seed):
+def scenario_of(name, seed):
     """The TOML of one trial."""
     dice = random.Random(f"{name} {seed}")
-    text = [f"seed = {seed}", "hosts = 4", "nics = 4", "[[operation]]", 'kind = "all_reduce"',
-            'type = "float32"', f"count = {BYTES // 4}", f"repeat = {OPERATIONS}"]
+    fault = None
     if FAULTS[name]:
         kind, amount, lasts, _ = FAULTS[name]
         host = dice.randrange(1, 4) if kind == "partition" else dice.randrange(4)
-        text += ["[[fault]]", f'kind = "{kind}"', f"at_ms = {dice.uniform(*BEGIN_MS)}",
-                 "when_busy = true", f"for_ms = {lasts or LASTS_MS}", f"host = {host}",
-                 f"nic = {dice.randrange(4)}", f"other_host = {(host + dice.randrange(1, 4)) % 4}"]
-        text += [f"amount = {amount}"] if amount else []
-    return "\n".join(text) + "\n"
-
-
-def operations_of(document):
-    """(begin, end) of each operation: from the first rank's call to the last one's end."""
-    ranks = {}
-    for span in document["operations"]:
-        ranks.setdefault(span["host"], []).append((span["from_ms"], span["to_ms"]))
-    columns = zip(*(sorted(spans) for spans in ranks.values()))
-    return [(min(begin for begin, _ in column), max(end for _, end in column)) for column in columns]
+        fault = {"kind": kind, "at_ms": dice.uniform(*BEGIN_MS), "when_busy": True,
+                 "for_ms": lasts or LASTS_MS, "host": host, "nic": dice.randrange(4),
+                 "other_host": (host + dice.randrange(1, 4)) % 4}
+        fault |= {"amount": amount} if amount else {}
+    return scenario({"seed": seed, "hosts": 4, "nics": 4},
+                    {"kind": "all_reduce", "type": "float32", "count": BYTES // 4,
+                     "repeat": OPERATIONS}, fault)
 
 
 def stall_ms(name, document):
@@ -80,14 +70,9 @@ def stall_ms(name, document):
 
 def trial(task):
     r2ccl, name, seed = task
-    with tempfile.TemporaryDirectory(prefix="r2sim-") as directory:
-        file, out = (os.path.join(directory, each) for each in ("scenario.toml", "out.json"))
-        pathlib.Path(file).write_text(scenario(name, seed))
-        done = subprocess.run([r2ccl, "sim", "run", file, "--json", out], text=True,
-                              capture_output=True, check=False)
-        if not os.path.exists(out):
-            return name, {"error": done.stderr[-400:]}
-        document = json.loads(pathlib.Path(out).read_text())
+    document, error = simulate(r2ccl, scenario_of(name, seed))
+    if document is None:
+        return name, {"error": error}
     said = sorted({" ".join(note["what"].split()[1:2]) for note in document["notes"]
                    if note["what"].startswith("verdict: ")})
     return name, {"stall_ms": stall_ms(name, document), "verdicts": said,
