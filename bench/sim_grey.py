@@ -31,7 +31,7 @@ KINDS = {
 
 def repeats(size, quick):
     """As many bytes for each size, and operations enough to see what comes seldom."""
-    return max(60, (10 << 20 if quick else 100 << 20) // size if size >= 64 << 10 else 1500)
+    return max(60, (10 if quick else 100) * min((1 << 20) // size, 16))
 
 
 def scenario_of(cluster, size, kind, quick):
