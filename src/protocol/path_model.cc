@@ -19,8 +19,6 @@ constexpr TimeNs kDelayBelieved = 500 * kMillisecond;
 // path, or this at most, they speak of the path and not of the schedulers when so many do in a row.
 constexpr TimeNs kAloneNoiseMax = 2 * kMillisecond;
 constexpr int kAloneLate = 3;
-// A path below this share of the best is probed while it is idle, so often.
-constexpr double kSlowShare = 0.75;
 constexpr TimeNs kProbeInterval = 100 * kMillisecond;
 constexpr TimeNs kProbeSpacing = 100;  // so many times the time of a probe: 1 % of a NIC
 // What a probe must show beyond the known rate, and for how many transmissions that is on trial.
@@ -35,7 +33,8 @@ constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackUnknown = 150 * kMillisecond;
 constexpr TimeNs kSlackMax = 60 * kMillisecond;
-constexpr double kRateMin = 1e-5;  // 10 kB/s: below this a path is as good as silent
+constexpr TimeNs kErrorOfBest = 4;  // a path's error counts up to so many times the best one's
+constexpr double kRateMin = 1e-5;   // 10 kB/s: below this a path is as good as silent
 
 }  // namespace
 
@@ -56,7 +55,9 @@ TimeNs PathModel::slack() const {
   if (base_delay_ == kDelayInitial) return kSlackUnknown;
   // However slow the NICs are, the smallest window of another sender may be ahead of this one.
   const TimeNs least = std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
-  return std::clamp(4 * deviation_, least, kSlackMax);
+  // Where only this path's are late, it is not the schedulers that are.
+  const TimeNs error = std::min(deviation_, kErrorOfBest * std::min(best_.deviation, kSecond));
+  return std::clamp(4 * error, least, kSlackMax);
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
@@ -87,12 +88,13 @@ TimeNs PathModel::delay_to_compare(TimeNs now) const {
 
 bool PathModel::looks_long() const {
   const TimeNs noise = delay_samples_ < kDelaySamples ? kSlackMin : kNoise;
-  return recent_delay() - std::max(noise, window_time_at_best()) >= best_.delay;
+  return recent_delay() - std::max(noise, frames_ahead_at_best()) >= best_.delay;
 }
 
-// Some frames of another sender may be ahead at the receiving NIC.
-TimeNs PathModel::window_time_at_best() const {
-  return static_cast<TimeNs>(static_cast<double>(limits::kWindowBytesMin) / best_.bytes_per_ns);
+// Frames of another sender, like those of this one, may be ahead at the receiving NIC.
+TimeNs PathModel::frames_ahead_at_best() const {
+  const auto bytes = static_cast<double>(std::max(limits::kWindowBytesMin, frame_bytes_));
+  return static_cast<TimeNs>(bytes / best_.bytes_per_ns);
 }
 
 TimeNs PathModel::recent_delay() const {
@@ -144,11 +146,12 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
     ++frames_delivered_;
   }
   bytes_outstanding_ -= bytes;
+  frame_bytes_ = last.bytes;
   // As if it had been acknowledged at once.
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
-  if (first.found_idle && first.number != last.number) learn_long_delay(last, at);
+  if (first.found_idle && first.number != last.number) learn_burst(first, last, at);
   if (last.found_idle && outstanding_.empty()) learn_alone(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
@@ -185,12 +188,19 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
-// Transmissions that always come in pairs never show the delay of one alone. But whatever the last
-// took beyond all that was ahead of it is delay.
-void PathModel::learn_long_delay(const Transmission& last, TimeNs at) {
-  const TimeNs least = at - last.sent_at - wire_time(last.ahead);
-  if (least - kNoise < best_.delay) return;
-  recent_delays_[delay_samples_++ % recent_delays_.size()] = least;
+// Transmissions that always come in pairs never show what one alone would. But whatever the last
+// took beyond all that was ahead of it is delay, and all of them have passed in the time of all.
+void PathModel::learn_burst(const Transmission& first, const Transmission& last, TimeNs at) {
+  const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
+  recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
+  show(last.ahead, at - first.sent_at);
+}
+
+// The delay is not taken off: while the rate is only guessed, so is that. What is older than the
+// last few is forgotten: a token bucket lets a burst through at once.
+void PathModel::show(uint64_t bytes, TimeNs elapsed) {
+  recent_rates_[rate_samples_++ % recent_rates_.size()] =
+      static_cast<double>(bytes) / static_cast<double>(elapsed);
 }
 
 // Before the rate was known a slow path's own time looked like delay; and as a busy path shows its
@@ -210,12 +220,13 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
 // A path that never has two transmissions under way shows no rate in measure_rate().
 void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   const TimeNs elapsed = at - transmission.sent_at;
+  show(transmission.bytes, elapsed);
   const TimeNs promised = transmission.expected_at - transmission.slack - transmission.sent_at;
   const TimeNs wire = std::max<TimeNs>(elapsed - std::min(base_delay_, best_.delay), 1);
   const double sample = static_cast<double>(transmission.bytes) / static_cast<double>(wire);
   const TimeNs schedulers =
       std::clamp(4 * std::min(best_.deviation, kSecond), kNoise, kAloneNoiseMax);
-  const TimeNs noise = std::max(schedulers, window_time_at_best());
+  const TimeNs noise = std::max(schedulers, frames_ahead_at_best());
   if (elapsed > promised + promised / 4 + noise) {
     alone_best_ = alone_late_ == 0 ? sample : std::max(alone_best_, sample);
     if (trial_from_ > 0) return end_trial(false, at);
@@ -226,8 +237,6 @@ void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
     return;
   }
   alone_late_ = 0;
-  // The delay is not taken off here: while the rate is only guessed, so is that.
-  shown_ = std::max(shown_, static_cast<double>(transmission.bytes) / static_cast<double>(elapsed));
   if (trial_from_ > 0 && --trial_left_ == 0) end_trial(true, at);
   if (!rate_known_ || sample <= rate_) return;
   if (rate_ >= kSlowShare * best_.bytes_per_ns) {
@@ -256,7 +265,10 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
     interval_filled_ = 0;
   } else {
     interval_bytes_ += bytes;
-    const TimeNs promised = last.expected_at - last.slack - last.sent_at;
+    // Of a rate that is only hoped for nothing is expected, but it must show.
+    const bool hoped = !rate_known_ && nic_paths_ == 1;
+    const TimeNs promised =
+        hoped ? base_delay_ + wire_time(last.ahead) : last.expected_at - last.slack - last.sent_at;
     const bool slower = at - last.sent_at > promised + promised / 4 + kNoise;
     if (last.filled || slower) interval_filled_ += bytes;
   }
@@ -311,9 +323,10 @@ void PathModel::compare(const Best& best) {
 }
 
 bool PathModel::wants_probe(TimeNs now) const {
-  const bool slow = rate_known_ && rate_ < kSlowShare * best_.bytes_per_ns;
-  const TimeNs interval = std::max(kProbeInterval, kProbeSpacing * window_time_at_best());
-  return (slow || looks_long()) && outstanding_.empty() && now - last_delivery_at_ >= interval;
+  const auto probe = static_cast<TimeNs>(limits::kWindowBytesMin / best_.bytes_per_ns);
+  const TimeNs interval = std::max(kProbeInterval, kProbeSpacing * probe);
+  return (is_slow(best_.bytes_per_ns) || looks_long()) && outstanding_.empty() &&
+         now - last_delivery_at_ >= interval;
 }
 
 void PathModel::excuse(TimeNs duration) {

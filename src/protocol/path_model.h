@@ -93,8 +93,14 @@ class PathModel {
   double bytes_per_ns() const { return rate_; }
   bool rate_known() const { return rate_known_; }
   // What the path has shown that it can do at least: the rate, or while that is not known the most
-  // that a transmission had which was alone on the path; 0 when there was none.
-  double shown_bytes_per_ns() const { return rate_known_ ? rate_ : shown_; }
+  // that the last few had which were alone on the path, or bursts; 0 when there was none.
+  double shown_bytes_per_ns() const {
+    return rate_known_ ? rate_ : *std::max_element(recent_rates_.begin(), recent_rates_.end());
+  }
+  // It has shown that it is.
+  bool is_slow(double best_bytes_per_ns) const {
+    return rate_known_ && rate_ < kSlowShare * best_bytes_per_ns;
+  }
   // What the best paths of the link have shown. Its rate is taken over while this one has shown
   // nothing, and an error that even the best path has is not this one's.
   struct Best {
@@ -121,10 +127,11 @@ class PathModel {
   TimeNs wire_time_at_most(uint64_t bytes) const;
   TimeNs delay_to_compare(TimeNs now) const;
   bool looks_long() const;
-  TimeNs window_time_at_best() const;
+  TimeNs frames_ahead_at_best() const;
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
-  void learn_long_delay(const Transmission& last, TimeNs at);
+  void show(uint64_t bytes, TimeNs elapsed);
+  void learn_burst(const Transmission& first, const Transmission& last, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);
   void learn_alone(const Transmission& transmission, TimeNs at);
   void end_trial(bool passed, TimeNs at);
@@ -145,7 +152,8 @@ class PathModel {
 
   double rate_ = kRateInitial;  // bytes per ns
   bool rate_known_ = false;
-  double shown_ = 0;
+  std::array<double, 8> recent_rates_{};
+  uint32_t rate_samples_ = 0;
   int alone_late_ = 0;     // in a row
   double alone_best_ = 0;  // the highest rate that one of these has shown
   // While it is trusted on trial with more than it had shown: that rate, and how many transmissions
@@ -167,10 +175,13 @@ class PathModel {
   TimeNs deviation_ = 0;
   uint64_t window_ = kWindowInitial;
   size_t nic_paths_ = 1;
+  uint64_t frame_bytes_ = 0;  // of the last that was delivered
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;
   static constexpr uint64_t kWindowInitial = 128 * 1024;
+  // A path below this share of the best is probed while it is idle.
+  static constexpr double kSlowShare = 0.75;
 };
 
 }  // namespace r2ccl

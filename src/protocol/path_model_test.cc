@@ -261,6 +261,38 @@ TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
   }
 }
 
+// Else the other paths, which are known, would look slow beside it, and carry nothing.
+TEST(PathModel, ABurstThatATokenBucketLetThroughIsSoonForgotten) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond, 60'000));
+  for (int i = 0; i < 10; ++i) {
+    d.send(30'000);
+    d.send(30'000);
+    d.receive_both();
+    if (i == 0) {
+      EXPECT_GT(d.model.shown_bytes_per_ns(), 10 * kGigabit250);
+    }
+    d.now += 2 * kMillisecond;
+  }
+  EXPECT_FALSE(d.model.rate_known());
+  EXPECT_LT(d.model.shown_bytes_per_ns(), 1.01 * kGigabit250);
+}
+
+// That others are late tells of schedulers, that none is tells of the path.
+TEST(PathModel, ErrorsThatNoOtherPathHasDoNotMakeItsLossesWaitLonger) {
+  for (const bool others_too : {false, true}) {
+    Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+    d.ping_pong(5000, 2 * kMillisecond, 20);
+    for (int i = 0; i < 10; ++i) {
+      d.wire = Wire(kGigabit250, 100 * kMillisecond);
+      d.ping_pong(5000, 2 * kMillisecond, 1);
+      d.wire = Wire(kGigabit250, 100 * kMicrosecond);
+      d.ping_pong(5000, 2 * kMillisecond, 1);
+    }
+    d.model.compare({kGigabit250, 100 * kMicrosecond, others_too ? kSecond : kMillisecond / 4});
+    EXPECT_EQ(d.model.slack() > 10 * kMillisecond, others_too);
+  }
+}
+
 struct Speed {
   double bytes_per_ns;
   TimeNs round_trip;

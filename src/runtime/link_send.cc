@@ -57,13 +57,17 @@ PathModel::Best Link::best_shown() const {
     if (!carries(*path)) continue;
     double& fastest = path->model.rate_known() ? known : hoped;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
-    best.delay = std::min(best.delay, path->model.recent_delay());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
   // A path that is known to be slow says nothing about others which have shown much more.
   const bool unlike = hoped > kUnlike * known;
   const double fastest = std::max(known, hoped);
   best.bytes_per_ns = unlike || known == 0 ? std::max(best.bytes_per_ns, fastest) : fastest;
+  for (const auto& path : paths_) {
+    // What a slow path takes is its time on the wire, but for an error as large as any delay.
+    if (!carries(*path) || path->model.is_slow(best.bytes_per_ns)) continue;
+    best.delay = std::min(best.delay, path->model.recent_delay());
+  }
   return best;
 }
 
