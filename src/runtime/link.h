@@ -211,6 +211,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void on_broken(Path& path, DownCause cause, const std::string& why) override;
   TimeNs now() const override { return host_.clock().now(); }
   void note_heard(TimeNs now);
+  void end_silence(TimeNs at);
   void keep_connections();
   void excuse(TimeNs duration);
   Status apply_channels(const ControlFrame& frame);

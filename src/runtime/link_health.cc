@@ -330,6 +330,7 @@ void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
   }
   if (path->state.connected()) {
     if (asked_at_ == 0) return;  // it has been heard meanwhile
+    end_silence(at);
     fail_path(*path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", at);
   }

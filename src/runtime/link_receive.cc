@@ -124,13 +124,17 @@ void Link::note_heard(TimeNs at) {
   heard_at_ = at;
   if (asked_at_ != 0 && at - asked_at_ > kExcusedSilence) excuse(at - asked_at_);
   if (asked_at_ != 0) keep_connections();
-  if (unheard(at) > kSilence) silence_ended_at_ = at;
+  end_silence(at);
   if (spacing(at) > limits::kStateResendMax) {
     next_ask_all_ = std::min(next_ask_all_, at);
     if (resend_state_at_ != kNever) resend_state_at_ = std::min(resend_state_at_, at);
   }
   asked_at_ = 0;
   refusals_ = 0;
+}
+
+void Link::end_silence(TimeNs at) {
+  if (unheard(at) > kSilence) silence_ended_at_ = at;
 }
 
 // What was about to replace connections that had seemed dead.

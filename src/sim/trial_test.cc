@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, 61));
 
 // Connections that wait for TCP's timer after a host was suspended accused NICs.
 INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
-                         testing::Values<uint64_t>(18611, 28814, 33399, 47086));
+                         testing::Values<uint64_t>(18611, 28814, 33399, 47086, 73018));
 
 TEST(Trial, OfOneSeedIsOneRun) {
   for (uint64_t seed = 100; seed < 110; ++seed) {
