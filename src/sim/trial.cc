@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "sim/cluster.h"
@@ -124,6 +125,15 @@ class Trial {
              "; these have not parted:" + not_parted());
   }
 
+  // Who has died as far as the rank knows: by itself, or because it was told.
+  static std::optional<Rank> dead_peer(const Cluster::Node& node) {
+    if (!node.ends.empty()) return node.ends.front().first;
+    for (const Verdict& verdict : node.incidents->verdicts()) {
+      if (verdict.scope == Scope::process) return verdict.process;
+    }
+    return {};
+  }
+
   // What a communicator does when a rank is dead: it ends everything.
   void see_deaths() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
@@ -133,12 +143,12 @@ class Trial {
         job_->leave_out(rank);
         continue;
       }
-      if (node.ends.empty() || told_[rank]) continue;
+      const std::optional<Rank> peer = dead_peer(node);
+      if (!peer || told_[rank]) continue;
       told_[rank] = true;
-      const auto [peer, end] = node.ends.front();
-      if (alive(peer.value())) {
-        violated("rank " + std::to_string(rank) + " gives up rank " + std::to_string(peer.value()) +
-                 ", which lives");
+      if (alive(peer->value())) {
+        violated("rank " + std::to_string(rank) + " gives up rank " +
+                 std::to_string(peer->value()) + ", which lives");
       }
       for (auto& one : node.communicators) {
         one.executor->cancel({Code::remote, "a rank died"});

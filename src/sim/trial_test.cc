@@ -26,6 +26,9 @@ INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, 61));
 INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
                          testing::Values<uint64_t>(18611, 28814, 33399, 47086, 73018));
 
+// A rank died whose new address another one had not heard: that one must be told of the death.
+INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92262));
+
 TEST(Trial, OfOneSeedIsOneRun) {
   for (uint64_t seed = 100; seed < 110; ++seed) {
     const TrialResult first = run_trial(scenario_of(seed));
