@@ -2,10 +2,10 @@
 """What each fault that the simulator makes costs back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x
 250 Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
 
-The stall is that of fault_trials.py: the sum, over 10 operations from the fault on, of what each took
-longer than the median of the later ones, under which the fault still lasts. Of faults that stop
-everybody (a whole host, a partition, a stopped rank) and end after 200 ms it is what the operations
-took beyond these 200 ms. Moment, host and NIC are another in each trial.
+The stall is how much longer 10 operations from the fault on took, one after the other, than as many
+of the later ones, under which the fault still lasts. Of faults that stop everybody (a whole host, a
+partition, a stopped rank) and end after 200 ms it is what they took beyond these 200 ms. Moment, host
+and NIC are another in each trial.
 """
 import multiprocessing
 import os
@@ -59,11 +59,11 @@ def scenario_of(name, seed):
 def stall_ms(name, document):
     operations = operations_of(document)
     hit = document["faults"][0]["from_ms"] if document["faults"] else sum(BEGIN_MS) / 2
-    struck = [i for i, (_, end) in enumerate(operations) if end > hit]
-    first = struck[0]
-    times = [end - begin for begin, end in operations]
-    steady = median(times[first + STALL_OPERATIONS:])
-    stall = sum(max(0, t - steady) for t in times[first:first + STALL_OPERATIONS])
+    ends = [end for _, end in operations]
+    first = next(i for i, end in enumerate(ends) if end > hit)
+    last = first + STALL_OPERATIONS - 1
+    steady = (ends[-1] - ends[last]) / (len(ends) - 1 - last)
+    stall = max(0, ends[last] - ends[first - 1] - STALL_OPERATIONS * steady)
     waits = FAULTS[name] and FAULTS[name][3]
     return max(0, stall - FAULTS[name][2]) if waits else stall
 

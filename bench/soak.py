@@ -23,8 +23,6 @@ SHORTEST_S, LONGEST_S = 0.1, 4.0
 # A fault may be noticed, and judged, so long after its end: a path that carries nothing is slow to.
 AFTERMATH_S = 6.0
 EARLY_S = 20.0
-# What the measuring program keeps of each operation that it timed, in bytes.
-OPERATION_RECORD = 24
 NIC_KINDS = (("down",), ("pull",), ("hole",), ("hole-tx",), ("hole-rx",), ("slow", "10%"),
              ("slow", "1%"), ("lose", "1"), ("lose", "10"))
 
@@ -139,34 +137,30 @@ def innocent(verdicts, faults):
     return found
 
 
-def growth(before, after, operations):
-    """The largest of any host; of memory, without the measuring program's own."""
-    more = {what: max(after[host][what] - before[host][what] for host in before) for what in
-            next(iter(before.values()))}
-    more["rss_kib"] -= operations * OPERATION_RECORD // 1024
-    return more
+def growth(early, late):
+    return {what: max(late[host][what] - early[host][what] for host in early) for what in
+            next(iter(early.values()))}
 
 
 def run_job(lab, collective, size, seconds, dice):
     run = lab.start_bench("--collective", collective, "-b", size, "-w", 2, "--duration", seconds,
                           "-c", 1)
-    looks = []  # when, and what each host then used
     try:
         run.wait_for_traffic(0, 0)
         processes = rank_processes(lab)
         weather = Weather(lab, processes, dice)
         begin = time.monotonic()
-        for until in (min(EARLY_S, seconds / 3), seconds / 2, seconds - 2):
-            weather.blow(run, begin + until)
-            looks.append((time.monotonic(), {host: usage_of(pid) for host, pid in processes.items()}))
+        weather.blow(run, begin + min(EARLY_S, seconds / 3))
+        early = {host: usage_of(pid) for host, pid in processes.items()}
+        weather.blow(run, begin + seconds - 2)
+        late = {host: usage_of(pid) for host, pid in processes.items()}
         run.wait(seconds + 120)
     finally:
         lab.command("fix")
-    grown = [growth(before, after, sum(start <= o.start < end for o in run.operations))
-             for (start, before), (end, after) in zip(looks, looks[1:])]
     return {"collective": collective, "size": size, "faults": len(weather.faults),
             "innocent": innocent(run.result["verdicts"], weather.faults),
-            "growth": dict(zip(("first_half", "second_half"), grown)), **run.counts()}
+            "growth": growth(early, late),
+            **run.counts()}
 
 
 def main():
