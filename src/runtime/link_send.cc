@@ -59,6 +59,9 @@ PathModel::Best Link::best_shown() const {
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
+  // What a burst or a lone transmission has shown may be a token bucket's: beyond the first guess
+  // only a rate counts.
+  hoped = std::min(hoped, PathModel::kRateInitial);
   // A path that is known to be slow says nothing about others which have shown much more.
   const bool unlike = hoped > kUnlike * known;
   const double fastest = std::max(known, hoped);
