@@ -59,13 +59,8 @@ PathModel::Best Link::best_shown() const {
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
-  // What a burst or a lone transmission has shown may be a token bucket's: beyond the first guess
-  // only a rate counts.
-  hoped = std::min(hoped, PathModel::kRateInitial);
   // A path that is known to be slow says nothing about others which have shown much more.
-  const bool unlike = hoped > kUnlike * known;
-  const double fastest = std::max(known, hoped);
-  best.bytes_per_ns = unlike || known == 0 ? std::max(best.bytes_per_ns, fastest) : fastest;
+  if (known > 0 && hoped <= kUnlike * known) best.bytes_per_ns = std::max(known, hoped);
   for (const auto& path : paths_) {
     // What a slow path takes is its time on the wire, but for an error as large as any delay.
     if (!carries(*path) || path->model.is_slow(best.bytes_per_ns)) continue;
