@@ -312,8 +312,8 @@ Judge::Evidence Judge::evidence(const Open& open) const {
   return given_up ? Evidence::stalled : Evidence::reset;
 }
 
-// Towards how many hosts it was lost in the same way as `like`: each way has a cause of its own.
-size_t Judge::hosts_opposite(const NicName& nic, const Open& like) const {
+// Towards which hosts it was lost in the same way as `like`: each way has a cause of its own.
+std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
   for (const Open& open : open_) {
     if (!touches(open.seen, nic) || evidence(open) != evidence(like)) continue;
@@ -321,7 +321,21 @@ size_t Judge::hosts_opposite(const NicName& nic, const Open& like) const {
     // What is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
   }
-  return hosts.size();
+  return hosts;
+}
+
+// How many of these lost it by no fault of their own: a NIC that as many others lost may as well be
+// what broke their pair.
+size_t Judge::witnesses_against(const NicName& nic, const Open& like) const {
+  const size_t against = hosts_opposite(nic, like).size();
+  std::set<uint32_t> witnesses;
+  for (const Open& open : open_) {
+    if (!touches(open.seen, nic) || evidence(open) != evidence(like)) continue;
+    const NicName& opposite = open.seen.near == nic ? open.seen.far : open.seen.near;
+    if (reported(opposite) || broken_nics_.contains(opposite)) continue;
+    if (hosts_opposite(opposite, like).size() < against) witnesses.insert(opposite.host);
+  }
+  return witnesses.size();
 }
 
 // When the NIC was first seen to fail towards another one than `opposite`.
@@ -392,7 +406,7 @@ NicName Judge::worse_end(const Open& open) const {
   // other end did.
   const auto badness = [&](const NicName& nic, const NicName& opposite) {
     return std::tuple(!answers(open) && !reaches_others(nic, opposite, open.at),
-                      hosts_opposite(nic, open), -lost_elsewhere_at(nic, opposite));
+                      hosts_opposite(nic, open).size(), -lost_elsewhere_at(nic, opposite));
   };
   return badness(pair.near, pair.far) < badness(pair.far, pair.near) ? pair.far : pair.near;
 }
@@ -428,7 +442,8 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   // Where probes say nothing, only what was lost counts.
   const bool probed = tried(seed) && !answers(seed);
   const bool side_known =
-      reported(culprit) || (hosts_opposite(culprit, seed) >= 2 && (witnessed || !probed));
+      reported(culprit) || (probed ? hosts_opposite(culprit, seed).size() >= 2 && witnessed
+                                   : witnesses_against(culprit, seed) >= 2);
   Verdict verdict = take([&](const Observation& o) {
     return touches(o, culprit) && (subject(o) == nullptr || is_about(o, culprit));
   });

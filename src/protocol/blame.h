@@ -192,7 +192,8 @@ class Judge {
   bool reported(const NicName& nic) const;
   bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;
   Evidence evidence(const Open& open) const;
-  size_t hosts_opposite(const NicName& nic, const Open& like) const;
+  std::set<uint32_t> hosts_opposite(const NicName& nic, const Open& like) const;
+  size_t witnesses_against(const NicName& nic, const Open& like) const;
   bool lost_all(uint32_t host, TimeNs since) const;
   bool missed_by_others(uint32_t host, TimeNs since) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;

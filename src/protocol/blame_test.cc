@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -20,11 +21,11 @@ Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, int ind
   return o;
 }
 
-std::vector<Verdict> judge(const std::vector<Observation>& observations) {
+std::vector<Verdict> judge(const std::vector<Observation>& observations, TimeNs at = kRipe) {
   Judge judge(hosts(4));
   for (const Observation& o : observations) judge.observe(o, 0);
   EXPECT_TRUE(judge.due(0).empty()) << "a verdict needs time to hear everybody";
-  return judge.due(kRipe);
+  return judge.due(at);
 }
 
 TEST(Judge, NamesTheNicThatItsOwnHostSawGoDown) {
@@ -64,6 +65,34 @@ TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
   EXPECT_EQ(both, (std::set<NicName>{nic(0), nic(1)}));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].rank, Rank(0)) << "who saw it decides, not who was told";
+}
+
+// A chain of lost pairs, 2-0-1-3, is host 0's NIC and one pair, or host 1's and one pair.
+TEST(Judge, NamesNeitherOfTwoNicsThatTheEvidenceIsAgainstAlike) {
+  std::vector<Observation> chain = {seen(0, 2, DownCause::stalled), seen(0, 1, DownCause::stalled),
+                                    seen(1, 3, DownCause::stalled)};
+  for (int rotation = 0; rotation < 3; ++rotation) {
+    std::ranges::rotate(chain, chain.begin() + 1);
+    const auto verdicts = judge(chain, kLater);
+    EXPECT_EQ(verdicts.size(), 2u);
+    for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+  }
+}
+
+TEST(Judge, NamesTwoNicsOfARailThatOthersStillTellApart) {
+  const auto verdicts = judge(
+      {
+          seen(0, 1, DownCause::stalled),
+          seen(0, 2, DownCause::stalled),
+          seen(0, 3, DownCause::stalled),
+          seen(1, 2, DownCause::stalled),
+          seen(1, 3, DownCause::stalled),
+      },
+      kLater);
+  ASSERT_EQ(verdicts.size(), 2u);
+  const std::set<NicName> named = {verdicts[0].culprit, verdicts[1].culprit};
+  EXPECT_EQ(named, (std::set<NicName>{nic(0), nic(1)}));
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::nic);
 }
 
 TEST(Judge, RanksOfOneHostCountAsOneWitness) {

@@ -29,6 +29,9 @@ INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
 // A rank died whose new address another one had not heard: that one must be told of the death.
 INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92262));
 
+// Of two faults of one rail at once each left evidence against a NIC between them.
+INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
+
 TEST(Trial, OfOneSeedIsOneRun) {
   for (uint64_t seed = 100; seed < 110; ++seed) {
     const TrialResult first = run_trial(scenario_of(seed));
