@@ -2,8 +2,8 @@
 """What each fault that the simulator makes costs back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x
 250 Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
 
-The stall is how much longer 10 operations from the fault on took, one after the other, than as many
-of the later ones, under which the fault still lasts. Of faults that stop everybody (a whole host, a
+The stall is how much longer 10 operations from the fault on took, one after the other, or all until it
+ended, than as many of the later ones, which see the rest of it if it lasts. Of faults that stop everybody (a whole host, a
 partition, a stopped rank) and end after 200 ms it is what they took beyond these 200 ms. Moment, host
 and NIC are another in each trial.
 """
@@ -17,7 +17,7 @@ from lab import machine, median, parser, percentile, progress, save
 from sim_run import operations_of, scenario, simulate
 
 BYTES = 1 << 20
-OPERATIONS = 36
+OPERATIONS = 48
 STALL_OPERATIONS = 10
 BEGIN_MS = (60, 120)
 PAUSE_MS = 200
@@ -61,11 +61,13 @@ def stall_ms(name, document):
     hit = document["faults"][0]["from_ms"] if document["faults"] else sum(BEGIN_MS) / 2
     ends = [end for _, end in operations]
     first = next(i for i, end in enumerate(ends) if end > hit)
-    last = first + STALL_OPERATIONS - 1
+    lasts = FAULTS[name] and FAULTS[name][2] or 0
+    over = next(i for i, end in enumerate(ends) if end > hit + lasts)
+    last = max(first + STALL_OPERATIONS - 1, over)
     steady = (ends[-1] - ends[last]) / (len(ends) - 1 - last)
-    stall = max(0, ends[last] - ends[first - 1] - STALL_OPERATIONS * steady)
+    stall = max(0, ends[last] - ends[first - 1] - (last - first + 1) * steady)
     waits = FAULTS[name] and FAULTS[name][3]
-    return max(0, stall - FAULTS[name][2]) if waits else stall
+    return max(0, stall - lasts) if waits else stall
 
 
 def trial(task):

@@ -100,6 +100,7 @@ void Judge::observe(const Observation& o, TimeNs now) {
   // It had come back since.
   for (const NicName& nic : {o.near, o.far}) broken_nics_.erase(nic);
   broken_pairs_.erase(pair_of(o.near, o.far));
+  undecided_.erase(pair_of(o.near, o.far));
   const bool stalled = finest(o) == DownCause::stalled;
   const TimeNs patience = subject(o) != nullptr ? kSettle : stalled ? kPatienceStalled : kPatience;
   open_.push_back({o, now, now + patience});
@@ -315,11 +316,17 @@ Judge::Evidence Judge::evidence(const Open& open) const {
 // Towards which hosts it was lost in the same way as `like`: each way has a cause of its own.
 std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
-  for (const Open& open : open_) {
-    if (!touches(open.seen, nic) || evidence(open) != evidence(like)) continue;
-    const NicName& opposite = open.seen.near == nic ? open.seen.far : open.seen.near;
+  const auto count = [&](const NicName& a, const NicName& b) {
+    if (a != nic && b != nic) return;
+    const NicName& opposite = a == nic ? b : a;
     // What is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
+  };
+  for (const Open& open : open_) {
+    if (evidence(open) == evidence(like)) count(open.seen.near, open.seen.far);
+  }
+  for (const auto& [pair, undecided] : undecided_) {
+    if (undecided.how == evidence(like)) count(pair.first, pair.second);
   }
   return hosts;
 }
@@ -358,6 +365,14 @@ void Judge::note_recent(const NicName& nic, bool named, TimeNs now) {
 void Judge::remember(const NicName& nic, bool named, TimeNs now) {
   note_recent(nic, named, now);
   if (named) broken_nics_.insert(nic);
+}
+
+void Judge::note_undecided(const NicName& nic, const Open& seed, TimeNs now) {
+  for (const Open& open : open_) {
+    if (!touches(open.seen, nic) || evidence(open) != evidence(seed)) continue;
+    undecided_.insert_or_assign(pair_of(open.seen.near, open.seen.far),
+                                Undecided{evidence(open), now});
+  }
 }
 
 // Takes what `explained` says out of `open_` and adds it up.
@@ -444,6 +459,7 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   const bool side_known =
       reported(culprit) || (probed ? hosts_opposite(culprit, seed).size() >= 2 && witnessed
                                    : witnesses_against(culprit, seed) >= 2);
+  if (!side_known && !probed) note_undecided(culprit, seed, now);
   Verdict verdict = take([&](const Observation& o) {
     return touches(o, culprit) && (subject(o) == nullptr || is_about(o, culprit));
   });
@@ -529,6 +545,7 @@ void Judge::forget_old(TimeNs now) {
   std::erase_if(questions_, old);
   std::erase_if(reached_, old);
   std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
+  std::erase_if(undecided_, [&](const auto& entry) { return entry.second.at + kEcho <= now; });
   // What no lost path has brought up was asked in vain.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }

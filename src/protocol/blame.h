@@ -203,6 +203,7 @@ class Judge {
   Verdict judge_pair(const Open& seed, TimeNs now);
   Verdict judge_hosts(const Open& seed, bool one, bool other, TimeNs now);
   Verdict judge_one(const Open& seed, TimeNs now);
+  void note_undecided(const NicName& nic, const Open& seed, TimeNs now);
   Verdict take(const std::function<bool(const Observation&)>& explained);
   void note_recent(const NicName& nic, bool named, TimeNs now);
   void remember(const NicName& nic, bool named, TimeNs now);
@@ -220,6 +221,12 @@ class Judge {
   // Named and not seen to work again: what they do not reach is no news.
   std::set<NicName> broken_nics_;
   std::set<Pair> broken_pairs_;
+  // Lost pairs that a verdict without a name has told of: for a while still evidence against both.
+  struct Undecided {
+    Evidence how;
+    TimeNs at;
+  };
+  std::map<Pair, Undecided> undecided_;
 };
 
 }  // namespace r2ccl

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -67,15 +68,25 @@ TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
   EXPECT_EQ(verdicts[0].rank, Rank(0)) << "who saw it decides, not who was told";
 }
 
-// A chain of lost pairs, 2-0-1-3, is host 0's NIC and one pair, or host 1's and one pair.
-TEST(Judge, NamesNeitherOfTwoNicsThatTheEvidenceIsAgainstAlike) {
-  std::vector<Observation> chain = {seen(0, 2, DownCause::stalled), seen(0, 1, DownCause::stalled),
-                                    seen(1, 3, DownCause::stalled)};
-  for (int rotation = 0; rotation < 3; ++rotation) {
-    std::ranges::rotate(chain, chain.begin() + 1);
-    const auto verdicts = judge(chain, kLater);
-    EXPECT_EQ(verdicts.size(), 2u);
-    for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+// A chain of lost pairs, 2-0-1-3, is host 0's NIC and one pair, or host 1's and one pair. A ring is
+// the NICs of hosts 0 and 1, or those of 2 and 3.
+TEST(Judge, NamesNoNicThatTheEvidenceIsNotMoreAgainstThanItsWitnesses) {
+  const std::vector<Observation> chain = {seen(0, 2, DownCause::stalled),
+                                          seen(0, 1, DownCause::stalled),
+                                          seen(1, 3, DownCause::stalled)};
+  const std::vector<Observation> ring = {
+      seen(0, 2, DownCause::stalled), seen(1, 2, DownCause::stalled),
+      seen(1, 3, DownCause::stalled), seen(0, 3, DownCause::stalled)};
+  for (const std::vector<Observation>& lost : {chain, ring}) {
+    std::vector<size_t> order(lost.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      std::vector<Observation> told_so;
+      for (const size_t index : order) told_so.push_back(lost[index]);
+      const auto verdicts = judge(told_so, kLater);
+      EXPECT_GE(verdicts.size(), 2u);
+      for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
+    } while (std::ranges::next_permutation(order).found);
   }
 }
 

@@ -119,7 +119,8 @@ class PathModel {
   TimeNs base_delay() const { return base_delay_; }
   // The least of the last few that were alone on the path: base_delay() forgets only in seconds.
   TimeNs recent_delay() const;
-  TimeNs deviation() const { return deviation_; }
+  // kNever while it is hardly known.
+  TimeNs deviation() const { return deviations_ < kDeviations ? kNever : deviation_; }
   uint64_t window() const { return window_; }
   TimeNs last_delivery_at() const { return last_delivery_at_; }
   // How much later than expected an acknowledgement may be before anybody wonders.
@@ -175,6 +176,7 @@ class PathModel {
   TimeNs guessed_elapsed_ = kNever;  // the quickest of those sent into the idle path so far, while
   uint64_t guessed_bytes_ = 0;       // its rate and so its time on the wire was only guessed
   TimeNs deviation_ = 0;
+  uint64_t deviations_ = 0;  // that it was learned from
   uint64_t window_ = kWindowInitial;
   size_t nic_paths_ = 1;
   uint64_t frame_bytes_ = 0;  // of the last that was delivered
@@ -182,6 +184,7 @@ class PathModel {
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;
   static constexpr uint64_t kWindowInitial = 128 * 1024;
+  static constexpr uint64_t kDeviations = 16;
   // A path below this share of the best is probed while it is idle.
   static constexpr double kSlowShare = 0.75;
 };

@@ -261,6 +261,19 @@ TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
   }
 }
 
+// Else every other path would look long beside it, and carry nothing.
+TEST(PathModel, PairsAtAGuessedRateShowNoDelayThatIsTooShort) {
+  Driver d(Wire(40 * kGigabit250, 2 * kMillisecond));
+  for (int i = 0; i < 20; ++i) {
+    d.send(32'000);
+    d.send(32'000);
+    d.receive_both();
+    d.now += 2 * kMillisecond;
+  }
+  EXPECT_FALSE(d.model.rate_known());
+  EXPECT_GE(d.model.recent_delay(), kMillisecond);
+}
+
 // Else chunks would be cut for it, and other paths, which are known, would look slow beside it.
 TEST(PathModel, WhatATokenBucketLetThroughIsHardlyBelievedAndSoonForgotten) {
   constexpr double kSlow = kGigabit250 / 10;
@@ -289,6 +302,15 @@ TEST(PathModel, ErrorsThatNoOtherPathHasDoNotMakeItsLossesWaitLonger) {
     d.model.compare({kGigabit250, 100 * kMicrosecond, others_too ? kSecond : kMillisecond / 4});
     EXPECT_EQ(d.model.slack() > 10 * kMillisecond, others_too);
   }
+}
+
+// Else a path that carries nothing would make the others' errors count as their own.
+TEST(PathModel, AnErrorThatIsHardlyMeasuredSaysNothing) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.ping_pong(5000, 2 * kMillisecond, 5);
+  EXPECT_EQ(d.model.deviation(), kNever);
+  d.ping_pong(5000, 2 * kMillisecond, 20);
+  EXPECT_LT(d.model.deviation(), kMillisecond);
 }
 
 struct Speed {

@@ -246,8 +246,9 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   const size_t index = index_of(path);
   dialers_[index]->cancel();
   if (from == PathPhase::up) note_hit(path);
-  queue_lost(detach(path, goodbye_received_ ? DownCause::closing : cause, at),
-             event.replayed_bytes);
+  // The peer must not take the aftermath for a stall of the path either.
+  const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
+  queue_lost(detach(path, goodbye_received_ ? DownCause::closing : told, at), event.replayed_bytes);
   path.returns.on_down(at, was_up && !planned);
   Path::History& history = path.history;
   if (was_up && !planned) {

@@ -143,6 +143,7 @@ class Trial {
         job_->leave_out(rank);
         continue;
       }
+      if (has_left(rank)) continue;
       const std::optional<Rank> peer = dead_peer(node);
       if (!peer || told_[rank]) continue;
       told_[rank] = true;
