@@ -193,10 +193,7 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
 // took beyond all that was ahead of it is delay, and all of them have passed in the time of all.
 void PathModel::learn_burst(const Transmission& first, const Transmission& last, TimeNs at) {
   const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
-  // By a rate that is only guessed too much may have been taken off.
-  if (rate_known_ || delay - kNoise >= best_.delay) {
-    recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
-  }
+  recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
   show(last.ahead, at - first.sent_at);
 }
 

@@ -94,10 +94,9 @@ class PathModel {
   bool rate_known() const { return rate_known_; }
   // What the path has shown that it can do at least: the rate, or while that is not known the most
   // that the last few had which were alone on the path, or bursts; 0 when there was none. That may
-  // be a token bucket's, so it is believed no further than the first guess.
+  // be a token bucket's.
   double shown_bytes_per_ns() const {
-    if (rate_known_) return rate_;
-    return std::min(*std::max_element(recent_rates_.begin(), recent_rates_.end()), kRateInitial);
+    return rate_known_ ? rate_ : *std::max_element(recent_rates_.begin(), recent_rates_.end());
   }
   // It has shown that it is.
   bool is_slow(double best_bytes_per_ns) const {

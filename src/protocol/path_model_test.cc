@@ -261,30 +261,19 @@ TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
   }
 }
 
-// Else every other path would look long beside it, and carry nothing.
-TEST(PathModel, PairsAtAGuessedRateShowNoDelayThatIsTooShort) {
-  Driver d(Wire(40 * kGigabit250, 2 * kMillisecond));
-  for (int i = 0; i < 20; ++i) {
-    d.send(32'000);
-    d.send(32'000);
-    d.receive_both();
-    d.now += 2 * kMillisecond;
-  }
-  EXPECT_FALSE(d.model.rate_known());
-  EXPECT_GE(d.model.recent_delay(), kMillisecond);
-}
-
-// Else chunks would be cut for it, and other paths, which are known, would look slow beside it.
-TEST(PathModel, WhatATokenBucketLetThroughIsHardlyBelievedAndSoonForgotten) {
+// Else other paths, which are known, would look slow beside it, and carry nothing.
+TEST(PathModel, WhatATokenBucketLetThroughIsSoonForgotten) {
   constexpr double kSlow = kGigabit250 / 10;
   Driver d(Wire(kSlow, 100 * kMicrosecond, 60'000));
+  double most = 0;
   for (int i = 0; i < 10; ++i) {
     d.send(30'000);
     d.send(30'000);
     d.receive_both();
-    EXPECT_LE(d.model.shown_bytes_per_ns(), PathModel::kRateInitial);
+    most = std::max(most, d.model.shown_bytes_per_ns());
     d.now += 2 * kMillisecond;
   }
+  EXPECT_GT(most, 10 * kSlow);
   EXPECT_LT(d.model.shown_bytes_per_ns(), 1.01 * kSlow);
 }
 

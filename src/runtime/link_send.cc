@@ -44,7 +44,12 @@ bool carries(const Path& path) {
 double Link::fastest_rate() const {
   double fastest = 0;
   for (const auto& path : paths_) {
-    if (carries(*path)) fastest = std::max(fastest, path->model.bytes_per_ns());
+    if (!carries(*path)) continue;
+    const double rate = path->model.bytes_per_ns();
+    // What a token bucket let through at once would cut messages so large that one path has each.
+    const double believed =
+        path->model.rate_known() ? rate : std::min(rate, PathModel::kRateInitial);
+    fastest = std::max(fastest, believed);
   }
   return fastest > 0 ? fastest : PathModel::kRateInitial;
 }
@@ -59,8 +64,14 @@ PathModel::Best Link::best_shown() const {
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
-  // A path that is known to be slow says nothing about others which have shown much more.
-  if (known > 0 && hoped <= kUnlike * known) best.bytes_per_ns = std::max(known, hoped);
+  if (known == 0) {
+    best.bytes_per_ns = std::max(best.bytes_per_ns, hoped);
+  } else {
+    // It may be a token bucket's, beside which all that is known would look slow.
+    hoped = std::min(hoped, PathModel::kRateInitial);
+    // A path that is known to be slow says nothing about others which have shown much more.
+    if (hoped <= kUnlike * known) best.bytes_per_ns = std::max(known, hoped);
+  }
   for (const auto& path : paths_) {
     // What a slow path takes is its time on the wire, but for an error as large as any delay.
     if (!carries(*path) || path->model.is_slow(best.bytes_per_ns)) continue;

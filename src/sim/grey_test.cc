@@ -31,7 +31,7 @@ TimeNs duration(const Network& network, const Fault& fault) {
   run(cluster, before, 20 * kSecond);
   fault(cluster.fabric(), cluster.nic(1, 2));
   AllReduceJob settling(cluster, network.elements);
-  settling.start(200);
+  settling.start(800);
   run(cluster, settling, 20 * kSecond);
   AllReduceJob job(cluster, network.elements);
   job.start(400);
