@@ -87,7 +87,8 @@ def grey(document):
 
 def sim_stalls(document):
     lines = ["## Stalls of every fault, simulated", "", f"What each fault that the simulator makes costs back-to-back "
-             f"AllReduce of {size_text(document['bytes'])} beyond the lost bandwidth, in virtual time. Of faults "
+             f"AllReduce of {size_text(document['bytes'])} beyond the lost bandwidth, in virtual time: how much longer ten "
+             "operations took, or all until the fault's end, than as many later ones. Of faults "
              "that stop everybody for a while, what it costs beyond that while.", ""] + origin(document)
     lines += table(["fault", "trials", "stall ms, median", "p99", "max", "verdicts"],
                    [[kind, row["trials"], num(row["median"]), num(row["p99"]), num(row["max"]),
@@ -101,7 +102,7 @@ def sim_stalls(document):
 def sim_grey(document):
     lines = ["### In virtual time", "", "The same in the simulator, without the noise of a machine: the throughput "
              "of back-to-back AllReduce, in percent of that with the NIC pulled, after a first quarter of the "
-             "operations in which the job learns what the NIC is worth.", ""] + origin(document)
+             "operations under the fault, in which the job learns what the NIC is worth.", ""] + origin(document)
     for cluster in document["clusters"]:
         rows = dict(cluster["mean_ms"])
         gone = rows.pop("pull")
