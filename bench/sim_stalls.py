@@ -2,10 +2,10 @@
 """What each fault that the simulator makes costs back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x
 250 Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
 
-The stall is how much longer 10 operations from the fault on took, one after the other, or all until it
-ended, than as many of the later ones, which see the rest of it if it lasts. Of faults that stop everybody (a whole host, a
-partition, a stopped rank) and end after 200 ms it is what they took beyond these 200 ms. Moment, host
-and NIC are another in each trial.
+The stall is how much longer 10 operations from the fault on took, one after the other, or all until
+it ended, than as many of the later ones, which see the rest of it if it lasts. Of faults that stop
+everybody (a whole host, a partition, a stopped rank) and end after 200 ms it is what they took beyond
+these 200 ms. Moment, host and NIC are another in each trial.
 """
 import multiprocessing
 import os
