@@ -130,9 +130,9 @@ Status read_cluster(Table& in, Scenario& s) {
 Status read_operation(Table& in, Scenario& s) {
   using Kind = OperationSpec::Kind;
   OperationSpec o;
-  o.kind =
-      in.choice("kind", o.kind,
-                {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift, Kind::all_to_all});
+  o.kind = in.choice("kind", o.kind,
+                     {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift,
+                      Kind::all_to_all, Kind::run_ahead});
   o.communicator = static_cast<int>(in.integer("communicator", 0, 0, s.communicators - 1));
   o.type = in.choice("type", o.type,
                      {DataType::int32, DataType::int64, DataType::float32, DataType::float64});

@@ -21,6 +21,7 @@ namespace r2ccl {
   X(no_keep, "the same when the rest of a send was copied")                                       \
   X(trust_the_socket, "what was written to a connection that broke counts as received")           \
   X(no_replay, "what was under way on a path that broke is forgotten")                            \
+  X(own_low_water, "a sender counts how far it is ahead from its own first open message")         \
   X(no_permission, "chunks are sent without permission")                                          \
   X(no_pace, "chunks are sent beyond the pace of the receiving NIC")                              \
   X(old_pace, "a new connection has the pace that was granted to the old one")                    \

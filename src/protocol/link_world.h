@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "protocol/notice_ledger.h"
 #include "protocol/path_model.h"
 #include "protocol/path_state.h"
@@ -71,6 +72,7 @@ struct Setup {
   uint32_t cut = 4;
   uint64_t pool = 0;
   std::vector<Event> start = {};
+  uint64_t messages_ahead = limits::kMessagesAheadMax;
 };
 
 class World {
@@ -200,6 +202,7 @@ class World {
   uint64_t posted_ = 0;
   uint64_t posted_heard_ = 0;
   uint64_t credit_heard_;
+  uint64_t low_water_heard_ = 0;
   MessageNo low_water_;
   std::array<int, kMessagesMax> send_ended_{};
   std::array<int, kMessagesMax> receive_ended_{};

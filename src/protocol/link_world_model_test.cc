@@ -52,8 +52,8 @@ const char* to_string(Event event) {
 
 World::World(const Setup& setup)
     : setup_(setup),
-      send_(ChannelId(1), setup.pool),
-      receive_(ChannelId(1), setup.pool),
+      send_(ChannelId(1), setup.pool, setup.messages_ahead),
+      receive_(ChannelId(1), setup.pool, setup.messages_ahead),
       credit_heard_(setup.pool) {
   for (size_t m = 0; m < setup.messages.size(); ++m) {
     const size_t bytes = setup.messages[m];
@@ -197,6 +197,7 @@ bool World::hear(const Said& said) {
   heard_ |= said.accepted;
   posted_heard_ = std::max(posted_heard_, said.posted);
   credit_heard_ = std::max(credit_heard_, said.eager_total);
+  low_water_heard_ = std::max(low_water_heard_, leading(said.accepted, said.posted));
   notices_heard_ = std::max(notices_heard_, said.notices);
   heard_version_ = std::max(heard_version_, said.frame.version);
   for (const SendLedger::Posted& each : ended) {
@@ -389,7 +390,8 @@ World::Said World::say() const {
 
 Digest World::digest() const {
   Digest digest;
-  digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
+  digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_,
+             low_water_heard_);
   digest.put(notices_, notices_heard_, notices_at_receiver_.pending());
   digest.put(version_, changed_version_, reflected_, heard_version_);
   digest.put(resend_.size());
@@ -521,7 +523,8 @@ void World::check_permission() {
   if (next) {
     const size_t m = next->message.value();
     const uint64_t charged = bytes_in(eager_) + chunk_bytes(m, next->index);
-    if (m >= posted_heard_ && charged > credit_heard_) next.reset();
+    const bool permitted = m < posted_heard_ || charged <= credit_heard_;
+    if (!permitted || m >= low_water_heard_ + setup_.messages_ahead) next.reset();
   }
   expect(send_.next_fresh(setup_.cut) == next, "what is permitted may be sent, and nothing else");
 }

@@ -202,6 +202,11 @@ TEST(LinkWorld, KeepsEveryPromiseToMessagesOfNoBytes) {
   explore_all({{0, 6, 0}, 4, 4, {Event::send_a}});
 }
 
+TEST(LinkWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
+  // The first message was accepted early and acknowledged: it is complete here and open there.
+  explore_all({{3, 0, 6}, 4, 100, {Event::send_a, Event::read_a, Event::read_a, Event::report}, 2});
+}
+
 TEST(LinkWorld, KeepsEveryPromiseToMessagesThatAreNotCopied) {
   explore_all({{33'000, 3}, 20'480, 0, {Event::post, Event::report, Event::send_a}});
 }

@@ -80,7 +80,7 @@ Status ReceiveLedger::learn(Open& open, MessageNo number, const DataHeader& head
 Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (cancelled_ || header.message < low_water_) return Place{};
   const uint64_t index = header.message.value() - low_water_.value();
-  if (index >= limits::kMessagesAheadMax) {
+  if (index >= messages_ahead_) {
     return Status(Code::remote, "a message number far beyond what is open");
   }
   if (index >= open_.size()) open_.resize(index + 1);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "protocol/chunk_set.h"
 #include "protocol/wire.h"
@@ -21,8 +22,13 @@ namespace r2ccl {
 
 class ReceiveLedger {
  public:
-  ReceiveLedger(ChannelId channel, uint64_t eager_total)
-      : channel_(channel), eager_total_(eager_total), eager_limit_(eager_total) {}
+  // `messages_ahead`: messages from the low-water mark on that the sender may have open.
+  ReceiveLedger(ChannelId channel, uint64_t eager_total,
+                uint64_t messages_ahead = limits::kMessagesAheadMax)
+      : channel_(channel),
+        messages_ahead_(messages_ahead),
+        eager_total_(eager_total),
+        eager_limit_(eager_total) {}
 
   // What to do with the payload of a chunk whose header has arrived.
   enum class Placement : uint8_t {
@@ -98,6 +104,7 @@ class ReceiveLedger {
   void advance();
 
   ChannelId channel_;
+  uint64_t messages_ahead_;
   MessageNo low_water_;  // number of open_.front()
   MessageNo next_post_;  // number of the next receive to be posted
   uint64_t eager_total_;

@@ -89,16 +89,24 @@ uint64_t SendLedger::next_message_bytes() const {
 }
 
 std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
-  if (cursor_ >= open_.size() || cursor_ >= limits::kMessagesAheadMax) return std::nullopt;
+  if (cursor_ >= open_.size()) return std::nullopt;
+  const MessageNo number(first_.value() + cursor_);
+  if (too_far_ahead(number)) return std::nullopt;
   Open& open = open_[cursor_];
   const bool recut = mutated(Mutant::recut) && open.chunk_bytes != chunk_bytes;
   if (open.chunk_bytes == 0 || recut) cut(open, chunk_bytes);
   if (open.next_fresh >= open.acknowledged.prefix() + limits::kAckBitmapChunks) return std::nullopt;
-  const MessageNo number(first_.value() + cursor_);
   const uint64_t size = chunk_size(open, open.next_fresh);
   const bool permitted = number < posted_ || eager_used_ + size <= eager_total_;
   if (!permitted && !mutated(Mutant::no_permission)) return std::nullopt;
   return ChunkRef{number, open.next_fresh};
+}
+
+// The receiver refuses messages that are this far beyond its own low-water mark, so the sender must
+// count from the same mark. The receiver's mark only rises, so what the sender knows of it is safe.
+bool SendLedger::too_far_ahead(MessageNo number) const {
+  const MessageNo from = mutated(Mutant::own_low_water) ? first_ : receiver_low_water_;
+  return number.value() - from.value() >= messages_ahead_;
 }
 
 DataHeader SendLedger::transmit(ChunkRef chunk) {
@@ -160,6 +168,7 @@ Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& compl
   if (report.low_water.value() > first_.value() + cursor_) {
     return {Code::remote, "the peer acknowledges messages that were never sent"};
   }
+  receiver_low_water_ = std::max(receiver_low_water_, report.low_water);
   posted_ = std::max(posted_, report.posted);
   eager_total_ = std::max(eager_total_, report.eager_total);
   for (const PartialMessage& partial : report.partial) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "protocol/chunk_set.h"
 #include "protocol/wire.h"
@@ -28,8 +29,10 @@ struct ChunkRef {
 
 class SendLedger {
  public:
-  SendLedger(ChannelId channel, uint64_t eager_total)
-      : channel_(channel), eager_total_(eager_total) {}
+  // `messages_ahead` is the bound that the receiver checks: both ends must have the same.
+  SendLedger(ChannelId channel, uint64_t eager_total,
+             uint64_t messages_ahead = limits::kMessagesAheadMax)
+      : channel_(channel), messages_ahead_(messages_ahead), eager_total_(eager_total) {}
   // A buffered message refers to the copy of its bytes that the ledger keeps.
   SendLedger(const SendLedger&) = delete;
   SendLedger& operator=(const SendLedger&) = delete;
@@ -103,8 +106,14 @@ class SendLedger {
   void complete(Open& open, MessageNo number, std::vector<Posted>& completed);
   void retire(std::vector<Posted>& completed, MessageNo low_water);
 
+  bool too_far_ahead(MessageNo number) const;
+
   ChannelId channel_;
-  MessageNo first_;       // number of open_.front()
+  uint64_t messages_ahead_;
+  MessageNo first_;  // number of open_.front()
+  // The receiver's low-water mark, as far as this end knows. It is below `first_` when the receiver
+  // has accepted messages for which no receive is posted yet: they are complete here, not there.
+  MessageNo receiver_low_water_;
   MessageNo posted_;      // the peer has posted every receive below
   uint64_t eager_total_;  // bytes the peer ever permitted eagerly
   uint64_t eager_used_ = 0;

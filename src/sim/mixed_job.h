@@ -72,6 +72,8 @@ class MixedJob {
   void begin(int rank, size_t operation);
   void begin_collective(int rank, Call& call);
   void begin_exchange(int rank, Call& call);
+  void begin_run_ahead(int rank, Call& call);
+  void begin_run(int rank, Call& call);
   void part_ended(int rank, Call& call, const Status& status);
   void end(int rank, Call& call);
   void verify(int rank, const Call& call);

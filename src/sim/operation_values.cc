@@ -44,6 +44,7 @@ T expected(const OperationSpec& spec, size_t operation, int rank, int ranks, siz
       return spec.op == ReduceOp::avg ? static_cast<T>(sum / static_cast<T>(ranks)) : sum;
     }
     case Kind::broadcast:
+    case Kind::run_ahead:
       return static_cast<T>(value(operation, spec.root, element));
     case Kind::barrier:
       return T{};

@@ -5,18 +5,24 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/limits.h"
 #include "sim/random.h"
 
 namespace r2ccl {
 namespace {
 
-constexpr std::array<const char*, 5> kOperationNames = {"all_reduce", "broadcast", "barrier",
-                                                        "shift", "all_to_all"};
+constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast",  "barrier",
+                                                        "shift",      "all_to_all", "run_ahead"};
+// More than a sender may be ahead of a receiver, and so few bytes that the eager pool takes them.
+constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
     "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss", "delay",
     "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark", "rail",
     "control", "partition",  "sever",    "readdress", "reset",    "cut",  "failed_call",
     "stop",    "deschedule", "suspend",  "kill"};
+
+// Added to a seed, gives dice that have nothing to do with the seed's first ones.
+constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 
 // The dice of one scenario.
 class Dice {
@@ -102,6 +108,21 @@ void choose_operations(Dice& dice, Scenario& s) {
   for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(dice, s));
   s.think_max = static_cast<TimeNs>(dice.log_uniform(10'000, 4'000'000));
   s.leave_early = dice.chance(40);
+}
+
+// In a few runs, because it takes as much processor as all other operations of a run. The dice are
+// its own, so that runs without it are what they would be if it did not exist.
+void choose_run_ahead(Dice dice, Scenario& s) {
+  if (!dice.chance(8)) return;
+  OperationSpec o;
+  o.kind = OperationSpec::Kind::run_ahead;
+  o.communicator = dice.between(0, s.communicators - 1);
+  o.type = dice.chance(50) ? DataType::int32 : DataType::float64;
+  o.root = dice.between(0, s.hosts - 1);
+  o.in_place = s.hosts <= 3 && dice.chance(50);
+  o.count = kCallsAhead;
+  const int at = dice.between(0, static_cast<int>(s.operations.size()));
+  s.operations.insert(s.operations.begin() + at, o);
 }
 
 FaultKind choose_fault(Dice& dice) {
@@ -229,6 +250,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_operations(dice, s);
   choose_faults(dice, s);
   s.nics_write = dice.chance(34);
+  choose_run_ahead(Dice(seed + kRunAheadSeeds), s);
   return s;
 }
 

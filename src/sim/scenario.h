@@ -20,6 +20,9 @@ struct OperationSpec {
     barrier,
     shift,       // Send to the next rank, Recv from the previous one
     all_to_all,  // Send to and Recv from everybody
+    // The root makes `count` calls of one element each, the others make theirs much later: it sends
+    // to the next rank, or, in place, broadcasts to all.
+    run_ahead,
   };
   Kind kind = Kind::all_reduce;
   int communicator = 0;
