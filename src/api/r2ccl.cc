@@ -5,15 +5,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "api/errors.h"
 #include "api/handles.h"
 #include "api/init.h"
 #include "base/types.h"
+#include "runtime/user_memory.h"
 
 namespace {
 
+using r2ccl::Access;
+using r2ccl::BadMemory;
 using r2ccl::Code;
 using r2ccl::Communicator;
 using r2ccl::DataType;
@@ -72,11 +77,16 @@ Result<ReduceOp> check_op(const char* function, r2cclRedOp_t op) {
                                             " is not supported; sum, max, min and avg are");
 }
 
+// What a process can address on any machine that Linux runs on: 56 bits.
+constexpr uint64_t kAddressSpaceBytes = uint64_t{1} << 56;
+
 Status check_buffer(const char* function, const char* name, const void* buffer, size_t count,
                     DataType type) {
   const std::string where = std::string(function) + ": ";
-  if (count > SIZE_MAX / r2ccl::size_of(type) / 2) {
-    return {Code::invalid_argument, where + "count " + std::to_string(count) + " is absurd"};
+  if (const uint64_t most = kAddressSpaceBytes / r2ccl::size_of(type); count > most) {
+    return {Code::invalid_argument, where + "count is " + std::to_string(count) +
+                                        ", but an address space holds no more than " +
+                                        std::to_string(most) + " " + r2ccl::to_string(type)};
   }
   if (count > 0 && buffer == nullptr) {
     return {Code::invalid_argument, where + name + " is NULL"};
@@ -98,6 +108,17 @@ Status check_overlap(const char* function, const void* send, const void* receive
                             ": sendbuff and recvbuff overlap; in place means that they are equal");
 }
 
+// Memory that this rank's part of the call cannot touch. In place it is written.
+std::optional<BadMemory> find_bad_buffer(const void* send, const void* receive, size_t bytes) {
+  std::optional<BadMemory> bad;
+  const auto range = [bytes](const void* buffer) {
+    return std::span(static_cast<const std::byte*>(buffer), buffer == nullptr ? 0 : bytes);
+  };
+  if (receive != nullptr) bad = r2ccl::find_bad_memory(range(receive), Access::write);
+  if (bad || send == receive) return bad;
+  return r2ccl::find_bad_memory(range(send), Access::read);
+}
+
 Status check_peer(const char* function, const char* what, int rank, const r2cclComm* comm) {
   const int count = comm->communicator->rank_count();
   if (rank >= 0 && rank < count) return {};
@@ -114,9 +135,10 @@ Status check_open(const char* function, r2cclComm* comm) {
   return comm->communicator->failure();
 }
 
-// Blocks for the result, or hands the request to the caller.
-r2cclResult_t conclude(std::shared_ptr<Request> started, r2cclComm* comm, r2cclRequest_t* request) {
-  if (request != nullptr) {
+// Blocks for the result, or hands the request to the caller; `refused`: the call fails at once.
+r2cclResult_t conclude(std::shared_ptr<Request> started, r2cclComm* comm, r2cclRequest_t* request,
+                       bool refused) {
+  if (request != nullptr && !refused) {
     *request = new r2cclRequest{std::move(started), comm};
     return r2cclSuccess;
   }
@@ -311,11 +333,14 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
     if (!reduction.ok()) return result_of(reduction.status());
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
-    R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, count * r2ccl::size_of(type.value())));
+    const size_t size = count * r2ccl::size_of(type.value());
+    const auto bad = find_bad_buffer(sendbuff, recvbuff, size);
+    // Where a count is too large buffers seem to overlap that do not.
+    if (!bad) R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
     return conclude(comm->communicator->all_reduce(bytes(sendbuff), bytes(recvbuff), count,
-                                                   type.value(), reduction.value()),
-                    comm, request);
+                                                   type.value(), reduction.value(), bad),
+                    comm, request, bad.has_value());
   });
 }
 
@@ -329,16 +354,16 @@ r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "root", root, comm));
     const bool is_root = comm->communicator->rank() == Rank(root);
-    if (is_root) {
-      R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
-      R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, count * r2ccl::size_of(type.value())));
-    }
+    if (is_root) R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
-    R2CCL_TRY(check_open(kName, comm));
     const void* source = is_root ? sendbuff : recvbuff;
+    const size_t size = count * r2ccl::size_of(type.value());
+    const auto bad = find_bad_buffer(source, recvbuff, size);
+    if (!bad) R2CCL_TRY(check_overlap(kName, source, recvbuff, size));
+    R2CCL_TRY(check_open(kName, comm));
     return conclude(comm->communicator->broadcast(bytes(source), bytes(recvbuff), count,
-                                                  type.value(), Rank(root)),
-                    comm, request);
+                                                  type.value(), Rank(root), bad),
+                    comm, request, bad.has_value());
   });
 }
 
@@ -352,8 +377,9 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer)),
-                    comm, request);
+    const auto bad = find_bad_buffer(sendbuff, nullptr, count * r2ccl::size_of(type.value()));
+    return conclude(comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad),
+                    comm, request, bad.has_value());
   });
 }
 
@@ -367,8 +393,10 @@ r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, 
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer)),
-                    comm, request);
+    const auto bad = find_bad_buffer(nullptr, recvbuff, count * r2ccl::size_of(type.value()));
+    return conclude(
+        comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad), comm,
+        request, bad.has_value());
   });
 }
 
@@ -376,7 +404,7 @@ r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request) {
   return guarded(__func__, [&]() -> r2cclResult_t {
     R2CCL_TRY(check_comm("r2cclBarrier", comm));
     R2CCL_TRY(check_open("r2cclBarrier", comm));
-    return conclude(comm->communicator->barrier(), comm, request);
+    return conclude(comm->communicator->barrier(), comm, request, false);
   });
 }
 

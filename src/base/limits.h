@@ -97,6 +97,10 @@ inline constexpr size_t kPendingHandshakesMax = 256;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 
+// So long a path rests when the kernel is short of memory for it. A shortage ends when others free
+// memory; to try more often would only take processor from them.
+inline constexpr TimeNs kShortagePause = 10 * kMillisecond;
+
 // --- status -------------------------------------------------------------------------------------
 // Processes that ask one communicator at the same time; the others wait to be let in.
 inline constexpr size_t kStatusClientsMax = 8;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <new>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -42,8 +44,12 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
 
 void Request::complete(const Status& status) {
   std::lock_guard lock(mutex_);
+  try {
+    status_ = status;
+  } catch (const std::bad_alloc&) {
+    status_ = Status(status.code(), {});  // the caller must hear of the end, if not in words
+  }
   done_ = true;
-  status_ = status;
   ended_.notify_all();
 }
 
@@ -231,24 +237,37 @@ void Communicator::start_thread() {
 void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
-    const TimeNs next =
-        std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
-                  survey_.next_timeout(), drains_->next_timeout(), status_server_->next_timeout()});
-    const TimeNs now = clock_.now();
-    engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
-    // Not before: what arrived ahead of a goodbye must have been delivered.
-    check_departed();
-    for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
-    incidents_->progress(ended);
-    audit_->progress(clock_.now(), !executor_->idle());
-    progress_status();
+    try {
+      run_once(ended);
+    } catch (const std::exception& error) {
+      fail_by_exception(error);
+    }
   }
+}
+
+void Communicator::run_once(std::vector<bool>& ended) {
+  if (cancel_due_) cancel_operations();
+  const TimeNs next =
+      std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
+                survey_.next_timeout(), drains_->next_timeout(), status_server_->next_timeout()});
+  const TimeNs now = clock_.now();
+  engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
+  // Not before: what arrived ahead of a goodbye must have been delivered.
+  check_departed();
+  for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
+  incidents_->progress(ended);
+  audit_->progress(clock_.now(), !executor_->idle());
+  progress_status();
 }
 
 void Communicator::call(const std::function<void()>& work) {
   Request ran;
   engine_->post([&] {
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      fail_by_exception(error);
+    }
     ran.complete({});
   });
   (void)ran.wait(kNever);
@@ -286,52 +305,74 @@ PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) c
   return key;
 }
 
-std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
-                                                  std::byte* output) {
+std::shared_ptr<Request> Communicator::start(
+    std::function<void(const std::shared_ptr<Request>&)> work) {
   auto request = std::make_shared<Request>();
-  engine_->post([this, key, input, output, request] {
-    executor_->start(
-        {key, input, output, [=, this](const Status& status) { complete(request, status); }});
+  engine_->post([this, work = std::move(work), request] {
+    try {
+      work(request);
+    } catch (const std::exception& error) {
+      fail_by_exception(error);
+      if (!request->done()) complete(request, failure_);
+    }
   });
   return request;
+}
+
+std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
+                                                  std::byte* output, const MaybeBad& bad) {
+  return start([=, this](const std::shared_ptr<Request>& request) {
+    CollectiveCall call{key, input, output,
+                        [=, this](const Status& status) { complete(request, status); }};
+    if (bad) {
+      return refuse_buffer(executor_->use_of(call, executor_->next_number(), *bad), *bad, request);
+    }
+    executor_->start(std::move(call));
+  });
 }
 
 std::shared_ptr<Request> Communicator::all_reduce(const std::byte* input, std::byte* output,
-                                                  uint64_t count, DataType type, ReduceOp op) {
+                                                  uint64_t count, DataType type, ReduceOp op,
+                                                  const MaybeBad& bad) {
   PlanKey key = plan_key(Collective::all_reduce, count, type);
   key.op = op;
-  return collective(key, input, output);
+  return collective(key, input, output, bad);
 }
 
 std::shared_ptr<Request> Communicator::broadcast(const std::byte* input, std::byte* output,
-                                                 uint64_t count, DataType type, Rank root) {
+                                                 uint64_t count, DataType type, Rank root,
+                                                 const MaybeBad& bad) {
   PlanKey key = plan_key(Collective::broadcast, count, type);
   key.root = root;
-  return collective(key, input, output);
+  return collective(key, input, output, bad);
 }
 
 std::shared_ptr<Request> Communicator::barrier() {
-  return collective(plan_key(Collective::barrier, 0, DataType::int32), nullptr, nullptr);
+  return collective(plan_key(Collective::barrier, 0, DataType::int32), nullptr, nullptr, {});
 }
 
 std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
-                                            Rank peer) {
-  auto request = std::make_shared<Request>();
-  engine_->post([=, this] {
-    point_to_point_->send(peer, {bytes, count * size_of(type)}, type,
+                                            Rank peer, const MaybeBad& bad) {
+  const std::span<const std::byte> source(bytes, count * size_of(type));
+  return start([=, this](const std::shared_ptr<Request>& request) {
+    if (bad) {
+      return refuse_buffer(point_to_point_->use_by_next(peer, source, *bad), *bad, request);
+    }
+    point_to_point_->send(peer, source, type,
                           [=, this](const Status& status) { complete(request, status); });
   });
-  return request;
 }
 
 std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count, DataType type,
-                                               Rank peer) {
-  auto request = std::make_shared<Request>();
-  engine_->post([=, this] {
-    point_to_point_->receive(peer, {bytes, count * size_of(type)}, type,
+                                               Rank peer, const MaybeBad& bad) {
+  const std::span<std::byte> target(bytes, count * size_of(type));
+  return start([=, this](const std::shared_ptr<Request>& request) {
+    if (bad) {
+      return refuse_buffer(point_to_point_->use_by_next(peer, target, *bad), *bad, request);
+    }
+    point_to_point_->receive(peer, target, type,
                              [=, this](const Status& status) { complete(request, status); });
   });
-  return request;
 }
 
 void Communicator::complete(const std::shared_ptr<Request>& request, const Status& status) {

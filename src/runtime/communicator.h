@@ -6,9 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +29,7 @@
 #include "runtime/rank_summary.h"
 #include "runtime/rendezvous_client.h"
 #include "runtime/status_server.h"
+#include "runtime/user_memory.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -69,13 +72,18 @@ class Communicator final : private EngineObserver, private StatusSource {
   Rank rank() const { return options_.self; }
   int32_t rank_count() const { return options_.rank_count; }
 
+  // `bad`: memory of the buffers that cannot be touched. Then the communicator fails, and the
+  // request with it: this rank cannot do its part, and the others must not wait for it.
+  using MaybeBad = std::optional<BadMemory>;
   std::shared_ptr<Request> all_reduce(const std::byte* input, std::byte* output, uint64_t count,
-                                      DataType type, ReduceOp op);
+                                      DataType type, ReduceOp op, const MaybeBad& bad);
   std::shared_ptr<Request> broadcast(const std::byte* input, std::byte* output, uint64_t count,
-                                     DataType type, Rank root);
+                                     DataType type, Rank root, const MaybeBad& bad);
   std::shared_ptr<Request> barrier();
-  std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer);
-  std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer);
+  std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer,
+                                const MaybeBad& bad);
+  std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,
+                                   const MaybeBad& bad);
 
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
@@ -94,9 +102,12 @@ class Communicator final : private EngineObserver, private StatusSource {
   void tell_obstacle(const Status& obstacle, RankCard card);
   void start_thread();
   void run();
+  void run_once(std::vector<bool>& ended);
 
-  std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input,
-                                      std::byte* output);
+  std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input, std::byte* output,
+                                      const MaybeBad& bad);
+  // Runs `work`, which starts the operation of `request`, in the progress thread.
+  std::shared_ptr<Request> start(std::function<void(const std::shared_ptr<Request>&)> work);
   PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
   // Runs `work` in the progress thread and waits until it has.
   void call(const std::function<void()>& work);
@@ -113,6 +124,10 @@ class Communicator final : private EngineObserver, private StatusSource {
   // communicator_notices.cc
   void fail(const Status& why, bool tell);
   void check_departed();
+  void refuse_buffer(const BufferUse& use, const BadMemory& bad,
+                     const std::shared_ptr<Request>& request);
+  void fail_by_exception(const std::exception& error);
+  void cancel_operations();
   CallAudit::Callbacks audit_callbacks();
   void on_calls(Rank peer, std::span<const std::byte> body);
 
@@ -135,6 +150,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+  void on_bad_memory(const BadMemory& bad) override;
 
   const CommunicatorOptions options_;
   std::unique_ptr<Transport> transport_;
@@ -148,6 +164,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
+  bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well

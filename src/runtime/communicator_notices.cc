@@ -1,5 +1,7 @@
 // What the ranks tell each other of their communicators: failures, calls, ends.
 #include <algorithm>
+#include <exception>
+#include <new>
 
 #include "base/log.h"
 #include "runtime/communicator.h"
@@ -43,8 +45,8 @@ void Communicator::fail(const Status& why, bool tell) {
     failure_ = why;
   }
   R2CCL_LOG(warn, "%s: %s", who(options_.self).c_str(), why.message().c_str());
-  executor_->cancel(why);
-  point_to_point_->cancel(why);
+  cancel_due_ = true;
+  cancel_operations();
   if (!tell) return;
   const std::string text = why.code() == Code::aborted
                                ? who(options_.self) + " aborted: " + why.message()
@@ -53,6 +55,40 @@ void Communicator::fail(const Status& why, bool tell) {
     Link* link = engine_->link(Rank(peer));
     if (link == nullptr || link->peer_ended()) continue;
     link->send_notice(failure_notice(why.code(), text));
+  }
+}
+
+// Whose buffer it is ends with its call; what it has not said to the others they would wait for.
+void Communicator::on_bad_memory(const BadMemory& bad) {
+  if (!failure_.ok()) return;
+  std::optional<BufferUse> use = executor_->find_buffer(bad);
+  if (!use) use = point_to_point_->find_buffer(bad);
+  if (!use) use = BufferUse{.call = "a call that has returned"};
+  refuse_buffer(*use, bad, nullptr);
+}
+
+void Communicator::refuse_buffer(const BufferUse& use, const BadMemory& bad,
+                                 const std::shared_ptr<Request>& request) {
+  const std::string why = who(options_.self) + ": " + describe(use, bad.access);
+  fail({Code::invalid_argument, why}, true);
+  if (request != nullptr) complete(request, failure_);
+}
+
+// The thread has given up in the middle of something, so no operation can be trusted to end right.
+// Mostly a large allocation has failed, and small ones still succeed; if they do not, the next pass
+// goes on with cancelling.
+void Communicator::fail_by_exception(const std::exception& error) {
+  try {
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    const std::string why =
+        memory ? " has run out of memory: the host, or the limit of this process (ulimit -v, a "
+                 "container's memory), has no more to give"
+               : std::string(" has failed inside r2ccl: ") + error.what();
+    fail({memory ? Code::system : Code::internal, who(options_.self) + why}, true);
+  } catch (const std::bad_alloc&) {
+    std::lock_guard lock(failure_mutex_);
+    if (failure_.ok()) failure_ = Status(Code::system, {});
+    cancel_due_ = true;
   }
 }
 
@@ -75,6 +111,12 @@ void Communicator::check_departed() {
                                    who(options_.self) + " still waits for it"},
                 true);
   }
+}
+
+void Communicator::cancel_operations() {
+  executor_->cancel(failure_);
+  point_to_point_->cancel(failure_);
+  cancel_due_ = false;
 }
 
 CallAudit::Callbacks Communicator::audit_callbacks() {

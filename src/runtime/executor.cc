@@ -42,8 +42,9 @@ void Executor::start(CollectiveCall call) {
 }
 
 void Executor::cancel(const Status& why) {
-  if (!failure_.ok()) return;
-  failure_ = why;
+  // Where memory ran out half-way, what has not ended yet is still there.
+  if (!failure_.ok() && idle()) return;
+  if (failure_.ok()) failure_ = why;
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
@@ -68,12 +69,13 @@ void Executor::run_queue() {
 }
 
 void Executor::begin(CollectiveCall call) {
-  const CompiledPlan& plan = plans_.get(call.key, self_);
   running_.emplace(Running{});  // not emplace(), which clang 14 takes for impossible
   Running& run = *running_;
-  // Of all calls so far: those that send nothing, of no elements, could differ unseen.
-  run.context = calls_.begin(call.key).chain;
+  // Before anything that may need memory: without any, cancel() must find the call.
   run.call = std::move(call);
+  const CompiledPlan& plan = plans_.get(run.call.key, self_);
+  // Of all calls so far: those that send nothing, of no elements, could differ unseen.
+  run.context = calls_.begin(run.call.key).chain;
   run.plan = &plan;
   run.pending = plan.waits();
   run.message_done.assign(plan.steps().size(), 0);
@@ -272,9 +274,34 @@ size_t Executor::bytes_of(const Region& region) const {
   return region.count * size_of(running_->call.key.type);
 }
 
+std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
+  if (!running_) return std::nullopt;
+  const CollectiveCall& call = running_->call;
+  const uint64_t bytes = call.key.count * size_of(call.key.type);
+  const bool known =
+      offset_in(call.input, bytes, bad.at).has_value() || offset_in(call.output, bytes, bad.at);
+  if (!known) return std::nullopt;
+  return use_of(call, calls_.latest().number, bad);
+}
+
+BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
+                           const BadMemory& bad) const {
+  BufferUse use;
+  use.call = describe(CallRecord{number, 0, call.key});
+  use.bytes = call.key.count * size_of(call.key.type);
+  const std::optional<uint64_t> in_output = offset_in(call.output, use.bytes, bad.at);
+  const std::optional<uint64_t> in_input = offset_in(call.input, use.bytes, bad.at);
+  // In place both are the same memory, and only the root of a broadcast has two.
+  const bool has_source = call.key.collective != Collective::broadcast || call.key.root == self_;
+  const bool is_source = in_input && has_source && (bad.access == Access::read || !in_output);
+  use.buffer = is_source ? "sendbuff" : "recvbuff";
+  use.offset = is_source ? *in_input : in_output.value_or(0);
+  return use;
+}
+
 std::vector<Rank> Executor::waits_on() const {
   std::vector<Rank> peers;
-  if (!running_) return peers;
+  if (!running_ || running_->plan == nullptr) return peers;
   const std::vector<Lane>& lanes = running_->plan->lanes();
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (running_->lanes[i].low < running_->lanes[i].posted) peers.push_back(lanes[i].peer);

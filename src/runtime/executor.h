@@ -28,6 +28,7 @@
 #include "runtime/message_port.h"
 #include "runtime/plan_cache.h"
 #include "runtime/staging_pool.h"
+#include "runtime/user_memory.h"
 
 namespace r2ccl {
 
@@ -66,6 +67,13 @@ class Executor final : public MessageClient {
 
   // The collectives begun, for comparison with another rank's.
   const CallHistory& calls() const { return calls_; }
+
+  // The number that the next call to start() will have, from 1.
+  uint64_t next_number() const { return calls_.latest().number + queue_.size() + 1; }
+  // The call that the memory belongs to. Nothing: none that is under way.
+  std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
+  // The same for a call of which it is known.
+  BufferUse use_of(const CollectiveCall& call, uint64_t number, const BadMemory& bad) const;
 
   // The peers whose bytes or acknowledgements the running collective is waiting for, in rank order;
   // for the chain of waits that names the root of a standstill.

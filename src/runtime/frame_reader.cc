@@ -122,6 +122,11 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   return {{}, {IoKind::progressed, 0, 0}};
 }
 
+std::span<std::byte> FrameReader::destination() const {
+  if (!in_payload() || place_.placement != Placement::direct) return {};
+  return {place_.destination + payload_have_, payload_slice()};
+}
+
 bool FrameReader::in_chunk_of(ChannelId channel) const {
   return header_known_ && frame_known_ && header_.type == FrameType::chunk &&
          header_.channel == channel;

@@ -49,6 +49,9 @@ class FrameReader {
   // The same for every message of a channel.
   [[nodiscard]] bool redirect(ChannelId channel);
 
+  // The memory of a client that the next read is to fill; empty: none.
+  std::span<std::byte> destination() const;
+
   // Frames wholly received, and bytes of them and of the frame in progress.
   uint64_t frames() const { return frames_; }
   uint64_t bytes() const { return bytes_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "runtime/user_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -22,6 +23,7 @@ void FrameWriter::start(const DataHeader& header, std::span<const std::byte> pay
 }
 
 IoResult FrameWriter::flush(Connection& connection) {
+  if (abandoned_) return {IoKind::blocked, 0, 0};
   const size_t total = kDataHeaderBytes + header_.payload_bytes;
   while (busy_) {
     std::array<iovec, 2> slices;
@@ -50,11 +52,20 @@ void FrameWriter::pad(ChannelId channel, MessageNo message) {
   if (busy_ && header_.channel == channel && header_.message == message) payload_ = nullptr;
 }
 
-void FrameWriter::keep(ChannelId channel) {
-  if (!busy_ || header_.channel != channel || payload_ == nullptr) return;
-  if (payload_ == kept_.data()) return;
-  kept_.assign(payload_, payload_ + header_.payload_bytes);
-  payload_ = kept_.data();
+std::span<const std::byte> FrameWriter::unwritten() const {
+  if (!busy_ || payload_ == nullptr) return {};
+  const size_t done = std::max(written_, kDataHeaderBytes) - kDataHeaderBytes;
+  return {payload_ + done, header_.payload_bytes - done};
+}
+
+bool FrameWriter::keep(ChannelId channel) {
+  if (!busy_ || header_.channel != channel || payload_ == nullptr) return true;
+  if (payload_ == kept_.data()) return true;
+  const std::span<const std::byte> rest = unwritten();
+  kept_.resize(header_.payload_bytes);
+  abandoned_ = !copy_if_readable(kept_.data() + (kept_.size() - rest.size()), rest);
+  payload_ = abandoned_ ? nullptr : kept_.data();
+  return !abandoned_;
 }
 
 }  // namespace r2ccl

@@ -3,7 +3,8 @@
 // When the message of a half-written frame ends its bytes may be freed, but the frame must still be
 // finished for the stream to stay readable. If another path delivered the message, the rest comes
 // from a pad, which the receiver discards. If it was cancelled here the receiver does not know, and
-// would take a pad for data: the rest then comes from a copy.
+// would take a pad for data: the rest then comes from a copy. Where the memory cannot be read,
+// there is neither: the frame is abandoned, and the connection carries no data any more.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@ namespace r2ccl {
 class FrameWriter {
  public:
   bool busy() const { return busy_; }
+  bool abandoned() const { return abandoned_; }
   // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of
   // padding.
   void start(const DataHeader& header, std::span<const std::byte> payload);
@@ -28,8 +30,10 @@ class FrameWriter {
   // From now on nothing is read from this message's memory. Legal when the receiver has it all.
   void pad(ChannelId channel, MessageNo message);
   // From now on nothing is read from the memory of this channel's messages. They may be read one
-  // last time in here.
-  void keep(ChannelId channel);
+  // last time in here; false when they cannot be, and the frame is abandoned.
+  [[nodiscard]] bool keep(ChannelId channel);
+  // The memory that flush() is still to read.
+  std::span<const std::byte> unwritten() const;
 
  private:
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
@@ -38,6 +42,7 @@ class FrameWriter {
   std::vector<std::byte> kept_;         // what keep() has copied
   size_t written_ = 0;                  // of header and payload together
   bool busy_ = false;
+  bool abandoned_ = false;
 };
 
 }  // namespace r2ccl

@@ -2,6 +2,7 @@
 #include "runtime/link.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -167,9 +168,11 @@ void Link::deliver_completions() {
 
 void Link::progress(TimeNs now, TimeNs idle_ns) {
   dirty_ = false;
+  report_bad_memory();
   if (peer_end_) return deliver_completions();
   act_on_breaks(now);
   deliver_completions();
+  resume_paused(now);
   health(now, idle_ns);
   rest_drained();
   dispatch(now);
@@ -183,6 +186,10 @@ TimeNs Link::next_timeout(TimeNs now) const {
   TimeNs next = std::min({reflect_due_, resend_state_at_, news_due_});
   for (size_t i = 0; i < paths_.size(); ++i) {
     const Path& path = *paths_[i];
+    if (path.paused()) {
+      next = std::min(next, path.paused_until());
+      continue;
+    }
     next = std::min(next, dialers_[i]->next_timeout());
     if (!path.state.connected()) {
       const bool dials = opens_paths() || goodbye_received_ || all_down_since_ != 0;
@@ -246,6 +253,24 @@ void Link::set_source(NicId local_nic, const std::vector<Address>& addresses) {
     path->returns.on_news(now());
     touch();
   }
+}
+
+// Called from inside reads and writes, where no channel can be cancelled.
+void Link::on_bad_memory(const BadMemory& bad) {
+  bad_memory_ = bad;
+  touch();
+}
+
+void Link::report_bad_memory() {
+  const std::optional<BadMemory> bad = std::exchange(bad_memory_, std::nullopt);
+  if (bad) host_.on_bad_memory(*bad);
+}
+
+// A shortage is this host's: nothing that is under way is the later for it, on any path.
+void Link::resume_paused(TimeNs at) {
+  bool any = false;
+  for (const auto& path : paths_) any = path->resume(at) || any;
+  if (any) excuse(limits::kShortagePause);
 }
 
 void Link::begin_goodbye() {

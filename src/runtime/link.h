@@ -74,6 +74,8 @@ class LinkHost {
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+  // Memory of a client cannot be touched. Said again until the client's channel is cancelled.
+  virtual void on_bad_memory(const BadMemory& bad) = 0;
 };
 
 struct LinkSettings {
@@ -198,6 +200,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs at);
   void end_peer(PeerEnd end, const std::string& why);
   void check_goodbye();
+  void report_bad_memory();
+  void resume_paused(TimeNs now);
 
   // link_drain.cc
   void rest_drained();
@@ -209,6 +213,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void on_probe(Path& path) override;
   void on_control(Path& path, ControlFrame frame) override;
   void on_broken(Path& path, DownCause cause, const std::string& why) override;
+  void on_bad_memory(const BadMemory& bad) override;
   TimeNs now() const override { return host_.clock().now(); }
   void note_heard(TimeNs now);
   void end_silence(TimeNs at);
@@ -361,6 +366,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   uint64_t goodbye_version_ = 0;
   bool goodbye_received_ = false;
   std::optional<PeerEnd> peer_end_;
+  std::optional<BadMemory> bad_memory_;  // not told to the host yet
   bool dirty_ = true;
 };
 

@@ -61,6 +61,7 @@ void Link::health(TimeNs at, TimeNs idle_ns) {
   note_data_paths(at);
   if (settings_.monitor) {
     for (const auto& path : paths_) {
+      if (path->paused()) continue;
       if (path->state.phase() == PathPhase::up) judge(*path, at);
       if (path->state.phase() == PathPhase::suspect) judge_suspect(*path, at);
     }
@@ -108,7 +109,7 @@ TimeNs Link::lane_overdue_at(const Path& path) {
 
 // What other links send later shares the NIC with what this one has sent before.
 TimeNs Link::overdue_at(const Path& path) const {
-  if (path.model.outstanding().empty()) return kNever;
+  if (path.model.outstanding().empty() || path.abandoned()) return kNever;
   const Transmission& oldest = path.model.outstanding().front();
   const NicQueue& queue = host_.queue(path.spec.local_nic);
   const uint64_t others = queue.outstanding() - path.model.bytes_outstanding();

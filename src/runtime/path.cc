@@ -1,14 +1,23 @@
 #include "runtime/path.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/mutant.h"
 #include "base/status.h"
 
 namespace r2ccl {
+namespace {
+
+bool is_bad_memory(const IoResult& end) {
+  return end.kind == IoKind::refused && end.error == EFAULT;
+}
+
+}  // namespace
 
 Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool damping)
     : spec(std::move(path_spec)), returns(damping), owner_(owner), scratch_(scratch) {}
@@ -28,6 +37,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   peer_cause = DownCause::none;
   state.connect(lane.session.incarnation, now);
   writer_ = FrameWriter();
+  paused_until_ = kNever;
+  reactor_ = &reactor;
   reader_.emplace(static_cast<FrameReader::Owner&>(*this), scratch_);
   lane_ = std::make_unique<ControlLane>(std::move(lane.connection), lane.session,
                                         std::move(lane.leftover));
@@ -54,6 +65,7 @@ std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
   std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
   model.reset();
   writer_ = FrameWriter();
+  paused_until_ = kNever;
   data_.reset();
   reader_.reset();
   lane_.reset();
@@ -101,7 +113,7 @@ TimeNs Path::lane_unanswered() const {
 void Path::send_control(ControlFrame& frame) {
   health.last_sent_at = owner_.now();
   const IoResult result = lane_->send(frame);
-  if (result.kind == IoKind::failed) break_on(result, "lane");
+  if (result.kind != IoKind::progressed) break_on(result, "lane");
   lane_registration_.want_write(!lane_->can_send());
 }
 
@@ -127,10 +139,12 @@ void Path::on_frame(const DataHeader& header, std::vector<std::byte> early, bool
 
 void Path::on_data_ready(const PollEvent& event) {
   if (event.writable) flush_data();
-  if (!event.readable || data_ == nullptr || broken) return;
+  if (!event.readable || data_ == nullptr || broken || paused()) return;
   const FrameReader::Pumped pumped = reader_->pump(*data_, kReadBudget);
   if (!pumped.status.ok()) {
     break_path(DownCause::protocol, pumped.status.message());
+  } else if (is_bad_memory(pumped.end)) {
+    owner_.on_bad_memory(locate_bad_memory(reader_->destination(), Access::write));
   } else {
     break_on(pumped.end, "data connection");
   }
@@ -141,7 +155,7 @@ void Path::on_lane_ready(const PollEvent& event) {
     break_on(lane_->flush(), "lane");
     lane_registration_.want_write(!lane_->can_send());
   }
-  if (!event.readable || broken) return;
+  if (!event.readable || broken || paused()) return;
   frames_.clear();
   const ControlLane::Received received = lane_->receive(frames_);
   for (ControlFrame& frame : frames_) owner_.on_control(*this, std::move(frame));
@@ -153,9 +167,52 @@ void Path::on_lane_ready(const PollEvent& event) {
 }
 
 void Path::flush_data() {
-  if (!writer_.busy() || broken) return;
-  break_on(writer_.flush(*data_), "data connection");
-  data_registration_.want_write(writer_.busy());
+  if (!writer_.busy() || broken || paused()) return;
+  const IoResult end = writer_.flush(*data_);
+  if (is_bad_memory(end)) {
+    owner_.on_bad_memory(locate_bad_memory(writer_.unwritten(), Access::read));
+  } else {
+    break_on(end, "data connection");
+  }
+  data_registration_.want_write(writer_.busy() && !writer_.abandoned());
+}
+
+void Path::keep(ChannelId channel) {
+  const std::span<const std::byte> rest = writer_.unwritten();
+  if (!writer_.keep(channel)) owner_.on_bad_memory(locate_bad_memory(rest, Access::read));
+}
+
+// A shortage is the host's, and says nothing about the path. The connections stay readable and
+// writable meanwhile, so without a pause the poller would report them without end.
+void Path::pause(const char* which, int error) {
+  if (!paused()) {
+    R2CCL_LOG(warn, "%s on %s: %s; it is tried again every %lld ms", which,
+              spec.local_name.c_str(), std::strerror(error),
+              static_cast<long long>(limits::kShortagePause / kMillisecond));
+  }
+  paused_until_ = owner_.now() + limits::kShortagePause;
+  data_registration_.reset();
+  lane_registration_.reset();
+}
+
+bool Path::resume(TimeNs now) {
+  if (now < paused_until_ || broken) return false;
+  const auto watch = [this](const Connection& connection, EventHandler& handler, bool write,
+                            Reactor::Registration& registration) {
+    auto added = reactor_->add(connection.poll_id(), handler, write);
+    if (added.ok()) registration = std::move(added).value();
+    return added.ok();
+  };
+  paused_until_ = kNever;
+  const bool watched =
+      watch(lane_->connection(), lane_handler_, !lane_->can_send(), lane_registration_) &&
+      (data_ == nullptr || watch(*data_, data_handler_, writer_.busy() && !writer_.abandoned(),
+                                 data_registration_));
+  if (watched) return true;
+  paused_until_ = now + limits::kShortagePause;
+  data_registration_.reset();
+  lane_registration_.reset();
+  return false;
 }
 
 void Path::break_path(DownCause cause, const std::string& why) {
@@ -179,6 +236,8 @@ void Path::break_on(const IoResult& end, const char* which) {
     break_path(DownCause::connection_lost, std::string(which) + " closed by the peer");
   } else if (end.kind == IoKind::failed) {
     break_path(DownCause::connection_lost, system_error(which, end.error).message());
+  } else if (end.kind == IoKind::refused) {
+    pause(which, end.error);
   }
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/frame_writer.h"
 #include "runtime/handshake_io.h"
 #include "runtime/reactor.h"
+#include "runtime/user_memory.h"
 
 namespace r2ccl {
 
@@ -50,6 +51,9 @@ class Path : private FrameReader::Owner {
     virtual void on_control(Path& path, ControlFrame frame) = 0;
     // The connection broke. Called from inside I/O; the owner acts later, in its own progress().
     virtual void on_broken(Path& path, DownCause cause, const std::string& why) = 0;
+    // The kernel cannot touch memory that a client gave. Called from inside I/O, and perhaps again
+    // until the client's channel is cancelled; the owner acts later.
+    virtual void on_bad_memory(const BadMemory& bad) = 0;
     virtual TimeNs now() const = 0;
   };
 
@@ -81,7 +85,16 @@ class Path : private FrameReader::Owner {
   uint64_t pace_room() const;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
   void pad(ChannelId channel, MessageNo message) { writer_.pad(channel, message); }
-  void keep(ChannelId channel) { writer_.keep(channel); }
+  void keep(ChannelId channel);
+  // A frame is half-written for ever, because its bytes cannot be read: no data goes out any more.
+  bool abandoned() const { return writer_.abandoned(); }
+
+  // --- a kernel that is short of memory ---
+  // Until then nothing is read or written; kNever: the path is not paused.
+  TimeNs paused_until() const { return paused_until_; }
+  bool paused() const { return paused_until_ != kNever; }
+  // True when the pause is over and reads and writes go on.
+  bool resume(TimeNs now);
 
   // --- receiving ---
   void redirect(ChannelId channel, MessageNo message, uint64_t offset);
@@ -172,6 +185,7 @@ class Path : private FrameReader::Owner {
   void flush_data();
   void break_path(DownCause cause, const std::string& why);
   void break_on(const IoResult& end, const char* which);
+  void pause(const char* which, int error);
 
   Owner& owner_;
   std::span<std::byte> scratch_;
@@ -181,8 +195,10 @@ class Path : private FrameReader::Owner {
   std::unique_ptr<ControlLane> lane_;
   std::optional<FrameReader> reader_;
   FrameWriter writer_;
+  Reactor* reactor_ = nullptr;  // of the connections
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
+  TimeNs paused_until_ = kNever;
   uint64_t pace_permitted_ = 0;
   bool probe_received_ = false;
   TimeNs frame_received_at_ = 0;

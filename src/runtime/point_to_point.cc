@@ -65,7 +65,7 @@ void PointToPoint::enqueue(Rank peer, Queue& queue, Operation operation) {
       (operation.bytes + limits::kMessageBytesMax - 1) / limits::kMessageBytesMax;
   operation.messages = std::max<uint64_t>(pieces, 1);
   operation.first = queue.next_number;
-  ++queue.started;
+  operation.number = ++queue.started;
   queue.next_number += operation.messages;
   queue.operations.push_back(std::move(operation));
   ++unfinished_;
@@ -162,12 +162,14 @@ void PointToPoint::match_local() {
 }
 
 void PointToPoint::cancel(const Status& why) {
-  if (!failure_.ok()) return;
-  failure_ = why;
+  // Where memory ran out half-way, what has not ended yet is still there.
+  if (!failure_.ok() && unfinished_ == 0) return;
+  if (failure_.ok()) failure_ = why;
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
   std::vector<Done> ended;
+  ended.reserve(unfinished_);
   for (std::vector<Queue>* queues : {&sends_, &receives_}) {
     for (Queue& queue : *queues) {
       for (Operation& operation : queue.operations) {
@@ -186,6 +188,38 @@ uint64_t PointToPoint::sends_to(Rank peer) const {
 
 uint64_t PointToPoint::receives_from(Rank peer) const {
   return receives_[index_of(peer)].started;
+}
+
+std::optional<BufferUse> PointToPoint::find_buffer(const BadMemory& bad) const {
+  const bool sends = bad.access == Access::read;
+  const std::vector<Queue>& queues = sends ? sends_ : receives_;
+  for (size_t peer = 0; peer < queues.size(); ++peer) {
+    for (const Operation& operation : queues[peer].operations) {
+      const std::byte* begin = sends ? operation.source.data() : operation.target.data();
+      if (!offset_in(begin, operation.bytes, bad.at)) continue;
+      return use_of(Rank(static_cast<int32_t>(peer)), operation.number, {begin, operation.bytes},
+                    bad);
+    }
+  }
+  return std::nullopt;
+}
+
+BufferUse PointToPoint::use_of(Rank peer, uint64_t number, std::span<const std::byte> bytes,
+                               const BadMemory& bad) {
+  const bool sends = bad.access == Access::read;
+  BufferUse use;
+  use.call = (sends ? "Send " : "Recv ") + std::to_string(number) +
+             (sends ? " to rank " : " from rank ") + std::to_string(peer.value());
+  use.buffer = sends ? "sendbuff" : "recvbuff";
+  use.offset = offset_in(bytes.data(), bytes.size(), bad.at).value_or(0);
+  use.bytes = bytes.size();
+  return use;
+}
+
+BufferUse PointToPoint::use_by_next(Rank peer, std::span<const std::byte> bytes,
+                                    const BadMemory& bad) const {
+  const std::vector<Queue>& queues = bad.access == Access::read ? sends_ : receives_;
+  return use_of(peer, queues[index_of(peer)].started + 1, bytes, bad);
 }
 
 std::vector<Rank> PointToPoint::waits_on() const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "runtime/message_port.h"
+#include "runtime/user_memory.h"
 
 namespace r2ccl {
 
@@ -53,6 +55,11 @@ class PointToPoint final : public MessageClient {
   uint64_t sends_to(Rank peer) const;
   uint64_t receives_from(Rank peer) const;
 
+  // The call that the memory belongs to. Nothing: none that is under way.
+  std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
+  // The next Send to, or Recv from, this peer with the memory.
+  BufferUse use_by_next(Rank peer, std::span<const std::byte> bytes, const BadMemory& bad) const;
+
   // The peers that unfinished operations wait for, in rank order.
   std::vector<Rank> waits_on() const;
 
@@ -65,6 +72,7 @@ class PointToPoint final : public MessageClient {
     std::span<const std::byte> source;  // of a send
     std::span<std::byte> target;        // of a receive
     uint64_t context = 0;
+    uint64_t number = 0;  // of its kind and peer, from 1
     uint64_t bytes = 0;
     uint64_t first = 0;      // the number of its first message; they are dense
     uint64_t messages = 1;   // it is cut into so many
@@ -88,6 +96,8 @@ class PointToPoint final : public MessageClient {
   void post_more(Rank peer, Queue& queue);
   void message_complete(Rank peer, Queue& queue, MessageNo number);
   void match_local();
+  static BufferUse use_of(Rank peer, uint64_t number, std::span<const std::byte> bytes,
+                          const BadMemory& bad);
 
   const Rank self_;
   const ChannelId channel_;

@@ -39,6 +39,8 @@ class EngineObserver {
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+  // Memory that the observer's caller gave cannot be touched: whose it was must fail.
+  virtual void on_bad_memory(const BadMemory& bad) = 0;
 };
 
 class ProgressEngine final : private LinkHost, private EventHandler {
@@ -105,6 +107,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
     observer_->on_peer_end(peer, end, why);
   }
+  void on_bad_memory(const BadMemory& bad) override { observer_->on_bad_memory(bad); }
 
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events

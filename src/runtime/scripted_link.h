@@ -186,6 +186,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<MessageNo>& sent() const { return sent_; }
   const std::vector<MessageNo>& received() const { return received_; }
   const std::vector<PathEvent>& events() const { return events_; }
+  const std::vector<BadMemory>& bad_memory() const { return bad_memory_; }
+  // The link's end of the path's data connection.
+  ScriptedConnection& data(size_t index) { return *peers_[index].data; }
 
  private:
   struct Peer {
@@ -273,6 +276,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
+  void on_bad_memory(const BadMemory& bad) override { bad_memory_.push_back(bad); }
   // MessageClient
   void on_sent(Rank, ChannelId, MessageNo number) override { sent_.push_back(number); }
   void on_received(Rank, ChannelId, MessageNo number) override { received_.push_back(number); }
@@ -295,6 +299,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<MessageNo> sent_;
   std::vector<MessageNo> received_;
   std::vector<PathEvent> events_;
+  std::vector<BadMemory> bad_memory_;
 };
 
 }  // namespace r2ccl

@@ -98,6 +98,7 @@ Status SealedStream::read_input() {
       return {};
     case IoKind::closed:
       return {Code::remote, "the peer closed the connection"};
+    case IoKind::refused:
     case IoKind::failed:
       return system_error("connection lost", result.error);
   }

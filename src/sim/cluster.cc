@@ -136,6 +136,11 @@ void Cluster::Node::on_peer_end(Rank peer, PeerEnd end, const std::string&) {
   incidents->on_peer_gone(peer, end);
 }
 
+// The buffers of a simulated job are all there.
+void Cluster::Node::on_bad_memory(const BadMemory&) {
+  check->violated("the kernel refused memory that is there");
+}
+
 void Cluster::Node::progress() {
   engine->progress(0);
   incidents->progress(ended);

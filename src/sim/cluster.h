@@ -68,6 +68,7 @@ class Cluster {
     void on_path_event(const PathEvent& event) override;
     void on_notice(Rank peer, std::span<const std::byte> bytes) override;
     void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+    void on_bad_memory(const BadMemory& bad) override;
     // A turn of the thread that a communicator has.
     void progress();
     TimeNs next_timeout() const;

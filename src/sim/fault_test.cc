@@ -230,14 +230,28 @@ TEST(Fault, TheNthOperationFailsAndNoOther) {
   pair.connect();
   std::vector<std::byte> buffer(10);
   const iovec slice = slice_of(buffer);
-  pair.a.fail_operation(2, ENOBUFS);
+  pair.a.fail_operation(2, EIO);
   EXPECT_EQ(pair.client->write({&slice, 1}).kind, IoKind::progressed);
   const IoResult second = pair.client->write({&slice, 1});
   EXPECT_EQ(second.kind, IoKind::failed);
-  EXPECT_EQ(second.error, ENOBUFS);
+  EXPECT_EQ(second.error, EIO);
   pair.a.fail_operation(1, EMFILE);
   EXPECT_FALSE(pair.a.connect(pair.listener->local(), kAnyRoute).ok());
   EXPECT_TRUE(pair.a.connect(pair.listener->local(), kAnyRoute).ok());
+}
+
+TEST(Fault, ARefusedCallLeavesTheConnectionAlive) {
+  for (const int error : {EFAULT, ENOMEM, ENOBUFS}) {
+    TestPair pair;
+    pair.connect();
+    std::vector<std::byte> buffer(10);
+    const iovec slice = slice_of(buffer);
+    pair.a.fail_operation(1, error);
+    const IoResult first = pair.client->write({&slice, 1});
+    EXPECT_EQ(first.kind, IoKind::refused);
+    EXPECT_EQ(first.error, error);
+    EXPECT_EQ(pair.client->write({&slice, 1}).kind, IoKind::progressed);
+  }
 }
 
 TEST(Fault, AFailedAcceptLeavesTheConnectionInTheBacklog) {

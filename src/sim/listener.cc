@@ -48,6 +48,7 @@ int SimConnection::connect_error() const {
 IoResult SimConnection::read(std::span<const iovec> slices) {
   if (!process_.alive()) return {IoKind::failed, 0, EBADF};
   if (const int error = process_.next_operation_error()) {
+    if (is_refusal(error)) return {IoKind::refused, 0, error};
     flow_.fail(side_, error);
     return {IoKind::failed, 0, error};
   }
@@ -63,6 +64,7 @@ IoResult SimConnection::receive(std::span<const iovec> slices) {
 IoResult SimConnection::write(std::span<const iovec> slices) {
   if (!process_.alive()) return {IoKind::failed, 0, EBADF};
   if (const int error = process_.next_operation_error()) {
+    if (is_refusal(error)) return {IoKind::refused, 0, error};
     flow_.fail(side_, error);
     return {IoKind::failed, 0, error};
   }

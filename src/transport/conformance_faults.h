@@ -81,7 +81,7 @@ class Conversation {
  public:
   explicit Conversation(ConformanceWorld& world, uint64_t failing_operation)
       : world_(world), a_(world.a(), plan_, world.clock()), b_(world.b(), plan_, world.clock()) {
-    plan_.fail_operation(failing_operation, ENOMEM);
+    plan_.fail_operation(failing_operation, EIO);
   }
   ~Conversation() {
     for (Side& side : sides_) hang_up(side);

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,15 @@ enum class IoKind : uint8_t {
   blocked,     // nothing can move now; readiness will be reported
   closed,      // read: the peer ended its stream in order, after the last byte was read
   failed,      // the connection is gone; `error` is an errno value
+  refused,     // the kernel refused this call and the connection lives: `error` says why
 };
+
+// Errors of a read or write that say nothing about the connection. EFAULT: memory of `slices` cannot
+// be touched. The others: the kernel is short of memory; readiness does not tell when it no longer
+// is, so the owner must try again after a pause.
+constexpr bool is_refusal(int error) {
+  return error == EFAULT || error == ENOMEM || error == ENOBUFS;
+}
 
 struct IoResult {
   IoKind kind = IoKind::blocked;

@@ -24,6 +24,7 @@ struct NicFault {
   bool hole_tx = false;      // what is sent is lost; to the writer the connection looks alive
   bool hole_rx = false;      // nothing arrives
   bool short_io = false;     // every read and write moves one byte
+  bool no_buffers = false;   // the kernel refuses every read and write with ENOBUFS
   uint64_t bytes_per_s = 0;  // each way, shared by the NIC's connections; 0: no limit
   TimeNs delay_ns = 0;       // added each way
   // What the NIC holds each way of every connection that is slow, delayed or in a hole, before its
@@ -56,7 +57,8 @@ class FaultPlan {
   // (0: before the first). One connection, once.
   void reset_at(const std::string& nic, Direction direction, uint64_t bytes);
   // Fails the n-th operation from now on (n = 1: the next) with `error`, once. Counted are listen,
-  // accept, connect, read, write and Poller::add. A connection whose operation failed is dead.
+  // accept, connect, read, write and Poller::add. A connection whose operation failed is dead, but
+  // for errors that refuse only the call.
   void fail_operation(uint64_t n, int error);
   // Whether the failure that was ordered last has happened.
   bool operation_has_failed() const;

@@ -131,11 +131,20 @@ size_t FaultyConnection::allowance(Direction direction, TimeNs now) {
   return fault_.bytes_per_s == 0 ? SIZE_MAX : context_.plan.tokens(target_, direction, now);
 }
 
+// What this read or write is to fail with; 0: nothing.
+int FaultyConnection::operation_error() {
+  if (fault_.no_buffers) return ENOBUFS;
+  return context_.plan.next_operation();
+}
+
 IoResult FaultyConnection::write(std::span<const iovec> slices) {
   refresh();
   if (error_ != 0) return fail(error_);
   if (inner_ == nullptr) return {};  // the SYN was lost
-  if (const int error = context_.plan.next_operation(); error != 0) return fail(error);
+  if (const int error = operation_error(); error != 0) {
+    return is_refusal(error) ? IoResult{.kind = IoKind::refused, .bytes = 0, .error = error}
+                             : fail(error);
+  }
   const size_t most = limit(Direction::transmit);
   if (most == 0) {
     reset(Direction::transmit);
@@ -193,7 +202,10 @@ IoResult FaultyConnection::read(std::span<const iovec> slices) {
   refresh();
   if (error_ != 0) return fail(error_);
   if (inner_ == nullptr) return {};
-  if (const int error = context_.plan.next_operation(); error != 0) return fail(error);
+  if (const int error = operation_error(); error != 0) {
+    return is_refusal(error) ? IoResult{.kind = IoKind::refused, .bytes = 0, .error = error}
+                             : fail(error);
+  }
   const size_t most = limit(Direction::receive);
   if (most == 0) {
     reset(Direction::receive);

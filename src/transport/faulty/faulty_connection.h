@@ -55,6 +55,7 @@ class FaultyConnection final : public Connection, public FaultyPollable {
 
   bool alive() const { return inner_ != nullptr && error_ == 0; }
   bool holds_transmit() const;
+  int operation_error();
   bool holds_receive() const;
   void refresh();
   IoResult fail(int error);

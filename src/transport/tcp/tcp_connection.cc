@@ -25,6 +25,10 @@ bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;
 }
 
+IoResult refused(int error) {
+  return {.kind = IoKind::refused, .bytes = 0, .error = error};
+}
+
 }  // namespace
 
 TcpConnection::TcpConnection(GuardedFd socket, const Endpoint& remote, int error)
@@ -77,6 +81,7 @@ IoResult TcpConnection::read(std::span<const iovec> slices) {
   } while (count < 0 && errno == EINTR);
   if (count > 0)
     return {.kind = IoKind::progressed, .bytes = static_cast<size_t>(count), .error = 0};
+  if (count < 0 && is_refusal(errno)) return refused(errno);
   if (count < 0) return would_block(errno) ? IoResult{} : fail(errno);
   // The end, or the end of what came before an error that a write has already been told.
   return error_ != 0 ? fail(error_) : IoResult{.kind = IoKind::closed, .bytes = 0, .error = 0};
@@ -92,6 +97,7 @@ IoResult TcpConnection::write(std::span<const iovec> slices) {
   if (count > 0)
     return {.kind = IoKind::progressed, .bytes = static_cast<size_t>(count), .error = 0};
   if (count == 0) return {};
+  if (is_refusal(errno)) return refused(errno);
   return would_block(errno) ? IoResult{} : fail(errno);
 }
 
