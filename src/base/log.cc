@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+
+#include "base/check.h"
 
 namespace r2ccl {
 namespace {
@@ -75,9 +78,18 @@ void write_suppressed(TimeNs now) {
   g_untold.store(!limit().all_told(), std::memory_order_relaxed);
 }
 
+// A child that is forked while another thread writes would find the lock taken for ever, by a
+// thread that it does not have. So the forking thread holds it meanwhile.
+void register_fork_handlers_once() {
+  static const int error =
+      pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });
+  R2CCL_CHECK(error == 0);
+}
+
 }  // namespace
 
 Status log_configure(LogLevel level, const std::string& file) {
+  register_fork_handlers_once();
   std::lock_guard lock(g_mutex);
   if (!file.empty() && g_file == nullptr) {
     const std::string name = expand(file);

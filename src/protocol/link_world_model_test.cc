@@ -390,9 +390,8 @@ World::Said World::say() const {
 
 Digest World::digest() const {
   Digest digest;
-  digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_,
-             low_water_heard_);
-  digest.put(notices_, notices_heard_, notices_at_receiver_.pending());
+  digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
+  digest.put(low_water_heard_, notices_, notices_heard_, notices_at_receiver_.pending());
   digest.put(version_, changed_version_, reflected_, heard_version_);
   digest.put(resend_.size());
   for (const ChunkRef chunk : resend_) digest.put(bit(chunk));

@@ -155,7 +155,9 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      return fail(read_failure(body), false);
+      // Told on: the others may hear of it later than of this rank's leaving, for which they would
+      // then take this rank for the cause.
+      return fail(read_failure(body), true);
     case NoticeKind::calls:
       return on_calls(peer, body);
     case NoticeKind::observation:

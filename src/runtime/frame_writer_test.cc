@@ -1,6 +1,8 @@
 #include "runtime/frame_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -159,6 +161,28 @@ TEST(FrameWriterDeathTest, WritesOneFrameAtATime) {
   FrameWriter writer;
   writer.start(header_of(0), {});
   EXPECT_DEATH(writer.start(header_of(0), {}), "bug");
+}
+
+// Neither a pad nor a copy would be right, so nothing more goes out.
+TEST(FrameWriter, AbandonsAFrameWhoseBytesCannotBeRead) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const memory = mmap(nullptr, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const std::span<const std::byte> payload(static_cast<const std::byte*>(memory), 2 * page);
+  ScriptedConnection connection;
+  connection.limit_writes({kDataHeaderBytes + page, 0});
+  FrameWriter writer;
+  writer.start(header_of(static_cast<uint32_t>(2 * page)), payload);
+  ASSERT_EQ(writer.flush(connection).kind, IoKind::blocked);
+  EXPECT_EQ(writer.unwritten().data(), payload.data() + page);
+  EXPECT_EQ(writer.unwritten().size(), page);
+  ASSERT_EQ(munmap(static_cast<std::byte*>(memory) + page, page), 0);
+  EXPECT_FALSE(writer.keep(ChannelId(1)));
+  EXPECT_TRUE(writer.abandoned());
+  EXPECT_EQ(writer.flush(connection).kind, IoKind::blocked);
+  EXPECT_TRUE(writer.busy()) << "no other frame may follow";
+  EXPECT_EQ(connection.written().size(), kDataHeaderBytes + page);
+  munmap(memory, page);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 #include <set>
 #include <string>
@@ -303,6 +304,70 @@ TEST(Link, WithoutADescriptorForAProbeItDoesNotSpin) {
   const int connects = s.connects();
   for (int pass = 0; pass < 1000; ++pass) s.step();
   EXPECT_LE(s.connects(), connects + 1) << "no time has passed";
+}
+
+TEST(Link, MemoryThatCannotBeReadIsTheHostsBusinessAndNoPathsFault) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  const Bytes bytes(limits::kBufferedSendBytesMax + 1);
+  for (size_t path : {0, 1}) s.data(path).fail_writes(EFAULT);
+  (void)s.link().post_send(kChannel, bytes, 0);
+  s.step();
+  s.step();
+  ASSERT_FALSE(s.bad_memory().empty());
+  EXPECT_EQ(s.bad_memory()[0].access, Access::read);
+  EXPECT_GE(s.bad_memory()[0].at, bytes.data());
+  EXPECT_LT(s.bad_memory()[0].at, bytes.data() + bytes.size());
+  for (size_t path : {0, 1}) EXPECT_EQ(s.path(path).state.phase(), PathPhase::up);
+}
+
+TEST(Link, MemoryThatCannotBeWrittenIsTheHostsBusinessAndNoPathsFault) {
+  ScriptedLink s(1);
+  s.connect(0);
+  Bytes bytes(4096);
+  (void)s.link().post_receive(kChannel, bytes, 0);
+  // The header has come, and what follows is refused.
+  DataHeader header = ScriptedLink::whole(kChannel, 0, 4096);
+  s.send_header(0, header);
+  s.step();
+  s.data(0).refuse_reads(EFAULT);
+  s.step();
+  s.step();
+  ASSERT_FALSE(s.bad_memory().empty());
+  EXPECT_EQ(s.bad_memory()[0].access, Access::write);
+  EXPECT_EQ(s.bad_memory()[0].at, bytes.data());
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+  s.link().cancel_channel(kChannel);
+  s.data(0).refuse_reads(0);
+  s.step();
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
+TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
+  for (const int error : {ENOMEM, ENOBUFS}) {
+    ScriptedLink s(2);
+    s.connect(0);
+    s.connect(1);
+    const Bytes bytes(limits::kBufferedSendBytesMax + 1);
+    for (size_t path : {0, 1}) s.data(path).fail_writes(error);
+    (void)s.link().post_send(kChannel, bytes, 0);
+    s.step();
+    EXPECT_TRUE(s.path(0).paused() || s.path(1).paused());
+    const size_t reads = s.data(0).reads();
+    for (int pass = 0; pass < 100; ++pass) s.step();
+    if (s.path(0).paused()) {
+      EXPECT_EQ(s.data(0).reads(), reads) << "no time has passed";
+    }
+    for (int ms = 0; ms < 300; ++ms) s.pass(kMillisecond);
+    EXPECT_TRUE(s.chunks().empty());
+    for (size_t path : {0, 1}) s.data(path).fail_writes(0);
+    s.pass(limits::kShortagePause);
+    s.pass(limits::kShortagePause);
+    EXPECT_FALSE(s.chunks().empty()) << "what was refused goes out";
+    EXPECT_EQ(s.bad_memory().size(), 0U);
+    for (size_t path : {0, 1}) EXPECT_EQ(s.path(path).state.phase(), PathPhase::up);
+  }
 }
 
 // Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Then that goes

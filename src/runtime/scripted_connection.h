@@ -28,7 +28,9 @@ class ScriptedConnection final : public Connection {
   void end_reads(IoResult end) { read_end_ = end; }
   // How many bytes each of the next writes takes; 0: blocked. Later ones take everything.
   void limit_writes(std::deque<size_t> limits) { write_limits_ = std::move(limits); }
-  void fail_writes(int error) { write_error_ = error; }
+  void fail_writes(int error) { write_error_ = error; }  // 0: no longer
+  // The call is refused and the connection lives; 0: no longer.
+  void refuse_reads(int error) { read_refusal_ = error; }
 
   const Bytes& written() const { return written_; }
   Bytes take_written() { return std::exchange(written_, {}); }
@@ -42,6 +44,7 @@ class ScriptedConnection final : public Connection {
 
   IoResult read(std::span<const iovec> slices) override {
     ++reads_;
+    if (read_refusal_ != 0) return {IoKind::refused, 0, read_refusal_};
     if (incoming_.empty()) return read_end_;
     if (incoming_.front().empty()) {
       incoming_.pop_front();
@@ -60,6 +63,7 @@ class ScriptedConnection final : public Connection {
   }
 
   IoResult write(std::span<const iovec> slices) override {
+    if (is_refusal(write_error_)) return {IoKind::refused, 0, write_error_};
     if (write_error_ != 0) return {IoKind::failed, 0, write_error_};
     size_t limit = SIZE_MAX;
     if (!write_limits_.empty()) {
@@ -82,6 +86,7 @@ class ScriptedConnection final : public Connection {
   IoResult read_end_{IoKind::blocked, 0, 0};
   std::deque<size_t> write_limits_;
   int write_error_ = 0;
+  int read_refusal_ = 0;
   Bytes written_;
   size_t reads_ = 0;
 };

@@ -116,6 +116,14 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
     encode(header, std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>());
   }
+  // Only the header, at once: the payload is still to come.
+  void send_header(size_t index, DataHeader header) {
+    header.incarnation = Incarnation(peers_[index].incarnation);
+    header.transmission = peers_[index].frames_sent++;
+    std::array<std::byte, kDataHeaderBytes> bytes{};
+    encode(header, bytes);
+    peers_[index].data->deliver(bytes);
+  }
   // A message that is one chunk, permitted by a receive.
   static DataHeader whole(ChannelId channel, uint64_t message, uint32_t bytes) {
     DataHeader header;

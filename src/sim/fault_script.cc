@@ -188,7 +188,8 @@ void FaultScript::apply(Active& fault, bool on) {
     case FaultKind::cut:
       return break_connection(fault);
     case FaultKind::failed_call:
-      return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
+      return cluster_.node(spec.host).host->fail_operation(spec.amount,
+                                                           spec.amount % 2 == 0 ? ENOBUFS : EIO);
     case FaultKind::kill:
       killed_[static_cast<size_t>(spec.host)] = true;
       return cluster_.world().kill(*cluster_.node(spec.host).host);
