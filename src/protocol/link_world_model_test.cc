@@ -392,8 +392,7 @@ Digest World::digest() const {
   Digest digest;
   digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
   digest.put(low_water_heard_, notices_, notices_heard_, notices_at_receiver_.pending());
-  digest.put(version_, changed_version_, reflected_, heard_version_);
-  digest.put(resend_.size());
+  digest.put(version_, changed_version_, reflected_, heard_version_, resend_.size());
   for (const ChunkRef chunk : resend_) digest.put(bit(chunk));
   for (const Path& path : paths_) put(path, digest);
   put(say(), digest);

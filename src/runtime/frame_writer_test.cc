@@ -127,7 +127,7 @@ TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
 // The receiver of a message that was cancelled here does not know, and takes it for whole.
 TEST_P(FrameWriterEnd, AKeptFrameStillCarriesItsOwnBytes) {
   start();
-  writer_.keep(ChannelId(1));
+  EXPECT_TRUE(writer_.keep(ChannelId(1)));
   finish();
   EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
 }
@@ -136,7 +136,7 @@ TEST_P(FrameWriterEnd, TheEndOfAnotherMessageChangesNothing) {
   start();
   writer_.pad(ChannelId(1), MessageNo(3));
   writer_.pad(ChannelId(2), MessageNo(2));
-  writer_.keep(ChannelId(2));
+  EXPECT_TRUE(writer_.keep(ChannelId(2)));
   ASSERT_EQ(writer_.flush(connection_).kind, IoKind::progressed);
   EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
 }
