@@ -122,11 +122,16 @@ void MixedJob::begin_run_ahead(int rank, Call& call) {
     call.parts_left = 1;
     return part_ended(rank, call, {});
   }
-  cluster_.fabric().at(cluster_.now() + kLate, [this, rank, &call] {
-    if (left_out_[static_cast<size_t>(rank)]) return;
-    begin_run(rank, call);
-    cluster_.node(rank).host->poller().wake();
-  });
+  // Calls keep their order: the next operation must wait for the late one to begin.
+  member(rank, spec.communicator).thinking = true;
+  cluster_.fabric().at(cluster_.now() + kLate,
+                       [this, rank, communicator = spec.communicator, &call] {
+                         if (left_out_[static_cast<size_t>(rank)]) return;
+                         begin_run(rank, call);
+                         cluster_.node(rank).host->poller().wake();
+                         member(rank, communicator).thinking = false;
+                         advance(rank, communicator);
+                       });
 }
 
 // All calls of the run at once. The last one to end takes the call with it.
