@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "runtime/host_identity.h"
 #include "runtime/secure_random.h"
 
@@ -113,9 +114,7 @@ RendezvousClient::Options Communicator::meeting_options(RankCard card) const {
 // This rank will not come; the others need not wait for it until their time is up.
 void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
   if (options_.rank_count == 1) return;
-  card.obstacle = obstacle.message().substr(0, kObstacleBytesMax);
-  std::ranges::replace_if(
-      card.obstacle, [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }, ' ');
+  card.obstacle = printable_text(obstacle.message(), kObstacleBytesMax);
   RendezvousClient::Options meeting = meeting_options(std::move(card));
   meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
   // Refused at best: what the caller must know is the obstacle.

@@ -3,37 +3,10 @@
 
 #include "base/log.h"
 #include "runtime/communicator.h"
+#include "runtime/failure_notice.h"
 #include "runtime/notice.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr size_t kNoticeTextMax = 2000;
-
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text.data(), std::min(text.size(), kNoticeTextMax)));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// A call that does not match is every rank's error; of everything else the others only hear.
-std::vector<std::byte> failure_notice(Code code, const std::string& text) {
-  std::vector<std::byte> body = bytes_of(text);
-  const Code told = code == Code::invalid_usage ? code : Code::remote;
-  body.insert(body.begin(), static_cast<std::byte>(told));
-  return make_notice(NoticeKind::failure, body);
-}
-
-Status read_failure(std::span<const std::byte> body) {
-  if (body.empty()) return {Code::remote, "a rank failed"};
-  const bool usage = body[0] == static_cast<std::byte>(Code::invalid_usage);
-  return {usage ? Code::invalid_usage : Code::remote, text_of(body.subspan(1))};
-}
-
-}  // namespace
 
 // The first cause counts; what follows from it does not.
 void Communicator::fail(const Status& why, bool tell) {
@@ -52,7 +25,7 @@ void Communicator::fail(const Status& why, bool tell) {
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_->link(Rank(peer));
     if (link == nullptr || link->peer_ended()) continue;
-    link->send_notice(failure_notice(why.code(), text));
+    link->send_notice(encode_failure_notice({why.code(), text}));
   }
 }
 
@@ -113,7 +86,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      return fail(read_failure(body), false);
+      return fail(decode_failure(body), false);
     case NoticeKind::calls:
       return on_calls(peer, body);
     case NoticeKind::observation:
