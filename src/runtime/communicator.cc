@@ -350,7 +350,12 @@ Status Communicator::finalize() {
                                   "not Recv, or the other way round"},
         true);
   });
-  R2CCL_RETURN_IF_ERROR(failure());
+  if (const Status failed = failure(); !failed.ok()) {
+    bool unmatched = false;
+    call([&] { unmatched = abandoned_; });
+    // Its own operation was still open: between the two ranks a call is without its counterpart.
+    return unmatched ? Status(Code::invalid_usage, failed.message()) : failed;
+  }
   call([this] {
     finalizing_ = true;
     audit_->end();

@@ -112,6 +112,10 @@ class Communicator final : private EngineObserver, private StatusSource {
 
   // communicator_notices.cc
   void fail(const Status& why, bool tell);
+  void fail_departed(Rank gone);
+  // False when it has failed before.
+  bool fail_here(const Status& why);
+  void tell_failure(Rank peer, const Status& why);
   void check_departed();
   CallAudit::Callbacks audit_callbacks();
   void on_calls(Rank peer, std::span<const std::byte> body);
@@ -148,6 +152,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
+  bool abandoned_ = false;  // it failed because a rank left while this one waited for it
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well

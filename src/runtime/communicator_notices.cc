@@ -9,23 +9,44 @@
 namespace r2ccl {
 
 // The first cause counts; what follows from it does not.
-void Communicator::fail(const Status& why, bool tell) {
+bool Communicator::fail_here(const Status& why) {
   {
     std::lock_guard lock(failure_mutex_);
-    if (!failure_.ok()) return;
+    if (!failure_.ok()) return false;
     failure_ = why;
   }
   R2CCL_LOG(warn, "%s: %s", who(options_.self).c_str(), why.message().c_str());
   executor_->cancel(why);
   point_to_point_->cancel(why);
-  if (!tell) return;
+  return true;
+}
+
+void Communicator::tell_failure(Rank peer, const Status& why) {
+  Link* link = engine_->link(peer);
+  if (link == nullptr || link->peer_ended()) return;
+  link->send_notice(encode_failure_notice(why));
+}
+
+void Communicator::fail(const Status& why, bool tell) {
+  if (!fail_here(why) || !tell) return;
   const std::string text = why.code() == Code::aborted
                                ? who(options_.self) + " aborted: " + why.message()
                                : why.message();
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_->link(Rank(peer));
-    if (link == nullptr || link->peer_ended()) continue;
-    link->send_notice(encode_failure_notice({why.code(), text}));
+    tell_failure(Rank(peer), {why.code(), text});
+  }
+}
+
+// To this rank the one that left is a remote failure. To that one it is a call that it did not
+// make: it waits in finalize, and the error must not blame another rank.
+void Communicator::fail_departed(Rank gone) {
+  const std::string text = who(gone) + " has left: it finalized its communicator while " +
+                           who(options_.self) + " still waits for it";
+  if (!fail_here({Code::remote, text})) return;
+  abandoned_ = true;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const bool has_left = departed_[static_cast<size_t>(peer)];
+    tell_failure(Rank(peer), {has_left ? Code::invalid_usage : Code::remote, text});
   }
 }
 
@@ -44,9 +65,7 @@ void Communicator::check_departed() {
   needed.insert(needed.end(), pairs.begin(), pairs.end());
   for (const Rank rank : needed) {
     if (!departed_[static_cast<size_t>(rank.value())]) continue;
-    return fail({Code::remote, who(rank) + " has left: it finalized its communicator while " +
-                                   who(options_.self) + " still waits for it"},
-                true);
+    return fail_departed(rank);
   }
 }
 
