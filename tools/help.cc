@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <memory>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace r2ccl::tools {
 namespace {
+
+constexpr size_t kColumns = 100;
+constexpr size_t kDescriptionColumn = 34;
 
 struct Example {
   std::string_view command;  // its words after "r2ccl"
@@ -52,6 +56,7 @@ constexpr std::array kExamples = {
     Example{"lab pause", "r2ccl lab pause h2 nic1 500", "half a second without packets"},
     Example{"lab stat", "r2ccl lab stat", "of every NIC of the lab"},
     Example{"lab down", "r2ccl lab --name two down", "remove the lab called two"},
+    Example{"secret", "r2ccl secret ~/.r2ccl-secret", "a new file with a new secret"},
     Example{"sim", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 7 --twice", "whether seed 7 is the same run again"},
@@ -86,6 +91,20 @@ void add_examples(CLI::App* command, const std::string& name) {
   for (CLI::App* sub : command->get_subcommands(nullptr)) {
     add_examples(sub, name + (name.empty() ? "" : " ") + sub->get_name());
   }
+}
+
+// Lines of at most `width` bytes, broken at spaces.
+std::string wrapped(const std::string& text, size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  size_t used = 0;
+  for (std::string word; words >> word;) {
+    const bool fits = used + 1 + word.size() <= width;
+    if (!out.empty()) out += fits ? ' ' : '\n';
+    used = (fits && !out.empty() ? used + 1 : 0) + word.size();
+    out += word;
+  }
+  return out;
 }
 
 // Of "FLOAT:FLOAT in [0.5 - 3600]": the type, and "0.5 to 3600".
@@ -126,6 +145,22 @@ int print_help(const CLI::App& app, const std::vector<std::string>& words) {
 
 }  // namespace
 
+HelpFormatter::HelpFormatter() {
+  column_width(kDescriptionColumn);
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return wrapped(app->get_description(), kColumns) + "\n";
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* sub) const {
+  std::stringstream out;
+  CLI::detail::format_help(out, sub->get_name(),
+                           wrapped(sub->get_description(), kColumns - kDescriptionColumn),
+                           kDescriptionColumn);
+  return out.str();
+}
+
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (!option->get_option_text().empty()) return " " + option->get_option_text();
   if (option->get_type_size() == 0) return "";
@@ -144,7 +179,8 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   if (!option->get_default_str().empty()) {
     notes += (notes.empty() ? "" : "; ") + ("default " + option->get_default_str());
   }
-  return option->get_description() + (notes.empty() ? "" : " (" + notes + ")");
+  return wrapped(option->get_description() + (notes.empty() ? "" : " (" + notes + ")"),
+                 kColumns - kDescriptionColumn);
 }
 
 std::string help_text(const CLI::App& command, const std::string& name) {

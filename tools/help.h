@@ -7,10 +7,12 @@
 namespace r2ccl::tools {
 
 // CLI11's help without its names of C++ types: SECONDS and not "FLOAT:FLOAT in [0.5 - 3600]".
-// Bounds and defaults follow the description.
+// Bounds and defaults follow the description, and no line is longer than 100 columns.
 class HelpFormatter : public CLI::Formatter {
  public:
-  HelpFormatter() { column_width(34); }
+  HelpFormatter();
+  std::string make_description(const CLI::App* app) const override;
+  std::string make_subcommand(const CLI::App* sub) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
 };

@@ -96,6 +96,7 @@ class CommandTest(unittest.TestCase):
                 self.assertIn("Examples:\n  r2ccl " + " ".join(words[:1]), text)
                 self.assertNotRegex(text, r"\b(INT|UINT|FLOAT|TEXT|BOOLEAN|ENUM|REQUIRED)\b")
                 self.assertNotRegex(text, r" in \[")
+                self.assertLessEqual(max(map(len, text.split("\n"))), 100)
 
     def test_bench_takes_the_letters_of_nccl_tests(self):
         done = program.run("bench", "-p", 2, "-b", 10, "-n", 3, "-w", 0, "--in-place", "--json", "-",
