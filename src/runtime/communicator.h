@@ -20,6 +20,7 @@
 #include "runtime/config.h"
 #include "runtime/drains.h"
 #include "runtime/executor.h"
+#include "runtime/failure_notice.h"
 #include "runtime/incidents.h"
 #include "runtime/job_survey.h"
 #include "runtime/point_to_point.h"
@@ -89,6 +90,8 @@ class Communicator final : private EngineObserver, private StatusSource {
  private:
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Status connect();
+  // What finalize returns: calls that do not match are no failure of another rank.
+  Status finalize_result();
   Result<RankCard> describe_self() const;
   RendezvousClient::Options meeting_options(RankCard card) const;
   void tell_obstacle(const Status& obstacle, RankCard card);
@@ -111,11 +114,12 @@ class Communicator final : private EngineObserver, private StatusSource {
   void write_verdicts(class JsonWriter& out, size_t count_max) const;
 
   // communicator_notices.cc
-  void fail(const Status& why, bool tell);
-  void fail_departed(Rank gone);
+  void fail(const Status& why);
+  void fail_departed(const std::string& text);
+  void on_failure(std::span<const std::byte> body);
   // False when it has failed before.
   bool fail_here(const Status& why);
-  void tell_failure(Rank peer, const Status& why);
+  void tell_failure(const Failure& failure);
   void check_departed();
   CallAudit::Callbacks audit_callbacks();
   void on_calls(Rank peer, std::span<const std::byte> body);
@@ -152,7 +156,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> departed_;  // ranks that said goodbye
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
-  bool abandoned_ = false;  // it failed because a rank left while this one waited for it
+  bool abandoned_ = false;  // it failed because a rank left while another waited for it
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well

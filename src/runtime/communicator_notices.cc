@@ -21,33 +21,35 @@ bool Communicator::fail_here(const Status& why) {
   return true;
 }
 
-void Communicator::tell_failure(Rank peer, const Status& why) {
-  Link* link = engine_->link(peer);
-  if (link == nullptr || link->peer_ended()) return;
-  link->send_notice(encode_failure_notice(why));
+// A rank that was told tells the others, too: it may close its connections before the first rank's
+// notice reaches them, and they must not take it for dead.
+void Communicator::tell_failure(const Failure& failure) {
+  const std::vector<std::byte> notice = encode_failure_notice(failure);
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_->link(Rank(peer));
+    if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
+  }
 }
 
-void Communicator::fail(const Status& why, bool tell) {
-  if (!fail_here(why) || !tell) return;
+void Communicator::fail(const Status& why) {
+  if (!fail_here(why)) return;
   const std::string text = why.code() == Code::aborted
                                ? who(options_.self) + " aborted: " + why.message()
                                : why.message();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    tell_failure(Rank(peer), {why.code(), text});
-  }
+  tell_failure({{why.code(), text}});
 }
 
-// To this rank the one that left is a remote failure. To that one it is a call that it did not
-// make: it waits in finalize, and the error must not blame another rank.
-void Communicator::fail_departed(Rank gone) {
-  const std::string text = who(gone) + " has left: it finalized its communicator while " +
-                           who(options_.self) + " still waits for it";
-  if (!fail_here({Code::remote, text})) return;
+// A rank that waits in a call has lost another. To a rank that finalizes it is a call that it did
+// not make, and the error must not blame another rank.
+void Communicator::fail_departed(const std::string& text) {
+  if (!fail_here({finalizing_ ? Code::invalid_usage : Code::remote, text})) return;
   abandoned_ = true;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const bool has_left = departed_[static_cast<size_t>(peer)];
-    tell_failure(Rank(peer), {has_left ? Code::invalid_usage : Code::remote, text});
-  }
+  tell_failure({{Code::remote, text}, true});
+}
+
+void Communicator::on_failure(std::span<const std::byte> body) {
+  const Failure failure = decode_failure(body);
+  failure.departed ? fail_departed(failure.why.message()) : fail(failure.why);
 }
 
 // A rank that left in order will never take part again: whoever needs it must be told.
@@ -65,7 +67,8 @@ void Communicator::check_departed() {
   needed.insert(needed.end(), pairs.begin(), pairs.end());
   for (const Rank rank : needed) {
     if (!departed_[static_cast<size_t>(rank.value())]) continue;
-    return fail_departed(rank);
+    return fail_departed(who(rank) + " has left: it finalized its communicator while " +
+                         who(options_.self) + " still waits for it");
   }
 }
 
@@ -76,7 +79,7 @@ CallAudit::Callbacks Communicator::audit_callbacks() {
     if (!failure_.ok() || link->peer_ended()) return;
     link->send_notice(make_notice(NoticeKind::calls, encode(report)));
   };
-  callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}, true); };
+  callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}); };
   callbacks.who = [this](Rank rank) { return who(rank); };
   callbacks.waits_on = [this] { return executor_->waits_on(); };
   callbacks.sends = [this](Rank peer) { return point_to_point_->sends_to(peer); };
@@ -105,7 +108,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      return fail(decode_failure(body), false);
+      return on_failure(body);
     case NoticeKind::calls:
       return on_calls(peer, body);
     case NoticeKind::observation:
@@ -142,10 +145,10 @@ void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
       return;
     case PeerEnd::dead:
       dead_[index] = true;
-      return fail({Code::remote, who(peer) + " died: " + why}, true);
+      return fail({Code::remote, who(peer) + " died: " + why});
     case PeerEnd::cut_off:
       dead_[index] = true;
-      return fail({Code::remote, who(peer) + " is cut off: " + why}, true);
+      return fail({Code::remote, who(peer) + " is cut off: " + why});
   }
 }
 

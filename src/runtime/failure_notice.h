@@ -11,11 +11,18 @@ namespace r2ccl {
 
 inline constexpr size_t kFailureTextBytesMax = 2000;
 
-// The whole notice. A call that does not match is every rank's error, so its code goes with it; of
-// everything else the receiver learns that a remote rank failed.
-std::vector<std::byte> encode_failure_notice(const Status& why);
+struct Failure {
+  // A call that does not match is every rank's error, so its code goes with it; of everything else
+  // the receiver learns that a remote rank failed.
+  Status why;
+  bool departed = false;  // a rank left while another waited for it
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+// The whole notice.
+std::vector<std::byte> encode_failure_notice(const Failure& failure);
 
 // `body` is what follows the notice's kind.
-Status decode_failure(std::span<const std::byte> body);
+Failure decode_failure(std::span<const std::byte> body);
 
 }  // namespace r2ccl
