@@ -42,8 +42,9 @@ def main():
         document["checked"] = summary(lab.bench(*common, "-c", 1))
     runs = document["runs"] + [document["checked"]]
     document["line_percent"] = spread([run["line_percent"] for run in document["runs"]])
-    for name in ("suspicions", "mirrored_bytes", "wrong_elements"):
+    for name in ("suspicions", "mirrored_bytes"):
         document[name] = sum(run[name] for run in runs)
+    document["wrong_elements"] = document["checked"]["wrong_elements"]
     document["verdicts"] = sum(len(run["verdicts"]) for run in runs)
     share = document["line_percent"]
     print(f"{share['median']:.1f} % of line ({share['min']:.1f} to {share['max']:.1f}, "

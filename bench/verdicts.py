@@ -151,7 +151,7 @@ def judge(trials, verdicts, announced):
 
 def kill_one(lab, dice):
     """How long after its kill the others tell that a process died."""
-    run = lab.start_bench("-b", BYTES, "--duration", 20, environment={"R2CCL_DEBUG": "WARN"})
+    run = lab.start_bench("-b", BYTES, "--duration", 20, "-c", 0, environment={"R2CCL_DEBUG": "WARN"})
     reader = Reader(run.process.stdout)
     host = dice.randrange(HOSTS)
     try:

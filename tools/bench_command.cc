@@ -1,4 +1,4 @@
-// `r2ccl bench`: one rank of a benchmark, or with -n the whole job on this machine.
+// `r2ccl bench`: one rank of a benchmark, or with -p the whole job on this machine.
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -91,8 +91,9 @@ Status check_job(const BenchOptions& options, int ranks) {
     return {Code::invalid_argument, "sendrecv needs 2 ranks"};
   }
   if (options.check && ranks > BenchValues::kRanksMax) {
-    return {Code::invalid_argument,
-            "--check knows values for up to " + std::to_string(BenchValues::kRanksMax) + " ranks"};
+    return {Code::invalid_argument, "the values of up to " +
+                                        std::to_string(BenchValues::kRanksMax) +
+                                        " ranks can be checked: run more with -c 0"};
   }
   return Status::ok_status();
 }
@@ -149,20 +150,41 @@ int run_local_ranks(const BenchOptions& options) {
 }
 
 void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
-  sub->add_option("-b,--minbytes", o->bytes_min, "smallest size, e.g. 64K")->capture_default_str();
-  sub->add_option("-e,--maxbytes", o->bytes_max, "largest size (default: the smallest)");
-  sub->add_option("-i,--stepbytes", o->step_bytes, "bytes between sizes");
+  sub->add_option("-b,--minbytes", o->bytes_min, "smallest size, e.g. 64K")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  sub->add_option("-e,--maxbytes", o->bytes_max, "largest size (default: the smallest)")
+      ->type_name("SIZE");
+  sub->add_option("-i,--stepbytes", o->step_bytes, "bytes between sizes")->type_name("SIZE");
   sub->add_option("-f,--stepfactor", o->step_factor, "factor between sizes (default: 2)");
-  sub->add_option("--iters", o->iterations, "timed operations of each size (nccl-tests' -n)")
+  sub->add_option("-n,--iters", o->iterations, "timed operations of each size")
       ->capture_default_str();
   sub->add_option("-w,--warmup_iters", o->warmup, "operations before those")->capture_default_str();
   sub->add_option("-c,--check", o->check_text,
-                  "check every element of every operation on every rank (also: -c 1, -c 0)")
-      ->expected(0, 1);
-  sub->add_option("-o,--op", o->redop_name, "sum, max, min, avg")->capture_default_str();
-  sub->add_option("-d,--datatype", o->type_name, "float, double, int32, int64")
+                  "1: check every element of every operation on every rank; 0: check nothing")
+      ->expected(0, 1)
+      ->type_name("0|1")
       ->capture_default_str();
-  sub->add_option("-r,--root", o->root, "root rank of broadcast")->capture_default_str();
+  sub->add_option("-o,--op", o->redop_name, "sum, max, min, avg")
+      ->type_name("OP")
+      ->capture_default_str();
+  sub->add_option("-d,--datatype", o->type_name, "float, double, int32, int64")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  sub->add_option("-r,--root", o->root, "root rank of broadcast")
+      ->type_name("RANK")
+      ->capture_default_str();
+}
+
+void add_output_options(CLI::App* sub, BenchOptions* o) {
+  sub->add_option("--json", o->json_file, "rank 0 writes the results here ('-': standard output)")
+      ->type_name("FILE");
+  sub->add_option("--op-log", o->op_log_file, "rank 0 writes the time of every operation here")
+      ->type_name("FILE");
+  sub->add_option(
+         "--events", o->events_file,
+         "every rank writes a JSON line every 100 ms here ('-': standard output, %r: rank)")
+      ->type_name("FILE");
 }
 
 }  // namespace
@@ -170,7 +192,14 @@ void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
 int run_bench_rank(const BenchOptions& options) {
   SystemClock clock;
   Result<BenchComm> comm = BenchComm::from_environment();
-  if (!comm.ok()) return report_rank_error(comm.status());
+  if (!comm.ok()) {
+    const Status& why = comm.status();
+    const bool no_launcher = why.code() == Code::invalid_usage;
+    return report_rank_error(no_launcher ? Status(why.code(), why.message() +
+                                                                  "; -p N starts N ranks on this "
+                                                                  "machine")
+                                         : why);
+  }
   Status status = check_job(options, comm.value().ranks());
   if (status.ok() && comm.value().rank() == 0) status = check_results(options);
   if (!status.ok()) return report_rank_error(status);
@@ -194,19 +223,20 @@ void add_bench_command(CLI::App* app, Action* action) {
       app->add_subcommand("bench", "Measure and check collectives; prints the table of nccl-tests");
   sub->add_option("--collective", o->collective_name,
                   "all_reduce, broadcast, sendrecv, alltoall, barrier")
+      ->type_name("NAME")
       ->capture_default_str();
   add_nccl_tests_options(sub, o.get());
-  sub->add_option("-n,--procs", o->local_ranks,
+  sub->add_option("-p,--procs", o->local_ranks,
                   "start this many ranks on this machine (without: one rank of a launched job)")
       ->check(CLI::Range(1, 1024));
   sub->add_flag("--in-place", o->in_place_only, "only in place");
   sub->add_flag("--out-of-place", o->out_of_place_only, "only out of place");
-  sub->add_option("--duration", o->duration_s, "seconds to run one size, in place of --iters");
-  sub->add_option("--json", o->json_file, "rank 0 writes the results here ('-': standard output)");
-  sub->add_option("--op-log", o->op_log_file, "rank 0 writes the time of every operation here");
-  sub->add_option(
-      "--events", o->events_file,
-      "every rank writes a JSON line every 100 ms here ('-': standard output, %r: rank)");
+  sub->add_option("--duration", o->duration_s, "run one size for so long, in place of -n")
+      ->type_name("SECONDS");
+  add_output_options(sub, o.get());
+  sub->footer(
+      "Options and table are those of nccl-tests.\n"
+      "Exit status: 0; 1 when an element is wrong; 2 on an error.");
   sub->callback([o, action] {
     *action = [o] {
       if (Status status = resolve(o.get()); !status.ok()) return report_error("bench", status);

@@ -45,6 +45,7 @@ Status make_sizes(BenchOptions* options) {
     step = given.value();
     if (step == 0) return {Code::invalid_argument, "-i must be 1 or more"};
   }
+  options->bytes_last = last.value();
   for (uint64_t bytes = first.value(); bytes <= last.value();) {
     options->sizes.push_back(bytes);
     if (options->sizes.size() > kSizesMax) return {Code::invalid_argument, "too many sizes"};
@@ -80,7 +81,7 @@ Status resolve(BenchOptions* options) {
   std::optional<int> check = options->check_text.empty() ? 1 : parse_int(options->check_text);
   if (!check || *check < 0) return {Code::invalid_argument, "-c must be 0 or 1"};
   options->check = *check != 0;
-  if (options->iterations < 1) return {Code::invalid_argument, "--iters must be 1 or more"};
+  if (options->iterations < 1) return {Code::invalid_argument, "-n must be 1 or more"};
   if (options->warmup < 0) return {Code::invalid_argument, "-w cannot be negative"};
   if (!(options->duration_s >= 0 && options->duration_s <= kDurationMax)) {
     return {Code::invalid_argument, "--duration must be 0 to 1000000 seconds"};
@@ -91,6 +92,7 @@ Status resolve(BenchOptions* options) {
   options->sizes.clear();
   if (options->collective == Collective::barrier) {
     options->sizes = {0};
+    options->check = false;  // it moves no values
     return Status::ok_status();
   }
   R2CCL_RETURN_IF_ERROR(make_sizes(options));
@@ -102,6 +104,12 @@ Status resolve(BenchOptions* options) {
 
 size_t type_bytes(r2cclDataType_t type) {
   return type == r2cclInt32 || type == r2cclFloat32 ? 4 : 8;
+}
+
+uint64_t whole_bytes(const BenchOptions& options, uint64_t bytes, int ranks) {
+  uint64_t unit = type_bytes(options.type);
+  if (options.collective == Collective::alltoall) unit *= static_cast<uint64_t>(ranks);
+  return (bytes + unit - 1) / unit * unit;
 }
 
 double bus_factor(Collective collective, int ranks) {

@@ -21,7 +21,7 @@ struct BenchOptions {
   std::optional<int> step_factor;
   int iterations = 20;
   int warmup = 5;
-  std::string check_text = "0";  // "" is --check without a number: 1
+  std::string check_text = "1";  // "" is --check without a number: 1
   int root = 0;
   bool in_place_only = false;
   bool out_of_place_only = false;
@@ -35,13 +35,16 @@ struct BenchOptions {
   r2cclDataType_t type = r2cclFloat32;
   r2cclRedOp_t redop = r2cclSum;
   bool check = false;
-  std::vector<uint64_t> sizes;  // bytes
+  std::vector<uint64_t> sizes;  // bytes, as they were asked for
+  uint64_t bytes_last = 0;      // the largest that was asked for, whether a step meets it or not
 };
 
 // Fills the derived fields; an error names the option.
 Status resolve(BenchOptions* options);
 
 size_t type_bytes(r2cclDataType_t type);
+// `bytes` rounded up to what can be measured: whole elements, and for alltoall equal parts.
+uint64_t whole_bytes(const BenchOptions& options, uint64_t bytes, int ranks);
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what makes the figure of merit
 // comparable to the speed of one port whatever the number of ranks (nccl-tests/doc/PERFORMANCE.md).

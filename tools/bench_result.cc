@@ -89,6 +89,11 @@ uint64_t suspicions(const std::vector<json>& reports) {
   return sum;
 }
 
+// Null where nothing was looked at: a zero would say that all was right.
+json if_checked(const BenchOptions& options, uint64_t elements) {
+  return options.check ? json(elements) : json();
+}
+
 // Two placements of one size give one entry: out of place, as it stands first in the table.
 json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs) {
   json list = json::array();
@@ -96,18 +101,22 @@ json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>
     bool again = !list.empty() && list.back().at("bytes") == run.bytes && run.in_place &&
                  !options.in_place_only;
     if (again) {
-      list.back()["wrong"] = list.back().at("wrong").get<uint64_t>() + run.wrong_elements;
+      if (options.check) {
+        list.back()["wrong"] = list.back().at("wrong").get<uint64_t>() + run.wrong_elements;
+      }
       continue;
     }
     Bandwidth rate = bandwidth(options, ranks, run);
-    list.push_back({{"bytes", run.bytes},
-                    {"count", run.count},
-                    {"type", options.type_name},
-                    {"redop", options.redop_name},
-                    {"time_us", run.time_us()},
-                    {"algbw_MBps", rate.algorithm / 1e6},
-                    {"busbw_MBps", rate.bus / 1e6},
-                    {"wrong", run.wrong_elements}});
+    list.push_back(
+        {{"bytes", run.bytes},
+         {"count", run.count},
+         {"type", options.type_name},
+         {"redop",
+          options.collective == Collective::all_reduce ? json(options.redop_name) : json()},
+         {"time_us", run.time_us()},
+         {"algbw_MBps", rate.algorithm / 1e6},
+         {"busbw_MBps", rate.bus / 1e6},
+         {"wrong", if_checked(options, run.wrong_elements)}});
   }
   return list;
 }
@@ -168,8 +177,8 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
                    {"nics", nics},
                    {"results", results(options, ranks, runs)},
                    {"operations", operations},
-                   {"checked_elements", checked},
-                   {"wrong_elements", wrong},
+                   {"checked_elements", if_checked(options, checked)},
+                   {"wrong_elements", if_checked(options, wrong)},
                    {"max_gap_ms", max_gap_ms(runs)},
                    {"op_ms", {{"p50", times.p50_ms}, {"p99", times.p99_ms}, {"max", times.max_ms}}},
                    {"nic_bytes", bytes},

@@ -47,6 +47,7 @@ TEST(BenchResult, TakesPercentilesAndTheLongestGapOverAllRuns) {
 
 TEST(BenchResult, WritesTheAgreedJsonFields) {
   BenchOptions options;
+  options.check = true;
   BenchRun out = run_of(4000, false, {kMillisecond}), in = run_of(4000, true, {kMillisecond});
   out.checked_elements = in.checked_elements = 1000;
   in.wrong_elements = 3;
@@ -87,6 +88,62 @@ TEST(BenchTable, HasTheColumnsOfNcclTests) {
   run.wrong_elements = 2;
   EXPECT_NE(table_footer(options, 2, {run}).find("# Out of bounds values : 2 FAILED"),
             std::string::npos);
+}
+
+TEST(BenchTable, SaysWhereNothingWasChecked) {
+  BenchOptions options;
+  options.check = false;
+  const BenchRun run = run_of(4000, false, {kMillisecond});
+  EXPECT_NE(table_footer(options, 2, {run}).find("# Out of bounds values : not checked\n"),
+            std::string::npos);
+  const json document = json::parse(result_json(options, 2, {run, run}, {}));
+  EXPECT_TRUE(document.at("checked_elements").is_null());
+  EXPECT_TRUE(document.at("wrong_elements").is_null());
+  EXPECT_TRUE(document.at("results")[0].at("wrong").is_null());
+}
+
+TEST(BenchResult, HasAReductionOnlyWhereTheCollectiveHasOne) {
+  BenchOptions options;
+  const BenchRun run = run_of(4000, false, {kMillisecond});
+  const auto redop = [&](Collective collective) {
+    options.collective = collective;
+    return json::parse(result_json(options, 2, {run}, {})).at("results")[0].at("redop");
+  };
+  EXPECT_EQ(redop(Collective::all_reduce), "sum");
+  for (const auto collective :
+       {Collective::broadcast, Collective::sendrecv, Collective::alltoall}) {
+    EXPECT_TRUE(redop(collective).is_null());
+  }
+}
+
+TEST(BenchTable, SaysWhichSizesAreRoundedUp) {
+  BenchOptions options;
+  options.bytes_min = "10";
+  options.bytes_max = "25";
+  ASSERT_TRUE(resolve(&options).ok());
+  EXPECT_EQ(whole_bytes(options, 10, 3), 12u);
+  EXPECT_EQ(whole_bytes(options, 12, 3), 12u);
+  const std::string header = table_header(options, 3);
+  EXPECT_NE(header.find("minBytes 10 maxBytes 25 "), std::string::npos) << header;
+  EXPECT_NE(header.find("\n# 10 bytes are rounded up to 12: "), std::string::npos) << header;
+  EXPECT_EQ(header.find("# 20 bytes"), std::string::npos) << header;
+  options.collective = Collective::alltoall;
+  EXPECT_EQ(whole_bytes(options, 13, 3), 24u);
+}
+
+TEST(BenchOptions, ChecksUnlessToldOtherwise) {
+  const auto checks = [](const std::string& text, const std::string& collective) {
+    BenchOptions options;
+    if (text != "default") options.check_text = text;
+    options.collective_name = collective;
+    EXPECT_TRUE(resolve(&options).ok());
+    return options.check;
+  };
+  EXPECT_TRUE(checks("default", "all_reduce"));
+  EXPECT_TRUE(checks("", "all_reduce"));
+  EXPECT_TRUE(checks("1", "all_reduce"));
+  EXPECT_FALSE(checks("0", "all_reduce"));
+  EXPECT_FALSE(checks("default", "barrier"));
 }
 
 TEST(BenchOptions, MakesTheSizesThatWereAskedFor) {

@@ -18,17 +18,15 @@ Bench::Bench(const BenchOptions& options, BenchComm* comm, const Clock& clock,
       clock_(clock),
       progress_(progress),
       values_(std::min(comm->ranks(), BenchValues::kRanksMax)) {
-  uint64_t bytes = *std::max_element(options.sizes.begin(), options.sizes.end());
+  const uint64_t bytes = whole_bytes(
+      options, *std::max_element(options.sizes.begin(), options.sizes.end()), comm->ranks());
   in_ = std::make_unique<std::byte[]>(bytes);
   out_ = std::make_unique<std::byte[]>(bytes);
 }
 
 Status Bench::measure(uint64_t bytes, bool in_place) {
-  uint64_t count = bytes / type_bytes(options_.type);
-  if (options_.collective == Collective::alltoall) {
-    count -= count % static_cast<uint64_t>(comm_->ranks());  // equal parts
-  }
-  runs_.push_back({count * type_bytes(options_.type), count, in_place, {}, 0, 0});
+  bytes = whole_bytes(options_, bytes, comm_->ranks());
+  runs_.push_back({bytes, bytes / type_bytes(options_.type), in_place, {}, 0, 0});
   current_in_place_ = in_place;
   fill_input();
   R2CCL_RETURN_IF_ERROR(run_warmup());

@@ -1,5 +1,6 @@
 // The table of nccl-tests: same columns, same widths, same comment lines. Rates are in GB/s (10^9
 // bytes/s) with more digits than theirs, because our networks may be a hundred times slower.
+#include <algorithm>
 #include <cstdio>
 
 #include "bench_result.h"
@@ -27,13 +28,24 @@ std::string time_text(double us) {
 }  // namespace
 
 std::string table_header(const BenchOptions& options, int ranks) {
-  uint64_t first = options.sizes.front(), last = options.sizes.back();
+  const uint64_t first = options.sizes.front();
+  const std::string step = options.step_bytes.empty() || options.step_factor
+                               ? std::to_string(options.step_factor.value_or(2)) + "(factor)"
+                               : options.step_bytes + "(bytes)";
   std::string text = format(
-      "# r2ccl bench: %s, %d ranks, minBytes %llu maxBytes %llu step: %d(factor) warmup iters: %d "
+      "# r2ccl bench: %s, %d ranks, minBytes %llu maxBytes %llu step: %s warmup iters: %d "
       "iters: %d validation: %d\n",
       options.collective_name.c_str(), ranks, static_cast<unsigned long long>(first),
-      static_cast<unsigned long long>(last), options.step_factor.value_or(2), options.warmup,
-      options.iterations, options.check ? 1 : 0);
+      static_cast<unsigned long long>(std::max(first, options.bytes_last)), step.c_str(),
+      options.warmup, options.iterations, options.check ? 1 : 0);
+  for (const uint64_t bytes : options.sizes) {
+    const uint64_t whole = whole_bytes(options, bytes, ranks);
+    if (whole == bytes) continue;
+    text += format("# %llu bytes are rounded up to %llu: whole elements of %s%s\n",
+                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(whole),
+                   options.type_name.c_str(),
+                   options.collective == Collective::alltoall ? ", equal parts for all ranks" : "");
+  }
   text += "#\n";
   text +=
       "#                                                              out-of-place               "
@@ -69,8 +81,11 @@ std::string table_footer(const BenchOptions& options, int ranks,
     wrong += run.wrong_elements;
     sum += bandwidth(options, ranks, run).bus / 1e9;
   }
-  std::string text = format("# Out of bounds values : %llu %s\n",
-                            static_cast<unsigned long long>(wrong), wrong == 0 ? "OK" : "FAILED");
+  std::string text = "# Out of bounds values : not checked\n";
+  if (options.check) {
+    text = format("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
+                  wrong == 0 ? "OK" : "FAILED");
+  }
   text += format("# Avg bus bandwidth    : %g \n#\n",
                  runs.empty() ? 0 : sum / static_cast<double>(runs.size()));
   return text;

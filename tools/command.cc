@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "help.h"
 #include "r2ccl/r2ccl.h"
 
 namespace r2ccl::tools {
@@ -12,27 +13,39 @@ int report_error(const char* command, const Status& status) {
   return kExitError;
 }
 
+std::string no_such_command(const CLI::App& command, const std::string& name,
+                            const std::string& word) {
+  std::string known;
+  for (const CLI::App* sub : command.get_subcommands(nullptr)) {
+    known += (known.empty() ? "" : ", ") + sub->get_name();
+  }
+  if (known.empty()) return name + ": it has no commands, so '" + word + "' is none";
+  return name + ": " + (word.empty() ? "a command is missing" : "no command '" + word + "'") +
+         "; there are " + known + ". Run `" + name + " --help` for more.";
+}
+
 // CLI11 says of an unknown command no more than that one is required.
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help or --version
   const CLI::App* at = &app;
   std::string name = "r2ccl";
   while (!at->get_subcommands().empty()) {
     at = at->get_subcommands().front();
     name += " " + at->get_name();
   }
-  const std::vector<const CLI::App*> commands = at->get_subcommands(nullptr);
-  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || commands.empty()) {
-    return app.exit(error);
-  }
-  std::string known;
-  for (const CLI::App* command : commands) {
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
+  const bool lacks_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+                             !at->get_subcommands(nullptr).empty();
   const std::vector<std::string> words = app.remaining(true);
-  const std::string what = words.empty() ? "a command is missing" : "no command '" + words[0] + "'";
-  std::fprintf(stderr, "%s: %s; there are %s. Run with --help for more information.\n",
-               name.c_str(), what.c_str(), known.c_str());
-  return error.get_exit_code();
+  if (lacks_command && at == &app && words.empty()) {
+    std::fputs(help_text(app, name).c_str(), stdout);
+    return 0;
+  }
+  std::fprintf(
+      stderr, "%s\n",
+      lacks_command
+          ? no_such_command(*at, name, words.empty() ? "" : words[0]).c_str()
+          : (name + ": " + error.what() + ". Run `" + name + " --help` for more.").c_str());
+  return kExitError;
 }
 
 std::string version_text() {

@@ -11,13 +11,16 @@ namespace r2ccl::tools {
 // The chosen subcommand's work; returns the exit status.
 using Action = std::function<int()>;
 
-// Exit statuses beside 0 and those of CLI11's own usage errors (100 and up).
+// Exit statuses beside 0.
 inline constexpr int kExitFailed = 1;  // it ran, and what it found is not right
-inline constexpr int kExitError = 2;   // it could not be done
+inline constexpr int kExitError = 2;   // it could not be done, or the command line is wrong
 
-// Prints what is wrong with the command line, where CLI11 would not name the word, the commands
-// that there are included; returns the exit status.
+// Prints what is wrong with the command line, or the help that it asks for; returns the exit
+// status. Without any word that is the help of the whole command.
 int report_usage(const CLI::App& app, const CLI::ParseError& error);
+// "r2ccl lab: no command 'word'; there are up, down, ..."
+std::string no_such_command(const CLI::App& command, const std::string& name,
+                            const std::string& word);
 std::string version_text();
 
 // Sleeps so long, whatever signals come.
@@ -28,6 +31,7 @@ int report_error(const char* command, const Status& status);
 
 void add_demo_command(CLI::App* app, Action* action);
 void add_drain_command(CLI::App* app, Action* action);
+void add_help_command(CLI::App* app, Action* action);
 void add_info_command(CLI::App* app, Action* action);
 void add_lab_command(CLI::App* app, Action* action);
 void add_sim_command(CLI::App* app, Action* action);

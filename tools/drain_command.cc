@@ -362,9 +362,11 @@ void add_drain_command(CLI::App* app, Action* action) {
           ""));
   command->add_flag("--undo", options->undo, "Give it back");
   command->add_option("--pid", options->pid, "Only the jobs of this process")
+      ->type_name("PID")
       ->check(CLI::Range(1, kPidMax));
-  command->add_option("--comm", options->comm, "Only the job whose id begins so");
-  command->add_option("--timeout", options->timeout_s, "How long to wait for its end, in seconds")
+  command->add_option("--comm", options->comm, "Only the job whose id begins so")->type_name("ID");
+  command->add_option("--timeout", options->timeout_s, "How long to wait for its end")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->footer(

@@ -152,22 +152,33 @@ void add_up(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action)
   LabShape& shape = o->shape;
   sub->add_option("hosts", shape.hosts, "number of hosts")->required();
   sub->add_option("nics", shape.nics, "NICs per host")->required();
-  sub->add_option("rate", shape.rate_mbit, "Mbit/s per NIC and direction; 0: unshaped")->required();
+  sub->add_option("rate", shape.rate_mbit, "Mbit/s per NIC and direction; 0: unshaped")
+      ->type_name("MBIT")
+      ->required();
   sub->add_option("--mtu", shape.mtu, "MTU of every interface")->capture_default_str();
   sub->add_flag("--ipv6", shape.ipv6, "IPv6 addresses in place of IPv4");
   sub->add_option("--cc", shape.congestion, "TCP congestion control in the hosts")
+      ->type_name("NAME")
       ->capture_default_str();
   sub->add_option("--mgmt", shape.mgmt_mbit, "Mbit/s of the management network; 0: unshaped")
+      ->type_name("MBIT")
       ->capture_default_str();
-  sub->add_option("--nics", shape.nics_per_host, "NICs host by host: 4,4,2,1")->delimiter(',');
+  sub->add_option("--nics", shape.nics_per_host, "NICs host by host: 4,4,2,1")
+      ->type_name("N,...")
+      ->delimiter(',');
   sub->add_option("--rates", shape.rates,
                   "Mbit/s NIC by NIC, or of one NIC of one host: 250,250,100,h1:nic2=25")
+      ->type_name("MBIT,...")
       ->delimiter(',');
-  sub->add_option("--mtus", shape.mtus, "MTUs, in the same form")->delimiter(',');
+  sub->add_option("--mtus", shape.mtus, "MTUs, in the same form")
+      ->type_name("N,...")
+      ->delimiter(',');
   sub->add_option("--burst", shape.burst_bytes,
                   "shaper bucket in bytes; 0: 4 ms of the rate, at least 66,000")
+      ->type_name("BYTES")
       ->capture_default_str();
   sub->add_option("--queue-ms", shape.queue_ms, "longest wait in a shaper's queue")
+      ->type_name("MS")
       ->capture_default_str();
   sub->add_flag("--single-packets", shape.single_packets,
                 "no segmentation offload: `lose` then takes packets, and not up to 64 KB at once");
@@ -180,7 +191,9 @@ void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* a
   sub->prefix_command();
   sub->fallthrough(false);
   sub->footer("Options go before the program; what follows its name is the program's own.");
-  sub->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")->capture_default_str();
+  sub->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")
+      ->type_name("NAME")
+      ->capture_default_str();
   sub->callback([o, sub, action, work] {
     o->words = sub->remaining();
     if (o->words.empty()) throw CLI::RequiredError("a program to run");
@@ -191,7 +204,7 @@ void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* a
 void add_run(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action) {
   CLI::App* run_sub =
       lab->add_subcommand("run", "Run a program inside one host: run [--name LAB] h0 PROGRAM ...");
-  run_sub->add_option("host", o->host, "h0, h1, ...")->required();
+  run_sub->add_option("host", o->host, "h0, h1, ...")->type_name("HOST")->required();
   take_command(run_sub, o, action, &run);
 
   CLI::App* all_sub = lab->add_subcommand(
@@ -201,6 +214,7 @@ void add_run(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   all_sub->add_option("--port", o->job.master_port, "MASTER_PORT")
+      ->type_name("PORT")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
   all_sub->add_flag("--prefix", o->job.prefix_lines, "put the host before every line of output");
@@ -216,13 +230,15 @@ void add_lab_command(CLI::App* app, Action* action) {
       "lab", "A cluster inside this machine whose NICs, switches and cables can be broken");
   lab->require_subcommand(1);
   lab->fallthrough();
-  lab->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")->capture_default_str();
+  lab->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_up(lab, o, action);
   add_run(lab, o, action);
   auto add = [&](const char* name, const char* help, const char* words_help,
                  int (*work)(const LabOptions&)) {
     CLI::App* sub = lab->add_subcommand(name, help);
-    if (words_help != nullptr) sub->add_option("what", o->words, words_help);
+    if (words_help != nullptr) sub->add_option("what", o->words, words_help)->type_name("WORDS");
     sub->callback([o, action, work] { *action = [o, work] { return work(*o); }; });
   };
   static const std::string fault_help =

@@ -243,22 +243,29 @@ int show(const char* command, const Scenario& scenario, const ShowOptions& optio
 }
 
 void add_output_options(CLI::App* command, ShowOptions& options) {
-  command->add_option("--svg", options.svg_path, "Draw the run into this file");
-  command->add_option("--json", options.json_path, "Write what happened into this file, too");
-  command->add_option("--mutant", options.mutant, "Break this rule (builds with mutants only)");
+  command->add_option("--svg", options.svg_path, "Draw the run into this file")->type_name("FILE");
+  command->add_option("--json", options.json_path, "Write what happened into this file, too")
+      ->type_name("FILE");
+  command->add_option("--mutant", options.mutant, "Break this rule (builds with mutants only)")
+      ->type_name("NAME");
 }
 
 void add_fuzz(CLI::App* sim, Action* action) {
   CLI::App* command = sim->add_subcommand("fuzz", "Run many seeds, and show those that fail");
   auto options = std::make_shared<FuzzOptions>();
-  command->add_option("--seeds", options->seeds, "A..B: these seeds")->capture_default_str();
+  command->add_option("--seeds", options->seeds, "these seeds")
+      ->type_name("A..B")
+      ->capture_default_str();
   command->add_option("-j,--jobs", options->jobs, "Processes (default: one for each processor)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--twice", options->twice, "Run each seed twice: both must be the same run");
   command->add_flag("--until-found", options->until_found, "Stop at the first seed that fails");
-  command->add_option("--mutant", options->mutant,
-                      "Break this rule (builds with mutants only); `r2ccl sim mutants` lists them");
-  command->add_option("--json", options->json_path, "Write the outcome into this file");
+  command
+      ->add_option("--mutant", options->mutant,
+                   "Break this rule (builds with mutants only); `r2ccl sim mutants` lists them")
+      ->type_name("NAME");
+  command->add_option("--json", options->json_path, "Write the outcome into this file")
+      ->type_name("FILE");
   command->footer("Exit status: 0; 1 when a seed fails; 2 on an error.");
   command->callback([options, action] { *action = [options] { return Fuzz(*options).run(); }; });
 }
@@ -267,7 +274,8 @@ void add_replay(CLI::App* sim, Action* action) {
   CLI::App* command = sim->add_subcommand("replay", "Run one seed, and show what happens");
   auto options = std::make_shared<ShowOptions>();
   command->add_option("SEED", options->seed, "The seed")->required();
-  command->add_option("--toml", options->toml_path, "Write its scenario into this file");
+  command->add_option("--toml", options->toml_path, "Write its scenario into this file")
+      ->type_name("FILE");
   add_output_options(command, *options);
   command->callback([options, action] {
     *action = [options] {

@@ -199,8 +199,9 @@ void add_status_command(CLI::App* app, Action* action) {
   auto options = std::make_shared<StatusOptions>();
   auto watch = std::make_shared<std::string>();
   command->add_option("--pid", options->pid, "Only the jobs of this process")
+      ->type_name("PID")
       ->check(CLI::Range(1, kPidMax));
-  command->add_option("--comm", options->comm, "Only the job whose id begins so");
+  command->add_option("--comm", options->comm, "Only the job whose id begins so")->type_name("ID");
   CLI::Option* watching =
       command->add_option("--watch", *watch, "Again and again, every SECONDS (1 when not given)")
           ->expected(0, 1)

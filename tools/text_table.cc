@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace r2ccl::tools {
 
 std::string layout(const std::vector<TextRow>& rows) {
@@ -25,16 +27,8 @@ std::string layout(const std::vector<TextRow>& rows) {
 }
 
 std::string printable(const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // 0xc2 begins the second set of control characters in UTF-8.
-    const bool control =
-        byte < 0x20 || byte == 0x7f ||
-        (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0);
-    out += control ? '?' : text[i];
-  }
-  return out;
+  constexpr size_t kTextBytesMax = 4096;
+  return printable_text(text, kTextBytesMax);
 }
 
 }  // namespace r2ccl::tools

@@ -8,14 +8,18 @@
  * not match the other ranks', a rank that died or left, or when nothing is left to try within the
  * stated bound; r2cclGetLastError then names the cause.
  *
+ * Handles: a communicator ends with r2cclCommDestroy, a request with the call that says how it
+ * ended. The use of a handle, or of a copy, after that is r2cclInvalidArgument.
+ *
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
  * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
  * r2cclGetLastError, r2cclCommReport and the request functions, which any thread may call any time.
- * A request belongs to one thread at a time: what ends it also frees it.
+ * A request belongs to one thread at a time.
  */
 #ifndef R2CCL_R2CCL_H_
 #define R2CCL_R2CCL_H_
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,7 +49,9 @@ typedef struct {
   char internal[R2CCL_UNIQUE_ID_BYTES];
 } r2cclUniqueId;
 
-/* The values that NCCL also has are NCCL's. */
+/* The codes that NCCL also has have NCCL's values. Codes of r2ccl's own start at 1000, so that no
+ * code that NCCL adds can collide with one. Later versions may add codes: treat a code that you do
+ * not know as an error; r2cclGetErrorString takes any. */
 typedef enum {
   r2cclSuccess = 0,
   r2cclSystemError = 2,
@@ -55,7 +61,7 @@ typedef enum {
   r2cclRemoteError = 6,
   r2cclInProgress = 7,
   r2cclTimeout = 8,
-  r2cclAborted = 9
+  r2cclAborted = 1000
 } r2cclResult_t;
 
 /* NCCL's numbers. Types not listed are not supported yet and give r2cclInvalidArgument. */
@@ -73,21 +79,30 @@ typedef enum {
  * propagate NaN and order -0 below +0. */
 typedef enum { r2cclSum = 0, r2cclMax = 2, r2cclMin = 3, r2cclAvg = 4 } r2cclRedOp_t;
 
-/* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER; a field left at its
- * initial value is taken from the environment (docs/configuration.md) or the default. */
+/* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER, which leaves every field
+ * unset: an unset field is taken from the environment (docs/configuration.md) or the default. An
+ * unset int is R2CCL_CONFIG_UNDEF_INT, an unset text NULL. The init call copies the texts and keeps
+ * no pointer to them.
+ *
+ * Later versions append fields, for which bytes that are all 0 mean "not set". So an older library
+ * can take a newer caller's struct; it refuses one that sets a field that it does not know. */
 typedef struct {
-  size_t size;            /* sizeof(r2cclConfig_t): later versions append fields */
+  size_t size;            /* sizeof(r2cclConfig_t) */
   uint32_t magic;         /* R2CCL_CONFIG_MAGIC */
   int blocking;           /* reserved; must be 1 */
-  const char* ifname;     /* as R2CCL_SOCKET_IFNAME; NULL: not set */
-  const char* oob_ifname; /* as R2CCL_OOB_IFNAME; NULL: not set */
-  int init_timeout_ms;    /* all ranks must have arrived by then; 0: not set */
-  int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 0: not set */
+  const char* ifname;     /* as R2CCL_SOCKET_IFNAME */
+  const char* oob_ifname; /* as R2CCL_OOB_IFNAME */
+  int init_timeout_ms;    /* all ranks must have arrived by then; 1 or more */
+  int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 1 or more */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
-#define R2CCL_CONFIG_INITIALIZER \
-  { sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, 0, 0 }
+#define R2CCL_CONFIG_UNDEF_INT INT_MIN
+#define R2CCL_CONFIG_INITIALIZER                                                      \
+  {                                                                                   \
+    sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, R2CCL_CONFIG_UNDEF_INT, \
+        R2CCL_CONFIG_UNDEF_INT                                                        \
+  }
 
 /* R2CCL_VERSION_CODE of the loaded library. */
 R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
@@ -110,11 +125,14 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
 
 /* Ends the communicator in order: waits until all operations are complete everywhere, so that no
  * rank sees this one vanish. Collective; ranks that do not finalize are waited for no longer than a
- * cut-off host (R2CCL_CUTOFF_S, cutoff_ms). r2cclInvalidUsage when the ranks have not all made the
- * same collective calls, or a Send or Recv is without its counterpart. */
+ * cut-off host (R2CCL_CUTOFF_S, cutoff_ms), and then named by r2cclTimeout. r2cclInvalidUsage when
+ * the ranks have not all made the same collective calls, or a Send or Recv is without its
+ * counterpart: on the rank that finalizes too early, too, while a rank that waits for it in a call
+ * gets r2cclRemoteError from that call. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
-/* Frees the communicator, finalizing first if that was not done and no error is pending. It is
- * freed whatever this returns: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
+/* Frees the communicator, finalizing first if that was not done and no error is pending, and then
+ * returns what r2cclCommFinalize returns. It is freed whatever this returns, unless comm is no
+ * communicator: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
  * for this rank's own operations; abort first what the others will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
@@ -164,6 +182,10 @@ R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t 
                                   r2cclComm_t comm, r2cclRequest_t* request);
 /* No rank returns (or completes the request) before every rank has called. */
 R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
+
+/* A call that is given a request pointer sets *request to NULL when it fails. A request that is
+ * NULL is complete, and its result is r2cclSuccess: so an array of requests of which some have
+ * ended can be tested, waited for and aborted as a whole. */
 
 /* *done is 1 when the request is complete; its result is returned then and the request is freed and
  * set to NULL. Otherwise *done is 0 and r2cclSuccess is returned. */

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/given_config.h"
 #include "base/limits.h"
 #include "runtime/config.h"
 #include "runtime/host_port.h"
@@ -73,21 +74,7 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   R2CCL_RETURN_IF_ERROR(log_configure(config.debug, config.debug_file)
                             .with_context("R2CCL_DEBUG_FILE=" + config.debug_file));
   if (given == nullptr) return config;
-  if (given->magic != R2CCL_CONFIG_MAGIC || given->size < offsetof(r2cclConfig_t, blocking)) {
-    return Status(Code::invalid_argument,
-                  "the config struct was not initialised with R2CCL_CONFIG_INITIALIZER");
-  }
-  // Later versions append fields; what an older caller does not have keeps its initial value.
-  r2cclConfig_t mine = R2CCL_CONFIG_INITIALIZER;
-  std::memcpy(&mine, given, std::min(given->size, sizeof mine));
-  if (mine.blocking != 1) return Status(Code::invalid_argument, "config.blocking must be 1");
-  if (mine.init_timeout_ms < 0 || mine.cutoff_ms < 0) {
-    return Status(Code::invalid_argument, "a negative time in the config struct");
-  }
-  if (mine.ifname != nullptr) config.socket_ifname = mine.ifname;
-  if (mine.oob_ifname != nullptr) config.oob_ifname = mine.oob_ifname;
-  if (mine.init_timeout_ms > 0) config.init_timeout_ns = mine.init_timeout_ms * kMillisecond;
-  if (mine.cutoff_ms > 0) config.cutoff_ns = mine.cutoff_ms * kMillisecond;
+  R2CCL_RETURN_IF_ERROR(apply_config(*given, &config));
   return config;
 }
 

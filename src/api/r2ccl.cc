@@ -1,13 +1,13 @@
 // The C edge: checks arguments, translates errors once, and hands on to the communicator.
 #include "r2ccl/r2ccl.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "api/errors.h"
 #include "api/handles.h"
@@ -27,18 +27,64 @@ using r2ccl::ReduceOp;
 using r2ccl::Request;
 using r2ccl::Result;
 using r2ccl::Status;
+using r2ccl::api::CommObject;
+using r2ccl::api::comms;
 using r2ccl::api::error;
 using r2ccl::api::guarded;
+using r2ccl::api::RequestObject;
+using r2ccl::api::requests;
 using r2ccl::api::result_of;
 
-Status check_comm(const char* function, const r2cclComm* comm) {
-  if (comm == nullptr) return {Code::invalid_argument, std::string(function) + ": comm is NULL"};
-  if (comm->owner != getpid()) {
-    return {Code::invalid_usage, std::string(function) +
-                                     ": this communicator belongs to the parent process; after "
-                                     "fork() a child must make its own"};
-  }
-  return {};
+Status from_parent(const char* function, const char* what) {
+  return {Code::invalid_usage, std::string(function) + ": this " + what +
+                                   " belongs to the parent process; after fork() a child must "
+                                   "make its own communicator"};
+}
+
+Status no_comm(const char* function, r2cclComm_t handle) {
+  return {Code::invalid_argument,
+          std::string(function) + (handle == nullptr ? ": comm is NULL"
+                                   : comms().was_given(handle)
+                                       ? ": this communicator was destroyed"
+                                       : ": comm is no communicator: r2cclCommInit... did not "
+                                         "return it")};
+}
+
+Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle) {
+  auto found = comms().find(handle);
+  if (found == nullptr) return no_comm(function, handle);
+  if (found->inherited()) return from_parent(function, "communicator");
+  return found;
+}
+
+// Runs body(CommObject*) for the communicator that `handle` stands for.
+template <typename Body>
+r2cclResult_t with_comm(const char* function, r2cclComm_t handle, Body body) {
+  return guarded(function, [&]() -> r2cclResult_t {
+    const auto found = find_comm(function, handle);
+    return found.ok() ? body(found.value().get()) : result_of(found.status());
+  });
+}
+
+// A failed call must not leave a value behind that looks like a request.
+void clear(r2cclRequest_t* request) {
+  if (request != nullptr) *request = nullptr;
+}
+
+Status no_request(const char* function, r2cclRequest_t handle) {
+  return {Code::invalid_argument,
+          std::string(function) +
+              (requests().was_given(handle)
+                   ? ": this request is complete and was freed; another copy of it was waited for, "
+                     "tested or aborted before"
+                   : ": *request is no request: set it to NULL or start an operation with it")};
+}
+
+Result<std::shared_ptr<RequestObject>> find_request(const char* function, r2cclRequest_t handle) {
+  auto found = requests().find(handle);
+  if (found == nullptr) return no_request(function, handle);
+  if (found->inherited()) return from_parent(function, "request");
+  return found;
 }
 
 Result<DataType> check_type(const char* function, r2cclDataType_t type) {
@@ -119,7 +165,7 @@ std::optional<BadMemory> find_bad_buffer(const void* send, const void* receive, 
   return r2ccl::find_bad_memory(range(send), Access::read);
 }
 
-Status check_peer(const char* function, const char* what, int rank, const r2cclComm* comm) {
+Status check_peer(const char* function, const char* what, int rank, const CommObject* comm) {
   const int count = comm->communicator->rank_count();
   if (rank >= 0 && rank < count) return {};
   return {Code::invalid_argument, std::string(function) + ": " + what + " is " +
@@ -127,7 +173,7 @@ Status check_peer(const char* function, const char* what, int rank, const r2cclC
                                       std::to_string(count - 1)};
 }
 
-Status check_open(const char* function, r2cclComm* comm) {
+Status check_open(const char* function, CommObject* comm) {
   std::lock_guard lock(comm->mutex);
   if (comm->finalized) {
     return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
@@ -135,23 +181,34 @@ Status check_open(const char* function, r2cclComm* comm) {
   return comm->communicator->failure();
 }
 
-// Blocks for the result, or hands the request to the caller; `refused`: the call fails at once.
-r2cclResult_t conclude(std::shared_ptr<Request> started, r2cclComm* comm, r2cclRequest_t* request,
-                       bool refused) {
-  if (request != nullptr && !refused) {
-    *request = new r2cclRequest{std::move(started), comm};
-    return r2cclSuccess;
+// Calls start(), which returns the operation's Request, and blocks for the result or hands the
+// request to the caller. A call that is `refused` ends at once: there is nothing to wait for.
+template <typename Start>
+r2cclResult_t conclude(CommObject* comm, r2cclRequest_t* request, bool refused, Start start) {
+  if (request == nullptr || refused) {
+    const std::shared_ptr<Request> started = start();
+    (void)started->wait(r2ccl::kNever);
+    return result_of(started->status());
   }
-  (void)started->wait(r2ccl::kNever);
-  return result_of(started->status());
+  auto object = std::make_shared<RequestObject>();
+  object->comm = comm->weak_from_this();
+  // The handle comes first: once the operation has started, nothing may fail here any more.
+  const r2cclRequest_t handle = requests().add(object);
+  try {
+    object->request = start();
+  } catch (...) {
+    (void)requests().take(handle);
+    throw;
+  }
+  *request = handle;
+  return r2cclSuccess;
 }
 
 r2cclResult_t adopt(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* comm) {
   if (!made.ok()) return result_of(made.status());
-  auto* handle = new r2cclComm;
-  handle->communicator = std::move(made).value();
-  handle->owner = getpid();
-  *comm = handle;
+  auto object = std::make_shared<CommObject>();
+  object->communicator = std::move(made).value();
+  *comm = comms().add(std::move(object));
   return r2cclSuccess;
 }
 
@@ -162,7 +219,7 @@ std::byte* bytes(void* buffer) {
   return static_cast<std::byte*>(buffer);
 }
 
-r2cclResult_t finalize(r2cclComm_t comm) {
+r2cclResult_t finalize(CommObject* comm) {
   {
     std::lock_guard lock(comm->mutex);
     if (comm->finalized) return r2cclSuccess;
@@ -219,38 +276,37 @@ r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config) {
   });
 }
 
-r2cclResult_t r2cclCommFinalize(r2cclComm_t comm) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
-    R2CCL_TRY(check_comm("r2cclCommFinalize", comm));
-    return finalize(comm);
-  });
+r2cclResult_t r2cclCommFinalize(r2cclComm_t handle) {
+  return with_comm("r2cclCommFinalize", handle, [](CommObject* comm) { return finalize(comm); });
 }
 
-r2cclResult_t r2cclCommDestroy(r2cclComm_t comm) {
+r2cclResult_t r2cclCommDestroy(r2cclComm_t handle) {
   return guarded(__func__, [&]() -> r2cclResult_t {
-    if (comm == nullptr) return error(Code::invalid_argument, "r2cclCommDestroy: comm is NULL");
-    if (comm->owner != getpid()) {
+    if (handle == nullptr) return error(Code::invalid_argument, "r2cclCommDestroy: comm is NULL");
+    if (const auto inherited = comms().find(handle);
+        inherited != nullptr && inherited->inherited()) {
       // A forked child owns neither the thread nor the connections; there is nothing to end.
       return r2cclSuccess;
     }
-    r2cclResult_t result = r2cclSuccess;
-    if (comm->communicator->failure().ok()) result = finalize(comm);
-    delete comm;
+    const auto found = find_comm("r2cclCommDestroy", handle);
+    if (!found.ok()) return result_of(found.status());
+    // While this waits, another thread may abort the communicator; so the handle ends after it.
+    const bool failed = !found.value()->communicator->failure().ok();
+    const r2cclResult_t result = failed ? r2cclSuccess : finalize(found.value().get());
+    (void)comms().take(handle);
     return result;
   });
 }
 
-r2cclResult_t r2cclCommAbort(r2cclComm_t comm) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
-    R2CCL_TRY(check_comm("r2cclCommAbort", comm));
+r2cclResult_t r2cclCommAbort(r2cclComm_t handle) {
+  return with_comm("r2cclCommAbort", handle, [&](CommObject* comm) -> r2cclResult_t {
     comm->communicator->abort("r2cclCommAbort was called");
     return r2cclSuccess;
   });
 }
 
-r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* async_error) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
-    R2CCL_TRY(check_comm("r2cclCommGetAsyncError", comm));
+r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t handle, r2cclResult_t* async_error) {
+  return with_comm("r2cclCommGetAsyncError", handle, [&](CommObject* comm) -> r2cclResult_t {
     if (async_error == nullptr) {
       return error(Code::invalid_argument, "r2cclCommGetAsyncError: error is NULL");
     }
@@ -264,19 +320,19 @@ const char* r2cclGetErrorString(r2cclResult_t result) {
     case r2cclSuccess:
       return "no error";
     case r2cclSystemError:
-      return "the operating system refused";
+      return "system error";
     case r2cclInternalError:
-      return "internal error of r2ccl";
+      return "internal error";
     case r2cclInvalidArgument:
       return "invalid argument";
     case r2cclInvalidUsage:
       return "invalid usage";
     case r2cclRemoteError:
-      return "another rank failed, left or cannot be reached";
+      return "remote error";
     case r2cclInProgress:
-      return "not finished yet";
+      return "operation in progress";
     case r2cclTimeout:
-      return "a bound that was set has passed";
+      return "timed out";
     case r2cclAborted:
       return "aborted";
     default:
@@ -284,31 +340,32 @@ const char* r2cclGetErrorString(r2cclResult_t result) {
   }
 }
 
-const char* r2cclGetLastError(r2cclComm_t comm) {
-  if (comm != nullptr && comm->owner == getpid()) {
-    const Status failure = comm->communicator->failure();
-    if (!failure.ok()) r2ccl::api::set_last_error(failure.message());
+const char* r2cclGetLastError(r2cclComm_t handle) {
+  if (handle != nullptr) {
+    (void)with_comm("r2cclGetLastError", handle,
+                    [](CommObject* comm) { return result_of(comm->communicator->failure()); });
   }
   return r2ccl::api::last_error();
 }
 
-r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count) {
-  R2CCL_TRY(check_comm("r2cclCommCount", comm));
-  if (count == nullptr) return error(Code::invalid_argument, "r2cclCommCount: count is NULL");
-  *count = comm->communicator->rank_count();
-  return r2cclSuccess;
+r2cclResult_t r2cclCommCount(r2cclComm_t handle, int* count) {
+  return with_comm("r2cclCommCount", handle, [&](CommObject* comm) -> r2cclResult_t {
+    if (count == nullptr) return error(Code::invalid_argument, "r2cclCommCount: count is NULL");
+    *count = comm->communicator->rank_count();
+    return r2cclSuccess;
+  });
 }
 
-r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank) {
-  R2CCL_TRY(check_comm("r2cclCommUserRank", comm));
-  if (rank == nullptr) return error(Code::invalid_argument, "r2cclCommUserRank: rank is NULL");
-  *rank = comm->communicator->rank().value();
-  return r2cclSuccess;
+r2cclResult_t r2cclCommUserRank(r2cclComm_t handle, int* rank) {
+  return with_comm("r2cclCommUserRank", handle, [&](CommObject* comm) -> r2cclResult_t {
+    if (rank == nullptr) return error(Code::invalid_argument, "r2cclCommUserRank: rank is NULL");
+    *rank = comm->communicator->rank().value();
+    return r2cclSuccess;
+  });
 }
 
-r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* size) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
-    R2CCL_TRY(check_comm("r2cclCommReport", comm));
+r2cclResult_t r2cclCommReport(r2cclComm_t handle, char* buffer, size_t* size) {
+  return with_comm("r2cclCommReport", handle, [&](CommObject* comm) -> r2cclResult_t {
     if (size == nullptr) return error(Code::invalid_argument, "r2cclCommReport: bytes is NULL");
     const std::string text = comm->communicator->report();
     if (buffer != nullptr && *size > 0) {
@@ -322,11 +379,11 @@ r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* size) {
 }
 
 r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
-                             r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
+                             r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t handle,
                              r2cclRequest_t* request) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
+  clear(request);
+  return with_comm("r2cclAllReduce", handle, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclAllReduce";
-    R2CCL_TRY(check_comm(kName, comm));
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
     const auto reduction = check_op(kName, op);
@@ -338,18 +395,19 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
     // Where a count is too large buffers seem to overlap that do not.
     if (!bad) R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm->communicator->all_reduce(bytes(sendbuff), bytes(recvbuff), count,
-                                                   type.value(), reduction.value(), bad),
-                    comm, request, bad.has_value());
+    return conclude(comm, request, bad.has_value(), [&] {
+      return comm->communicator->all_reduce(bytes(sendbuff), bytes(recvbuff), count, type.value(),
+                                            reduction.value(), bad);
+    });
   });
 }
 
 r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
-                             r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                             r2cclDataType_t datatype, int root, r2cclComm_t handle,
                              r2cclRequest_t* request) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
+  clear(request);
+  return with_comm("r2cclBroadcast", handle, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclBroadcast";
-    R2CCL_TRY(check_comm(kName, comm));
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "root", root, comm));
@@ -361,95 +419,110 @@ r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
     const auto bad = find_bad_buffer(source, recvbuff, size);
     if (!bad) R2CCL_TRY(check_overlap(kName, source, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm->communicator->broadcast(bytes(source), bytes(recvbuff), count,
-                                                  type.value(), Rank(root), bad),
-                    comm, request, bad.has_value());
+    return conclude(comm, request, bad.has_value(), [&] {
+      return comm->communicator->broadcast(bytes(source), bytes(recvbuff), count, type.value(),
+                                           Rank(root), bad);
+    });
   });
 }
 
 r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype, int peer,
-                        r2cclComm_t comm, r2cclRequest_t* request) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
+                        r2cclComm_t handle, r2cclRequest_t* request) {
+  clear(request);
+  return with_comm("r2cclSend", handle, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclSend";
-    R2CCL_TRY(check_comm(kName, comm));
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
     const auto bad = find_bad_buffer(sendbuff, nullptr, count * r2ccl::size_of(type.value()));
-    return conclude(comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad),
-                    comm, request, bad.has_value());
+    return conclude(comm, request, bad.has_value(), [&] {
+      return comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad);
+    });
   });
 }
 
 r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
-                        r2cclComm_t comm, r2cclRequest_t* request) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
+                        r2cclComm_t handle, r2cclRequest_t* request) {
+  clear(request);
+  return with_comm("r2cclRecv", handle, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclRecv";
-    R2CCL_TRY(check_comm(kName, comm));
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
     const auto bad = find_bad_buffer(nullptr, recvbuff, count * r2ccl::size_of(type.value()));
-    return conclude(
-        comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad), comm,
-        request, bad.has_value());
+    return conclude(comm, request, bad.has_value(), [&] {
+      return comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad);
+    });
   });
 }
 
-r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request) {
-  return guarded(__func__, [&]() -> r2cclResult_t {
-    R2CCL_TRY(check_comm("r2cclBarrier", comm));
+r2cclResult_t r2cclBarrier(r2cclComm_t handle, r2cclRequest_t* request) {
+  clear(request);
+  return with_comm("r2cclBarrier", handle, [&](CommObject* comm) -> r2cclResult_t {
     R2CCL_TRY(check_open("r2cclBarrier", comm));
-    return conclude(comm->communicator->barrier(), comm, request, false);
+    return conclude(comm, request, false, [&] { return comm->communicator->barrier(); });
   });
 }
 
 r2cclResult_t r2cclRequestTest(r2cclRequest_t* request, int* done) {
   return guarded(__func__, [&]() -> r2cclResult_t {
-    if (request == nullptr || *request == nullptr || done == nullptr) {
+    if (request == nullptr || done == nullptr) {
       return error(Code::invalid_argument, "r2cclRequestTest: request or done is NULL");
     }
-    *done = (*request)->request->done() ? 1 : 0;
+    *done = 1;
+    if (*request == nullptr) return r2cclSuccess;
+    const auto found = find_request("r2cclRequestTest", *request);
+    if (!found.ok()) return result_of(found.status());
+    *done = found.value()->request->done() ? 1 : 0;
     return *done != 0 ? r2cclRequestWait(request, 0) : r2cclSuccess;
   });
 }
 
 r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms) {
   return guarded(__func__, [&]() -> r2cclResult_t {
-    if (request == nullptr || *request == nullptr) {
+    if (request == nullptr) {
       return error(Code::invalid_argument, "r2cclRequestWait: request is NULL");
     }
     if (timeout_ms < -1) {
       return error(Code::invalid_argument, "r2cclRequestWait: timeout_ms is below -1");
     }
+    if (*request == nullptr) return r2cclSuccess;
+    const auto found = find_request("r2cclRequestWait", *request);
+    if (!found.ok()) return result_of(found.status());
+    const std::shared_ptr<Request>& operation = found.value()->request;
     constexpr int64_t kForeverMs = r2ccl::kNever / r2ccl::kMillisecond / 4;
     const bool bounded = timeout_ms >= 0 && timeout_ms < kForeverMs;
     const r2ccl::TimeNs bound = bounded ? timeout_ms * r2ccl::kMillisecond : r2ccl::kNever;
-    if (!(*request)->request->wait(bound)) {
+    if (!operation->wait(bound)) {
       return error(Code::timeout,
                    "r2cclRequestWait: not complete after " + std::to_string(timeout_ms) + " ms");
     }
-    const Status status = (*request)->request->status();
-    delete *request;
-    *request = nullptr;
-    return result_of(status);
+    const r2cclRequest_t handle = std::exchange(*request, nullptr);
+    if (requests().take(handle) == nullptr) {
+      return result_of(no_request("r2cclRequestWait", handle));
+    }
+    return result_of(operation->status());
   });
 }
 
 r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request) {
   return guarded(__func__, [&]() -> r2cclResult_t {
-    if (request == nullptr || *request == nullptr) {
+    if (request == nullptr) {
       return error(Code::invalid_argument, "r2cclRequestAbort: request is NULL");
     }
-    if (!(*request)->request->done()) {
-      (*request)->comm->communicator->abort("r2cclRequestAbort was called");
+    if (*request == nullptr) return r2cclSuccess;
+    const auto found = find_request("r2cclRequestAbort", *request);
+    if (!found.ok()) return result_of(found.status());
+    // A communicator that is gone has completed its requests.
+    if (const auto comm = found.value()->comm.lock();
+        comm != nullptr && !found.value()->request->done()) {
+      comm->communicator->abort("r2cclRequestAbort was called");
     }
-    delete *request;
-    *request = nullptr;
+    (void)requests().take(std::exchange(*request, nullptr));
     return r2cclSuccess;
   });
 }

@@ -11,7 +11,8 @@
 
 namespace r2ccl {
 
-// The values equal those of r2cclResult_t (and so NCCL's), so that the C edge is a cast.
+// The values equal those of r2cclResult_t, so that the C edge is a cast: NCCL's where NCCL has the
+// code, and from 1000 on where it has not.
 enum class Code {
   ok = 0,
   system = 2,            // the operating system refused: sockets, memory, files
@@ -21,7 +22,7 @@ enum class Code {
   remote = 6,            // another rank failed, left or cannot be reached
   in_progress = 7,       // not finished yet
   timeout = 8,           // a bound that the caller set has passed
-  aborted = 9,           // the caller aborted
+  aborted = 1000,        // the caller aborted
 };
 
 class [[nodiscard]] Status {

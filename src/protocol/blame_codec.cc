@@ -1,23 +1,26 @@
 // What ranks tell each other to find whom a fault is to be blamed on: the bodies of notices.
 #include <algorithm>
 
+#include "base/printable.h"
 #include "protocol/blame.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
 namespace {
 
+constexpr size_t kNameBytesMax = 255;  // its length is one byte
+
 void put_name(ByteWriter& out, const NicName& name) {
   out.put(name.host);
-  out.put(static_cast<uint8_t>(std::min<size_t>(name.nic.size(), 255)));
-  out.put_bytes(std::as_bytes(std::span(name.nic).first(std::min<size_t>(name.nic.size(), 255))));
+  const size_t size = std::min(name.nic.size(), kNameBytesMax);
+  out.put(static_cast<uint8_t>(size));
+  out.put_bytes(std::as_bytes(std::span(name.nic).first(size)));
 }
 
 NicName get_name(ByteReader& in) {
   NicName name;
   name.host = in.get<uint32_t>();
-  const auto bytes = in.get_bytes(in.get<uint8_t>());
-  name.nic.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  name.nic = printable_text(in.get_bytes(in.get<uint8_t>()), kNameBytesMax);
   return name;
 }
 

@@ -1,5 +1,6 @@
 #include "protocol/drain.h"
 
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
@@ -25,9 +26,7 @@ Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
   question.verb = static_cast<DrainVerb>(verb);
   question.host = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   const size_t size = in.get<uint8_t>();
-  for (const std::byte letter : in.get_bytes(size)) {
-    question.nic += static_cast<char>(letter);
-  }
+  question.nic = printable_text(in.get_bytes(size), kDrainNicBytesMax);
   question.ticket = in.get<uint64_t>();
   if (in.bad() || verb > static_cast<uint8_t>(DrainVerb::take_back) || size == 0 ||
       size > kDrainNicBytesMax) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
@@ -100,12 +101,12 @@ std::array<std::byte, kHandshakePrefixBytes> final_prefix(uint8_t version) {
 }
 
 std::vector<std::byte> encode_refusal(std::string_view text) {
-  text = text.substr(0, kRefuseTextBytesMax);
+  const std::string told = printable_text(text, kRefuseTextBytesMax);
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  put_prefix(out, HandshakeFrame::refuse, 0, static_cast<uint8_t>(text.size() & 0xff),
-             static_cast<uint8_t>(text.size() >> 8));
-  out.put_bytes(std::as_bytes(std::span(text)));
+  put_prefix(out, HandshakeFrame::refuse, 0, static_cast<uint8_t>(told.size() & 0xff),
+             static_cast<uint8_t>(told.size() >> 8));
+  out.put_bytes(std::as_bytes(std::span(told)));
   return bytes;
 }
 
@@ -165,12 +166,7 @@ Result<ReplyFrame> decode_reply(std::span<const std::byte> bytes) {
 }
 
 std::string decode_refusal(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes.subspan(kHandshakePrefixBytes)) {
-    const char letter = static_cast<char>(byte);
-    text += letter >= ' ' && letter <= '~' ? letter : '?';
-  }
-  return text;
+  return printable_text(bytes.subspan(kHandshakePrefixBytes), kRefuseTextBytesMax);
 }
 
 size_t FrameAssembler::consume(std::span<const std::byte> input) {

@@ -8,7 +8,7 @@
 //   REPLY   a = version chosen, b = 0, c = flags
 //           incarnation(4) payload bytes(2) 0(2) nonce(32) payload proof(32)
 //   FINAL   a = version, b = c = 0;  proof(32)
-//   REFUSE  a = 0, b and c = bytes of text;  text in ASCII, for the peer's log
+//   REFUSE  a = 0, b and c = bytes of text;  text in UTF-8, for the peer's log
 #pragma once
 
 #include <array>

@@ -272,7 +272,9 @@ TEST(Handshake, KnowsGarbageByItsFirstByte) {
 
 TEST(Handshake, MakesARefusalsTextPrintable) {
   auto initiator = make_initiator(job_with_secret(1), kIdentity, Incarnation(), nonce(1), {});
-  initiator->consume(encode_refusal("bad\x1b[31m\n"));
+  Bytes frame = encode_refusal("bad#[31m#");
+  std::ranges::replace(frame, std::byte{'#'}, std::byte{0x1b});
+  initiator->consume(frame);
   EXPECT_EQ(initiator->error().message(), "refused by the peer: bad?[31m?");
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
@@ -30,8 +31,8 @@ std::vector<std::byte> encode(const CallReport& report) {
   out.put(report.chain);
   out.put(report.sends);
   out.put(report.receives);
-  const size_t size = std::min(report.text.size(), kTextBytesMax);
-  out.put_bytes(std::as_bytes(std::span(report.text.data(), size)));
+  const std::string text = printable_text(report.text, kTextBytesMax);
+  out.put_bytes(std::as_bytes(std::span(text)));
   return bytes;
 }
 
@@ -50,11 +51,7 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
   if (in.remaining() > kTextBytesMax) {
     return Status(Code::remote, "malformed report of calls: its text is too long");
   }
-  for (const std::byte byte : in.get_bytes(in.remaining())) {
-    const auto letter = std::to_integer<unsigned char>(byte);
-    // Control characters would end up in logs and terminals.
-    report.text += letter < 0x20 || letter == 0x7f ? ' ' : static_cast<char>(letter);
-  }
+  report.text = printable_text(in.get_bytes(in.remaining()), kTextBytesMax);
   return report;
 }
 

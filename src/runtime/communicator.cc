@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "runtime/host_identity.h"
 #include "runtime/secure_random.h"
 
@@ -119,9 +120,7 @@ RendezvousClient::Options Communicator::meeting_options(RankCard card) const {
 // This rank will not come; the others need not wait for it until their time is up.
 void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
   if (options_.rank_count == 1) return;
-  card.obstacle = obstacle.message().substr(0, kObstacleBytesMax);
-  std::ranges::replace_if(
-      card.obstacle, [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }, ' ');
+  card.obstacle = printable_text(obstacle.message(), kObstacleBytesMax);
   RendezvousClient::Options meeting = meeting_options(std::move(card));
   meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
   // Refused at best: what the caller must know is the obstacle.
@@ -171,8 +170,7 @@ Status Communicator::connect() {
   executor_->set_mismatch_handler([this](Rank peer, const Status&) { audit_->on_mismatch(peer); });
   point_to_point_->set_mismatch_handler([this](Rank peer, const Status& why) {
     fail(why.with_context("the Send of " + who(peer) + " does not match the Recv of " +
-                          who(options_.self)),
-         true);
+                          who(options_.self)));
   });
   open_status();
   // Not before: who drains now either finds the socket or is in the book.
@@ -380,6 +378,14 @@ void Communicator::complete(const std::shared_ptr<Request>& request, const Statu
   request->complete(status);
 }
 
+Status Communicator::finalize_result() {
+  const Status failed = failure();
+  if (failed.ok()) return failed;
+  bool unmatched = false;
+  call([&] { unmatched = abandoned_; });
+  return unmatched ? Status(Code::invalid_usage, failed.message()) : failed;
+}
+
 Status Communicator::finalize() {
   const bool idle = wait_until(
       [this] { return !failure_.ok() || (executor_->idle() && point_to_point_->idle_but_local()); },
@@ -387,12 +393,11 @@ Status Communicator::finalize() {
   R2CCL_CHECK(idle);
   call([this] {
     if (point_to_point_->unmatched_local() == 0) return;
-    fail(
-        {Code::invalid_usage, who(options_.self) + " finalizes with a Send to itself that it did " +
-                                  "not Recv, or the other way round"},
-        true);
+    fail({Code::invalid_usage, who(options_.self) +
+                                   " finalizes with a Send to itself that it did " +
+                                   "not Recv, or the other way round"});
   });
-  R2CCL_RETURN_IF_ERROR(failure());
+  R2CCL_RETURN_IF_ERROR(finalize_result());
   call([this] {
     finalizing_ = true;
     audit_->end();
@@ -413,7 +418,7 @@ Status Communicator::finalize() {
   };
   // A rank that is late here waits no less than one that is cut off in an operation.
   const TimeNs bound = options_.config.cutoff_ns;
-  if (wait_until(over, bound)) return failure();
+  if (wait_until(over, bound)) return finalize_result();
   return {Code::timeout, "no goodbye from " + missing + " within " +
                              std::to_string(bound / kMillisecond) +
                              " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "
@@ -421,7 +426,7 @@ Status Communicator::finalize() {
 }
 
 void Communicator::abort(const std::string& why) {
-  call([&] { fail({Code::aborted, why}, true); });
+  call([&] { fail({Code::aborted, why}); });
 }
 
 }  // namespace r2ccl

@@ -22,6 +22,7 @@
 #include "runtime/config.h"
 #include "runtime/drains.h"
 #include "runtime/executor.h"
+#include "runtime/failure_notice.h"
 #include "runtime/incidents.h"
 #include "runtime/job_survey.h"
 #include "runtime/point_to_point.h"
@@ -97,6 +98,8 @@ class Communicator final : private EngineObserver, private StatusSource {
  private:
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Status connect();
+  // What finalize returns: calls that do not match are no failure of another rank.
+  Status finalize_result();
   Result<RankCard> describe_self() const;
   RendezvousClient::Options meeting_options(RankCard card) const;
   void tell_obstacle(const Status& obstacle, RankCard card);
@@ -122,7 +125,12 @@ class Communicator final : private EngineObserver, private StatusSource {
   void write_verdicts(class JsonWriter& out, size_t count_max) const;
 
   // communicator_notices.cc
-  void fail(const Status& why, bool tell);
+  void fail(const Status& why);
+  void fail_departed(const std::string& text);
+  void on_failure(std::span<const std::byte> body);
+  // False when it has failed before.
+  bool fail_here(const Status& why);
+  void tell_failure(const Failure& failure);
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad,
                      const std::shared_ptr<Request>& request);
@@ -165,6 +173,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
   bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
+  bool abandoned_ = false;  // it failed because a rank left while another waited for it
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;  // that ended well

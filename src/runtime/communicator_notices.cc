@@ -5,57 +5,53 @@
 
 #include "base/log.h"
 #include "runtime/communicator.h"
+#include "runtime/failure_notice.h"
 #include "runtime/notice.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr size_t kNoticeTextMax = 2000;
-
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text.data(), std::min(text.size(), kNoticeTextMax)));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// A call that does not match is every rank's error; of everything else the others only hear.
-std::vector<std::byte> failure_notice(Code code, const std::string& text) {
-  std::vector<std::byte> body = bytes_of(text);
-  const Code told = code == Code::invalid_usage ? code : Code::remote;
-  body.insert(body.begin(), static_cast<std::byte>(told));
-  return make_notice(NoticeKind::failure, body);
-}
-
-Status read_failure(std::span<const std::byte> body) {
-  if (body.empty()) return {Code::remote, "a rank failed"};
-  const bool usage = body[0] == static_cast<std::byte>(Code::invalid_usage);
-  return {usage ? Code::invalid_usage : Code::remote, text_of(body.subspan(1))};
-}
-
-}  // namespace
 
 // The first cause counts; what follows from it does not.
-void Communicator::fail(const Status& why, bool tell) {
+bool Communicator::fail_here(const Status& why) {
   {
     std::lock_guard lock(failure_mutex_);
-    if (!failure_.ok()) return;
+    if (!failure_.ok()) return false;
     failure_ = why;
   }
   R2CCL_LOG(warn, "%s: %s", who(options_.self).c_str(), why.message().c_str());
   cancel_due_ = true;
   cancel_operations();
-  if (!tell) return;
+  return true;
+}
+
+// A rank that was told tells the others, too: it may close its connections before the first rank's
+// notice reaches them, and they must not take it for dead.
+void Communicator::tell_failure(const Failure& failure) {
+  const std::vector<std::byte> notice = encode_failure_notice(failure);
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_->link(Rank(peer));
+    if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
+  }
+}
+
+void Communicator::fail(const Status& why) {
+  if (!fail_here(why)) return;
   const std::string text = why.code() == Code::aborted
                                ? who(options_.self) + " aborted: " + why.message()
                                : why.message();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_->link(Rank(peer));
-    if (link == nullptr || link->peer_ended()) continue;
-    link->send_notice(failure_notice(why.code(), text));
-  }
+  tell_failure({{why.code(), text}});
+}
+
+// A rank that waits in a call has lost another. To a rank that finalizes it is a call that it did
+// not make, and the error must not blame another rank.
+void Communicator::fail_departed(const std::string& text) {
+  if (!fail_here({finalizing_ ? Code::invalid_usage : Code::remote, text})) return;
+  abandoned_ = true;
+  tell_failure({{Code::remote, text}, true});
+}
+
+void Communicator::on_failure(std::span<const std::byte> body) {
+  const Failure failure = decode_failure(body);
+  failure.departed ? fail_departed(failure.why.message()) : fail(failure.why);
 }
 
 // Whose buffer it is ends with its call; what it has not said to the others they would wait for.
@@ -70,7 +66,7 @@ void Communicator::on_bad_memory(const BadMemory& bad) {
 void Communicator::refuse_buffer(const BufferUse& use, const BadMemory& bad,
                                  const std::shared_ptr<Request>& request) {
   const std::string why = who(options_.self) + ": " + describe(use, bad.access);
-  fail({Code::invalid_argument, why}, true);
+  fail({Code::invalid_argument, why});
   if (request != nullptr) complete(request, failure_);
 }
 
@@ -84,7 +80,7 @@ void Communicator::fail_by_exception(const std::exception& error) {
         memory ? " has run out of memory: the host, or the limit of this process (ulimit -v, a "
                  "container's memory), has no more to give"
                : std::string(" has failed inside r2ccl: ") + error.what();
-    fail({memory ? Code::system : Code::internal, who(options_.self) + why}, true);
+    fail({memory ? Code::system : Code::internal, who(options_.self) + why});
   } catch (const std::bad_alloc&) {
     std::lock_guard lock(failure_mutex_);
     if (failure_.ok()) failure_ = Status(Code::system, {});
@@ -107,9 +103,8 @@ void Communicator::check_departed() {
   needed.insert(needed.end(), pairs.begin(), pairs.end());
   for (const Rank rank : needed) {
     if (!departed_[static_cast<size_t>(rank.value())]) continue;
-    return fail({Code::remote, who(rank) + " has left: it finalized its communicator while " +
-                                   who(options_.self) + " still waits for it"},
-                true);
+    return fail_departed(who(rank) + " has left: it finalized its communicator while " +
+                         who(options_.self) + " still waits for it");
   }
 }
 
@@ -126,7 +121,7 @@ CallAudit::Callbacks Communicator::audit_callbacks() {
     if (!failure_.ok() || link->peer_ended()) return;
     link->send_notice(make_notice(NoticeKind::calls, encode(report)));
   };
-  callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}, true); };
+  callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}); };
   callbacks.who = [this](Rank rank) { return who(rank); };
   callbacks.waits_on = [this] { return executor_->waits_on(); };
   callbacks.sends = [this](Rank peer) { return point_to_point_->sends_to(peer); };
@@ -155,9 +150,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      // Told on: the others may hear of it later than of this rank's leaving, for which they would
-      // then take this rank for the cause.
-      return fail(read_failure(body), true);
+      return on_failure(body);
     case NoticeKind::calls:
       return on_calls(peer, body);
     case NoticeKind::observation:
@@ -194,10 +187,10 @@ void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
       return;
     case PeerEnd::dead:
       dead_[index] = true;
-      return fail({Code::remote, who(peer) + " died: " + why}, true);
+      return fail({Code::remote, who(peer) + " died: " + why});
     case PeerEnd::cut_off:
       dead_[index] = true;
-      return fail({Code::remote, who(peer) + " is cut off: " + why}, true);
+      return fail({Code::remote, who(peer) + " is cut off: " + why});
   }
 }
 

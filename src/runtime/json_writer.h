@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
+
 namespace r2ccl {
 
 class JsonWriter {
@@ -68,7 +70,8 @@ class JsonWriter {
     text_ += '"';
     for (size_t at = 0; at < text.size();) {
       const char c = text[at];
-      const size_t length = sequence_length(text.substr(at));
+      // A reader refuses the whole text for one wrong byte.
+      const size_t length = utf8_length(text.substr(at));
       if (length != 1) {
         text_ += length == 0 ? std::string_view("\\ufffd") : text.substr(at, length);
       } else if (c == '"' || c == '\\') {
@@ -85,24 +88,6 @@ class JsonWriter {
     }
     text_ += '"';
   }
-  // Of the UTF-8 character that `text` begins with; 0: it begins with none. Names and messages may
-  // come from anywhere, and a reader refuses the whole text for one wrong byte.
-  static size_t sequence_length(std::string_view text) {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned first = byte(0);
-    if (first < 0x80) return 1;
-    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-    for (size_t i = 1; i < length; ++i) {
-      if ((byte(i) & 0xc0) != 0x80) return 0;
-    }
-    // Forms that are too long, surrogates, and what lies beyond the last character.
-    const unsigned second = byte(1);
-    const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
-                       (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90);
-    return wrong ? 0 : length;
-  }
-
   std::string text_;
   bool fresh_ = true;
 };

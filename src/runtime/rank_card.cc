@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 #include "runtime/address_codec.h"
 
@@ -17,8 +18,10 @@ class CardWriter {
 
   void put_text(const std::string& text, size_t bytes_max, const char* what) {
     bound(text.size(), bytes_max, what);
-    out_.put(static_cast<uint8_t>(text.size()));
-    out_.put_bytes(std::as_bytes(std::span(text)));
+    // An interface or a host may have any name, and the reader refuses what is not printable.
+    const std::string told = printable_text(text, bytes_max);
+    out_.put(static_cast<uint8_t>(told.size()));
+    out_.put_bytes(std::as_bytes(std::span(told)));
   }
   void put_count(size_t count, size_t count_max, const char* what) {
     bound(count, count_max, what);
@@ -45,14 +48,10 @@ class CardReader {
 
   std::string get_text(size_t bytes_max, const char* what) {
     const size_t size = get_count(bytes_max, what);
-    std::string text;
-    for (const std::byte byte : in_.get_bytes(size)) {
-      const auto letter = std::to_integer<unsigned char>(byte);
-      // Control characters would end up in logs and terminals.
-      if (letter < 0x20 || letter == 0x7f) fail(what);
-      text += static_cast<char>(letter);
-    }
-    return text;
+    const std::span<const std::byte> bytes = in_.get_bytes(size);
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (!is_printable(text)) fail(what);
+    return printable_text(text, bytes_max);
   }
   size_t get_count(size_t count_max, const char* what) {
     const size_t count = in_.get<uint8_t>();

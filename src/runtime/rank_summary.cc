@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 #include "runtime/json_writer.h"
 
@@ -88,16 +89,6 @@ RankSummary::Trouble get_trouble(ByteReader& in) {
   return trouble;
 }
 
-std::string get_text(ByteReader& in, size_t size) {
-  std::string text;
-  for (const std::byte byte : in.get_bytes(size)) {
-    const auto letter = std::to_integer<unsigned char>(byte);
-    // Control characters would end up in terminals.
-    text += letter < 0x20 || letter == 0x7f ? ' ' : static_cast<char>(letter);
-  }
-  return text;
-}
-
 double thousandth(uint32_t value) {
   return static_cast<double>(value) / 1e3;
 }
@@ -156,7 +147,7 @@ std::vector<std::byte> encode(RankSummary summary) {
     summary.troubles.resize(kSummaryTroublesMax);
   }
   summary.nics.resize(std::min(summary.nics.size(), kSummaryLinesMax));
-  summary.error.resize(std::min(summary.error.size(), kSummaryErrorBytesMax));
+  summary.error = printable_text(summary.error, kSummaryErrorBytesMax);
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(kSummaryVersion);
@@ -188,7 +179,7 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   summary.verdicts = in.get<uint32_t>();
   const size_t error_bytes = in.get<uint8_t>();
   if (error_bytes > kSummaryErrorBytesMax) return malformed;
-  summary.error = get_text(in, error_bytes);
+  summary.error = printable_text(in.get_bytes(error_bytes), kSummaryErrorBytesMax);
   const size_t lines = in.get<uint8_t>();
   if (lines > kSummaryLinesMax) return malformed;
   for (size_t i = 0; i < lines && !in.bad(); ++i) summary.nics.push_back(get_line(in));

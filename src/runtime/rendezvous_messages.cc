@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/printable.h"
 #include "protocol/byte_io.h"
 
 namespace r2ccl {
@@ -97,18 +98,15 @@ std::vector<std::byte> encode_refused(const Status& why) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(static_cast<uint8_t>(why.code()));
-  out.put_bytes(std::as_bytes(std::span(why.message())));
+  const std::string text = printable_text(why.message(), kRefusedTextBytesMax);
+  out.put_bytes(std::as_bytes(std::span(text)));
   return bytes;
 }
 
 Status decode_refused(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   const uint8_t code = in.get<uint8_t>();
-  std::string text;
-  for (const std::byte byte : in.get_bytes(in.remaining())) {
-    const auto letter = std::to_integer<unsigned char>(byte);
-    text += letter < 0x20 || letter == 0x7f ? '?' : static_cast<char>(letter);
-  }
+  const std::string text = printable_text(in.get_bytes(in.remaining()), kRefusedTextBytesMax);
   return {is_reason(code) ? static_cast<Code>(code) : Code::remote, text};
 }
 

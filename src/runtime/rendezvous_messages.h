@@ -46,6 +46,8 @@ std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> 
 // Fails unless there is exactly one card for each of the ranks, in order.
 Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count);
 
+// Holds the names of the ranks that are missing, as many as a person reads.
+inline constexpr size_t kRefusedTextBytesMax = 4096;
 std::vector<std::byte> encode_refused(const Status& why);
 // Always an error.
 Status decode_refused(std::span<const std::byte> bytes);

@@ -15,6 +15,10 @@ libdir=$(dirname "$(find "$work/moved" -name libr2ccl.so)")
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 read -r -a flags <<<"$(pkg-config --cflags --libs r2ccl)"
 
+echo "== C89 and C++98"
+"$cc" -std=c89 "${strict[@]}" -c "$here/version.c" "${flags[@]}" -o "$work/c89.o"
+"$cxx" -std=c++98 "${strict[@]}" -Wno-long-long -c -x c++ "$here/version.c" "${flags[@]}" -o "$work/cxx98.o"
+
 echo "== C11 by pkg-config"
 "$cc" -std=c11 "${strict[@]}" "$here/version.c" "${flags[@]}" "-Wl,-rpath,$libdir" -o "$work/c11"
 "$work/c11"

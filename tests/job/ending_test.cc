@@ -203,6 +203,47 @@ TEST(Finalize, FailsWithASendToItselfThatIsNeverReceived) {
   job.run({body});
 }
 
+// Rank 2 leaves while the others wait for it in an operation.
+TEST(Finalize, ThatComesTooEarlyIsTheMistakeOfTheRankThatLeaves) {
+  for (const auto leave : {r2cclCommFinalize, r2cclCommDestroy}) {
+    Job job(3);
+    const RankBody body = [&](Comm& comm) {
+      Buffer data(kMessage, Values{});
+      if (comm.rank() != 2) {
+        const r2cclResult_t reduced = r2cclAllReduce(data.data(), data.data(), kMessage, r2cclInt32,
+                                                     r2cclSum, comm.handle(), nullptr);
+        EXPECT_EQ(reduced, r2cclRemoteError) << r2cclGetLastError(nullptr);
+        EXPECT_EQ(std::string(r2cclGetLastError(nullptr)).rfind("rank 2 ", 0), 0U);
+        return check(comm.destroy(), "destroy");
+      }
+      const bool destroys = leave == r2cclCommDestroy;
+      EXPECT_EQ(destroys ? comm.destroy() : leave(comm.handle()), r2cclInvalidUsage);
+      const std::string told = r2cclGetLastError(nullptr);
+      EXPECT_NE(told.find("still waits for it"), std::string::npos) << told;
+      if (!destroys) check(comm.destroy(), "destroy");
+    };
+    job.run({body});
+  }
+}
+
+TEST(Finalize, FailsOnBothEndsOfALargeSendThatIsNeverReceived) {
+  Job job(2);
+  const RankBody body = [](Comm& comm) {
+    Buffer data(comm.rank() == 0 ? kHuge : 0, Values{});
+    r2cclRequest_t request = nullptr;
+    if (comm.rank() == 0) {
+      check(r2cclSend(data.data(), kHuge, r2cclInt32, 1, comm.handle(), &request), "send");
+    }
+    EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclInvalidUsage) << r2cclGetLastError(nullptr);
+    EXPECT_EQ(std::string(r2cclGetLastError(nullptr)).rfind("rank 1 ", 0), 0U);
+    if (request != nullptr) {
+      EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclRemoteError);
+    }
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
 TEST(Finalize, ReportsThatARankFailedBeforeItTookWhatWasSent) {
   Job job(2);
   std::atomic<bool> sent{false};

@@ -17,7 +17,7 @@ import unittest
 
 import program
 import r2ccl_api as api
-from local_job import LocalJobCase, NICS, PATIENCE_S, SECRET, free_port, rank_number, telling
+from local_job import LocalJobCase, PATIENCE_S, SECRET, free_port, rank_number, telling
 from proc import cpu_seconds, listening_ports
 
 MISMATCH_BOUND_S = 2
@@ -512,65 +512,6 @@ class DescriptorTest(LocalJobCase):
                     raise EOFError
         self.tell_all(job)
         self.expect_end(job)
-
-
-class CommandTest(unittest.TestCase):
-    """`r2ccl bench` hands the library's errors on."""
-
-    def test_bench_says_what_is_wrong_and_ends_with_an_error(self):
-        environment = dict(os.environ, R2CCL_SOCKET_IFNAME="nosuchnic")
-        done = program.run("bench", "-n", 2, "-b", "1K", env=environment, timeout=PATIENCE_S)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("nosuchnic", done.stderr)
-
-    def test_bench_refuses_nonsense_in_its_options(self):
-        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"], ["-f", "0"],
-                      ["-i", "0"], ["--duration", "nan"], ["--json", "/nonexistent/x"],
-                      ["--op-log", "/"], ["--events", "/nonexistent/%r"], ["-r", "2"],
-                      ["-b", "2", "-e", "1"]):
-            with self.subTest(words=words):
-                done = program.run("bench", "-n", 2, *words, timeout=PATIENCE_S)
-                self.assertNotEqual(done.returncode, 0)
-                self.assertIn(words[0], done.stderr)
-                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                self.assertEqual(done.stdout, "")
-
-    def test_of_a_bench_rank_that_fails_the_cause_is_told_and_no_echo(self):
-        # As a launcher starts them: only rank 0 has these files.
-        environment = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT=str(free_port()), R2CCL_SOCKET_IFNAME="lo")
-        ranks = [program.start("bench", "-b", "1K", "--json", "/nonexistent/x",
-                               env=environment | {"RANK": str(rank)}) for rank in range(3)]
-        for rank in ranks:
-            self.addCleanup(rank.kill)
-        told = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
-        self.assertEqual([out for out, _ in told], [""] * 3)
-        self.assertIn("--json /nonexistent/x: No such file", told[0][1])
-        self.assertEqual([err for _, err in told[1:]], [""] * 2)
-        self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
-
-    def test_what_a_command_line_has_wrong_is_named(self):
-        for words, said in (
-                (["nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
-                ([], "r2ccl: a command is missing; there are bench, demo, "),
-                (["lab", "nosuch"], "r2ccl lab: no command 'nosuch'; there are up, run, "),
-                (["bench", "--nosuch"], "--nosuch"),
-                (["status", "--pid", "-1"], "--pid: Value -1 not in range 1 to "),
-                (["lab", "--name", "nosuch", "run", "h0", "true", "--name", "x"],
-                 "there is no lab 'nosuch'"),
-                (["lab", "run", "--name", "nosuch", "h0", "true", "--name", "x"],
-                 "put --name before it"),
-                (["lab", "all", "--port", "99999", "true"], "--port: Value 99999 not in range 1 ")):
-            with self.subTest(words=words):
-                done = program.run(*words, timeout=PATIENCE_S)
-                self.assertNotEqual(done.returncode, 0)
-                self.assertIn(said, done.stderr)
-
-    def test_the_version_is_an_option_too(self):
-        done = program.run("--version", timeout=PATIENCE_S)
-        self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stdout, program.run("version", timeout=PATIENCE_S).stdout)
-        self.assertRegex(done.stdout, r"^r2ccl \d+\.\d+\.\d+ ")
 
 
 if __name__ == "__main__":

@@ -167,8 +167,8 @@ class CheckedBenchTest(unittest.TestCase):
             with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks):
                 environment = dict(os.environ, R2CCL_SOCKET_IFNAME=NICS, R2CCL_ALGO=algorithm)
                 done = program.run(
-                    "bench", "-n", ranks, "--collective", collective, "-b", "1M", "-e", "4M",
-                    "-f", 4, "--iters", 3, "-w", 1, "--check", "--json", "/dev/stderr",
+                    "bench", "-p", ranks, "--collective", collective, "-b", "1M", "-e", "4M",
+                    "-f", 4, "-n", 3, "-w", 1, "--json", "/dev/stderr",
                     env=environment, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stderr)

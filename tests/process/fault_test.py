@@ -26,7 +26,7 @@ OPERATIONS_DURING_FAULT = 5
 
 
 class Job:
-    """`r2ccl bench --check` on every host of the lab, watched through its events files."""
+    """`r2ccl bench` on every host of the lab, watched through its events files."""
 
     def __init__(self, directory, duration, environment, launcher):
         self.directory = directory
@@ -35,7 +35,7 @@ class Job:
         self.process = subprocess.Popen(
             [program.PATH, "lab", "all", "--name", network_lab.NAME, "--prefix",
              *launcher, program.PATH, "bench", "-b", "512K",
-             "--check", "--duration", str(duration), "--json", self.json_file,
+             "--duration", str(duration), "--json", self.json_file,
              "--events", os.path.join(directory, "events.%r")],
             env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic", **environment),
             stdout=self.output, stderr=subprocess.STDOUT)

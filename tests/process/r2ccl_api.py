@@ -4,11 +4,12 @@ import os
 
 import program
 
-SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 9
+SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 1000
 INT32, INT64, FLOAT32, FLOAT64 = 2, 4, 7, 8
 SUM, MAX, MIN, AVG = 0, 2, 3, 4
 C_TYPES = {INT32: ctypes.c_int32, INT64: ctypes.c_int64,
            FLOAT32: ctypes.c_float, FLOAT64: ctypes.c_double}
+CONFIG_UNDEF_INT = -2 ** 31
 
 
 class R2cclError(Exception):
@@ -28,7 +29,8 @@ class Config(ctypes.Structure):
                 ("init_timeout_ms", ctypes.c_int), ("cutoff_ms", ctypes.c_int)]
 
     def __init__(self, **fields):
-        super().__init__(ctypes.sizeof(Config), 0x72326363, 1, **fields)
+        unset = {"init_timeout_ms": CONFIG_UNDEF_INT, "cutoff_ms": CONFIG_UNDEF_INT}
+        super().__init__(ctypes.sizeof(Config), 0x72326363, 1, **(unset | fields))
 
 
 def load():

@@ -172,7 +172,7 @@ class StatusTest(StatusCase):
                       ["--what"], ["more"]):
             with self.subTest(words=words):
                 done = self.status(*words)
-                self.assertGreaterEqual(done.returncode, 100)
+                self.assertEqual(done.returncode, 2)
                 self.assertTrue(done.stderr + done.stdout)
 
 

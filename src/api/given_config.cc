@@ -1,0 +1,61 @@
+#include "api/given_config.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace r2ccl::api {
+namespace {
+
+// No version of the struct is as large: a size beyond was never initialised, and must not be read.
+constexpr size_t kConfigBytesMax = 4096;
+
+// A version of the library that knows the field would obey it; this one must not leave it out.
+Status check_tail(const r2cclConfig_t& given) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
+  const auto* known = bytes + std::min(given.size, sizeof given);
+  const auto* set = std::find_if(known, bytes + given.size, [](auto byte) { return byte != 0; });
+  if (set == bytes + given.size) return {};
+  return {Code::invalid_argument,
+          "config: byte " + std::to_string(set - bytes) +
+              " belongs to a field that is set and that this version of r2ccl does not know; load "
+              "the version of r2ccl that the program was compiled with, or leave the field unset"};
+}
+
+Status set_time(const char* field, int given_ms, TimeNs* time) {
+  if (given_ms == R2CCL_CONFIG_UNDEF_INT) return {};
+  if (given_ms < 1) {
+    return {Code::invalid_argument, "config." + std::string(field) + " is " +
+                                        std::to_string(given_ms) +
+                                        ", it must be 1 or more; R2CCL_CONFIG_INITIALIZER leaves "
+                                        "it unset"};
+  }
+  *time = given_ms * kMillisecond;
+  return {};
+}
+
+}  // namespace
+
+Status apply_config(const r2cclConfig_t& given, Config* config) {
+  if (given.magic != R2CCL_CONFIG_MAGIC || given.size < offsetof(r2cclConfig_t, blocking) ||
+      given.size > kConfigBytesMax) {
+    return {Code::invalid_argument,
+            "the config struct was not initialised with R2CCL_CONFIG_INITIALIZER"};
+  }
+  R2CCL_RETURN_IF_ERROR(check_tail(given));
+  // A field that an older caller does not have keeps its initial value.
+  r2cclConfig_t mine = R2CCL_CONFIG_INITIALIZER;
+  std::memcpy(&mine, &given, std::min(given.size, sizeof mine));
+  if (mine.blocking != 1) {
+    return {Code::invalid_argument,
+            "config.blocking is " + std::to_string(mine.blocking) + ", it must be 1"};
+  }
+  if (mine.ifname != nullptr) config->socket_ifname = mine.ifname;
+  if (mine.oob_ifname != nullptr) config->oob_ifname = mine.oob_ifname;
+  R2CCL_RETURN_IF_ERROR(
+      set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));
+  return set_time("cutoff_ms", mine.cutoff_ms, &config->cutoff_ns);
+}
+
+}  // namespace r2ccl::api

@@ -1,0 +1,28 @@
+// The notice by which a rank tells another that its communicator has failed, and why.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace r2ccl {
+
+inline constexpr size_t kFailureTextBytesMax = 2000;
+
+struct Failure {
+  // A call that does not match is every rank's error, so its code goes with it; of everything else
+  // the receiver learns that a remote rank failed.
+  Status why;
+  bool departed = false;  // a rank left while another waited for it
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+// The whole notice.
+std::vector<std::byte> encode_failure_notice(const Failure& failure);
+
+// `body` is what follows the notice's kind.
+Failure decode_failure(std::span<const std::byte> body);
+
+}  // namespace r2ccl
