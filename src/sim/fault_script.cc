@@ -188,8 +188,7 @@ void FaultScript::apply(Active& fault, bool on) {
     case FaultKind::cut:
       return break_connection(fault);
     case FaultKind::failed_call:
-      return cluster_.node(spec.host).host->fail_operation(spec.amount,
-                                                           spec.amount % 2 == 0 ? ENOBUFS : EIO);
+      return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
     case FaultKind::kill:
       killed_[static_cast<size_t>(spec.host)] = true;
       return cluster_.world().kill(*cluster_.node(spec.host).host);

@@ -56,7 +56,7 @@ enum class FaultKind : uint8_t {
   readdress,    // the NIC is down, and has another address when it is back
   reset,        // a connection of the NIC is reset
   cut,          // a connection of the NIC goes silent for ever
-  failed_call,  // the `amount`-th system call of the host from now fails: EIO or ENOBUFS
+  failed_call,  // the `amount`-th system call of the host from now fails with EIO
   stop,         // the process is stopped, and continued
   deschedule,   // the same, as the scheduler does it: for a moment
   suspend,      // the whole host stands still, with its kernel

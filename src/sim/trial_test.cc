@@ -6,6 +6,8 @@
 namespace r2ccl {
 namespace {
 
+constexpr uint64_t kSeedsInARow = 60;
+
 std::string report(uint64_t seed, const TrialResult& result) {
   std::string all = "seed " + std::to_string(seed) + ", " + describe(scenario_of(seed));
   for (const std::string& violation : result.violations) all += "\n  " + violation;
@@ -14,13 +16,24 @@ std::string report(uint64_t seed, const TrialResult& result) {
 
 class TrialTest : public testing::TestWithParam<uint64_t> {};
 
+// Seeds above the first ones are kept for what once happened in them. Then there was no run_ahead,
+// and without it they are what they were.
+Scenario as_recorded(uint64_t seed) {
+  Scenario scenario = scenario_of(seed);
+  const auto is_run = [](const OperationSpec& operation) {
+    return operation.kind == OperationSpec::Kind::run_ahead;
+  };
+  if (seed > kSeedsInARow) std::erase_if(scenario.operations, is_run);
+  return scenario;
+}
+
 TEST_P(TrialTest, KeepsEveryRule) {
-  const TrialResult result = run_trial(scenario_of(GetParam()));
+  const TrialResult result = run_trial(as_recorded(GetParam()));
   EXPECT_TRUE(result.violations.empty()) << report(GetParam(), result);
   EXPECT_GT(result.elements, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, 61));
+INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, kSeedsInARow + 1));
 
 // Connections that wait for TCP's timer after a host was suspended accused NICs.
 INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
