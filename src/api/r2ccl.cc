@@ -402,8 +402,10 @@ r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms) {
     const bool bounded = timeout_ms >= 0 && timeout_ms < kForeverMs;
     const r2ccl::TimeNs bound = bounded ? timeout_ms * r2ccl::kMillisecond : r2ccl::kNever;
     if (!(*request)->request->wait(bound)) {
-      return error(Code::timeout,
-                   "r2cclRequestWait: not complete after " + std::to_string(timeout_ms) + " ms");
+      const std::string waiting_for = (*request)->request->waiting_for();
+      return error(Code::timeout, "r2cclRequestWait: not complete after " +
+                                      std::to_string(timeout_ms) + " ms" +
+                                      (waiting_for.empty() ? "" : ": " + waiting_for));
     }
     const Status status = (*request)->request->status();
     delete *request;

@@ -40,35 +40,11 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
 
 }  // namespace
 
-void Request::complete(const Status& status) {
-  std::lock_guard lock(mutex_);
-  done_ = true;
-  status_ = status;
-  ended_.notify_all();
-}
-
-bool Request::done() const {
-  std::lock_guard lock(mutex_);
-  return done_;
-}
-
-bool Request::wait(TimeNs timeout) const {
-  std::unique_lock lock(mutex_);
-  if (timeout == kNever) {
-    ended_.wait(lock, [this] { return done_; });
-    return true;
-  }
-  return ended_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return done_; });
-}
-
-Status Request::status() const {
-  std::lock_guard lock(mutex_);
-  return status_;
-}
-
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
     : options_(options),
       transport_(std::move(transport)),
+      awaited_(std::make_shared<AwaitedRequests>(
+          [poller = &transport_->poller()] { poller->wake(); })),
       departed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,
@@ -162,6 +138,7 @@ Status Communicator::connect() {
   point_to_point_ = std::make_unique<PointToPoint>(options_.self, kPointToPoint, ports);
   audit_ = std::make_unique<CallAudit>(options_.self, options_.rank_count, executor_->calls(),
                                        audit_callbacks());
+  waits_ = std::make_unique<WaitTracker>(options_.self, options_.rank_count, wait_callbacks());
   executor_->set_mismatch_handler([this](Rank peer, const Status&) { audit_->on_mismatch(peer); });
   point_to_point_->set_mismatch_handler([this](Rank peer, const Status& why) {
     fail(why.with_context("the Send of " + who(peer) + " does not match the Recv of " +
@@ -189,6 +166,7 @@ Status Communicator::connect() {
 }
 
 Communicator::~Communicator() {
+  awaited_->close();
   if (thread_.joinable()) {
     if (!failure().ok()) {
       // The news of the failure should be out before the connections close, so that nobody takes
@@ -209,6 +187,7 @@ Communicator::~Communicator() {
   }
   status_server_.reset();
   point_to_point_.reset();
+  waits_.reset();
   audit_.reset();
   executor_.reset();
   drains_.reset();
@@ -232,7 +211,7 @@ void Communicator::run() {
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
     const TimeNs next =
-        std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
+        std::min({engine_->next_timeout(), incidents_->next_timeout(), waits_->next_timeout(),
                   survey_.next_timeout(), drains_->next_timeout(), status_server_->next_timeout()});
     const TimeNs now = clock_.now();
     engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
@@ -240,7 +219,7 @@ void Communicator::run() {
     check_departed();
     for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
     incidents_->progress(ended);
-    audit_->progress(clock_.now(), !executor_->idle());
+    progress_waits();
     progress_status();
   }
 }
@@ -288,8 +267,11 @@ PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) c
 
 std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
                                                   std::byte* output) {
-  auto request = std::make_shared<Request>();
+  PendingCall call;
+  call.key = key;
+  auto request = std::make_shared<Request>(call, awaited_);
   engine_->post([this, key, input, output, request] {
+    request->set_number(++collectives_);
     executor_->start(
         {key, input, output, [=, this](const Status& status) { complete(request, status); }});
   });
@@ -314,10 +296,21 @@ std::shared_ptr<Request> Communicator::barrier() {
   return collective(plan_key(Collective::barrier, 0, DataType::int32), nullptr, nullptr);
 }
 
+std::shared_ptr<Request> Communicator::new_transfer(PendingCall::Kind kind, uint64_t count,
+                                                    DataType type, Rank peer) {
+  PendingCall call;
+  call.kind = kind;
+  call.key.count = count;
+  call.key.type = type;
+  call.peer = peer;
+  return std::make_shared<Request>(call, awaited_);
+}
+
 std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
                                             Rank peer) {
-  auto request = std::make_shared<Request>();
+  auto request = new_transfer(PendingCall::Kind::send, count, type, peer);
   engine_->post([=, this] {
+    request->set_number(point_to_point_->sends_to(peer) + 1);
     point_to_point_->send(peer, {bytes, count * size_of(type)}, type,
                           [=, this](const Status& status) { complete(request, status); });
   });
@@ -326,8 +319,9 @@ std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t cou
 
 std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count, DataType type,
                                                Rank peer) {
-  auto request = std::make_shared<Request>();
+  auto request = new_transfer(PendingCall::Kind::receive, count, type, peer);
   engine_->post([=, this] {
+    request->set_number(point_to_point_->receives_from(peer) + 1);
     point_to_point_->receive(peer, {bytes, count * size_of(type)}, type,
                              [=, this](const Status& status) { complete(request, status); });
   });
