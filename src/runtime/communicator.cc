@@ -43,8 +43,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
     : options_(options),
       transport_(std::move(transport)),
-      awaited_(std::make_shared<AwaitedRequests>(
-          [poller = &transport_->poller()] { poller->wake(); })),
+      awaited_(
+          std::make_shared<AwaitedRequests>([poller = &transport_->poller()] { poller->wake(); })),
       departed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,

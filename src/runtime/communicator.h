@@ -148,8 +148,8 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
   TimeNs started_at_ = 0;
-  uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
-  uint64_t operations_ = 0;  // that ended well
+  uint64_t comm_id_ = 0;      // tells communicators apart; the same on all ranks, and public
+  uint64_t operations_ = 0;   // that ended well
   uint64_t collectives_ = 0;  // that were started
   JobSurvey survey_;
   std::unique_ptr<StatusServer> status_server_;

@@ -1,5 +1,6 @@
-// The calls of this rank that are not complete, and the ranks that they wait for: for a caller whose
-// bound has passed, for the log, the report and the status. WaitTracker finds the rank to name.
+// The calls of this rank that are not complete, and the ranks that they wait for: for a caller
+// whose bound has passed, for the log, the report and the status. WaitTracker finds the rank to
+// name.
 #include <algorithm>
 
 #include "base/limits.h"
@@ -24,8 +25,8 @@ bool same(const PendingCall& a, const PendingCall& b) {
 void Communicator::send_calls(Rank peer, CallReport report) {
   Link* link = engine_->link(peer);
   if (!failure_.ok() || link->peer_ended()) return;
-  const bool repeated = report.reason == CallReport::Reason::compare ||
-                        report.reason == CallReport::Reason::answer;
+  const bool repeated =
+      report.reason == CallReport::Reason::compare || report.reason == CallReport::Reason::answer;
   // A peer that takes no notices has the earlier questions before it, and answers those first.
   if (repeated && link->notices_pending() >= limits::kSurveyNoticesAhead) return;
   waits_->complete(peer, clock_.now(), &report);
@@ -67,9 +68,8 @@ void Communicator::progress_waits() {
   waits_->progress(now);
   if (std::exchange(waits_told_, true)) return;
   const std::vector<WaitTracker::Waiting> calls = waits_->calls(now);
-  awaited_->for_each([&](Request& request) {
-    request.set_waiting_for(waiting_text(request.call(), calls));
-  });
+  awaited_->for_each(
+      [&](Request& request) { request.set_waiting_for(waiting_text(request.call(), calls)); });
 }
 
 std::string Communicator::waiting_text(const PendingCall& call,

@@ -8,7 +8,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint8_t kSummaryVersion = 1;
+constexpr uint8_t kSummaryVersion = 2;
 constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4;
 constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
@@ -208,13 +208,13 @@ std::vector<std::byte> encode(RankSummary summary) {
   out.put(summary.verdicts);
   out.put(static_cast<uint8_t>(summary.error.size()));
   out.put_bytes(std::as_bytes(std::span(summary.error)));
+  put_call(out, summary);
   out.put(static_cast<uint8_t>(summary.nics.size()));
   for (const RankSummary::Line& line : summary.nics) put_line(out, line);
   out.put(static_cast<uint8_t>(summary.troubles.size()));
   for (const RankSummary::Trouble& trouble : summary.troubles) put_trouble(out, trouble);
   out.put(summary.troubles_left_out);
   for (const RankSummary::Line& line : summary.nics) put_drain(out, line);
-  put_call(out, summary);
   return bytes;
 }
 
@@ -231,6 +231,7 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   const size_t error_bytes = in.get<uint8_t>();
   if (error_bytes > kSummaryErrorBytesMax) return malformed;
   summary.error = get_text(in, error_bytes);
+  if (!get_call(in, summary)) return malformed;
   const size_t lines = in.get<uint8_t>();
   if (lines > kSummaryLinesMax) return malformed;
   for (size_t i = 0; i < lines && !in.bad(); ++i) summary.nics.push_back(get_line(in));
@@ -242,7 +243,6 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   if (in.remaining() > 0) {
     for (RankSummary::Line& line : summary.nics) get_drain(in, line);
   }
-  if (in.remaining() > 0 && !get_call(in, summary)) return malformed;
   if (in.bad()) return malformed;
   return summary;
 }

@@ -58,7 +58,7 @@ struct RankSummary {
   std::string error;  // what ended the communicator
   std::string call;   // the call that has waited longest, in words; empty: none
   uint32_t call_ms = 0;
-  Blocker blocker;                // of that call
+  Blocker blocker;  // of that call
   std::vector<Line> nics;
   std::vector<Trouble> troubles;  // those that are down first
   uint32_t troubles_left_out = 0;

@@ -216,8 +216,7 @@ void WaitTracker::tell_askers(TimeNs now) {
   for (const auto& [peer, asker] : askers_) callbacks_.send(peer, CallReport::Reason::answer);
   // A rank that has come as far as they have, and waits for nothing, has no more to tell them.
   if (!mine.waits) {
-    std::erase_if(askers_,
-                  [&mine](const auto& each) { return each.second.number <= mine.number; });
+    std::erase_if(askers_, [&mine](const auto& each) { return each.second.number <= mine.number; });
   }
 }
 

@@ -1,9 +1,9 @@
 // Finds the rank that a call of this rank waits for, however many ranks wait in between.
 //
 // A rank that has waited for some time asks each rank that it waits for. The answer says how far
-// that rank has come, whether it waits itself, and the root that it knows: a rank that is behind and
-// does not wait, or that does not answer. A rank whose answer changes tells those that asked. So
-// each rank learns the root from its neighbours, and no rank asks the whole job. This is a
+// that rank has come, whether it waits itself, and the root that it knows: a rank that is behind
+// and does not wait, or that does not answer. A rank whose answer changes tells those that asked.
+// So each rank learns the root from its neighbours, and no rank asks the whole job. This is a
 // distance-vector exchange with split horizon and expiry (as RIP, RFC 2453) that carries a name in
 // place of a distance.
 //
