@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/settings.h"
 #include "base/limits.h"
 #include "runtime/config.h"
 #include "runtime/host_port.h"
@@ -67,11 +68,9 @@ void let_others_be_told() {
 }
 
 Result<Config> read_config(const r2cclConfig_t* given) {
-  auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
+  auto loaded = load_settings();
   if (!loaded.ok()) return loaded.status();
   Config config = std::move(loaded).value();
-  R2CCL_RETURN_IF_ERROR(log_configure(config.debug, config.debug_file)
-                            .with_context("R2CCL_DEBUG_FILE=" + config.debug_file));
   if (given == nullptr) return config;
   if (given->magic != R2CCL_CONFIG_MAGIC || given->size < offsetof(r2cclConfig_t, blocking)) {
     return Status(Code::invalid_argument,
@@ -84,8 +83,14 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   if (mine.init_timeout_ms < 0 || mine.cutoff_ms < 0) {
     return Status(Code::invalid_argument, "a negative time in the config struct");
   }
-  if (mine.ifname != nullptr) config.socket_ifname = mine.ifname;
-  if (mine.oob_ifname != nullptr) config.oob_ifname = mine.oob_ifname;
+  if (mine.ifname != nullptr) {
+    config.socket_ifname = mine.ifname;
+    config.socket_ifname_variable = "config.ifname";
+  }
+  if (mine.oob_ifname != nullptr) {
+    config.oob_ifname = mine.oob_ifname;
+    config.oob_ifname_variable = "config.oob_ifname";
+  }
   if (mine.init_timeout_ms > 0) config.init_timeout_ns = mine.init_timeout_ms * kMillisecond;
   if (mine.cutoff_ms > 0) config.cutoff_ns = mine.cutoff_ms * kMillisecond;
   return config;
@@ -105,7 +110,8 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config, const Ni
 }
 
 Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
-  return open_transport(config, {.text = config.socket_ifname});
+  return open_transport(config,
+                        {.text = config.socket_ifname, .variable = config.socket_ifname_variable});
 }
 
 Status check_rank(int rank, int rank_count) {
@@ -133,10 +139,10 @@ Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job
 }
 
 Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
-  auto transport =
-      config.oob_ifname.empty()
-          ? open_transport(config)
-          : open_transport(config, {.text = config.oob_ifname, .variable = "R2CCL_OOB_IFNAME"});
+  auto transport = config.oob_ifname.empty()
+                       ? open_transport(config)
+                       : open_transport(config, {.text = config.oob_ifname,
+                                                 .variable = config.oob_ifname_variable});
   if (!transport.ok()) return transport.status();
   auto nics = transport.value()->nics();
   if (!nics.ok()) return nics.status();

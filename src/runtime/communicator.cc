@@ -108,6 +108,7 @@ Status Communicator::connect() {
   engine.link.cutoff = options_.config.cutoff_ns;
   engine.rendezvous = options_.rendezvous;
   engine.oob_ifname = options_.config.oob_ifname;
+  engine.oob_ifname_variable = options_.config.oob_ifname_variable;
   engine.nonce = random_nonce;
   engine_ = std::make_unique<ProgressEngine>(*transport_, clock_, std::move(engine));
   Result<RankCard> described = describe_self();
