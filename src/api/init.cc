@@ -12,6 +12,7 @@
 #include "runtime/host_port.h"
 #include "runtime/launch.h"
 #include "runtime/rendezvous_thread.h"
+#include "runtime/resolver.h"
 #include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
 #include "transport/faulty/fault_file.h"
@@ -167,6 +168,16 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   return made;
 }
 
+// Takes the time that it needs from the bound that is left for meeting the others, in whole seconds
+// for the sake of messages.
+Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* config) {
+  const TimeNs begin = system_clock().now();
+  auto found = resolve(place, config->socket_family, config->init_timeout_ns, system_clock());
+  const TimeNs spent = (system_clock().now() - begin) / kSecond * kSecond;
+  config->init_timeout_ns = std::max(config->init_timeout_ns - spent, kSecond);
+  return found;
+}
+
 }  // namespace
 
 Result<r2cclUniqueId> make_unique_id() {
@@ -178,8 +189,9 @@ Result<r2cclUniqueId> make_unique_id() {
   if (!config.value().comm_id.empty()) {
     auto place = parse_host_port(config.value().comm_id);
     if (!place.ok()) return place.status();
-    auto resolved = resolve(place.value(), config.value().socket_family);
-    if (!resolved.ok()) return resolved.status();
+    auto resolved = resolve(place.value(), config.value().socket_family,
+                            config.value().init_timeout_ns, system_clock());
+    if (!resolved.ok()) return resolved.status().with_context(config.value().comm_id_variable);
     where = std::move(resolved).value();
   } else {
     auto place = default_meeting_place(config.value());
@@ -216,6 +228,8 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   auto launch = detect_launch([](const char* name) -> const char* { return std::getenv(name); },
                               config.value().comm_id);
   if (!launch.ok()) return launch.status();
+  const LogRank label(launch.value().rank.value());
+  R2CCL_LOG(info, "launcher: %s", launch.value().launcher.c_str());
   auto secret = load_secret(config.value());
   if (!secret.ok()) return secret.status();
   CommunicatorOptions options;
@@ -224,7 +238,7 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   options.job = make_job_identity(launch.value().job_name, secret.value());
   options.config = config.value();
   if (launch.value().rendezvous) {
-    auto where = resolve(*launch.value().rendezvous, config.value().socket_family);
+    auto where = resolve_rendezvous(*launch.value().rendezvous, &options.config);
     if (!where.ok()) return where.status();
     options.rendezvous = where.value();
     if (options.self == Rank(0)) {

@@ -52,6 +52,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
+  const LogRank label(options.self.value());
   std::unique_ptr<Communicator> made(new Communicator(std::move(transport), options));
   R2CCL_RETURN_IF_ERROR(made->connect());
   return made;
@@ -101,6 +102,7 @@ void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
 
 Status Communicator::connect() {
   started_at_ = clock_.now();
+  log_begin();
   const TimeNs deadline = started_at_ + options_.config.init_timeout_ns;
   EngineOptions engine;
   engine.link.monitor = options_.config.monitor;
@@ -120,6 +122,7 @@ Status Communicator::connect() {
     return opened;
   }
   engine_->describe(card);
+  log_nics();
 
   std::vector<RankCard> cards{card};
   if (options_.rank_count > 1) {
@@ -163,6 +166,7 @@ Status Communicator::connect() {
     return {Code::timeout, "no NIC of " + who(options_.self) + " reaches " + missing + why +
                                "; compare `r2ccl info` on both hosts"};
   }
+  call([this] { log_start(); });
   return failure();
 }
 
@@ -209,6 +213,7 @@ void Communicator::start_thread() {
 }
 
 void Communicator::run() {
+  const LogRank label(options_.self.value());
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
     const TimeNs next =

@@ -101,6 +101,11 @@ class Communicator final : private EngineObserver, private StatusSource {
   CallAudit::Callbacks audit_callbacks();
   void on_calls(Rank peer, std::span<const std::byte> body);
 
+  // communicator_log.cc
+  void log_begin() const;
+  void log_nics() const;
+  void log_start() const;
+
   // communicator_waits.cc
   WaitTracker::Callbacks wait_callbacks();
   void send_calls(Rank peer, CallReport report);
