@@ -229,6 +229,23 @@ TEST(WaitTracker, ForgetsARootThatHasMovedOn) {
   }
 }
 
+// Three ranks wait in a circle, so that each hears the root again from its neighbour.
+TEST(WaitTracker, ForgetsARootThatGoesRoundInACircle) {
+  World world(4);
+  for (int32_t rank = 0; rank < 4; ++rank) world.begin(rank, {});
+  for (int32_t rank = 0; rank < 4; ++rank) world.end(rank);
+  world.begin(0, {1});
+  world.begin(1, {2, 3});
+  world.begin(2, {0});
+  world.run(20 * kSecond);
+  for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(world.text(rank), "rank 3, which is at 1");
+  world.begin(3, {0});
+  world.run(60 * kSecond);
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(world.blocker(rank).kind, Blocker::Kind::running) << rank << world.text(rank);
+  }
+}
+
 TEST(WaitTracker, AsksAtOnceForACallerWhoseBoundIsShort) {
   World world(2);
   world.begin(0, {1});
