@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "bench_result.h"
@@ -161,6 +163,34 @@ std::string members_text(const json& job, bool whole) {
   return text;
 }
 
+// Shorter calls are under way in every job that works.
+constexpr double kCallShownMs = 1000;
+
+// The calls that ranks wait in, and the ranks that they wait for; ranks with the same text share a
+// row. Empty when no call has lasted.
+std::string calls_text(const json& job) {
+  struct Row {
+    std::string ranks;
+    double ms = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Row> calls;
+  for (const json& member : list_of(job, "members")) {
+    const double ms = number_of(member, "in_ms");
+    const std::string call = text_of(member, "in");
+    if (!answered(member) || call.empty() || ms < kCallShownMs) continue;
+    Row& row = calls[{call, text_of(member, "waits_for")}];
+    row.ranks += (row.ranks.empty() ? "" : ", ") + count_text(member, "rank");
+    row.ms = std::max(row.ms, ms);
+  }
+  if (calls.empty()) return "";
+  std::vector<TextRow> rows = {{"rank", "in", "for", "waits for"}};
+  for (const auto& [key, row] : calls) {
+    rows.push_back(
+        {row.ranks, key.first, duration_text(row.ms), key.second.empty() ? "-" : key.second});
+  }
+  return "calls that wait:\n" + layout(rows) + "\n";
+}
+
 // A path as both of its ends know it.
 using PathKey = std::vector<std::string>;
 
@@ -302,8 +332,8 @@ std::string job_text(const json& job, bool whole) {
       (flag_of(job, "authenticated") ? "" : ", UNAUTHENTICATED") + "\n";
   const std::string error = text_of(job, "error");
   if (!error.empty()) text += "FAILED: " + error + "\n";
-  return text + "\n" + members_text(job, whole) + "\n" + troubles_text(job) + "\n" +
-         verdicts_text(job);
+  return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + troubles_text(job) +
+         "\n" + verdicts_text(job);
 }
 
 std::string paths_text(const json& report) {

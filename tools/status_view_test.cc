@@ -74,6 +74,24 @@ TEST(StatusView, OfAHealthyJobIsShort) {
             "no faults so far\n");
 }
 
+TEST(StatusView, NamesTheRankThatCallsWaitFor) {
+  json it = job(4);
+  for (const int rank : {0, 1, 3}) {
+    it["members"][rank]["in"] = "AllReduce 11 (5 float32, sum)";
+    it["members"][rank]["in_ms"] = 6000 + 100 * rank;
+    it["members"][rank]["waits_for"] = "rank 2 (host h2, pid 102), which is at 10";
+  }
+  it["members"][3]["in_ms"] = 900;
+  it["members"][2]["in"] = "";
+  it["members"][2]["in_ms"] = 0;
+  EXPECT_TRUE(has(job_text(it, false),
+                  "\ncalls that wait:\n"
+                  "rank  in                             for    waits for\n"
+                  "0, 1  AllReduce 11 (5 float32, sum)  6.1 s  rank 2 (host h2, pid 102), which "
+                  "is at 10\n\nall paths are up"))
+      << job_text(it, false);
+}
+
 // It is meant to be so: nothing is wrong, whatever the cable does.
 TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   json it = job(2);

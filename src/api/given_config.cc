@@ -51,8 +51,14 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
     return {Code::invalid_argument,
             "config.blocking is " + std::to_string(mine.blocking) + ", it must be 1"};
   }
-  if (mine.ifname != nullptr) config->socket_ifname = mine.ifname;
-  if (mine.oob_ifname != nullptr) config->oob_ifname = mine.oob_ifname;
+  if (mine.ifname != nullptr) {
+    config->socket_ifname = mine.ifname;
+    config->socket_ifname_variable = "config.ifname";
+  }
+  if (mine.oob_ifname != nullptr) {
+    config->oob_ifname = mine.oob_ifname;
+    config->oob_ifname_variable = "config.oob_ifname";
+  }
   R2CCL_RETURN_IF_ERROR(
       set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));
   return set_time("cutoff_ms", mine.cutoff_ms, &config->cutoff_ns);

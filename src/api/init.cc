@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "api/given_config.h"
+#include "api/settings.h"
 #include "base/limits.h"
 #include "runtime/config.h"
 #include "runtime/host_port.h"
 #include "runtime/launch.h"
 #include "runtime/rendezvous_thread.h"
+#include "runtime/resolver.h"
 #include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
 #include "transport/faulty/fault_file.h"
@@ -68,11 +70,9 @@ void let_others_be_told() {
 }
 
 Result<Config> read_config(const r2cclConfig_t* given) {
-  auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
+  auto loaded = load_settings();
   if (!loaded.ok()) return loaded.status();
   Config config = std::move(loaded).value();
-  R2CCL_RETURN_IF_ERROR(log_configure(config.debug, config.debug_file)
-                            .with_context("R2CCL_DEBUG_FILE=" + config.debug_file));
   if (given == nullptr) return config;
   R2CCL_RETURN_IF_ERROR(apply_config(*given, &config));
   return config;
@@ -92,7 +92,8 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config, const Ni
 }
 
 Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
-  return open_transport(config, {.text = config.socket_ifname});
+  return open_transport(config,
+                        {.text = config.socket_ifname, .variable = config.socket_ifname_variable});
 }
 
 Status check_rank(int rank, int rank_count) {
@@ -120,10 +121,10 @@ Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job
 }
 
 Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
-  auto transport =
-      config.oob_ifname.empty()
-          ? open_transport(config)
-          : open_transport(config, {.text = config.oob_ifname, .variable = "R2CCL_OOB_IFNAME"});
+  auto transport = config.oob_ifname.empty()
+                       ? open_transport(config)
+                       : open_transport(config, {.text = config.oob_ifname,
+                                                 .variable = config.oob_ifname_variable});
   if (!transport.ok()) return transport.status();
   auto nics = transport.value()->nics();
   if (!nics.ok()) return nics.status();
@@ -148,6 +149,16 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   return made;
 }
 
+// Takes the time that it needs from the bound that is left for meeting the others, in whole seconds
+// for the sake of messages.
+Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* config) {
+  const TimeNs begin = system_clock().now();
+  auto found = resolve(place, config->socket_family, config->init_timeout_ns, system_clock());
+  const TimeNs spent = (system_clock().now() - begin) / kSecond * kSecond;
+  config->init_timeout_ns = std::max(config->init_timeout_ns - spent, kSecond);
+  return found;
+}
+
 }  // namespace
 
 Result<r2cclUniqueId> make_unique_id() {
@@ -159,8 +170,9 @@ Result<r2cclUniqueId> make_unique_id() {
   if (!config.value().comm_id.empty()) {
     auto place = parse_host_port(config.value().comm_id);
     if (!place.ok()) return place.status();
-    auto resolved = resolve(place.value(), config.value().socket_family);
-    if (!resolved.ok()) return resolved.status();
+    auto resolved = resolve(place.value(), config.value().socket_family,
+                            config.value().init_timeout_ns, system_clock());
+    if (!resolved.ok()) return resolved.status().with_context(config.value().comm_id_variable);
     where = std::move(resolved).value();
   } else {
     auto place = default_meeting_place(config.value());
@@ -197,6 +209,8 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   auto launch = detect_launch([](const char* name) -> const char* { return std::getenv(name); },
                               config.value().comm_id);
   if (!launch.ok()) return launch.status();
+  const LogRank label(launch.value().rank.value());
+  R2CCL_LOG(info, "launcher: %s", launch.value().launcher.c_str());
   auto secret = load_secret(config.value());
   if (!secret.ok()) return secret.status();
   CommunicatorOptions options;
@@ -205,7 +219,7 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   options.job = make_job_identity(launch.value().job_name, secret.value());
   options.config = config.value();
   if (launch.value().rendezvous) {
-    auto where = resolve(*launch.value().rendezvous, config.value().socket_family);
+    auto where = resolve_rendezvous(*launch.value().rendezvous, &options.config);
     if (!where.ok()) return where.status();
     options.rendezvous = where.value();
     if (options.self == Rank(0)) {

@@ -498,8 +498,10 @@ r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms) {
     const bool bounded = timeout_ms >= 0 && timeout_ms < kForeverMs;
     const r2ccl::TimeNs bound = bounded ? timeout_ms * r2ccl::kMillisecond : r2ccl::kNever;
     if (!operation->wait(bound)) {
-      return error(Code::timeout,
-                   "r2cclRequestWait: not complete after " + std::to_string(timeout_ms) + " ms");
+      const std::string waiting_for = operation->waiting_for();
+      return error(Code::timeout, "r2cclRequestWait: not complete after " +
+                                      std::to_string(timeout_ms) + " ms" +
+                                      (waiting_for.empty() ? "" : ": " + waiting_for));
     }
     const r2cclRequest_t handle = std::exchange(*request, nullptr);
     if (requests().take(handle) == nullptr) {

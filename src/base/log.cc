@@ -9,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "base/check.h"
 
@@ -18,6 +19,7 @@ namespace {
 // Process-wide by nature, like the stream it writes to. Relaxed: a level change needs no ordering.
 std::atomic<int> g_level{static_cast<int>(LogLevel::none)};
 std::atomic<bool> g_untold{false};  // some suppressed lines were not told yet
+thread_local int t_rank = -1;       // below 0: none
 std::mutex g_mutex;                 // guards what follows
 std::FILE* g_file = nullptr;        // null: stderr
 
@@ -64,8 +66,9 @@ void write_line(LogLevel level, const std::string& text) {
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
   std::FILE* out = g_file != nullptr ? g_file : stderr;
-  std::fprintf(out, "%s:%d:%ld R2CCL %s %s\n", host, getpid(), syscall(SYS_gettid), name_of(level),
-               text.c_str());
+  const std::string rank = t_rank < 0 ? "" : "[" + std::to_string(t_rank) + "] ";
+  std::fprintf(out, "%s:%d:%ld %sR2CCL %s %s\n", host, getpid(), syscall(SYS_gettid), rank.c_str(),
+               name_of(level), text.c_str());
   std::fflush(out);
 }
 
@@ -105,6 +108,16 @@ Status log_configure(LogLevel level, const std::string& file) {
 
 bool log_enabled(LogLevel level) {
   return static_cast<int>(level) <= g_level.load(std::memory_order_relaxed);
+}
+
+LogLevel log_level() {
+  return static_cast<LogLevel>(g_level.load(std::memory_order_relaxed));
+}
+
+LogRank::LogRank(int rank) : before_(std::exchange(t_rank, rank)) {}
+
+LogRank::~LogRank() {
+  t_rank = before_;
 }
 
 void log_printf(LogSite site, LogLevel level, const char* format, ...) {

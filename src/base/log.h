@@ -1,5 +1,6 @@
 // NCCL-shaped logging: silent unless R2CCL_DEBUG (or NCCL_DEBUG) asks for more.
-// Lines go to stderr or R2CCL_DEBUG_FILE: "host:pid:tid R2CCL INFO text". Any thread. However often
+// Lines go to stderr or R2CCL_DEBUG_FILE: "host:pid:tid [rank] R2CCL INFO text", without [rank]
+// where a thread does not work for one rank. Any thread. However often
 // something happens, it fills no log: log_limit.h.
 #pragma once
 
@@ -14,6 +15,19 @@ namespace r2ccl {
 // file that was opened first stays. An error says why it cannot be written; then nothing changes.
 Status log_configure(LogLevel level, const std::string& file);
 bool log_enabled(LogLevel level);
+LogLevel log_level();
+
+// While it lives, lines of this thread carry the rank.
+class LogRank {
+ public:
+  explicit LogRank(int rank);
+  ~LogRank();
+  LogRank(const LogRank&) = delete;
+  LogRank& operator=(const LogRank&) = delete;
+
+ private:
+  const int before_;
+};
 [[gnu::format(printf, 3, 4)]] void log_printf(LogSite site, LogLevel level, const char* format,
                                               ...);
 // Writes how many lines were suppressed, where that is no longer going on; `now` all that is not

@@ -32,15 +32,6 @@ uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
 
 }  // namespace
 
-std::string describe(const PlanKey& key) {
-  if (key.collective == Collective::barrier) return "Barrier";
-  const std::string elements = " of " + std::to_string(key.count) + " " + to_string(key.type);
-  if (key.collective == Collective::broadcast) {
-    return "Broadcast" + elements + " from rank " + std::to_string(key.root.value());
-  }
-  return "AllReduce" + elements + ", " + to_string(key.op);
-}
-
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
   if (key.algorithm != Algorithm::automatic) return key.algorithm;
   const uint64_t bytes = key.count * size_of(key.type);

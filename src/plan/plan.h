@@ -75,9 +75,6 @@ struct PlanKey {
 // Never 0, so that 0 can mean "no plan".
 uint64_t plan_hash(const PlanKey& key);
 
-// What the caller asked for, in words for a message: "AllReduce of 100 float32, sum".
-std::string describe(const PlanKey& key);
-
 // One rank's part of a plan.
 struct RankPlan {
   Rank rank;

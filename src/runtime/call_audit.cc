@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
 #include "base/printable.h"
 #include "protocol/byte_io.h"
 
@@ -11,14 +10,43 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kTextBytesMax = 512;
-// Longer than an operation takes whose ranks all work; then less and less often.
-constexpr TimeNs kCompareFirst = 2 * kSecond;
-constexpr TimeNs kCompareRarest = 60 * kSecond;
-// From then on a rank that has not come so far is worth a line in the log.
-constexpr TimeNs kTellAfter = 10 * kSecond;
 
 std::string count_of(uint64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+Rank get_rank(ByteReader& in) {
+  return Rank(static_cast<int32_t>(in.get<uint32_t>()));
+}
+
+void put_rank(ByteWriter& out, Rank rank) {
+  out.put(static_cast<uint32_t>(rank.value()));
+}
+
+void put_waits(ByteWriter& out, const CallReport& report) {
+  out.put(static_cast<uint8_t>(report.waits));
+  put_rank(out, report.waits_for);
+  out.put(static_cast<uint8_t>(report.root.kind));
+  put_rank(out, report.root.rank);
+  out.put(report.root.number);
+  put_rank(out, report.root.towards);
+  out.put(report.root_age_ms);
+}
+
+// False when the bytes make no sense.
+bool get_waits(ByteReader& in, CallReport& report) {
+  const uint8_t waits = in.get<uint8_t>();
+  report.waits = waits != 0;
+  report.waits_for = get_rank(in);
+  const uint8_t kind = in.get<uint8_t>();
+  report.root.kind = static_cast<Blocker::Kind>(kind);
+  report.root.rank = get_rank(in);
+  report.root.number = in.get<uint64_t>();
+  report.root.towards = get_rank(in);
+  report.root_age_ms = in.get<uint32_t>();
+  const bool root = kind >= static_cast<uint8_t>(Blocker::Kind::behind);
+  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::Kind::silent) &&
+         (root || kind == static_cast<uint8_t>(Blocker::Kind::none));
 }
 
 }  // namespace
@@ -31,6 +59,7 @@ std::vector<std::byte> encode(const CallReport& report) {
   out.put(report.chain);
   out.put(report.sends);
   out.put(report.receives);
+  put_waits(out, report);
   const std::string text = printable_text(report.text, kTextBytesMax);
   out.put_bytes(std::as_bytes(std::span(text)));
   return bytes;
@@ -44,10 +73,12 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
   report.chain = in.get<uint64_t>();
   report.sends = in.get<uint64_t>();
   report.receives = in.get<uint64_t>();
+  const bool sound = get_waits(in, report);
   if (in.bad()) return Status(Code::remote, "malformed report of calls: it is cut short");
-  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::end) {
+  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::answer) {
     return Status(Code::remote, "malformed report of calls: its reason is unknown");
   }
+  if (!sound) return Status(Code::remote, "malformed report of calls: its waits make no sense");
   if (in.remaining() > kTextBytesMax) {
     return Status(Code::remote, "malformed report of calls: its text is too long");
   }
@@ -63,29 +94,14 @@ CallAudit::CallAudit(Rank self, int32_t rank_count, const CallHistory& history, 
 
 CallReport CallAudit::report_to(Rank peer, CallReport::Reason reason) const {
   const CallRecord& latest = history_.latest();
-  return {reason,
-          latest.number,
-          latest.chain,
-          callbacks_.sends(peer),
-          callbacks_.receives(peer),
-          describe(latest) + callbacks_.also_waits()};
-}
-
-void CallAudit::progress(TimeNs now, bool running) {
-  const uint64_t latest = history_.latest().number;
-  if (!running || latest != watched_) {
-    watched_ = latest;
-    watched_since_ = now;
-    waited_ = 0;
-    compare_at_ = running ? now + kCompareFirst : kNever;
-    return;
-  }
-  if (now < compare_at_) return;
-  waited_ = now - watched_since_;
-  compare_at_ = now + std::clamp(waited_, kCompareFirst, kCompareRarest);
-  for (const Rank peer : callbacks_.waits_on()) {
-    callbacks_.send(peer, report_to(peer, CallReport::Reason::compare));
-  }
+  CallReport report;
+  report.reason = reason;
+  report.number = latest.number;
+  report.chain = latest.chain;
+  report.sends = callbacks_.sends(peer);
+  report.receives = callbacks_.receives(peer);
+  report.text = describe(latest) + callbacks_.also_waits();
+  return report;
 }
 
 // Only the two ranks together can say in which calls they differ, so this one tells what it is at;
@@ -108,20 +124,10 @@ void CallAudit::on_report(Rank peer, const CallReport& report) {
 
 void CallAudit::compare(Rank peer, const CallReport& report) {
   const uint64_t latest = history_.latest().number;
-  if (report.number > latest) {
-    // It cannot be told here, but there.
-    if (report.reason == CallReport::Reason::compare) {
-      callbacks_.send(peer, report_to(peer, CallReport::Reason::compare));
-    }
-    return;
-  }
+  // A later call cannot be compared here; the answer lets the peer compare.
+  if (report.number > latest) return;
   const CallRecord* mine = history_.find(report.number);
-  if (mine != nullptr && mine->chain != report.chain) return fail(peer, report.text, *mine);
-  if (report.number < latest && latest == watched_ && waited_ >= kTellAfter) {
-    R2CCL_LOG(warn, "%s has waited %lld s in %s; %s is at %s", callbacks_.who(self_).c_str(),
-              static_cast<long long>(waited_ / kSecond), describe(history_.latest()).c_str(),
-              callbacks_.who(peer).c_str(), report.text.c_str());
-  }
+  if (mine != nullptr && mine->chain != report.chain) fail(peer, report.text, *mine);
 }
 
 void CallAudit::fail(Rank peer, const std::string& theirs, const CallRecord& mine) const {

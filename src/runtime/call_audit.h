@@ -1,11 +1,11 @@
 // Finds calls that differ between ranks where no message would show it: when both wait for each
 // other, and when the job ends.
 //
-// A rank whose collective takes seconds tells those it waits for at which call it is; a rank that
-// finalizes tells everybody how many calls it has made. Whoever knows both sides of a difference
-// fails the communicator, with the calls of both.
+// A rank whose collective takes seconds tells those it waits for at which call it is (WaitTracker
+// says when); a rank that finalizes tells everybody how many calls it has made. A rank that knows
+// both sides of a difference fails the communicator, with the calls of both.
 //
-// Pure: told the time, and callbacks do the rest.
+// Pure: callbacks do the rest.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "runtime/blocker.h"
 #include "runtime/call_history.h"
 
 namespace r2ccl {
@@ -26,16 +26,21 @@ namespace r2ccl {
 // What a rank tells another of its calls.
 struct CallReport {
   enum class Reason : uint8_t {
-    compare = 1,  // is the receiver's history the same up to there?
+    compare = 1,  // is the receiver's history the same up to there? And what does it wait for?
     differ = 2,   // the sender has received what does not belong to this call
     end = 3,      // the sender makes no more calls
+    answer = 4,   // to `compare`, or a change since the last answer
   };
   Reason reason = Reason::compare;
   uint64_t number = 0;
   uint64_t chain = 0;
   uint64_t sends = 0;     // Sends to the receiver so far
   uint64_t receives = 0;  // Recvs from the receiver so far
-  std::string text;       // the call in words
+  bool waits = false;     // the sender waits in a call
+  Rank waits_for = kNoRank;
+  Blocker root;              // the rank that holds the sender up, if it knows; is_root() holds
+  uint32_t root_age_ms = 0;  // since the root itself was heard
+  std::string text;          // the call in words
   friend bool operator==(const CallReport&, const CallReport&) = default;
 };
 std::vector<std::byte> encode(const CallReport& report);
@@ -48,8 +53,6 @@ class CallAudit {
     // The calls do not match; told at most once for each report and each end.
     std::function<void(const std::string& why)> fail;
     std::function<std::string(Rank rank)> who;
-    // The ranks that the running collective waits for.
-    std::function<std::vector<Rank>()> waits_on;
     // Sends to and Recvs from the rank that were started.
     std::function<uint64_t(Rank peer)> sends;
     std::function<uint64_t(Rank peer)> receives;
@@ -60,10 +63,7 @@ class CallAudit {
   // `history` must outlive this.
   CallAudit(Rank self, int32_t rank_count, const CallHistory& history, Callbacks callbacks);
 
-  // `running`: a collective is in progress.
-  void progress(TimeNs now, bool running);
-  TimeNs next_timeout() const { return compare_at_; }
-
+  CallReport report_to(Rank peer, CallReport::Reason reason) const;
   void on_report(Rank peer, const CallReport& report);
   // A message of this peer does not belong to the running collective.
   void on_mismatch(Rank peer);
@@ -71,7 +71,6 @@ class CallAudit {
   void end();
 
  private:
-  CallReport report_to(Rank peer, CallReport::Reason reason) const;
   void fail(Rank peer, const std::string& theirs, const CallRecord& mine) const;
   void compare(Rank peer, const CallReport& report);
   void compare_ends(Rank peer) const;
@@ -79,10 +78,6 @@ class CallAudit {
   const Rank self_;
   const CallHistory& history_;
   const Callbacks callbacks_;
-  uint64_t watched_ = 0;  // the call that is waited in
-  TimeNs watched_since_ = 0;
-  TimeNs waited_ = 0;  // in it, when it was compared last
-  TimeNs compare_at_ = kNever;
   bool mismatch_told_ = false;
   bool ended_ = false;
   std::vector<std::optional<CallReport>> ends_;  // of the peers that have ended

@@ -1,12 +1,16 @@
 #include "runtime/call_history.h"
 
 #include "base/hash.h"
+#include "runtime/pending_call.h"
 
 namespace r2ccl {
 
 std::string describe(const CallRecord& call) {
   if (call.number == 0) return "no collective yet";
-  return "collective " + std::to_string(call.number) + " (" + describe(call.key) + ")";
+  PendingCall pending;
+  pending.key = call.key;
+  pending.number = call.number;
+  return describe(pending);
 }
 
 const CallRecord& CallHistory::begin(const PlanKey& key) {

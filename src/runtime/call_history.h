@@ -17,7 +17,7 @@ struct CallRecord {
   PlanKey key;
 };
 
-// "collective 7 (AllReduce of 100 float32, sum)".
+// "AllReduce 7 (100 float32, sum)".
 std::string describe(const CallRecord& call);
 
 class CallHistory {

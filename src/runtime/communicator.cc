@@ -41,41 +41,22 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
   return Algorithm::automatic;
 }
 
+PendingCall transfer(PendingCall::Kind kind, uint64_t count, DataType type, Rank peer) {
+  PendingCall call;
+  call.kind = kind;
+  call.key.count = count;
+  call.key.type = type;
+  call.peer = peer;
+  return call;
+}
+
 }  // namespace
-
-void Request::complete(const Status& status) {
-  std::lock_guard lock(mutex_);
-  try {
-    status_ = status;
-  } catch (const std::bad_alloc&) {
-    status_ = Status(status.code(), {});  // the caller must hear of the end, if not in words
-  }
-  done_ = true;
-  ended_.notify_all();
-}
-
-bool Request::done() const {
-  std::lock_guard lock(mutex_);
-  return done_;
-}
-
-bool Request::wait(TimeNs timeout) const {
-  std::unique_lock lock(mutex_);
-  if (timeout == kNever) {
-    ended_.wait(lock, [this] { return done_; });
-    return true;
-  }
-  return ended_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return done_; });
-}
-
-Status Request::status() const {
-  std::lock_guard lock(mutex_);
-  return status_;
-}
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
     : options_(options),
       transport_(std::move(transport)),
+      awaited_(
+          std::make_shared<AwaitedRequests>([poller = &transport_->poller()] { poller->wake(); })),
       departed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,
@@ -83,6 +64,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
+  const LogRank label(options.self.value());
   std::unique_ptr<Communicator> made(new Communicator(std::move(transport), options));
   R2CCL_RETURN_IF_ERROR(made->connect());
   return made;
@@ -130,6 +112,7 @@ void Communicator::tell_obstacle(const Status& obstacle, RankCard card) {
 
 Status Communicator::connect() {
   started_at_ = clock_.now();
+  log_begin();
   const TimeNs deadline = started_at_ + options_.config.init_timeout_ns;
   EngineOptions engine;
   engine.link.monitor = options_.config.monitor;
@@ -137,6 +120,7 @@ Status Communicator::connect() {
   engine.link.cutoff = options_.config.cutoff_ns;
   engine.rendezvous = options_.rendezvous;
   engine.oob_ifname = options_.config.oob_ifname;
+  engine.oob_ifname_variable = options_.config.oob_ifname_variable;
   engine.nonce = random_nonce;
   engine_ = std::make_unique<ProgressEngine>(*transport_, clock_, std::move(engine));
   Result<RankCard> described = describe_self();
@@ -148,6 +132,7 @@ Status Communicator::connect() {
     return opened;
   }
   engine_->describe(card);
+  log_nics();
 
   std::vector<RankCard> cards{card};
   if (options_.rank_count > 1) {
@@ -167,6 +152,7 @@ Status Communicator::connect() {
   point_to_point_ = std::make_unique<PointToPoint>(options_.self, kPointToPoint, ports);
   audit_ = std::make_unique<CallAudit>(options_.self, options_.rank_count, executor_->calls(),
                                        audit_callbacks());
+  waits_ = std::make_unique<WaitTracker>(options_.self, options_.rank_count, wait_callbacks());
   executor_->set_mismatch_handler([this](Rank peer, const Status&) { audit_->on_mismatch(peer); });
   point_to_point_->set_mismatch_handler([this](Rank peer, const Status& why) {
     fail(why.with_context("the Send of " + who(peer) + " does not match the Recv of " +
@@ -189,10 +175,12 @@ Status Communicator::connect() {
     return {Code::timeout, "no NIC of " + who(options_.self) + " reaches " + missing + why +
                                "; compare `r2ccl info` on both hosts"};
   }
+  call([this] { log_start(); });
   return failure();
 }
 
 Communicator::~Communicator() {
+  awaited_->close();
   if (thread_.joinable()) {
     if (!failure().ok()) {
       // The news of the failure should be out before the connections close, so that nobody takes
@@ -213,6 +201,7 @@ Communicator::~Communicator() {
   }
   status_server_.reset();
   point_to_point_.reset();
+  waits_.reset();
   audit_.reset();
   executor_.reset();
   drains_.reset();
@@ -233,6 +222,7 @@ void Communicator::start_thread() {
 }
 
 void Communicator::run() {
+  const LogRank label(options_.self.value());
   std::vector<bool> ended(departed_.size());
   while (!stop_.load(std::memory_order_acquire)) {
     try {
@@ -246,7 +236,7 @@ void Communicator::run() {
 void Communicator::run_once(std::vector<bool>& ended) {
   if (cancel_due_) cancel_operations();
   const TimeNs next =
-      std::min({engine_->next_timeout(), incidents_->next_timeout(), audit_->next_timeout(),
+      std::min({engine_->next_timeout(), incidents_->next_timeout(), waits_->next_timeout(),
                 survey_.next_timeout(), drains_->next_timeout(), status_server_->next_timeout()});
   const TimeNs now = clock_.now();
   engine_->progress(next == kNever ? kNever : std::max<TimeNs>(next - now, 0));
@@ -254,7 +244,7 @@ void Communicator::run_once(std::vector<bool>& ended) {
   check_departed();
   for (size_t rank = 0; rank < ended.size(); ++rank) ended[rank] = departed_[rank] || dead_[rank];
   incidents_->progress(ended);
-  audit_->progress(clock_.now(), !executor_->idle());
+  progress_waits();
   progress_status();
 }
 
@@ -304,8 +294,8 @@ PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) c
 }
 
 std::shared_ptr<Request> Communicator::start(
-    std::function<void(const std::shared_ptr<Request>&)> work) {
-  auto request = std::make_shared<Request>();
+    const PendingCall& what, std::function<void(const std::shared_ptr<Request>&)> work) {
+  auto request = std::make_shared<Request>(what, awaited_);
   engine_->post([this, work = std::move(work), request] {
     try {
       work(request);
@@ -319,12 +309,15 @@ std::shared_ptr<Request> Communicator::start(
 
 std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
                                                   std::byte* output, const MaybeBad& bad) {
-  return start([=, this](const std::shared_ptr<Request>& request) {
+  PendingCall what;
+  what.key = key;
+  return start(what, [=, this](const std::shared_ptr<Request>& request) {
     CollectiveCall call{key, input, output,
                         [=, this](const Status& status) { complete(request, status); }};
     if (bad) {
       return refuse_buffer(executor_->use_of(call, executor_->next_number(), *bad), *bad, request);
     }
+    request->set_number(++collectives_);
     executor_->start(std::move(call));
   });
 }
@@ -352,10 +345,12 @@ std::shared_ptr<Request> Communicator::barrier() {
 std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
                                             Rank peer, const MaybeBad& bad) {
   const std::span<const std::byte> source(bytes, count * size_of(type));
-  return start([=, this](const std::shared_ptr<Request>& request) {
+  const PendingCall what = transfer(PendingCall::Kind::send, count, type, peer);
+  return start(what, [=, this](const std::shared_ptr<Request>& request) {
     if (bad) {
       return refuse_buffer(point_to_point_->use_by_next(peer, source, *bad), *bad, request);
     }
+    request->set_number(point_to_point_->sends_to(peer) + 1);
     point_to_point_->send(peer, source, type,
                           [=, this](const Status& status) { complete(request, status); });
   });
@@ -364,10 +359,12 @@ std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t cou
 std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count, DataType type,
                                                Rank peer, const MaybeBad& bad) {
   const std::span<std::byte> target(bytes, count * size_of(type));
-  return start([=, this](const std::shared_ptr<Request>& request) {
+  const PendingCall what = transfer(PendingCall::Kind::receive, count, type, peer);
+  return start(what, [=, this](const std::shared_ptr<Request>& request) {
     if (bad) {
       return refuse_buffer(point_to_point_->use_by_next(peer, target, *bad), *bad, request);
     }
+    request->set_number(point_to_point_->receives_from(peer) + 1);
     point_to_point_->receive(peer, target, type,
                              [=, this](const Status& status) { complete(request, status); });
   });

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -29,28 +27,13 @@
 #include "runtime/progress_engine.h"
 #include "runtime/rank_summary.h"
 #include "runtime/rendezvous_client.h"
+#include "runtime/request.h"
 #include "runtime/status_server.h"
 #include "runtime/user_memory.h"
+#include "runtime/wait_tracker.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
-
-// The end of one operation, waited for by the caller and told by the progress thread.
-class Request {
- public:
-  void complete(const Status& status);
-  bool done() const;
-  // False when `timeout` (kNever: no bound) passed first.
-  bool wait(TimeNs timeout) const;
-  // Legal once done.
-  Status status() const;
-
- private:
-  mutable std::mutex mutex_;  // guards what follows
-  mutable std::condition_variable ended_;
-  bool done_ = false;
-  Status status_;
-};
 
 struct CommunicatorOptions {
   Rank self;
@@ -109,8 +92,9 @@ class Communicator final : private EngineObserver, private StatusSource {
 
   std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input, std::byte* output,
                                       const MaybeBad& bad);
-  // Runs `work`, which starts the operation of `request`, in the progress thread.
-  std::shared_ptr<Request> start(std::function<void(const std::shared_ptr<Request>&)> work);
+  // Runs `work`, which starts the operation of its argument, in the progress thread.
+  std::shared_ptr<Request> start(const PendingCall& what,
+                                 std::function<void(const std::shared_ptr<Request>&)> work);
   PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
   // Runs `work` in the progress thread and waits until it has.
   void call(const std::function<void()>& work);
@@ -138,6 +122,21 @@ class Communicator final : private EngineObserver, private StatusSource {
   void cancel_operations();
   CallAudit::Callbacks audit_callbacks();
   void on_calls(Rank peer, std::span<const std::byte> body);
+
+  // communicator_log.cc
+  void log_begin() const;
+  void log_nics() const;
+  void log_start() const;
+
+  // communicator_waits.cc
+  WaitTracker::Callbacks wait_callbacks();
+  void send_calls(Rank peer, CallReport report);
+  void progress_waits();
+  std::string words_for(const Blocker& blocker) const;
+  std::string waiting_text(const PendingCall& call,
+                           const std::vector<WaitTracker::Waiting>& calls) const;
+  void write_in_flight(class JsonWriter& out);
+  void add_waits(RankSummary& summary);
 
   // communicator_status.cc
   void open_status();
@@ -167,6 +166,10 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<PointToPoint> point_to_point_;
   std::unique_ptr<CallAudit> audit_;
+  std::unique_ptr<WaitTracker> waits_;
+  const std::shared_ptr<AwaitedRequests> awaited_;
+  uint64_t awaited_seen_ = 0;  // of its changes
+  bool waits_told_ = true;     // the awaited requests have the latest texts
   std::unique_ptr<Incidents> incidents_;
   std::unique_ptr<Drains> drains_;
   std::vector<bool> departed_;  // ranks that said goodbye
@@ -175,8 +178,9 @@ class Communicator final : private EngineObserver, private StatusSource {
   bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
   bool abandoned_ = false;  // it failed because a rank left while another waited for it
   TimeNs started_at_ = 0;
-  uint64_t comm_id_ = 0;     // tells communicators apart; the same on all ranks, and public
-  uint64_t operations_ = 0;  // that ended well
+  uint64_t comm_id_ = 0;      // tells communicators apart; the same on all ranks, and public
+  uint64_t operations_ = 0;   // that ended well
+  uint64_t collectives_ = 0;  // that were started
   JobSurvey survey_;
   std::unique_ptr<StatusServer> status_server_;
 

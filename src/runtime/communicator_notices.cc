@@ -116,14 +116,9 @@ void Communicator::cancel_operations() {
 
 CallAudit::Callbacks Communicator::audit_callbacks() {
   CallAudit::Callbacks callbacks;
-  callbacks.send = [this](Rank peer, const CallReport& report) {
-    Link* link = engine_->link(peer);
-    if (!failure_.ok() || link->peer_ended()) return;
-    link->send_notice(make_notice(NoticeKind::calls, encode(report)));
-  };
+  callbacks.send = [this](Rank peer, const CallReport& report) { send_calls(peer, report); };
   callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}); };
   callbacks.who = [this](Rank rank) { return who(rank); };
-  callbacks.waits_on = [this] { return executor_->waits_on(); };
   callbacks.sends = [this](Rank peer) { return point_to_point_->sends_to(peer); };
   callbacks.receives = [this](Rank peer) { return point_to_point_->receives_from(peer); };
   callbacks.also_waits = [this]() -> std::string {
@@ -136,8 +131,13 @@ CallAudit::Callbacks Communicator::audit_callbacks() {
 
 void Communicator::on_calls(Rank peer, std::span<const std::byte> body) {
   const auto report = decode_call_report(body);
-  if (report.ok()) return audit_->on_report(peer, report.value());
-  R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
+  if (!report.ok()) {
+    R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
+    return;
+  }
+  audit_->on_report(peer, report.value());
+  waits_->on_report(peer, report.value(), clock_.now());
+  waits_told_ = false;
 }
 
 void Communicator::on_path_event(const PathEvent& event) {

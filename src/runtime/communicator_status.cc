@@ -120,6 +120,7 @@ RankSummary Communicator::summarize() {
   summary.operations = operations_;
   summary.verdicts = static_cast<uint32_t>(incidents_->verdicts().size());
   summary.error = failure().message();
+  add_waits(summary);
   for (size_t i = 0; i < engine_->data_nics().size(); ++i) {
     const Nic& nic = engine_->data_nics()[i];
     RankSummary::Line& line = summary.nics.emplace_back();

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "runtime/host_port.h"
+#include "runtime/nearest_name.h"
 
 namespace r2ccl {
 namespace {
@@ -120,7 +121,8 @@ const std::array kVariables = {
              "standard error",
              "Where the log goes; %h becomes the host's name, %p the process id."},
     Variable{"R2CCL_COMM_ID", "NCCL_COMM_ID",
-             Text{&Config::comm_id, is_host_port, "host:port, an IPv6 address in brackets"},
+             Text{&Config::comm_id, is_host_port,
+                  "host:port with a port of 1 to 65535, an IPv6 address in brackets"},
              "the unique id, or the launcher's variables", "Where the ranks meet."},
     Variable{"R2CCL_SECRET", nullptr,
              Text{&Config::secret, is_secret, "16 to 4096 characters that nobody can guess"},
@@ -220,16 +222,35 @@ struct Reader {
   }
 };
 
+void note_variable(const Variable& variable, const char* name, Config& config) {
+  const auto* text = std::get_if<Text>(&variable.kind);
+  if (text == nullptr) return;
+  if (text->field == &Config::socket_ifname) config.socket_ifname_variable = name;
+  if (text->field == &Config::oob_ifname) config.oob_ifname_variable = name;
+  if (text->field == &Config::debug_file) config.debug_file_variable = name;
+  if (text->field == &Config::comm_id) config.comm_id_variable = name;
+}
+
 Status load_variable(const Variable& variable, const GetEnv& get_env, Config& config) {
   for (const char* name : {variable.name, variable.nccl_name}) {
     if (name == nullptr) continue;
     const char* value = get_env(name);
     if (value == nullptr || *value == '\0') continue;
     const std::string text = value;
-    if (std::visit(Reader{text, config}, variable.kind)) return {};
-    return {Code::invalid_argument, std::string(name) +
-                                        (variable.confidential ? " is not valid" : "=" + text) +
-                                        ": allowed is " + allowed(variable.kind)};
+    const std::string shown =
+        std::string(name) + (variable.confidential ? " is not valid" : "=" + text);
+    Config next = config;
+    if (std::visit(Reader{text, next}, variable.kind)) {
+      config = std::move(next);
+      note_variable(variable, name, config);
+      config.notes.in_force.push_back(variable.confidential ? std::string(name) + " is set"
+                                                            : shown);
+      return {};
+    }
+    const std::string complaint = ": allowed is " + allowed(variable.kind);
+    if (name == variable.name) return {Code::invalid_argument, shown + complaint};
+    // Another library's variable: it may make sense there.
+    config.notes.warnings.push_back(shown + " is ignored" + complaint);
   }
   return {};
 }
@@ -246,6 +267,28 @@ Result<Config> load_config(const GetEnv& get_env) {
                   "R2CCL_SECRET and R2CCL_SECRET_FILE are both set: set one of them");
   }
   return config;
+}
+
+std::vector<std::string> unknown_settings(std::span<const char* const> environment) {
+  constexpr std::string_view kPrefix = "R2CCL_";
+  // `r2ccl lab` marks the shells in a lab with it.
+  std::vector<std::string_view> known = {"R2CCL_LAB"};
+  for (const Variable& variable : kVariables) known.emplace_back(variable.name);
+  std::vector<std::string> warnings;
+  for (const std::string_view entry : environment) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(kPrefix) || std::ranges::find(known, name) != known.end()) continue;
+    std::vector<std::string_view> tails;
+    for (const std::string_view each : known) {
+      if (each.starts_with(kPrefix)) tails.push_back(each.substr(kPrefix.size()));
+    }
+    const std::string nearest = nearest_name(name.substr(kPrefix.size()), tails);
+    warnings.push_back(std::string(name) + " is not a setting" +
+                       (nearest.empty()
+                            ? ", so it is ignored"
+                            : "; did you mean " + std::string(kPrefix) + nearest + "?"));
+  }
+  return warnings;
 }
 
 Result<std::string> load_secret(const Config& config) {

@@ -17,6 +17,13 @@ namespace r2ccl {
 
 enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling };
 
+// What a person should know of the variables, beside the settings themselves.
+struct ConfigNotes {
+  std::vector<std::string> warnings;  // each a sentence
+  std::vector<std::string> in_force;  // "R2CCL_ALGO=ring", without confidential values
+  friend bool operator==(const ConfigNotes&, const ConfigNotes&) = default;
+};
+
 // An empty text means "not set".
 struct Config {
   std::string socket_ifname;                          // NCCL's syntax: prefixes, =exact, ^not
@@ -37,6 +44,12 @@ struct Config {
   std::string fault_file;
   bool status = true;
   std::string runtime_dir;
+  // The variables that were set, for errors: each may also be NCCL's of the same meaning.
+  std::string socket_ifname_variable = "R2CCL_SOCKET_IFNAME";
+  std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";
+  std::string debug_file_variable = "R2CCL_DEBUG_FILE";
+  std::string comm_id_variable = "R2CCL_COMM_ID";
+  ConfigNotes notes;
 
   friend bool operator==(const Config&, const Config&) = default;
 };
@@ -44,9 +57,18 @@ struct Config {
 // As getenv; a parameter, so that nothing but the C edge reads the process's environment.
 using GetEnv = std::function<const char*(const char* name)>;
 
-// Fails at the first variable that makes no sense, naming it, its value and what is allowed.
-// An empty variable counts as not set.
+// Fails at the first variable that makes no sense, naming it, its value and what is allowed. A
+// foreign variable (NCCL's) that makes no sense here is ignored, with a warning. An empty variable
+// counts as not set.
 Result<Config> load_config(const GetEnv& get_env);
+
+// A warning for each entry of `environment` ("NAME=value") that looks like a setting and is none.
+std::vector<std::string> unknown_settings(std::span<const char* const> environment);
+
+// The variable is another library's, which may not make this one fail.
+inline bool is_foreign(const std::string& variable) {
+  return variable.starts_with("NCCL_");
+}
 
 // The secret from R2CCL_SECRET or the file that R2CCL_SECRET_FILE names; empty when neither is set.
 Result<std::string> load_secret(const Config& config);

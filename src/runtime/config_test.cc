@@ -62,6 +62,7 @@ TEST(Config, ReadsEveryVariable) {
   expected.damping = false;
   expected.host_id = "rack 3 slot 7";
   expected.fault_file = "faults";
+  expected.notes = config.notes;
   EXPECT_EQ(config, expected);
 }
 
@@ -108,7 +109,6 @@ TEST(Config, RefusesNonsenseInEveryVariableNamingItAndItsValue) {
       {"R2CCL_DAMPING", " "},
       {"R2CCL_HOST_ID", "two\nlines"},
       {"R2CCL_HOST_ID", std::string(256, 'h')},
-      {"NCCL_DEBUG", "LOUD"},
   };
   for (const auto& [name, value] : nonsense) {
     const auto config = load({{name, value}});
@@ -117,6 +117,66 @@ TEST(Config, RefusesNonsenseInEveryVariableNamingItAndItsValue) {
     EXPECT_EQ(config.status().message().rfind(name + "=" + value + ": allowed is ", 0), 0u)
         << config.status().message();
   }
+}
+
+TEST(Config, IgnoresANonsensicalVariableOfNcclWithAWarning) {
+  const Config config = load({{"NCCL_DEBUG", "LOUD"},
+                              {"NCCL_SOCKET_FAMILY", "AF_UNIX"},
+                              {"NCCL_SOCKET_IFNAME", "a name"},
+                              {"NCCL_OOB_NET_IFNAME", "=^eth0"},
+                              {"NCCL_COMM_ID", "node0:99999"}})
+                            .value();
+  EXPECT_EQ(config.notes.warnings.size(), 5U);
+  EXPECT_EQ(config.notes.warnings[2],
+            "NCCL_OOB_NET_IFNAME==^eth0 is ignored: allowed is prefixes "
+            "separated by commas; a leading = makes them whole names, a "
+            "leading ^ excludes them");
+  Config expected;
+  expected.notes = config.notes;
+  EXPECT_EQ(config, expected);
+}
+
+TEST(Config, RemembersWhichVariableWasSet) {
+  const Config config = load({{"NCCL_SOCKET_IFNAME", "eth"},
+                              {"NCCL_COMM_ID", "h:1"},
+                              {"R2CCL_OOB_IFNAME", "mgmt"},
+                              {"R2CCL_SECRET", "0123456789abcdef"}})
+                            .value();
+  EXPECT_EQ(config.socket_ifname_variable, "NCCL_SOCKET_IFNAME");
+  EXPECT_EQ(config.comm_id_variable, "NCCL_COMM_ID");
+  EXPECT_EQ(config.oob_ifname_variable, "R2CCL_OOB_IFNAME");
+  EXPECT_EQ(config.notes.in_force,
+            (std::vector<std::string>{"NCCL_SOCKET_IFNAME=eth", "R2CCL_OOB_IFNAME=mgmt",
+                                      "NCCL_COMM_ID=h:1", "R2CCL_SECRET is set"}));
+}
+
+TEST(Config, FindsTheSettingThatAPersonMeant) {
+  const std::map<std::string, std::string> warnings = {
+      {"R2CCL_SOKCET_IFNAME", "did you mean R2CCL_SOCKET_IFNAME?"},
+      {"R2CCL_CUTOF_S", "did you mean R2CCL_CUTOFF_S?"},
+      {"R2CCL_SECRETFILE", "did you mean R2CCL_SECRET_FILE?"},
+      {"R2CCL_INIT_TIMEOUT", "did you mean R2CCL_INIT_TIMEOUT_S?"},
+      {"R2CCL_DEUBG", "did you mean R2CCL_DEBUG?"},
+      {"R2CCL_NUMBER_OF_THREADS", "so it is ignored"},
+      {"R2CCL_", "so it is ignored"},
+      {"R2CCL_" + std::string(10'000, 'x'), "so it is ignored"}};
+  for (const auto& [name, words] : warnings) {
+    const std::string entry = name + "=the value";
+    const char* environment[] = {"PATH=/bin", entry.c_str(), "R2CCL_ALGO=ring", "R2CCL_LAB=x"};
+    const auto told = unknown_settings(environment);
+    ASSERT_EQ(told.size(), 1U) << name;
+    EXPECT_EQ(told.front().rfind(name + " is not a setting", 0), 0U) << told.front();
+    EXPECT_NE(told.front().find(words), std::string::npos) << told.front();
+    EXPECT_EQ(told.front().find("the value"), std::string::npos);
+  }
+  const char* nothing[] = {"NCCL_DEBUG=INFO", "XR2CCL_ALG=ring", "R2CCL=1"};
+  EXPECT_TRUE(unknown_settings(nothing).empty());
+}
+
+TEST(Config, SaysThatAPortIsOutOfRange) {
+  EXPECT_EQ(load({{"R2CCL_COMM_ID", "foo:99999"}}).status().message(),
+            "R2CCL_COMM_ID=foo:99999: allowed is host:port with a port of 1 to 65535, an IPv6 "
+            "address in brackets");
 }
 
 TEST(Config, SaysWhatIsAllowed) {

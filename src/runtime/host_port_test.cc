@@ -19,21 +19,5 @@ TEST(HostPort, RefusesWhatIsNotHostAndPort) {
   }
 }
 
-TEST(Resolve, GivesTheAddressItselfForAnAddress) {
-  const auto ipv4 = resolve({"127.0.0.1", 80});
-  ASSERT_TRUE(ipv4.ok());
-  ASSERT_EQ(ipv4.value().size(), 1u);
-  EXPECT_EQ(to_string(ipv4.value()[0]), "127.0.0.1:80");
-  const auto ipv6 = resolve({"::1", 80});
-  ASSERT_TRUE(ipv6.ok());
-  EXPECT_EQ(to_string(ipv6.value()[0]), "[::1]:80");
-}
-
-TEST(Resolve, SaysWhichNameItDoesNotKnow) {
-  const auto endpoints = resolve({"no..such..host", 80});
-  ASSERT_FALSE(endpoints.ok());
-  EXPECT_NE(endpoints.status().message().find("\"no..such..host\""), std::string::npos);
-}
-
 }  // namespace
 }  // namespace r2ccl

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <span>
 
 #include "base/limits.h"
 
@@ -91,6 +92,68 @@ Status check_contradiction(const Environment& env, const Launcher& chosen) {
     }
   }
   return {};
+}
+
+struct Place {
+  int64_t rank = 0;
+  int64_t rank_count = 0;
+};
+
+// None unless both variables are set and make sense.
+std::optional<Place> place_of(const Environment& env, const Launcher& launcher) {
+  const auto count = env.number(launcher.rank_count, 1, INT32_MAX);
+  if (!count.ok()) return std::nullopt;
+  const auto rank = env.number(launcher.rank, 0, count.value() - 1);
+  if (!rank.ok()) return std::nullopt;
+  return Place{rank.value(), count.value()};
+}
+
+// Each process of the outer launcher has started the same number of inner ones, which it has
+// numbered process by process or in turn. srun, or mpirun, of a script that does so is usual.
+bool runs_within(const Place& inner, const Place& outer) {
+  const int64_t each = inner.rank_count / outer.rank_count;
+  if (each < 2 || inner.rank_count % outer.rank_count != 0) return false;
+  return inner.rank / each == outer.rank || inner.rank % outer.rank_count == outer.rank;
+}
+
+// Slurm sets SLURM_PROCID and SLURM_NTASKS also for a batch script, in which it has launched no
+// ranks: only a step has. The last numbers stand for steps that Slurm makes itself.
+bool is_slurm_step(const Environment& env) {
+  constexpr int64_t kStepMax = 0xfffffff0 - 1;
+  return env.number("SLURM_STEP_ID", 0, kStepMax).ok();
+}
+
+std::string describe_place(const Launcher& launcher, const Place& place) {
+  return std::string(launcher.rank) + "=" + std::to_string(place.rank) + " and " +
+         launcher.rank_count + "=" + std::to_string(place.rank_count);
+}
+
+// RANK and WORLD_SIZE may be left from a pod's template or a shell's profile, under mpirun or srun.
+// torchrun says that it is there; what is around it does not matter then.
+Status check_launchers_agree(const Environment& env) {
+  const Launcher& plain = kLaunchers.front();
+  if (env.has("TORCHELASTIC_RUN_ID")) return {};
+  const std::optional<Place> mine = place_of(env, plain);
+  if (!mine) return {};
+  const Launcher* other = nullptr;
+  Place theirs;
+  for (const Launcher& launcher : std::span(kLaunchers).subspan(1)) {
+    if (&launcher == &kLaunchers.back() && !is_slurm_step(env)) continue;
+    const std::optional<Place> place = place_of(env, launcher);
+    if (!place) continue;
+    const bool same = place->rank == mine->rank && place->rank_count == mine->rank_count;
+    if (same || runs_within(*mine, *place)) return {};
+    if (other != nullptr) continue;
+    other = &launcher;
+    theirs = *place;
+  }
+  if (other == nullptr) return {};
+  return {Code::invalid_usage,
+          "two launchers disagree: " + describe_place(plain, *mine) + ", but " +
+              describe_place(*other, theirs) + " (" + other->name + "). If " + other->name +
+              " started this process, unset RANK and WORLD_SIZE (`env -u RANK -u WORLD_SIZE "
+              "PROGRAM`); if not, unset " +
+              other->rank + " and " + other->rank_count};
 }
 
 Status read_ranks(const Environment& env, const Launcher& launcher, Launch& launch) {
@@ -191,6 +254,7 @@ Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id) 
   Launch launch;
   launch.launcher = launcher.name;
   R2CCL_RETURN_IF_ERROR(check_contradiction(env, launcher));
+  R2CCL_RETURN_IF_ERROR(check_launchers_agree(env));
   R2CCL_RETURN_IF_ERROR(read_ranks(env, launcher, launch));
   const auto where = find_rendezvous(env, comm_id, &launcher == &kLaunchers.back());
   if (where.ok()) launch.rendezvous = where.value();

@@ -27,6 +27,8 @@ struct Launch {
 
 // The first launcher whose variables are complete wins, in this order: RANK and WORLD_SIZE
 // (torchrun and everything that imitates it), Open MPI, MPICH and other PMI launchers, Slurm.
+// That is from the inside to the outside: each of these may run under those that come later. An
+// error: RANK and WORLD_SIZE can be neither what another launcher says nor ranks within one of its.
 // `comm_id` is R2CCL_COMM_ID, which overrides every other place to meet; it may be empty.
 Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id);
 

@@ -114,6 +114,91 @@ TEST(Launch, TheInnermostLauncherWins) {
   expect_ranks(launch, "torchrun");
 }
 
+Variables ranks(const std::string& rank, const std::string& count) {
+  return {
+      {"RANK", rank}, {"WORLD_SIZE", count}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+}
+Variables open_mpi(const std::string& rank, const std::string& count) {
+  return {{"OMPI_COMM_WORLD_RANK", rank}, {"OMPI_COMM_WORLD_SIZE", count}};
+}
+Variables pmi(const std::string& rank, const std::string& count) {
+  return {{"PMI_RANK", rank}, {"PMI_SIZE", count}};
+}
+Variables slurm(const std::string& rank, const std::string& count, const std::string& step) {
+  Variables variables = {{"SLURM_PROCID", rank},
+                         {"SLURM_NTASKS", count},
+                         {"SLURM_JOB_NODELIST", "gpu4"},
+                         {"SLURM_JOB_ID", "17"}};
+  if (!step.empty()) variables["SLURM_STEP_ID"] = step;
+  return variables;
+}
+
+struct Nest {
+  const char* what;
+  Variables variables;
+  const char* launcher;  // null: refused
+};
+
+const std::vector<Nest>& nests() {
+  static const std::vector<Nest> all = {
+      // RANK and WORLD_SIZE from a pod's template, a profile, or the shell that submitted.
+      {"mpirun of 2 in a pod of one", with(ranks("0", "1"), open_mpi("0", "2")), nullptr},
+      {"its other rank", with(ranks("0", "1"), open_mpi("1", "2")), nullptr},
+      {"mpirun of 16 in one of two pods", with(ranks("1", "2"), open_mpi("9", "16")), nullptr},
+      {"a rank that is not within the outer one", with(ranks("0", "4"), open_mpi("1", "2")),
+       nullptr},
+      {"hydra in a pod of one", with(ranks("0", "1"), pmi("1", "2")), nullptr},
+      {"srun from a shell with RANK", with(ranks("0", "1"), slurm("3", "8", "0")), nullptr},
+      // The same said twice.
+      {"mpirun -x RANK", with(ranks("5", "8"), open_mpi("5", "8")), "torchrun"},
+      {"RANK=$SLURM_PROCID", with(ranks("5", "8"), slurm("5", "8", "0")), "torchrun"},
+      {"RANK=$OMPI_COMM_WORLD_RANK under Slurm",
+       with(with(ranks("5", "8"), open_mpi("5", "8")), slurm("1", "3", "0")), "torchrun"},
+      // A launcher for each node, which starts one rank for each GPU.
+      {"srun torchrun",
+       with(with(ranks("5", "6"), slurm("1", "4", "0")), {{"TORCHELASTIC_RUN_ID", "x"}}),
+       "torchrun"},
+      {"mpirun torchrun",
+       with(with(ranks("0", "1"), open_mpi("1", "2")), {{"TORCHELASTIC_RUN_ID", "x"}}), "torchrun"},
+      {"srun of a script that starts 4 each", with(ranks("5", "8"), slurm("1", "2", "0")),
+       "torchrun"},
+      {"mpirun of a script that counts in turn", with(ranks("5", "8"), open_mpi("1", "2")),
+       "torchrun"},
+      {"mpirun -np 1 of such a script", with(ranks("3", "4"), open_mpi("0", "1")), "torchrun"},
+      // A batch script has SLURM_PROCID and SLURM_NTASKS, but nothing was launched.
+      {"ranks by hand in a batch script", with(ranks("1", "2"), slurm("0", "8", "")), "torchrun"},
+      {"one with the batch step's number", with(ranks("1", "2"), slurm("0", "8", "4294967291")),
+       "torchrun"},
+      {"mpirun in a batch script", with(open_mpi("3", "4"), slurm("0", "8", "")), "Open MPI"},
+      // mpirun starts its daemons on other nodes by srun, a task a node.
+      {"mpirun's rank on another node", with(open_mpi("6", "8"), slurm("0", "1", "0")), "Open MPI"},
+      {"hydra's rank on another node", with(pmi("6", "8"), slurm("0", "1", "0")), "MPICH"},
+      {"srun --mpi=pmi2", with(pmi("6", "8"), slurm("6", "8", "0")), "MPICH"},
+  };
+  return all;
+}
+
+TEST(Launch, RefusesLaunchersThatDisagreeAndNothingElse) {
+  for (const Nest& nest : nests()) {
+    const auto launch = detect(nest.variables, "node0:4711");
+    ASSERT_EQ(launch.ok(), nest.launcher != nullptr)
+        << nest.what << ": " << launch.status().message();
+    if (launch.ok()) {
+      EXPECT_EQ(launch.value().launcher, nest.launcher) << nest.what;
+    } else {
+      EXPECT_EQ(launch.status().code(), Code::invalid_usage);
+    }
+  }
+}
+
+TEST(Launch, SaysWhichLaunchersDisagreeAndWhatToUnset) {
+  EXPECT_EQ(detect(with(ranks("0", "1"), open_mpi("1", "2"))).status().message(),
+            "two launchers disagree: RANK=0 and WORLD_SIZE=1, but OMPI_COMM_WORLD_RANK=1 and "
+            "OMPI_COMM_WORLD_SIZE=2 (Open MPI). If Open MPI started this process, unset RANK and "
+            "WORLD_SIZE (`env -u RANK -u WORLD_SIZE PROGRAM`); if not, unset OMPI_COMM_WORLD_RANK "
+            "and OMPI_COMM_WORLD_SIZE");
+}
+
 TEST(Launch, AllowsALoneWorldSizeThatAgreesAndRefusesOneThatDoesNot) {
   EXPECT_TRUE(detect(with(kSlurm, {{"WORLD_SIZE", "8"}})).ok());
   EXPECT_EQ(detect(with(kSlurm, {{"WORLD_SIZE", "9"}})).status().message(),

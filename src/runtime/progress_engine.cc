@@ -107,7 +107,7 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
   const bool selects = !names.empty() && names.front() != '^';
   std::vector<Nic> candidates = all;
   if (!names.empty()) {
-    auto chosen = choose_nics(all, {.text = names, .variable = "R2CCL_OOB_IFNAME"});
+    auto chosen = choose_nics(all, {.text = names, .variable = options_.oob_ifname_variable});
     if (!chosen.ok()) return chosen.status();
     candidates = std::move(chosen).value();
     std::erase_if(candidates, [](const Nic& nic) { return !nic.usable; });

@@ -28,6 +28,7 @@ struct EngineOptions {
   // carries data. `oob_ifname`, in the language of NicFilter, overrides, or leaves some out.
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
+  std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // it came from there
   // Fresh unpredictable bytes; a simulation's come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };

@@ -9,15 +9,16 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint8_t kSummaryVersion = 1;
+constexpr uint8_t kSummaryVersion = 2;
 constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4;
 constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
 constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
+constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + 1 + 4 + 8 + 4 + 4;
 // The kind of the notice and the number of the question come before it.
 constexpr size_t kPrefixBytes = 1 + 4;
 
-static_assert(kPrefixBytes + kFixedBytes + kSummaryErrorBytesMax +
+static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kSummaryErrorBytesMax +
                   kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +
                   kSummaryTroublesMax * kTroubleBytes <=
               limits::kNoticeBytesMax);
@@ -89,6 +90,45 @@ RankSummary::Trouble get_trouble(ByteReader& in) {
   return trouble;
 }
 
+void put_rank(ByteWriter& out, Rank rank) {
+  out.put(static_cast<uint32_t>(rank.value()));
+}
+
+Rank get_rank(ByteReader& in) {
+  return Rank(static_cast<int32_t>(in.get<uint32_t>()));
+}
+
+void put_call(ByteWriter& out, const RankSummary& summary) {
+  out.put(static_cast<uint8_t>(summary.call.size()));
+  out.put_bytes(std::as_bytes(std::span(summary.call)));
+  out.put(summary.call_ms);
+  out.put(static_cast<uint8_t>(summary.blocker.kind));
+  put_rank(out, summary.blocker.rank);
+  out.put(summary.blocker.number);
+  put_rank(out, summary.blocker.towards);
+  put_rank(out, summary.blocker.waits_for);
+}
+
+// False when the bytes make no sense.
+bool get_call(ByteReader& in, RankSummary& summary) {
+  const size_t bytes = in.get<uint8_t>();
+  if (bytes > kSummaryCallBytesMax) return false;
+  summary.call = printable_text(in.get_bytes(bytes), kSummaryCallBytesMax);
+  summary.call_ms = in.get<uint32_t>();
+  const uint8_t kind = in.get<uint8_t>();
+  summary.blocker.kind = static_cast<Blocker::Kind>(kind);
+  summary.blocker.rank = get_rank(in);
+  summary.blocker.number = in.get<uint64_t>();
+  summary.blocker.towards = get_rank(in);
+  summary.blocker.waits_for = get_rank(in);
+  return kind <= static_cast<uint8_t>(Blocker::Kind::silent);
+}
+
+std::string rank_name(const std::vector<RankCard>& cards, Rank rank) {
+  const auto index = static_cast<size_t>(rank.value());
+  return rank.value() >= 0 && index < cards.size() ? describe(cards[index]) : "an unknown rank";
+}
+
 double thousandth(uint32_t value) {
   return static_cast<double>(value) / 1e3;
 }
@@ -148,6 +188,7 @@ std::vector<std::byte> encode(RankSummary summary) {
   }
   summary.nics.resize(std::min(summary.nics.size(), kSummaryLinesMax));
   summary.error = printable_text(summary.error, kSummaryErrorBytesMax);
+  summary.call = printable_text(summary.call, kSummaryCallBytesMax);
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(kSummaryVersion);
@@ -158,6 +199,7 @@ std::vector<std::byte> encode(RankSummary summary) {
   out.put(summary.verdicts);
   out.put(static_cast<uint8_t>(summary.error.size()));
   out.put_bytes(std::as_bytes(std::span(summary.error)));
+  put_call(out, summary);
   out.put(static_cast<uint8_t>(summary.nics.size()));
   for (const RankSummary::Line& line : summary.nics) put_line(out, line);
   out.put(static_cast<uint8_t>(summary.troubles.size()));
@@ -180,6 +222,7 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   const size_t error_bytes = in.get<uint8_t>();
   if (error_bytes > kSummaryErrorBytesMax) return malformed;
   summary.error = printable_text(in.get_bytes(error_bytes), kSummaryErrorBytesMax);
+  if (!get_call(in, summary)) return malformed;
   const size_t lines = in.get<uint8_t>();
   if (lines > kSummaryLinesMax) return malformed;
   for (size_t i = 0; i < lines && !in.bad(); ++i) summary.nics.push_back(get_line(in));
@@ -209,7 +252,12 @@ std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std
         .field("mirrored_bytes", summary->mirrored)
         .field("replayed_bytes", summary->replayed)
         .field("verdicts", uint64_t{summary->verdicts})
-        .field("error", summary->error);
+        .field("error", summary->error)
+        .field("in", summary->call)
+        .field("in_ms", uint64_t{summary->call_ms})
+        .field("waits_for",
+               describe(summary->blocker, [&](Rank each) { return rank_name(cards, each); }))
+        .field("waits_for_rank", summary->blocker.rank.value());
     out.key("nics").begin_array();
     for (const auto& line : summary->nics) write_line(out, nic_name(cards, rank, line.nic), line);
     out.end_array();

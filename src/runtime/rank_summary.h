@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire.h"
+#include "runtime/blocker.h"
 #include "runtime/job_survey.h"
 #include "runtime/rank_card.h"
 
@@ -55,6 +56,9 @@ struct RankSummary {
   uint64_t replayed = 0;
   uint32_t verdicts = 0;
   std::string error;  // what ended the communicator
+  std::string call;   // the call that has waited longest, in words; empty: none
+  uint32_t call_ms = 0;
+  Blocker blocker;  // of that call
   std::vector<Line> nics;
   std::vector<Trouble> troubles;  // those that are down first
   uint32_t troubles_left_out = 0;
@@ -64,6 +68,7 @@ struct RankSummary {
 inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 1;
 inline constexpr size_t kSummaryTroublesMax = 24;
 inline constexpr size_t kSummaryErrorBytesMax = 240;
+inline constexpr size_t kSummaryCallBytesMax = 80;
 
 // What is too much is cut off, and said to be.
 std::vector<std::byte> encode(RankSummary summary);

@@ -15,6 +15,9 @@ RankSummary sample() {
   summary.replayed = 17;
   summary.verdicts = 3;
   summary.error = "rank 2 died";
+  summary.call = "AllReduce 11 (5 float32, sum)";
+  summary.call_ms = 5000;
+  summary.blocker = {.kind = Blocker::Kind::behind, .rank = Rank(2), .number = 10};
   summary.nics = {{NicId(0), true, 1, 2, 3, 4, 5, 6, 7},
                   {kNoNic, true, 10, 20, 30, 40, 0, 0, 1, true, 9}};
   summary.troubles = {{Rank(2), NicId(0), NicId(1), PathPhase::down, DownCause::peer_notice,
@@ -57,6 +60,7 @@ TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
 TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
   RankSummary summary = sample();
   summary.error.assign(10'000, 'e');
+  summary.call.assign(10'000, 'c');
   summary.nics.resize(1000, summary.nics[0]);
   summary.troubles.resize(1000, summary.troubles[0]);
   const std::vector<std::byte> bytes = encode(summary);
@@ -89,7 +93,7 @@ TEST(RankSummary, RefusesEveryTruncationAndAllowsWhatALaterVersionAppends) {
   }
   bytes.push_back(std::byte{1});
   EXPECT_TRUE(decode_rank_summary(bytes).ok());
-  bytes[0] = std::byte{2};
+  bytes[0] = std::byte{1};
   EXPECT_FALSE(decode_rank_summary(bytes).ok()) << "a version with another beginning";
 }
 
@@ -102,7 +106,7 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
     if (i % 2 == 0) {
       bytes.resize(random() % 400);
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-      if (!bytes.empty()) bytes[0] = std::byte{1};
+      if (!bytes.empty()) bytes[0] = std::byte{2};
     } else {
       for (int flips = 0; flips < 3; ++flips) {
         bytes[random() % bytes.size()] = static_cast<std::byte>(random());
@@ -123,6 +127,11 @@ TEST(RankSummary, IsNamedByTheCards) {
   const std::string text = member_json(cards(), Rank(1), "h1", Presence::answered, &summary);
   EXPECT_NE(text.find(R"("rank":1,"host":"h1","pid":101,"presence":"answered")"),
             std::string::npos);
+  EXPECT_NE(text.find(R"x("in":"AllReduce 11 (5 float32, sum)","in_ms":5000,)x"
+                      R"x("waits_for":"rank 2 (host , pid 102), which is at 10",)x"
+                      R"("waits_for_rank":2)"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find(R"({"name":"nic0","up":true,"tx_bytes":1,"rx_bytes":2,"delay_ms":0.003)"),
             std::string::npos);
   EXPECT_NE(text.find(R"({"name":"lo")"), std::string::npos);

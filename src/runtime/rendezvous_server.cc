@@ -304,6 +304,7 @@ void RendezvousServer::release_seat(const Guest& guest) {
   // Before the table is complete a rank that left counts as never arrived. Afterwards the others
   // may have its card already, so its seat is kept for it.
   if (table_ != nullptr) return;
+  lost_[guest.rank] = found->second.who;
   seats_.erase(found);
   if (seats_.empty()) rank_count_ = 0;
 }
@@ -348,6 +349,11 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
   std::string text = std::string(count == 1 ? "rank " : "ranks ") + list + " of " +
                      std::to_string(rank_count_) + (count == 1 ? " has" : " have") +
                      " not arrived within " + seconds;
+  count = 0;
+  for (const auto& [rank, who] : lost_) {
+    if (seats_.contains(rank) || ++count > kMissingRanksNamed) continue;
+    text += "; " + who + " had arrived, but its connection ended: did its process end?";
+  }
   if (counters_.refused > 0) {
     text += "; " + std::to_string(counters_.refused) +
             " connections were refused, the last because: " + last_refusal_;

@@ -85,6 +85,7 @@ class RendezvousServer {
   Crowd crowd_;                               // guests without a seat
   std::list<std::unique_ptr<Guest>> guests_;  // oldest first
   std::map<Rank, Seat> seats_;                // ranks whose card is here
+  std::map<Rank, std::string> lost_;          // ranks that arrived and went again, by name
   int32_t rank_count_ = 0;                    // what the first arrival said; 0: nobody is here
   SealedStream::Body table_;                  // set once everybody is here
   Status failure_;                            // set once a rank's time was up before that

@@ -264,6 +264,8 @@ TEST_F(RendezvousTest, ForgetsARankThatLeftBeforeTheOthersCame) {
   clients_.pop_front();
   ASSERT_TRUE(run_until([&] { return all(State::failed); }));
   EXPECT_TRUE(mentions(clients_[0]->error(), "ranks 0, 2 of 3 have not arrived"));
+  EXPECT_TRUE(mentions(clients_[0]->error(), "had arrived, but its connection ended"));
+  EXPECT_FALSE(mentions(clients_[0]->error(), "rank 2 (")) << "that one never came";
 }
 
 TEST_F(RendezvousTest, RefusesAWrongSecretAndGoesOn) {

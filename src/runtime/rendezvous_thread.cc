@@ -4,31 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <system_error>
 #include <thread>
 
+#include "runtime/signals_blocked.h"
+
 namespace r2ccl {
-namespace {
-
-// Signals belong to the application's threads. The mask is inherited, so it is set around creation.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
     std::unique_ptr<Transport> transport, const std::vector<Endpoint>& local,
     RendezvousServer::Options options, const Clock& clock) {

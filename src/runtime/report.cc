@@ -171,6 +171,7 @@ void Communicator::write_report(JsonWriter& out) {
   }
   out.end_array();
   out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
+  write_in_flight(out);
   write_verdicts(out, SIZE_MAX);
   out.end_object();
 }

@@ -150,6 +150,9 @@ class EnvironmentTest(LocalJobCase):
                     changes[name] = "a b,^,"
                 with self.subTest(name=name, value=changes[name]):
                     told = self.init_error(changes)
+                    if name == theirs:  # another library's, and log_test.py has the warnings
+                        self.assert_ok(told)
+                        continue
                     self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
                     self.assertIn(name, told["text"])
 
@@ -206,8 +209,7 @@ class EnvironmentTest(LocalJobCase):
                               ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
                               ({"WORLD_SIZE": "65537"}, "WORLD_SIZE=65537"),
                               ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
-                              ({"MASTER_PORT": "70000"}, "MASTER_PORT"),
-                              ({"MASTER_ADDR": "no.such.host.invalid"}, "no.such.host.invalid")):
+                              ({"MASTER_PORT": "70000"}, "MASTER_PORT")):
             with self.subTest(changes=changes):
                 # Two ranks: one alone need not meet anybody.
                 job = self.start(2, init_only, {"WORLD_SIZE": "2"} | changes, ranks=(1,))

@@ -1,0 +1,108 @@
+// What a healthy job says of its start at level INFO: the first questions of a person who looks for
+// the reason of a surprise.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/log.h"
+#include "runtime/communicator.h"
+
+namespace r2ccl {
+namespace {
+
+// Lines of one kind; a large job has more hosts than anybody reads.
+constexpr size_t kLinesMax = 16;
+
+std::string version_text(uint32_t code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
+         std::to_string(code % 100);
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+// "0-3, 7" from ranks in order.
+std::string ranges(const std::vector<int32_t>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    parts.push_back(std::to_string(ranks[i]) +
+                    (last > i ? "-" + std::to_string(ranks[last]) : std::string()));
+    i = last + 1;
+  }
+  return join(parts);
+}
+
+void log_limited(const std::vector<std::string>& lines) {
+  for (size_t i = 0; i < std::min(lines.size(), kLinesMax); ++i) {
+    R2CCL_LOG(info, "%s", lines[i].c_str());
+  }
+  if (lines.size() > kLinesMax) R2CCL_LOG(info, "and %zu more", lines.size() - kLinesMax);
+}
+
+}  // namespace
+
+void Communicator::log_begin() const {
+  // A person who asks for warnings only wants no line from a job that has none.
+  if (log_level() == LogLevel::version) {
+    R2CCL_LOG(version, "r2ccl %s", version_text(options_.library_version).c_str());
+  }
+  if (!log_enabled(LogLevel::info)) return;
+  R2CCL_LOG(info, "r2ccl %s, rank %d of %d", version_text(options_.library_version).c_str(),
+            options_.self.value(), options_.rank_count);
+  const std::vector<std::string>& settings = options_.config.notes.in_force;
+  R2CCL_LOG(info, "settings: %s", settings.empty() ? "none is set" : join(settings).c_str());
+  std::vector<std::string> places;
+  for (const Endpoint& endpoint : options_.rendezvous) places.push_back(to_string(endpoint));
+  R2CCL_LOG(info, "rendezvous: %s", places.empty() ? "none" : join(places).c_str());
+}
+
+// The reason of each choice is the same as `r2ccl info` prints.
+void Communicator::log_nics() const {
+  if (!log_enabled(LogLevel::info)) return;
+  const auto nics = transport_->nics();
+  if (!nics.ok()) return;
+  std::vector<std::string> lines;
+  for (const Nic& nic : nics.value()) {
+    const std::string address =
+        nic.addresses.empty() ? "" : ", " + to_string(nic.addresses.front());
+    lines.push_back("interface " + nic.name + " (" + to_string(nic.kind) + address + ") " +
+                    nic.reason);
+  }
+  log_limited(lines);
+}
+
+void Communicator::log_start() const {
+  if (!log_enabled(LogLevel::info)) return;
+  const std::vector<std::string>& hosts = incidents_->hosts();
+  std::vector<std::vector<int32_t>> ranks(hosts.size());
+  // By host: each pair of NICs once, however many ranks share them.
+  std::vector<std::set<std::string>> rails(hosts.size());
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const uint32_t host = incidents_->host_of(Rank(rank));
+    ranks[host].push_back(rank);
+    const Link* link = engine_->link(Rank(rank));
+    if (link == nullptr) continue;
+    for (const auto& path : link->paths()) {
+      if (path->spec.lane_only) continue;
+      rails[host].insert(path->spec.local_name + " to " + to_string(path->spec.remote.address));
+    }
+  }
+  std::vector<std::string> lines;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    const std::string paths = join({rails[host].begin(), rails[host].end()});
+    lines.push_back("host " + hosts[host] + ": ranks " + ranges(ranks[host]) +
+                    (paths.empty() ? "" : "; rails: " + paths));
+  }
+  log_limited(lines);
+  R2CCL_LOG(info, "algorithm of AllReduce: %s", to_string(options_.config.algo));
+  R2CCL_LOG(info, "connected to all ranks after %lld ms, %s",
+            static_cast<long long>((clock_.now() - started_at_) / kMillisecond),
+            options_.job.authenticated ? "authenticated" : "unauthenticated");
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,99 @@
+#include "runtime/request.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+namespace r2ccl {
+namespace {
+
+// A wait that is shorter costs the progress thread nothing.
+constexpr TimeNs kAwaitedAfter = 1 * kSecond;
+// A caller with a shorter bound polls; asking other ranks each time would cost more than it tells.
+constexpr TimeNs kBoundMin = 20 * kMillisecond;
+// Within a longer bound the questions that are due anyway are answered.
+constexpr TimeNs kBoundShort = 5 * kSecond;
+
+}  // namespace
+
+void AwaitedRequests::close() {
+  std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+}
+
+void AwaitedRequests::add(Request& request, bool hurried) {
+  std::lock_guard lock(mutex_);
+  requests_.push_back(&request);
+  hurried_ = hurried_ || hurried;
+  changes_.fetch_add(1, std::memory_order_release);
+  if (wake_) wake_();
+}
+
+void AwaitedRequests::remove(const Request& request) {
+  std::lock_guard lock(mutex_);
+  requests_.erase(std::ranges::find(requests_, &request));
+  changes_.fetch_add(1, std::memory_order_release);
+  if (wake_) wake_();
+}
+
+bool AwaitedRequests::take_hurried() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(hurried_, false);
+}
+
+void AwaitedRequests::for_each(const std::function<void(Request&)>& visit) {
+  std::lock_guard lock(mutex_);
+  for (Request* request : requests_) visit(*request);
+}
+
+void Request::complete(const Status& status) {
+  std::lock_guard lock(mutex_);
+  try {
+    status_ = status;
+  } catch (const std::bad_alloc&) {
+    status_ = Status(status.code(), {});  // the caller must hear of the end, if not in words
+  }
+  done_ = true;
+  ended_.notify_all();
+}
+
+bool Request::done() const {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+bool Request::wait(TimeNs timeout) {
+  const auto wait_for = [this](TimeNs duration) {
+    std::unique_lock lock(mutex_);
+    if (duration != kNever) {
+      return ended_.wait_for(lock, std::chrono::nanoseconds(duration), [this] { return done_; });
+    }
+    ended_.wait(lock, [this] { return done_; });
+    return true;
+  };
+  if (awaited_ == nullptr || timeout < kBoundMin) return wait_for(timeout);
+  const TimeNs quiet = std::min(kAwaitedAfter, timeout / 2);
+  if (wait_for(quiet)) return true;
+  awaited_->add(*this, timeout < kBoundShort);
+  const bool ended = wait_for(timeout == kNever ? kNever : timeout - quiet);
+  awaited_->remove(*this);
+  return ended;
+}
+
+Status Request::status() const {
+  std::lock_guard lock(mutex_);
+  return status_;
+}
+
+std::string Request::waiting_for() const {
+  std::lock_guard lock(mutex_);
+  return waiting_for_;
+}
+
+void Request::set_waiting_for(std::string text) {
+  std::lock_guard lock(mutex_);
+  waiting_for_ = std::move(text);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,77 @@
+// One operation's end, for the thread that waits for it; the progress thread completes it. While a
+// thread waits for long, the progress thread also keeps a text here that says what is waited for.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/pending_call.h"
+
+namespace r2ccl {
+
+class Request;
+
+// The requests of a communicator that a thread has waited in for some time. Outlives the
+// communicator as long as a request does. Any thread.
+class AwaitedRequests {
+ public:
+  // `wake` makes the progress thread look.
+  explicit AwaitedRequests(std::function<void()> wake) : wake_(std::move(wake)) {}
+  // From then on no wake is called.
+  void close();
+
+  // `hurried`: the bound of the wait ends soon.
+  void add(Request& request, bool hurried);
+  void remove(const Request& request);
+  // Grows with every add and remove.
+  uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+  bool take_hurried();
+  void for_each(const std::function<void(Request&)>& visit);
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::function<void()> wake_;
+  std::vector<Request*> requests_;
+  bool hurried_ = false;
+  std::atomic<uint64_t> changes_{0};
+};
+
+class Request {
+ public:
+  Request() = default;
+  Request(PendingCall call, std::shared_ptr<AwaitedRequests> awaited)
+      : call_(call), awaited_(std::move(awaited)) {}
+
+  void complete(const Status& status);
+  bool done() const;
+  // False when `timeout` (kNever: no bound) passed first.
+  bool wait(TimeNs timeout);
+  // Legal once done.
+  Status status() const;
+  // After a wait that ended in vain: "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
+  std::string waiting_for() const;
+
+  // Progress thread only.
+  const PendingCall& call() const { return call_; }
+  void set_number(uint64_t number) { call_.number = number; }
+  void set_waiting_for(std::string text);
+
+ private:
+  PendingCall call_;
+  const std::shared_ptr<AwaitedRequests> awaited_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable ended_;
+  bool done_ = false;
+  Status status_;
+  std::string waiting_for_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,26 @@
+// Signals belong to the application's threads: blocks all of them while a thread is created, which
+// inherits the mask.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+
+namespace r2ccl {
+
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,268 @@
+#include "runtime/wait_tracker.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kTick = 500 * kMillisecond;
+// Questions before their time, and answers that nobody asked for again, come no closer than this.
+constexpr TimeNs kSpacing = 200 * kMillisecond;
+// Longer than the longest time between two questions and their answers' way along a chain.
+constexpr TimeNs kRootAgeMax = 25 * kSecond;
+constexpr TimeNs kAskerAgeMax = 30 * kSecond;
+
+int weight(const Blocker& blocker) {
+  if (blocker.is_root()) return blocker.kind == Blocker::Kind::silent ? 5 : 6;
+  return std::min(static_cast<int>(blocker.kind), static_cast<int>(Blocker::Kind::behind));
+}
+
+// The blocker that says most; of two alike the one that is further behind, then the lower rank, so
+// that all ranks choose alike.
+bool says_more(const Blocker& a, const Blocker& b) {
+  if (weight(a) != weight(b)) return weight(a) > weight(b);
+  return std::tie(a.number, a.rank) < std::tie(b.number, b.rank);
+}
+
+}  // namespace
+
+void WaitTracker::set_collective(const CallRecord& latest, bool running, TimeNs now) {
+  const bool same = latest.number == latest_ && running == collective_.has_value();
+  if (same) return;
+  latest_ = latest.number;
+  collective_.reset();
+  if (running) {
+    PendingCall call;
+    call.key = latest.key;
+    call.number = latest.number;
+    collective_ = Watched{call, now};
+  }
+  tell_askers(now);
+  schedule(now);
+}
+
+void WaitTracker::set_transfers(const std::vector<PendingCall>& transfers, TimeNs now) {
+  std::vector<Watched> next;
+  for (const PendingCall& call : transfers) {
+    const auto known = std::ranges::find(transfers_, call, &Watched::call);
+    next.push_back(known != transfers_.end() ? *known : Watched{call, now});
+  }
+  transfers_ = std::move(next);
+  tell_askers(now);
+  schedule(now);
+}
+
+std::vector<WaitTracker::Watched> WaitTracker::watched() const {
+  std::vector<Watched> all = transfers_;
+  if (collective_) all.insert(all.begin(), *collective_);
+  return all;
+}
+
+std::vector<Rank> WaitTracker::peers_of(const PendingCall& call) const {
+  if (call.kind == PendingCall::Kind::collective) return callbacks_.waits_on();
+  if (call.peer == self_) return {};
+  return {call.peer};
+}
+
+// What the peer has not done yet, by its own words.
+Blocker WaitTracker::lack_of(const PendingCall& call, Rank peer, const CallReport& report) const {
+  Blocker blocker;
+  blocker.rank = peer;
+  blocker.kind = Blocker::Kind::done;
+  switch (call.kind) {
+    case PendingCall::Kind::collective:
+      if (report.number < call.number) {
+        blocker.kind = Blocker::Kind::behind;
+        blocker.number = report.number;
+      } else if (report.number == call.number && report.waits) {
+        blocker.kind = Blocker::Kind::running;
+      }
+      return blocker;
+    case PendingCall::Kind::send:
+      if (report.receives >= call.number) return blocker;
+      blocker.kind = Blocker::Kind::no_recv;
+      blocker.number = report.receives;
+      break;
+    case PendingCall::Kind::receive:
+      if (report.sends >= call.number) return blocker;
+      blocker.kind = Blocker::Kind::no_send;
+      blocker.number = report.sends;
+      break;
+  }
+  blocker.towards = self_;
+  return blocker;
+}
+
+WaitTracker::Found WaitTracker::look_at(const Watched& watched, Rank peer, TimeNs now) const {
+  Found found{{.kind = Blocker::Kind::unknown, .rank = peer}, self_, now};
+  const auto at = standings_.find(peer);
+  if (at == standings_.end()) return found;
+  const Standing& standing = at->second;
+  if (standing.asked_at >= 0 && now - standing.asked_at >= kSilentAfter) {
+    found.blocker.kind = Blocker::Kind::silent;
+    return found;
+  }
+  // An answer from before the call says nothing of it.
+  if (standing.heard_at < watched.since) return found;
+  const CallReport& report = standing.report;
+  found = {lack_of(watched.call, peer, report), self_, standing.heard_at};
+  if (!report.waits) return found;
+  const TimeNs stated_at = standing.heard_at - TimeNs{report.root_age_ms} * kMillisecond;
+  if (report.root.is_root() && report.root.rank != self_ && now - stated_at <= kRootAgeMax) {
+    return {report.root, peer, stated_at};
+  }
+  if (found.blocker.actionable()) found.blocker.waits_for = report.waits_for;
+  return found;
+}
+
+WaitTracker::Found WaitTracker::find(const Watched& watched, TimeNs now) const {
+  Found best;
+  for (const Rank peer : peers_of(watched.call)) {
+    const Found found = look_at(watched, peer, now);
+    const bool first = best.blocker.kind == Blocker::Kind::none;
+    if (first || says_more(found.blocker, best.blocker)) best = found;
+  }
+  return best;
+}
+
+WaitTracker::Found WaitTracker::find_any(TimeNs now) const {
+  Found best;
+  for (const Watched& each : watched()) {
+    const Found found = find(each, now);
+    const bool first = best.blocker.kind == Blocker::Kind::none;
+    if (first || says_more(found.blocker, best.blocker)) best = found;
+  }
+  return best;
+}
+
+WaitTracker::State WaitTracker::state(const Found& found) const {
+  State state;
+  state.number = latest_;
+  state.waits = collective_.has_value() || !transfers_.empty();
+  if (!state.waits) return state;
+  state.waits_for = found.from == self_ ? found.blocker.rank : found.from;
+  if (found.blocker.is_root()) state.root = found.blocker;
+  return state;
+}
+
+void WaitTracker::complete(Rank peer, TimeNs now, CallReport* report) const {
+  const Found found = find_any(now);
+  const State mine = state(found);
+  report->waits = mine.waits;
+  report->waits_for = mine.waits_for;
+  report->root = Blocker();
+  report->root_age_ms = 0;
+  if (found.from == peer || mine.root.kind == Blocker::Kind::none) return;
+  report->root = mine.root;
+  report->root_age_ms = static_cast<uint32_t>(
+      std::clamp<TimeNs>((now - found.stated_at) / kMillisecond, 0, UINT32_MAX));
+}
+
+void WaitTracker::ask(TimeNs now, TimeNs waited_min) {
+  std::vector<Rank> peers;
+  for (const Watched& each : watched()) {
+    if (now - each.since < waited_min) continue;
+    for (const Rank peer : peers_of(each.call)) peers.push_back(peer);
+  }
+  std::ranges::sort(peers);
+  const auto repeated = std::ranges::unique(peers);
+  peers.erase(repeated.begin(), repeated.end());
+  for (const Rank peer : peers) {
+    Standing& standing = standings_[peer];
+    if (standing.asked_at < 0) standing.asked_at = now;
+    callbacks_.send(peer, CallReport::Reason::compare);
+  }
+  if (!peers.empty()) asked_at_ = now;
+}
+
+void WaitTracker::hurry(TimeNs now) {
+  if (asked_at_ >= 0 && now - asked_at_ < kSpacing) return;
+  ask(now, 0);
+  schedule(now);
+}
+
+void WaitTracker::on_report(Rank peer, const CallReport& report, TimeNs now) {
+  const auto known = [this](Rank rank) {
+    return rank == kNoRank || (rank.value() >= 0 && rank.value() < rank_count_);
+  };
+  Standing& standing = standings_[peer];
+  standing.report = report;
+  standing.report.text.clear();
+  standing.heard_at = now;
+  standing.asked_at = -1;
+  if (!known(report.root.rank) || !known(report.root.towards) || report.root.rank == kNoRank) {
+    standing.report.root = Blocker();
+  }
+  if (!known(report.waits_for)) standing.report.waits_for = kNoRank;
+  tell_askers(now);
+  if (report.reason != CallReport::Reason::compare) return;
+  askers_[peer] = {now, report.number};
+  callbacks_.send(peer, CallReport::Reason::answer);
+}
+
+// The ranks that wait for this one hear it when the answer they have is no longer true.
+void WaitTracker::tell_askers(TimeNs now) {
+  if (askers_.empty()) return;
+  if (told_at_ >= 0 && now - told_at_ < kSpacing) {
+    tick_at_ = std::min(tick_at_, told_at_ + kSpacing);
+    return;
+  }
+  std::erase_if(askers_, [now](const auto& each) { return now - each.second.at > kAskerAgeMax; });
+  const State mine = state(find_any(now));
+  if (mine == told_) return;
+  told_ = mine;
+  told_at_ = now;
+  for (const auto& [peer, asker] : askers_) callbacks_.send(peer, CallReport::Reason::answer);
+  // A rank that has come as far as they have, and waits for nothing, has no more to tell them.
+  if (!mine.waits) {
+    std::erase_if(askers_, [&mine](const auto& each) { return each.second.number <= mine.number; });
+  }
+}
+
+void WaitTracker::warn(Watched& watched, TimeNs now) {
+  const TimeNs waited = now - watched.since;
+  if (watched.warned || waited < kWarnAfter) return;
+  const Blocker blocker = find(watched, now).blocker;
+  // A long call of ranks that all work is no trouble.
+  if (!blocker.actionable()) return;
+  watched.warned = true;
+  callbacks_.warn(watched.call, waited, blocker);
+}
+
+void WaitTracker::progress(TimeNs now) {
+  if (now < tick_at_) return;
+  TimeNs waited = 0;
+  for (const Watched& each : watched()) waited = std::max(waited, now - each.since);
+  if (waited >= kAskAfter && now >= ask_at_) {
+    ask(now, kAskAfter);
+    ask_at_ = now + std::clamp(waited, kAskAfter, kAskRarest);
+  }
+  if (collective_) warn(*collective_, now);
+  for (Watched& each : transfers_) warn(each, now);
+  tick_at_ = kNever;
+  tell_askers(now);
+  schedule(now);
+}
+
+void WaitTracker::schedule(TimeNs now) {
+  if (!collective_ && transfers_.empty()) {
+    if (askers_.empty()) tick_at_ = kNever;
+    ask_at_ = 0;
+    return;
+  }
+  TimeNs since = collective_ ? collective_->since : kNever;
+  for (const Watched& each : transfers_) since = std::min(since, each.since);
+  const bool asked = asked_at_ >= since;
+  tick_at_ = std::min(tick_at_, asked ? now + kTick : std::max(since + kAskAfter, now + 1));
+}
+
+std::vector<WaitTracker::Waiting> WaitTracker::calls(TimeNs now) const {
+  std::vector<Waiting> calls;
+  for (const Watched& each : watched()) {
+    calls.push_back({each.call, now - each.since, find(each, now).blocker});
+  }
+  return calls;
+}
+
+}  // namespace r2ccl

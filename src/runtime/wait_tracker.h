@@ -1,0 +1,127 @@
+// Finds the rank that a call of this rank waits for, however many ranks wait in between.
+//
+// A rank that has waited for some time asks each rank that it waits for. The answer says how far
+// that rank has come, whether it waits itself, and the root that it knows: a rank that is behind
+// and does not wait, or that does not answer. A rank whose answer changes tells those that asked.
+// So each rank learns the root from its neighbours, and no rank asks the whole job. This is a
+// distance-vector exchange with split horizon and expiry (as RIP, RFC 2453) that carries a name in
+// place of a distance.
+//
+// Pure: the caller passes the time, and callbacks act.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "runtime/blocker.h"
+#include "runtime/call_audit.h"
+#include "runtime/pending_call.h"
+
+namespace r2ccl {
+
+class WaitTracker {
+ public:
+  // Longer than an operation takes whose ranks all work.
+  static constexpr TimeNs kAskAfter = 2 * kSecond;
+  static constexpr TimeNs kAskRarest = 10 * kSecond;
+  static constexpr TimeNs kSilentAfter = 1 * kSecond;
+  static constexpr TimeNs kWarnAfter = 10 * kSecond;
+
+  struct Callbacks {
+    // Sends this rank's report to `peer`, as a question (compare) or an answer.
+    std::function<void(Rank peer, CallReport::Reason reason)> send;
+    // The ranks that the running collective waits for.
+    std::function<std::vector<Rank>()> waits_on;
+    // The call has waited for kWarnAfter or more. Called at most once for each call.
+    std::function<void(const PendingCall& call, TimeNs waited, const Blocker& blocker)> warn;
+  };
+
+  WaitTracker(Rank self, int32_t rank_count, Callbacks callbacks)
+      : self_(self), rank_count_(rank_count), callbacks_(std::move(callbacks)) {}
+
+  // The latest collective that has begun, and whether it runs still. Cheap when nothing changes.
+  void set_collective(const CallRecord& latest, bool running, TimeNs now);
+  // The Sends and Recvs that a thread of the caller waits in.
+  void set_transfers(const std::vector<PendingCall>& transfers, TimeNs now);
+  // The bound of a caller ends soon: asks now.
+  void hurry(TimeNs now);
+  // Requires that the peer is another rank of the job.
+  void on_report(Rank peer, const CallReport& report, TimeNs now);
+  void progress(TimeNs now);
+  TimeNs next_timeout() const { return tick_at_; }
+
+  // Adds this rank's waits to a report for `peer`, without the root that it has from there.
+  void complete(Rank peer, TimeNs now, CallReport* report) const;
+
+  struct Waiting {
+    PendingCall call;
+    TimeNs waited = 0;
+    Blocker blocker;
+  };
+  // The calls that are not complete: the running collective and the transfers.
+  std::vector<Waiting> calls(TimeNs now) const;
+
+ private:
+  struct Watched {
+    PendingCall call;
+    TimeNs since = 0;
+    bool warned = false;
+  };
+  struct Standing {
+    CallReport report;
+    TimeNs heard_at = -1;  // negative: this rank has heard nothing of it
+    TimeNs asked_at = -1;  // negative: no question is open
+  };
+  struct Asker {
+    TimeNs at = 0;
+    uint64_t number = 0;  // of its latest collective
+  };
+  // A blocker, the neighbour that named it, and when the blocker's state was known first-hand.
+  struct Found {
+    Blocker blocker;
+    Rank from = kNoRank;
+    TimeNs stated_at = 0;
+  };
+  // What askers are told.
+  struct State {
+    uint64_t number = 0;
+    bool waits = false;
+    Rank waits_for = kNoRank;
+    Blocker root;
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  std::vector<Rank> peers_of(const PendingCall& call) const;
+  Blocker lack_of(const PendingCall& call, Rank peer, const CallReport& report) const;
+  Found look_at(const Watched& watched, Rank peer, TimeNs now) const;
+  Found find(const Watched& watched, TimeNs now) const;
+  Found find_any(TimeNs now) const;
+  std::vector<Watched> watched() const;
+  State state(const Found& found) const;
+  void ask(TimeNs now, TimeNs waited_min);
+  void tell_askers(TimeNs now);
+  void warn(Watched& watched, TimeNs now);
+  void schedule(TimeNs now);
+
+  const Rank self_;
+  const int32_t rank_count_;
+  const Callbacks callbacks_;
+  uint64_t latest_ = 0;
+  std::optional<Watched> collective_;
+  std::vector<Watched> transfers_;
+  std::map<Rank, Standing> standings_;
+  std::map<Rank, Asker> askers_;
+  TimeNs tick_at_ = kNever;
+  TimeNs ask_at_ = 0;
+  TimeNs asked_at_ = -1;
+  State told_;
+  TimeNs told_at_ = -1;
+};
+
+}  // namespace r2ccl

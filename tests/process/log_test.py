@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The log of a healthy job at each level, warnings about settings, launchers that disagree, and
+names that appear late. Needs nothing but the loopback interface; the last needs root.
+
+usage: log_test.py PATH_OF_R2CCL [unittest arguments]
+"""
+import ctypes
+import os
+import tempfile
+import time
+import unittest
+
+import program
+import r2ccl_api as api
+from local_job import LocalJobCase, telling
+
+CLONE_NEWNS = 0x20000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+LATE_S = 2
+BUSY_S = 20
+
+
+def reduce_once(lib, lines):
+    with telling(lines, "init"):
+        comm = api.Comm.from_environment(lib)
+    data = api.buffer(api.FLOAT32, [1.0] * 100)
+    comm.all_reduce(data, data, 100)
+    comm.destroy()
+
+
+def init_only(lib, lines):
+    with telling(lines, "init"):
+        api.Comm.from_environment(lib).destroy()
+
+
+class LogCase(LocalJobCase):
+    def setUp(self):
+        files = tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        self.files = files.name
+
+    def run_job(self, count=2, body=reduce_once, **environment):
+        """{rank: [lines of its log]} of a whole job that ends well."""
+        job = self.start(count, body, {"XDG_RUNTIME_DIR": self.files, "R2CCL_DEBUG_FILE":
+                                       os.path.join(self.files, "log.%p")} | environment)
+        for message in self.hear_all(job, "init").values():
+            self.assert_ok(message)
+        self.expect_end(job)
+        return {rank: self.log(process) for rank, process in job.items()}
+
+    def log(self, process):
+        name = os.path.join(self.files, f"log.{process.pid}")
+        if not os.path.exists(name):
+            return []
+        with open(name, encoding="utf-8") as text:
+            return text.read().splitlines()
+
+
+class HealthyJobTest(LogCase):
+    def test_info_answers_the_first_questions(self):
+        for rank, lines in self.run_job(R2CCL_DEBUG="INFO", R2CCL_ALGO="ring").items():
+            text = "\n".join(lines)
+            for words in (rf"r2ccl \d+\.\d+\.\d+, rank {rank} of 2$",
+                          r"launcher: torchrun$",
+                          r"settings: R2CCL_SOCKET_IFNAME==lo@127.0.0.1,lo@127.0.0.2, "
+                          r"R2CCL_DEBUG=INFO, .*R2CCL_SECRET is set, R2CCL_ALGO=ring",
+                          r"interface lo@127.0.0.1 \(loopback, 127.0.0.1\) chosen: address named "
+                          "by R2CCL_SOCKET_IFNAME=",
+                          r"interface lo \(loopback, 127.0.0.1\) not used: not named by",
+                          r"rendezvous: 127.0.0.1:\d+$",
+                          r"host [^ ]+: ranks 0-1; rails: lo to 127.0.0.1$",
+                          r"algorithm of AllReduce: ring$",
+                          r"connected to all ranks after \d+ ms, authenticated$"):
+                self.assertRegex(text, f"(?m){words}")
+            self.assertNotIn("the secret of this test", text)
+            # From the launcher's line on the rank is known.
+            first = next(i for i, line in enumerate(lines) if "launcher:" in line)
+            for line in lines[first:]:
+                self.assertRegex(line, rf"^[^ ]+:\d+:\d+ \[{rank}\] R2CCL (INFO|WARN) ")
+
+    def test_version_prints_the_version_and_nothing_else(self):
+        for lines in self.run_job(R2CCL_DEBUG="VERSION").values():
+            self.assertEqual(len(lines), 1, lines)
+            self.assertRegex(lines[0], r"R2CCL VERSION r2ccl \d+\.\d+\.\d+$")
+
+    def test_a_healthy_job_gives_no_warning_and_prints_nothing_unasked(self):
+        for level in ("WARN", "NONE"):
+            for lines in self.run_job(R2CCL_DEBUG=level).values():
+                self.assertEqual(lines, [])
+
+
+class SettingsTest(LogCase):
+    def warnings(self, **environment):
+        lines = self.run_job(1, init_only, R2CCL_DEBUG="WARN", **environment)[0]
+        return [line.partition(" WARN ")[2] for line in lines]
+
+    def test_a_variable_that_is_no_setting_is_named_with_the_nearest_one(self):
+        self.assertEqual(self.warnings(R2CCL_SOKCET_IFNAME="lo", R2CCL_CUTOF_S="5"), [
+            "R2CCL_SOKCET_IFNAME is not a setting; did you mean R2CCL_SOCKET_IFNAME?",
+            "R2CCL_CUTOF_S is not a setting; did you mean R2CCL_CUTOFF_S?"])
+
+    def test_a_foreign_variable_never_fails_a_job(self):
+        for name, value, words in (
+                ("NCCL_SOCKET_FAMILY", "AF_UNIX", "allowed is one of AF_INET, AF_INET6"),
+                ("NCCL_OOB_NET_IFNAME", "nosuch", "matches no interface; there are: "),
+                ("NCCL_COMM_ID", "nowhere", "allowed is host:port")):
+            with self.subTest(name):
+                told = self.warnings(**{name: value})
+                self.assertEqual(len(told), 1, told)
+                self.assertTrue(told[0].startswith(f"{name}={value}"), told)
+                self.assertIn(words, told[0])
+                self.assertIn("ignored", told[0])
+        # Without a level that is understood there is no log.
+        lines = self.run_job(1, init_only, NCCL_DEBUG="LOUD")[0]
+        self.assertEqual(lines, [])
+        told = self.warnings(NCCL_DEBUG_FILE="/nosuch/file")
+        self.assertEqual(told, [])  # ours is set
+        told = self.warnings(R2CCL_SOCKET_IFNAME="", NCCL_SOCKET_IFNAME="nosuch")
+        self.assertEqual(len(told), 1, told)
+        self.assertRegex(told[0], "^NCCL_SOCKET_IFNAME=nosuch matches no interface.* is ignored$")
+
+    def test_an_error_names_the_variable_that_was_set(self):
+        job = self.start(1, init_only, {"R2CCL_SOCKET_IFNAME": "nosuch"})
+        self.assertIn("R2CCL_SOCKET_IFNAME=nosuch", self.hear(job[0], "init")["text"])
+
+    def test_launchers_that_disagree_are_refused_with_both_sets(self):
+        job = self.start(2, init_only, {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"})
+        for rank, message in self.hear_all(job, "init").items():
+            self.assertEqual(message["code"], api.INVALID_USAGE, message["text"])
+            for words in (f"RANK={rank} and WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1",
+                          "OMPI_COMM_WORLD_SIZE=3", "env -u RANK -u WORLD_SIZE"):
+                self.assertIn(words, message["text"])
+
+
+def with_own_hosts_file(lib, name):
+    """In a mount namespace of its own, /etc/hosts is a file that the test may write."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "no mount namespace")
+    if libc.mount(name.encode(), b"/etc/hosts", None, MS_BIND, None) != 0:
+        raise OSError(ctypes.get_errno(), "cannot bind /etc/hosts")
+
+
+class LateNameTest(LogCase):
+    name = "rank0.late.invalid"
+
+    def start_with_hosts(self, **environment):
+        hosts = os.path.join(self.files, "hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write("127.0.0.1 localhost\n")
+
+        def body(lib, lines):
+            with_own_hosts_file(lib, hosts)
+            lines.say(event="ready")
+            init_only(lib, lines)
+        job = self.start(2, body, {"MASTER_ADDR": self.name, "R2CCL_DEBUG": "INFO",
+                                   "R2CCL_DEBUG_FILE": os.path.join(self.files, "log.%p"),
+                                   } | environment)
+        self.hear_all(job, "ready")
+        return job, hosts
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes a mount namespace")
+    def test_a_name_that_appears_late_is_waited_for(self):
+        job, hosts = self.start_with_hosts()
+        time.sleep(LATE_S)
+        with open(hosts, "a", encoding="ascii") as file:
+            file.write(f"127.0.0.1 {self.name}\n")
+        for message in self.hear_all(job, "init", timeout=120).values():
+            self.assert_ok(message)
+            self.assertGreater(message["seconds"], LATE_S / 2)
+        for process in job.values():
+            told = [line for line in self.log(process) if "cannot resolve" in line]
+            self.assertEqual(len(told), 1)
+            self.assertIn(f'the host name "{self.name}" yet: ', told[0])
+        self.expect_end(job)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes a mount namespace")
+    def test_a_name_that_never_appears_is_an_error_at_the_bound(self):
+        job, _ = self.start_with_hosts(R2CCL_INIT_TIMEOUT_S="2")
+        for message in self.hear_all(job, "init", timeout=60).values():
+            self.assertEqual(message["code"], api.TIMEOUT, message["text"])
+            self.assertIn(f'cannot resolve the host name "{self.name}" within 2 s: ',
+                          message["text"])
+            self.assertGreater(message["seconds"], 1.9)
+            self.assertLess(message["seconds"], 2 + BUSY_S)
+        self.expect_end(job)
+
+
+if __name__ == "__main__":
+    program.main(__doc__)
