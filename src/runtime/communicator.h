@@ -135,6 +135,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+  void on_contradiction(Rank peer, const std::string& why) override;
 
   const CommunicatorOptions options_;
   std::unique_ptr<Transport> transport_;

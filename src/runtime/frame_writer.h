@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/header_tag.h"
 #include "protocol/wire.h"
 #include "transport/transport.h"
 
@@ -19,6 +20,10 @@ namespace r2ccl {
 
 class FrameWriter {
  public:
+  // `tag`: of the headers that go.
+  explicit FrameWriter(const HeaderTag& tag) : tag_(tag) {}
+
+  const HeaderTag& tag() const { return tag_; }
   bool busy() const { return busy_; }
   // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of
   // padding.
@@ -32,6 +37,7 @@ class FrameWriter {
   void keep(ChannelId channel);
 
  private:
+  HeaderTag tag_;
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding

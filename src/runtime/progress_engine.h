@@ -39,6 +39,7 @@ class EngineObserver {
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+  virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
 
 class ProgressEngine final : private LinkHost, private EventHandler {
@@ -104,6 +105,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
     observer_->on_peer_end(peer, end, why);
+  }
+  void on_contradiction(Rank peer, const std::string& why) override {
+    observer_->on_contradiction(peer, why);
   }
 
   static std::string describe_pair(const RankCard& a, const RankCard& b);

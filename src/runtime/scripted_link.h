@@ -99,7 +99,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     probe.payload_bytes = 16 * 1024;
     send(index, probe);
     step();
-    say(index, state());
+    // The report names this path only: the test acknowledges whatever else arrived.
+    ControlFrame proof = state();
+    proof.paths = {proof.paths[index]};
+    say(index, proof);
     R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
   }
 
@@ -114,7 +117,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     header.transmission = peer.frames_sent++;
     const size_t at = peer.unsent.size();
     peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
-    encode(header, std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>());
+    const auto bytes = std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>();
+    encode(header, bytes);
+    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
   }
   // A message that is one chunk, permitted by a receive.
   static DataHeader whole(ChannelId channel, uint64_t message, uint32_t bytes) {
@@ -128,7 +133,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // What an honest peer says now of the paths and of the link's state; channels are up to the test.
   ControlFrame state() {
     ControlFrame frame;
-    frame.version = ++version_;
+    frame.version = frame.counted = ++version_;
     frame.reflected = reflects_;
     for (size_t i = 0; i < peers_.size(); ++i) {
       PathReport report;
@@ -186,6 +191,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<MessageNo>& sent() const { return sent_; }
   const std::vector<MessageNo>& received() const { return received_; }
   const std::vector<PathEvent>& events() const { return events_; }
+  const std::vector<std::string>& contradictions() const { return contradictions_; }
 
  private:
   struct Peer {
@@ -273,6 +279,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
+  void on_contradiction(Rank, const std::string& why) override { contradictions_.push_back(why); }
   // MessageClient
   void on_sent(Rank, ChannelId, MessageNo number) override { sent_.push_back(number); }
   void on_received(Rank, ChannelId, MessageNo number) override { received_.push_back(number); }
@@ -295,6 +302,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<MessageNo> sent_;
   std::vector<MessageNo> received_;
   std::vector<PathEvent> events_;
+  std::vector<std::string> contradictions_;
 };
 
 }  // namespace r2ccl

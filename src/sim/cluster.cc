@@ -136,6 +136,12 @@ void Cluster::Node::on_peer_end(Rank peer, PeerEnd end, const std::string&) {
   incidents->on_peer_gone(peer, end);
 }
 
+void Cluster::Node::on_contradiction(Rank peer, const std::string& why) {
+  contradictions.push_back(why);
+  check->violated("rank " + std::to_string(engine->self().value()) + " hears of rank " +
+                  std::to_string(peer.value()) + " what cannot be: " + why);
+}
+
 void Cluster::Node::progress() {
   engine->progress(0);
   incidents->progress(ended);
