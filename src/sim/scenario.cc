@@ -13,10 +13,13 @@ namespace {
 constexpr std::array<const char*, 5> kOperationNames = {"all_reduce", "broadcast", "barrier",
                                                         "shift", "all_to_all"};
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
-    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss", "delay",
-    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark", "rail",
-    "control", "partition",  "sever",    "readdress", "reset",    "cut",  "failed_call",
-    "stop",    "deschedule", "suspend",  "kill"};
+    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
+    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark",   "rail",
+    "control", "partition",  "sever",    "readdress", "reset",    "cut",    "failed_call",
+    "stop",    "deschedule", "suspend",  "kill",      "flip",     "repeat", "lost_chunk"};
+
+// Bytes are tampered with in one seed of so many.
+constexpr uint64_t kTamperedSeeds = 5;
 
 // The dice of one scenario.
 class Dice {
@@ -175,6 +178,30 @@ void choose_faults(Dice& dice, Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
+FaultKind choose_tampering(Dice& dice) {
+  const int kind = dice.between(0, 99);
+  return kind < 60 ? FaultKind::flip : kind < 80 ? FaultKind::repeat : FaultKind::lost_chunk;
+}
+
+// With dice of their own: every other fault of a seed is where it is without them.
+void add_tampering(Scenario& s) {
+  if (s.seed % kTamperedSeeds != 0) return;
+  Dice dice(~s.seed);
+  const TimeNs span = guess_duration(s);
+  const int count = dice.between(1, 3);
+  for (int i = 0; i < count; ++i) {
+    FaultSpec f;
+    f.kind = choose_tampering(dice);
+    f.at = dice.time(span);
+    f.when_busy = dice.chance(80);
+    f.host = dice.between(0, s.hosts - 1);
+    f.nic = dice.between(0, s.nics - 1);
+    f.amount = dice.log_uniform(1, 100'000) - 1;
+    s.faults.push_back(f);
+  }
+  std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
+}
+
 double ms(TimeNs time) {
   return static_cast<double>(time) / 1e6;
 }
@@ -206,6 +233,10 @@ bool of_a_nic(FaultKind kind) {
   }
 }
 
+bool of_bytes(FaultKind kind) {
+  return kind == FaultKind::flip || kind == FaultKind::repeat || kind == FaultKind::lost_chunk;
+}
+
 bool needs_amount(FaultKind kind) {
   switch (kind) {
     case FaultKind::loss:
@@ -215,6 +246,7 @@ bool needs_amount(FaultKind kind) {
     case FaultKind::mtu_hole:
     case FaultKind::flap:
     case FaultKind::failed_call:
+    case FaultKind::flip:
       return true;
     default:
       return false;
@@ -229,6 +261,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_operations(dice, s);
   choose_faults(dice, s);
   s.nics_write = dice.chance(34);
+  add_tampering(s);
   return s;
 }
 
