@@ -36,7 +36,10 @@ namespace r2ccl {
   X(small_proof, "a path is up though full-size frames do not pass")                              \
   X(old_address, "a NIC's new address is not told")                                               \
   X(dead_connections, "connections that went dead unseen are not replaced")                       \
-  X(staging_early, "a staging slot is given away before it is reduced")
+  X(staging_early, "a staging slot is given away before it is reduced")                           \
+  X(any_header, "a header's tag is not looked at")                                                \
+  X(any_transmission, "a data frame need not be the next one of its stream")                      \
+  X(believe_the_path, "a chunk that its path counts is not sent again though nobody lists it")
 
 enum class Mutant : uint8_t {
 #define R2CCL_MUTANT_NAME(name, what) name,

@@ -5,58 +5,15 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "protocol/blame_facts.h"
 
 namespace r2ccl {
-namespace {
-
-bool touches(const Observation& o, const NicName& nic) {
-  return o.near == nic || o.far == nic;
-}
-
-// The observer's own host saw what happened to its NIC.
-bool direct(DownCause cause) {
-  return cause == DownCause::interface_down || cause == DownCause::carrier_lost;
-}
-
-// The NIC that this is first-hand evidence of, or the word of its own host; null: neither.
-const NicName* subject(const Observation& o) {
-  if (direct(o.cause)) return &o.near;
-  return o.cause == DownCause::peer_notice && direct(o.peer_cause) ? &o.far : nullptr;
-}
-
-bool is_about(const Observation& o, const NicName& nic) {
-  return subject(o) != nullptr && *subject(o) == nic;
-}
-
-std::pair<NicName, NicName> pair_of(const NicName& a, const NicName& b) {
-  return a < b ? std::pair(a, b) : std::pair(b, a);
-}
-
-bool is_of(const Observation& o, const NicName& a, const NicName& b) {
-  return touches(o, a) && touches(o, b);
-}
-
-// Who saw it comes before who was told, and a direct report before all.
-int weight(const Observation& o) {
-  if (direct(o.cause)) return 3;
-  if (subject(o) != nullptr) return 2;
-  return o.cause == DownCause::peer_notice ? 0 : 1;
-}
-
-DownCause finest(const Observation& o) {
-  return o.cause == DownCause::peer_notice && o.peer_cause != DownCause::none ? o.peer_cause
-                                                                              : o.cause;
-}
-
-}  // namespace
 
 // A direct report says something new, unless it is of a NIC that was named already.
 // A path that has come back since the verdict, and is lost anew, tells of another fault.
 bool Judge::absorbed(const Observation& o, TimeNs now) const {
-  const TimeNs up_ns =
-      static_cast<TimeNs>(std::min<uint64_t>(o.up_us, kNever / kMicrosecond)) * kMicrosecond;
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
-    if (now >= recent.until() || now - recent.at > up_ns) return false;
+    if (now >= recent.until() || now - recent.at > up_ns(o)) return false;
     if (recent.one_pair) return subject(o) == nullptr && is_of(o, recent.nic, recent.other);
     return subject(o) != nullptr ? recent.named && is_about(o, recent.nic) : touches(o, recent.nic);
   });
@@ -96,7 +53,8 @@ void Judge::observe(const Observation& o, TimeNs now) {
   if (o.near.host >= hosts || o.far.host >= hosts) return;
   if (o.near.nic.empty()) return end_peer(o);
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
-  if (update(o) || absorbed(o, now)) return;
+  if (is_of_bytes(finest(o))) return excuse(o, now);
+  if (excused(o, now) || update(o) || absorbed(o, now)) return;
   // It had come back since.
   for (const NicName& nic : {o.near, o.far}) broken_nics_.erase(nic);
   broken_pairs_.erase(pair_of(o.near, o.far));
@@ -545,6 +503,7 @@ void Judge::forget_old(TimeNs now) {
   std::erase_if(questions_, old);
   std::erase_if(reached_, old);
   std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
+  std::erase_if(excuses_, [&](const Excuse& excuse) { return excuse.at + kEcho <= now; });
   std::erase_if(undecided_, [&](const auto& entry) { return entry.second.at + kEcho <= now; });
   // What no lost path has brought up was asked in vain.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();

@@ -17,6 +17,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -141,6 +142,8 @@ class Judge {
   // A kernel answers on the very pair whose path was lost: connections say nothing then, only what
   // other paths lose.
   static constexpr TimeNs kPatienceStalled = 250 * kMillisecond;
+  // Both ends of a path report its loss within this, also when one of them had not yet used it.
+  static constexpr TimeNs kSameLoss = 100 * kMillisecond;
   // Paths that carry nothing notice at their next heartbeat.
   static constexpr TimeNs kEcho = 2500 * kMillisecond;
 
@@ -159,6 +162,15 @@ class Judge {
     bool one_pair = false;
     TimeNs at = 0;
     TimeNs until() const { return at + kEcho; }
+  };
+  // Names a report for as long as it may come again.
+  using ReportId = std::tuple<Rank, Rank, TimeNs>;
+  static ReportId id_of(const Observation& o) { return {o.observer, o.peer, o.wall}; }
+  // The bytes of a connection of this pair were wrong.
+  struct Excuse {
+    Pair pair;
+    TimeNs at = 0;
+    std::vector<ReportId> reports;  // of the same loss
   };
   // How a pair was lost.
   enum class Evidence : uint8_t {
@@ -180,6 +192,8 @@ class Judge {
 
   bool absorbed(const Observation& observation, TimeNs now) const;
   bool update(const Observation& observation);
+  void excuse(const Observation& observation, TimeNs now);
+  bool excused(const Observation& observation, TimeNs now);
   void end_peer(const Observation& observation);
   bool answers(const Open& open) const;
   void take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now);
@@ -212,6 +226,7 @@ class Judge {
   std::vector<size_t> nics_of_hosts_;
   std::vector<Open> open_;  // in order of arrival
   std::vector<Recent> recent_;
+  std::vector<Excuse> excuses_;
   std::vector<Verdict> ready_;
   std::set<Rank> ended_;  // processes that were told dead
   // What is asked and what came of it, while it is of use.

@@ -26,8 +26,8 @@ NicName get_name(ByteReader& in) {
 
 DownCause get_cause(ByteReader& in) {
   const auto cause = in.get<uint8_t>();
-  return cause <= static_cast<uint8_t>(DownCause::peer_notice) ? static_cast<DownCause>(cause)
-                                                               : DownCause::none;
+  return cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
+                                                             : DownCause::none;
 }
 
 }  // namespace

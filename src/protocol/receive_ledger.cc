@@ -37,18 +37,18 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
 }
 
 Status ReceiveLedger::check_match(Open& open, MessageNo number) {
-  open.mismatched = true;
+  std::string why;
   if (open.message_bytes != open.bytes.size()) {
-    return {Code::invalid_usage, "message " + std::to_string(number.value()) + " has " +
-                                     std::to_string(open.message_bytes) + " bytes, but " +
-                                     std::to_string(open.bytes.size()) + " are expected here"};
+    why = " has " + std::to_string(open.message_bytes) + " bytes, but " +
+          std::to_string(open.bytes.size()) + " are expected here";
+  } else if (open.sender_context != open.context) {
+    why = " belongs to another operation there";
+  } else {
+    return {};
   }
-  if (open.sender_context != open.context) {
-    return {Code::invalid_usage,
-            "message " + std::to_string(number.value()) + " belongs to another operation there"};
-  }
-  open.mismatched = false;
-  return {};
+  open.mismatched = true;
+  discards_ = true;
+  return {Code::invalid_usage, "message " + std::to_string(number.value()) + why};
 }
 
 Status ReceiveLedger::learn(Open& open, MessageNo number, const DataHeader& header) {
@@ -164,6 +164,7 @@ ChannelReport ReceiveLedger::report(uint64_t since, uint64_t up_to) const {
   report.low_water = low_water_;
   report.posted = next_post_;
   report.eager_total = eager_total_;
+  report.discards = discards_;
   for (size_t i = 0; i < open_.size(); ++i) {
     if (open_[i].changed > since && open_[i].changed <= up_to) report.partial.push_back(partial(i));
   }
@@ -178,6 +179,7 @@ void ReceiveLedger::changes(uint64_t since, std::vector<Change>& out) const {
 
 void ReceiveLedger::cancel() {
   cancelled_ = true;
+  discards_ = true;
   open_.clear();
   early_bytes_ = 0;
   spare_.clear();

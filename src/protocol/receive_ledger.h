@@ -76,6 +76,8 @@ class ReceiveLedger {
   // Forgets all posted receives: from now on everything that arrives is discarded.
   void cancel();
   bool cancelled() const { return cancelled_; }
+  // Chunks may arrive, be thrown away and never be listed.
+  bool discards() const { return discards_; }
   // True when no posted receive is incomplete.
   bool idle() const;
 
@@ -96,7 +98,7 @@ class ReceiveLedger {
   };
 
   // Whether the sender and this end mean the same; notes it in `open` if not.
-  static Status check_match(Open& open, MessageNo number);
+  Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
   std::vector<std::byte> take_spare(size_t bytes);
   void give_spare(std::vector<std::byte> memory);
@@ -115,6 +117,7 @@ class ReceiveLedger {
   std::vector<std::vector<std::byte>> spare_;
   uint64_t spare_bytes_ = 0;
   bool cancelled_ = false;
+  bool discards_ = false;  // it was cancelled, or a message did not match
   std::deque<Open> open_;
 };
 

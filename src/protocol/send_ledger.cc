@@ -166,11 +166,14 @@ Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& compl
   retired_.clear();
   // All messages before the cursor were sent whole (or cancelled), and none behind it.
   if (report.low_water.value() > first_.value() + cursor_) {
-    return {Code::remote, "the peer acknowledges messages that were never sent"};
+    return {Code::remote, "acknowledges all messages below " +
+                              std::to_string(report.low_water.value()) + " of channel " +
+                              std::to_string(channel_.value()) + ", of which some were never sent"};
   }
   receiver_low_water_ = std::max(receiver_low_water_, report.low_water);
   posted_ = std::max(posted_, report.posted);
   eager_total_ = std::max(eager_total_, report.eager_total);
+  peer_discards_ = peer_discards_ || report.discards;
   for (const PartialMessage& partial : report.partial) {
     R2CCL_RETURN_IF_ERROR(apply_partial(partial, completed));
   }
@@ -178,9 +181,15 @@ Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& compl
   return {};
 }
 
+Status SendLedger::never_sent(const PartialMessage& partial) const {
+  return {Code::remote, "acknowledges chunks of message " +
+                            std::to_string(partial.message.value()) + " of channel " +
+                            std::to_string(channel_.value()) + " that were never sent"};
+}
+
 Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<Posted>& completed) {
   if (partial.message.value() > first_.value() + cursor_) {
-    return {Code::remote, "the peer acknowledges chunks of a message that was never sent"};
+    return never_sent(partial);
   }
   Open* open = find(partial.message);
   if (open == nullptr || open->complete) return {};
@@ -191,14 +200,12 @@ Status SendLedger::apply_partial(const PartialMessage& partial, std::vector<Post
     return true;
   };
   for (uint64_t chunk = open->acknowledged.prefix(); chunk < partial.prefix; ++chunk) {
-    if (!acknowledge(chunk)) return {Code::remote, "the peer acknowledges chunks never sent"};
+    if (!acknowledge(chunk)) return never_sent(partial);
   }
   for (uint64_t bit = 0; bit < bits; ++bit) {
     if ((partial.bitmap[bit / 8] & static_cast<std::byte>(1u << (bit % 8))) == std::byte{0})
       continue;
-    if (!acknowledge(partial.prefix + bit)) {
-      return {Code::remote, "the peer acknowledges chunks never sent"};
-    }
+    if (!acknowledge(partial.prefix + bit)) return never_sent(partial);
   }
   if (open->chunk_bytes != 0 && open->acknowledged.full()) {
     complete(*open, partial.message, completed);

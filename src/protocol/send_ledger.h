@@ -74,6 +74,9 @@ class SendLedger {
   // messages that became complete. Fails when the peer acknowledges what was never sent.
   Status apply(const ChannelReport& report, std::vector<Posted>& completed);
 
+  // The peer throws chunks of this channel away, and need not list what a path has delivered.
+  bool peer_discards() const { return peer_discards_; }
+
   // Forgets every open message; chunks under way will be acknowledged into nothing.
   void cancel();
   bool cancelled() const { return cancelled_; }
@@ -103,6 +106,7 @@ class SendLedger {
   static void cut(Open& open, uint32_t chunk_bytes);
   static uint64_t chunk_size(const Open& open, uint32_t index);
   Status apply_partial(const PartialMessage& partial, std::vector<Posted>& completed);
+  Status never_sent(const PartialMessage& partial) const;
   void complete(Open& open, MessageNo number, std::vector<Posted>& completed);
   void retire(std::vector<Posted>& completed, MessageNo low_water);
 
@@ -121,6 +125,7 @@ class SendLedger {
   size_t cursor_ = 0;  // index in open_ of the first message with fresh chunks
   uint64_t buffered_bytes_ = 0;
   bool cancelled_ = false;
+  bool peer_discards_ = false;
   std::vector<std::vector<std::byte>>
       retired_;  // buffers of complete messages, until the next apply
   std::deque<Open> open_;

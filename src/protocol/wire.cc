@@ -12,6 +12,7 @@ constexpr uint32_t kDataMagic = 0x44433252;     // "R2CD"
 constexpr uint32_t kControlMagic = 0x4c433252;  // "R2CL"
 constexpr uint16_t kFlagEager = 1;
 constexpr uint8_t kFlagGoodbye = 1;
+constexpr uint8_t kFlagDiscards = 1;
 constexpr size_t kBitmapBytesMax = limits::kAckBitmapChunks / 8;
 constexpr size_t kPartialMax = 4096;
 constexpr size_t kNoticesMax = 64;
@@ -70,8 +71,8 @@ PathReport get_path(ByteReader& in) {
   p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
                                                               : PathPhase::proving;
   const auto cause = in.get<uint8_t>();
-  p.cause = cause <= static_cast<uint8_t>(DownCause::peer_notice) ? static_cast<DownCause>(cause)
-                                                                  : DownCause::none;
+  p.cause = cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
+                                                                : DownCause::none;
   p.frames_received = in.get<uint64_t>();
   p.bytes_received = in.get<uint64_t>();
   p.held_us = in.get<uint32_t>();
@@ -85,6 +86,7 @@ void put_channel(ByteWriter& out, const ChannelReport& c) {
   out.put(c.low_water.value());
   out.put(c.posted.value());
   out.put(c.eager_total);
+  out.put(static_cast<uint8_t>(c.discards ? kFlagDiscards : 0));
   out.put(static_cast<uint16_t>(c.partial.size()));
   for (const PartialMessage& m : c.partial) {
     out.put(m.message.value());
@@ -99,6 +101,7 @@ bool get_channel(ByteReader& in, ChannelReport& c) {
   c.low_water = MessageNo(in.get<uint64_t>());
   c.posted = MessageNo(in.get<uint64_t>());
   c.eager_total = in.get<uint64_t>();
+  c.discards = (in.get<uint8_t>() & kFlagDiscards) != 0;
   const size_t partial = in.get<uint16_t>();
   if (partial > kPartialMax) return false;
   for (size_t i = 0; i < partial && !in.bad(); ++i) {
@@ -159,6 +162,8 @@ const char* to_string(DownCause cause) {
       return "closing";
     case DownCause::peer_notice:
       return "peer_notice";
+    case DownCause::corrupted:
+      return "corrupted";
   }
   return "unknown";
 }
@@ -231,9 +236,11 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(uint8_t{0});  // flags of the header: none yet
   w.put(uint16_t{0});
   w.put(uint32_t{0});  // size of the body, known below
+  w.put(uint64_t{0});  // the tag, of whoever sends the frame
   w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
   w.put(f.lane_sequence);
   w.put(f.version);
+  w.put(f.counted);
   w.put(f.reflected);
   w.put(f.notices_applied);
   w.put(f.ask);
@@ -265,6 +272,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   f.goodbye = (in.get<uint8_t>() & kFlagGoodbye) != 0;
   f.lane_sequence = in.get<uint64_t>();
   f.version = in.get<uint64_t>();
+  f.counted = in.get<uint64_t>();
   f.reflected = in.get<uint64_t>();
   f.notices_applied = in.get<uint64_t>();
   f.ask = in.get<uint32_t>();

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 1;
+inline constexpr uint8_t kWireVersion = 2;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -41,8 +41,10 @@ struct DataHeader {
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
 };
 
-// Sixteen of these bytes are reserved for payload authentication.
+// The last eight bytes are the header's tag (header_tag.h), which encode() leaves at 0. The sixteen
+// before them are reserved for payload authentication.
 inline constexpr size_t kDataHeaderBytes = 96;
+inline constexpr size_t kDataTagAt = 88;
 
 void encode(const DataHeader& header, std::span<std::byte, kDataHeaderBytes> out);
 
@@ -75,6 +77,7 @@ enum class DownCause : uint8_t {
   protocol = 6,     // bytes came that no r2ccl peer sends
   closing = 7,      // orderly end
   peer_notice = 8,  // the peer said so
+  corrupted = 9,    // bytes were changed, repeated or left out on the way: a tag did not fit
 };
 const char* to_string(DownCause cause);
 
@@ -106,6 +109,9 @@ struct ChannelReport {
   MessageNo posted;          // every message below has a posted receive
   uint64_t eager_total = 0;  // bytes that may ever have been sent eagerly
   std::vector<PartialMessage> partial;
+  // Chunks may be counted by their path and never be listed: the channel was cancelled there, or a
+  // message does not fit its receive.
+  bool discards = false;
   friend bool operator==(const ChannelReport&, const ChannelReport&) = default;
 };
 
@@ -121,6 +127,9 @@ struct ControlFrame {
   // Of the sender's state: this frame brings the reader up to it. What the frame does not mention
   // has not changed since the version that the reader last reflected, or is of a later version.
   uint64_t version = 0;
+  // The version of the sender's state when it made the frame: `paths` describes that state. It is
+  // above `version` when the channels did not all fit.
+  uint64_t counted = 0;
   uint64_t reflected = 0;        // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
   uint32_t ask = 0;              // not 0: answer at once, repeating this number in `answer`
@@ -132,12 +141,14 @@ struct ControlFrame {
   friend bool operator==(const ControlFrame&, const ControlFrame&) = default;
 };
 
-// Before every control frame: magic, version, size of the body. The MAC follows the body.
-inline constexpr size_t kControlHeaderBytes = 12;
+// Before every control frame: magic, version, size of the body, and a tag (header_tag.h) over these
+// bytes, which encode() leaves at 0. The MAC follows the body.
+inline constexpr size_t kControlHeaderBytes = 20;
+inline constexpr size_t kControlTagAt = 12;
 // Of its body: what is always there, and each entry without what is of variable size.
-inline constexpr size_t kControlFixedBytes = 47;
+inline constexpr size_t kControlFixedBytes = 55;
 inline constexpr size_t kPathReportBytes = 44;
-inline constexpr size_t kChannelReportBytes = 30;
+inline constexpr size_t kChannelReportBytes = 31;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;
 

@@ -66,6 +66,7 @@ ControlFrame random_frame(Rng& rng) {
   ControlFrame f;
   f.lane_sequence = rng.any();
   f.version = rng.any();
+  f.counted = rng.any();
   f.reflected = rng.any();
   f.notices_applied = rng.any();
   f.ask = static_cast<uint32_t>(rng.any());
@@ -76,7 +77,7 @@ ControlFrame random_frame(Rng& rng) {
     p.path = PathId(static_cast<uint16_t>(rng.any()));
     p.incarnation = Incarnation(static_cast<uint32_t>(rng.any()));
     p.phase = static_cast<PathPhase>(rng.below(4));
-    p.cause = static_cast<DownCause>(rng.below(9));
+    p.cause = static_cast<DownCause>(rng.below(10));
     p.frames_received = rng.any();
     p.bytes_received = rng.any();
     p.held_us = static_cast<uint32_t>(rng.any());
@@ -89,6 +90,7 @@ ControlFrame random_frame(Rng& rng) {
     c.low_water = MessageNo(rng.any());
     c.posted = MessageNo(rng.any());
     c.eager_total = rng.any();
+    c.discards = rng.below(2) == 1;
     for (uint64_t k = rng.below(4); k > 0; --k) {
       c.partial.push_back({MessageNo(rng.any()), static_cast<uint32_t>(rng.any()),
                            rng.bytes(rng.below(limits::kAckBitmapChunks / 8 + 1))});
@@ -355,17 +357,17 @@ TEST(ControlFrame, RefusesMoreEntriesThanAnHonestPeerHas) {
 }
 
 TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneThatAsksLeast) {
-  // The path entry begins after 41 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
-  constexpr size_t kPhaseAt = kControlHeaderBytes + 41 + 6 + 6;
+  // The path entry begins after 49 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
+  constexpr size_t kPhaseAt = kControlHeaderBytes + 49 + 6 + 6;
   Bytes bytes = encoded(full_frame());
   ASSERT_EQ(bytes[kPhaseAt], static_cast<std::byte>(PathPhase::up));
   for (int later = 4; later < 256; ++later) {
     bytes[kPhaseAt] = static_cast<std::byte>(later);
-    bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 5);
+    bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 6);
     const auto decoded = decode_control_body(body_of(bytes));
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::proving);
-    if (later + 5 < 256) {
+    if (later + 6 < 256) {
       EXPECT_EQ(decoded.value().paths[0].cause, DownCause::none);
     }
     EXPECT_EQ(decoded.value().paths[0].frames_received, 10u);
@@ -374,7 +376,7 @@ TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneThatAsksLeast) {
 
 TEST(DownCause, EachHasANameOfItsOwn) {
   std::set<std::string> names;
-  for (int cause = 0; cause <= static_cast<int>(DownCause::peer_notice); ++cause) {
+  for (int cause = 0; cause <= static_cast<int>(DownCause::corrupted); ++cause) {
     EXPECT_TRUE(names.insert(to_string(static_cast<DownCause>(cause))).second);
   }
   EXPECT_FALSE(names.contains("unknown"));

@@ -158,6 +158,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
+  void on_contradiction(Rank peer, const std::string& why) override;
 
   const CommunicatorOptions options_;
   std::unique_ptr<Transport> transport_;

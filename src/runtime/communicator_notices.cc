@@ -177,6 +177,12 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
             peer.value());
 }
 
+void Communicator::on_contradiction(Rank peer, const std::string& why) {
+  fail({Code::remote, who(peer) + " contradicts " + who(options_.self) + ": " + why +
+                          ". No path mends this: the memory of one of the two hosts is at fault, or "
+                          "r2ccl. Run the job without these hosts, or report a bug"});
+}
+
 void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
   incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -13,6 +14,8 @@ ControlLane::ControlLane(std::unique_ptr<Connection> connection, const Session& 
     : connection_(std::move(connection)),
       send_key_(session.send_key),
       receive_key_(session.receive_key),
+      send_tag_(session.send_key, HeaderTag::Use::control),
+      receive_tag_(session.receive_key, HeaderTag::Use::control),
       in_(std::move(leftover)),
       in_used_(in_.size()) {}
 
@@ -22,6 +25,7 @@ IoResult ControlLane::send(ControlFrame& frame) {
   out_.clear();
   encode(frame, out_);
   R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
+  send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.lane_sequence);
   std::array<std::byte, kMacBytes> mac;
   compute_mac(send_key_, out_, mac);
   out_.insert(out_.end(), mac.begin(), mac.end());
@@ -56,24 +60,33 @@ ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
   }
 }
 
+Status ControlLane::corrupt(const char* what) {
+  corrupted_ = true;
+  return {Code::remote,
+          std::string(what) + ": its bytes were changed, repeated or left out on the way"};
+}
+
 Status ControlLane::parse(std::vector<ControlFrame>& frames) {
   size_t at = 0;
   while (in_used_ - at >= kControlHeaderBytes) {
     const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
-    const auto body = decode_control_header(rest.first<kControlHeaderBytes>());
+    // Before the size is believed: a reader would wait for bytes that never come.
+    const auto header = rest.first<kControlHeaderBytes>();
+    if (!receive_tag_.fits(header, received_) && !mutated(Mutant::any_header)) {
+      return corrupt("a control header with a wrong tag");
+    }
+    const auto body = decode_control_header(header);
     if (!body.ok()) return body.status();
     const size_t signed_bytes = kControlHeaderBytes + body.value();
     if (rest.size() < signed_bytes + kMacBytes) break;
     if (!check_mac(receive_key_, rest.first(signed_bytes),
                    rest.subspan(signed_bytes).first<kMacBytes>())) {
-      return {Code::remote, "a control frame with a wrong MAC"};
+      return corrupt("a control frame with a wrong MAC");
     }
     auto frame = decode_control_body(rest.subspan(kControlHeaderBytes, body.value()));
     if (!frame.ok()) return frame.status();
     // TCP keeps order, so a gap means that somebody tampered with the stream.
-    if (frame.value().lane_sequence != received_) {
-      return {Code::remote, "a control frame out of sequence"};
-    }
+    if (frame.value().lane_sequence != received_) return corrupt("a control frame out of sequence");
     ++received_;
     frames.push_back(std::move(frame).value());
     at += signed_bytes + kMacBytes;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/handshake.h"
+#include "protocol/header_tag.h"
 #include "protocol/wire.h"
 #include "transport/transport.h"
 
@@ -31,25 +32,32 @@ class ControlLane {
   uint64_t frames_sent() const { return sent_; }
 
   struct Received {
-    Status status;  // an error: forged or malformed bytes
+    Status status;  // an error: corrupted() says whether the wire made it, or the peer
     IoResult end;   // why reading stopped
   };
   // Appends the frames that have arrived.
   Received receive(std::vector<ControlFrame>& frames);
   uint64_t frames_received() const { return received_; }
+  // The stream ended with a frame that the peer did not send, or not here: its bytes were changed,
+  // repeated or left out on the way.
+  bool corrupted() const { return corrupted_; }
 
  private:
   Status parse(std::vector<ControlFrame>& frames);
+  Status corrupt(const char* what);
 
   std::unique_ptr<Connection> connection_;
   std::array<std::byte, kMacKeyBytes> send_key_;
   std::array<std::byte, kMacKeyBytes> receive_key_;
+  HeaderTag send_tag_;
+  HeaderTag receive_tag_;
   std::vector<std::byte> in_;
   size_t in_used_ = 0;
   std::vector<std::byte> out_;
   size_t out_done_ = 0;
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
+  bool corrupted_ = false;
 };
 
 }  // namespace r2ccl

@@ -132,9 +132,20 @@ TEST(ControlLane, TakesNoFrameInWhichAByteWasChanged) {
     End b(2, 1);
     const Heard heard = hear(b, forged);
     EXPECT_TRUE(heard.frames.empty()) << at;
-    // A changed length may wait for bytes that never come; all else is found at once.
-    const bool length = at >= 8 && at < 12;
-    EXPECT_TRUE(length || heard.status.code() == Code::remote) << at;
+    EXPECT_EQ(heard.status.code(), Code::remote) << at;
+    EXPECT_TRUE(b.lane->corrupted()) << at;
+  }
+}
+
+// It would wait for bytes that never come.
+TEST(ControlLane, BelievesNoSizeThatWasChanged) {
+  Bytes header = sent_frames(1);
+  header.resize(kControlHeaderBytes);
+  for (const size_t at : {8u, 9u}) {
+    Bytes forged = header;
+    forged[at] ^= std::byte{0x40};
+    End b(2, 1);
+    EXPECT_EQ(hear(b, forged).status.code(), Code::remote) << at;
   }
 }
 
@@ -172,6 +183,8 @@ TEST(ControlLane, RefusesAnOversizedFrameBeforeItsBytesCome) {
   Bytes header = sent_frames(1);
   header.resize(kControlHeaderBytes);
   header[10] = std::byte{2};  // 128 KB
+  HeaderTag(session(1, 2).send_key, HeaderTag::Use::control)
+      .seal(std::span(header).first<kControlHeaderBytes>(), 0);
   End b(2, 1);
   EXPECT_EQ(hear(b, header).status.code(), Code::remote);
 }

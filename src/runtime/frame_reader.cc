@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -26,9 +27,23 @@ size_t FrameReader::payload_slice() const {
   return place_.placement == Placement::discard ? std::min(rest, scratch_.size()) : rest;
 }
 
+// TCP keeps order, so a number that is not the next one is no accident of the network.
+Status FrameReader::check_stream(const DataHeader& header) {
+  if (header.transmission == frames_ || mutated(Mutant::any_transmission)) return {};
+  corrupted_ = true;
+  return {Code::remote, "data frame " + std::to_string(header.transmission) + " came where frame " +
+                            std::to_string(frames_) +
+                            " was due: frames were repeated or left out on the way"};
+}
+
 Status FrameReader::take_header() {
+  if (!tag_.fits(header_bytes_) && !mutated(Mutant::any_header)) {
+    corrupted_ = true;
+    return {Code::remote, "a data header with a wrong tag: its bytes were changed on the way"};
+  }
   Result<DecodedHeader> decoded = decode_data_header(header_bytes_);
   if (!decoded.ok()) return decoded.status();
+  R2CCL_RETURN_IF_ERROR(check_stream(decoded.value().header));
   header_ = decoded.value().header;
   frame_known_ = decoded.value().known;
   header_known_ = true;

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/header_tag.h"
 #include "protocol/receive_ledger.h"
 #include "protocol/wire.h"
 #include "transport/transport.h"
@@ -31,13 +32,15 @@ class FrameReader {
                           bool discarded) = 0;
   };
 
-  FrameReader(Owner& owner, std::span<std::byte> scratch) : owner_(owner), scratch_(scratch) {}
+  // `tag`: of the headers that come.
+  FrameReader(Owner& owner, const HeaderTag& tag, std::span<std::byte> scratch)
+      : owner_(owner), tag_(tag), scratch_(scratch) {}
 
   // Bytes that were read from the connection before this reader existed.
   Status prefill(std::span<const std::byte> bytes);
 
   struct Pumped {
-    Status status;  // an error: the peer does not speak the protocol
+    Status status;  // an error: corrupted() says whether the wire made it, or the peer
     IoResult end;   // why reading stopped; `progressed`: the budget was used up
   };
   // Reads at most about `budget` bytes.
@@ -52,6 +55,10 @@ class FrameReader {
   // The memory of a client that the next read is to fill; empty: none.
   std::span<std::byte> destination() const;
 
+  // The stream ended with a header that the peer did not send, or not here: its bytes were changed,
+  // repeated or left out on the way.
+  bool corrupted() const { return corrupted_; }
+
   // Frames wholly received, and bytes of them and of the frame in progress.
   uint64_t frames() const { return frames_; }
   uint64_t bytes() const { return bytes_; }
@@ -63,11 +70,13 @@ class FrameReader {
   Status advance(size_t bytes);
   Status consume(std::span<const std::byte> bytes);
   Status take_header();
+  Status check_stream(const DataHeader& header);
   void finish_frame();
   std::byte* payload_target();
   size_t payload_slice() const;
 
   Owner& owner_;
+  const HeaderTag tag_;
   std::span<std::byte> scratch_;  // discarded bytes land here; shared by all readers of one thread
   static constexpr size_t kSpillBytes = 12 * 1024;
   std::vector<std::byte> spill_ = std::vector<std::byte>(kSpillBytes);
@@ -82,6 +91,7 @@ class FrameReader {
   size_t payload_have_ = 0;
   uint64_t frames_ = 0;
   uint64_t bytes_ = 0;
+  bool corrupted_ = false;
 };
 
 }  // namespace r2ccl

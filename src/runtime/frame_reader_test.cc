@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "runtime/frame_reader_fuzz.h"
 #include "runtime/scripted_connection.h"
 
 namespace r2ccl {
@@ -19,6 +20,7 @@ using Placement = ReceiveLedger::Placement;
 
 constexpr uint32_t kPayload = 4096;
 constexpr std::byte kUntouched{0xee};
+const HeaderTag kTag(std::array<std::byte, kMacKeyBytes>{std::byte{9}}, HeaderTag::Use::data);
 
 DataHeader chunk_header(uint32_t index, uint32_t payload_bytes = kPayload) {
   DataHeader h;
@@ -43,6 +45,7 @@ Bytes payload_of(const DataHeader& header) {
 void append_frame(Bytes& stream, const DataHeader& header) {
   std::array<std::byte, kDataHeaderBytes> bytes;
   encode(header, bytes);
+  kTag.seal(bytes);
   stream.insert(stream.end(), bytes.begin(), bytes.end());
   const Bytes payload = payload_of(header);
   stream.insert(stream.end(), payload.begin(), payload.end());
@@ -117,7 +120,7 @@ TEST_F(FrameReaderTest, ReadsFramesWhereverTheStreamIsSplit) {
   const Bytes stream = three_frames();
   for (size_t split = 0; split <= stream.size(); ++split) {
     RecordingOwner owner;
-    FrameReader reader(owner, scratch_);
+    FrameReader reader(owner, kTag, scratch_);
     deliver(stream, 0, split);
     deliver(stream, split, stream.size());
     ASSERT_TRUE(pump_all(reader).status.ok()) << split;
@@ -137,7 +140,7 @@ TEST_F(FrameReaderTest, ReadsFramesWhereverTheStreamIsSplit) {
 
 TEST_F(FrameReaderTest, ReadsFramesThatComeByteByByte) {
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   for (size_t i = 0; i < stream.size(); ++i) {
     deliver(stream, i, i + 1);
     ASSERT_TRUE(reader.pump(connection_, 1 << 20).status.ok());
@@ -152,7 +155,7 @@ TEST_F(FrameReaderTest, ContinuesBytesThatWereReadBeforeItExisted) {
   const Bytes stream = three_frames();
   for (size_t split = 0; split <= stream.size(); split += 13) {
     RecordingOwner owner;
-    FrameReader reader(owner, scratch_);
+    FrameReader reader(owner, kTag, scratch_);
     ASSERT_TRUE(reader.prefill(std::span(stream).first(split)).ok());
     deliver(stream, split, stream.size());
     ASSERT_TRUE(pump_all(reader).status.ok());
@@ -166,7 +169,7 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
   const Bytes stream = three_frames();
   for (size_t split = kDataHeaderBytes; split < kDataHeaderBytes + kPayload; ++split) {
     RecordingOwner owner;
-    FrameReader reader(owner, scratch_);
+    FrameReader reader(owner, kTag, scratch_);
     deliver(stream, 0, split);
     ASSERT_TRUE(pump_all(reader).status.ok());
     ASSERT_TRUE(reader.redirect(ChannelId(1), MessageNo(2), 0));
@@ -184,7 +187,7 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
 
 TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
   EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), kPayload));
@@ -199,7 +202,7 @@ TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
 
 TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
   EXPECT_TRUE(reader.redirect(ChannelId(1)));
@@ -211,7 +214,7 @@ TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
 
 TEST_F(FrameReaderTest, ARedirectBetweenFramesMeansNothing) {
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   EXPECT_FALSE(reader.redirect(ChannelId(0), MessageNo(0), 0));
   deliver(stream, 0, kDataHeaderBytes + kPayload + 10);
   pump_all(reader);
@@ -225,7 +228,7 @@ TEST_F(FrameReaderTest, ARedirectBetweenFramesMeansNothing) {
 TEST_F(FrameReaderTest, HandsOverEarlyBytes) {
   owner_.placement = Placement::early;
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 700);
   deliver(stream, 700, stream.size());
   pump_all(reader);
@@ -238,7 +241,7 @@ TEST_F(FrameReaderTest, HandsOverEarlyBytes) {
 TEST_F(FrameReaderTest, DiscardsWhatIsLargerThanItsScratch) {
   owner_.placement = Placement::discard;
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   pump_all(reader);
   ASSERT_EQ(owner_.frames.size(), 3u);
@@ -250,8 +253,9 @@ TEST_F(FrameReaderTest, SkipsFramesOfALaterVersionAndCountsThem) {
   Bytes stream;
   append_frame(stream, chunk_header(0));
   stream[5] = std::byte{77};
+  kTag.seal(std::span(stream).first<kDataHeaderBytes>());
   append_frame(stream, chunk_header(1));
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 1000);
   deliver(stream, 1000, stream.size());
   ASSERT_TRUE(pump_all(reader).status.ok());
@@ -263,8 +267,12 @@ TEST_F(FrameReaderTest, SkipsFramesOfALaterVersionAndCountsThem) {
 
 TEST_F(FrameReaderTest, ReadsFramesWithoutAPayload) {
   Bytes stream;
-  for (int i = 0; i < 3; ++i) append_frame(stream, chunk_header(0, 0));
-  FrameReader reader(owner_, scratch_);
+  for (uint64_t i = 0; i < 3; ++i) {
+    DataHeader header = chunk_header(0, 0);
+    header.transmission = i;
+    append_frame(stream, header);
+  }
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   pump_all(reader);
   EXPECT_EQ(owner_.frames.size(), 3u);
@@ -273,26 +281,56 @@ TEST_F(FrameReaderTest, ReadsFramesWithoutAPayload) {
 TEST_F(FrameReaderTest, RefusesBytesThatAreNoFrame) {
   Bytes stream = three_frames();
   stream[kDataHeaderBytes + kPayload] ^= std::byte{1};  // the magic of the second frame
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   EXPECT_EQ(pump_all(reader).status.code(), Code::remote);
   EXPECT_EQ(owner_.frames.size(), 1u);
 }
 
+TEST_F(FrameReaderTest, RefusesAHeaderInWhichABitWasChangedBeforeItActsOnIt) {
+  const Bytes good = three_frames();
+  constexpr size_t kAt = kDataHeaderBytes + kPayload;  // of the second frame
+  for (size_t bit = 0; bit < 8 * kDataHeaderBytes; ++bit) {
+    Bytes stream = good;
+    stream[kAt + bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    RecordingOwner owner;
+    FrameReader reader(owner, kTag, scratch_);
+    deliver(stream, 0, kAt + kDataHeaderBytes);
+    ASSERT_EQ(pump_all(reader).status.code(), Code::remote) << bit;
+    ASSERT_TRUE(reader.corrupted()) << bit;
+    ASSERT_EQ(owner.headers, 1) << bit;
+  }
+}
+
+TEST_F(FrameReaderTest, RefusesFramesThatAreNotTheNextOfTheirStream) {
+  for (const uint32_t second : {0u, 2u}) {
+    Bytes stream;
+    append_frame(stream, chunk_header(0));
+    append_frame(stream, chunk_header(second));
+    RecordingOwner owner;
+    FrameReader reader(owner, kTag, scratch_);
+    deliver(stream, 0, stream.size());
+    EXPECT_EQ(pump_all(reader).status.code(), Code::remote);
+    EXPECT_TRUE(reader.corrupted());
+    EXPECT_EQ(owner.headers, 1);
+  }
+}
+
 TEST_F(FrameReaderTest, EndsWithTheOwnersRefusal) {
   owner_.refuse = true;
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   EXPECT_EQ(pump_all(reader).status.message(), "refused by the owner");
+  EXPECT_FALSE(reader.corrupted());
   EXPECT_TRUE(owner_.frames.empty());
-  FrameReader second(owner_, scratch_);
+  FrameReader second(owner_, kTag, scratch_);
   EXPECT_FALSE(second.prefill(stream).ok());
 }
 
 TEST_F(FrameReaderTest, SaysWhyTheConnectionEnded) {
   const Bytes stream = three_frames();
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 300);
   connection_.end_reads({IoKind::closed, 0, 0});
   EXPECT_EQ(pump_all(reader).end.kind, IoKind::closed);
@@ -308,6 +346,7 @@ DataHeader message_header(uint64_t message, uint32_t payload_bytes) {
   h.message = MessageNo(message);
   h.message_bytes = h.payload_bytes = payload_bytes;
   h.chunk_bytes = std::max(payload_bytes, 64u);
+  h.transmission = message;
   return h;
 }
 
@@ -315,7 +354,7 @@ TEST_F(FrameReaderTest, StopsWhenItsBudgetIsUsedUp) {
   Bytes stream;
   for (uint32_t i = 0; i < 10; ++i) append_frame(stream, message_header(i, 50'000));
   owner_.placement = Placement::early;
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   const auto pumped = reader.pump(connection_, 100'000);
   EXPECT_EQ(pumped.end.kind, IoKind::progressed);
@@ -329,7 +368,7 @@ TEST_F(FrameReaderTest, TakesALargePayloadAndTheNextHeaderWithOneRead) {
   Bytes stream;
   for (uint32_t i = 0; i < 20; ++i) append_frame(stream, message_header(i, 50'000));
   owner_.placement = Placement::early;
-  FrameReader reader(owner_, scratch_);
+  FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, stream.size());
   (void)reader.pump(connection_, stream.size());
   // The first header may come alone; then each payload with the header that follows it.
@@ -348,7 +387,7 @@ TEST_F(FrameReaderTest, ReadsLargeAndSmallFramesInAnyMixture) {
     }
     RecordingOwner owner;
     owner.placement = Placement::early;
-    FrameReader reader(owner, scratch_);
+    FrameReader reader(owner, kTag, scratch_);
     for (size_t at = 0; at < stream.size();) {
       const size_t part = std::min<size_t>(1 + random() % 20'000, stream.size() - at);
       deliver(stream, at, at + part);
@@ -363,6 +402,18 @@ TEST_F(FrameReaderTest, ReadsLargeAndSmallFramesInAnyMixture) {
       ASSERT_EQ(owner.frames[i].early, payload_of(sent[i]));
     }
     (void)reader.pump(connection_, 1);  // leaves nothing for the next round
+  }
+}
+
+TEST(FrameReader, TakesAnyBytes) {
+  std::mt19937 random(5);
+  for (int run = 0; run < 3000; ++run) {
+    Bytes input(random() % 1000);
+    for (std::byte& byte : input) byte = static_cast<std::byte>(random());
+    if (run % 2 == 0) {  // headers whose tags fit
+      for (size_t at = 0; at < input.size(); at += 1 + kDataHeaderBytes) input[at] |= std::byte{31};
+    }
+    fuzz_frame_reader(input);
   }
 }
 

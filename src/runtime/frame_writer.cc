@@ -17,6 +17,7 @@ void FrameWriter::start(const DataHeader& header, std::span<const std::byte> pay
   R2CCL_CHECK(payload.empty() || payload.size() == header.payload_bytes);
   header_ = header;
   encode(header, header_bytes_);
+  tag_.seal(header_bytes_);
   payload_ = payload.empty() ? nullptr : payload.data();
   written_ = 0;
   busy_ = true;

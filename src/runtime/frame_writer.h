@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/header_tag.h"
 #include "protocol/wire.h"
 #include "transport/transport.h"
 
@@ -20,6 +21,10 @@ namespace r2ccl {
 
 class FrameWriter {
  public:
+  // `tag`: of the headers that go.
+  explicit FrameWriter(const HeaderTag& tag) : tag_(tag) {}
+
+  const HeaderTag& tag() const { return tag_; }
   bool busy() const { return busy_; }
   bool abandoned() const { return abandoned_; }
   // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of
@@ -36,6 +41,7 @@ class FrameWriter {
   std::span<const std::byte> unwritten() const;
 
  private:
+  HeaderTag tag_;
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding

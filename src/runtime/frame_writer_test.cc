@@ -13,6 +13,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+const HeaderTag kTag(std::array<std::byte, kMacKeyBytes>{std::byte{9}}, HeaderTag::Use::data);
+
 DataHeader header_of(uint32_t payload_bytes) {
   DataHeader h;
   h.channel = ChannelId(1);
@@ -32,6 +34,7 @@ Bytes pattern(size_t count) {
 Bytes frame_of(const DataHeader& header, const Bytes& payload) {
   std::array<std::byte, kDataHeaderBytes> head;
   encode(header, head);
+  kTag.seal(head);
   Bytes frame(head.begin(), head.end());
   frame.insert(frame.end(), payload.begin(), payload.end());
   return frame;
@@ -43,7 +46,7 @@ TEST(FrameWriter, WritesHeaderAndPayloadHoweverShortTheWritesAre) {
   for (size_t split = 1; split < want.size(); ++split) {
     ScriptedConnection connection;
     connection.limit_writes({split, 0});
-    FrameWriter writer;
+    FrameWriter writer(kTag);
     writer.start(header_of(4096), payload);
     ASSERT_EQ(writer.flush(connection).kind, IoKind::blocked);
     ASSERT_TRUE(writer.busy());
@@ -58,7 +61,7 @@ TEST(FrameWriter, WritesByteByByte) {
   const Bytes payload = pattern(300);
   ScriptedConnection connection;
   connection.limit_writes(std::deque<size_t>(kDataHeaderBytes + 300, 1));
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   writer.start(header_of(300), payload);
   EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
   EXPECT_EQ(connection.written(), frame_of(header_of(300), payload));
@@ -66,7 +69,7 @@ TEST(FrameWriter, WritesByteByByte) {
 
 TEST(FrameWriter, WritesOneFrameAfterAnother) {
   ScriptedConnection connection;
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   Bytes want;
   for (const uint32_t bytes : {0u, 64u, 0u, 200'000u}) {
     const Bytes payload = pattern(bytes);
@@ -82,7 +85,7 @@ TEST(FrameWriter, AFrameWithoutBytesOfItsOwnIsPadding) {
   DataHeader probe = header_of(100'000);  // more than the pad is long
   probe.type = FrameType::probe;
   ScriptedConnection connection;
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   writer.start(probe, {});
   EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
   EXPECT_EQ(connection.written(), frame_of(probe, Bytes(100'000)));
@@ -107,7 +110,7 @@ class FrameWriterEnd : public testing::TestWithParam<size_t> {
 
   std::unique_ptr<Bytes> payload_ = std::make_unique<Bytes>(pattern(kBytes));
   ScriptedConnection connection_;
-  FrameWriter writer_;
+  FrameWriter writer_{kTag};
 };
 
 TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
@@ -149,7 +152,7 @@ TEST(FrameWriter, StaysBusyWhenTheConnectionFails) {
   const Bytes payload = pattern(10);
   ScriptedConnection connection;
   connection.fail_writes(EPIPE);
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   writer.start(header_of(10), payload);
   const IoResult result = writer.flush(connection);
   EXPECT_EQ(result.kind, IoKind::failed);
@@ -158,7 +161,7 @@ TEST(FrameWriter, StaysBusyWhenTheConnectionFails) {
 }
 
 TEST(FrameWriterDeathTest, WritesOneFrameAtATime) {
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   writer.start(header_of(0), {});
   EXPECT_DEATH(writer.start(header_of(0), {}), "bug");
 }

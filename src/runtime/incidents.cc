@@ -40,8 +40,11 @@ NicName Incidents::name_of(Rank rank, NicId nic) const {
 }
 
 void Incidents::on_path_event(const PathEvent& event) {
-  const bool lost = event.to == PathPhase::down && event.cause != DownCause::closing &&
-                    (event.from == PathPhase::up || event.from == PathPhase::suspect);
+  // The other end may have used a path that this one was still trying, and must be excused.
+  const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
+  const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
+  const bool lost =
+      event.to == PathPhase::down && event.cause != DownCause::closing && (used || of_bytes);
   if (!lost || event.planned || event.aftermath || event.local_nic == kNoNic) return;
   Observation o;
   o.observer = engine_.self();

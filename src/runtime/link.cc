@@ -131,6 +131,8 @@ void Link::cancel_channel(ChannelId id) {
   }
   target.send.cancel();
   target.receive.cancel();
+  changed();
+  target.changed_version = version_;  // the peer need not wonder where its chunks go
   std::erase_if(resend_, [id](const Resend& r) { return r.channel == id; });
   std::erase_if(completions_, [id](const Completion& c) { return c.channel == id; });
   touch();
@@ -171,6 +173,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   report_bad_memory();
   if (peer_end_) return deliver_completions();
   act_on_breaks(now);
+  tell_contradiction();
   deliver_completions();
   resume_paused(now);
   health(now, idle_ns);

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "protocol/contradictions.h"
 #include "protocol/drain.h"
 #include "protocol/nic_queue.h"
 #include "protocol/notice_ledger.h"
@@ -76,6 +77,9 @@ class LinkHost {
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
   // Memory of a client cannot be touched. Said again until the client's channel is cancelled.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
+  // The peer has said twice, on two connections, what cannot be: no path mends that. `why` goes on
+  // after the peer's name. The link lives, so that both ends can be told.
+  virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
 
 struct LinkSettings {
@@ -184,6 +188,15 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
     TimeNs sent_at = 0;
   };
 
+  // A chunk that its path has delivered, as far as the path counts, and that is not acknowledged.
+  struct Unlisted {
+    PathId path;
+    Incarnation incarnation;
+    ChannelId channel;
+    ChunkRef chunk;
+    uint64_t counted = 0;  // the peer's version that counted it
+  };
+
   // link.cc
   Channel& channel(ChannelId id);
   Result<Channel*> heard_channel(ChannelId id);
@@ -220,10 +233,17 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void keep_connections();
   void excuse(TimeNs duration);
   Status apply_channels(const ControlFrame& frame);
-  void refuse(Path& path, const std::string& why);
-  void apply_path(const PathReport& report, TimeNs now);
+  void apply_path(const PathReport& report, const ControlFrame& frame, TimeNs now);
   void apply_notices(const ControlFrame& frame);
   void apply_answer(Path& path, uint32_t answer, TimeNs now);
+
+  // link_contradiction.cc
+  void refuse(Path& path, const std::string& what);
+  void note_contradiction(const Path& path, Incarnation incarnation, const std::string& what);
+  void tell_contradiction();
+  void note_unlisted(const Path& path, const Transmission& transmission, uint64_t counted);
+  void settle_unlisted(const ControlFrame& frame);
+  void send_unlisted(const Unlisted& lost);
 
   // link_send.cc
   void dispatch(TimeNs now);
@@ -316,6 +336,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::vector<ChannelId> channel_order_;
   size_t channel_cursor_ = 0;
   std::deque<Resend> resend_;
+  std::vector<Unlisted> unlisted_;
+  Contradictions contradictions_;
+  std::string contradiction_;  // not told yet
+  bool contradicted_ = false;
   std::vector<Hit> hits_;
   std::vector<TimeNs> stalls_;  // by path
   std::vector<Completion> completions_;

@@ -39,6 +39,7 @@ uint64_t Link::pace_total(Path& path, TimeNs at) {
 
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
+  frame.counted = version_;
   frame.reflected = peer_version_;
   frame.notices_applied = notices_.applied();
   frame.goodbye = goodbye_sent_;

@@ -30,10 +30,18 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
       place.value().placement == ReceiveLedger::Placement::direct) {
     on_chunk(path, header, {}, false);
   }
-  if (place.ok() || place.status().code() != Code::invalid_usage) return place;
+  if (place.ok()) return place;
+  if (place.status().code() != Code::invalid_usage) {
+    note_contradiction(path, header.incarnation,
+                       "sends message " + std::to_string(header.message.value()) + " of channel " +
+                           std::to_string(header.channel.value()) + ": " +
+                           place.status().message());
+    return place;
+  }
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
   completions_.push_back({Ended::mismatch, header.channel, header.message, place.status()});
-  touch();
+  changed();
+  target.value()->changed_version = version_;  // the peer need not wonder where its chunks go
   return ReceiveLedger::Place{};
 }
 
@@ -85,7 +93,8 @@ void Link::on_control(Path& path, ControlFrame frame) {
     }
   }
   if (Status applied = apply_channels(frame); !applied.ok()) {
-    return refuse(path, applied.message());
+    refuse(path, applied.message());
+    if (!contradicted_) return;
   }
   // Not before: what is reflected must have been applied.
   if (frame.version > peer_version_) {
@@ -94,7 +103,8 @@ void Link::on_control(Path& path, ControlFrame frame) {
   }
   if (!hits_.empty()) settle_hits(at);
   // After the channels, so that a transmission that arrived finds its chunk acknowledged.
-  for (const PathReport& report : frame.paths) apply_path(report, at);
+  for (const PathReport& report : frame.paths) apply_path(report, frame, at);
+  settle_unlisted(frame);
   apply_notices(frame);
   if (frame.goodbye) goodbye_received_ = true;
 }
@@ -153,14 +163,7 @@ void Link::excuse(TimeNs duration) {
   }
 }
 
-// What the peer says cannot be: nothing that came this way is to be trusted.
-void Link::refuse(Path& path, const std::string& why) {
-  if (path.broken) return;
-  path.broken = DownCause::protocol;
-  path.broken_why = why;
-}
-
-void Link::apply_path(const PathReport& report, TimeNs at) {
+void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeNs at) {
   Path* path = find(report.path);
   if (path == nullptr) return;
   if (!path->state.is_current(report.incarnation)) return;
@@ -182,16 +185,16 @@ void Link::apply_path(const PathReport& report, TimeNs at) {
   if (report.bytes_received > path->model.bytes_sent() ||
       !path->model.on_delivered(report.frames_received, report.held_us * kMicrosecond, suspected,
                                 at, delivered_)) {
-    return refuse(*path, "the peer has received frames that were never sent");
+    return refuse(*path, "has received data frames that were never sent");
   }
   const uint64_t left = path->model.bytes_outstanding();
   queue.on_delivered(under_way - left, left, at);
   path->permit(report.pace_total);
   for (const Transmission& transmission : delivered_) {
     evidence_at_ = std::max(evidence_at_, transmission.sent_at);
-    if (!transmission.probe) {
-      (void)channel(transmission.channel).send.copy_gone(transmission.chunk);
-    }
+    if (transmission.probe) continue;
+    if (!channel(transmission.channel).send.copy_gone(transmission.chunk)) continue;
+    note_unlisted(*path, transmission, std::max(frame.counted, frame.version));
   }
 }
 
@@ -222,8 +225,13 @@ void Link::apply_answer(Path& path, uint32_t answer, TimeNs at) {
 
 void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
   if (goodbye_received_) return touch();
-  R2CCL_LOG(info, "path %s to rank %d: %s (%s)", path.spec.local_name.c_str(), peer_.value(),
-            to_string(cause), why.c_str());
+  const char* name = path.spec.local_name.c_str();
+  if (cause == DownCause::corrupted) {
+    R2CCL_LOG(warn, "path %s to rank %d: %s", name, peer_.value(), why.c_str());
+  } else {
+    R2CCL_LOG(info, "path %s to rank %d: %s (%s)", name, peer_.value(), to_string(cause),
+              why.c_str());
+  }
   touch();
 }
 

@@ -36,10 +36,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   broken.reset();
   peer_cause = DownCause::none;
   state.connect(lane.session.incarnation, now);
-  writer_ = FrameWriter();
   paused_until_ = kNever;
   reactor_ = &reactor;
-  reader_.emplace(static_cast<FrameReader::Owner&>(*this), scratch_);
   lane_ = std::make_unique<ControlLane>(std::move(lane.connection), lane.session,
                                         std::move(lane.leftover));
   auto lane_added = reactor.add(lane_->connection().poll_id(), lane_handler_, false);
@@ -47,10 +45,14 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   lane_registration_ = std::move(lane_added).value();
   if (data.has_value()) {
     data_ = std::move(data->connection);
+    using Use = HeaderTag::Use;
+    writer_.emplace(HeaderTag(data->session.send_key, Use::data));
+    reader_.emplace(static_cast<FrameReader::Owner&>(*this),
+                    HeaderTag(data->session.receive_key, Use::data), scratch_);
     auto data_added = reactor.add(data_->poll_id(), data_handler_, false);
     if (!data_added.ok()) return data_added.status();
     data_registration_ = std::move(data_added).value();
-    R2CCL_RETURN_IF_ERROR(reader_->prefill(data->leftover));
+    if (Status read = reader_->prefill(data->leftover); !read.ok()) refuse_data(read);
   }
   // Frames may have come along with the last bytes of the handshake.
   on_lane_ready({0, true, false});
@@ -64,7 +66,7 @@ std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
   bytes_sent_before_ += model.bytes_sent();
   std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
   model.reset();
-  writer_ = FrameWriter();
+  writer_.reset();
   paused_until_ = kNever;
   data_.reset();
   reader_.reset();
@@ -80,7 +82,7 @@ void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
   header.transmission = model.frames_sent();
   transmission.bytes = static_cast<uint32_t>(kDataHeaderBytes) + header.payload_bytes;
   model.on_sent(transmission, now, nic_time);
-  writer_.start(header, payload);
+  writer_->start(header, payload);
   flush_data();
 }
 
@@ -121,9 +123,6 @@ Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
   if (!state.is_current(header.incarnation)) {
     return Status(Code::remote, "a data frame of another incarnation");
   }
-  if (header.transmission != reader_->frames()) {
-    return Status(Code::remote, "a data frame out of sequence");
-  }
   if (header.type == FrameType::probe) return ReceiveLedger::Place{};
   return owner_.on_chunk_header(*this, header);
 }
@@ -142,12 +141,16 @@ void Path::on_data_ready(const PollEvent& event) {
   if (!event.readable || data_ == nullptr || broken || paused()) return;
   const FrameReader::Pumped pumped = reader_->pump(*data_, kReadBudget);
   if (!pumped.status.ok()) {
-    break_path(DownCause::protocol, pumped.status.message());
+    refuse_data(pumped.status);
   } else if (is_bad_memory(pumped.end)) {
     owner_.on_bad_memory(locate_bad_memory(reader_->destination(), Access::write));
   } else {
     break_on(pumped.end, "data connection");
   }
+}
+
+void Path::refuse_data(const Status& why) {
+  break_path(reader_->corrupted() ? DownCause::corrupted : DownCause::protocol, why.message());
 }
 
 void Path::on_lane_ready(const PollEvent& event) {
@@ -160,26 +163,28 @@ void Path::on_lane_ready(const PollEvent& event) {
   const ControlLane::Received received = lane_->receive(frames_);
   for (ControlFrame& frame : frames_) owner_.on_control(*this, std::move(frame));
   if (!received.status.ok()) {
-    break_path(DownCause::protocol, received.status.message());
+    break_path(lane_->corrupted() ? DownCause::corrupted : DownCause::protocol,
+               received.status.message());
   } else {
     break_on(received.end, "lane");
   }
 }
 
 void Path::flush_data() {
-  if (!writer_.busy() || broken || paused()) return;
-  const IoResult end = writer_.flush(*data_);
+  if (!writer_ || !writer_->busy() || broken || paused()) return;
+  const IoResult end = writer_->flush(*data_);
   if (is_bad_memory(end)) {
-    owner_.on_bad_memory(locate_bad_memory(writer_.unwritten(), Access::read));
+    owner_.on_bad_memory(locate_bad_memory(writer_->unwritten(), Access::read));
   } else {
     break_on(end, "data connection");
   }
-  data_registration_.want_write(writer_.busy() && !writer_.abandoned());
+  data_registration_.want_write(writer_->busy() && !writer_->abandoned());
 }
 
 void Path::keep(ChannelId channel) {
-  const std::span<const std::byte> rest = writer_.unwritten();
-  if (!writer_.keep(channel)) owner_.on_bad_memory(locate_bad_memory(rest, Access::read));
+  if (!writer_) return;
+  const std::span<const std::byte> rest = writer_->unwritten();
+  if (!writer_->keep(channel)) owner_.on_bad_memory(locate_bad_memory(rest, Access::read));
 }
 
 // A shortage is the host's, and says nothing about the path. The connections stay readable and
@@ -206,7 +211,7 @@ bool Path::resume(TimeNs now) {
   paused_until_ = kNever;
   const bool watched =
       watch(lane_->connection(), lane_handler_, !lane_->can_send(), lane_registration_) &&
-      (data_ == nullptr || watch(*data_, data_handler_, writer_.busy() && !writer_.abandoned(),
+      (data_ == nullptr || watch(*data_, data_handler_, writer_->busy() && !writer_->abandoned(),
                                  data_registration_));
   if (watched) return true;
   paused_until_ = now + limits::kShortagePause;

@@ -77,17 +77,21 @@ class Path : private FrameReader::Owner {
   std::deque<Transmission> detach(DownCause cause, TimeNs now);
 
   // --- sending ---
-  bool can_start_frame() const { return data_ != nullptr && !writer_.busy(); }
+  bool can_start_frame() const { return data_ != nullptr && !writer_->busy(); }
   // Legal when can_start_frame(). The header's path fields are filled in here.
   void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
                   TimeNs now, TimeNs nic_time);
+  // For tests; null without a data connection.
+  const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
   // What the peer's pace permits: bytes beyond what was already sent.
   uint64_t pace_room() const;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
-  void pad(ChannelId channel, MessageNo message) { writer_.pad(channel, message); }
+  void pad(ChannelId channel, MessageNo message) {
+    if (writer_) writer_->pad(channel, message);
+  }
   void keep(ChannelId channel);
   // A frame is half-written for ever, because its bytes cannot be read: no data goes out any more.
-  bool abandoned() const { return writer_.abandoned(); }
+  bool abandoned() const { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---
   // Until then nothing is read or written; kNever: the path is not paused.
@@ -183,6 +187,7 @@ class Path : private FrameReader::Owner {
   void on_data_ready(const PollEvent& event);
   void on_lane_ready(const PollEvent& event);
   void flush_data();
+  void refuse_data(const Status& why);
   void break_path(DownCause cause, const std::string& why);
   void break_on(const IoResult& end, const char* which);
   void pause(const char* which, int error);
@@ -194,8 +199,8 @@ class Path : private FrameReader::Owner {
   std::unique_ptr<Connection> data_;
   std::unique_ptr<ControlLane> lane_;
   std::optional<FrameReader> reader_;
-  FrameWriter writer_;
-  Reactor* reactor_ = nullptr;  // of the connections
+  std::optional<FrameWriter> writer_;  // these two are there with data_
+  Reactor* reactor_ = nullptr;         // of the connections
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
   TimeNs paused_until_ = kNever;

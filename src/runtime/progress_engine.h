@@ -42,6 +42,7 @@ class EngineObserver {
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
   // Memory that the observer's caller gave cannot be touched: whose it was must fail.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
+  virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
 
 class ProgressEngine final : private LinkHost, private EventHandler {
@@ -109,6 +110,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
     observer_->on_peer_end(peer, end, why);
   }
   void on_bad_memory(const BadMemory& bad) override { observer_->on_bad_memory(bad); }
+  void on_contradiction(Rank peer, const std::string& why) override {
+    observer_->on_contradiction(peer, why);
+  }
 
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events

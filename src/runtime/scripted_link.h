@@ -99,7 +99,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     probe.payload_bytes = 16 * 1024;
     send(index, probe);
     step();
-    say(index, state());
+    // The report names this path only: the test acknowledges whatever else arrived.
+    ControlFrame proof = state();
+    proof.paths = {proof.paths[index]};
+    say(index, proof);
     R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
   }
 
@@ -114,7 +117,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     header.transmission = peer.frames_sent++;
     const size_t at = peer.unsent.size();
     peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
-    encode(header, std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>());
+    const auto bytes = std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>();
+    encode(header, bytes);
+    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
   }
   // Only the header, at once: the payload is still to come.
   void send_header(size_t index, DataHeader header) {
@@ -122,6 +127,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     header.transmission = peers_[index].frames_sent++;
     std::array<std::byte, kDataHeaderBytes> bytes{};
     encode(header, bytes);
+    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
     peers_[index].data->deliver(bytes);
   }
   // A message that is one chunk, permitted by a receive.
@@ -136,7 +142,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // What an honest peer says now of the paths and of the link's state; channels are up to the test.
   ControlFrame state() {
     ControlFrame frame;
-    frame.version = ++version_;
+    frame.version = frame.counted = ++version_;
     frame.reflected = reflects_;
     for (size_t i = 0; i < peers_.size(); ++i) {
       PathReport report;
@@ -197,6 +203,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<BadMemory>& bad_memory() const { return bad_memory_; }
   // The link's end of the path's data connection.
   ScriptedConnection& data(size_t index) { return *peers_[index].data; }
+  const std::vector<std::string>& contradictions() const { return contradictions_; }
 
  private:
   struct Peer {
@@ -285,6 +292,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
   void on_bad_memory(const BadMemory& bad) override { bad_memory_.push_back(bad); }
+  void on_contradiction(Rank, const std::string& why) override { contradictions_.push_back(why); }
   // MessageClient
   void on_sent(Rank, ChannelId, MessageNo number) override { sent_.push_back(number); }
   void on_received(Rank, ChannelId, MessageNo number) override { received_.push_back(number); }
@@ -308,6 +316,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<MessageNo> received_;
   std::vector<PathEvent> events_;
   std::vector<BadMemory> bad_memory_;
+  std::vector<std::string> contradictions_;
 };
 
 }  // namespace r2ccl

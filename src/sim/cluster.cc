@@ -141,6 +141,12 @@ void Cluster::Node::on_bad_memory(const BadMemory&) {
   check->violated("the kernel refused memory that is there");
 }
 
+void Cluster::Node::on_contradiction(Rank peer, const std::string& why) {
+  contradictions.push_back(why);
+  check->violated("rank " + std::to_string(engine->self().value()) + " hears of rank " +
+                  std::to_string(peer.value()) + " what cannot be: " + why);
+}
+
 void Cluster::Node::progress() {
   engine->progress(0);
   incidents->progress(ended);

@@ -63,12 +63,14 @@ class Cluster {
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
     std::vector<std::string> notices;
+    std::vector<std::string> contradictions;  // what a communicator fails with
     std::function<void()> in_turn;  // what a test does in every turn of this rank's thread
 
     void on_path_event(const PathEvent& event) override;
     void on_notice(Rank peer, std::span<const std::byte> bytes) override;
     void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
     void on_bad_memory(const BadMemory& bad) override;
+    void on_contradiction(Rank peer, const std::string& why) override;
     // A turn of the thread that a communicator has.
     void progress();
     TimeNs next_timeout() const;

@@ -284,6 +284,9 @@ void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& hea
   if (header.incarnation != path.state.incarnation()) {
     violated(name, "a frame of an old incarnation is taken");
   }
+  if (header.transmission != path.frames_received()) {
+    violated(name, "a frame is taken that is not the next one of its stream");
+  }
   const auto found = messages_.find(name);
   if (found == messages_.end()) {
     if (place.placement != Placement::discard) violated(name, "it came back after its end");

@@ -185,6 +185,10 @@ void Fabric::reset_flow(uint64_t flow_id) {
   if (Flow* flow = network_.find(flow_id)) flow->reset();
 }
 
+void Fabric::tamper(uint64_t flow_id, int side, const Tamper& tamper) {
+  if (Flow* flow = network_.find(flow_id)) flow->tamper(side, tamper);
+}
+
 void Fabric::cut_flow(uint64_t flow_id, int side, uint64_t offset, CutKind kind) {
   if (Flow* flow = network_.find(flow_id)) flow->cut(side, offset, kind);
 }

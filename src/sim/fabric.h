@@ -85,6 +85,11 @@ class Fabric {
   // Delivery of the bytes sent by the connecting side (0) or the listening side (1) ends at byte
   // `offset` of its stream.
   void cut_flow(uint64_t flow_id, int side, uint64_t offset, CutKind kind);
+  // Somebody on the wire changes what the connecting side (0) or the listening side (1) sends.
+  void tamper(uint64_t flow_id, int side, const Tamper& tamper);
+  uint64_t tampered() const { return network_.tampered(); }
+  // A second after its bytes were read the connection was still in use.
+  uint64_t unnoticed() const { return network_.unnoticed(); }
   // Called with each connection that is opened from now on, before it sends anything.
   void on_open(std::function<void(uint64_t flow_id)> hook) { network_.on_open(std::move(hook)); }
 

@@ -14,7 +14,7 @@ constexpr TimeNs kAftermath = 4 * kSecond;
 
 bool ends_at_once(FaultKind kind) {
   return kind == FaultKind::reset || kind == FaultKind::cut || kind == FaultKind::failed_call ||
-         kind == FaultKind::kill;
+         kind == FaultKind::kill || of_bytes(kind);
 }
 
 bool of_process(FaultKind kind) {
@@ -98,7 +98,8 @@ FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
       hosts_(scenario.hosts),
       nics_(scenario.nics),
       note_(std::move(note)),
-      dice_(scenario.seed + 1313) {
+      dice_(scenario.seed + 1313),
+      wire_dice_(scenario.seed + 4242) {
   for (const FaultSpec& spec : scenario.faults) faults_.push_back({spec});
   killed_.resize(static_cast<size_t>(hosts_));
   stopped_.resize(static_cast<size_t>(hosts_));
@@ -187,6 +188,11 @@ void FaultScript::apply(Active& fault, bool on) {
     case FaultKind::reset:
     case FaultKind::cut:
       return break_connection(fault);
+    case FaultKind::flip:
+    case FaultKind::repeat:
+      return tamper(fault);
+    case FaultKind::lost_chunk:
+      return lose_chunk(fault);
     case FaultKind::failed_call:
       return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
     case FaultKind::kill:
@@ -262,26 +268,84 @@ void FaultScript::refresh_severed() {
   }
 }
 
-// Of the two ends nobody can tell which it was: both are in trouble.
-void FaultScript::break_connection(const Active& fault) {
+std::vector<FlowInfo> FaultScript::connections(const FaultSpec& spec) {
+  const SimNic& nic = cluster_.nic(spec.host, spec.nic);
+  std::vector<FlowInfo> all;
+  for (const FlowInfo& flow : cluster_.fabric().flows()) {
+    if (flow.established && (flow.from == &nic || flow.to == &nic)) all.push_back(flow);
+  }
+  return all;
+}
+
+void FaultScript::add_other_end(const Active& fault, const FlowInfo& flow) {
   const FaultSpec& spec = fault.spec;
   const SimNic& nic = cluster_.nic(spec.host, spec.nic);
-  std::vector<FlowInfo> candidates;
-  for (const FlowInfo& flow : cluster_.fabric().flows()) {
-    if (flow.established && (flow.from == &nic || flow.to == &nic)) candidates.push_back(flow);
-  }
-  if (candidates.empty()) return;
-  const FlowInfo& flow = candidates[dice_.below(candidates.size())];
   const SimNic* other = flow.from == &nic ? flow.to : flow.from;
   for (int host = 0; host < hosts_; ++host) {
     if (&cluster_.nic(host, spec.nic) != other) continue;
     const auto index = static_cast<size_t>(&fault - faults_.data());
     troubles_.push_back({index, host, spec.nic, cluster_.now(), kNever});
   }
+}
+
+// Of the two ends nobody can tell which it was: both are in trouble.
+void FaultScript::break_connection(const Active& fault) {
+  const FaultSpec& spec = fault.spec;
+  const std::vector<FlowInfo> candidates = connections(spec);
+  if (candidates.empty()) return;
+  const FlowInfo& flow = candidates[dice_.below(candidates.size())];
+  add_other_end(fault, flow);
   if (spec.kind == FaultKind::reset) return cluster_.fabric().reset_flow(flow.id);
   const int side = static_cast<int>(dice_.below(2));
   const uint64_t delivered = side == 0 ? flow.delivered_from : flow.delivered_to;
   cluster_.fabric().cut_flow(flow.id, side, delivered + dice_.below(64 * 1024), CutKind::silent);
+}
+
+void FaultScript::tamper(const Active& fault) {
+  const std::vector<FlowInfo> candidates = connections(fault.spec);
+  if (candidates.empty()) return;
+  const FlowInfo& flow = candidates[wire_dice_.below(candidates.size())];
+  add_other_end(fault, flow);
+  Tamper tamper;
+  tamper.kind = fault.spec.kind == FaultKind::flip ? Tamper::Kind::flip : Tamper::Kind::repeat;
+  tamper.bit = fault.spec.amount;
+  cluster_.fabric().tamper(flow.id, static_cast<int>(wire_dice_.below(2)), tamper);
+}
+
+// The sender's memory is at fault: the tag fits what it has sent.
+void FaultScript::lose_chunk(const Active& fault) {
+  const FaultSpec& spec = fault.spec;
+  Tamper tamper;
+  tamper.kind = Tamper::Kind::rewrite;
+  tamper.control = false;
+  tamper.rewrite = [this, rank = spec.host](std::span<std::byte, kDataHeaderBytes> header) {
+    constexpr size_t kTypeAt = 5;
+    const HeaderTag* tag = tag_of(rank, header);
+    if (tag == nullptr || header[kTypeAt] != static_cast<std::byte>(FrameType::chunk)) return false;
+    header[kTypeAt] = static_cast<std::byte>(FrameType::probe);
+    tag->seal(header);
+    return true;
+  };
+  const SimNic& nic = cluster_.nic(spec.host, spec.nic);
+  for (const FlowInfo& flow : connections(spec)) {
+    add_other_end(fault, flow);
+    cluster_.fabric().tamper(flow.id, flow.from == &nic ? 0 : 1, tamper);
+  }
+}
+
+// The tag under which the rank has just sent this header.
+const HeaderTag* FaultScript::tag_of(int rank,
+                                     std::span<const std::byte, kDataHeaderBytes> header) {
+  ProgressEngine* engine = cluster_.node(rank).engine.get();
+  for (int peer = 0; engine != nullptr && peer < hosts_; ++peer) {
+    const Link* link = engine->link(Rank(peer));
+    if (link == nullptr) continue;
+    for (const auto& path : link->paths()) {
+      const HeaderTag* tag = path->sent_tag();
+      if (tag != nullptr && tag->fits(header)) return tag;
+    }
+  }
+  return nullptr;
 }
 
 // Not both ends of a link that has no path: neither would find the other (decision 7). Nor a host
@@ -321,7 +385,9 @@ void FaultScript::open_trouble(size_t fault) {
 
 void FaultScript::close_trouble(size_t fault) {
   const FaultKind kind = faults_[fault].spec.kind;
-  if (kind == FaultKind::cut || kind == FaultKind::failed_call) return;  // noticed whenever
+  const bool noticed_whenever =
+      kind == FaultKind::cut || kind == FaultKind::failed_call || of_bytes(kind);
+  if (noticed_whenever) return;
   for (Trouble& trouble : troubles_) {
     if (trouble.fault == fault) trouble.to = cluster_.now() + kAftermath;
   }
@@ -345,6 +411,13 @@ bool FaultScript::swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_
 bool FaultScript::troubled(int host, int nic, TimeNs from, TimeNs to) const {
   return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
     return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to;
+  });
+}
+
+bool FaultScript::may_be_named(int host, int nic, TimeNs from, TimeNs to) const {
+  return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
+    return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to &&
+           !of_bytes(faults_[trouble.fault].spec.kind);
   });
 }
 

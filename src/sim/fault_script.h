@@ -38,6 +38,8 @@ class FaultScript {
   bool troubled(int host, int nic, TimeNs at) const { return troubled(host, nic, at, at); }
   // The same at any time from `from` to `to`.
   bool troubled(int host, int nic, TimeNs from, TimeNs to) const;
+  // A verdict may name it: more was wrong than that bytes were changed on the way.
+  bool may_be_named(int host, int nic, TimeNs from, TimeNs to) const;
   // Full-size frames have not passed that NIC for so long before `at`.
   bool swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const;
 
@@ -63,7 +65,12 @@ class FaultScript {
   void end(size_t index);
   void apply(Active& fault, bool on);
   void flap(size_t index, uint64_t left);
+  std::vector<FlowInfo> connections(const FaultSpec& spec);
+  void add_other_end(const Active& fault, const FlowInfo& flow);
   void break_connection(const Active& fault);
+  void tamper(const Active& fault);
+  void lose_chunk(const Active& fault);
+  const HeaderTag* tag_of(int rank, std::span<const std::byte, kDataHeaderBytes> header);
   void set_process(const FaultSpec& spec, bool on);
   bool may_move(int host);
   void readdress(const FaultSpec& spec);
@@ -79,6 +86,7 @@ class FaultScript {
   const int nics_;
   const std::function<void(const std::string&)> note_;
   Random dice_;
+  Random wire_dice_;
   std::vector<Active> faults_;
   std::vector<Trouble> troubles_;
   std::vector<bool> killed_;

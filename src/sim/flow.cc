@@ -11,6 +11,9 @@
 namespace r2ccl {
 namespace {
 
+// Within which a reader notices that what it has read was tampered with.
+constexpr TimeNs kNoticeTime = 1 * kSecond;
+
 bool legal(SideState from, SideState to) {
   switch (to) {
     case SideState::absent:
@@ -70,6 +73,7 @@ IoResult Flow::read(int side, std::span<const iovec> slices) {
     if (const size_t bytes = incoming.read(slices); bytes > 0) {
       if (state == SideState::established && incoming.window_update_due()) send_ack(side);
       if (IoWatch* watch = network_.options().watch) watch->on_read(slices, bytes);
+      if (tampering_[index(1 - side)].taken(incoming)) expect_notice(side);
       return {IoKind::progressed, bytes, 0};
     }
     if (incoming.ended()) return {IoKind::closed, 0, 0};
@@ -120,8 +124,18 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
   const size_t bytes = stream(side).write(slices);
   if (bytes == 0) return {IoKind::blocked, 0, 0};
   if (IoWatch* watch = network_.options().watch) watch->on_write(slices, bytes);
+  if (tampering_[index(side)].apply(stream(side))) network_.note_tampered();
   pump(side);
   return {IoKind::progressed, bytes, 0};
+}
+
+// The reader of a frame that was tampered with must not go on with this connection.
+void Flow::expect_notice(int reader) {
+  Engine& engine = network_.engine();
+  engine.at(engine.now() + kNoticeTime, [&network = network_, id = id_, reader] {
+    const Flow* flow = network.find(id);
+    if (flow != nullptr && flow->state(reader) == SideState::established) network.note_unnoticed();
+  });
 }
 
 bool Flow::readable(int side) const {

@@ -11,6 +11,7 @@
 #include "sim/nic.h"
 #include "sim/poller.h"
 #include "sim/stream.h"
+#include "sim/tamper.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -78,6 +79,10 @@ class Flow {
   // Delivery of the bytes from `side` ends at byte `offset` of the stream.
   void cut(int side, uint64_t offset, CutKind kind);
   void fail(int side, int error);
+  // Orders tampering with bytes that `side` writes from now on.
+  void tamper(int side, Tamper tamper) {
+    tampering_[index(side)].order(std::move(tamper), stream(side));
+  }
 
   // --- the network ---
   // What to send now that the NIC is free.
@@ -138,11 +143,13 @@ class Flow {
   void on_timer(int side);
   void note_answer(int side);
   void keep_alive(int side);
+  void expect_notice(int reader);
 
   Network& network_;
   const uint64_t id_;
   std::array<Side, 2> sides_;  // 0 connects, 1 listens
   std::array<Stream, 2> streams_;
+  std::array<Tampering, 2> tampering_;  // of what each side sends
   bool silenced_ = false;
   CutKind cut_kind_ = CutKind::reset;
 };

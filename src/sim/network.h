@@ -53,6 +53,11 @@ class Network {
   Flow& open(const FlowSpec& spec);
   void on_open(std::function<void(uint64_t)> hook) { on_open_ = std::move(hook); }
   Flow* find(uint64_t flow_id);
+  // Frames that were tampered with; and those of them that their reader took for sound.
+  void note_tampered() { ++tampered_; }
+  void note_unnoticed() { ++unnoticed_; }
+  uint64_t tampered() const { return tampered_; }
+  uint64_t unnoticed() const { return unnoticed_; }
   void erase(uint64_t flow_id) { flows_.erase(flow_id); }
   const std::map<uint64_t, std::unique_ptr<Flow>>& flows() const { return flows_; }
 
@@ -84,6 +89,8 @@ class Network {
   std::vector<SimNic*> nics_;
   std::map<uint64_t, std::unique_ptr<Flow>> flows_;
   uint64_t next_flow_id_ = 1;
+  uint64_t tampered_ = 0;
+  uint64_t unnoticed_ = 0;
   std::function<void(uint64_t)> on_open_;
   std::set<std::pair<uint32_t, uint32_t>> severed_;
 };

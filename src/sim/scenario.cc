@@ -16,10 +16,13 @@ constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast
 // More than a sender may be ahead of a receiver, and so few bytes that the eager pool takes them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
-    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss", "delay",
-    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark", "rail",
-    "control", "partition",  "sever",    "readdress", "reset",    "cut",  "failed_call",
-    "stop",    "deschedule", "suspend",  "kill"};
+    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
+    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark",   "rail",
+    "control", "partition",  "sever",    "readdress", "reset",    "cut",    "failed_call",
+    "stop",    "deschedule", "suspend",  "kill",      "flip",     "repeat", "lost_chunk"};
+
+// Bytes are tampered with in one seed of so many.
+constexpr uint64_t kTamperedSeeds = 5;
 
 // Added to a seed, gives dice that have nothing to do with the seed's first ones.
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
@@ -196,6 +199,30 @@ void choose_faults(Dice& dice, Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
+FaultKind choose_tampering(Dice& dice) {
+  const int kind = dice.between(0, 99);
+  return kind < 60 ? FaultKind::flip : kind < 80 ? FaultKind::repeat : FaultKind::lost_chunk;
+}
+
+// With dice of their own: every other fault of a seed is where it is without them.
+void add_tampering(Scenario& s) {
+  if (s.seed % kTamperedSeeds != 0) return;
+  Dice dice(~s.seed);
+  const TimeNs span = guess_duration(s);
+  const int count = dice.between(1, 3);
+  for (int i = 0; i < count; ++i) {
+    FaultSpec f;
+    f.kind = choose_tampering(dice);
+    f.at = dice.time(span);
+    f.when_busy = dice.chance(80);
+    f.host = dice.between(0, s.hosts - 1);
+    f.nic = dice.between(0, s.nics - 1);
+    f.amount = dice.log_uniform(1, 100'000) - 1;
+    s.faults.push_back(f);
+  }
+  std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
+}
+
 double ms(TimeNs time) {
   return static_cast<double>(time) / 1e6;
 }
@@ -227,6 +254,10 @@ bool of_a_nic(FaultKind kind) {
   }
 }
 
+bool of_bytes(FaultKind kind) {
+  return kind == FaultKind::flip || kind == FaultKind::repeat || kind == FaultKind::lost_chunk;
+}
+
 bool needs_amount(FaultKind kind) {
   switch (kind) {
     case FaultKind::loss:
@@ -236,6 +267,7 @@ bool needs_amount(FaultKind kind) {
     case FaultKind::mtu_hole:
     case FaultKind::flap:
     case FaultKind::failed_call:
+    case FaultKind::flip:
       return true;
     default:
       return false;
@@ -251,6 +283,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_faults(dice, s);
   s.nics_write = dice.chance(34);
   choose_run_ahead(Dice(seed + kRunAheadSeeds), s);
+  add_tampering(s);
   return s;
 }
 

@@ -61,11 +61,16 @@ enum class FaultKind : uint8_t {
   deschedule,   // the same, as the scheduler does it: for a moment
   suspend,      // the whole host stands still, with its kernel
   kill,         // the process is killed; there is no coming back
+  flip,         // bit `amount` of the next header or control frame of a connection is changed
+  repeat,       // the next frame of a connection comes twice
+  lost_chunk,   // the next chunk that the host sends on the NIC is taken for a probe
 };
-inline constexpr int kFaultKinds = static_cast<int>(FaultKind::kill) + 1;
+inline constexpr int kFaultKinds = static_cast<int>(FaultKind::lost_chunk) + 1;
 const char* to_string(FaultKind kind);
 // The fault is one of a single NIC, and not of a host or of what connects hosts.
 bool of_a_nic(FaultKind kind);
+// Bytes are changed, and nothing is wrong with any NIC.
+bool of_bytes(FaultKind kind);
 // Its `amount` says how bad it is.
 bool needs_amount(FaultKind kind);
 

@@ -78,6 +78,9 @@ class Stream {
   // Bytes from `offset` on, which have been written and not taken, without taking them.
   void peek(uint64_t offset, std::span<std::byte> into) const;
 
+  // One byte that has been written and not taken is another one.
+  void change(uint64_t offset, std::byte mask) { ring_[offset & (ring_.size() - 1)] ^= mask; }
+
   // Nothing beyond byte `offset` is ever delivered.
   void cut_at(uint64_t offset) { cut_at_ = offset; }
   bool cut_reached() const { return delivered_ >= cut_at_; }

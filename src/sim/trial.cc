@@ -72,6 +72,9 @@ class Trial {
         if (ok()) part();
       }
       judge_events();
+      if (cluster_.fabric().unnoticed() > 0) {
+        violated("what was tampered with on the wire was taken for sound");
+      }
       for (int rank = 0; rank < scenario_.hosts; ++rank) judge_verdicts(rank);
       job_->inspect_buffers();
     } else {
@@ -287,7 +290,7 @@ class Trial {
     const int host = static_cast<int>(name.host);
     for (int nic = 0; nic < scenario_.nics; ++nic) {
       const bool meant = name.nic.empty() || name.nic == "nic" + std::to_string(nic);
-      if (meant && faults_.troubled(host, nic, at, at + kJudgeTime)) return true;
+      if (meant && faults_.may_be_named(host, nic, at, at + kJudgeTime)) return true;
     }
     return false;
   }

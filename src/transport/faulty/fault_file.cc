@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kDelayMsMax = 60'000;
 constexpr int64_t kBytesPerSecondMax = int64_t{1} << 40;
 constexpr int64_t kQueueBytesMax = int64_t{1} << 30;
+constexpr int64_t kFlippedBitMax = 8 * 1024;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
 // The next word as a number from 1 to `highest`; 0 when it is none.
@@ -34,6 +35,23 @@ int64_t read_amount(std::istringstream& words, int64_t highest) {
   const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   const bool whole = error == std::errc() && rest == word.data() + word.size();
   return whole && value >= 1 && value <= highest ? value : 0;
+}
+
+// "flip PATTERN BIT ORDER", the pattern in hexadecimal digits.
+bool read_change(std::istringstream& words, BitChange& change) {
+  std::string digits;
+  words >> digits;
+  for (size_t i = 0; i + 2 <= digits.size(); i += 2) {
+    unsigned byte = 0;
+    const auto [rest, error] = std::from_chars(&digits[i], &digits[i] + 2, byte, 16);
+    if (error != std::errc() || rest != &digits[i] + 2) return false;
+    change.pattern += static_cast<char>(byte);
+  }
+  // The first bit has number 1 here, because an amount is never 0.
+  change.bit = static_cast<uint32_t>(read_amount(words, kFlippedBitMax) - 1);
+  change.order = static_cast<uint64_t>(read_amount(words, INT64_MAX));
+  return !change.pattern.empty() && digits.size() % 2 == 0 && change.bit < kFlippedBitMax &&
+         change.order != 0;
 }
 
 // Why the rest of a line makes no sense; empty when `fault` holds what it says.
@@ -60,6 +78,8 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
     } else if (word == "queue") {
       fault.queue_bytes = static_cast<uint32_t>(read_amount(words, kQueueBytesMax));
       if (fault.queue_bytes == 0) return "queue needs bytes";
+    } else if (word == "flip") {
+      if (!read_change(words, fault.change)) return "flip needs a pattern, a bit and an order";
     } else {
       return "unknown word " + word;
     }

@@ -12,6 +12,9 @@
 //   delay MILLISECONDS  added each way
 //   queue BYTES         with another fault: what is held each way of a connection before its writer
 //                       blocks, 65536 unless told; a small one cuts frames short
+//   flip PATTERN BIT ORDER  once for each ORDER, a number that grows: of the next bytes that are
+//                       written in one piece and begin with PATTERN, in hexadecimal digits, one bit
+//                       is changed; BIT counts from 1 at the first byte's lowest
 #pragma once
 
 #include <map>

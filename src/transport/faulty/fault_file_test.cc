@@ -33,9 +33,11 @@ TEST(FaultFile, LetsTheLastLineOfANicCount) {
 }
 
 TEST(FaultFile, IgnoresLinesThatMakeNoSenseAndNamesThem) {
-  for (const char* line : {"nic1", "nic1 burning", "nic1 slow", "nic1 slow 0", "nic1 slow -5",
-                           "nic1 slow 10%", "nic1 slow 99999999999999999999", "nic1 delay soon",
-                           "nic1 queue 3000", "nic1 slow 10 queue 0"}) {
+  for (const char* line :
+       {"nic1", "nic1 burning", "nic1 slow", "nic1 slow 0", "nic1 slow -5", "nic1 slow 10%",
+        "nic1 slow 99999999999999999999", "nic1 delay soon", "nic1 queue 3000",
+        "nic1 slow 10 queue 0", "nic1 flip 5232 0 1", "nic1 flip 523 1 1", "nic1 flip xx 1 1",
+        "nic1 flip 52 1", "nic1 flip 52 1 0"}) {
     const FaultFileContent content = parse_fault_file("nic0 hole\n" + std::string(line) + "\n");
     EXPECT_EQ(content.faults.size(), 1U) << line;
     ASSERT_EQ(content.complaints.size(), 1U) << line;

@@ -62,6 +62,7 @@ NicFault FaultPlan::fault_of(const FaultTarget& target) const {
     out.bytes_per_s = std::max(out.bytes_per_s, rule.fault.bytes_per_s);
     out.delay_ns += rule.fault.delay_ns;
     out.queue_bytes = std::max(out.queue_bytes, rule.fault.queue_bytes);
+    if (rule.fault.change.order > rule.changes_done) out.change = rule.fault.change;
   });
   // What the far NIC does not send does not arrive here, and the other way round.
   if (const auto remote = rules_.find(target.remote); remote != rules_.end()) {
@@ -87,6 +88,17 @@ void FaultPlan::reset_happened(const FaultTarget& target, Direction direction) {
   std::lock_guard lock(mutex_);
   for_each_local_rule(rules_, target,
                       [&](Rule& rule) { rule.reset_at[index_of(direction)].reset(); });
+}
+
+bool FaultPlan::take_change(const FaultTarget& target, uint64_t order) {
+  std::lock_guard lock(mutex_);
+  bool taken = false;
+  for_each_local_rule(rules_, target, [&](Rule& rule) {
+    if (rule.fault.change.order != order || rule.changes_done >= order) return;
+    rule.changes_done = order;
+    taken = true;
+  });
+  return taken;
 }
 
 int FaultPlan::next_operation() {

@@ -19,6 +19,15 @@
 
 namespace r2ccl {
 
+// One bit is changed on its way out, once: bit `bit`, counted from the first byte, of the next
+// bytes that are written in one piece and begin with `pattern`.
+struct BitChange {
+  uint64_t order = 0;  // a larger one is a new order; 0: none
+  uint32_t bit = 0;
+  std::string pattern = {};
+  friend bool operator==(const BitChange&, const BitChange&) = default;
+};
+
 struct NicFault {
   bool down = false;         // connections fail with ENETDOWN, nics() shows no carrier
   bool hole_tx = false;      // what is sent is lost; to the writer the connection looks alive
@@ -30,6 +39,7 @@ struct NicFault {
   // What the NIC holds each way of every connection that is slow, delayed or in a hole, before its
   // writer blocks; 0: HeldBytes::kCapacity. No fault by itself.
   uint32_t queue_bytes = 0;
+  BitChange change = {};
 
   // The peers of this NIC hear nothing from it, not even that it is gone.
   bool silent() const { return down || hole_tx; }
@@ -69,6 +79,8 @@ class FaultPlan {
   // Bytes that the connection may still move before it is to be reset.
   std::optional<uint64_t> reset_after(const FaultTarget& target, Direction direction) const;
   void reset_happened(const FaultTarget& target, Direction direction);
+  // The connection has carried out that order. Once: false when another one has.
+  bool take_change(const FaultTarget& target, uint64_t order);
   // Counts one operation; 0, or the error it is to fail with.
   int next_operation();
   // Tokens of a rate-limited NIC. A connection whose NIC has no limit never asks.
@@ -82,6 +94,7 @@ class FaultPlan {
     NicFault fault;
     std::optional<uint64_t> reset_at[2];  // by Direction
     TokenBucket buckets[2];
+    uint64_t changes_done = 0;  // orders up to this one
   };
   mutable std::mutex mutex_;  // guards all that follows but version_
   std::map<std::string, Rule> rules_;

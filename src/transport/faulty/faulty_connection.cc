@@ -150,11 +150,45 @@ IoResult FaultyConnection::write(std::span<const iovec> slices) {
     reset(Direction::transmit);
     return fail(error_);
   }
-  const std::vector<iovec> allowed = first_bytes(slices, most);
-  const TimeNs now = context_.clock.now();
-  const IoResult result = holds_transmit() ? write_held(allowed, now) : inner_->write(allowed);
+  std::vector<iovec> allowed = first_bytes(slices, most);
+  Changed changed;
+  const bool changes = fault_.change.order != 0 && change_bit(allowed, changed);
+  if (changes) allowed[changed.slice] = {changed.bytes.data(), changed.bytes.size()};
+  const IoResult result = pass_on(allowed);
+  if (changes && result.kind == IoKind::progressed && result.bytes >= changed.needed) {
+    (void)context_.plan.take_change(target_, fault_.change.order);
+    fault_.change = {};
+  }
   if (result.kind == IoKind::progressed) count(Direction::transmit, result.bytes);
   return result;
+}
+
+IoResult FaultyConnection::pass_on(std::span<const iovec> slices) {
+  return holds_transmit() ? write_held(slices, context_.clock.now()) : inner_->write(slices);
+}
+
+// Finds the slice that begins as the order says, and makes a copy of it in which the bit differs.
+bool FaultyConnection::change_bit(std::span<const iovec> slices, Changed& changed) {
+  // Another connection may have carried it out since.
+  if (context_.plan.fault_of(target_).change.order != fault_.change.order) fault_.change = {};
+  const BitChange& order = fault_.change;
+  if (order.order == 0) return false;
+  const size_t at = order.bit / 8;
+  uint64_t before = 0;
+  for (changed.slice = 0; changed.slice < slices.size(); ++changed.slice) {
+    const iovec& slice = slices[changed.slice];
+    const auto* bytes = static_cast<const uint8_t*>(slice.iov_base);
+    const bool begins = slice.iov_len > std::max(at, order.pattern.size()) &&
+                        std::memcmp(bytes, order.pattern.data(), order.pattern.size()) == 0;
+    if (begins) {
+      changed.bytes.assign(bytes, bytes + slice.iov_len);
+      changed.bytes[at] ^= static_cast<uint8_t>(1u << order.bit % 8);
+      changed.needed = before + at + 1;
+      return true;
+    }
+    before += slice.iov_len;
+  }
+  return false;
 }
 
 IoResult FaultyConnection::write_held(std::span<const iovec> slices, TimeNs now) {

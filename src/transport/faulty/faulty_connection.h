@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "transport/faulty/fault_plan.h"
 #include "transport/faulty/faulty_poller.h"
@@ -60,6 +61,13 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   void refresh();
   IoResult fail(int error);
   void reset(Direction direction);
+  struct Changed {
+    size_t slice = 0;
+    uint64_t needed = 0;  // so many bytes of the write include the changed one
+    std::vector<uint8_t> bytes;
+  };
+  bool change_bit(std::span<const iovec> slices, Changed& changed);
+  IoResult pass_on(std::span<const iovec> slices);
   size_t limit(Direction direction) const;
   void count(Direction direction, size_t bytes);
   void pump_transmit(TimeNs now);

@@ -1,0 +1,39 @@
+// Losses that are evidence against nobody, because of what one end says of them.
+#include <algorithm>
+
+#include "protocol/blame.h"
+#include "protocol/blame_facts.h"
+
+namespace r2ccl {
+
+// One end closed the connection because of what came on it; the other sees that it was closed.
+// Neither is evidence against a NIC. The same report may come again later.
+void Judge::excuse(const Observation& o, TimeNs now) {
+  if (excused(o, now)) return;
+  Excuse excuse{pair_of(o.near, o.far), now, {id_of(o)}};
+  std::erase_if(open_, [&](const Open& open) {
+    const bool covered = !open.probed && subject(open.seen) == nullptr &&
+                         is_of(open.seen, o.near, o.far) &&
+                         now - open.at <= std::max(up_ns(o), kSameLoss);
+    if (covered) excuse.reports.push_back(id_of(open.seen));
+    return covered;
+  });
+  excuses_.push_back(std::move(excuse));
+}
+
+// A path that has come back since is lost for another reason.
+bool Judge::excused(const Observation& o, TimeNs now) {
+  if (subject(o) != nullptr) return false;
+  for (Excuse& excuse : excuses_) {
+    if (excuse.pair != pair_of(o.near, o.far)) continue;
+    if (std::ranges::find(excuse.reports, id_of(o)) != excuse.reports.end()) return true;
+    if (is_of_bytes(finest(o)) || now - excuse.at > std::max(up_ns(o), kSameLoss)) {
+      continue;
+    }
+    excuse.reports.push_back(id_of(o));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace r2ccl

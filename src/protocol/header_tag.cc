@@ -1,0 +1,63 @@
+#include "protocol/header_tag.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+
+#include "protocol/crypto.h"
+
+namespace r2ccl {
+
+static_assert(kDataTagAt + crypto_shorthash_BYTES == kDataHeaderBytes);
+static_assert(kControlTagAt + crypto_shorthash_BYTES == kControlHeaderBytes);
+
+HeaderTag::HeaderTag(std::span<const std::byte, kMacKeyBytes> session_key, Use use) {
+  static_assert(sizeof(key_) == crypto_shorthash_KEYBYTES);
+  crypto::Hash derived = crypto::derive(
+      session_key, use == Use::data ? "tag of data headers" : "tag of control headers", {});
+  std::copy_n(derived.begin(), key_.size(), key_.begin());
+  crypto::wipe(derived);
+}
+
+HeaderTag::~HeaderTag() {
+  crypto::wipe(key_);
+}
+
+HeaderTag::Tag HeaderTag::tag_of(std::span<const std::byte> bytes) const {
+  Tag tag;
+  crypto_shorthash(reinterpret_cast<unsigned char*>(tag.data()),
+                   reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                   reinterpret_cast<const unsigned char*>(key_.data()));
+  return tag;
+}
+
+HeaderTag::Tag HeaderTag::tag_of(std::span<const std::byte, kControlHeaderBytes> header,
+                                 uint64_t sequence) const {
+  std::array<std::byte, kControlTagAt + sizeof(sequence)> input;
+  std::copy_n(header.begin(), kControlTagAt, input.begin());
+  for (size_t i = 0; i < sizeof(sequence); ++i) {
+    input[kControlTagAt + i] = static_cast<std::byte>(sequence >> (8 * i));
+  }
+  return tag_of(input);
+}
+
+void HeaderTag::seal(std::span<std::byte, kDataHeaderBytes> header) const {
+  const Tag tag = tag_of(header.first<kDataTagAt>());
+  std::ranges::copy(tag, header.begin() + kDataTagAt);
+}
+
+bool HeaderTag::fits(std::span<const std::byte, kDataHeaderBytes> header) const {
+  return crypto::equal(tag_of(header.first<kDataTagAt>()), header.subspan<kDataTagAt>());
+}
+
+void HeaderTag::seal(std::span<std::byte, kControlHeaderBytes> header, uint64_t sequence) const {
+  const Tag tag = tag_of(header, sequence);
+  std::ranges::copy(tag, header.begin() + kControlTagAt);
+}
+
+bool HeaderTag::fits(std::span<const std::byte, kControlHeaderBytes> header,
+                     uint64_t sequence) const {
+  return crypto::equal(tag_of(header, sequence), header.subspan<kControlTagAt>());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,95 @@
+#include "runtime/frame_reader_fuzz.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "runtime/frame_reader.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using HeaderBytes = std::array<std::byte, kDataHeaderBytes>;
+using Placement = ReceiveLedger::Placement;
+
+// The harness changes the next header of the input by the bits of the byte before it.
+enum Mode : unsigned { sealed = 1, framed = 2, numbered = 4, sized = 8, whole = 16 };
+
+constexpr size_t kBlockBytes = 1 + kDataHeaderBytes;
+constexpr uint32_t kSizeMax = 4096;
+
+void store(HeaderBytes& bytes, size_t at, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+class Owner final : public FrameReader::Owner {
+ public:
+  explicit Owner(const HeaderTag& tag) : tag_(tag), memory_(limits::kChunkBytesMax) {}
+
+  Result<ReceiveLedger::Place> on_header(const DataHeader& header) override {
+    R2CCL_CHECK(std::ranges::find(sealed_, header.transmission) != sealed_.end());
+    R2CCL_CHECK(header.payload_bytes <= memory_.size());
+    switch (header.channel.value() % 4) {
+      case 0:
+        return ReceiveLedger::Place{Placement::direct, memory_.data()};
+      case 1:
+        return ReceiveLedger::Place{Placement::early, nullptr};
+      case 2:
+        return ReceiveLedger::Place{};
+      default:
+        return Status(Code::remote, "refused");
+    }
+  }
+  void on_frame(const DataHeader& header, Bytes early, bool) override {
+    R2CCL_CHECK(early.empty() || early.size() == header.payload_bytes);
+  }
+  // A frame of the input that its reader may believe.
+  void note_sealed(const HeaderBytes& bytes) {
+    const auto decoded = decode_data_header(bytes);
+    if (decoded.ok() && tag_.fits(bytes)) sealed_.push_back(decoded.value().header.transmission);
+  }
+
+ private:
+  const HeaderTag& tag_;
+  Bytes memory_;
+  std::vector<uint64_t> sealed_;
+};
+
+}  // namespace
+
+void fuzz_frame_reader(std::span<const std::byte> input) {
+  const HeaderTag tag(std::array<std::byte, kMacKeyBytes>{std::byte{9}}, HeaderTag::Use::data);
+  Owner owner(tag);
+  Bytes stream;
+  for (uint64_t number = 0; input.size() >= kBlockBytes; ++number) {
+    const auto mode = std::to_integer<unsigned>(input.front());
+    HeaderBytes header;
+    std::ranges::copy(input.subspan(1, kDataHeaderBytes), header.begin());
+    input = input.subspan(kBlockBytes);
+    if ((mode & framed) != 0) {
+      DataHeader empty;
+      HeaderBytes start;
+      encode(empty, start);
+      std::copy_n(start.begin(), 5, header.begin());  // magic and version
+    }
+    const auto size = static_cast<uint32_t>(header[8]) * 13 % kSizeMax;
+    if ((mode & sized) != 0) store(header, 8, size, 4);
+    if ((mode & numbered) != 0) store(header, 16, number, 8);
+    if ((mode & sealed) != 0) tag.seal(header);
+    owner.note_sealed(header);
+    stream.insert(stream.end(), header.begin(), header.end());
+    stream.resize(stream.size() + ((mode & whole) != 0 ? size : size / 2));
+  }
+  Bytes scratch(1000);
+  FrameReader reader(owner, tag, scratch);
+  for (std::span<const std::byte> rest(stream); !rest.empty();) {
+    const auto part = rest.first(std::min<size_t>(rest.size(), 777));
+    if (!reader.prefill(part).ok()) return;
+    rest = rest.subspan(part.size());
+  }
+}
+
+}  // namespace r2ccl

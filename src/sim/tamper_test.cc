@@ -1,0 +1,241 @@
+// One bit of what crosses the wire is another one, wherever it stands: the job goes on with the
+// right values, the connection is given up at once, and no NIC is named for it.
+#include "sim/tamper.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "sim/all_reduce_job.h"
+#include "sim/cluster.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kNoticed = 1 * kSecond;
+constexpr TimeNs kBack = 5 * kSecond;
+
+// A job that goes on for as long as the test wants.
+class Victim {
+ public:
+  explicit Victim(bool checked = true) : cluster_(options(checked)) {}
+
+  void start() {
+    ASSERT_TRUE(cluster_.connect());
+    for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.node(rank).events.clear();
+    begin_operations();
+  }
+  Cluster& cluster() { return cluster_; }
+  TimeNs now() { return cluster_.now(); }
+
+  // Tampers with the next fitting frame of any connection; `opened`: of those that are opened from
+  // now on, too.
+  void order(const Tamper& tamper, bool opened) {
+    for (const FlowInfo& flow : cluster_.fabric().flows()) {
+      for (const int side : {0, 1}) cluster_.fabric().tamper(flow.id, side, tamper);
+    }
+    if (opened) {
+      cluster_.fabric().on_open([this, tamper](uint64_t flow) {
+        for (const int side : {0, 1}) cluster_.fabric().tamper(flow, side, tamper);
+      });
+    }
+  }
+  void reset_one() {
+    const auto flows = cluster_.fabric().flows();
+    const auto one = std::ranges::find_if(flows, &FlowInfo::established);
+    ASSERT_NE(one, flows.end());
+    cluster_.fabric().reset_flow(one->id);
+  }
+  bool run_until(const std::function<bool()>& holds, TimeNs limit) {
+    const TimeNs until = now() + limit;
+    while (!holds()) {
+      if (now() >= until) return false;
+      cluster_.world().run_for(kMillisecond);
+    }
+    return true;
+  }
+  // Ends of paths that went down since, by cause.
+  size_t downs(DownCause cause) {
+    size_t count = 0;
+    for (int rank = 0; rank < cluster_.size(); ++rank) {
+      count += static_cast<size_t>(
+          std::ranges::count_if(cluster_.node(rank).events, [cause](const PathEvent& event) {
+            return event.to == PathPhase::down && event.cause == cause;
+          }));
+    }
+    return count;
+  }
+  void forget() {
+    for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.node(rank).events.clear();
+  }
+  void expect_sound() {
+    ASSERT_EQ(cluster_.check().violations(), std::vector<std::string>());
+    ASSERT_EQ(job_->wrong(), 0u);
+    ASSERT_EQ(job_->error(), "");
+    ASSERT_FALSE(job_->finished());
+    ASSERT_EQ(cluster_.fabric().unnoticed(), 0u);
+  }
+  void expect_nobody_named() {
+    cluster_.world().run_for(5 * kSecond);
+    for (int rank = 0; rank < cluster_.size(); ++rank) {
+      for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
+        ADD_FAILURE() << to_string(verdict.scope) << " " << verdict.culprit.nic << " of host "
+                      << verdict.culprit.host << ": " << to_string(verdict.kind);
+      }
+      EXPECT_TRUE(cluster_.node(rank).ends.empty());
+    }
+  }
+
+ private:
+  static ClusterOptions options(bool checked) {
+    ClusterOptions options;
+    options.rate_bytes_per_s = 4'000'000;
+    options.management = false;
+    options.link.damping = false;
+    options.checked = checked;
+    return options;
+  }
+  void begin_operations() {
+    job_ = std::make_unique<AllReduceJob>(cluster_, 2000);
+    job_->start(300'000);  // more than it comes to
+  }
+
+  Cluster cluster_;
+  std::unique_ptr<AllReduceJob> job_;
+};
+
+// Flips one bit after another, each in a frame of its own.
+void sweep(const Tamper& like, uint64_t bits, bool opened, uint64_t step = 1) {
+  Victim victim;
+  victim.start();
+  for (uint64_t bit = 0; bit < bits; bit += step) {
+    Tamper tamper = like;
+    tamper.bit = bit;
+    tamper.done = std::make_shared<bool>(false);
+    victim.forget();
+    victim.order(tamper, opened);
+    if (opened) victim.reset_one();
+    ASSERT_TRUE(victim.run_until([&] { return *tamper.done; }, kBack)) << "bit " << bit;
+    if (!opened) {
+      ASSERT_TRUE(
+          victim.run_until([&] { return victim.downs(DownCause::corrupted) > 0; }, kNoticed))
+          << "bit " << bit;
+    }
+    ASSERT_TRUE(victim.run_until([&] { return victim.cluster().all_paths_up(); }, kBack))
+        << "bit " << bit;
+    victim.expect_sound();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "bit " << bit;
+  }
+  victim.cluster().fabric().on_open([](uint64_t) {});
+  if (!opened) victim.expect_nobody_named();
+}
+
+TEST(Tampering, WithAnyBitOfADataHeaderIsNoticed) {
+  sweep({.control = false}, 8 * kDataHeaderBytes, false);
+}
+
+TEST(Tampering, WithAnyBitOfAControlFrameIsNoticed) {
+  constexpr uint64_t kPaths = 2;
+  constexpr uint64_t kBytes = kControlHeaderBytes + kControlFixedBytes + kPaths * kPathReportBytes +
+                              kChannelReportBytes + kMacBytes;
+  sweep({.data = false}, 8 * kBytes, false);
+}
+
+// The first frames of a connection, with which its path is proved.
+TEST(Tampering, WithTheFirstFrameOfAConnectionOnlyDelaysItsPath) {
+  sweep({.control = false}, 8 * kDataHeaderBytes, true, 7);
+  sweep({.data = false}, 8 * kControlHeaderBytes, true, 7);
+}
+
+TEST(Tampering, WithAHandshakeOnlyDelaysItsPath) {
+  sweep({.kind = Tamper::Kind::flip_at}, 8 * 128, true, 11);
+}
+
+TEST(Tampering, FramesThatComeTwiceAreNoticed) {
+  for (const bool data : {true, false}) {
+    sweep({.kind = Tamper::Kind::repeat, .data = data, .control = !data}, 10, false);
+  }
+}
+
+// Under a tag that fits: the sender's memory is at fault. Finds the tag among those of all paths.
+std::function<bool(std::span<std::byte, kDataHeaderBytes>)> rewrite(
+    Cluster& cluster, const std::function<bool(DataHeader&)>& change) {
+  return [&cluster, change](std::span<std::byte, kDataHeaderBytes> bytes) {
+    for (int rank = 0; rank < cluster.size(); ++rank) {
+      const Link* link = cluster.node(rank).engine->link(Rank(1 - rank));
+      for (const auto& path : link->paths()) {
+        const HeaderTag* tag = path->sent_tag();
+        if (tag == nullptr || !tag->fits(bytes)) continue;
+        DataHeader header = decode_data_header(bytes).value().header;
+        if (header.type != FrameType::chunk || !change(header)) return false;
+        encode(header, bytes);
+        tag->seal(bytes);
+        return true;
+      }
+    }
+    return false;
+  };
+}
+
+TEST(Tampering, AChunkThatIsLostAtThePeerIsSentAgain) {
+  Victim victim;
+  victim.start();
+  for (int i = 0; i < 50; ++i) {
+    Tamper tamper{.kind = Tamper::Kind::rewrite, .control = false};
+    tamper.rewrite = rewrite(victim.cluster(), [](DataHeader& header) {
+      header.type = FrameType::probe;
+      return true;
+    });
+    victim.forget();
+    victim.order(tamper, false);
+    ASSERT_TRUE(victim.run_until([&] { return *tamper.done; }, kBack));
+    ASSERT_TRUE(victim.run_until([&] { return victim.downs(DownCause::protocol) > 0; }, kNoticed));
+    ASSERT_TRUE(victim.run_until([&] { return victim.cluster().all_paths_up(); }, kBack));
+    victim.expect_sound();
+  }
+  victim.expect_nobody_named();
+}
+
+bool contradicted(Cluster& cluster) {
+  return !cluster.node(0).contradictions.empty() || !cluster.node(1).contradictions.empty();
+}
+
+// Every copy of one chunk is lost; or one chunk is filed under the next message, whose number the
+// peer then acknowledges in every frame. No path mends either.
+TEST(Tampering, AContradictionThatARankRepeatsEndsTheJobInWords) {
+  for (const bool lost : {true, false}) {
+    Victim victim(false);  // the checker believes what ranks send
+    victim.start();
+    std::optional<DataHeader> chosen;
+    const auto change = [&](DataHeader& header) {
+      if (!chosen) chosen = header;
+      const bool same = header.channel == chosen->channel && header.message == chosen->message &&
+                        header.offset == chosen->offset && header.context == chosen->context;
+      if (!same) return false;
+      if (lost) {
+        header.type = FrameType::probe;
+      } else {
+        header.message = MessageNo(header.message.value() + 1);
+      }
+      return true;
+    };
+    const TimeNs began = victim.now();
+    while (!contradicted(victim.cluster()) && victim.now() - began < 5 * kSecond) {
+      Tamper tamper{.kind = Tamper::Kind::rewrite, .control = false};
+      tamper.rewrite = rewrite(victim.cluster(), change);
+      victim.order(tamper, true);
+      victim.run_until([&] { return *tamper.done || contradicted(victim.cluster()); },
+                       kMillisecond);
+      if (contradicted(victim.cluster())) *tamper.done = true;  // the job's end is left alone
+    }
+    EXPECT_TRUE(contradicted(victim.cluster()));
+    victim.expect_nobody_named();
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,90 @@
+// One bit is changed on the wire of a running job, 200 times, in data headers, control frames and
+// greetings.
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace job {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int kFlips = 200;
+constexpr int kGreetingEvery = 20;  // for each of which a connection waits in vain
+constexpr std::chrono::seconds kNoticed{1};
+
+// A pattern at the start of the bytes, and the number of bits that every such frame has.
+struct Frames {
+  const char* pattern;
+  int bits;
+};
+constexpr Frames kData{"5232434402", 8 * 96};
+constexpr Frames kControl{"5232434c02000000", 8 * 200};
+constexpr Frames kGreeting{"5232434c01", 8 * 80};
+
+uint64_t incarnations(const Job& job) {
+  uint64_t sum = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (const Report::Path& path : job.comm(rank).report().paths) sum += path.incarnation;
+  }
+  return sum;
+}
+
+bool all_up(const Job& job) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Report report = job.comm(rank).report();
+    const auto up = [](const Report::Path& path) { return path.state == "up"; };
+    if (!std::all_of(report.paths.begin(), report.paths.end(), up)) return false;
+  }
+  return true;
+}
+
+std::string order(const Frames& frames, std::mt19937& random, int number) {
+  const int bit = static_cast<int>(random() % static_cast<uint32_t>(frames.bits));
+  return std::string("flip ") + frames.pattern + " " + std::to_string(bit + 1) + " " +
+         std::to_string(number);
+}
+
+// The 1 s of noticing includes the wait for the next frame, and for the fault file to be read.
+void flip_all(Job& job) {
+  std::mt19937 random(2024);
+  std::chrono::steady_clock::duration longest{};
+  for (int number = 1; number <= kFlips; ++number) {
+    const int index = static_cast<int>(random() % kNics);
+    const int rank = number % kGreetingEvery == 0 ? 1 : static_cast<int>(random() % kRanks);
+    job.wait_for("all paths", [&] { return all_up(job); });
+    const uint64_t before = incarnations(job);
+    // Rank 0 greets when the connection that is broken from the other end is opened anew.
+    if (number % kGreetingEvery == 0) job.fault(nic(0, index), order(kGreeting, random, number));
+    const auto began = std::chrono::steady_clock::now();
+    job.fault(nic(rank, index), order(random() % 2 == 0 ? kData : kControl, random, number));
+    job.wait_for("end of a path after flip " + std::to_string(number),
+                 [&] { return incarnations(job) > before || !all_up(job); });
+    longest = std::max(longest, std::chrono::steady_clock::now() - began);
+  }
+  job.wait_for("all paths", [&] { return all_up(job); });
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(longest, kNoticed);
+#endif
+}
+
+TEST(Tampering, WithTheWireCostsConnectionsButNoElementAndNoNicsName) {
+  Job job(kRanks);
+  Rounds rounds;
+  const RankBody body = [&](Comm& comm) { reduce_and_broadcast(comm, rounds); };
+  job.run({body}, [&] {
+    flip_all(job);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::string text = job.comm(rank).report().text;
+      EXPECT_NE(text.find("\"verdicts\":[]"), std::string::npos) << text;
+      EXPECT_NE(text.find("corrupted"), std::string::npos) << text;
+    }
+    rounds.stop();
+  });
+}
+
+}  // namespace
+}  // namespace job
