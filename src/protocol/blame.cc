@@ -94,7 +94,10 @@ void Judge::end_peer(const Observation& o) {
 void Judge::observe(const Observation& o, TimeNs now) {
   const size_t hosts = nics_of_hosts_.size();
   if (o.near.host >= hosts || o.far.host >= hosts) return;
-  if (o.near.nic.empty()) return end_peer(o);
+  if (o.near.nic.empty()) {
+    end_peer(o);
+    return ask_again(now);
+  }
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
   if (update(o) || absorbed(o, now)) return;
   // It had come back since.
@@ -112,6 +115,7 @@ void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.culprit, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
+  ask_again(now);
 }
 
 TimeNs Judge::next_timeout() const {
@@ -125,15 +129,19 @@ TimeNs Judge::next_timeout() const {
   return next;
 }
 
-// Both ends of all pairs, as many as there is room for, and third hosts.
-std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& fault) const {
+// Both ends of the pairs that are asked for, then of the fault's others, as many as there is room
+// for, and third hosts.
+std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
+                                       const std::vector<Open*>& fault) const {
   std::set<uint32_t> hosts;
   const auto add = [&](uint32_t host) {
     if (hosts.size() < kProbeHostsMax && host < nics_of_hosts_.size()) hosts.insert(host);
   };
-  for (const Open* open : fault) {
-    add(open->seen.near.host);
-    add(open->seen.far.host);
+  for (const auto* pairs : {&asking, &fault}) {
+    for (const Open* open : *pairs) {
+      add(open->seen.near.host);
+      add(open->seen.far.host);
+    }
   }
   // Not the same few for every fault of a large job.
   const auto count = static_cast<uint32_t>(nics_of_hosts_.size());
@@ -142,25 +150,81 @@ std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& fault) const {
   return hosts;
 }
 
+bool Judge::wants_question(const Open& open, TimeNs now) const {
+  return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
+         open.at + kGather <= now;
+}
+
+// Returns the losses of a fault that need a question of their own now. Of one NIC's losses a few
+// pairs tell as much as all, and the verdict explains the rest. So while a question is pending or
+// its verdict is near, the fault's other losses wait for the verdict (ask_again). Where the tried
+// pairs answer, the verdict takes longer, and only losses that connects say nothing of wait for it.
+std::vector<Judge::Open*> Judge::without_question(const std::vector<Open*>& fault, TimeNs now) {
+  uint32_t question = 0;
+  bool soon = false;
+  for (const Open* open : fault) {
+    if (!open->covered || open->probed) continue;
+    question = open->question;
+    const auto found = questions_.find(question);
+    const bool pending = found != questions_.end() && found->second.awaited.size() > 1 &&
+                         now < found->second.at + kSettle;
+    soon = soon || pending || open->ripe_at <= now + kSettle;
+  }
+  std::vector<Open*> asking;
+  for (Open* open : fault) {
+    if (!wants_question(*open, now)) continue;
+    const bool waits = question != 0 && (soon || finest(open->seen) == DownCause::stalled);
+    if (waits) open->question = question;
+    if (!waits) asking.push_back(open);
+  }
+  return asking;
+}
+
+ProbeRequest Judge::ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault,
+                        TimeNs now) {
+  Question question{now, hosts_to_ask(asking, fault), {}, {}};
+  question.awaited = question.hosts;
+  const uint32_t number = ++last_question_;
+  for (Open* open : asking) open->question = number;
+  for (Open* open : fault) {
+    const bool covers = question.hosts.contains(open->seen.near.host) &&
+                        question.hosts.contains(open->seen.far.host);
+    if (!covers || open->covered) continue;
+    open->question = number;
+    open->covered = true;
+  }
+  const ProbeRequest request{number, {question.hosts.begin(), question.hosts.end()}};
+  if (questions_.size() >= kQuestionsMax) questions_.erase(questions_.begin());
+  questions_[number] = std::move(question);
+  return request;
+}
+
 std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
   std::vector<ProbeRequest> requests;
-  while (true) {
-    const auto asks = std::ranges::find_if(open_, [&](const Open& open) {
-      return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
-             open.at + kGather <= now;
-    });
-    if (asks == open_.end()) return requests;
-    const std::vector<Open*> fault = connected(*asks);
-    Question question{now, hosts_to_ask(fault), {}, {}};
-    question.awaited = question.hosts;
-    const uint32_t number = ++last_question_;
+  const auto wants = [&](const Open& open) { return wants_question(open, now); };
+  if (std::ranges::none_of(open_, wants)) return requests;
+  for (const std::vector<Open*>& fault : faults()) {
+    const std::vector<Open*> asking = without_question(fault, now);
+    if (!asking.empty()) requests.push_back(ask(asking, fault, now));
+  }
+  return requests;
+}
+
+// After a verdict: losses that it did not explain, and that no question has tried, are asked for.
+void Judge::ask_again(TimeNs now) {
+  const auto waits = [](const Open& open) {
+    return open.question != 0 && !open.covered && !open.probed && subject(open.seen) == nullptr;
+  };
+  if (std::ranges::none_of(open_, waits)) return;
+  for (const std::vector<Open*>& fault : faults()) {
+    const bool awaited =
+        std::ranges::any_of(fault, [](const Open* open) { return open->covered && !open->probed; });
+    if (awaited) continue;
     for (Open* open : fault) {
-      const bool covers = question.hosts.contains(open->seen.near.host) &&
-                          question.hosts.contains(open->seen.far.host);
-      if (open->question == 0 && (covers || open == &*asks)) open->question = number;
+      if (!waits(*open)) continue;
+      open->question = 0;
+      open->ripe_at = std::max(open->ripe_at, now + kPatience);
     }
-    requests.push_back({number, {question.hosts.begin(), question.hosts.end()}});
-    questions_[number] = std::move(question);
   }
 }
 
@@ -194,6 +258,7 @@ void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs no
   open.ripe_at = kNever;
   open.question = answer.number;
   open.probed = true;
+  open.covered = true;
   open_.push_back(std::move(open));
 }
 
@@ -225,21 +290,37 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
   }
 }
 
-// Everything that has a NIC in common with `seed`, or with something that has.
-std::vector<Judge::Open*> Judge::connected(const Open& seed) {
-  std::set<NicName> nics = {seed.seen.near, seed.seen.far};
-  for (size_t before = 0; before != nics.size();) {
-    before = nics.size();
-    for (const Open& open : open_) {
-      if (!nics.contains(open.seen.near) && !nics.contains(open.seen.far)) continue;
-      nics.insert({open.seen.near, open.seen.far});
-    }
+// Groups what is open: two entries are of one fault when they have a NIC in common, or are linked
+// by others that have. A union-find over the NICs.
+std::vector<std::vector<Judge::Open*>> Judge::faults() {
+  std::map<NicName, size_t> nics;
+  std::vector<size_t> parent;
+  const auto group_of = [&](const NicName& nic) {
+    const auto [found, fresh] = nics.try_emplace(nic, parent.size());
+    if (fresh) parent.push_back(found->second);
+    size_t group = found->second;
+    while (parent[group] != group) group = parent[group] = parent[parent[group]];
+    return group;
+  };
+  for (const Open& open : open_) {
+    const size_t near = group_of(open.seen.near);
+    parent[group_of(open.seen.far)] = near;
   }
-  std::vector<Open*> fault;
+  std::vector<std::vector<Open*>> faults;
+  std::map<size_t, size_t> place;
   for (Open& open : open_) {
-    if (nics.contains(open.seen.near)) fault.push_back(&open);
+    const auto [found, fresh] = place.try_emplace(group_of(open.seen.near), faults.size());
+    if (fresh) faults.emplace_back();
+    faults[found->second].push_back(&open);
   }
-  return fault;
+  return faults;
+}
+
+std::vector<Judge::Open*> Judge::fault_of(const Open& seed) {
+  for (std::vector<Open*>& fault : faults()) {
+    if (std::ranges::find(fault, &seed) != fault.end()) return std::move(fault);
+  }
+  return {};
 }
 
 // Whether one NIC of every host lost all the others. With two hosts nobody can tell that from a
@@ -286,8 +367,19 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
 
 bool Judge::tried(const Open& open) const {
   const auto found = questions_.find(open.question);
-  return found != questions_.end() &&
+  return open.covered && found != questions_.end() &&
          found->second.tried.contains(pair_of(open.seen.near, open.seen.far));
+}
+
+void Judge::index() {
+  index_ = {};
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const Observation& o = open_[i].seen;
+    if (subject(o) != nullptr) index_.reported.insert(*subject(o));
+    if (finest(o) != DownCause::connection_lost) index_.given_up.insert(pair_of(o.near, o.far));
+    index_.of_nic[o.near].push_back(i);
+    if (o.far != o.near) index_.of_nic[o.far].push_back(i);
+  }
 }
 
 // It was reached, or reached another one than `opposite`, after the pair broke.
@@ -300,33 +392,33 @@ bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs s
 }
 
 bool Judge::reported(const NicName& nic) const {
-  return std::ranges::any_of(open_, [&](const Open& open) { return is_about(open.seen, nic); });
+  return index_.reported.contains(nic);
 }
 
 Judge::Evidence Judge::evidence(const Open& open) const {
   if (!answers(open)) return Evidence::silent;
   // Where one end gives a path up, the other sees no more than its connections' end.
-  const bool given_up = std::ranges::any_of(open_, [&](const Open& other) {
-    return is_of(other.seen, open.seen.near, open.seen.far) &&
-           finest(other.seen) != DownCause::connection_lost;
-  });
+  const bool given_up = index_.given_up.contains(pair_of(open.seen.near, open.seen.far));
   return given_up ? Evidence::stalled : Evidence::reset;
 }
 
 // Towards which hosts it was lost in the same way as `like`: each way has a cause of its own.
 std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
+  const Evidence how = evidence(like);
   const auto count = [&](const NicName& a, const NicName& b) {
     if (a != nic && b != nic) return;
     const NicName& opposite = a == nic ? b : a;
     // What is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
   };
-  for (const Open& open : open_) {
-    if (evidence(open) == evidence(like)) count(open.seen.near, open.seen.far);
+  if (const auto found = index_.of_nic.find(nic); found != index_.of_nic.end()) {
+    for (const size_t i : found->second) {
+      if (evidence(open_[i]) == how) count(open_[i].seen.near, open_[i].seen.far);
+    }
   }
   for (const auto& [pair, undecided] : undecided_) {
-    if (undecided.how == evidence(like)) count(pair.first, pair.second);
+    if (undecided.how == how) count(pair.first, pair.second);
   }
   return hosts;
 }
@@ -396,6 +488,7 @@ Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
   verdict.kind = finest(*decisive);
   verdict.detected_us = decisive->detected_us;
   std::erase_if(open_, [&](const Open& open) { return explained(open.seen); });
+  index();
   return verdict;
 }
 
@@ -556,7 +649,8 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     const auto ripe = std::ranges::find_if(
         open_, [&](const Open& open) { return !open.probed && open.ripe_at <= now; });
     if (ripe == open_.end()) break;
-    const std::vector<Open*> fault = connected(*ripe);
+    index();
+    const std::vector<Open*> fault = fault_of(*ripe);
     const RailEvidence rail = rail_evidence(fault);
     const TimeNs heard_all_at = fault.front()->at + kEcho;
     if (rail == RailEvidence::full) {
@@ -567,6 +661,7 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     } else {
       verdicts.push_back(judge_one(Open(*ripe), now));
     }
+    ask_again(now);
   }
   forget_old(now);
   return verdicts;

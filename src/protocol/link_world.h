@@ -94,7 +94,9 @@ class World {
  private:
   static constexpr uint32_t kChunksMax = 2;  // of one message
   static constexpr size_t kMessagesMax = 3;
-  using Chunks = uint32_t;  // a bit for each chunk of the world
+  static constexpr uint64_t kNotices = 3;
+  static constexpr uint64_t kNoticeSlots = 2;  // which notices fill in turn
+  using Chunks = uint32_t;                     // a bit for each chunk of the world
 
   struct Path {
     PathState sender;
@@ -145,7 +147,7 @@ class World {
   bool lose_at_receiver(Path& path, DownCause cause);
   bool post();
   bool send_notice();
-  Said say() const;
+  Said say();
   void put(const Path& path, Digest& digest) const;
   static void put(const Said& said, Digest& digest);
 
@@ -170,6 +172,11 @@ class World {
     return &target_[message][index * setup_.cut];
   }
   void consume(size_t message, uint32_t index);
+  // The latest of the first `count` notices that fill this slot, plus one; 0: there is none.
+  static uint64_t latest_notice(uint64_t slot, uint64_t count) {
+    while (count > 0 && (count - 1) % kNoticeSlots != slot) --count;
+    return count;
+  }
   bool settled() const;
   void check_sender();
   void check_copies();
@@ -205,7 +212,8 @@ class World {
   std::array<int, kMessagesMax> receive_ended_{};
   uint64_t notices_ = 0;  // that the receiver had for the sender
   uint64_t notices_heard_ = 0;
-  uint64_t notices_delivered_ = 0;
+  uint64_t notices_delivered_ = 0;                       // up to which number
+  std::array<uint64_t, kNoticeSlots> latest_notices_{};  // delivered of each slot: number + 1
   std::string failure_;
 };
 

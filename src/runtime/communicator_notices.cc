@@ -20,7 +20,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 }
 
 // A call that does not match is every rank's error; of everything else the others only hear.
-std::vector<std::byte> failure_notice(Code code, const std::string& text) {
+Notice failure_notice(Code code, const std::string& text) {
   std::vector<std::byte> body = bytes_of(text);
   const Code told = code == Code::invalid_usage ? code : Code::remote;
   body.insert(body.begin(), static_cast<std::byte>(told));
@@ -82,7 +82,8 @@ CallAudit::Callbacks Communicator::audit_callbacks() {
   callbacks.send = [this](Rank peer, const CallReport& report) {
     Link* link = engine_->link(peer);
     if (!failure_.ok() || link->peer_ended()) return;
-    link->send_notice(make_notice(NoticeKind::calls, encode(report)));
+    const auto subject = static_cast<uint64_t>(report.reason);
+    link->send_notice(make_notice(NoticeKind::calls, subject, encode(report)));
   };
   callbacks.fail = [this](const std::string& why) { fail({Code::invalid_usage, why}, true); };
   callbacks.who = [this](Rank rank) { return who(rank); };

@@ -58,8 +58,11 @@ struct Heard {
 Heard hear(End& end, std::span<const std::byte> bytes) {
   Heard heard;
   if (!bytes.empty()) end.connection->deliver(bytes);
-  for (int i = 0; i < 3 && heard.status.ok(); ++i) {
-    heard.status = end.lane->receive(heard.frames).status;
+  bool more = false;
+  for (int i = 0; (i < 3 || more) && heard.status.ok(); ++i) {
+    const ControlLane::Received received = end.lane->receive(heard.frames);
+    heard.status = received.status;
+    more = received.end.kind == IoKind::progressed;
   }
   return heard;
 }

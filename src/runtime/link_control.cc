@@ -62,7 +62,7 @@ ControlFrame Link::make_frame(TimeNs at) {
   }
   frame.notices = notices_.report();
   if (mutated(Mutant::notice_once) && !frame.notices.empty()) {
-    notices_.on_applied(frame.notices.back().number + 1);
+    (void)notices_.on_applied(frame.notices.back().number + 1);
   }
   report_channels(frame);
   return frame;
@@ -99,13 +99,19 @@ bool Link::good_lane(const Path& path) {
          !path.resting;
 }
 
-// The longest round trip of a lane that nobody has to wait for; kNever: there is no good lane. Some
-// frames of other senders may be ahead on any.
-TimeNs Link::prompt_round_trip(TimeNs at) const {
+// kNever: there is no good lane.
+TimeNs Link::fastest_round_trip(TimeNs at) const {
   TimeNs fastest = kNever;
   for (const auto& path : paths_) {
     if (good_lane(*path)) fastest = std::min(fastest, path->health.round_trip_at(at));
   }
+  return fastest;
+}
+
+// The longest round trip of a lane that nobody has to wait for; kNever: there is no good lane. Some
+// frames of other senders may be ahead on any.
+TimeNs Link::prompt_round_trip(TimeNs at) const {
+  const TimeNs fastest = fastest_round_trip(at);
   if (fastest == kNever) return kNever;
   const auto window_time = static_cast<TimeNs>(limits::kWindowBytesMin / fastest_rate());
   return 2 * fastest + 2 * kMillisecond + kWindowsAhead * window_time;
@@ -143,8 +149,8 @@ void Link::send_state(Path& path, TimeNs at, Question question) {
   frame.answer = path.health.answer_due;
   path.health.answer_due = 0;
   if (question != Question::none) {
-    frame.ask = next_ask_++;
-    if (next_ask_ == 0) next_ask_ = 1;
+    frame.ask = ask_number_++;
+    if (ask_number_ == 0) ask_number_ = 1;
     path.health.last_asked_at = at;
     const TimeNs missed_at = question == Question::casual ? at + kMissedCasually : at;
     path.health.asks.push_back({frame.ask, at, missed_at});
