@@ -6,6 +6,7 @@
 // ledgers remember it, nothing. What the link does between ledgers and paths is done here as there.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -183,6 +184,16 @@ class World {
   void check_permission();
   void check_receiver();
   void check_path(const Path& path);
+  void check_notices() {
+    expect(notices_delivered_ == notices_heard_, "the latest notice that was heard is delivered");
+    expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
+    for (uint64_t slot = 0; slot < kNoticeSlots; ++slot) {
+      expect(latest_notices_[slot] == latest_notice(slot, notices_heard_), "so is each slot's");
+    }
+    const uint64_t unheard = std::min(notices_ - notices_heard_, kNoticeSlots);
+    expect(notices_at_receiver_.pending() >= unheard, "a notice is kept until it was heard");
+    expect(notices_at_receiver_.pending() <= kNoticeSlots, "of each slot one notice is kept");
+  }
 
   const Setup& setup_;
   std::array<std::unique_ptr<std::byte[]>, kMessagesMax> target_;

@@ -478,15 +478,7 @@ void World::check() {
   check_permission();
   check_receiver();
   for (const Path& path : paths_) check_path(path);
-  expect(notices_delivered_ == notices_heard_, "the latest notice that was heard is delivered");
-  expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
-  for (uint64_t slot = 0; slot < kNoticeSlots; ++slot) {
-    expect(latest_notices_[slot] == latest_notice(slot, notices_heard_),
-           "of each slot the latest notice that was heard is delivered");
-  }
-  const uint64_t unheard = std::min(notices_ - notices_heard_, kNoticeSlots);
-  expect(notices_at_receiver_.pending() >= unheard, "a notice is kept until it was heard");
-  expect(notices_at_receiver_.pending() <= kNoticeSlots, "of each slot one notice is kept");
+  check_notices();
 }
 
 void World::check_sender() {

@@ -271,7 +271,6 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
   static bool good_lane(const Path& path);
-  TimeNs fastest_round_trip(TimeNs now) const;
   TimeNs prompt_round_trip(TimeNs now) const;
   Path* choose_lane(TimeNs now);
   uint64_t pace_total(Path& path, TimeNs now);
@@ -289,6 +288,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   TimeNs overdue_at(const Path& path) const;
   static TimeNs lane_overdue_at(const Path& path);
   void ask(TimeNs now, Path* in_doubt);
+  bool others_in_doubt(const Path* in_doubt, TimeNs now) const;
   Path* choose_witness(const Path* in_doubt, TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
                  TimeNs now);

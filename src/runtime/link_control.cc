@@ -99,19 +99,13 @@ bool Link::good_lane(const Path& path) {
          !path.resting;
 }
 
-// kNever: there is no good lane.
-TimeNs Link::fastest_round_trip(TimeNs at) const {
+// The longest round trip of a lane that nobody has to wait for; kNever: there is no good lane. Some
+// frames of other senders may be ahead on any.
+TimeNs Link::prompt_round_trip(TimeNs at) const {
   TimeNs fastest = kNever;
   for (const auto& path : paths_) {
     if (good_lane(*path)) fastest = std::min(fastest, path->health.round_trip_at(at));
   }
-  return fastest;
-}
-
-// The longest round trip of a lane that nobody has to wait for; kNever: there is no good lane. Some
-// frames of other senders may be ahead on any.
-TimeNs Link::prompt_round_trip(TimeNs at) const {
-  const TimeNs fastest = fastest_round_trip(at);
   if (fastest == kNever) return kNever;
   const auto window_time = static_cast<TimeNs>(limits::kWindowBytesMin / fastest_rate());
   return 2 * fastest + 2 * kMillisecond + kWindowsAhead * window_time;

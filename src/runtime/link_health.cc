@@ -206,20 +206,20 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
 }
 
 // Asks whether the peer runs. The answer gives the comparison for the path in doubt, and the whole
-// current state. For an idle path one lane that answers tells as much as all of them. All are asked
-// when the last question had no answer, and where chunks wait, which the state may concern.
+// current state. Where one idle path is in doubt, one lane that answers tells as much as all of them.
+// All are asked when the last question had no answer, when more paths are in doubt, and when chunks
+// wait, which the state may concern.
 void Link::ask(TimeNs at, Path* in_doubt) {
   if (at < next_ask_) return;
   const bool fresh = at - next_ask_ > kAskIntervalMax;
   ask_wait_ = fresh ? kAskInterval : std::min(2 * ask_wait_, 4 * kAskInterval);
-  const TimeNs round_trip = fastest_round_trip(at);
-  const TimeNs answered_in = round_trip == kNever ? 0 : std::min(2 * round_trip, kAskIntervalMax);
-  next_ask_ = at + std::max(ask_wait_ + answered_in, spacing(at));
+  next_ask_ = at + std::max(ask_wait_, spacing(at));
   if (asked_at_ == 0) asked_at_ = at;
   const TimeNs last_ask_at = std::exchange(last_ask_at_, at);
   const bool chunks_wait = in_doubt != nullptr && !in_doubt->model.outstanding().empty();
   const bool answered = fresh || evidence_at_ >= last_ask_at;
-  Path* witness = answered && !chunks_wait ? choose_witness(in_doubt, at) : nullptr;
+  const bool one_will_do = answered && !chunks_wait && !others_in_doubt(in_doubt, at);
+  Path* witness = one_will_do ? choose_witness(in_doubt, at) : nullptr;
   if (witness != nullptr) {
     send_state(*witness, at, Question::urgent);
     // A question that is under way on an idle lane arrives no sooner when another one follows.
@@ -230,6 +230,13 @@ void Link::ask(TimeNs at, Path* in_doubt) {
   for (const auto& path : paths_) {
     if (path->lane_ready() && !path->broken) send_state(*path, at, Question::urgent);
   }
+}
+
+bool Link::others_in_doubt(const Path* in_doubt, TimeNs at) const {
+  return std::ranges::any_of(paths_, [&](const auto& path) {
+    return path.get() != in_doubt && path->state.connected() &&
+           (path->state.phase() == PathPhase::suspect || lane_overdue_at(*path) <= at);
+  });
 }
 
 // The next lane that can be expected to answer: prompt, and not itself in doubt.
