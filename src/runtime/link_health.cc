@@ -206,9 +206,9 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
 }
 
 // Asks whether the peer runs. The answer gives the comparison for the path in doubt, and the whole
-// current state. Where one idle path is in doubt, one lane that answers tells as much as all of them.
-// All are asked when the last question had no answer, when more paths are in doubt, and when chunks
-// wait, which the state may concern.
+// current state. Where one idle path is in doubt, one lane that answers tells as much as all of
+// them. All are asked when the last question had no answer, when more paths are in doubt, and when
+// chunks wait, which the state may concern.
 void Link::ask(TimeNs at, Path* in_doubt) {
   if (at < next_ask_) return;
   const bool fresh = at - next_ask_ > kAskIntervalMax;
