@@ -78,7 +78,6 @@ inline constexpr size_t kNicsMax = 64;
 // --- control frames ---------------------------------------------------------------------------
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
-inline constexpr size_t kNoticesPendingMax = 1024;
 // News that nobody waits for may stay this long for company.
 inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
 // So much received data is acknowledged at once: a part of what a path has under way by default.
@@ -117,8 +116,7 @@ inline constexpr TimeNs kSurveyTimeMax = 3 * kSecond;
 // Ranks that are asked at a time; one that has not answered for a while makes room for the next.
 inline constexpr size_t kSurveyAskedMax = 64;
 inline constexpr TimeNs kSurveyPatience = 50 * kMillisecond;
-// Notices to a rank that takes none: beyond this no question or answer is added, so that there is
-// always room for what the job needs.
+// Different commands that wait for a rank which takes none: a further one gets no answer.
 inline constexpr size_t kSurveyNoticesAhead = 16;
 
 // --- staging ----------------------------------------------------------------------------------

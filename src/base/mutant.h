@@ -28,6 +28,7 @@ namespace r2ccl {
   X(any_incarnation, "frames and reports of an old incarnation count")                            \
   X(state_once, "state that was said counts as heard")                                            \
   X(notice_once, "a notice is said once")                                                         \
+  X(one_slot, "a notice replaces one that the peer has not applied, whatever both are about")     \
   X(part_early, "goodbye is said before everything is acknowledged")                              \
   X(never_late, "nobody looks whether a path is late")                                            \
   X(suspect_for_ever, "a suspect path neither fails nor is cleared")                              \

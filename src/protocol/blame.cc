@@ -51,7 +51,10 @@ void Judge::end_peer(const Observation& o) {
 void Judge::observe(const Observation& o, TimeNs now) {
   const size_t hosts = nics_of_hosts_.size();
   if (o.near.host >= hosts || o.far.host >= hosts) return;
-  if (o.near.nic.empty()) return end_peer(o);
+  if (o.near.nic.empty()) {
+    end_peer(o);
+    return ask_again(now);
+  }
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
   if (is_of_bytes(finest(o))) return excuse(o, now);
   if (excused(o, now) || update(o) || absorbed(o, now)) return;
@@ -70,6 +73,7 @@ void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.culprit, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
+  ask_again(now);
 }
 
 TimeNs Judge::next_timeout() const {
@@ -81,45 +85,6 @@ TimeNs Judge::next_timeout() const {
     if (asks) next = std::min(next, open.at + kGather);
   }
   return next;
-}
-
-// Both ends of all pairs, as many as there is room for, and third hosts.
-std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& fault) const {
-  std::set<uint32_t> hosts;
-  const auto add = [&](uint32_t host) {
-    if (hosts.size() < kProbeHostsMax && host < nics_of_hosts_.size()) hosts.insert(host);
-  };
-  for (const Open* open : fault) {
-    add(open->seen.near.host);
-    add(open->seen.far.host);
-  }
-  // Not the same few for every fault of a large job.
-  const auto count = static_cast<uint32_t>(nics_of_hosts_.size());
-  const uint32_t first = *hosts.begin();
-  for (uint32_t i = 1; i < count; ++i) add((first + i) % count);
-  return hosts;
-}
-
-std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
-  std::vector<ProbeRequest> requests;
-  while (true) {
-    const auto asks = std::ranges::find_if(open_, [&](const Open& open) {
-      return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
-             open.at + kGather <= now;
-    });
-    if (asks == open_.end()) return requests;
-    const std::vector<Open*> fault = connected(*asks);
-    Question question{now, hosts_to_ask(fault), {}, {}};
-    question.awaited = question.hosts;
-    const uint32_t number = ++last_question_;
-    for (Open* open : fault) {
-      const bool covers = question.hosts.contains(open->seen.near.host) &&
-                          question.hosts.contains(open->seen.far.host);
-      if (open->question == 0 && (covers || open == &*asks)) open->question = number;
-    }
-    requests.push_back({number, {question.hosts.begin(), question.hosts.end()}});
-    questions_[number] = std::move(question);
-  }
 }
 
 bool Judge::known_broken(const NicName& a, const NicName& b) const {
@@ -152,6 +117,7 @@ void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs no
   open.ripe_at = kNever;
   open.question = answer.number;
   open.probed = true;
+  open.covered = true;
   open_.push_back(std::move(open));
 }
 
@@ -181,23 +147,6 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
     const TimeNs known_at = open.at + patience;
     open.ripe_at = std::max(known_at, now);
   }
-}
-
-// Everything that has a NIC in common with `seed`, or with something that has.
-std::vector<Judge::Open*> Judge::connected(const Open& seed) {
-  std::set<NicName> nics = {seed.seen.near, seed.seen.far};
-  for (size_t before = 0; before != nics.size();) {
-    before = nics.size();
-    for (const Open& open : open_) {
-      if (!nics.contains(open.seen.near) && !nics.contains(open.seen.far)) continue;
-      nics.insert({open.seen.near, open.seen.far});
-    }
-  }
-  std::vector<Open*> fault;
-  for (Open& open : open_) {
-    if (nics.contains(open.seen.near)) fault.push_back(&open);
-  }
-  return fault;
 }
 
 // Whether one NIC of every host lost all the others. With two hosts nobody can tell that from a
@@ -244,8 +193,19 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
 
 bool Judge::tried(const Open& open) const {
   const auto found = questions_.find(open.question);
-  return found != questions_.end() &&
+  return open.covered && found != questions_.end() &&
          found->second.tried.contains(pair_of(open.seen.near, open.seen.far));
+}
+
+void Judge::index() {
+  index_ = {};
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const Observation& o = open_[i].seen;
+    if (subject(o) != nullptr) index_.reported.insert(*subject(o));
+    if (finest(o) != DownCause::connection_lost) index_.given_up.insert(pair_of(o.near, o.far));
+    index_.of_nic[o.near].push_back(i);
+    if (o.far != o.near) index_.of_nic[o.far].push_back(i);
+  }
 }
 
 // It was reached, or reached another one than `opposite`, after the pair broke.
@@ -258,33 +218,33 @@ bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs s
 }
 
 bool Judge::reported(const NicName& nic) const {
-  return std::ranges::any_of(open_, [&](const Open& open) { return is_about(open.seen, nic); });
+  return index_.reported.contains(nic);
 }
 
 Judge::Evidence Judge::evidence(const Open& open) const {
   if (!answers(open)) return Evidence::silent;
   // Where one end gives a path up, the other sees no more than its connections' end.
-  const bool given_up = std::ranges::any_of(open_, [&](const Open& other) {
-    return is_of(other.seen, open.seen.near, open.seen.far) &&
-           finest(other.seen) != DownCause::connection_lost;
-  });
+  const bool given_up = index_.given_up.contains(pair_of(open.seen.near, open.seen.far));
   return given_up ? Evidence::stalled : Evidence::reset;
 }
 
 // Towards which hosts it was lost in the same way as `like`: each way has a cause of its own.
 std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
+  const Evidence how = evidence(like);
   const auto count = [&](const NicName& a, const NicName& b) {
     if (a != nic && b != nic) return;
     const NicName& opposite = a == nic ? b : a;
     // What is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
   };
-  for (const Open& open : open_) {
-    if (evidence(open) == evidence(like)) count(open.seen.near, open.seen.far);
+  if (const auto found = index_.of_nic.find(nic); found != index_.of_nic.end()) {
+    for (const size_t i : found->second) {
+      if (evidence(open_[i]) == how) count(open_[i].seen.near, open_[i].seen.far);
+    }
   }
   for (const auto& [pair, undecided] : undecided_) {
-    if (undecided.how == evidence(like)) count(pair.first, pair.second);
+    if (undecided.how == how) count(pair.first, pair.second);
   }
   return hosts;
 }
@@ -354,6 +314,7 @@ Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
   verdict.kind = finest(*decisive);
   verdict.detected_us = decisive->detected_us;
   std::erase_if(open_, [&](const Open& open) { return explained(open.seen); });
+  index();
   return verdict;
 }
 
@@ -515,7 +476,8 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     const auto ripe = std::ranges::find_if(
         open_, [&](const Open& open) { return !open.probed && open.ripe_at <= now; });
     if (ripe == open_.end()) break;
-    const std::vector<Open*> fault = connected(*ripe);
+    index();
+    const std::vector<Open*> fault = fault_of(*ripe);
     const RailEvidence rail = rail_evidence(fault);
     const TimeNs heard_all_at = fault.front()->at + kEcho;
     if (rail == RailEvidence::full) {
@@ -526,6 +488,7 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     } else {
       verdicts.push_back(judge_one(Open(*ripe), now));
     }
+    ask_again(now);
   }
   forget_old(now);
   return verdicts;

@@ -85,6 +85,8 @@ struct ProbeAnswer {
 
 // Both ends of a pair, and third hosts; more could not tell more of a fault.
 inline constexpr size_t kProbeHostsMax = 6;
+// Requests that the judging rank waits for at a time: a further one gives up the oldest.
+inline constexpr uint32_t kQuestionsMax = 64;
 // What fits into one notice, with the longest names.
 inline constexpr size_t kProbesMax = 48;
 
@@ -152,7 +154,8 @@ class Judge {
     Observation seen;
     TimeNs at = 0;
     TimeNs ripe_at = 0;
-    uint32_t question = 0;  // what is asked because of it; 0: nothing yet
+    uint32_t question = 0;  // what is asked because of its fault; 0: nothing yet
+    bool covered = false;   // that question tries this very pair, and came after it was lost
     bool probed = false;    // a probe that was not answered, and no path that was lost
   };
   struct Recent {
@@ -197,11 +200,18 @@ class Judge {
   void end_peer(const Observation& observation);
   bool answers(const Open& open) const;
   void take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now);
-  std::set<uint32_t> hosts_to_ask(const std::vector<Open*>& fault) const;
-  std::vector<Open*> connected(const Open& seed);
+  bool wants_question(const Open& open, TimeNs now) const;
+  std::vector<Open*> without_question(const std::vector<Open*>& fault, TimeNs now);
+  ProbeRequest ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault, TimeNs now);
+  std::set<uint32_t> hosts_to_ask(const std::vector<Open*>& asking,
+                                  const std::vector<Open*>& fault) const;
+  void ask_again(TimeNs now);
+  std::vector<std::vector<Open*>> faults();
+  std::vector<Open*> fault_of(const Open& seed);
   RailEvidence rail_evidence(const std::vector<Open*>& fault) const;
   // A probe has said something of its pair.
   bool tried(const Open& open) const;
+  void index();
   bool known_broken(const NicName& a, const NicName& b) const;
   bool reported(const NicName& nic) const;
   bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;
@@ -223,8 +233,16 @@ class Judge {
   void remember(const NicName& nic, bool named, TimeNs now);
   void forget_old(TimeNs now);
 
+  // Of `open_`, while verdicts are made: a fault may have thousands of entries.
+  struct Index {
+    std::set<NicName> reported;  // by their own hosts
+    std::set<Pair> given_up;     // one end at least says more than that the connection ended
+    std::map<NicName, std::vector<size_t>> of_nic;
+  };
+
   std::vector<size_t> nics_of_hosts_;
   std::vector<Open> open_;  // in order of arrival
+  Index index_;
   std::vector<Recent> recent_;
   std::vector<Excuse> excuses_;
   std::vector<Verdict> ready_;

@@ -6,6 +6,7 @@
 // ledgers remember it, nothing. What the link does between ledgers and paths is done here as there.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -96,7 +97,9 @@ class World {
  private:
   static constexpr uint32_t kChunksMax = 2;  // of one message
   static constexpr size_t kMessagesMax = 3;
-  using Chunks = uint32_t;  // a bit for each chunk of the world
+  static constexpr uint64_t kNotices = 3;
+  static constexpr uint64_t kNoticeSlots = 2;  // which notices fill in turn
+  using Chunks = uint32_t;                     // a bit for each chunk of the world
 
   struct Path {
     PathState sender;
@@ -147,7 +150,7 @@ class World {
   bool lose_at_receiver(Path& path, DownCause cause);
   bool post();
   bool send_notice();
-  Said say() const;
+  Said say();
   void put(const Path& path, Digest& digest) const;
   static void put(const Said& said, Digest& digest);
 
@@ -172,12 +175,27 @@ class World {
     return &target_[message][index * setup_.cut];
   }
   void consume(size_t message, uint32_t index);
+  // The latest of the first `count` notices that fill this slot, plus one; 0: there is none.
+  static uint64_t latest_notice(uint64_t slot, uint64_t count) {
+    while (count > 0 && (count - 1) % kNoticeSlots != slot) --count;
+    return count;
+  }
   bool settled() const;
   void check_sender();
   void check_copies();
   void check_permission();
   void check_receiver();
   void check_path(const Path& path);
+  void check_notices() {
+    expect(notices_delivered_ == notices_heard_, "the latest notice that was heard is delivered");
+    expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
+    for (uint64_t slot = 0; slot < kNoticeSlots; ++slot) {
+      expect(latest_notices_[slot] == latest_notice(slot, notices_heard_), "so is each slot's");
+    }
+    const uint64_t unheard = std::min(notices_ - notices_heard_, kNoticeSlots);
+    expect(notices_at_receiver_.pending() >= unheard, "a notice is kept until it was heard");
+    expect(notices_at_receiver_.pending() <= kNoticeSlots, "of each slot one notice is kept");
+  }
 
   const Setup& setup_;
   std::array<std::unique_ptr<std::byte[]>, kMessagesMax> target_;
@@ -208,7 +226,8 @@ class World {
   std::array<int, kMessagesMax> receive_ended_{};
   uint64_t notices_ = 0;  // that the receiver had for the sender
   uint64_t notices_heard_ = 0;
-  uint64_t notices_delivered_ = 0;
+  uint64_t notices_delivered_ = 0;                       // up to which number
+  std::array<uint64_t, kNoticeSlots> latest_notices_{};  // delivered of each slot: number + 1
   std::string failure_;
 };
 

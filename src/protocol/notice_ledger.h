@@ -1,17 +1,40 @@
-// The notices of one link: numbered byte strings, each delivered once and in order, whatever lane
-// repeats them and however late. Pure.
+// The notices of one link: state that one rank tells another, delivered whatever fails and however
+// late. Pure.
+//
+// A notice has a slot: its kind and the subject within that kind. A newer notice of the same slot
+// replaces one that the peer has not applied yet, because only the latest value counts. Whoever
+// needs each of several notices delivered gives them different subjects. So no notice is dropped,
+// and a peer that reads nothing for hours costs as much memory as there are slots.
+//
+// Notices are numbered in the order in which they were set. A frame carries the lowest numbers that
+// are pending, so the reader may skip a missing number below one that it reads: a newer notice has
+// replaced it.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "protocol/wire.h"
 
 namespace r2ccl {
+
+struct NoticeSlot {
+  uint8_t kind = 0;
+  uint64_t subject = 0;
+  friend auto operator<=>(const NoticeSlot&, const NoticeSlot&) = default;
+};
+
+struct Notice {
+  NoticeSlot slot;
+  std::vector<std::byte> bytes;
+};
 
 class NoticeLedger {
  public:
@@ -19,43 +42,60 @@ class NoticeLedger {
   static constexpr size_t kBytesPerFrame = 16 * 1024;
 
   // --- ours ---
-  // False when the peer has applied none for so long that no more are kept.
-  bool add(std::vector<std::byte> bytes) {
-    if (pending_.size() >= limits::kNoticesPendingMax) return false;
-    pending_.push_back({next_++, std::move(bytes)});
-    return true;
+  void set(Notice notice) {
+    if (mutated(Mutant::one_slot)) notice.slot = {};
+    const auto [number, fresh] = numbers_.try_emplace(notice.slot, next_);
+    if (!fresh) {
+      pending_.erase(number->second);
+      number->second = next_;
+    }
+    pending_.emplace(next_++, std::move(notice));
   }
-  // Those that the peer has not applied yet.
+  // Returns how many the peer has not applied yet.
   size_t pending() const { return pending_.size(); }
-  // The oldest of them, as many as one frame may hold.
-  std::vector<NoticeReport> report() const {
+  size_t pending(uint8_t kind) const {
+    const auto first = numbers_.lower_bound({kind, 0});
+    const auto last = numbers_.upper_bound({kind, UINT64_MAX});
+    return static_cast<size_t>(std::distance(first, last));
+  }
+  // Returns the oldest of them, as many as one frame may hold, and counts them as said.
+  std::vector<NoticeReport> report() {
     std::vector<NoticeReport> said;
     size_t bytes = 0;
-    for (const NoticeReport& notice : pending_) {
+    for (const auto& [number, notice] : pending_) {
       bytes += notice.bytes.size();
       if (said.size() == kPerFrame || bytes > kBytesPerFrame) break;
-      said.push_back(notice);
+      said.push_back({number, notice.bytes});
     }
+    if (!said.empty() && said.back().number >= said_) said_ = said.back().number + 1;
     return said;
   }
-  // The peer has applied all below this number.
-  void on_applied(uint64_t number) {
-    while (!pending_.empty() && pending_.front().number < number) pending_.pop_front();
+  // The peer has applied all below this number. Returns whether that makes room in the next frame
+  // for notices that no frame has carried yet.
+  bool on_applied(uint64_t number) {
+    const size_t before = pending_.size();
+    while (!pending_.empty() && pending_.begin()->first < number) {
+      numbers_.erase(pending_.begin()->second.slot);
+      pending_.erase(pending_.begin());
+    }
+    return pending_.size() < before && !pending_.empty() && pending_.rbegin()->first >= said_;
   }
 
   // --- the peer's ---
-  // Below this number all were delivered.
+  // Below this number each was delivered, or replaced by one that was.
   uint64_t applied() const { return applied_; }
-  // True when this one is to be delivered now: it was not yet, and all before it were.
+  // Returns whether this one is to be delivered now: neither it nor a later one was.
   bool take(uint64_t number) {
-    if (number != applied_) return false;
-    ++applied_;
+    if (number < applied_ || number == UINT64_MAX) return false;
+    applied_ = number + 1;
     return true;
   }
 
  private:
-  std::deque<NoticeReport> pending_;
+  std::map<uint64_t, Notice> pending_;      // by number
+  std::map<NoticeSlot, uint64_t> numbers_;  // of these
   uint64_t next_ = 0;
+  uint64_t said_ = 0;  // frames have carried numbers below this one
   uint64_t applied_ = 0;
 };
 

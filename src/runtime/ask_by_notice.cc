@@ -4,7 +4,7 @@
 
 namespace r2ccl {
 
-Presence ask_by_notice(Link& link, std::vector<std::byte> notice) {
+Presence ask_by_notice(Link& link, Notice notice) {
   if (const auto end = link.peer_end()) {
     switch (*end) {
       case PeerEnd::goodbye:
@@ -16,7 +16,8 @@ Presence ask_by_notice(Link& link, std::vector<std::byte> notice) {
     }
   }
   if (link.peer_said_goodbye()) return Presence::left;
-  if (link.notices_pending() >= limits::kSurveyNoticesAhead) return Presence::no_answer;
+  if (link.notices_pending(notice.slot.kind) >= limits::kSurveyNoticesAhead)
+    return Presence::no_answer;
   link.send_notice(std::move(notice));
   return Presence::no_answer;
 }

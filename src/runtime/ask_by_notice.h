@@ -1,15 +1,12 @@
 // A survey's question to one rank.
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "runtime/job_survey.h"
 #include "runtime/link.h"
 
 namespace r2ccl {
 
 // Sends it, unless nothing can be expected from there; as JobSurvey::Ask.
-Presence ask_by_notice(Link& link, std::vector<std::byte> notice);
+Presence ask_by_notice(Link& link, Notice notice);
 
 }  // namespace r2ccl

@@ -26,7 +26,7 @@ bool Communicator::fail_here(const Status& why) {
 // A rank that was told tells the others, too: it may close its connections before the first rank's
 // notice reaches them, and they must not take it for dead.
 void Communicator::tell_failure(const Failure& failure) {
-  const std::vector<std::byte> notice = encode_failure_notice(failure);
+  const Notice notice = encode_failure_notice(failure);
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_->link(Rank(peer));
     if (link != nullptr && !link->peer_ended()) link->send_notice(notice);

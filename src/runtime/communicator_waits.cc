@@ -30,7 +30,8 @@ void Communicator::send_calls(Rank peer, CallReport report) {
   // A peer that takes no notices has the earlier questions before it, and answers those first.
   if (repeated && link->notices_pending() >= limits::kSurveyNoticesAhead) return;
   waits_->complete(peer, clock_.now(), &report);
-  link->send_notice(make_notice(NoticeKind::calls, encode(report)));
+  const auto subject = static_cast<uint64_t>(report.reason);
+  link->send_notice(make_notice(NoticeKind::calls, subject, encode(report)));
 }
 
 WaitTracker::Callbacks Communicator::wait_callbacks() {

@@ -45,14 +45,19 @@ IoResult ControlLane::flush() {
 }
 
 ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
-  constexpr size_t kReadBytes = 16 * 1024;
-  while (true) {
+  const size_t frames_before = frames.size();
+  for (size_t bytes = 0;;) {
     if (Status status = parse(frames); !status.ok()) return {status, {}};
+    // All that was read is parsed by now, so the poller knows of everything that is left.
+    const bool turn_over =
+        bytes >= kBytesPerTurn || frames.size() - frames_before >= kFramesPerTurn;
+    if (turn_over) return {{}, {IoKind::progressed, 0, 0}};
     if (in_.size() < in_used_ + kReadBytes) in_.resize(in_used_ + kReadBytes);
-    const iovec slice{in_.data() + in_used_, in_.size() - in_used_};
+    const iovec slice{in_.data() + in_used_, kReadBytes};
     const IoResult result = connection_->read(std::span(&slice, 1));
     if (result.kind != IoKind::progressed) return {{}, result};
     in_used_ += result.bytes;
+    bytes += result.bytes;
     if (result.bytes < slice.iov_len) {
       Status status = parse(frames);
       return {status, {IoKind::blocked, 0, 0}};

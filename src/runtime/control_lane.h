@@ -35,7 +35,13 @@ class ControlLane {
     Status status;  // an error: corrupted() says whether the wire made it, or the peer
     IoResult end;   // why reading stopped
   };
-  // Appends the frames that have arrived.
+  // What one call of receive() reads at most before other connections get their turn. It ends with
+  // the read that reaches either bound.
+  static constexpr size_t kReadBytes = 16 * 1024;
+  static constexpr size_t kBytesPerTurn = 128 * 1024;
+  static constexpr size_t kFramesPerTurn = 64;
+  // Appends frames that have arrived. `end` is `progressed` when the turn ended first: then more
+  // may have arrived, and the poller says so.
   Received receive(std::vector<ControlFrame>& frames);
   uint64_t frames_received() const { return received_; }
   // The stream ended with a frame that the peer did not send, or not here: its bytes were changed,

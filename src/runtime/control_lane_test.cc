@@ -58,8 +58,11 @@ struct Heard {
 Heard hear(End& end, std::span<const std::byte> bytes) {
   Heard heard;
   if (!bytes.empty()) end.connection->deliver(bytes);
-  for (int i = 0; i < 3 && heard.status.ok(); ++i) {
-    heard.status = end.lane->receive(heard.frames).status;
+  bool more = false;
+  for (int i = 0; (i < 3 || more) && heard.status.ok(); ++i) {
+    const ControlLane::Received received = end.lane->receive(heard.frames);
+    heard.status = received.status;
+    more = received.end.kind == IoKind::progressed;
   }
   return heard;
 }
@@ -97,6 +100,33 @@ TEST(ControlLane, TakesFramesLargerThanOneReadAndManyInOne) {
   EXPECT_EQ(hear(large, sent_frames(40, limits::kNoticeBytesMax)).frames.size(), 40u);
   End many(2, 1);
   EXPECT_EQ(hear(many, sent_frames(500)).frames.size(), 500u);
+}
+
+// A peer that keeps writing must not hold up the other connections, nor fill the memory.
+TEST(ControlLane, OneTurnTakesBoundedBytesAndFrames) {
+  constexpr uint64_t kFrames = 5000;
+  for (const size_t notice_bytes : {size_t{5}, limits::kNoticeBytesMax}) {
+    const Bytes stream = sent_frames(kFrames, notice_bytes);
+    const size_t frame_bytes = stream.size() / kFrames;
+    End b(2, 1);
+    b.connection->deliver(stream);
+    size_t heard = 0;
+    size_t turns = 0;
+    while (heard < kFrames) {
+      std::vector<ControlFrame> frames;
+      const ControlLane::Received received = b.lane->receive(frames);
+      ASSERT_TRUE(received.status.ok());
+      const size_t last_read = ControlLane::kReadBytes / frame_bytes + 1;
+      EXPECT_LE(frames.size(), ControlLane::kFramesPerTurn + last_read);
+      EXPECT_LE(frames.size() * frame_bytes,
+                ControlLane::kBytesPerTurn + ControlLane::kReadBytes + frame_bytes);
+      heard += frames.size();
+      ++turns;
+      ASSERT_EQ(received.end.kind, heard < kFrames ? IoKind::progressed : received.end.kind);
+    }
+    EXPECT_EQ(heard, kFrames);
+    EXPECT_GT(turns, 10u);
+  }
 }
 
 TEST(ControlLane, WritesTheRestOfAFrameBeforeTheNext) {

@@ -1,10 +1,26 @@
 #include "runtime/drains.h"
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "runtime/ask_by_notice.h"
 #include "runtime/notice.h"
 
 namespace r2ccl {
+namespace {
+
+// A question that changes nothing is replaced by the next one. A command is replaced only by
+// itself: the rank must hear of each, and in their order.
+uint64_t subject_of(DrainQuestion question) {
+  if (question.verb == DrainVerb::check) return 0;
+  question.number = 0;
+  uint64_t subject = 1;
+  for (const std::byte byte : encode(question)) {
+    subject = hash_of({subject, std::to_integer<uint64_t>(byte)});
+  }
+  return subject;
+}
+
+}  // namespace
 
 Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book)
     : engine_(engine),
@@ -48,8 +64,8 @@ std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line)
 }
 
 Presence Drains::ask(Rank rank, const DrainQuestion& question) {
-  return ask_by_notice(*engine_.link(rank),
-                       make_notice(NoticeKind::drain_question, encode(question)));
+  return ask_by_notice(*engine_.link(rank), make_notice(NoticeKind::drain_question,
+                                                        subject_of(question), encode(question)));
 }
 
 // Whoever drains the last NIC is refused by the command. But two who each leave one may have looked
@@ -80,12 +96,11 @@ DrainTally Drains::act(const DrainQuestion& question) {
 
 void Drains::on_question(Rank peer, std::span<const std::byte> body) {
   const auto question = decode_drain_question(body);
-  Link* link = engine_.link(peer);
   const bool known = question.ok() && question.value().host.value() >= 0 &&
                      static_cast<size_t>(question.value().host.value()) < engine_.rank_count();
-  if (!known || link->notices_pending() >= limits::kSurveyNoticesAhead) return;
+  if (!known) return;
   const DrainTally tally = act(question.value());
-  link->send_notice(
+  engine_.link(peer)->send_notice(
       make_notice(NoticeKind::drain_answer, encode_drain_answer(question.value().number, tally)));
 }
 

@@ -17,7 +17,7 @@ FailureKind kind_of(const Failure& failure) {
 
 }  // namespace
 
-std::vector<std::byte> encode_failure_notice(const Failure& failure) {
+Notice encode_failure_notice(const Failure& failure) {
   const std::string text = printable_text(failure.why.message(), kFailureTextBytesMax);
   std::vector<std::byte> body{static_cast<std::byte>(kind_of(failure))};
   const auto bytes = std::as_bytes(std::span(text));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "protocol/notice_ledger.h"
 
 namespace r2ccl {
 
@@ -20,7 +21,7 @@ struct Failure {
 };
 
 // The whole notice.
-std::vector<std::byte> encode_failure_notice(const Failure& failure);
+Notice encode_failure_notice(const Failure& failure);
 
 // `body` is what follows the notice's kind.
 Failure decode_failure(std::span<const std::byte> body);

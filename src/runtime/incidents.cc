@@ -14,6 +14,17 @@ constexpr TimeNs kSettled = 50 * kMillisecond;
 constexpr TimeNs kKept = 500 * kMillisecond;
 constexpr size_t kVerdictsMax = 10'000;
 
+// A request replaces one that the judging rank no longer waits for.
+uint64_t probe_slot(uint32_t number) {
+  return number % kQuestionsMax;
+}
+
+// A report replaces an earlier one of the same path, or of the same peer's end.
+uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
+  const uint64_t of_peer = uint64_t{static_cast<uint32_t>(o.peer.value())} << 32;
+  return path ? of_peer + 1 + path->value() : of_peer;
+}
+
 }  // namespace
 
 Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
@@ -141,8 +152,9 @@ Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
 
 void Incidents::tell(const Report& report, Rank judge, TimeNs now) {
   if (judge == engine_.self()) return judge_.observe(report.observation, now);
+  const uint64_t subject = subject_of(report.observation, report.path);
   engine_.link(judge)->send_notice(
-      make_notice(NoticeKind::observation, encode(report.observation)));
+      make_notice(NoticeKind::observation, subject, encode(report.observation)));
 }
 
 void Incidents::report_all(Rank judge, TimeNs now) {
@@ -152,13 +164,15 @@ void Incidents::report_all(Rank judge, TimeNs now) {
   for (Report& report : reports_) {
     const bool settles = !report.settled && now >= report.settled_at;
     if (report.told == judge && !settles) continue;
+    const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
       const TimeNs stall = engine_.link(report.observation.peer)->stall_of(*report.path);
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;
+    const bool news = report.told != judge || report.observation.stall_us != told_stall_us;
     report.told = judge;
-    tell(report, judge, now);
+    if (news) tell(report, judge, now);
   }
 }
 
@@ -171,7 +185,8 @@ void Incidents::ask(const ProbeRequest& request, const std::vector<bool>& ended)
       if (rank == engine_.self()) {
         probe(rank, request);
       } else {
-        engine_.link(rank)->send_notice(make_notice(NoticeKind::probe_request, encode(request)));
+        engine_.link(rank)->send_notice(
+            make_notice(NoticeKind::probe_request, probe_slot(request.number), encode(request)));
       }
       break;
     }
@@ -211,7 +226,8 @@ void Incidents::probe(Rank asker, const ProbeRequest& request) {
 
 void Incidents::on_probed(Rank asker, const ProbeAnswer& answer) {
   if (asker == engine_.self()) return judge_.on_answer(answer, clock_.now());
-  engine_.link(asker)->send_notice(make_notice(NoticeKind::probe_answer, encode(answer)));
+  engine_.link(asker)->send_notice(
+      make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
 void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
@@ -221,7 +237,7 @@ void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
     for (size_t rank = 0; rank < ended.size(); ++rank) {
       Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
       if (link == nullptr || ended[rank]) continue;
-      link->send_notice(make_notice(NoticeKind::verdict, encode(verdict)));
+      link->send_notice(make_notice(NoticeKind::verdict, verdict.number, encode(verdict)));
     }
   }
 }

@@ -32,6 +32,8 @@ class Incidents {
   // Sends what is due. `ended(rank)`: this rank left or died.
   void progress(const std::vector<bool>& ended);
   TimeNs next_timeout() const;
+  // Whether a verdict is still to be made here, or evidence for one to be sent.
+  bool busy() const { return next_timeout() != kNever; }
 
   const std::vector<Verdict>& verdicts() const { return verdicts_; }
   const std::vector<std::string>& hosts() const { return host_names_; }

@@ -138,9 +138,13 @@ void Link::cancel_channel(ChannelId id) {
   touch();
 }
 
-void Link::send_notice(std::vector<std::byte> bytes) {
-  R2CCL_CHECK(bytes.size() <= limits::kNoticeBytesMax);
-  if (!notices_.add(std::move(bytes))) return;  // a peer that reads nothing for long
+void Link::send_notice(Notice notice) {
+  R2CCL_CHECK(notice.bytes.size() <= limits::kNoticeBytesMax);
+  const bool more = notices_.pending() > 0;
+  notices_.set(std::move(notice));
+  // The kernel of a peer that reads nothing would keep each frame. The next repetition of the state
+  // carries this notice, or the first frame after the peer has applied the earlier ones.
+  if (more && unheard(now()) > limits::kStateResendMax) return;
   changed();
   urgent_ = true;
 }
@@ -208,8 +212,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
       next = std::min(next, now + 20 * kMillisecond);
       continue;
     }
-    next =
-        std::min(next, std::max(std::min(overdue_at(path), lane_overdue_at(path)), next_ask_all_));
+    next = std::min(next, std::max(std::min(overdue_at(path), lane_overdue_at(path)), next_ask_));
     if (path.state.phase() == PathPhase::suspect) next = std::min(next, now + 5 * kMillisecond);
   }
   if (no_data_since_ != 0) next = std::min(next, no_data_since_ + settings_.cutoff);

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -105,8 +106,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void hasten_sends(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
-  // Delivers `bytes` to the peer's on_notice once and in order, by any lane, whatever fails.
-  void send_notice(std::vector<std::byte> bytes);
+  // Delivers the notice to the peer's on_notice, after those that were sent before and whatever
+  // fails, unless a newer notice of the same slot replaces it first.
+  void send_notice(Notice notice);
 
   // --- driven by the engine ---
   // Does all that is due. `idle_ns`: how long the engine's loop had not run before this pass.
@@ -128,8 +130,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void set_drained(NicSet local, NicSet remote);
   NicSet drained_remote() const { return drained_remote_; }
 
-  // Asks on every lane whether it works, whatever this link has to send.
-  void ask() { ask_all(now()); }
+  // Asks on the lanes of the paths that use this NIC whether they work. Returns whether one does
+  // use it, for what this end knows.
+  bool ping(NicId local_nic);
 
   // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
   void begin_goodbye();
@@ -137,6 +140,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool goodbye_done() const;
   bool notices_delivered() const { return notices_.pending() == 0 || peer_end_.has_value(); }
   size_t notices_pending() const { return notices_.pending(); }
+  size_t notices_pending(uint8_t kind) const { return notices_.pending(kind); }
   bool peer_ended() const { return peer_end_.has_value(); }
   std::optional<PeerEnd> peer_end() const { return peer_end_; }
   // The peer's goodbye is here, and so is everything that it ever sent.
@@ -247,8 +251,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
 
   // link_send.cc
   void dispatch(TimeNs now);
-  bool dispatch_resend(TimeNs now);
-  bool dispatch_fresh(TimeNs now);
+  bool any_path_free() const;
+  std::vector<const Path*> dispatch_resend(TimeNs now);
+  bool dispatch_fresh(std::span<const Path* const> awaited, TimeNs now);
   void mirror_stragglers(TimeNs now);
   void probe_slow_paths(TimeNs now);
   struct Fresh {
@@ -261,8 +266,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   struct Choice {
     Path* path = nullptr;
     bool wait = false;  // a path that is busy now will finish it sooner than any free one
+    const Path* awaited = nullptr;  // that path
   };
-  Choice choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent, TimeNs now);
+  Choice choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent, TimeNs now,
+                     std::span<const Path* const> reserved = {});
   bool path_takes(const Path& path, uint64_t bytes, bool urgent) const;
   void transmit(Path& path, Channel& channel, ChunkRef chunk, TimeNs now);
   void send_probe(Path& path, TimeNs now);
@@ -305,7 +312,9 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void probe_kernel(const Path& path, TimeNs now);
   TimeNs overdue_at(const Path& path) const;
   static TimeNs lane_overdue_at(const Path& path);
-  void ask_all(TimeNs now);
+  void ask(TimeNs now, Path* in_doubt);
+  bool others_in_doubt(const Path* in_doubt, TimeNs now) const;
+  Path* choose_witness(const Path* in_doubt, TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
                  TimeNs now);
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
@@ -364,13 +373,15 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   bool urgent_ = false;  // the peer is likely to wait for the next state frame
 
   // Health.
-  uint32_t next_ask_ = 1;
-  TimeNs evidence_at_ = 0;  // the peer has acted on something sent at this time
-  TimeNs heard_at_ = 0;     // a control frame last came at this time
-  TimeNs asked_at_ = 0;     // all lanes were asked and nothing has come since; 0: something has
+  uint32_t ask_number_ = 1;      // of the next one
+  TimeNs evidence_at_ = 0;       // the peer has acted on something sent at this time
+  TimeNs heard_at_ = 0;          // a control frame last came at this time
+  TimeNs asked_at_ = 0;          // the peer was asked and nothing has come since; 0: something has
   TimeNs silence_ended_at_ = 0;  // all lanes had been silent until then
-  TimeNs next_ask_all_ = 0;
-  TimeNs ask_all_wait_ = 0;
+  TimeNs next_ask_ = 0;
+  TimeNs last_ask_at_ = 0;
+  TimeNs ask_wait_ = 0;
+  size_t witness_cursor_ = 0;
   TimeNs next_kernel_look_ = 0;
   TimeNs overdraw_until_ = 0;
   TimeNs all_down_since_ = 0;  // 0: some path is connected

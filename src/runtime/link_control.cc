@@ -63,7 +63,7 @@ ControlFrame Link::make_frame(TimeNs at) {
   }
   frame.notices = notices_.report();
   if (mutated(Mutant::notice_once) && !frame.notices.empty()) {
-    notices_.on_applied(frame.notices.back().number + 1);
+    (void)notices_.on_applied(frame.notices.back().number + 1);
   }
   report_channels(frame);
   return frame;
@@ -144,8 +144,8 @@ void Link::send_state(Path& path, TimeNs at, Question question) {
   frame.answer = path.health.answer_due;
   path.health.answer_due = 0;
   if (question != Question::none) {
-    frame.ask = next_ask_++;
-    if (next_ask_ == 0) next_ask_ = 1;
+    frame.ask = ask_number_++;
+    if (ask_number_ == 0) ask_number_ = 1;
     path.health.last_asked_at = at;
     const TimeNs missed_at = question == Question::casual ? at + kMissedCasually : at;
     path.health.asks.push_back({frame.ask, at, missed_at});

@@ -132,7 +132,7 @@ void Link::judge(Path& path, TimeNs at) {
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
   const TimeNs asked = path.health.missed_since();
   const bool lane_proof = lane_late && evidence_at_ >= asked + kLaneSlack / 2;
-  ask_all(at);
+  ask(at, &path);
   const bool proof = data_proof || lane_proof || mutated(Mutant::accuse_sleepers);
   if (!proof || path.spec.lane_only) return;
   if (is_last(path)) {
@@ -170,11 +170,15 @@ void Link::judge_suspect(Path& path, TimeNs at) {
     changed();
     return report_change(path, PathPhase::suspect, at, {});
   }
-  ask_all(at);
   const bool kernel_answers = path.health.kernel_answered_at >= since;
   if (!kernel_answers) probe_kernel(path, at);
-  const bool peer_alive =
-      evidence_at_ > since + kSilentAfter / 2 || mutated(Mutant::accuse_sleepers);
+  // Evidence counts from this time on, so an idle peer is not asked before.
+  const TimeNs asks_from = since + kSilentAfter / 2;
+  const bool unasked = path.health.asks.empty() && !lane_answers;
+  // While chunks wait, the state that comes with each answer may end the suspicion.
+  const bool waits = !path.model.outstanding().empty();
+  if (waits || unasked || (at > asks_from && evidence_at_ <= asks_from)) ask(at, &path);
+  const bool peer_alive = evidence_at_ > asks_from || mutated(Mutant::accuse_sleepers);
   if (!peer_alive || at - since < kSilentAfter) return;
   // Slow is not dead: data that still trickles is waited for.
   const bool trickles = path.model.last_delivery_at() > since;
@@ -202,17 +206,62 @@ void Link::probe_kernel(const Path& path, TimeNs at) {
   dialer.start(std::move(probe), {}, at);
 }
 
-// One question on every lane: whoever answers gives the comparison, and the whole current state.
-void Link::ask_all(TimeNs at) {
-  if (at < next_ask_all_) return;
-  const bool fresh = at - next_ask_all_ > kAskIntervalMax;
-  ask_all_wait_ = fresh ? kAskInterval : std::min(2 * ask_all_wait_, 4 * kAskInterval);
-  ask_all_wait_ = std::max(ask_all_wait_, spacing(at));
-  next_ask_all_ = at + ask_all_wait_;
+// Asks whether the peer runs. The answer gives the comparison for the path in doubt, and the whole
+// current state. Where one idle path is in doubt, one lane that answers tells as much as all of
+// them. All are asked when the last question had no answer, when more paths are in doubt, and when
+// chunks wait, which the state may concern.
+void Link::ask(TimeNs at, Path* in_doubt) {
+  if (at < next_ask_) return;
+  const bool fresh = at - next_ask_ > kAskIntervalMax;
+  ask_wait_ = fresh ? kAskInterval : std::min(2 * ask_wait_, 4 * kAskInterval);
+  next_ask_ = at + std::max(ask_wait_, spacing(at));
   if (asked_at_ == 0) asked_at_ = at;
+  const TimeNs last_ask_at = std::exchange(last_ask_at_, at);
+  const bool chunks_wait = in_doubt != nullptr && !in_doubt->model.outstanding().empty();
+  const bool answered = fresh || evidence_at_ >= last_ask_at;
+  const bool one_will_do = answered && !chunks_wait && !others_in_doubt(in_doubt, at);
+  Path* witness = one_will_do ? choose_witness(in_doubt, at) : nullptr;
+  if (witness != nullptr) {
+    send_state(*witness, at, Question::urgent);
+    // A question that is under way on an idle lane arrives no sooner when another one follows.
+    const bool owes = in_doubt == nullptr || !in_doubt->health.asks.empty();
+    if (!owes && in_doubt->lane_ready()) send_state(*in_doubt, at, Question::urgent);
+    return;
+  }
   for (const auto& path : paths_) {
     if (path->lane_ready() && !path->broken) send_state(*path, at, Question::urgent);
   }
+}
+
+bool Link::others_in_doubt(const Path* in_doubt, TimeNs at) const {
+  return std::ranges::any_of(paths_, [&](const auto& path) {
+    return path.get() != in_doubt && path->state.connected() &&
+           (path->state.phase() == PathPhase::suspect || lane_overdue_at(*path) <= at);
+  });
+}
+
+// The next lane that can be expected to answer: prompt, and not itself in doubt.
+Path* Link::choose_witness(const Path* in_doubt, TimeNs at) {
+  const TimeNs prompt = prompt_round_trip(at);
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const size_t index = (witness_cursor_ + i) % paths_.size();
+    Path& path = *paths_[index];
+    if (&path == in_doubt || !good_lane(path) || path.health.round_trip_at(at) > prompt) continue;
+    witness_cursor_ = index + 1;
+    return &path;
+  }
+  return nullptr;
+}
+
+bool Link::ping(NicId local_nic) {
+  const TimeNs at = now();
+  bool shares = false;
+  for (const auto& path : paths_) {
+    if (path->spec.local_nic != local_nic || !good_lane(*path)) continue;
+    shares = true;
+    if (path->health.asks.empty()) send_state(*path, at, Question::urgent);
+  }
+  return shares;
 }
 
 void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent event) {
@@ -411,7 +460,8 @@ void Link::note_acknowledged(TimeNs at) {
 void Link::ask_silent_kernel(TimeNs at) {
   note_acknowledged(at);
   const bool connected = heard_at_ != 0 && all_down_since_ == 0;
-  if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) ask_all(at);
+  if (connected && at - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval)
+    ask(at, nullptr);
   const TimeNs interval = kernel_ask_interval(at);
   if (silence(at) < interval) return;
   for (size_t i = 0; i < paths_.size(); ++i) {

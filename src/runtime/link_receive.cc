@@ -136,7 +136,7 @@ void Link::note_heard(TimeNs at) {
   if (asked_at_ != 0) keep_connections();
   end_silence(at);
   if (spacing(at) > limits::kStateResendMax) {
-    next_ask_all_ = std::min(next_ask_all_, at);
+    next_ask_ = std::min(next_ask_, at);
     if (resend_state_at_ != kNever) resend_state_at_ = std::min(resend_state_at_, at);
   }
   asked_at_ = 0;
@@ -199,7 +199,10 @@ void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeN
 }
 
 void Link::apply_notices(const ControlFrame& frame) {
-  notices_.on_applied(frame.notices_applied);
+  if (notices_.on_applied(frame.notices_applied)) {
+    changed();
+    urgent_ = true;
+  }
   for (const NoticeReport& notice : frame.notices) {
     if (!notices_.take(notice.number)) continue;
     changed();

@@ -1,5 +1,8 @@
 // Which chunk goes on which path, and when.
 #include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -131,8 +134,9 @@ bool Link::path_takes(const Path& path, uint64_t bytes, bool urgent) const {
   return path.pace_room() + overdraw >= frame || mutated(Mutant::no_pace);
 }
 
-Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent,
-                               TimeNs now) {
+// `reserved` paths count as busy.
+Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool urgent, TimeNs now,
+                               std::span<const Path* const> reserved) {
   Path* best = nullptr;
   Path* best_free = nullptr;
   TimeNs best_at = kNever;
@@ -145,19 +149,20 @@ Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool
       best = path.get();
       best_at = at;
     }
+    if (std::ranges::find(reserved, path.get()) != reserved.end()) continue;
     if (at < best_free_at && path_takes(*path, bytes, urgent)) {
       best_free = path.get();
       best_free_at = at;
     }
   }
   if (best == nullptr) return {};
-  if (best_free == best) return {best, false};
+  if (best_free == best) return {best};
   // A slower path may help as long as it is done before the others are through with the rest. A
   // difference of half the chunk's time is within the error of what is known about rates.
   const TimeNs error = best->model.wire_time(bytes) / 2 + kDelayNoise;
   const TimeNs bound = std::max(backlog_done_at(now), best_at + error);
-  if (best_free != nullptr && best_free_at <= bound) return {best_free, false};
-  return {nullptr, true};
+  if (best_free != nullptr && best_free_at <= bound) return {best_free};
+  return {nullptr, true, best};
 }
 
 void Link::transmit(Path& path, Channel& from, ChunkRef chunk, TimeNs now) {
@@ -230,11 +235,12 @@ Link::Fresh Link::next_fresh(TimeNs now) {
   return large;
 }
 
-bool Link::dispatch_fresh(TimeNs now) {
+// A path that a retransmission waits for gets nothing fresh: small chunks could fill it for ever.
+bool Link::dispatch_fresh(std::span<const Path* const> awaited, TimeNs now) {
   const Fresh next = next_fresh(now);
   if (next.from == nullptr) return false;
   const uint64_t bytes = next.from->send.bytes(next.chunk).size();
-  const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now);
+  const Choice choice = choose_path(bytes, std::nullopt, now < overdraw_until_, now, awaited);
   if (choice.path == nullptr) return false;
   next.from->quantum -= static_cast<int64_t>(bytes);
   transmit(*choice.path, *next.from, next.chunk, now);
@@ -245,48 +251,62 @@ bool Link::dispatch_fresh(TimeNs now) {
   return true;
 }
 
-bool Link::dispatch_resend(TimeNs now) {
-  while (!resend_.empty()) {
-    const Resend next = resend_.front();
+bool Link::any_path_free() const {
+  return std::ranges::any_of(paths_, [this](const auto& path) {
+    return carries(*path) && !path->broken && path_takes(*path, 0, true);
+  });
+}
+
+// Sends again what a path takes now. A chunk that waits for a path keeps its place and holds up no
+// chunk that another path takes. Returns the paths that chunks wait for.
+std::vector<const Path*> Link::dispatch_resend(TimeNs now) {
+  std::vector<const Path*> awaited;
+  if (resend_.empty()) return awaited;
+  // A chunk waits if one of its size waits already: a full queue costs one choice and not one each.
+  std::vector<std::pair<std::optional<PathId>, uint64_t>> waiting;  // avoided path, bytes
+  // Writing may break a path, and what is read then may cancel a channel.
+  std::deque<Resend> queue = std::exchange(resend_, {});
+  while (!queue.empty() && any_path_free()) {
+    const Resend next = queue.front();
+    queue.pop_front();
     Channel& from = channel(next.channel);
     const bool pointless =
         !from.send.needs_delivery(next.chunk) || (next.mirror && from.send.copies(next.chunk) != 1);
-    if (pointless) {
-      resend_.pop_front();
-      continue;
-    }
+    if (pointless) continue;
     const uint64_t bytes = from.send.bytes(next.chunk).size();
-    if (next.mirror && !may_mirror(bytes)) {
-      resend_.pop_front();
-      continue;
-    }
+    if (next.mirror && !may_mirror(bytes)) continue;
     std::optional<PathId> avoid;
     if (next.mirror) avoid = next.avoid;
-    const Choice choice = choose_path(bytes, avoid, true, now);
-    if (choice.path == nullptr) {
-      // No use waiting for another path when the avoided one is all that is left, and trusted
-      // again.
-      const bool only_avoided = next.mirror && !choice.wait && usable_paths() > 0;
-      if (!only_avoided) return false;
-      resend_.pop_front();
+    const bool waits = std::ranges::any_of(
+        waiting, [&](const auto& other) { return other.first == avoid && other.second <= bytes; });
+    if (waits) {
+      resend_.push_back(next);
       continue;
     }
-    resend_.pop_front();
-    (next.mirror ? mirrored_bytes_ : replayed_bytes_) += bytes;
-    transmit(*choice.path, from, next.chunk, now);
-    return true;
+    const Choice choice = choose_path(bytes, avoid, true, now);
+    if (choice.path != nullptr) {
+      (next.mirror ? mirrored_bytes_ : replayed_bytes_) += bytes;
+      transmit(*choice.path, from, next.chunk, now);
+      continue;
+    }
+    // Waiting is no use when the avoided path is all that is left, and trusted again.
+    const bool only_avoided = next.mirror && !choice.wait && usable_paths() > 0;
+    if (only_avoided) continue;
+    resend_.push_back(next);
+    waiting.emplace_back(avoid, bytes);
+    if (choice.awaited != nullptr) awaited.push_back(choice.awaited);
   }
-  return false;
+  std::ranges::copy_if(queue, std::back_inserter(resend_), [this](const Resend& each) {
+    return channel(each.channel).send.needs_delivery(each.chunk);
+  });
+  return awaited;
 }
 
 void Link::dispatch(TimeNs now) {
   const PathModel::Best best = best_shown();
   for (const auto& path : paths_) path->model.compare(best);
-  while (dispatch_resend(now)) {
-  }
-  if (resend_.empty()) {
-    while (dispatch_fresh(now)) {
-    }
+  const std::vector<const Path*> awaited = dispatch_resend(now);
+  while (dispatch_fresh(awaited, now)) {
   }
   if (!settings_.monitor) return;
   mirror_stragglers(now);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 #include <set>
@@ -378,16 +379,16 @@ TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
   }
 }
 
-// Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Then that goes
-// down, and path 0 is trusted again while most of those chunks are still under way on it.
-TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
-  constexpr uint64_t kMessages = 60;
-  ScriptedLink s(2);
+constexpr uint64_t kMessages = 60;
+
+// Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Returns how
+// many chunks were sent.
+size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   s.connect(0);
   s.connect(1);
   s.block(1);
-  const ControlFrame before = s.state();
-  const Bytes bytes(4096);  // one chunk each
+  before = s.state();
+  static const Bytes bytes(4096);  // one chunk each
   for (uint64_t m = 0; m < kMessages; ++m) (void)s.link().post_send(kChannel, bytes, 0);
   s.step();
   for (int ms = 0; ms < 50 && s.path(0).state.phase() == PathPhase::up; ++ms) {
@@ -396,12 +397,13 @@ TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
     s.pass(kMillisecond);
     s.say(1, silent);
   }
-  ASSERT_EQ(s.path(0).state.phase(), PathPhase::suspect);
-  s.link().on_nic_change(NicId(1), false, DownCause::carrier_lost);
-  const size_t sent_so_far = s.chunks().size();
-  ASSERT_LT(sent_so_far, kMessages) << "something must be left to send";
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::suspect);
+  EXPECT_LT(s.chunks().size(), kMessages) << "something must be left to send";
+  return s.chunks().size();
+}
 
-  // Some chunks arrive, so that there is room; and it turns out that this rank had not run.
+// Some chunks arrive, so that there is room on path 0; and it turns out that this rank had not run.
+void trust_again(ScriptedLink& s, const ControlFrame& before) {
   ControlFrame frame = s.state();
   frame.paths.resize(1);
   frame.paths[0].frames_received = before.paths[0].frames_received + 8;
@@ -411,10 +413,44 @@ TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
   s.pass(kMillisecond, kSecond);
   s.say(0, frame);
   s.step();
-  ASSERT_EQ(s.path(0).state.phase(), PathPhase::up);
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
+size_t messages_sent(ScriptedLink& s) {
   std::set<MessageNo> messages;
   for (const auto& [path, header] : s.chunks()) messages.insert(header.message);
-  EXPECT_GT(messages.size(), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
+  return messages.size();
+}
+
+// Path 1 goes down, and path 0 is trusted again while most of the chunks are still under way on it.
+TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
+  ScriptedLink s(2);
+  ControlFrame before;
+  const size_t sent_so_far = suspect_and_block(s, before);
+  s.link().on_nic_change(NicId(1), false, DownCause::carrier_lost);
+  trust_again(s, before);
+  EXPECT_GT(messages_sent(s), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
+}
+
+// The same, but path 1 stays: chunks that path 0 carries wait for it, and path 0 is free.
+TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
+  ScriptedLink s(2);
+  ControlFrame before;
+  const size_t sent_so_far = suspect_and_block(s, before);
+  trust_again(s, before);
+  EXPECT_GT(messages_sent(s), sent_so_far) << "fresh chunks go on path 0";
+  for (size_t i = sent_so_far; i < s.chunks().size(); ++i) EXPECT_EQ(s.chunks()[i].first, 0u);
+  // What waits for path 1 comes before all that is fresh.
+  const size_t sent = s.chunks().size();
+  const size_t messages = messages_sent(s);
+  s.unblock(1);
+  s.step();
+  ASSERT_GT(s.chunks().size(), sent);
+  const auto first_on_1 =
+      std::ranges::find_if(s.chunks().begin() + static_cast<ptrdiff_t>(sent), s.chunks().end(),
+                           [](const auto& chunk) { return chunk.first == 1; });
+  ASSERT_NE(first_on_1, s.chunks().end());
+  EXPECT_LT(first_on_1->second.message.value(), messages) << "it was sent on path 0 before";
 }
 
 // A message of one chunk, which the peer has permitted; `path` has taken it to the peer, as far as

@@ -7,7 +7,10 @@
 namespace r2ccl {
 namespace {
 
-constexpr size_t kJobsMax = 4;
+// Each may have a connection for every pair of NICs.
+constexpr size_t kJobsRunningMax = 4;
+// As many as one judging rank waits for, and as many of another one before it.
+constexpr size_t kJobsMax = 2 * kQuestionsMax;
 constexpr size_t kRoundsMax = 3;
 constexpr TimeNs kRoundInterval = 7 * kMillisecond;
 // No answer in this time, or in two round trips, means that nothing gets there. On a way that is
@@ -18,7 +21,8 @@ constexpr TimeNs kProbeTimeMax = 150 * kMillisecond;
 }  // namespace
 
 void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets) {
-  if (jobs_.size() >= kJobsMax) return;
+  // The judging rank has waited for the oldest longest, and needs an answer to stop that.
+  if (jobs_.size() >= kJobsMax) answer(jobs_.begin() + kJobsRunningMax);
   Job& job = jobs_.emplace_back();
   job.asker = asker;
   job.answer.number = number;
@@ -51,34 +55,44 @@ bool NicProber::all_reached(const Job& job) {
                              [](const Attempt& attempt) { return attempt.target.reach.reached; });
 }
 
+size_t NicProber::running() const {
+  return std::min(jobs_.size(), kJobsRunningMax);
+}
+
 void NicProber::progress() {
   // What came later has not been read, so nobody is too late yet.
   const TimeNs now = engine_.polled_at();
-  for (Job& job : jobs_) {
+  for (size_t i = 0; i < running(); ++i) {
+    Job& job = jobs_[i];
     if (now >= job.next_round && now < job.deadline) dial_rest(job, clock_.now());
   }
-  for (auto job = jobs_.begin(); job != jobs_.end();) {
-    if (now < job->deadline && !all_reached(*job)) {
-      ++job;
-      continue;
+  for (size_t i = 0; i < running();) {
+    if (now < jobs_[i].deadline && !all_reached(jobs_[i])) {
+      ++i;
+    } else {
+      answer(jobs_.begin() + static_cast<ptrdiff_t>(i));
     }
-    for (const Attempt& attempt : job->attempts) {
-      const Target& target = attempt.target;
-      const bool told = !attempt.unable && 2 * target.round_trip <= kProbeTimeMax;
-      if (target.reach.reached || told) job->answer.tried.push_back(target.reach);
-    }
-    const Rank asker = job->asker;
-    const ProbeAnswer answer = std::move(job->answer);
-    job = jobs_.erase(job);
-    done_(asker, answer);
   }
+}
+
+void NicProber::answer(std::deque<Job>::iterator job) {
+  for (const Attempt& attempt : job->attempts) {
+    const Target& target = attempt.target;
+    const bool tried = !attempt.dialers.empty() && !attempt.unable;
+    const bool in_time = 2 * target.round_trip <= kProbeTimeMax;
+    if (target.reach.reached || (tried && in_time)) job->answer.tried.push_back(target.reach);
+  }
+  const Rank asker = job->asker;
+  const ProbeAnswer answer = std::move(job->answer);
+  jobs_.erase(job);
+  done_(asker, answer);
 }
 
 TimeNs NicProber::next_timeout() const {
   TimeNs next = kNever;
-  for (const Job& job : jobs_) {
-    next = std::min({next, job.deadline, job.next_round});
-    if (all_reached(job)) next = 0;
+  for (size_t i = 0; i < running(); ++i) {
+    next = std::min({next, jobs_[i].deadline, jobs_[i].next_round});
+    if (all_reached(jobs_[i])) next = 0;
   }
   return next;
 }

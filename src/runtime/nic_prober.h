@@ -28,7 +28,8 @@ class NicProber final : private PathDialer::Owner {
     DialRequest request;
     TimeNs round_trip = 0;  // as the path last knew it
   };
-  // Answers when all are reached, or their time is up. Does nothing when too many are under way.
+  // Answers when all are reached, or their time is up. Some requests run at a time and the others
+  // wait; one that waits behind too many is answered at once, as one that could not try.
   void start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets);
   void progress();
   TimeNs next_timeout() const;
@@ -54,6 +55,8 @@ class NicProber final : private PathDialer::Owner {
   Attempt* attempt_of(const PathDialer& dialer);
   void dial_rest(Job& job, TimeNs now);
   static bool all_reached(const Job& job);
+  size_t running() const;
+  void answer(std::deque<Job>::iterator job);
 
   ProgressEngine& engine_;
   const Clock& clock_;

@@ -6,29 +6,39 @@
 #include <span>
 #include <vector>
 
+#include "protocol/notice_ledger.h"
+
 namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
   failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
-  observation = 2,     // to the judging rank
-  verdict = 3,         // from the judging rank
-  address = 4,         // a NIC of the sender has a new address
-  calls = 5,           // what the sender has called: a CallReport
+  observation = 2,     // to the judging rank; subject: the path, or the peer that is gone
+  verdict = 3,         // from the judging rank; subject: its number
+  address = 4,         // a NIC of the sender has a new address; subject: the NIC
+  calls = 5,           // what the sender has called: a CallReport; subject: its reason
   status_request = 6,  // how is the receiver? The number of the question (4 bytes)
   status = 7,          // the answer: the question's number (4 bytes), the sender's summary
   drained = 8,         // the sender's NICs that are out of service, all of them: a NicSet
-  drain_question = 9,  // about a NIC of any rank: a DrainQuestion
+  drain_question = 9,  // about a NIC of any rank: a DrainQuestion; subject: what it commands
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
-  probe_request = 11,  // from the judging rank: reach the NICs of some hosts
-  probe_answer = 12,   // to the judging rank: which were reached
+  probe_request =
+      11,  // from the judging rank: reach the NICs of some hosts; subject: its number, reused
+  probe_answer = 12,  // to the judging rank: which were reached; subject: its number, reused
 };
 
-inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(body.size() + 1);
-  bytes.push_back(static_cast<std::byte>(kind));
-  bytes.insert(bytes.end(), body.begin(), body.end());
-  return bytes;
+// `subject`: of its kind, a newer notice of the same subject replaces an older one. The kinds say
+// which subjects they have.
+inline Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std::byte> body) {
+  Notice notice;
+  notice.slot = {static_cast<uint8_t>(kind), subject};
+  notice.bytes.reserve(body.size() + 1);
+  notice.bytes.push_back(static_cast<std::byte>(kind));
+  notice.bytes.insert(notice.bytes.end(), body.begin(), body.end());
+  return notice;
+}
+// Of a kind that has one subject: the latest notice counts.
+inline Notice make_notice(NoticeKind kind, std::span<const std::byte> body) {
+  return make_notice(kind, 0, body);
 }
 
 }  // namespace r2ccl

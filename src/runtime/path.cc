@@ -114,6 +114,7 @@ TimeNs Path::lane_unanswered() const {
 
 void Path::send_control(ControlFrame& frame) {
   health.last_sent_at = owner_.now();
+  ++control_frames_;
   const IoResult result = lane_->send(frame);
   if (result.kind != IoKind::progressed) break_on(result, "lane");
   lane_registration_.want_write(!lane_->can_send());
@@ -226,9 +227,13 @@ void Path::break_path(DownCause cause, const std::string& why) {
   broken_why = why;
   // A goodbye or a last acknowledgement may lie in the lane unread: it says what the break means.
   if (lane_ != nullptr) {
-    std::vector<ControlFrame> last;
-    (void)lane_->receive(last);
-    for (ControlFrame& frame : last) owner_.on_control(*this, std::move(frame));
+    bool more = true;
+    for (size_t turn = 0; turn < kLastTurns && more; ++turn) {
+      std::vector<ControlFrame> last;
+      const ControlLane::Received received = lane_->receive(last);
+      for (ControlFrame& frame : last) owner_.on_control(*this, std::move(frame));
+      more = received.status.ok() && received.end.kind == IoKind::progressed;
+    }
   }
   // Level-triggered readiness would report the dead connection until the link has acted.
   data_registration_.reset();

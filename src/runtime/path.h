@@ -161,11 +161,15 @@ class Path : private FrameReader::Owner {
 
   // Lifetime counters over all incarnations, for reports.
   uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }
+  uint64_t total_control_frames() const { return control_frames_; }
   uint64_t total_bytes_received() const { return bytes_received_before_ + bytes_received(); }
   // Set by on_broken until the link has acted.
   std::optional<DownCause> broken;
   std::string broken_why;
   DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice
+  // Turns that the rest of a broken path's control stream gets. A kernel holds less for a reader,
+  // so only a peer that keeps writing loses frames by this bound.
+  static constexpr size_t kLastTurns = 64;
   // Bytes per round the reader may take before others get their turn.
   static constexpr size_t kReadBudget = 1024 * 1024;
 
@@ -209,6 +213,7 @@ class Path : private FrameReader::Owner {
   TimeNs frame_received_at_ = 0;
   uint64_t bytes_sent_before_ = 0;
   uint64_t bytes_received_before_ = 0;
+  uint64_t control_frames_ = 0;
   std::vector<ControlFrame> frames_;
 };
 

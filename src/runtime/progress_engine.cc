@@ -1,6 +1,7 @@
 #include "runtime/progress_engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +25,9 @@ constexpr TimeNs kNicsPause = 250 * kMillisecond;
 // Who takes longer between two looks at the clock has stood still in between, or has so much to do
 // that it may not judge others by the clock.
 constexpr TimeNs kWorkMax = 20 * kMillisecond;
+
+// A NIC that is in doubt is tried on other paths so often.
+constexpr TimeNs kPingInterval = 100 * kMillisecond;
 
 bool alive(const Nic& nic) {
   return nic.up && nic.carrier;
@@ -152,6 +156,8 @@ Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObser
   for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
   loopback_pace_.emplace(local);
   queues_.resize(nics_.size());
+  next_ping_.resize(nics_.size());
+  ping_cursor_ = static_cast<size_t>(self.value());  // ranks ask different witnesses
   for (const RankCard& peer : cards_) {
     links_.emplace_back();
     if (peer.rank == self) continue;
@@ -272,15 +278,31 @@ void ProgressEngine::on_ready(const PollEvent&) {
   if (transport_.drain_nic_events()) read_nics_at_ = 0;
 }
 
-// When a path is in doubt, either of its NICs may be at fault. Which one is shown by what else uses
-// them, and a path that carries nothing would not notice before its next heartbeat.
 void ProgressEngine::on_path_event(const PathEvent& event) {
-  if (event.to == PathPhase::suspect || event.to == PathPhase::down) {
-    for (const auto& link : links_) {
-      if (link != nullptr && link->peer() != event.peer) link->ask();
+  if (event.to == PathPhase::suspect || event.to == PathPhase::down) ping_witnesses(event);
+  observer_->on_path_event(event);
+}
+
+// When a path is in doubt, either of its NICs may be at fault. Other paths of this rank's NIC show
+// which one, and a path that carries nothing would not notice before its next heartbeat. All ranks
+// do this, so log2 p paths each are enough to tell the NICs apart.
+void ProgressEngine::ping_witnesses(const PathEvent& event) {
+  if (event.local_nic == kNoNic) return;
+  TimeNs& next_ping = next_ping_[event.local_nic.value()];
+  if (event.at < next_ping) return;
+  next_ping = event.at + kPingInterval;
+  const HostId& other_end = cards_[static_cast<size_t>(event.peer.value())].host;
+  size_t wanted = std::bit_width(links_.size() - 1);
+  // Ranks of the other end's host share its NIC, so they can tell less.
+  for (const bool there : {false, true}) {
+    for (size_t i = 0; i < links_.size() && wanted > 0; ++i) {
+      Link* link = links_[ping_cursor_].get();
+      ping_cursor_ = (ping_cursor_ + 1) % links_.size();
+      if (link == nullptr || link->peer() == event.peer || link->peer_ended()) continue;
+      const bool same = cards_[static_cast<size_t>(link->peer().value())].host == other_end;
+      if (same == there && link->ping(event.local_nic)) --wanted;
     }
   }
-  observer_->on_path_event(event);
 }
 
 void ProgressEngine::refresh_nics(TimeNs now) {
@@ -332,7 +354,9 @@ bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses
   for (const auto& link : links_) {
     if (link == nullptr || link->peer_ended()) continue;
     link->set_source(id, sources);
-    if (!notice.empty()) link->send_notice(notice);
+    if (!notice.empty()) {
+      link->send_notice({{static_cast<uint8_t>(NoticeKind::address), id.value()}, notice});
+    }
   }
   return true;
 }
@@ -346,7 +370,7 @@ std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
   out.put(card.port);
   out.put(static_cast<uint8_t>(card.addresses.size()));
   for (const Address& address : card.addresses) put_address(out, address);
-  return make_notice(NoticeKind::address, body);
+  return make_notice(NoticeKind::address, nic.value(), body).bytes;
 }
 
 void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
@@ -379,7 +403,6 @@ void ProgressEngine::on_call(Rank peer, std::span<const std::byte> bytes) {
   if (address) on_address(peer, bytes.subspan(1));
 }
 
-// Told again though it is no news: a peer that read nothing for long may have missed it.
 void ProgressEngine::set_drained(NicId nic, bool drained) {
   if (nic.value() >= nics_.size()) return;
   if (drained_.contains(nic) != drained) {

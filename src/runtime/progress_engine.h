@@ -114,6 +114,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
     observer_->on_contradiction(peer, why);
   }
 
+  void ping_witnesses(const PathEvent& event);
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
@@ -143,6 +144,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::optional<NicPace> loopback_pace_;
   std::vector<NicQueue> queues_;  // as paces_
   NicQueue loopback_queue_;
+  std::vector<TimeNs> next_ping_;  // as paces_
+  size_t ping_cursor_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::unique_ptr<Link>> links_;
   Reactor::Registration nic_events_;

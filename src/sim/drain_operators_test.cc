@@ -334,9 +334,9 @@ TEST_F(DrainOperators, AskForNonsenseInVain) {
   question.host = Rank(1);
   bytes = encode(question);
   bytes[4] = std::byte{9};
-  link->send_notice(make_notice(NoticeKind::drain_question, bytes));
+  link->send_notice(make_notice(NoticeKind::drain_question, 1, bytes));
   bytes.resize(7);
-  link->send_notice(make_notice(NoticeKind::drain_question, bytes));
+  link->send_notice(make_notice(NoticeKind::drain_question, 2, bytes));
   link->send_notice(make_notice(NoticeKind::drain_answer, bytes));
   run_for(kSettled);
   EXPECT_EQ(drained(1), NicSet());

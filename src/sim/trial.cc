@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "sim/cluster.h"
@@ -69,6 +71,7 @@ class Trial {
       run_job();
       if (ok() && !scenario_.leave_early) {
         come_back();
+        if (ok()) agree();
         if (ok()) part();
       }
       judge_events();
@@ -205,6 +208,57 @@ class Trial {
       }
     }
     return all;
+  }
+
+  // Every rank holds what the others have last told: the same verdicts, and where their NICs are.
+  void agree() {
+    if (any_killed()) return;
+    const TimeNs deadline = cluster_.now() + kEndBound;
+    while (!all_told()) {
+      if (cluster_.now() >= deadline) return violated("notices do not arrive");
+      cluster_.world().run_for(kMillisecond);
+    }
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (verdicts_of(rank) != verdicts_of(0)) {
+        violated("rank " + std::to_string(rank) +
+                 " holds other verdicts than rank 0: " + std::to_string(verdicts_of(rank).size()) +
+                 " and " + std::to_string(verdicts_of(0).size()));
+      }
+      for (int peer = 0; peer < scenario_.hosts; ++peer) {
+        if (rank != peer) check_addresses(rank, peer);
+      }
+    }
+  }
+
+  bool all_told() {
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      if (cluster_.node(rank).incidents->busy()) return false;
+      for (int peer = 0; peer < scenario_.hosts; ++peer) {
+        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        if (link != nullptr && !link->notices_delivered()) return false;
+      }
+    }
+    return true;
+  }
+
+  // Both sides of a partition judge, so the order may differ.
+  std::multiset<std::string> verdicts_of(int rank) {
+    std::multiset<std::string> texts;
+    for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
+      texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
+    }
+    return texts;
+  }
+
+  void check_addresses(int rank, int of) {
+    ProgressEngine& owner = *cluster_.node(of).engine;
+    const RankCard& known = cluster_.node(rank).engine->cards()[static_cast<size_t>(of)];
+    for (size_t i = 0; i < owner.data_nics().size(); ++i) {
+      const NicCard current = make_nic_card(owner.data_nics()[i], known.nics[i].port);
+      if (current.addresses == known.nics[i].addresses) continue;
+      violated("rank " + std::to_string(rank) + " does not know the address of nic" +
+               std::to_string(i) + " of rank " + std::to_string(of));
+    }
   }
 
   // Nobody innocent is accused.

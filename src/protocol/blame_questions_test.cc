@@ -1,0 +1,130 @@
+// How many requests a judge sends for a fault, whatever the number of hosts.
+#include <gtest/gtest.h>
+
+#include "protocol/blame_evidence.h"
+
+namespace r2ccl {
+namespace {
+
+// All others have lost one NIC of this host, and both ends of each pair report it.
+constexpr uint32_t kLost = 1;
+
+Judge judge_of_lost_nic(uint32_t host_count, DownCause cause) {
+  Judge judge(hosts(host_count));
+  for (uint32_t other = 0; other < host_count; ++other) {
+    if (other == kLost) continue;
+    judge.observe(seen(kLost, other, cause, 0, 100 + other), 0);
+    judge.observe(seen(other, kLost, cause, 0, 100 + other), 0);
+  }
+  return judge;
+}
+
+void answer_all(Judge& judge, const ProbeRequest& request, bool reached, TimeNs now) {
+  for (const uint32_t near : request.hosts) {
+    ProbeAnswer answer{request.number, near, {}};
+    for (const uint32_t far : request.hosts) {
+      if (far == near) continue;
+      const bool of_lost = near == kLost || far == kLost;
+      answer.tried.push_back({nic(near), nic(far), reached || !of_lost});
+    }
+    judge.on_answer(answer, now);
+  }
+}
+
+// Drives the judge until no more is due; returns its verdicts.
+std::vector<Verdict> finish(Judge& judge, bool reached, size_t& requests) {
+  std::vector<Verdict> verdicts;
+  for (TimeNs now = 10 * kMillisecond; now < kSecond; now += 5 * kMillisecond) {
+    for (const ProbeRequest& request : judge.wanted(now)) {
+      ++requests;
+      EXPECT_LE(request.hosts.size(), kProbeHostsMax);
+      answer_all(judge, request, reached, now);
+    }
+    for (Verdict& verdict : judge.due(now)) verdicts.push_back(std::move(verdict));
+  }
+  return verdicts;
+}
+
+TEST(BlameQuestions, OneFaultIsAskedForOnceHoweverManyHostsLostTheNic) {
+  for (const DownCause cause : {DownCause::silent, DownCause::stalled}) {
+    for (const uint32_t host_count : {6u, 8u, 12u, 128u, 1024u}) {
+      Judge judge = judge_of_lost_nic(host_count, cause);
+      size_t requests = 0;
+      const auto verdicts = finish(judge, cause == DownCause::stalled, requests);
+      EXPECT_EQ(requests, 1u) << host_count << " hosts, " << to_string(cause);
+      ASSERT_EQ(verdicts.size(), 1u) << host_count << " hosts, " << to_string(cause);
+      EXPECT_EQ(verdicts[0].scope, Scope::nic);
+      EXPECT_EQ(verdicts[0].culprit, nic(kLost));
+    }
+  }
+}
+
+// Reports of one fault come over some time.
+TEST(BlameQuestions, ALateReportOfTheSameFaultIsNotAskedForAnew) {
+  Judge judge(hosts(128));
+  size_t requests = 0;
+  size_t verdicts = 0;
+  for (uint32_t other = 2; other < 128; ++other) {
+    const TimeNs now = other * kMillisecond;
+    judge.observe(seen(other, kLost, DownCause::silent, 0, now), now);
+    for (const ProbeRequest& request : judge.wanted(now)) {
+      ++requests;
+      answer_all(judge, request, false, now);
+    }
+    verdicts += judge.due(now).size();
+  }
+  EXPECT_EQ(requests, 1u);
+  EXPECT_EQ(verdicts, 1u);
+}
+
+// Two NICs of one rail have failed, and the first question cannot try the second one's pairs.
+TEST(BlameQuestions, TheVerdictOfOneFaultLeadsToTheQuestionOfTheNext) {
+  constexpr uint32_t kOther = 100;
+  Judge judge(hosts(128));
+  for (uint32_t other = 2; other < 60; ++other) {
+    judge.observe(seen(other, kLost, DownCause::silent, 0, 100 + other), 0);
+    judge.observe(seen(other, kOther, DownCause::silent, 0, 200 + other), 0);
+  }
+  std::vector<Verdict> verdicts;
+  size_t requests = 0;
+  for (TimeNs now = 10 * kMillisecond; now < 400 * kMillisecond; now += 5 * kMillisecond) {
+    for (const ProbeRequest& request : judge.wanted(now)) {
+      ++requests;
+      for (const uint32_t near : request.hosts) {
+        ProbeAnswer answer{request.number, near, {}};
+        for (const uint32_t far : request.hosts) {
+          if (far == near) continue;
+          const auto broken = [](uint32_t host) { return host == kLost || host == kOther; };
+          answer.tried.push_back({nic(near), nic(far), !broken(near) && !broken(far)});
+        }
+        judge.on_answer(answer, now);
+      }
+    }
+    for (Verdict& verdict : judge.due(now)) verdicts.push_back(std::move(verdict));
+  }
+  EXPECT_LE(requests, 2u);
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].culprit, nic(kLost));
+  EXPECT_EQ(verdicts[1].culprit, nic(kOther));
+}
+
+// A judge waits for so many answers and no more, so that a rank which reads none costs a bound.
+TEST(BlameQuestions, AnAnswerToAQuestionThatWasGivenUpIsIgnored) {
+  Judge judge(hosts(2 * kQuestionsMax + 4));
+  std::vector<ProbeRequest> requests;
+  for (uint32_t i = 0; i < kQuestionsMax + 1; ++i) {
+    Observation o = seen(2 * i, 2 * i + 1, DownCause::silent);
+    judge.observe(o, 0);
+  }
+  requests = judge.wanted(10 * kMillisecond);
+  ASSERT_EQ(requests.size(), kQuestionsMax + 1);
+  EXPECT_EQ(requests.back().number % kQuestionsMax, requests.front().number % kQuestionsMax);
+  for (const uint32_t host : requests.front().hosts) {
+    judge.on_answer({requests.front().number, host, {}}, 20 * kMillisecond);
+  }
+  EXPECT_EQ(judge.due(100 * kMillisecond).size(), 0u);
+}
+
+}  // namespace
+}  // namespace r2ccl

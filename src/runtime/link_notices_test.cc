@@ -1,0 +1,95 @@
+// Notices toward a peer that applies none for long.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "protocol/notice_ledger.h"
+#include "runtime/notice.h"
+#include "runtime/scripted_link.h"
+
+namespace r2ccl {
+namespace {
+
+std::vector<std::byte> body(uint64_t value) {
+  std::vector<std::byte> bytes(sizeof value);
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+// A peer that applies what it hears, one frame at a time.
+struct Reader {
+  NoticeLedger ledger;
+  std::map<uint8_t, std::vector<std::vector<std::byte>>> read;  // by kind, in order
+
+  void hear(const ControlFrame& frame) {
+    for (const NoticeReport& notice : frame.notices) {
+      if (!ledger.take(notice.number)) continue;
+      const auto kind = std::to_integer<uint8_t>(notice.bytes[0]);
+      read[kind].emplace_back(notice.bytes.begin() + 1, notice.bytes.end());
+    }
+  }
+};
+
+TEST(LinkNotices, APeerThatReadNothingForLongLearnsTheLatestOfEverySlot) {
+  constexpr uint64_t kVerdicts = 5000;
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  s.link().send_notice(make_notice(NoticeKind::failure, body(77)));
+  for (uint64_t i = 0; i < kVerdicts; ++i) {
+    s.link().send_notice(make_notice(NoticeKind::verdict, i, body(i)));
+    s.link().send_notice(make_notice(NoticeKind::address, i % 3, body(i)));
+    s.link().send_notice(make_notice(NoticeKind::drained, body(i)));
+    if (i % 100 == 0) s.step();
+  }
+  EXPECT_EQ(s.link().notices_pending(), kVerdicts + 1 + 3 + 1);
+  EXPECT_FALSE(s.link().notices_delivered());
+
+  Reader reader;
+  size_t frames = 0;
+  while (!s.link().notices_delivered() && ++frames < kVerdicts) {
+    s.heard().clear();
+    s.pass(kMillisecond);
+    for (const ControlFrame& frame : s.heard()) reader.hear(frame);
+    ControlFrame answer = s.state();
+    answer.notices_applied = reader.ledger.applied();
+    s.heard().clear();
+    s.say(0, answer);
+    for (const ControlFrame& frame : s.heard()) reader.hear(frame);
+  }
+  ASSERT_TRUE(s.link().notices_delivered());
+  EXPECT_LE(frames, 2 * kVerdicts / NoticeLedger::kPerFrame) << "each answer brings the next ones";
+  const auto kind = [](NoticeKind each) { return static_cast<uint8_t>(each); };
+  ASSERT_EQ(reader.read[kind(NoticeKind::failure)].size(), 1u);
+  EXPECT_EQ(reader.read[kind(NoticeKind::failure)][0], body(77));
+  ASSERT_EQ(reader.read[kind(NoticeKind::verdict)].size(), kVerdicts);
+  for (uint64_t i = 0; i < kVerdicts; ++i) {
+    ASSERT_EQ(reader.read[kind(NoticeKind::verdict)][i], body(i)) << "verdicts come in order";
+  }
+  EXPECT_EQ(reader.read[kind(NoticeKind::drained)].back(), body(kVerdicts - 1));
+  const auto& addresses = reader.read[kind(NoticeKind::address)];
+  ASSERT_GE(addresses.size(), 3u);
+  for (uint64_t back = 1; back <= 3; ++back) {
+    EXPECT_EQ(addresses[addresses.size() - back], body(kVerdicts - back));
+  }
+}
+
+// The kernel of a stopped rank keeps what it is sent.
+TEST(LinkNotices, ManyNoticesToASilentPeerCostFewFrames) {
+  ScriptedLink s(2);
+  s.connect(0);
+  s.connect(1);
+  s.link().send_notice(make_notice(NoticeKind::failure, body(1)));
+  for (int i = 0; i < 100; ++i) s.pass(50 * kMillisecond);  // by now the peer is known to be silent
+  s.heard().clear();
+  for (uint64_t i = 0; i < 1000; ++i) {
+    s.link().send_notice(make_notice(NoticeKind::verdict, i, body(i)));
+    s.pass(kMillisecond);
+  }
+  EXPECT_LE(s.heard().size(), 20u);
+}
+
+}  // namespace
+}  // namespace r2ccl
