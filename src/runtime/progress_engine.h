@@ -106,6 +106,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
     observer_->on_peer_end(peer, end, why);
   }
 
+  void reserve_places();
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
