@@ -87,12 +87,19 @@ def bins(operations, end_s):
     return rates
 
 
+def day_of(version):
+    """0.0~git20220518.5b14351-3 is of 2022-05-18."""
+    digits = version.partition("git")[2][:8]
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}" if digits.isdigit() else version
+
+
 def source(rates, where, versions, outcome):
     rows = []
     for i in range(0, len(rates), 16):
         rows.append("    " + ", ".join(f"{rate:.0f}" for rate in rates[i:i + 16]) + ",")
-    return f"""// AllReduce of 4 MB under Gloo {versions['Gloo']} (one context per NIC) in a lab of 4 hosts x 4 NICs x
-// 250 Mbit/s, with the demo's faults at the demo's times: bus MB/s in each tenth of a second.
+    return f"""// AllReduce of 4 MB under Gloo {versions['Gloo']}, one context per NIC, in a lab of
+// 4 hosts x 4 NICs x 250 Mbit/s, with the demo's faults at the demo's times: bus MB/s in each
+// tenth of a second.
 //
 // Written by `{where['command']}` on {where['date']},
 // {where['cores']} cores {where['cpu']}, Linux {where['kernel']}.
@@ -111,7 +118,7 @@ std::span<const float> demo_gloo_mbps() {{
 }}
 
 const char* demo_gloo_source() {{
-  return "Gloo {versions['Gloo']}, {where['date'][:10]}";
+  return "Gloo (Debian's of {day_of(versions['Gloo'])}), measured {where['date'][:10]}";
 }}
 
 }}  // namespace r2ccl::tools
