@@ -64,6 +64,13 @@ std::string with_separators(uint64_t number) {
   return text;
 }
 
+// "4 MB" of "4M".
+std::string size_text(const std::string& bytes) {
+  const size_t digits = bytes.find_first_not_of("0123456789.");
+  if (digits == std::string::npos) return bytes + " bytes";
+  return bytes.substr(0, digits) + " " + bytes.substr(digits) + "B";
+}
+
 struct Snapshot {
   double t_s = 0;
   uint64_t operations = 0;
@@ -188,7 +195,8 @@ Status Demo::do_due_steps() {
 
 void Demo::tell_verdicts() {
   for (const DemoVerdict& verdict : watch_.poll()) {
-    screen_.news(now(), "VERDICT " + verdict.text, false);
+    // Bytes and the like are in the report; a line has 100 columns.
+    screen_.news(now(), "VERDICT " + verdict.text.substr(0, verdict.text.rfind(", ")), false);
     record_.verdicts.push_back({verdict.t_s - start_s_, verdict.caption});
   }
 }
@@ -317,16 +325,16 @@ Result<int> Demo::run() {
   std::snprintf(title, sizeof title, "r2ccl: AllReduce over %d hosts x %d NICs x %g Mbit/s%s",
                 options_.hosts, options_.nics, options_.rate_mbit,
                 options_.loopback ? " (simulated on loopback)" : "");
-  record_.subtitle = std::string(title) + ", " + options_.bytes + "B each. All faults hit host h" +
-                     std::to_string(schedule_.victim_host) +
+  record_.subtitle = std::string(title) + ", " + size_text(options_.bytes) +
+                     " each. All faults hit host h" + std::to_string(schedule_.victim_host) +
                      ". The rate includes the time for checking.";
   if (is_default()) {
     for (float mbps : demo_gloo_mbps()) record_.other.bytes_per_s.push_back(mbps * 1e6);
     record_.other_name = demo_gloo_source();
   }
   std::printf(
-      "%s, %sB each,\nevery element checked on every rank (the rates include the time for that)\n",
-      title, options_.bytes.c_str());
+      "%s, %s each,\nevery element checked on every rank (the rates include the time for that)\n",
+      title, size_text(options_.bytes).c_str());
   Status status = follow();
   int exit_status = conclude(status);
   if (!record_.faults.empty() && record_.faults.back().end_s == record_.faults.back().start_s) {

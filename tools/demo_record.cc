@@ -9,14 +9,16 @@
 namespace r2ccl::tools {
 namespace {
 
-constexpr double kWidth = 1200, kHeight = 740, kLeft = 80, kRight = 30;
+constexpr double kWidth = 1200, kHeight = 800, kLeft = 80, kRight = 30;
 constexpr std::array<const char*, 8> kNicColours = {"#4e79a7", "#59a14f", "#f28e2b", "#b07aa1",
                                                     "#76b7b2", "#edc948", "#9c755f", "#bab0ac"};
 constexpr const char* kBusColour = "#1f4e9c";
 constexpr const char* kLeftColour = "#c0392b";
 constexpr const char* kOtherColour = "#8a8a8a";
 constexpr double kMega = 1e6;
-constexpr double kCaptionSize = 12, kCaptionLine = 15;
+// Captions of verdicts, below the numbers of the axis.
+constexpr double kCaptionSize = 12.5, kCaptionLine = 16, kCaptionTop = 42;
+constexpr double kKeyTop = 108;
 
 void shade_faults(Svg* svg, const ChartArea& area, const DemoRecord& record, bool label) {
   for (const DemoFault& fault : record.faults) {
@@ -61,37 +63,44 @@ std::vector<Point> what_is_left(const ChartArea& area, const DemoRecord& record)
   return points;
 }
 
-double milliseconds_after(const DemoFault& fault, const DemoMark& mark) {
-  return std::max(mark.t_s - fault.start_s, 0.0) * 1000;
-}
-
-// Each verdict at its time, with its caption in the band of its fault.
+// A triangle at each verdict's time, and below the chart, where no curve is, a caption for each
+// fault.
 void draw_verdicts(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   TextStyle style;
   style.size = kCaptionSize;
   style.fill = "#7d2527";
   for (const DemoFault& fault : record.faults) {
-    double y = area.bottom() - 14;
-    bool any = false;
+    const double x = area.at(fault.start_s, 0).x;
+    double y = area.bottom() + kCaptionTop;
+    double named_s = 0;
+    std::vector<std::string> lines;
     for (const DemoMark& mark : record.verdicts) {
       if (mark.t_s < fault.start_s || mark.t_s > fault.end_s) continue;
-      any = true;
       const Point at = area.at(mark.t_s, 0);
       svg->polygon({{at.x, at.y - 12}, {at.x - 5, at.y - 1}, {at.x + 5, at.y - 1}}, "#b03a3c");
-      char words[64];
-      std::snprintf(words, sizeof words, "named after %.0f ms:", milliseconds_after(fault, mark));
-      svg->text({at.x + 9, y - kCaptionLine}, words, style);
-      svg->text({at.x + 9, y}, mark.text, style);
-      y -= 2 * kCaptionLine + 5;
+      named_s = std::max(named_s, mark.t_s - fault.start_s);
+      lines.push_back(mark.text);
     }
-    if (any || fault.expects_verdict) continue;
-    svg->text({area.at(fault.start_s, 0).x + 9, y}, "slow is not broken: no verdict", style);
+    if (lines.empty() && fault.expects_verdict) continue;
+    char words[64];
+    std::snprintf(words, sizeof words, "named after %.0f ms:", named_s * 1000);
+    lines.insert(lines.begin(), lines.empty() ? "slow is not broken:" : words);
+    if (lines.size() == 1) lines.push_back("no verdict");
+    for (const std::string& line : lines) {
+      svg->text({x, y}, line, style);
+      y += kCaptionLine;
+    }
   }
 }
 
 void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record, double end_s) {
   if (!record.other.bytes_per_s.empty()) {
-    svg->polyline(line_of(area, record.other, end_s), kOtherColour, 1.5);
+    std::vector<Point> surface = line_of(area, record.other, end_s);
+    if (!surface.empty()) {
+      surface.insert(surface.begin(), {surface.front().x, area.bottom()});
+      surface.push_back({surface.back().x, area.bottom()});
+      svg->polygon(surface, kOtherColour, 0.38);
+    }
   }
   svg->polyline(what_is_left(area, record), kLeftColour, 1.2);
   std::vector<Point> line = line_of(area, record.bus, end_s);
@@ -109,23 +118,24 @@ void draw_key(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   struct Entry {
     std::string text;
     const char* colour;
+    double thickness;
     double width;
   };
-  std::vector<Entry> entries = {{"r2ccl", kBusColour, 90},
-                                {"line rate of the NICs that are left", kLeftColour, 260}};
+  std::vector<Entry> entries = {{"r2ccl", kBusColour, 3, 90},
+                                {"line rate of the NICs that are left", kLeftColour, 1.5, 275}};
   if (!record.other.bytes_per_s.empty()) {
-    entries.push_back({"the same job under " + record.other_name, kOtherColour, 420});
+    entries.push_back({"the same job under " + record.other_name, "#c9c9c9", 12, 420});
   }
   double x = area.left();
   for (const Entry& entry : entries) {
-    const double y = area.bottom() + 40;
-    svg->line({x, y - 4}, {x + 24, y - 4}, entry.colour, 3);
+    const double y = area.bottom() + kKeyTop;
+    svg->line({x, y - 4}, {x + 24, y - 4}, entry.colour, entry.thickness);
     svg->text({x + 31, y}, entry.text);
     x += entry.width;
   }
   TextStyle style;
   style.anchor = Anchor::end;
-  svg->text({area.right(), area.bottom() + 40}, "a triangle: r2ccl names the fault", style);
+  svg->text({area.right(), area.bottom() + kKeyTop}, "▲ r2ccl names the broken NIC", style);
 }
 
 void draw_nics(Svg* svg, const ChartArea& area, const DemoRecord& record) {
@@ -188,9 +198,9 @@ std::string draw_demo(const DemoRecord& record) {
   double end = record.samples.empty() ? 1 : record.samples.back().t_s;
   double top = highest(record);
   ChartArea bus({kLeft, 130}, kWidth - kLeft - kRight, 270, {0, end}, {0, top});
-  ChartArea nics({kLeft, 470}, kWidth - kLeft - kRight, 190, {0, end}, {0, top});
+  ChartArea nics({kLeft, 540}, kWidth - kLeft - kRight, 180, {0, end}, {0, top});
   TextStyle heading;
-  heading.size = 24;
+  heading.size = 20;
   heading.bold = true;
   heading.fill = "#111";
   svg.text({kLeft, 42}, record.title, heading);
