@@ -203,6 +203,8 @@ void Demo::tell_verdicts() {
 
 Status Demo::sample() {
   tell_verdicts();
+  // After a fault that took its time to make: two samples close together say nothing of a rate.
+  if (!recent_.empty() && now() - recent_.back().t_s < kSampleMs / 2e3) return Status::ok_status();
   Result<SentBytes> sent = stage_.sent_bytes(watch_);
   if (!sent.ok()) return sent.status();
   recent_.push_back({now(), watch_.operations(), watch_.last_event_s(), std::move(sent.value())});
@@ -212,7 +214,7 @@ Status Demo::sample() {
   record_.samples.push_back(point_between(recent_[recent_.size() - 2], recent_.back()));
   const DemoSample point = point_between(recent_.front(), recent_.back());
   char status[128];
-  std::snprintf(status, sizeof status, "%s operations, %s wrong",
+  std::snprintf(status, sizeof status, "%s ops, %s wrong",
                 with_separators(watch_.operations()).c_str(),
                 with_separators(watch_.wrong_elements()).c_str());
   screen_.show(point, broken_, status);

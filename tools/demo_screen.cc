@@ -45,12 +45,12 @@ std::string DemoScreen::cell(double bytes_per_s, const std::string& fault) const
 void DemoScreen::show_plainly(const DemoSample& sample, const std::string& status) {
   if (sample.t_s < next_plain_line_s_) return;
   next_plain_line_s_ = std::floor(sample.t_s) + 1;
-  std::printf("%6.2f s  %5.1f MB/s ", sample.t_s, sample.bus_bytes_per_s / 1e6);
+  std::printf("%6.2f s %5.1f MB/s ", sample.t_s, sample.bus_bytes_per_s / 1e6);
   for (size_t host = 0; host < sample.nic_bytes_per_s.size(); ++host) {
     std::printf(" h%zu", host);
     for (double rate : sample.nic_bytes_per_s[host]) std::printf(" %.0f", rate / 1e6);
   }
-  std::printf("  %s\n", status.c_str());
+  std::printf(" %s\n", status.c_str());
   std::fflush(stdout);
 }
 
