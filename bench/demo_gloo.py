@@ -118,7 +118,7 @@ std::span<const float> demo_gloo_mbps() {{
 }}
 
 const char* demo_gloo_source() {{
-  return "Gloo (Debian's of {day_of(versions['Gloo'])}), measured {where['date'][:10]}";
+  return "Gloo of {day_of(versions['Gloo'])}, measured {where['date'][:10]}";
 }}
 
 }}  // namespace r2ccl::tools

@@ -46,7 +46,7 @@ std::span<const float> demo_gloo_mbps() {
 }
 
 const char* demo_gloo_source() {
-  return "Gloo (Debian's of 2022-05-18), measured 2026-11-23";
+  return "Gloo of 2022-05-18, measured 2026-11-23";
 }
 
 }  // namespace r2ccl::tools
