@@ -148,7 +148,7 @@ class Path : private FrameReader::Owner {
   // Set by on_broken until the link has acted.
   std::optional<DownCause> broken;
   std::string broken_why;
-  bool closed_by_kernel = false;  // the break is an end of stream or a reset
+  bool closed_by_kernel = false;           // the break is an end of stream or a reset
   DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice
   // Bytes per round the reader may take before others get their turn.
   static constexpr size_t kReadBudget = 1024 * 1024;
