@@ -145,7 +145,7 @@ class Lab:
         self.scratch = tempfile.TemporaryDirectory(prefix="r2bench-")
         self.directory = pathlib.Path(self.scratch.name)
         self.command("up", self.hosts, self.nics, self.mbit, *self.options)
-        state = json.loads(pathlib.Path("/run", self.name, "lab.json").read_text())
+        state = json.loads(pathlib.Path("/run/r2ccl-lab", self.name, "lab.json").read_text())
         self.holders = state["holders"]
         return self
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -11,10 +12,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/clock.h"
 #include "bench_command.h"
 #include "command.h"
+#include "demo_gloo.h"
 #include "demo_record.h"
 #include "demo_schedule.h"
 #include "demo_screen.h"
@@ -29,6 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kSampleMs = 100;
+constexpr int kEventsMs = 25;  // how exactly the time of a verdict is known
 constexpr double kStartLimitS = 30, kEndLimitS = 30;
 constexpr size_t kSmoothing = 10;  // samples that a rate is taken over
 
@@ -53,6 +57,20 @@ class WorkFolder {
   std::string path_;
 };
 
+// "2,579,496,960"
+std::string with_separators(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+// "4 MB" of "4M".
+std::string size_text(const std::string& bytes) {
+  const size_t digits = bytes.find_first_not_of("0123456789.");
+  if (digits == std::string::npos) return bytes + " bytes";
+  return bytes.substr(0, digits) + " " + bytes.substr(digits) + "B";
+}
+
 struct Snapshot {
   double t_s = 0;
   uint64_t operations = 0;
@@ -76,6 +94,8 @@ class Demo {
     bench_.duration_s = schedule_.end_s;
     bench_.events_file = folder_.file("events.%r");
     bench_.json_file = folder_.file("result.json");
+    bench_.events_ms = kEventsMs;
+    bench_.op_log_file = folder_.file("operations");
   }
 
   Result<int> run();
@@ -96,6 +116,10 @@ class Demo {
   Status do_due_steps();
   void tell_verdicts();
   Status sample();
+  DemoSample point_between(const Snapshot& first, const Snapshot& last) const;
+  void read_operations();
+  std::string result_text(const nlohmann::json& result) const;
+  bool is_default() const;
   int conclude(const Status& status);
   std::string rank_output() const;
 
@@ -110,6 +134,7 @@ class Demo {
   RankGroup ranks_;
   DemoRecord record_;
   std::deque<Snapshot> recent_;
+  std::vector<BrokenNic> broken_;  // now
   double start_s_ = 0;
   size_t next_step_ = 0;
 };
@@ -142,37 +167,63 @@ Status Demo::do_due_steps() {
   while (next_step_ < schedule_.steps.size() && schedule_.steps[next_step_].at_s <= now()) {
     const DemoStep& step = schedule_.steps[next_step_++];
     bool breaks = !step.fault_label.empty();
+    const double t = now();  // before: a verdict may come while the fault is made
     for (const LabTarget& target : step.targets) {
       R2CCL_RETURN_IF_ERROR(breaks ? stage_.fault(target, step.fault) : stage_.fix(target));
     }
-    double t = now();
     std::string remark = step.remark.empty() ? "" : " " + step.remark;
     screen_.news(t, (breaks ? "FAULT   " : "MENDED  ") + step.announcement + remark, breaks);
     if (breaks) {
-      record_.faults.push_back({t, t, step.announcement});
+      const bool slow = step.fault.kind == FaultKind::slow;
+      const double share = slow ? 1 - step.fault.amount / 100 : 1;
+      const double lost = share * options_.rate_mbit * 1e6 / 8;
+      record_.faults.push_back(
+          {t, t, step.announcement, lost * static_cast<double>(step.targets.size()), !slow});
     } else {
       record_.faults.back().end_s = t;
+    }
+    broken_.clear();
+    if (!breaks) continue;
+    for (const LabTarget& target : step.targets) {
+      for (const LabPort& port : target.ports) {
+        broken_.push_back({port.host, port.nic, step.fault_label});
+      }
     }
   }
   return Status::ok_status();
 }
 
 void Demo::tell_verdicts() {
-  for (const std::string& verdict : watch_.poll()) {
-    screen_.news(now(), "VERDICT " + verdict, false);
-    record_.verdicts.push_back({now(), verdict});
+  for (const DemoVerdict& verdict : watch_.poll()) {
+    // Bytes and the like are in the report; a line has 100 columns.
+    screen_.news(now(), "VERDICT " + verdict.text.substr(0, verdict.text.rfind(", ")), false);
+    record_.verdicts.push_back({verdict.t_s - start_s_, verdict.caption});
   }
 }
 
 Status Demo::sample() {
   tell_verdicts();
+  // After a fault that took its time to make: two samples close together say nothing of a rate.
+  if (!recent_.empty() && now() - recent_.back().t_s < kSampleMs / 2e3) return Status::ok_status();
   Result<SentBytes> sent = stage_.sent_bytes(watch_);
   if (!sent.ok()) return sent.status();
   recent_.push_back({now(), watch_.operations(), watch_.last_event_s(), std::move(sent.value())});
   if (recent_.size() > kSmoothing + 1) recent_.pop_front();
-  const Snapshot &first = recent_.front(), &last = recent_.back();
-  if (last.t_s <= first.t_s) return Status::ok_status();
+  if (recent_.size() < 2) return Status::ok_status();
+  // The picture shows each tenth of a second, the screen the last second.
+  record_.samples.push_back(point_between(recent_[recent_.size() - 2], recent_.back()));
+  const DemoSample point = point_between(recent_.front(), recent_.back());
+  char status[128];
+  std::snprintf(status, sizeof status, "%s ops, %s wrong",
+                with_separators(watch_.operations()).c_str(),
+                with_separators(watch_.wrong_elements()).c_str());
+  screen_.show(point, broken_, status);
+  return Status::ok_status();
+}
+
+DemoSample Demo::point_between(const Snapshot& first, const Snapshot& last) const {
   DemoSample point{last.t_s, 0, {}};
+  const double passed = std::max(last.t_s - first.t_s, 1e-3);
   double factor = bus_factor(Collective::all_reduce, options_.hosts);
   if (double seconds = last.operations_s - first.operations_s; seconds > 0) {
     point.bus_bytes_per_s = static_cast<double>(last.operations - first.operations) *
@@ -181,19 +232,14 @@ Status Demo::sample() {
   for (size_t host = 0; host < last.sent.size(); ++host) {
     std::vector<double> rates;
     for (size_t nic = 0; nic < last.sent[host].size(); ++nic) {
-      rates.push_back(static_cast<double>(last.sent[host][nic] - first.sent[host][nic]) /
-                      (last.t_s - first.t_s));
+      // On loopback a rank's first line has no NICs yet.
+      const bool known = host < first.sent.size() && nic < first.sent[host].size();
+      const uint64_t before = known ? first.sent[host][nic] : last.sent[host][nic];
+      rates.push_back(static_cast<double>(last.sent[host][nic] - before) / passed);
     }
     point.nic_bytes_per_s.push_back(std::move(rates));
   }
-  char status[128];
-  std::snprintf(status, sizeof status, "%llu operations, %.2f G elements checked, %llu wrong",
-                static_cast<unsigned long long>(watch_.operations()),
-                static_cast<double>(watch_.checked_elements()) / 1e9,
-                static_cast<unsigned long long>(watch_.wrong_elements()));
-  screen_.show(point, status);
-  record_.samples.push_back(std::move(point));
-  return Status::ok_status();
+  return point;
 }
 
 Status Demo::follow() {
@@ -228,19 +274,9 @@ int Demo::conclude(const Status& status) {
   auto result = nlohmann::json::parse(in, nullptr, false);
   bool good = status.ok() && worst == 0 && result.is_object() &&
               result.value("wrong_elements", uint64_t{1}) == 0;
-  if (result.is_object()) {
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  "%llu operations of %s, %llu elements checked, %llu wrong, %zu verdicts, "
-                  "longest gap %.1f ms",
-                  result.value("operations", 0ULL), options_.bytes.c_str(),
-                  result.value("checked_elements", 0ULL), result.value("wrong_elements", 0ULL),
-                  record_.verdicts.size(), result.value("max_gap_ms", 0.0));
-    record_.summary = text;
-  } else {
-    record_.summary = "the job did not finish";
-  }
-  std::printf("\n%s\n", record_.summary.c_str());
+  record_.title = result.is_object() ? result_text(result) : "The job did not come to its end.";
+  read_operations();
+  std::printf("\n%s\n", record_.title.c_str());
   if (!good) std::fputs(rank_output().c_str(), stderr);
   if (good && !options_.json_file.empty()) {
     std::error_code error;
@@ -251,15 +287,56 @@ int Demo::conclude(const Status& status) {
   return good ? 0 : kExitFailed;
 }
 
+std::string Demo::result_text(const nlohmann::json& result) const {
+  size_t dead = 0, slow = 0;
+  for (size_t i = 0; i < next_step_; ++i) {
+    const DemoStep& step = schedule_.steps[i];
+    if (step.fault_label.empty()) continue;
+    (step.fault.kind == FaultKind::slow ? slow : dead) += step.targets.size();
+  }
+  return std::to_string(dead) + " dead NICs, " + std::to_string(slow) + " slow one. " +
+         with_separators(result.value("operations", uint64_t{0})) + " AllReduces. " +
+         with_separators(result.value("checked_elements", uint64_t{0})) + " elements checked. " +
+         with_separators(result.value("wrong_elements", uint64_t{0})) + " wrong.";
+}
+
+// The log of rank 0 has each operation with its time, which is finer than what can be sampled.
+void Demo::read_operations() {
+  std::ifstream in(bench_.op_log_file);
+  const double factor = bus_factor(Collective::all_reduce, options_.hosts);
+  std::string line;
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    double number = 0, bytes = 0, begin = 0, since = 0, micros = 0;
+    if (!(words >> number >> bytes >> begin >> since >> micros)) continue;
+    const double start = begin - start_s_;
+    record_.bus.add(std::max(start, 0.0), start + micros / 1e6, bytes * factor);
+  }
+}
+
+// Whether it is the job whose curve under Gloo is known.
+bool Demo::is_default() const {
+  const DemoOptions usual;
+  return !options_.loopback && options_.hosts == usual.hosts && options_.nics == usual.nics &&
+         options_.rate_mbit == usual.rate_mbit && options_.bytes == usual.bytes &&
+         options_.fault_s == usual.fault_s && options_.mend_s == usual.mend_s;
+}
+
 Result<int> Demo::run() {
   char title[160];
   std::snprintf(title, sizeof title, "r2ccl: AllReduce over %d hosts x %d NICs x %g Mbit/s%s",
                 options_.hosts, options_.nics, options_.rate_mbit,
                 options_.loopback ? " (simulated on loopback)" : "");
-  record_.title = title;
+  record_.subtitle = std::string(title) + ", " + size_text(options_.bytes) +
+                     " each. All faults hit host h" + std::to_string(schedule_.victim_host) +
+                     ". The rate includes the time for checking.";
+  if (is_default()) {
+    for (float mbps : demo_gloo_mbps()) record_.other.bytes_per_s.push_back(mbps * 1e6);
+    record_.other_name = demo_gloo_source();
+  }
   std::printf(
       "%s, %s each,\nevery element checked on every rank (the rates include the time for that)\n",
-      title, options_.bytes.c_str());
+      title, size_text(options_.bytes).c_str());
   Status status = follow();
   int exit_status = conclude(status);
   if (!record_.faults.empty() && record_.faults.back().end_s == record_.faults.back().start_s) {

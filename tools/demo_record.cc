@@ -2,48 +2,140 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "svg.h"
 
 namespace r2ccl::tools {
 namespace {
 
-constexpr double kWidth = 1200, kHeight = 760, kLeft = 90, kRight = 40;
+constexpr double kWidth = 1200, kHeight = 800, kLeft = 80, kRight = 30;
 constexpr std::array<const char*, 8> kNicColours = {"#4e79a7", "#59a14f", "#f28e2b", "#b07aa1",
                                                     "#76b7b2", "#edc948", "#9c755f", "#bab0ac"};
+constexpr const char* kBusColour = "#1f4e9c";
+constexpr const char* kLeftColour = "#c0392b";
+constexpr const char* kOtherColour = "#8a8a8a";
 constexpr double kMega = 1e6;
+// Captions of verdicts, below the numbers of the axis.
+constexpr double kCaptionSize = 12.5, kCaptionLine = 16, kCaptionTop = 42;
+constexpr double kKeyTop = 108;
 
 void shade_faults(Svg* svg, const ChartArea& area, const DemoRecord& record, bool label) {
   for (const DemoFault& fault : record.faults) {
     Point from = area.at(fault.start_s, 0), to = area.at(fault.end_s, 0);
-    svg->rect({from.x, area.top()}, to.x - from.x, area.bottom() - area.top(), "#e15759", 0.13);
+    svg->rect({from.x, area.top()}, to.x - from.x, area.bottom() - area.top(), "#e15759", 0.12);
     svg->line({from.x, area.top()}, {from.x, area.bottom()}, "#e15759", 1, "4 3");
     if (!label) continue;
     TextStyle style;
     style.fill = "#b03a3c";
     style.bold = true;
     style.anchor = Anchor::middle;
-    svg->text({(from.x + to.x) / 2, area.top() - 8}, fault.label, style);
+    // The NICs above what happens to them, so that the label stays within its band.
+    const size_t colon = fault.label.find(": ");
+    const double middle = (from.x + to.x) / 2;
+    const bool two_lines = colon != std::string::npos;
+    if (two_lines) svg->text({middle, area.top() - 24}, fault.label.substr(0, colon), style);
+    svg->text({middle, area.top() - 8}, two_lines ? fault.label.substr(colon + 2) : fault.label,
+              style);
   }
 }
 
-void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record) {
-  std::vector<Point> line;
-  for (const DemoSample& sample : record.samples) {
-    line.push_back(area.at(sample.t_s, sample.bus_bytes_per_s / kMega));
+std::vector<Point> line_of(const ChartArea& area, const DemoCurve& curve, double end_s) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < curve.bytes_per_s.size(); ++i) {
+    const double middle = (static_cast<double>(i) + 0.5) * DemoCurve::kBinSeconds;
+    if (middle < end_s) points.push_back(area.at(middle, curve.bytes_per_s[i] / kMega));
   }
-  Point left = area.at(0, record.line_bytes_per_s / kMega);
-  svg->line(left, {area.right(), left.y}, "#888", 1, "6 4");
+  return points;
+}
+
+// The line rate of the NICs that work, as steps.
+std::vector<Point> what_is_left(const ChartArea& area, const DemoRecord& record) {
+  std::vector<Point> points = {area.at(0, record.line_bytes_per_s / kMega)};
+  for (const DemoFault& fault : record.faults) {
+    const double rate = record.line_bytes_per_s - fault.lost_bytes_per_s;
+    points.push_back(area.at(fault.start_s, record.line_bytes_per_s / kMega));
+    points.push_back(area.at(fault.start_s, rate / kMega));
+    points.push_back(area.at(fault.end_s, rate / kMega));
+    points.push_back(area.at(fault.end_s, record.line_bytes_per_s / kMega));
+  }
+  points.push_back({area.right(), points.front().y});
+  return points;
+}
+
+// A triangle at each verdict's time, and below the chart, where no curve is, a caption for each
+// fault.
+void draw_verdicts(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   TextStyle style;
-  style.size = 11;
-  style.fill = "#888";
-  style.anchor = Anchor::end;
-  svg->text({area.right() - 4, left.y - 5}, "line rate of all NICs of a host", style);
-  svg->polyline(line, "#2f4b7c", 2);
-  for (const DemoMark& mark : record.verdicts) {
-    Point at = area.at(mark.t_s, 0);
-    svg->polygon({{at.x, at.y - 12}, {at.x - 5, at.y - 1}, {at.x + 5, at.y - 1}}, "#b03a3c");
+  style.size = kCaptionSize;
+  style.fill = "#7d2527";
+  for (const DemoFault& fault : record.faults) {
+    const double x = area.at(fault.start_s, 0).x;
+    double y = area.bottom() + kCaptionTop;
+    double named_s = 0;
+    std::vector<std::string> lines;
+    for (const DemoMark& mark : record.verdicts) {
+      if (mark.t_s < fault.start_s || mark.t_s > fault.end_s) continue;
+      const Point at = area.at(mark.t_s, 0);
+      svg->polygon({{at.x, at.y - 12}, {at.x - 5, at.y - 1}, {at.x + 5, at.y - 1}}, "#b03a3c");
+      named_s = std::max(named_s, mark.t_s - fault.start_s);
+      lines.push_back(mark.text);
+    }
+    if (lines.empty() && fault.expects_verdict) continue;
+    char words[64];
+    std::snprintf(words, sizeof words, "named after %.0f ms:", named_s * 1000);
+    lines.insert(lines.begin(), lines.empty() ? "slow is not broken:" : words);
+    if (lines.size() == 1) lines.push_back("no verdict");
+    for (const std::string& line : lines) {
+      svg->text({x, y}, line, style);
+      y += kCaptionLine;
+    }
   }
+}
+
+void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record, double end_s) {
+  if (!record.other.bytes_per_s.empty()) {
+    std::vector<Point> surface = line_of(area, record.other, end_s);
+    if (!surface.empty()) {
+      surface.insert(surface.begin(), {surface.front().x, area.bottom()});
+      surface.push_back({surface.back().x, area.bottom()});
+      svg->polygon(surface, kOtherColour, 0.38);
+    }
+  }
+  svg->polyline(what_is_left(area, record), kLeftColour, 1.2);
+  std::vector<Point> line = line_of(area, record.bus, end_s);
+  if (line.empty()) {
+    for (const DemoSample& sample : record.samples) {
+      line.push_back(area.at(sample.t_s, sample.bus_bytes_per_s / kMega));
+    }
+  }
+  svg->polyline(line, kBusColour, 2.2);
+  draw_verdicts(svg, area, record);
+}
+
+// Below the chart: what each line is.
+void draw_key(Svg* svg, const ChartArea& area, const DemoRecord& record) {
+  struct Entry {
+    std::string text;
+    const char* colour;
+    double thickness;
+    double width;
+  };
+  std::vector<Entry> entries = {{"r2ccl", kBusColour, 3, 90},
+                                {"line rate of the NICs that are left", kLeftColour, 1.5, 275}};
+  if (!record.other.bytes_per_s.empty()) {
+    entries.push_back({"the same job under " + record.other_name, "#c9c9c9", 12, 420});
+  }
+  double x = area.left();
+  for (const Entry& entry : entries) {
+    const double y = area.bottom() + kKeyTop;
+    svg->line({x, y - 4}, {x + 24, y - 4}, entry.colour, entry.thickness);
+    svg->text({x + 31, y}, entry.text);
+    x += entry.width;
+  }
+  TextStyle style;
+  style.anchor = Anchor::end;
+  svg->text({area.right(), area.bottom() + kKeyTop}, "▲ r2ccl names the broken NIC", style);
 }
 
 void draw_nics(Svg* svg, const ChartArea& area, const DemoRecord& record) {
@@ -63,48 +155,65 @@ void draw_nics(Svg* svg, const ChartArea& area, const DemoRecord& record) {
     const char* colour = kNicColours[nic % kNicColours.size()];
     svg->polygon(upper, colour, 0.85);
     double x = area.left() + 110.0 * static_cast<double>(nic);
-    svg->rect({x, area.bottom() + 48}, 14, 14, colour, 0.85);
-    svg->text({x + 20, area.bottom() + 60},
+    svg->rect({x, area.bottom() + 46}, 14, 14, colour, 0.85);
+    svg->text({x + 20, area.bottom() + 58},
               "h" + std::to_string(victim) + " nic" + std::to_string(nic));
   }
 }
 
 double highest(const DemoRecord& record) {
   double top = record.line_bytes_per_s;
+  for (const DemoCurve* curve : {&record.bus, &record.other}) {
+    for (double rate : curve->bytes_per_s) top = std::max(top, rate);
+  }
   for (const DemoSample& sample : record.samples) {
-    top = std::max(top, sample.bus_bytes_per_s);
+    double sum = 0;
     for (const auto& nics : sample.nic_bytes_per_s) {
-      double sum = 0;
+      sum = 0;
       for (double rate : nics) sum += rate;
       top = std::max(top, sum);
     }
   }
-  return std::max(top / kMega * 1.08, 1.0);
+  // A burst must not squeeze all else.
+  top = std::min(top, 1.25 * std::max(record.line_bytes_per_s, kMega));
+  return std::max(top / kMega * 1.04, 1.0);
 }
 
 }  // namespace
+
+void DemoCurve::add(double start_s, double end_s, double bytes) {
+  if (!(end_s > start_s) || start_s < 0) return;
+  const double rate = bytes / (end_s - start_s);
+  for (auto bin = static_cast<size_t>(start_s / kBinSeconds);; ++bin) {
+    const double from = static_cast<double>(bin) * kBinSeconds;
+    if (from >= end_s) return;
+    if (bin >= bytes_per_s.size()) bytes_per_s.resize(bin + 1, 0);
+    const double seconds = std::min(end_s, from + kBinSeconds) - std::max(start_s, from);
+    if (seconds > 0) bytes_per_s[bin] += rate * seconds / kBinSeconds;
+  }
+}
 
 std::string draw_demo(const DemoRecord& record) {
   Svg svg(kWidth, kHeight, record.title);
   double end = record.samples.empty() ? 1 : record.samples.back().t_s;
   double top = highest(record);
-  ChartArea bus({kLeft, 110}, kWidth - kLeft - kRight, 230, {0, end}, {0, top});
-  ChartArea nics({kLeft, 425}, kWidth - kLeft - kRight, 230, {0, end}, {0, top});
+  ChartArea bus({kLeft, 130}, kWidth - kLeft - kRight, 270, {0, end}, {0, top});
+  ChartArea nics({kLeft, 540}, kWidth - kLeft - kRight, 180, {0, end}, {0, top});
   TextStyle heading;
   heading.size = 20;
   heading.bold = true;
-  svg.text({kLeft, 38}, record.title, heading);
-  svg.text({kLeft, 62}, record.summary);
+  heading.fill = "#111";
+  svg.text({kLeft, 42}, record.title, heading);
+  TextStyle below;
+  below.size = 14;
+  svg.text({kLeft, 68}, record.subtitle, below);
   shade_faults(&svg, bus, record, true);
   shade_faults(&svg, nics, record, false);
   bus.draw_axes(&svg, "", "bus bandwidth, MB/s");
   nics.draw_axes(&svg, "seconds", "sent by h" + std::to_string(record.victim_host) + ", MB/s");
-  draw_bus(&svg, bus, record);
+  draw_bus(&svg, bus, record, end);
+  draw_key(&svg, bus, record);
   draw_nics(&svg, nics, record);
-  TextStyle legend;
-  legend.fill = "#b03a3c";
-  legend.anchor = Anchor::end;
-  svg.text({kWidth - kRight, nics.bottom() + 60}, "▲ verdict of the library", legend);
   return svg.finish();
 }
 

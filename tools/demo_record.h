@@ -16,25 +16,40 @@ struct DemoFault {
   double start_s = 0;
   double end_s = 0;
   std::string label;
+  double lost_bytes_per_s = 0;  // of the line rate
+  bool expects_verdict = true;  // slow is not broken
 };
 
 struct DemoMark {
   double t_s = 0;
-  std::string text;
+  std::string text;  // in a few words
+};
+
+// Bytes per second in one tenth of a second after the other.
+struct DemoCurve {
+  static constexpr double kBinSeconds = 0.1;
+  std::vector<double> bytes_per_s;
+
+  // Spreads `bytes` evenly over the time from `start_s` to `end_s`.
+  void add(double start_s, double end_s, double bytes);
 };
 
 struct DemoRecord {
-  std::string title;
-  std::string summary;
+  std::string title;     // the result
+  std::string subtitle;  // of what
   int victim_host = 0;
   double line_bytes_per_s = 0;  // what all NICs of a host carry together
+  DemoCurve bus;                // of all operations; empty where the job did not come to its end
+  DemoCurve other;              // the same faults under another library; may be empty
+  std::string other_name;
   std::vector<DemoSample> samples;
   std::vector<DemoFault> faults;
   std::vector<DemoMark> verdicts;
 };
 
-// Two charts above each other: the all-reduce's bus bandwidth, and what each NIC of the victim host
-// sends, stacked; faults are shaded in both, verdicts are marks.
+// Two charts above each other: the all-reduce's bus bandwidth beside the line rate that is left and
+// the other library, and what each NIC of the victim host sends, stacked. Faults are shaded in
+// both, verdicts are marks with captions.
 std::string draw_demo(const DemoRecord& record);
 
 }  // namespace r2ccl::tools

@@ -27,27 +27,48 @@ std::string DemoScreen::bar(double bytes_per_s) const {
   return text;
 }
 
-void DemoScreen::show(const DemoSample& sample, const std::string& status) {
-  if (!terminal_) {
-    if (sample.t_s < next_plain_line_s_) return;
-    next_plain_line_s_ = std::floor(sample.t_s) + 1;
-    std::printf("%6.2f s  all-reduce %5.1f MB/s", sample.t_s, sample.bus_bytes_per_s / 1e6);
-    for (size_t host = 0; host < sample.nic_bytes_per_s.size(); ++host) {
-      std::printf("  h%zu", host);
-      for (double rate : sample.nic_bytes_per_s[host]) std::printf(" %2.0f", rate / 1e6);
-    }
-    std::printf("  %s\n", status.c_str());
-    std::fflush(stdout);
-    return;
+// One NIC: a bar of its rate, or in words why there is none. Always of the same width.
+std::string DemoScreen::cell(double bytes_per_s, const std::string& fault) const {
+  constexpr double kIdleShare = 0.005;
+  char text[96];
+  if (!fault.empty()) {
+    std::snprintf(text, sizeof text, "\x1b[1;31m%-17.17s\x1b[0m", fault.c_str());
+  } else if (bytes_per_s < kIdleShare * nic_bytes_per_s_) {
+    std::snprintf(text, sizeof text, "\x1b[2m%-17s\x1b[0m", "no work");
+  } else {
+    std::snprintf(text, sizeof text, "%s %4.1f", bar(bytes_per_s).c_str(), bytes_per_s / 1e6);
   }
+  return text;
+}
+
+// Of at most 100 columns with four hosts of four NICs.
+void DemoScreen::show_plainly(const DemoSample& sample, const std::string& status) {
+  if (sample.t_s < next_plain_line_s_) return;
+  next_plain_line_s_ = std::floor(sample.t_s) + 1;
+  std::printf("%6.2f s %5.1f MB/s ", sample.t_s, sample.bus_bytes_per_s / 1e6);
+  for (size_t host = 0; host < sample.nic_bytes_per_s.size(); ++host) {
+    std::printf(" h%zu", host);
+    for (double rate : sample.nic_bytes_per_s[host]) std::printf(" %.0f", rate / 1e6);
+  }
+  std::printf(" %s\n", status.c_str());
+  std::fflush(stdout);
+}
+
+void DemoScreen::show(const DemoSample& sample, const std::vector<BrokenNic>& broken,
+                      const std::string& status) {
+  if (!terminal_) return show_plainly(sample, status);
   erase_table();
   std::printf("\n all-reduce %6.1f MB/s bus bandwidth    %s\n", sample.bus_bytes_per_s / 1e6,
               status.c_str());
   table_lines_ = 2;
   for (size_t host = 0; host < sample.nic_bytes_per_s.size(); ++host) {
     std::printf(" h%zu ", host);
-    for (double rate : sample.nic_bytes_per_s[host]) {
-      std::printf("  %s %4.1f", bar(rate).c_str(), rate / 1e6);
+    for (size_t nic = 0; nic < sample.nic_bytes_per_s[host].size(); ++nic) {
+      const auto found = std::ranges::find_if(broken, [&](const BrokenNic& each) {
+        return static_cast<size_t>(each.host) == host && static_cast<size_t>(each.nic) == nic;
+      });
+      const std::string fault = found == broken.end() ? "" : found->fault;
+      std::printf("  %s", cell(sample.nic_bytes_per_s[host][nic], fault).c_str());
     }
     std::printf("\n");
     ++table_lines_;

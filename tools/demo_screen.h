@@ -3,10 +3,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "demo_record.h"
 
 namespace r2ccl::tools {
+
+struct BrokenNic {
+  int host = 0;
+  int nic = 0;
+  std::string fault;
+};
 
 class DemoScreen {
  public:
@@ -15,11 +22,15 @@ class DemoScreen {
 
   // A line that stays: a fault, a repair, a verdict.
   void news(double t_s, const std::string& text, bool bad);
-  void show(const DemoSample& sample, const std::string& status);
+  // Broken NICs are red, with their fault. Others that carry nothing have no work.
+  void show(const DemoSample& sample, const std::vector<BrokenNic>& broken,
+            const std::string& status);
 
  private:
   void erase_table();
+  void show_plainly(const DemoSample& sample, const std::string& status);
   std::string bar(double bytes_per_s) const;
+  std::string cell(double bytes_per_s, const std::string& fault) const;
 
   bool terminal_;
   double nic_bytes_per_s_;

@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "demo.h"
+#include "demo_gloo.h"
 #include "demo_record.h"
 #include "demo_schedule.h"
 #include "demo_stage.h"
@@ -56,10 +58,45 @@ TEST(DemoRecord, DrawsWithAndWithoutSamples) {
   EXPECT_NE(draw_demo(record).find("</svg>"), std::string::npos);
   record.samples.push_back({1, 5e6, {{1e6, 2e6}}});
   record.samples.push_back({2, 5e6, {{1e6, 2e6}}});
-  record.faults.push_back({1, 2, "link down"});
+  record.faults.push_back({1, 2, "h2 nic1: link down"});
+  record.verdicts.push_back({1.06, "h2 nic1, interface down"});
   std::string text = draw_demo(record);
   EXPECT_NE(text.find(">link down</text>"), std::string::npos);
+  EXPECT_NE(text.find(">named after 60 ms:</text>"), std::string::npos);
+  EXPECT_NE(text.find(">h2 nic1, interface down</text>"), std::string::npos);
   EXPECT_EQ(text.find("nan"), std::string::npos);
+}
+
+TEST(DemoCurve, SpreadsTheBytesOfAnOperationOverItsTime) {
+  DemoCurve curve;
+  curve.add(0.15, 0.35, 20);
+  ASSERT_EQ(curve.bytes_per_s.size(), 4u);
+  EXPECT_DOUBLE_EQ(curve.bytes_per_s[0], 0);
+  EXPECT_NEAR(curve.bytes_per_s[1], 50, 1e-9);
+  EXPECT_NEAR(curve.bytes_per_s[2], 100, 1e-9);
+  EXPECT_NEAR(curve.bytes_per_s[3], 50, 1e-9);
+  curve.add(1, 1, 20);  // took no time: nothing can be said
+  EXPECT_EQ(curve.bytes_per_s.size(), 4u);
+}
+
+TEST(DemoGloo, CoversTheWholeDemo) {
+  const DemoOptions usual;
+  const DemoSchedule schedule =
+      make_demo_schedule(usual.hosts, usual.nics, usual.fault_s, usual.mend_s);
+  EXPECT_NEAR(static_cast<double>(demo_gloo_mbps().size()) * DemoCurve::kBinSeconds, schedule.end_s,
+              0.15);
+}
+
+TEST(DemoWatch, CaptionsAVerdictInAFewWords) {
+  const std::string file = ::testing::TempDir() + "demo_watch_caption_test.events";
+  std::ofstream(file, std::ios::trunc)
+      << R"({"t": 1.5, "verdicts": [{"scope": "nic", "host": "h2", "nic": "nic1",)"
+      << R"( "kind": "interface_down"}, {"scope": "rail", "host": null, "nic": "1"}]})"
+      << "\n";
+  const std::vector<DemoVerdict> verdicts = DemoWatch({file}).poll();
+  ASSERT_EQ(verdicts.size(), 2u);
+  EXPECT_EQ(verdicts[0].caption, "h2 nic1, interface down");
+  EXPECT_EQ(verdicts[0].t_s, 1.5);
 }
 
 TEST(DemoWatch, TellsAVerdictOnceAndWaitsForWholeLines) {

@@ -1,5 +1,6 @@
 #include "demo_watch.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -14,13 +15,31 @@ DemoWatch::DemoWatch(std::vector<std::string> files) {
   for (std::string& file : files) streams_.push_back({std::move(file), 0, "", 0, 0, {}});
 }
 
-std::vector<std::string> DemoWatch::poll() {
-  std::vector<std::string> verdicts;
+namespace {
+
+// "h2 nic1, silent": a component in the words of `r2ccl lab`.
+std::string caption_of(const json& verdict, const std::string& text) {
+  const auto field = [&](const char* name) {
+    const auto found = verdict.find(name);
+    return found != verdict.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string host = field("host");
+  const std::string nic = field("nic");
+  if (host.empty() || nic.empty()) return text.substr(0, text.find(','));
+  std::string kind = field("kind");
+  std::replace(kind.begin(), kind.end(), '_', ' ');
+  return host + " " + nic + ", " + kind;
+}
+
+}  // namespace
+
+std::vector<DemoVerdict> DemoWatch::poll() {
+  std::vector<DemoVerdict> verdicts;
   for (size_t rank = 0; rank < streams_.size(); ++rank) read_stream(rank, &verdicts);
   return verdicts;
 }
 
-void DemoWatch::read_stream(size_t rank, std::vector<std::string>* verdicts) {
+void DemoWatch::read_stream(size_t rank, std::vector<DemoVerdict>* verdicts) {
   Stream& stream = streams_[rank];
   std::ifstream in(stream.file);
   if (!in) return;
@@ -38,7 +57,7 @@ void DemoWatch::read_stream(size_t rank, std::vector<std::string>* verdicts) {
 }
 
 void DemoWatch::take_line(size_t rank, const std::string& line,
-                          std::vector<std::string>* verdicts) {
+                          std::vector<DemoVerdict>* verdicts) {
   json event = json::parse(line, nullptr, false);
   if (!event.is_object()) return;
   streams_[rank].checked = event.value("checked", uint64_t{0});
@@ -52,9 +71,12 @@ void DemoWatch::take_line(size_t rank, const std::string& line,
     last_event_s_ = event.value("t", 0.0);
   }
   // Every rank tells the same verdicts, and the words are what a person compares.
-  json report = {{"verdicts", event.value("verdicts", json::array())}};
-  for (const std::string& words : verdict_lines({report.dump()})) {
-    if (told_.insert(words).second) verdicts->push_back(words);
+  for (const json& verdict : event.value("verdicts", json::array())) {
+    const json report = {{"verdicts", json::array({verdict})}};
+    for (const std::string& words : verdict_lines({report.dump()})) {
+      if (!told_.insert(words).second) continue;
+      verdicts->push_back({words, caption_of(verdict, words), event.value("t", 0.0)});
+    }
   }
 }
 

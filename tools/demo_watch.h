@@ -10,13 +10,19 @@ namespace r2ccl::tools {
 
 using SentBytes = std::vector<std::vector<uint64_t>>;  // by host and NIC
 
+struct DemoVerdict {
+  std::string text;     // all of it
+  std::string caption;  // the component and what is wrong with it
+  double t_s = 0;       // when a rank said so, by the monotonic clock
+};
+
 class DemoWatch {
  public:
   // files[r] is rank r's stream; it need not exist yet.
   explicit DemoWatch(std::vector<std::string> files);
 
   // Reads what is new. Returns the verdicts that no rank had told before, in words.
-  std::vector<std::string> poll();
+  std::vector<DemoVerdict> poll();
 
   uint64_t operations() const { return operations_; }  // of rank 0
   double last_event_s() const { return last_event_s_; }
@@ -34,8 +40,8 @@ class DemoWatch {
     uint64_t wrong = 0;
     std::vector<uint64_t> sent;  // by NIC
   };
-  void read_stream(size_t rank, std::vector<std::string>* verdicts);
-  void take_line(size_t rank, const std::string& line, std::vector<std::string>* verdicts);
+  void read_stream(size_t rank, std::vector<DemoVerdict>* verdicts);
+  void take_line(size_t rank, const std::string& line, std::vector<DemoVerdict>* verdicts);
 
   std::vector<Stream> streams_;
   std::set<std::string> told_;

@@ -1,5 +1,6 @@
 // `r2ccl drain`: takes a NIC of running jobs out of service, so that its cable may be pulled, and
 // gives it back.
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,10 +14,12 @@
 #include "base/limits.h"
 #include "command.h"
 #include "drain_answer.h"
+#include "parse.h"
 #include "protocol/drain.h"
 #include "runtime/rank_card.h"
 #include "runtime/secure_random.h"
 #include "status_client.h"
+#include "status_query.h"
 #include "text_table.h"
 
 namespace r2ccl::tools {
@@ -27,6 +30,9 @@ using nlohmann::json;
 // As long as the library keeps a request: other operators' requests may come first, and with a
 // stopped rank in the job each takes a second or more.
 constexpr TimeNs kAnswerTime = limits::kStatusAnswerTime;
+// Another user's job, which may be made up, has less time, and two or three of its ranks are asked.
+constexpr TimeNs kForeignPatience = 2 * kSecond;
+constexpr TimeNs kForeignLimit = 5 * kSecond;
 // Between two looks at how far it is: at first as long as a chunk takes, then as people look.
 constexpr TimeNs kLookWaitMin = 5 * kMillisecond;
 constexpr TimeNs kLookWaitMax = 200 * kMillisecond;
@@ -36,6 +42,13 @@ std::string name_problem(const std::string& text, size_t bytes_max, const char* 
   const bool possible =
       !text.empty() && text.size() <= bytes_max && text.find_first_of(never) == std::string::npos;
   return possible ? "" : "'" + printable(text) + "' cannot be a name";
+}
+
+std::optional<uid_t> user_id(const std::string& text) {
+  if (const passwd* entry = getpwnam(text.c_str()); entry != nullptr) return entry->pw_uid;
+  const std::optional<int> number = parse_int(text);
+  if (!number || *number < 0) return std::nullopt;
+  return static_cast<uid_t>(*number);
 }
 
 uint64_t make_ticket() {
@@ -51,6 +64,7 @@ struct DrainOptions {
   uint32_t pid = 0;  // 0: any
   std::string comm;  // the beginning of its id
   double timeout_s = 10;
+  std::set<uid_t> heeded;  // other users whose jobs may refuse it
 };
 
 class DrainCommand {
@@ -66,7 +80,7 @@ class DrainCommand {
   };
   // One that has not, or does not say.
   struct Strange {
-    uint64_t comm = 0;
+    LocalJob job;
     DrainProblem problem;
   };
   struct Found {
@@ -74,21 +88,31 @@ class DrainCommand {
     std::vector<std::string> problems;
     std::vector<LocalJob> jobs;  // that were not known before
   };
-  json ask(LocalJob& job, const std::string& verb);
+  std::vector<json> ask_all(const std::vector<LocalJob*>& jobs, const std::string& verb);
+  json ask(LocalJob& job, const std::string& verb) { return ask_all({&job}, verb).front(); }
+  json answer_of(LocalJob& job, JobReply reply) const;
+  // Only they may refuse a drain: sockets of another user may be made up to be in the way.
+  bool may_refuse(const LocalJob& job) const {
+    return !is_foreign(job.owner) || options_.heeded.contains(job.owner);
+  }
+  static std::string title(const LocalJob& job);
+  void tell_unheeded(const LocalJob& job, const std::string& why) const;
   Found find_new() const;
   std::vector<Strange> check_new(Found& found);
   int find();
   bool find_later();
   int tell_none(const Found& found) const;
+  void drop_unheeded();
+  std::vector<LocalJob*> all_jobs();
   bool complain_if_last(const Concerned& each) const;
   bool complain_if_unheard(const Concerned& each) const;
   int begin();
   bool begin_later(Concerned& each, TimeNs deadline);
   void take_back();
-  void complain_if_kept(uint64_t comm, const json& answer) const;
+  void complain_if_kept(const LocalJob& job, const json& answer) const;
   void let_connect(Concerned& each, TimeNs deadline);
-  bool await(Concerned& each, TimeNs deadline);
-  void finish(Concerned& each, TimeNs deadline);
+  bool is_finished(Concerned& each, json answer) const;
+  void finish(std::vector<Concerned*> waiting, TimeNs deadline);
   void tell_done(const Concerned& each) const;
   void tell_obstacles(const Concerned& each) const;
   void complain(const std::string& text) const {
@@ -103,32 +127,58 @@ class DrainCommand {
   const DrainOptions options_;
   const uint64_t ticket_ = make_ticket();  // protocol/drain.h
   SystemClock clock_;
-  TimeNs began_ = 0;          // when the jobs were found
-  std::set<uint64_t> known_;  // the jobs that have been asked, concerned or not
+  TimeNs began_ = 0;  // when the jobs were found
+  // The jobs that have been asked, concerned or not, by communicator and user.
+  std::set<std::pair<uint64_t, uid_t>> known_;
   std::vector<Concerned> jobs_;
   bool all_done_ = true;
+  std::vector<LocalJob> unheeded_;  // left out after they were asked to start
+  TimeNs deadline_ = kNever;
 };
 
-// An object with `ranks`, or with `problem` where there are none. A rank that is silent is asked
-// after the others from then on.
-json DrainCommand::ask(LocalJob& job, const std::string& verb) {
+std::string DrainCommand::title(const LocalJob& job) {
+  const std::string user = is_foreign(job.owner) ? " of user " + user_text(job.owner) : "";
+  return "job " + comm_text(job.comm) + user;
+}
+
+// Asks all jobs at once; of each it returns an object with `ranks`, or with `problem`.
+std::vector<json> DrainCommand::ask_all(const std::vector<LocalJob*>& jobs,
+                                        const std::string& verb) {
   const std::string line = "drain " + verb + " " + options_.nic + " " + options_.host + "\n";
-  std::string why;
-  for (size_t i = 0; i < job.files.size(); ++i) {
-    const StatusSocketFile file = job.files.front();
-    const StatusAnswer answer = ask_status(file, line, kAnswerTime, clock_);
-    if (answer.kind == StatusAnswer::Kind::text) {
-      json parsed = json::parse(answer.text, nullptr, false);
-      if (parsed.is_object()) return parsed;
-    }
-    std::rotate(job.files.begin(), job.files.begin() + 1, job.files.end());
-    if (answer.kind == StatusAnswer::Kind::gone) continue;
-    why = "rank " + std::to_string(file.name.rank.value()) + ", pid " +
-          std::to_string(file.name.pid) + ": " +
-          (answer.kind == StatusAnswer::Kind::silent ? answer.text : "what it says is no JSON");
+  std::vector<JobQuery> queries;
+  for (const LocalJob* job : jobs) {
+    // Of a job that may refuse each rank has its time, one after the other.
+    const auto ranks = static_cast<TimeNs>(job->files.size());
+    const bool patient = may_refuse(*job);
+    queries.push_back({*job, line, patient ? kAnswerTime : kForeignPatience,
+                       patient ? kAnswerTime * ranks : kForeignLimit, false});
   }
-  if (why.empty()) return {{"problem", "it has ended"}, {"unknown", "job"}};
-  return {{"problem", "no rank on this host answers; " + why}, {"unknown", "answer"}};
+  std::vector<JobReply> replies = ask_jobs(queries, clock_);
+  std::vector<json> answers;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    answers.push_back(answer_of(*jobs[i], std::move(replies[i])));
+  }
+  return answers;
+}
+
+// A rank that was silent is asked after the others from then on.
+json DrainCommand::answer_of(LocalJob& job, JobReply reply) const {
+  for (const SilentRank& each : reply.silent) {
+    std::ranges::stable_partition(
+        job.files, [&](const StatusSocketFile& file) { return file.path != each.file.path; });
+  }
+  if (!reply.answer.is_null()) return std::move(reply.answer);
+  if (reply.silent.empty()) return {{"problem", "it has ended"}, {"unknown", "job"}};
+  const SilentRank& last = reply.silent.back();
+  return {{"problem", "no rank on this host answers; rank " +
+                          std::to_string(last.file.name.rank.value()) + ", pid " +
+                          std::to_string(last.file.name.pid) + ": " + last.why},
+          {"unknown", "answer"}};
+}
+
+void DrainCommand::tell_unheeded(const LocalJob& job, const std::string& why) const {
+  complain("warning: " + title(job) + ": " + why + "; it cannot refuse without --user " +
+           std::to_string(job.owner));
 }
 
 int DrainCommand::tell_none(const Found& found) const {
@@ -148,7 +198,11 @@ DrainCommand::Found DrainCommand::find_new() const {
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); }, geteuid());
   StatusSockets sockets = find_status_sockets(found.places);
   found.jobs = choose_jobs(sockets, options_.pid, options_.comm);
-  std::erase_if(found.jobs, [&](const LocalJob& job) { return known_.contains(job.comm); });
+  std::erase_if(found.jobs, [&](const LocalJob& job) {
+    // Another user could make up new jobs for ever.
+    const bool late = clock_.now() >= deadline_ && !may_refuse(job);
+    return late || known_.contains({job.comm, job.owner});
+  });
   found.problems = std::move(sockets.problems);
   return found;
 }
@@ -156,15 +210,21 @@ DrainCommand::Found DrainCommand::find_new() const {
 // Adds to `jobs_` those that have the NIC, and returns the others.
 std::vector<DrainCommand::Strange> DrainCommand::check_new(Found& found) {
   std::vector<Strange> strange;
-  for (LocalJob& job : found.jobs) {
-    json answer = ask(job, "check");
-    const DrainProblem problem = drain_problem(answer);
+  std::vector<LocalJob*> asked;
+  for (LocalJob& job : found.jobs) asked.push_back(&job);
+  std::vector<json> answers = ask_all(asked, "check");
+  for (size_t i = 0; i < asked.size(); ++i) {
+    LocalJob& job = *asked[i];
+    const DrainProblem problem = drain_problem(answers[i]);
     if (problem.unknown == "job") continue;
-    known_.insert(job.comm);
+    known_.insert({job.comm, job.owner});
+    const bool without = problem.unknown == "host" || problem.unknown == "nic";
     if (problem.why.empty()) {
-      jobs_.push_back({std::move(job), std::move(answer)});
+      jobs_.push_back({std::move(job), std::move(answers[i])});
+    } else if (without || may_refuse(job)) {
+      strange.push_back({std::move(job), problem});
     } else {
-      strange.push_back({job.comm, problem});
+      tell_unheeded(job, problem.why);
     }
   }
   return strange;
@@ -181,7 +241,7 @@ int DrainCommand::find() {
     const bool without = each.problem.unknown == "host" || each.problem.unknown == "nic";
     unclear = unclear || !without;
     if (without && !jobs_.empty()) continue;
-    complain("job " + comm_text(each.comm) + ": " + each.problem.why);
+    complain(title(each.job) + ": " + each.problem.why);
   }
   return unclear || jobs_.empty() ? kExitError : 0;
 }
@@ -193,7 +253,7 @@ bool DrainCommand::find_later() {
   Found found = find_new();
   for (const Strange& each : check_new(found)) {
     if (each.problem.unknown == "host" || each.problem.unknown == "nic") continue;
-    complain("job " + comm_text(each.comm) + ", which is new: " + each.problem.why);
+    complain(title(each.job) + ", which is new: " + each.problem.why);
     all_done_ = false;
   }
   return jobs_.size() > before;
@@ -204,7 +264,7 @@ bool DrainCommand::find_later() {
 bool DrainCommand::complain_if_last(const Concerned& each) const {
   const std::vector<std::string> stranded = drain_stranded(each.answer);
   if (options_.undo || stranded.empty()) return false;
-  complain("refused: job " + comm_text(each.job.comm) + " needs " + named());
+  complain("refused: " + title(each.job) + " needs " + named());
   list(stranded);
   return true;
 }
@@ -213,24 +273,53 @@ bool DrainCommand::complain_if_last(const Concerned& each) const {
 bool DrainCommand::complain_if_unheard(const Concerned& each) const {
   const DrainProblem problem = drain_problem(each.answer);
   if (problem.why.empty() || problem.unknown == "job") return false;
-  complain("job " + comm_text(each.job.comm) + ": " + problem.why);
+  complain(title(each.job) + ": " + problem.why);
   return true;
+}
+
+// Leaves out the jobs that would refuse, or do not answer, and may not refuse.
+void DrainCommand::drop_unheeded() {
+  std::erase_if(jobs_, [&](const Concerned& each) {
+    if (may_refuse(each.job)) return false;
+    const DrainProblem problem = drain_problem(each.answer);
+    const bool needs = !options_.undo && !drain_stranded(each.answer).empty();
+    if (problem.why.empty() && !needs) return false;
+    if (problem.unknown != "job") {
+      tell_unheeded(each.job, needs ? "it needs " + named() : problem.why);
+    }
+    if (problem.unknown != "job") unheeded_.push_back(each.job);
+    return true;
+  });
+}
+
+std::vector<LocalJob*> DrainCommand::all_jobs() {
+  std::vector<LocalJob*> jobs;
+  for (Concerned& each : jobs_) jobs.push_back(&each.job);
+  return jobs;
 }
 
 // Asks all jobs for it, or none; an exit status other than 0 when that was in vain. What can be
 // given back is, whoever else gives no answer.
 int DrainCommand::begin() {
   int refused = 0;
+  drop_unheeded();
+  unheeded_.clear();  // these were asked for nothing yet
   for (const Concerned& each : jobs_) refused += complain_if_last(each) ? 1 : 0;
   if (refused > 0) return kExitFailed;
   int unheard = 0;
+  std::vector<json> answers = ask_all(all_jobs(), options_.undo ? "undo" : "start" + ticket());
+  for (size_t i = 0; i < jobs_.size(); ++i) jobs_[i].answer = std::move(answers[i]);
+  drop_unheeded();
   for (Concerned& each : jobs_) {
-    each.answer = ask(each.job, options_.undo ? "undo" : "start" + ticket());
     unheard += complain_if_unheard(each) ? 1 : 0;
     // Who drains another NIC at this moment may have been first.
     refused += complain_if_last(each) ? 1 : 0;
   }
   if (options_.undo) all_done_ = unheard == 0;
+  if (unheard + refused == 0 && jobs_.empty()) {
+    complain("no job has taken " + named() + (options_.undo ? " back" : " out of service"));
+    return kExitFailed;
+  }
   if (options_.undo || unheard + refused == 0) return 0;
   take_back();
   return refused > 0 ? kExitFailed : kExitError;
@@ -250,14 +339,16 @@ bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
 // What this command alone has asked for, also of those that did not answer: they may have acted. A
 // communicator that was made meanwhile may have taken it over from another one of its process.
 void DrainCommand::take_back() {
-  for (Concerned& each : jobs_) {
-    complain_if_kept(each.job.comm, ask(each.job, "back" + ticket()));
-  }
-  for (LocalJob& job : find_new().jobs) complain_if_kept(job.comm, ask(job, "back" + ticket()));
+  std::vector<LocalJob*> jobs = all_jobs();
+  for (LocalJob& job : unheeded_) jobs.push_back(&job);
+  Found found = find_new();
+  for (LocalJob& job : found.jobs) jobs.push_back(&job);
+  const std::vector<json> answers = ask_all(jobs, "back" + ticket());
+  for (size_t i = 0; i < jobs.size(); ++i) complain_if_kept(*jobs[i], answers[i]);
 }
 
-void DrainCommand::complain_if_kept(uint64_t comm, const json& answer) const {
-  const std::string job = "job " + comm_text(comm) + ": ";
+void DrainCommand::complain_if_kept(const LocalJob& which, const json& answer) const {
+  const std::string job = title(which) + ": ";
   const DrainProblem problem = drain_problem(answer);
   if (problem.unknown == "job" || problem.unknown == "host" || problem.unknown == "nic") return;
   if (!problem.why.empty()) {
@@ -270,33 +361,47 @@ void DrainCommand::complain_if_kept(uint64_t comm, const json& answer) const {
   list(kept);
 }
 
-bool DrainCommand::await(Concerned& each, TimeNs deadline) {
+// Whether there is nothing more to wait for; keeps the answer if it says something.
+bool DrainCommand::is_finished(Concerned& each, json answer) const {
+  const DrainProblem problem = drain_problem(answer);
+  if (problem.unknown == "job") {
+    each.answer = {};
+    return true;  // with it, all that was under way
+  }
+  if (!problem.why.empty()) return false;
+  each.answer = std::move(answer);
+  return drain_obstacles(each.answer, options_.undo).empty();
+}
+
+// Waits for all at once, each until it is finished or the deadline.
+void DrainCommand::finish(std::vector<Concerned*> waiting, TimeNs deadline) {
   TimeNs wait = kLookWaitMin;
   while (true) {
-    const json answer = ask(each.job, "check");
-    const DrainProblem problem = drain_problem(answer);
-    if (problem.unknown == "job") {
-      each.answer = {};
-      return true;  // with it, all that was under way
+    std::vector<LocalJob*> jobs;
+    for (Concerned* each : waiting) jobs.push_back(&each->job);
+    std::vector<json> answers = ask_all(jobs, "check");
+    std::vector<Concerned*> unfinished;
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if (is_finished(*waiting[i], std::move(answers[i]))) {
+        tell_done(*waiting[i]);
+      } else {
+        unfinished.push_back(waiting[i]);
+      }
     }
-    const bool known = problem.why.empty();
-    if (known) each.answer = answer;
-    if (known && drain_obstacles(answer, options_.undo).empty()) return true;
-    if (clock_.now() + wait >= deadline) return false;
+    waiting = std::move(unfinished);
+    if (waiting.empty() || clock_.now() + wait >= deadline) break;
     pause_for(static_cast<double>(wait) / 1e9);
     wait = std::min(2 * wait, kLookWaitMax);
   }
-}
-
-void DrainCommand::finish(Concerned& each, TimeNs deadline) {
-  if (await(each, deadline)) return tell_done(each);
-  tell_obstacles(each);
-  all_done_ = false;
+  for (const Concerned* each : waiting) {
+    tell_obstacles(*each);
+    if (may_refuse(each->job)) all_done_ = false;
+  }
 }
 
 void DrainCommand::tell_done(const Concerned& each) const {
   const DrainSums sums = drain_sums(each.answer);
-  const std::string job = "job " + comm_text(each.job.comm) + ": ";
+  const std::string job = printable(title(each.job)) + ": ";
   if (each.answer.is_null()) {
     std::printf("%sended meanwhile\n", job.c_str());
   } else if (options_.undo) {
@@ -310,7 +415,7 @@ void DrainCommand::tell_done(const Concerned& each) const {
 }
 
 void DrainCommand::tell_obstacles(const Concerned& each) const {
-  complain("job " + comm_text(each.job.comm) + ": " + named() + " is not " +
+  complain(title(each.job) + ": " + named() + " is not " +
            (options_.undo ? "back in service" : "out of service") + " yet");
   list(drain_obstacles(each.answer, options_.undo));
 }
@@ -326,14 +431,21 @@ void DrainCommand::let_connect(Concerned& each, TimeNs deadline) {
 int DrainCommand::run() {
   if (const int status = find(); status != 0) return status;
   began_ = clock_.now();
-  const auto deadline = began_ + static_cast<TimeNs>(options_.timeout_s * 1e9);
+  deadline_ = began_ + static_cast<TimeNs>(options_.timeout_s * 1e9);
   if (const int status = begin(); status != 0) return status;
-  for (Concerned& each : jobs_) finish(each, deadline);
+  // A silent socket of another user must not delay the jobs that may refuse.
+  for (const bool heeded : {true, false}) {
+    std::vector<Concerned*> begun;
+    for (Concerned& each : jobs_) {
+      if (may_refuse(each.job) == heeded) begun.push_back(&each);
+    }
+    finish(begun, deadline_);
+  }
   for (size_t next = jobs_.size(); find_later();) {
     for (; next < jobs_.size(); ++next) {
-      if (begin_later(jobs_[next], deadline)) {
-        finish(jobs_[next], deadline);
-      } else {
+      if (begin_later(jobs_[next], deadline_)) {
+        finish({&jobs_[next]}, deadline_);
+      } else if (may_refuse(jobs_[next].job)) {
         all_done_ = false;
       }
     }
@@ -369,13 +481,22 @@ void add_drain_command(CLI::App* app, Action* action) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
+  auto users = std::make_shared<std::vector<std::string>>();
+  command->add_option("--user", *users,
+                      "Another user, by name or number, whose jobs may refuse it too (for root)");
   command->footer(
       "Returns when every rank has stopped using the NIC and nothing is under way on it. Asks one\n"
-      "rank on this host, and that one the others; root drains every user's jobs. The last NIC\n"
-      "between two hosts is refused.\n"
+      "rank on this host, and that one the others; root drains every user's jobs, but only its\n"
+      "own and those of --user can refuse. The last NIC between two hosts is refused.\n"
       "Exit status: 0; 1 when it is refused, not done in time, or no job is found; 2 on an error.");
-  command->callback(
-      [options, action] { *action = [options] { return DrainCommand(*options).run(); }; });
+  command->callback([options, users, action] {
+    for (const std::string& text : *users) {
+      const std::optional<uid_t> uid = user_id(text);
+      if (!uid) throw CLI::ValidationError("--user", "there is no user '" + printable(text) + "'");
+      options->heeded.insert(*uid);
+    }
+    *action = [options] { return DrainCommand(*options).run(); };
+  });
 }
 
 }  // namespace r2ccl::tools

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "lab_folder.h"
 #include "lab_host.h"
 #include "lab_script.h"
 #include "parse.h"
@@ -28,9 +29,6 @@ namespace fs = std::filesystem;
 std::string netns_path(const std::string& name) {
   return "/run/netns/" + name;
 }
-fs::path state_dir(const std::string& name) {
-  return fs::path("/run") / name;
-}
 
 // `ip -batch` and friends: the empty script costs nothing.
 Status run_batch(const char* program, const std::string& netns, const std::string& script) {
@@ -43,14 +41,6 @@ Status run_batch(const char* program, const std::string& netns, const std::strin
   if (!netns.empty()) command.netns_path = netns_path(netns);
   Result<std::string> outcome = run_checked(command);
   return outcome.ok() ? Status::ok_status() : outcome.status();
-}
-
-Status write_file(const fs::path& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (!out) return {Code::system, "cannot write " + path.string()};
-  return Status::ok_status();
 }
 
 std::string hosts_file_text(const LabSpec& spec) {
@@ -149,10 +139,10 @@ Result<Lab> Lab::up(const LabSpec& spec) {
 
 Result<Lab> Lab::build(const LabSpec& spec) {
   R2CCL_RETURN_IF_ERROR(allow_congestion(spec.congestion));
-  std::error_code error;
-  fs::create_directories(state_dir(spec.name), error);
-  fs::path hosts_file = state_dir(spec.name) / "hosts";
-  R2CCL_RETURN_IF_ERROR(write_file(hosts_file, hosts_file_text(spec)));
+  Result<LabFolder> folder = LabFolder::of(spec.name);
+  if (!folder.ok()) return folder.status();
+  R2CCL_RETURN_IF_ERROR(folder.value().make());
+  R2CCL_RETURN_IF_ERROR(folder.value().write(LabFolder::kHostsFile, hosts_file_text(spec)));
 
   std::string make = "netns add " + fabric_namespace(spec) + "\n";
   for (int host = 0; host < spec.host_count(); ++host) {
@@ -165,7 +155,7 @@ Result<Lab> Lab::build(const LabSpec& spec) {
   for (int host = 0; host < spec.host_count(); ++host) {
     Result<pid_t> holder =
         start_lab_host({netns_path(host_namespace(spec, host)), "h" + std::to_string(host),
-                        hosts_file.string(), spec.congestion, spec.ipv6});
+                        folder.value().path(LabFolder::kHostsFile), spec.congestion, spec.ipv6});
     if (!holder.ok()) return holder.status();
     holders.push_back(holder.value());
   }
@@ -181,12 +171,14 @@ Result<Lab> Lab::build(const LabSpec& spec) {
   R2CCL_RETURN_IF_ERROR(wait_until_operational(spec));
   nlohmann::json state = nlohmann::json::parse(to_json(spec));
   state["holders"] = holders;
-  R2CCL_RETURN_IF_ERROR(write_file(state_dir(spec.name) / "lab.json", state.dump(1) + "\n"));
+  R2CCL_RETURN_IF_ERROR(folder.value().write(LabFolder::kSpecFile, state.dump(1) + "\n"));
   return Lab(spec, std::move(holders));
 }
 
 Result<Lab> Lab::open(const std::string& name) {
-  std::ifstream in(state_dir(name) / "lab.json");
+  Result<LabFolder> folder = LabFolder::of(name);
+  if (!folder.ok()) return folder.status();
+  std::ifstream in(folder.value().path(LabFolder::kSpecFile));
   if (!in) {
     return Status(Code::invalid_usage,
                   "there is no lab '" + name + "': make one with `r2ccl lab up 4 4 250`");
@@ -195,6 +187,10 @@ Result<Lab> Lab::open(const std::string& name) {
   text << in.rdbuf();
   Result<LabSpec> spec = lab_spec_from_json(text.str());
   if (!spec.ok()) return spec.status();
+  if (spec.value().name != name) {
+    return Status(Code::invalid_usage, "the state of the lab '" + name +
+                                           "' is another lab's: remove it with `r2ccl lab down`");
+  }
   auto state = nlohmann::json::parse(text.str(), nullptr, false);
   std::vector<pid_t> holders = state.value("holders", std::vector<pid_t>());
   for (int host = 0; host < spec.value().host_count(); ++host) {
@@ -210,8 +206,9 @@ Result<Lab> Lab::open(const std::string& name) {
 }
 
 Status Lab::down(const std::string& name) {
+  Result<LabFolder> folder = LabFolder::of(name);
+  if (!folder.ok()) return folder.status();
   std::vector<std::string> namespaces = existing_namespaces(name);
-  std::error_code error;
   if (!namespaces.empty()) {
     R2CCL_RETURN_IF_ERROR(may_make_namespaces());
     end_processes(namespaces);
@@ -223,11 +220,7 @@ Status Lab::down(const std::string& name) {
       return {Code::system, "cannot remove the lab '" + name + "': " + outcome.value().err};
     }
   }
-  // Only what we write: the directory's name is the user's choice.
-  fs::remove(state_dir(name) / "lab.json", error);
-  fs::remove(state_dir(name) / "hosts", error);
-  fs::remove(state_dir(name), error);
-  return Status::ok_status();
+  return folder.value().remove();
 }
 
 Status Lab::run_port_scripts(const LabTarget& target,

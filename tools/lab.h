@@ -2,7 +2,8 @@
 // into one switch a rail, and a management network; NICs, switches and cables can be broken and
 // mended while programs run. docs/lab.md tells how to use it.
 //
-// State is in /run/NAME/lab.json, so that one command makes a lab and another uses it.
+// State is in /run/r2ccl-lab/NAME (lab_folder.h), so that one command makes a lab and another uses
+// it.
 #pragma once
 
 #include <sys/types.h>

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parse.h"
+#include "text_table.h"
 
 namespace r2ccl::tools {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr int kHostsMax = 200;  // the last octet of an address
 constexpr int kNicsMax = 64;    // the third octet, below the management network's
 constexpr int kMgmtSubnet = 100;
+constexpr size_t kLabNameBytesMax = 32;
 
 int64_t to_bps(double mbit) {
   return std::llround(mbit * 1e6);
@@ -65,11 +67,7 @@ Status apply_list(const std::vector<std::string>& items, const char* option, Lab
 }
 
 Status check_shape(const LabShape& shape) {
-  auto word = [](char c) { return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-'; };
-  if (shape.name.empty() || shape.name.size() > 32 ||
-      !std::all_of(shape.name.begin(), shape.name.end(), word)) {
-    return bad("the lab's name must be 1 to 32 letters, digits and dashes");
-  }
+  R2CCL_RETURN_IF_ERROR(check_lab_name(shape.name));
   if (shape.hosts < 1 || shape.hosts > kHostsMax) {
     return bad("a lab has 1 to " + std::to_string(kHostsMax) + " hosts");
   }
@@ -83,6 +81,18 @@ Status check_shape(const LabShape& shape) {
 }
 
 }  // namespace
+
+Status check_lab_name(const std::string& name) {
+  auto allowed = [](unsigned char c) { return c < 0x80 && (std::isalnum(c) != 0 || c == '-'); };
+  // Programs would take a name that begins with a dash for an option.
+  if (name.empty() || name.size() > kLabNameBytesMax || name.front() == '-' ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
+    return bad("'" + printable(name) + "' cannot be a lab's name: use 1 to " +
+               std::to_string(kLabNameBytesMax) +
+               " letters, digits and dashes, and no dash at the start (--name, R2CCL_LAB)");
+  }
+  return Status::ok_status();
+}
 
 int LabSpec::rail_count() const {
   size_t most = 0;

@@ -51,6 +51,8 @@ struct LabShape {
   std::vector<std::string> rates;  // "250,250,100": NIC by NIC; "h1:nic2=25": one NIC of one host
   std::vector<std::string> mtus;   // the same for MTUs
 };
+// Refuses each name that could be a path or an option of another program.
+Status check_lab_name(const std::string& name);
 Result<LabSpec> make_lab_spec(const LabShape& shape);
 
 // One network interface of one host; nic == kMgmt is the management interface.

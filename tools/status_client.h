@@ -1,13 +1,12 @@
-// Finds the status sockets of running jobs on this host and asks them.
+// Finds the status sockets of running jobs on this host (status_query.h asks them).
 #pragma once
 
 #include <sys/types.h>
 
-#include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "runtime/status_path.h"
 
@@ -39,26 +38,23 @@ StatusSockets find_status_sockets(const std::vector<StatusPlace>& places);
 // Linux has no higher ones.
 inline constexpr int kPidMax = 4 * 1024 * 1024;
 
-// All ranks of one communicator that have a socket on this host.
+// All ranks of one communicator that have a socket of one user on this host. Sockets of two users
+// are never one job: a stranger may call its socket as a rank of the job would.
 struct LocalJob {
   uint64_t comm = 0;
+  uid_t owner = 0;
   std::vector<StatusSocketFile> files;
+  bool operator<(const LocalJob& other) const {
+    return std::tie(comm, owner) < std::tie(other.comm, other.owner);
+  }
 };
 // Those of process `pid` (0: any) whose id begins with `comm`.
 std::vector<LocalJob> choose_jobs(const StatusSockets& found, uint32_t pid,
                                   const std::string& comm);
 
-struct StatusAnswer {
-  enum class Kind : uint8_t {
-    text,    // the text is there
-    gone,    // nobody listens any more
-    silent,  // it is there but gives no (whole) answer: `text` says why
-  };
-  Kind kind = Kind::silent;
-  std::string text;
-};
-// Says `request` and reads to the end; no longer than `timeout_ns`.
-StatusAnswer ask_status(const StatusSocketFile& file, const std::string& request, TimeNs timeout_ns,
-                        const Clock& clock);
+// Whether `uid` is another user, who could slow or mislead the caller (only root asks others).
+bool is_foreign(uid_t uid);
+// The user's name and number, for messages.
+std::string user_text(uid_t uid);
 
 }  // namespace r2ccl::tools

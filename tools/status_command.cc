@@ -1,6 +1,7 @@
 // `r2ccl status`: the jobs that have a rank on this host.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -10,6 +11,7 @@
 #include "command.h"
 #include "parse.h"
 #include "status_client.h"
+#include "status_query.h"
 #include "status_view.h"
 #include "text_table.h"
 
@@ -18,8 +20,18 @@ namespace {
 
 using nlohmann::json;
 
-// The library gives its ranks three seconds to answer each other.
-constexpr TimeNs kAnswerTime = 5 * kSecond;
+// How long a job may take to answer. The library gives its ranks three seconds to answer each
+// other.
+struct Limits {
+  TimeNs patience = 0;
+  TimeNs first_look = 0;  // without an answer to it there are no rates
+  TimeNs look = 0;
+  TimeNs report = 0;
+};
+constexpr Limits kOwnJobs{1500 * kMillisecond, 3 * kSecond, 6 * kSecond, 5 * kSecond};
+// Of other users, who cost root less than five seconds in all, whatever their sockets do.
+constexpr Limits kForeignJobs{600 * kMillisecond, 1200 * kMillisecond, 2200 * kMillisecond,
+                              400 * kMillisecond};
 constexpr double kRateInterval = 0.5;
 
 struct StatusOptions {
@@ -38,18 +50,22 @@ class StatusCommand {
 
  private:
   std::vector<LocalJob> find();
-  json ask_job(const LocalJob& job);
-  json ask_jobs(const std::vector<LocalJob>& jobs);
+  bool chosen() const { return options_.pid != 0 || !options_.comm.empty(); }
+  const Limits& limits_of(const LocalJob& job) const;
+  json ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit);
   static bool has_answered(const json& answer, Rank rank);
   void add_reports(const std::vector<LocalJob>& jobs, json* answers);
   void print(const json& jobs);
+  std::string text_of(const json& job) const;
+  void tell_silent_users(const json& jobs) const;
   int tell_none() const;
 
   const StatusOptions options_;
   SystemClock clock_;
   std::vector<StatusPlace> places_;
-  std::map<uint64_t, std::string> speakers_;  // by communicator: the socket that answered last
-  json before_ = json::object();              // by communicator
+  // The socket that answered last, and the latest answer, by communicator and user.
+  std::map<std::pair<uint64_t, uid_t>, std::string> speakers_;
+  std::map<std::pair<uint64_t, uid_t>, json> before_;
   bool printed_ = false;
 };
 
@@ -63,41 +79,47 @@ std::vector<LocalJob> StatusCommand::find() {
   return choose_jobs(found, options_.pid, options_.comm);
 }
 
-// Null when no rank of it is there any more.
-json StatusCommand::ask_job(const LocalJob& job) {
-  std::vector<StatusSocketFile> files = job.files;
-  // Whoever answered before is likely to answer at once.
-  std::stable_partition(files.begin(), files.end(), [&](const StatusSocketFile& file) {
-    return file.path == speakers_[job.comm];
-  });
-  json silent = json::array();
-  for (const StatusSocketFile& file : files) {
-    const StatusAnswer answer = ask_status(file, "job\n", kAnswerTime, clock_);
-    if (answer.kind == StatusAnswer::Kind::gone) continue;
-    json parsed = json::parse(answer.text, nullptr, false);
-    if (answer.kind == StatusAnswer::Kind::text && parsed.is_object() &&
-        !parsed.contains("problem")) {
-      speakers_[job.comm] = file.path;
-      return parsed;
-    }
-    silent.push_back({{"rank", file.name.rank.value()},
-                      {"pid", file.name.pid},
-                      {"problem", answer.kind == StatusAnswer::Kind::silent ? answer.text
-                                  : parsed.is_object() ? parsed.value("problem", json()).dump()
-                                                       : "what it says is no JSON"}});
-  }
-  if (silent.empty()) return nullptr;
-  return {{"comm", comm_text(job.comm)}, {"silent", silent}};
+// Somebody who chooses a job by its id or process waits for it as for an own one.
+const Limits& StatusCommand::limits_of(const LocalJob& job) const {
+  return is_foreign(job.owner) && !chosen() ? kForeignJobs : kOwnJobs;
 }
 
-json StatusCommand::ask_jobs(const std::vector<LocalJob>& jobs) {
-  json answers = json::array();
+json StatusCommand::ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit) {
+  std::vector<JobQuery> queries;
   for (const LocalJob& job : jobs) {
-    json answer = ask_job(job);
-    if (answer.is_null()) continue;
-    const std::string comm = comm_text(job.comm);
-    if (before_.contains(comm)) add_rates(before_[comm], &answer);
-    before_[comm] = answer;
+    const Limits& limits = limits_of(job);
+    queries.push_back({job, "job\n", limits.patience, limits.*limit, true});
+    // The rank that answered before is likely to answer at once.
+    std::ranges::stable_partition(queries.back().job.files, [&](const StatusSocketFile& file) {
+      return file.path == speakers_[{job.comm, job.owner}];
+    });
+  }
+  std::vector<JobReply> replies = ask_jobs(queries, clock_);
+  json answers = json::array();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    JobReply& reply = replies[i];
+    const std::pair key(jobs[i].comm, jobs[i].owner);
+    json answer = std::move(reply.answer);
+    if (answer.is_null() && reply.silent.empty()) continue;  // it has ended
+    if (answer.is_null()) {
+      json silent = json::array();
+      for (const SilentRank& each : reply.silent) {
+        silent.push_back({{"rank", each.file.name.rank.value()},
+                          {"pid", each.file.name.pid},
+                          {"problem", each.why}});
+      }
+      answer = {{"silent", silent}};
+    } else {
+      speakers_[key] = reply.speaker.path;
+      answer.erase("silent");
+      if (const auto before = before_.find(key); before != before_.end()) {
+        add_rates(before->second, &answer);
+      }
+      before_[key] = answer;
+    }
+    // The socket's name and place say whose job it is, not its answer.
+    answer["comm"] = comm_text(jobs[i].comm);
+    answer["uid"] = jobs[i].owner;
     answers.push_back(std::move(answer));
   }
   return answers;
@@ -114,20 +136,63 @@ bool StatusCommand::has_answered(const json& answer, Rank rank) {
 }
 
 void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers) {
+  std::vector<JobQuery> queries;
+  std::vector<json*> askers;  // of each query: the answer that the report belongs to
   for (json& answer : *answers) {
-    json reports = json::array();
+    answer["reports"] = json::array();
     for (const LocalJob& job : jobs) {
-      if (answer.value("comm", json()) != comm_text(job.comm)) continue;
+      if (answer["comm"] != comm_text(job.comm) || answer["uid"] != job.owner) continue;
       for (const StatusSocketFile& file : job.files) {
         if (!has_answered(answer, file.name.rank)) continue;
-        const StatusAnswer report = ask_status(file, "report\n", kAnswerTime, clock_);
-        json parsed = json::parse(report.text, nullptr, false);
-        if (report.kind == StatusAnswer::Kind::text && parsed.is_object()) {
-          reports.push_back(std::move(parsed));
-        }
+        const Limits& limits = limits_of(job);
+        queries.push_back(
+            {{job.comm, job.owner, {file}}, "report\n", limits.report, limits.report});
+        askers.push_back(&answer);
       }
     }
-    answer["reports"] = std::move(reports);
+  }
+  std::vector<JobReply> replies = ask_jobs(queries, clock_);
+  for (size_t i = 0; i < replies.size(); ++i) {
+    if (replies[i].answer.is_null()) continue;
+    (*askers[i])["reports"].push_back(std::move(replies[i].answer));
+  }
+}
+
+// Empty for a silent job of another user: tell_silent_users() counts those.
+std::string StatusCommand::text_of(const json& job) const {
+  const uid_t owner = job.value("uid", uid_t(0));
+  std::string text;
+  if (job.contains("silent")) {
+    if (is_foreign(owner) && !chosen()) return "";
+    text = "job " + job.value("comm", "") + ": no rank on this host answers\n";
+    for (const json& each : job["silent"]) {
+      text += "rank " + each.value("rank", json()).dump() + ", pid " +
+              each.value("pid", json()).dump() + ": " + printable(each.value("problem", "")) + "\n";
+    }
+    return text;
+  }
+  if (is_foreign(owner)) text = "of user " + printable(user_text(owner)) + ":\n";
+  text += job_text(job, options_.paths);
+  if (!options_.paths) return text;
+  for (const json& report : job.value("reports", json::array())) {
+    text += "\n" + paths_text(report);
+  }
+  return text;
+}
+
+// One line for each user, however many sockets he has.
+void StatusCommand::tell_silent_users(const json& jobs) const {
+  if (chosen()) return;
+  std::map<uid_t, size_t> silent;
+  for (const json& job : jobs) {
+    const uid_t owner = job.value("uid", uid_t(0));
+    if (job.contains("silent") && is_foreign(owner)) silent[owner] += job["silent"].size();
+  }
+  for (const auto& [owner, count] : silent) {
+    std::fprintf(stderr,
+                 "r2ccl status: %zu sockets of user %s gave no answer in time; --comm or --pid "
+                 "waits longer for one job\n",
+                 count, printable(user_text(owner)).c_str());
   }
 }
 
@@ -140,33 +205,22 @@ void StatusCommand::print(const json& jobs) {
   } else if (printed_) {
     text = "\n";
   }
+  bool first = true;
   for (size_t i = 0; i < jobs.size() && !options_.as_json; ++i) {
-    const json& job = jobs[i];
-    if (i > 0) text += "\n";
-    if (job.contains("silent")) {
-      text += "job " + job.value("comm", "") + ": no rank on this host answers\n";
-      for (const json& each : job["silent"]) {
-        text += "rank " + each.value("rank", json()).dump() + ", pid " +
-                each.value("pid", json()).dump() + ": " + printable(each.value("problem", "")) +
-                "\n";
-      }
-      continue;
-    }
-    text += job_text(job, options_.paths);
-    if (!options_.paths) continue;
-    for (const json& report : job.value("reports", json::array())) {
-      text += "\n" + paths_text(report);
-    }
+    const std::string job = text_of(jobs[i]);
+    if (job.empty()) continue;
+    text += (first ? "" : "\n") + job;
+    first = false;
   }
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+  tell_silent_users(jobs);
   printed_ = true;
 }
 
 int StatusCommand::tell_none() const {
   if (options_.as_json) std::printf("%s\n", json{{"jobs", json::array()}}.dump().c_str());
-  const bool chosen = options_.pid != 0 || !options_.comm.empty();
-  std::string text = chosen ? "no such running job on this host" : "no running job on this host";
+  std::string text = chosen() ? "no such running job on this host" : "no running job on this host";
   text += "; looked for sockets in";
   for (const StatusPlace& place : places_) text += " " + place.directory;
   std::fprintf(stderr, "r2ccl status: %s\n", printable(text).c_str());
@@ -175,10 +229,10 @@ int StatusCommand::tell_none() const {
 
 int StatusCommand::run() {
   // Rates are differences, so the first answers only serve to be compared with.
-  if (!ask_jobs(find()).empty()) pause_for(kRateInterval);
+  if (!ask(find(), &Limits::first_look).empty()) pause_for(kRateInterval);
   while (true) {
     const std::vector<LocalJob> jobs = find();
-    json answers = ask_jobs(jobs);
+    json answers = ask(jobs, &Limits::look);
     if (answers.empty()) {
       if (!printed_) return tell_none();
       if (!options_.as_json) std::printf("the job has ended\n");

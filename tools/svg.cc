@@ -134,6 +134,7 @@ void ChartArea::draw_axes(Svg* svg, const std::string& x_label, const std::strin
   svg->line({left(), bottom()}, {right(), bottom()}, "#999");
   svg->text({(left() + right()) / 2, bottom() + 37}, x_label, small);
   small.rotate_degrees = -90;
+  small.anchor = Anchor::middle;
   svg->text({left() - 50, (top() + bottom()) / 2}, y_label, small);
 }
 

@@ -3,6 +3,9 @@
 //
 // usage: RANK=r WORLD_SIZE=p gloo_allreduce DIRECTORY NIC,NIC,... BYTES:WARMUP:ITERATIONS...
 // prints "BYTES WRONG microseconds..." per size. DIRECTORY: empty, seen by all ranks.
+//
+// With BYTES:for:SECONDS rank 0 prints one line for each operation as it ends: its start and its
+// end, in seconds of the monotonic clock.
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
@@ -107,6 +110,29 @@ class Job {
     std::fflush(stdout);
   }
 
+  void run_for(size_t bytes, double seconds) {
+    using Clock = std::chrono::steady_clock;
+    const auto text_of = [](Clock::time_point time) {
+      return std::chrono::duration<double>(time.time_since_epoch()).count();
+    };
+    in_.assign(bytes / sizeof(float), 1);
+    out_.assign(in_.size(), 0);
+    gloo::BarrierOptions barrier(contexts_[0]);
+    gloo::barrier(barrier);
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    // All ranks must make the same operations, so rank 0 alone looks at its clock.
+    for (float go = 1; go > 0;) {
+      const auto start = Clock::now();
+      reduce();
+      if (rank_ == 0) {
+        std::printf("%.6f %.6f\n", text_of(start), text_of(Clock::now()));
+        std::fflush(stdout);
+      }
+      go = rank_ == 0 && Clock::now() >= end ? 0.0f : 1.0f;
+      all_reduce(contexts_[0], &go, &go, 1, &gloo::min<float>);
+    }
+  }
+
  private:
   void reduce() {
     stripes_.run([this](size_t stripe) {
@@ -163,6 +189,11 @@ int main(int argc, char** argv) {
   for (int i = 3; i < argc; ++i) {
     size_t bytes = 0;
     int warmup = 0, iterations = 0;
+    double seconds = 0;
+    if (std::sscanf(argv[i], "%zu:for:%lf", &bytes, &seconds) == 2) {
+      job.run_for(bytes, seconds);
+      continue;
+    }
     if (std::sscanf(argv[i], "%zu:%d:%d", &bytes, &warmup, &iterations) != 3) return 2;
     job.measure(bytes, warmup, iterations);
   }

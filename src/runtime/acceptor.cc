@@ -10,10 +10,30 @@ namespace {
 
 constexpr TimeNs kShortagePause = 100 * kMillisecond;
 constexpr int kAcceptsPerTurn = 64;
+// Of each kind of work in one pass: strangers must not delay the paths that are up.
+constexpr TimeNs kTimePerPass = 1 * kMillisecond;
 // A close discards what was not delivered, so a refusal in words gets time to arrive.
 constexpr TimeNs kLastWords = 100 * kMillisecond;
 
 }  // namespace
+
+// Adds its lifetime to what the pass has spent on `work`.
+class Acceptor::Timer {
+ public:
+  Timer(Acceptor& owner, Work work) : owner_(owner), work_(work), begin_(owner.clock_.now()) {}
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() { owner_.spent_[work_] += owner_.clock_.now() - begin_; }
+
+ private:
+  Acceptor& owner_;
+  Work work_;
+  TimeNs begin_;
+};
+
+bool Acceptor::has_time(Work work) const {
+  return spent_[work] < kTimePerPass;
+}
 
 class Acceptor::Door final : public EventHandler {
  public:
@@ -51,6 +71,9 @@ class Acceptor::Stranger final : public EventHandler {
         deadline(give_up_at),
         owner_(owner) {}
   void on_ready(const PollEvent&) override {
+    const Work work = place.is_reserved() ? kPeers : kStrangers;
+    if (!owner_.has_time(work)) return;  // it stays ready, so the next pass goes on
+    const Timer timer(owner_, work);
     switch (io.pump()) {
       case HandshakeIo::Progress::running:
         return registration.want_write(io.wants_write());
@@ -93,7 +116,8 @@ Result<Endpoint> Acceptor::listen(const Address& local, const std::string& devic
 
 void Acceptor::accept_from(Door& door) {
   const TimeNs now = clock_.now();
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerTurn && has_time(kAccepts); ++i) {
+    const Timer timer(*this, kAccepts);
     std::unique_ptr<Connection> connection = door.listener().accept();
     if (connection != nullptr) {
       admit(std::move(connection), now);
@@ -144,6 +168,7 @@ void Acceptor::finish(Stranger& stranger, bool established) {
 }
 
 void Acceptor::progress(TimeNs now) {
+  spent_ = {};
   crowd_.recover(now);
   std::erase_if(strangers_, [&](const auto& stranger) {
     if (now < stranger->deadline) return false;

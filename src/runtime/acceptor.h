@@ -1,7 +1,9 @@
-// All listeners of one rank and the strangers that knock: bounded in number and in age, so that
-// garbage, half-open connections and a flood cost little and delay nobody (crowd.h).
+// All listeners of one rank and the strangers that knock: bounded in number, in age and in the time
+// that one pass gives them, so that garbage, half-open connections and a flood cost little and
+// delay nobody (crowd.h).
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -31,7 +33,10 @@ class Acceptor {
 
   // Listens on a port of the kernel's choice; returns where.
   Result<Endpoint> listen(const Address& local, const std::string& device);
-  // Ends strangers that take too long and takes listeners up again after a shortage.
+  // The addresses that peers come from: no flood takes their places, nor their time.
+  void reserve(const std::vector<Address>& peers) { crowd_.reserve(peers); }
+  // Ends the pass: gives the next one its time, ends strangers that take too long and takes
+  // listeners up again after a shortage.
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
@@ -41,6 +46,11 @@ class Acceptor {
   class Door;
   class Stranger;
 
+  // Work that one pass of the progress thread gives a bounded time, each kind its own.
+  enum Work : uint8_t { kAccepts, kPeers, kStrangers, kWorks };
+  class Timer;
+
+  bool has_time(Work work) const;
   void accept_from(Door& door);
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
   void evict_surplus();
@@ -54,6 +64,7 @@ class Acceptor {
   std::vector<std::unique_ptr<Door>> doors_;
   Crowd crowd_;                                      // all of strangers_
   std::deque<std::unique_ptr<Stranger>> strangers_;  // oldest first
+  std::array<TimeNs, kWorks> spent_{};               // in this pass
   uint64_t refused_ = 0;
 };
 

@@ -259,6 +259,89 @@ TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
   EXPECT_EQ(established_.size(), 1u);
 }
 
+// A peer whose words take long, and a flood from so many addresses that each has one place. After a
+// shortage of descriptors 20 places are left.
+TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutStrangersButNoPeer) {
+  std::vector<std::unique_ptr<Connection>> crowd;
+  const auto flood_from = [&](int hosts) {
+    for (int i = 0; i < hosts; ++i) {
+      SimHost& flooder = fabric_.add_host("f" + std::to_string(crowd.size()));
+      fabric_.add_nic(flooder, {.name = "nic0"});
+      crowd.push_back(connect_from(flooder));
+      if (i % 4 == 3) run_for(kMillisecond);
+    }
+    run_for(kMillisecond);
+  };
+  flood_from(39);
+  server_host_.fail_operation(1, EMFILE);
+  flood_from(1);
+  ASSERT_LE(held(crowd), 20u);
+  for (const bool is_peer : {false, true}) {
+    if (is_peer) acceptor_->reserve({client_host_.address_of("nic0")});
+    const size_t before = established_.size();
+    HandshakeIo client = honest_client();
+    flood_from(80);
+    EXPECT_EQ(shake(client) == HandshakeIo::Progress::done, is_peer);
+    EXPECT_EQ(established_.size(), before + (is_peer ? 1 : 0));
+  }
+}
+
+// Each look at this clock costs time, as handshakes do.
+class SlowClock final : public Clock {
+ public:
+  SlowClock(const Clock& clock, TimeNs step) : clock_(clock), step_(step) {}
+  TimeNs now() const override { return clock_.now() + (lost_ += step_); }
+  TimeNs wall() const override { return clock_.wall(); }
+
+ private:
+  const Clock& clock_;
+  const TimeNs step_;
+  mutable TimeNs lost_ = 0;
+};
+
+TEST_F(AcceptorTest, StrangersTakeAMillisecondOfEachPassAndPeersWaitForNone) {
+  const SlowClock slow(clock_, 200 * kMicrosecond);
+  SimHost& peer_host = fabric_.add_host("peer");
+  fabric_.add_nic(peer_host, {.name = "nic0"});
+  Acceptor::Callbacks callbacks;
+  callbacks.policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
+    return AcceptDecision{Incarnation(6), Incarnation(), {}};
+  };
+  callbacks.nonce = [this] { return nonce(nonces_++); };
+  callbacks.established = [this](EstablishedConnection connection) {
+    established_.push_back(std::move(connection));
+  };
+  Acceptor acceptor(reactor_, server_host_, slow, job_, std::move(callbacks));
+  acceptor.reserve({peer_host.address_of("nic0")});
+  const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0").value();
+  const auto pass = [&] {
+    fabric_.run_for(kMillisecond);
+    reactor_.poll(0);
+    acceptor.progress(clock_.now());
+  };
+  std::vector<std::unique_ptr<Connection>> strangers;
+  for (int i = 0; i < 60; ++i) {
+    strangers.push_back(client_host_.connect(endpoint, ConnectOptions()).value());
+  }
+  HandshakeIo peer(peer_host.connect(endpoint, ConnectOptions()).value(),
+                   make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {}));
+  for (int i = 0; i < 100; ++i) pass();  // all are accepted, a few in each pass
+  for (const auto& stranger : strangers) say(*stranger, std::vector<std::byte>(100));
+  (void)peer.pump();
+  pass();
+  const uint64_t first = acceptor.refused();
+  EXPECT_GT(first, 0u);
+  EXPECT_LE(first, 6u) << "the others wait for the next passes";
+  for (int i = 0; i < 4; ++i) {
+    (void)peer.pump();
+    pass();
+  }
+  EXPECT_EQ(established_.size(), 1u);
+  EXPECT_LT(acceptor.refused(), strangers.size()) << "the peer did not wait for them";
+  for (int i = 0; i < 60; ++i) pass();
+  EXPECT_EQ(acceptor.refused(), strangers.size());
+}
+
 TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
   const auto hello = make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {});
   std::vector<std::byte> recording;

@@ -11,8 +11,28 @@ constexpr TimeNs kShortageRemembered = 5 * kSecond;
 
 }  // namespace
 
-Crowd::Place::Place(Crowd& crowd, const Address& from) : crowd_(&crowd), from_(from) {
-  ++crowd.of_address_[from.bytes];
+Crowd::Key Crowd::whole(const Address& address) {
+  return address.bytes;
+}
+
+Crowd::Key Crowd::network(const Address& address) {
+  constexpr size_t kNetworkBytes = 8;
+  Key key = address.bytes;
+  if (address.family == AddressFamily::ipv6) std::fill(key.begin() + kNetworkBytes, key.end(), 0);
+  return key;
+}
+
+Crowd::Place::Place(Crowd& crowd, const Address& from) : crowd_(&crowd) {
+  const auto own = crowd.reserved_.find(whole(from));
+  reserved_ = own != crowd.reserved_.end() && own->second < kReservedPlaces;
+  from_ = reserved_ ? whole(from) : network(from);
+  if (reserved_) {
+    ++own->second;
+    return;
+  }
+  const size_t count = ++crowd.of_network_[from_];
+  ++crowd.networks_with_[count];
+  if (count > 1 && --crowd.networks_with_[count - 1] == 0) crowd.networks_with_.erase(count - 1);
   ++crowd.size_;
 }
 
@@ -21,23 +41,42 @@ Crowd::Place& Crowd::Place::operator=(Place&& other) noexcept {
     reset();
     crowd_ = std::exchange(other.crowd_, nullptr);
     from_ = other.from_;
+    reserved_ = other.reserved_;
   }
   return *this;
 }
 
 void Crowd::Place::reset() {
   if (crowd_ == nullptr) return;
-  const auto found = crowd_->of_address_.find(from_.bytes);
-  if (--found->second == 0) crowd_->of_address_.erase(found);
-  --crowd_->size_;
-  crowd_ = nullptr;
+  Crowd& crowd = *std::exchange(crowd_, nullptr);
+  if (reserved_) {
+    // The peer may have another address by now.
+    const auto own = crowd.reserved_.find(from_);
+    if (own != crowd.reserved_.end() && own->second > 0) --own->second;
+    return;
+  }
+  const auto found = crowd.of_network_.find(from_);
+  const size_t count = found->second--;
+  if (--crowd.networks_with_[count] == 0) crowd.networks_with_.erase(count);
+  if (count > 1) {
+    ++crowd.networks_with_[count - 1];
+  } else {
+    crowd.of_network_.erase(found);
+  }
+  --crowd.size_;
 }
 
 bool Crowd::Place::is_of_the_largest() const {
-  if (crowd_ == nullptr) return false;
-  const auto& all = crowd_->of_address_;
-  const size_t mine = all.at(from_.bytes);
-  return std::ranges::none_of(all, [&](const auto& other) { return other.second > mine; });
+  if (crowd_ == nullptr || reserved_) return false;
+  return crowd_->of_network_.at(from_) == crowd_->networks_with_.rbegin()->first;
+}
+
+void Crowd::reserve(const std::vector<Address>& peers) {
+  std::map<Key, size_t> before = std::exchange(reserved_, {});
+  for (const Address& peer : peers) {
+    const auto found = before.find(whole(peer));
+    reserved_[whole(peer)] = found == before.end() ? 0 : found->second;
+  }
 }
 
 bool Crowd::shrink(TimeNs now) {

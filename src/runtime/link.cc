@@ -13,7 +13,7 @@ namespace r2ccl {
 
 Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& paths,
            const LinkSettings& settings)
-    : host_(host), self_(self), peer_(peer), settings_(settings) {
+    : host_(host), self_(self), peer_(peer), settings_(settings), death_evidence_(paths.size()) {
   for (const PathSpec& spec : paths) {
     paths_.push_back(std::make_unique<Path>(static_cast<Path::Owner&>(*this), spec, host.scratch(),
                                             settings.damping));

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "protocol/contradictions.h"
+#include "protocol/death_evidence.h"
 #include "protocol/drain.h"
 #include "protocol/nic_queue.h"
 #include "protocol/notice_ledger.h"
@@ -390,7 +391,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::string last_dial_failure_;
   NicSet drained_local_;
   NicSet drained_remote_;
-  size_t refusals_ = 0;  // since the peer was last heard
+  DeathEvidence death_evidence_;
 
   uint64_t mirrored_bytes_ = 0;
   uint64_t replayed_bytes_ = 0;

@@ -40,7 +40,6 @@ constexpr uint32_t kLongDial = 4;  // one in so many waits as long as it may, on
 // A lane that lives says so at every heartbeat.
 constexpr TimeNs kSilentHeartbeats = 3;
 constexpr TimeNs kProvingMax = 1 * kSecond;
-constexpr size_t kRefusalsForDeath = 2;
 // A host that nothing reaches after its goodbye has left; less than what finalize waits.
 constexpr TimeNs kLeftAfter = 5 * kSecond;
 
@@ -295,6 +294,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   }
   const size_t index = index_of(path);
   dialers_[index]->cancel();
+  death_evidence_.on_failed(index, std::exchange(path.closed_by_kernel, false), at);
   if (from == PathPhase::up) note_hit(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
@@ -319,7 +319,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (!any && all_down_since_ == 0) {
     all_down_since_ = at;
     asked_at_ = 0;
-    refusals_ = 0;
+    death_evidence_.on_all_down(at);
     for (const auto& each : paths_) each->returns.on_news(at);
   }
   if (!goodbye_received_) report_change(path, from, at, std::move(event));
@@ -374,7 +374,7 @@ void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
   const TimeNs at = now();
   Path* path = find(dialer.request().path);
   touch();
-  refusals_ = 0;
+  death_evidence_.on_alive();
   if (!dialed.lane) {
     path->health.kernel_answered_at = at;
     return;
@@ -407,8 +407,8 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   if (failure.connected) path.health.kernel_answered_at = now();
   if (!dialer.request().probe_only && !path.state.connected()) path.history.attempt = failure.why;
   if ((all_down_since_ == 0 && !goodbye_received_) || peer_end_) return;
-  if (failure.connected) refusals_ = 0;
-  if (failure.error == ECONNREFUSED) ++refusals_;
+  if (failure.connected) death_evidence_.on_alive();
+  if (failure.error == ECONNREFUSED) death_evidence_.on_refused(index_of(path), now());
 }
 
 // After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
@@ -476,11 +476,11 @@ void Link::ask_silent_kernel(TimeNs at) {
 void Link::check_gone(TimeNs at) {
   if (peer_end_) return;
   const TimeNs silent = all_down_since_ == 0 ? 0 : at - all_down_since_;
-  if (goodbye_received_ && (refusals_ > 0 || silent >= kLeftAfter)) {
+  if (goodbye_received_ && (death_evidence_.refusals() > 0 || silent >= kLeftAfter)) {
     return end_peer(PeerEnd::goodbye, "the peer left in order");
   }
-  if (refusals_ >= std::min(kRefusalsForDeath, paths_.size())) {
-    return end_peer(PeerEnd::dead, "every connection closed and its listener refuses new ones");
+  if (death_evidence_.proves_death()) {
+    return end_peer(PeerEnd::dead, "its kernel refuses new connections");
   }
   const TimeNs lost = no_data_since_ == 0 ? 0 : at - no_data_since_;
   if (std::max({silent, lost, silence(at)}) >= settings_.cutoff) {

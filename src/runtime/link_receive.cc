@@ -140,7 +140,7 @@ void Link::note_heard(TimeNs at) {
     if (resend_state_at_ != kNever) resend_state_at_ = std::min(resend_state_at_, at);
   }
   asked_at_ = 0;
-  refusals_ = 0;
+  death_evidence_.on_alive();
 }
 
 void Link::end_silence(TimeNs at) {

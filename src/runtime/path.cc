@@ -242,6 +242,8 @@ void Path::break_path(DownCause cause, const std::string& why) {
 }
 
 void Path::break_on(const IoResult& end, const char* which) {
+  const bool reset = end.kind == IoKind::failed && (end.error == ECONNRESET || end.error == EPIPE);
+  closed_by_kernel = closed_by_kernel || end.kind == IoKind::closed || reset;
   if (end.kind == IoKind::closed) {
     break_path(DownCause::connection_lost, std::string(which) + " closed by the peer");
   } else if (end.kind == IoKind::failed) {

@@ -166,6 +166,7 @@ class Path : private FrameReader::Owner {
   // Set by on_broken until the link has acted.
   std::optional<DownCause> broken;
   std::string broken_why;
+  bool closed_by_kernel = false;           // the break is an end of stream or a reset
   DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice
   // Turns that the rest of a broken path's control stream gets. A kernel holds less for a reader,
   // so only a peer that keeps writing loses frames by this bound.

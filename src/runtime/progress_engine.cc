@@ -155,6 +155,7 @@ Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObser
       cards_.begin(), cards_.end(), [&](const RankCard& c) { return c.host == mine.host; }));
   for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
   loopback_pace_.emplace(local);
+  reserve_places();
   queues_.resize(nics_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ask different witnesses
@@ -173,6 +174,17 @@ Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObser
                                            options_.link);
   }
   return {};
+}
+
+void ProgressEngine::reserve_places() {
+  std::vector<Address> peers;
+  for (const RankCard& card : cards_) {
+    for (const NicCard& nic : card.nics) {
+      peers.insert(peers.end(), nic.addresses.begin(), nic.addresses.end());
+    }
+    for (const Endpoint& endpoint : card.control) peers.push_back(endpoint.address);
+  }
+  acceptor_->reserve(peers);
 }
 
 std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) {
@@ -385,6 +397,7 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   RankCard& card = cards_[static_cast<size_t>(peer.value())];
   if (in.bad() || nic.value() >= card.nics.size()) return;
   card.nics[nic.value()].addresses = addresses;
+  reserve_places();
   card.nics[nic.value()].port = port;
   links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }

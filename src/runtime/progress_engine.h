@@ -115,6 +115,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   }
 
   void ping_witnesses(const PathEvent& event);
+  void reserve_places();
   static std::string describe_pair(const RankCard& a, const RankCard& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);

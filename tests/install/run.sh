@@ -34,6 +34,14 @@ example c >"$work/readme.c"
 example cpp >"$work/readme.cc"
 [ -s "$work/readme.c" ] && [ -s "$work/readme.cc" ]
 "$cc" -std=c11 "${strict[@]}" "$work/readme.c" "${flags[@]}" -o "$work/readme_c"
+example bash >"$work/readme.sh"
+cp "$work/readme.c" "$work/app.c"
+# Its own port: other jobs of this machine may have the README's.
+port=$((20000 + $$ % 10000))
+sed -i "s/MASTER_PORT=29500/MASTER_PORT=$port/" "$work/readme.sh"
+grep -q "MASTER_PORT=$port" "$work/readme.sh"
+said=$(cd "$work" && LD_LIBRARY_PATH="$libdir" bash -euo pipefail readme.sh)
+[ "$said" = "$(printf '4 8 12 16\n%.0s' 1 2 3 4)" ] || { echo "it says: $said"; exit 1; }
 "$cxx" -std=c++17 "${strict[@]}" -shared -fPIC "$work/readme.cc" "${flags[@]}" -o "$work/readme_cc"
 
 echo "== find_package"

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import unittest
 
+import foreign_sockets
 import program
 
 COMM = "d4a1"  # all ids here begin so: other jobs of this machine are not asked
@@ -212,6 +213,60 @@ class DrainWordsTest(unittest.TestCase):
         self.expect(self.drain("--undo"), 1, out=[f"job {other.comm}: h1 nic0 is back"],
                     err=[f"job {silent.comm}: no rank", "is not back in service yet"],
                     never=["stays asked for"])
+
+
+class ForeignDrainTest(unittest.TestCase):
+    """Root's drain beside another user's sockets."""
+
+    def setUp(self):
+        foreign_sockets.need_namespaces()
+        files = tempfile.TemporaryDirectory(dir="/var/tmp")
+        self.addCleanup(files.cleanup)
+        self.environment = os.environ | {"XDG_RUNTIME_DIR": files.name}
+        directory = os.path.join(files.name, f"r2ccl-{os.geteuid()}")
+        os.mkdir(directory, mode=0o700)
+        self.job = Job(directory, 1)
+        self.addCleanup(self.job.close)
+
+    def drain_beside(self, count, answer_of_all, *words):
+        return foreign_sockets.run_beside(count, answer_of_all, "drain", "--timeout", 0.3, *words,
+                                          "h1", "nic0", environment=self.environment)
+
+    def test_another_user_cannot_refuse(self):
+        for said, why in ((LAST, "it needs h1 nic0"), (SILENT, "no rank on this host answers"),
+                          ({"problem": "no", "unknown": "answer"}, "no; it cannot refuse")):
+            with self.subTest(said=said):
+                self.job.drained = False
+                status, out, err, seconds = self.drain_beside(3, said)
+                self.assertEqual(status, 0, err)
+                self.assertIn(f"job {self.job.comm}: h1 nic0 is out of service", out)
+                self.assertTrue(self.job.drained)
+                self.assertIn("of user nobody (uid 65534): " + why, err)
+                self.assertIn("it cannot refuse without --user 65534", err)
+                self.assertLess(seconds, 10)
+
+    def test_a_user_who_is_named_can_refuse(self):
+        for user in ("nobody", "65534"):
+            status, _, err, _ = self.drain_beside(1, LAST, "--user", user)
+            self.assertEqual(status, 1, err)
+            self.assertIn("refused: job 0000000000000000 of user nobody", err)
+            self.assertFalse(self.job.drained)
+        status, _, err, _ = self.drain_beside(1, LAST, "--user", "no-such-user")
+        self.assertNotEqual(status, 0)
+        self.assertIn("there is no user 'no-such-user'", err)
+
+    def test_a_foreign_job_that_agrees_is_drained_and_may_take_its_time(self):
+        status, out, err, _ = self.drain_beside(1, IN_SERVICE)
+        self.assertEqual(status, 0, err)
+        self.assertIn("is not out of service yet", err)
+        status, out, err, _ = self.drain_beside(1, DRAINED)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("of user nobody (uid 65534): h1 nic0 is out of service", out)
+
+    def test_with_foreign_jobs_alone_that_refuse_nothing_is_drained(self):
+        self.job.answers["check"] = UNKNOWN_HOST
+        status, _, err, _ = self.drain_beside(2, LAST)
+        self.assertNotEqual(status, 0, err)
 
 
 if __name__ == "__main__":

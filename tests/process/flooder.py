@@ -4,7 +4,9 @@ them nothing at all, the others the beginning of a greeting, one byte a second; 
 out comes again at once. It says "full" once so many were tried. With 0 it shouts: one connection
 after the other says garbage and is closed. At the end, by SIGTERM, it says how many it has made.
 
-usage: flooder.py CONNECTIONS TRIES_PER_SECOND HOST:PORT...
+With --sources N it comes from N addresses of 127.0.0.0/8, one after the other.
+
+usage: flooder.py [--sources N] CONNECTIONS TRIES_PER_SECOND HOST:PORT...
 """
 import errno
 import os
@@ -15,12 +17,14 @@ import socket
 import sys
 import time
 
+IP_BIND_ADDRESS_NO_PORT = 24
 GREETING = b"R2CL\x01\x01\x01\x01" + bytes(range(16)) + bytes(60)
 
 
 class Flood:
-    def __init__(self, targets, connections, rate):
+    def __init__(self, targets, connections, rate, sources):
         self.targets, self.connections, self.rate = targets, connections, rate
+        self.sources = [f"127.0.{1 + i // 200}.{1 + i % 200}" for i in range(sources)]
         self.epoll = select.epoll()
         self.open = {}  # by descriptor: the socket
         self.said = {}  # by descriptor of those that drip: how many bytes
@@ -28,6 +32,9 @@ class Flood:
 
     def knock(self):
         s = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        if self.sources:
+            s.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            s.bind((self.sources[self.made % len(self.sources)], 0))
         error = s.connect_ex(self.targets[self.made % len(self.targets)])
         if error not in (0, errno.EINPROGRESS):
             s.close()
@@ -79,14 +86,17 @@ class Flood:
 
 
 def main():
-    connections, rate = int(sys.argv[1]), int(sys.argv[2])
+    words, sources = sys.argv[1:], 0
+    if words[0] == "--sources":
+        sources, words = int(words[1]), words[2:]
+    connections, rate = int(words[0]), int(words[1])
     targets = [(host, int(port)) for host, _, port in
-               (target.rpartition(":") for target in sys.argv[3:])]
+               (target.rpartition(":") for target in words[2:])]
     resource.setrlimit(resource.RLIMIT_NOFILE, (connections + 100, connections + 100))
     os.nice(5)  # it measures what the job does about it, not who gets this machine's cores
     ended = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
-    flood = Flood(targets, connections, rate)
+    flood = Flood(targets, connections, rate, sources)
     (flood.run if connections else flood.shout)(lambda: ended)
     print(flood.made, flush=True)
 

@@ -99,6 +99,25 @@ class FloodTest(HostileCase):
                   AGE_MAX_S + 2, "strangers are gone")
         self.expect_right(job, [("h2", "nic0")])
 
+    def test_a_flood_from_256_addresses_does_not_keep_a_nic_away(self):
+        job = self.start(duration=15)
+        pids = self.ranks(job)
+        # The higher rank accepts; all its listeners share the places.
+        listeners = [f"{address}:{port}" for address, port in proc.listening_ports(pids[2])
+                     if address.startswith("127.")]
+        self.assertTrue(listeners)
+        flooder = self.helper("h2", "flooder.py", "--sources", 256, FLOOD, KNOCKS_PER_S, *listeners)
+        self.assertEqual(flooder.stdout.readline(), "full\n")
+        lab("fault", "h2", "nic0", "pull")
+        self.expect_verdict(job, "h2", "nic0")
+        lab("fix", "h2", "nic0")
+        begin = time.monotonic()
+        self.expect_carries(job, "h2", "nic0")
+        self.assertLess(time.monotonic() - begin, 5)
+        flooder.terminate()
+        self.assertGreater(int(flooder.stdout.readline()), FLOOD)
+        self.expect_right(job, [("h2", "nic0")])
+
     def test_a_flood_on_the_rendezvous_does_not_keep_the_ranks_apart(self):
         # Rank 0 serves strangers only at first.
         self.launcher = ("sh", "-c", '[ $RANK = 0 ] || sleep 2; exec "$0" "$@"')

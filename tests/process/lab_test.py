@@ -99,7 +99,7 @@ def python_in(host, script, *args):
 def leftovers():
     found = [n for n in os.listdir("/run/netns")] if os.path.isdir("/run/netns") else []
     found = [n for n in found if n.startswith(NAME + "-")]
-    return found + ([f"/run/{NAME}"] if os.path.exists(f"/run/{NAME}") else [])
+    return found + ([f"/run/r2ccl-lab/{NAME}"] if os.path.exists(f"/run/r2ccl-lab/{NAME}") else [])
 
 
 class LabCase(unittest.TestCase):
@@ -361,7 +361,7 @@ class LifeTest(unittest.TestCase):
 
     def test_a_lab_whose_holder_died_is_refused_and_replaced(self):
         lab("up", 2, 1, 100)
-        with open(f"/run/{NAME}/lab.json", encoding="ascii") as state:
+        with open(f"/run/r2ccl-lab/{NAME}/lab.json", encoding="ascii") as state:
             os.kill(json.load(state)["holders"][1], signal.SIGKILL)
         time.sleep(0.1)
         broken = lab("stat", check=False)
@@ -374,6 +374,57 @@ class LifeTest(unittest.TestCase):
         subprocess.run(["ip", "netns", "add", NAME + "-h7"], check=True)
         lab("down")
         self.assertEqual(leftovers(), [])
+
+    def test_every_verb_refuses_a_name_that_is_a_path_and_touches_no_file(self):
+        verbs = (["up", "1", "1", "0"], ["run", "h0", "true"], ["all", "true"],
+                 ["fault", "h0", "nic0", "down"], ["fix"], ["pause", "h0", "nic0", "5"], ["stat"],
+                 ["down"])
+        with tempfile.TemporaryDirectory() as folder:
+            files = {"hosts": "127.0.0.1 localhost\n", "lab.json": "{}"}
+            for name, text in files.items():
+                with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                    file.write(text)
+            names = (folder, "../.." + folder, "../../" + folder, "..", ".", "/", "", "a/b", "-x",
+                     "a b", "a\nb", "l\u00e4b", "x" * 33)
+            for name in names:
+                for verb in verbs:
+                    option = ["--name=" + name] if name.startswith("-") else ["--name", name]
+                    by_option = program.run("lab", *option, *verb)
+                    by_variable = program.run("lab", *verb, env={**os.environ, "R2CCL_LAB": name})
+                    for done in (by_option, by_variable):
+                        self.assertEqual(done.returncode, 2, (name, verb, done))
+                        self.assertIn("cannot be a lab's name", done.stderr, (name, verb))
+            for name, text in files.items():
+                with open(os.path.join(folder, name), encoding="ascii") as file:
+                    self.assertEqual(file.read(), text)
+
+    def test_down_removes_only_files_of_the_lab(self):
+        folder = f"/run/r2ccl-lab/{NAME}"
+        namesake = f"/run/{NAME}"  # as /run/sshd is for a lab called sshd
+        os.mkdir(namesake)
+        self.addCleanup(os.rmdir, namesake)
+        lab("up", 1, 1, 0)
+        foreign = os.path.join(folder, "notes")
+        with open(foreign, "w", encoding="ascii"):
+            pass
+        lab("down")
+        self.assertEqual(os.listdir(folder), ["notes"])
+        os.remove(foreign)
+        lab("down")
+        self.assertEqual(leftovers(), [])
+        self.assertTrue(os.path.isdir(namesake))
+
+    def test_down_follows_no_link(self):
+        lab("up", 1, 1, 0)
+        lab("down")
+        folder = f"/run/r2ccl-lab/{NAME}"
+        with tempfile.TemporaryDirectory() as other:
+            with open(os.path.join(other, "hosts"), "w", encoding="ascii"):
+                pass
+            os.symlink(other, folder)
+            self.addCleanup(os.remove, folder)
+            self.assertEqual(lab("down", check=False).returncode, 2)
+            self.assertEqual(os.listdir(other), ["hosts"])
 
     def test_all_sets_the_ranks_and_returns_the_worst_status(self):
         lab("up", 2, 1, 100)

@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+import foreign_sockets
 import program
 import r2ccl_api as api
 from local_job import LocalJobCase, rank_number, telling
@@ -243,6 +244,55 @@ class DrainTest(StatusCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("another user's, which root alone may drain", done.stderr)
         self.end_job(job)
+
+
+class ForeignSocketTest(StatusCase):
+    """Root's command beside another user's sockets."""
+
+    def setUp(self):
+        foreign_sockets.need_namespaces()
+        # Not in /tmp, which the command sees empty.
+        files = tempfile.TemporaryDirectory(dir="/var/tmp")
+        self.addCleanup(files.cleanup)
+        self.runtime_dir = files.name
+        self.place = os.path.join(files.name, f"r2ccl-{os.geteuid()}")
+
+    def status_beside(self, count, answer, *words):
+        return foreign_sockets.run_beside(
+            count, answer, "status", *words,
+            environment=os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir})
+
+    def test_silent_sockets_of_another_user_do_not_hold_up_the_job(self):
+        job = self.start_job(count=2)
+        for count in (4, 1000):
+            with self.subTest(count=count):
+                status, out, err, seconds = self.status_beside(count, None)
+                self.assertEqual(status, 0, err)
+                self.assertIn(": 2 ranks on 1 host", out)
+                self.assertIn(str(job[1].pid), out)
+                self.assertIn(f"{count} sockets of user nobody (uid 65534) gave no answer", err)
+                self.assertLess(seconds, 5)
+        _, out, _, seconds = self.status_beside(4, None, "--json")
+        self.assertLess(seconds, 5)
+        jobs = {each["uid"]: each for each in json.loads(out)["jobs"] if "silent" not in each}
+        self.assertEqual(sorted(r["rank"] for r in jobs[0]["reports"]), [0, 1])
+        self.end_job(job)
+
+    def test_another_users_socket_with_the_jobs_id_is_not_the_job(self):
+        job = self.start_job(count=1)
+        os.rename(self.sockets()[0], os.path.join(self.place, f"{job[0].pid}-{0:016x}-0.sock"))
+        status, out, err, _ = self.status_beside(1, {"comm": "forged", "members": "none"})
+        self.assertEqual(status, 0, err)
+        own, foreign = out.split("of user nobody (uid 65534):\n")
+        self.assertIn(": 1 rank on 1 host", own)
+        self.assertNotIn("forged", foreign)
+        self.end_job(job)
+
+    def test_an_answer_that_is_nested_without_end_is_no_answer(self):
+        status, out, err, _ = self.status_beside(1, "[" * 1_000_000, "--json")
+        self.assertEqual(status, 0, err)
+        self.assertEqual([s["problem"] for s in json.loads(out)["jobs"][0]["silent"]],
+                         ["its answer is no JSON object"])
 
 
 class SocketTest(StatusCase):

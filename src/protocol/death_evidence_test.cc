@@ -1,0 +1,82 @@
+#include "protocol/death_evidence.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kStart = 100 * kSecond;
+
+// A peer with three paths, all of which failed at `kStart`.
+DeathEvidence failed_paths(bool closed) {
+  DeathEvidence evidence(3);
+  for (size_t path = 0; path < 3; ++path) evidence.on_failed(path, closed, kStart);
+  evidence.on_all_down(kStart);
+  return evidence;
+}
+
+TEST(DeathEvidence, ClosedConnectionsAndTwoRefusedPathsProveItAtOnce) {
+  DeathEvidence evidence = failed_paths(true);
+  EXPECT_FALSE(evidence.proves_death()) << "closed connections alone may be an outage's end";
+  evidence.on_refused(0, kStart);
+  EXPECT_FALSE(evidence.proves_death());
+  evidence.on_refused(2, kStart);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+TEST(DeathEvidence, TwoRefusalsAreNoProofWhileTheNetworkIsDown) {
+  DeathEvidence evidence = failed_paths(false);
+  for (TimeNs after : {1 * kMillisecond, 2 * kMillisecond, 500 * kMillisecond}) {
+    evidence.on_refused(0, kStart + after);
+    evidence.on_refused(1, kStart + after);
+    EXPECT_FALSE(evidence.proves_death()) << after;
+  }
+}
+
+TEST(DeathEvidence, OneSilentPathMakesTwoRefusalsTooLittle) {
+  DeathEvidence evidence = failed_paths(true);
+  evidence.on_failed(1, false, kStart - 2 * kSecond);
+  evidence.on_refused(0, kStart);
+  evidence.on_refused(2, kStart);
+  EXPECT_FALSE(evidence.proves_death());
+}
+
+TEST(DeathEvidence, APathThatFailedLongAgoSaysNothing) {
+  DeathEvidence evidence = failed_paths(true);
+  evidence.on_failed(1, false, kStart - 60 * kSecond);
+  evidence.on_refused(0, kStart);
+  evidence.on_refused(2, kStart);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+TEST(DeathEvidence, RefusalsThatLastProveItAlone) {
+  DeathEvidence evidence = failed_paths(false);
+  for (int i = 0; i < 12; ++i) {
+    evidence.on_refused(0, kStart + i * 250 * kMillisecond);
+    EXPECT_FALSE(evidence.proves_death()) << i;
+  }
+  evidence.on_refused(0, kStart + 3 * kSecond);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+TEST(DeathEvidence, AnAnswerMakesEarlierRefusalsVoid) {
+  DeathEvidence evidence = failed_paths(false);
+  for (int i = 0; i < 100; ++i) {
+    evidence.on_refused(0, kStart + i * 250 * kMillisecond);
+    if (i % 10 == 9) evidence.on_alive();  // the real peer, between forged refusals
+    EXPECT_FALSE(evidence.proves_death()) << i;
+  }
+}
+
+TEST(DeathEvidence, OneRefusalOfAPeerWithOnePathIsNoProof) {
+  DeathEvidence evidence(1);
+  evidence.on_failed(0, true, kStart);
+  evidence.on_all_down(kStart);
+  evidence.on_refused(0, kStart);
+  EXPECT_FALSE(evidence.proves_death());
+  evidence.on_refused(0, kStart + 25 * kMillisecond);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+}  // namespace
+}  // namespace r2ccl
