@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 1;
+inline constexpr uint8_t kWireVersion = 2;
 
 // --- data connection ----------------------------------------------------------------------------
 
