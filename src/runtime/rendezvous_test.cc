@@ -9,6 +9,8 @@
 
 #include "base/limits.h"
 #include "protocol/handshake_frames.h"
+#include "protocol/key_schedule.h"
+#include "runtime/memory_scan.h"
 #include "runtime/rendezvous_client.h"
 #include "runtime/rendezvous_server.h"
 #include "runtime/rendezvous_thread.h"
@@ -211,6 +213,33 @@ TEST_F(RendezvousTest, GivesAllRanksOfARunTheSameKeyAndEveryRunAnother) {
   EXPECT_NE(keys[0], keys[1]);
 }
 
+// After a start with a generated secret, as `first` bytes of a key or text that is all over.
+std::vector<MemoryHit> find_in_memory(const LockedBytes& wanted) {
+  std::vector<std::byte> inverted;
+  // A part of it would be a leak as well.
+  for (const std::byte byte : wanted.bytes().first(16)) inverted.push_back(~byte);
+  return MemoryScan(std::move(inverted)).run();
+}
+
+TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverDumped) {
+  const LockedBytes text = generate_secret();
+  job_ = make_job_identity("a name", text).value();
+  serve();
+  join(0, 2);
+  join(1, 2);
+  ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
+  ASSERT_EQ(find_in_memory(LockedBytes::copy_of(text.bytes().last(16))).size(), 1u)
+      << "the scan finds what is there";
+  const std::array wanted{text, job_.secret, clients_[0]->run().key};
+  for (const LockedBytes& each : wanted) {
+    const auto hits = find_in_memory(each);
+    EXPECT_FALSE(hits.empty());
+    for (const MemoryHit& hit : hits) {
+      EXPECT_FALSE(hit.in_core_dumps) << "copy at 0x" << std::hex << hit.at;
+    }
+  }
+}
+
 TEST_F(RendezvousTest, WithoutASecretNobodyKeepsASeatForLongerThanTheJobWaits) {
   job_ = make_job_identity("a name", {}).value();
   serve();
@@ -377,7 +406,7 @@ TEST_F(RendezvousTest, ThrowsOutWhoeverDoesNotComeToThePointInTime) {
   Stranger& silent = stranger();
   Stranger& slow = stranger();
   settle();
-  const std::vector<std::byte> hello = encode(HelloFrame());
+  const std::vector<std::byte> hello = encode_without_seal(HelloFrame());
   const TimeNs start = now_;
   for (size_t i = 0; i < 4; ++i) {
     slow.say(std::span(hello).subspan(i, 1));

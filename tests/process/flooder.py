@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 
-GREETING = b"R2CL\x01\x01\x01\x01" + bytes(range(16)) + bytes(60)
+GREETING = b"R2CL\x01\x02\x02\x01" + bytes(range(16)) + bytes(60)
 
 
 class Flood:
