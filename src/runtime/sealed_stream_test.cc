@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
+
+#include "runtime/rendezvous_fuzz.h"
+#include "runtime/rendezvous_messages.h"
 
 namespace r2ccl {
 namespace {
@@ -167,6 +171,28 @@ TEST_F(SealedStreamTest, RefusesABodyBeyondItsBoundBeforeItArrives) {
   wire_.resize(16);
   SealedStream receiver = make(wire_, back_, 2, 1);
   EXPECT_FALSE(receiver.pump().ok());
+}
+
+TEST_F(SealedStreamTest, AndTheMessagesOfTheRendezvousSurviveRandomAndDamagedInput) {
+  RankCard card;
+  card.rank = Rank(0);
+  Arrival arrival;
+  arrival.rank_count = 2;
+  arrival.card = encode(card).value();
+  const std::array<std::span<const std::byte>, 1> cards{arrival.card};
+  const std::array<Bytes, 4> good{encode(arrival), encode_table(cards),
+                                  encode_refused({Code::timeout, "too late"}), two_messages()};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    const size_t kind = random() % good.size();
+    Bytes input = random() % 3 == 0 ? Bytes(random() % 200) : good[kind];
+    for (uint64_t flips = random() % 4; flips > 0 && !input.empty(); --flips) {
+      input[random() % input.size()] = static_cast<std::byte>(random());
+    }
+    input.resize(input.size() - random() % (input.size() + 1) / 2);
+    input.insert(input.begin(), static_cast<std::byte>(kind + 4 * (random() % 64)));
+    fuzz_rendezvous(input);
+  }
 }
 
 }  // namespace
