@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import stat
-import struct
 import subprocess
 import tempfile
 import threading
@@ -28,6 +27,7 @@ from proc import listening_ports
 COUNT = 20_000
 WORDS = b"\x1b[31mSTRANGER WAS HERE\n"
 RANKS = 2
+ROUNDS = 10  # at least
 
 
 def work(lib, lines):
@@ -52,7 +52,7 @@ def work(lib, lines):
             comm.all_reduce(data, out, COUNT, api.INT32)
             wrong += bytes(out) != right
             rounds += 1
-            if rank == 0:
+            if rank == 0 and rounds >= ROUNDS:
                 try:
                     lines.hear(0.001)
                     stop[0] = 1
@@ -61,6 +61,11 @@ def work(lib, lines):
             comm.broadcast(stop, stop, 1, 0, api.INT32)
     lines.say(event="result", wrong=wrong, rounds=rounds, report=comm.report())
     comm.destroy()
+
+
+def job_name(port, launcher="torchrun", run_id="", slurm_job=""):
+    """As the library names a job that its launcher counts no restarts of."""
+    return f"{launcher}/{run_id}/{slurm_job}///////{port}"
 
 
 def environments(port):
@@ -105,13 +110,13 @@ class SecurityCase(LocalJobCase):
                 out += text.read()
         return out
 
-    def expect_unharmed(self, job, rounds=10):
+    def expect_unharmed(self, job):
         job[0].lines.say(stop=True)
         for told in self.hear_all(job, "over").values():
             self.assert_ok(told)
         for told in self.hear_all(job, "result").values():
             self.assertEqual(told["wrong"], 0)
-            self.assertGreater(told["rounds"], rounds)
+            self.assertGreaterEqual(told["rounds"], ROUNDS)
             report = json.loads(told["report"])
             self.assertEqual(report["verdicts"], [])
             for path in report["paths"]:
@@ -129,6 +134,16 @@ def every_connection():
             for kind in (wire.DATA, wire.LANE, wire.CALL):
                 yield one, other, lower << 8 | higher, kind, nics
         yield one, other, wire.LOOPBACK_PATH, wire.DATA, (wire.NO_NIC, wire.NO_NIC)
+
+
+def derived(secret, job):
+    """The key of that job that a text makes which is not of `r2ccl secret`."""
+    salt, text = wire.hashed("r2ccl secret 2: salt", job)[:16], secret.encode()
+    out = ctypes.create_string_buffer(32)
+    assert wire.sodium().crypto_pwhash(
+        out, ctypes.c_ulonglong(32), text, ctypes.c_ulonglong(len(text)), salt,
+        ctypes.c_ulonglong(2), ctypes.c_size_t(64 << 20), 2) == 0
+    return out.raw
 
 
 class Stranger:
@@ -210,9 +225,9 @@ class Rendezvous(threading.Thread):
 class TakeoverTest(SecurityCase):
     """Without a secret, from the end of the start on."""
 
-    def guesses(self, job_name):
+    def guesses(self, name):
         """Runs that somebody could make up who knows all that is public."""
-        number = wire.job_number(job_name)
+        number = wire.job_number(name)
         for run_number in (number, wire.Run.of(number, bytes(32), b"").number, bytes(16)):
             yield wire.Run(run_number, bytes(32))
         yield wire.Run(number, wire.hashed("r2ccl job secret", b""))
@@ -221,7 +236,7 @@ class TakeoverTest(SecurityCase):
         port = free_port()
         job = self.start_work(environments(port)["torchrun"])
         self.hear_all(job, "ready")
-        for run in self.guesses(f"torchrun/none{'/' * 8}{port + 1}"):
+        for run in self.guesses(job_name(port + 1, run_id="none")):
             stranger = Stranger(run)
             stranger.attack(self.ports(job))
             self.assertEqual(stranger.let_in, 0)
@@ -273,8 +288,12 @@ class TakeoverTest(SecurityCase):
                 job = self.start(RANKS, body, {"R2CCL_SECRET": "", "LOGS": self.files}
                                  | environment)
                 self.hear_all(job, "ready")
-                stranger = Stranger(wire.Run(bytes(16), bytes(32)))
-                stranger.attack(self.ports(job)[:2])
+                name = {"torchrun": job_name(port + 1, run_id="none"),
+                        "Open MPI": job_name(port, "Open MPI"),
+                        "Slurm": job_name(port, "Slurm", slurm_job="17"),
+                        "R2CCL_COMM_ID": job_name(port)}[launcher]
+                stranger = Stranger(wire.Run(wire.job_number(name), bytes(32)))
+                stranger.attack(self.ports(job))
                 self.assertEqual(stranger.let_in, 0)
                 self.expect_unharmed(job)
 
@@ -282,41 +301,49 @@ class TakeoverTest(SecurityCase):
 class OtherRunTest(SecurityCase):
     """One secret, two runs: who belongs to the one is a stranger to the other."""
 
-    def start_known(self):
+    def start_known(self, job_number):
         rendezvous = self.open_rendezvous()
+        rendezvous.job = job_number
         job = self.start_work({"ID": rendezvous.id()})
         self.hear_all(job, "ready")
         return job, rendezvous.known_run()
 
     def test_a_rank_of_a_run_that_is_over_is_refused_and_named(self):
-        job, zombie = self.start_known()
+        number = os.urandom(16)
+        job, zombie = self.start_known(number)
         job[0].lines.say(stop=True)
         self.hear_all(job, "over")
         self.hear_all(job, "result")
         self.expect_end(job)
-        job, _ = self.start_known()
-        stranger = Stranger(zombie)
-        stranger.attack(self.ports(job))
-        self.assertEqual(stranger.let_in, 0)
-        self.assertTrue([words for words in stranger.words if "another run of this one" in words])
+        job, _ = self.start_known(number)
+        for run in (zombie, wire.Run(number, bytes(32))):
+            stranger = Stranger(run)
+            stranger.attack(self.ports(job))
+            self.assertEqual(stranger.let_in, 0)
+            self.assertTrue([words for words in stranger.words
+                             if "another run of this one" in words])
         self.expect_unharmed(job)
         self.assertIn("says that it is rank 1, belongs to another job or to another run",
                       self.text())
 
     def test_a_rank_of_a_job_with_the_same_secret_is_refused(self):
-        one = self.start_work({"R2CCL_SECRET": SECRET})
-        other = self.start_work({"R2CCL_SECRET": SECRET, "MASTER_PORT": str(free_port())})
-        self.hear_all(one, "ready")
-        self.hear_all(other, "ready")
-        # The last life of `one`, as somebody knows it who has its secret but not its token.
-        job_id = wire.job_number("torchrun////////x")
-        run = wire.Run.of(job_id, bytes(32), b"", wire.hashed(SECRET))
-        for job in (one, other):
-            stranger = Stranger(run)
-            stranger.attack(self.ports(job)[:3])
-            self.assertEqual(stranger.let_in, 0)
-        self.expect_unharmed(one)
-        self.expect_unharmed(other)
+        jobs = []
+        for _ in range(2):
+            port = free_port()
+            number = wire.job_number(job_name(port))
+            jobs.append((self.start_work({"R2CCL_SECRET": SECRET, "MASTER_PORT": str(port)}), number,
+                         derived(SECRET, number)))
+        for job, _, _ in jobs:
+            self.hear_all(job, "ready")
+        # Everybody here has the secret; nobody has the token of the other job.
+        for (job, _, _), (_, number, secret) in itertools.product(jobs, jobs):
+            for run in (wire.Run.of(number, bytes(32), b"", secret), wire.Run(number, secret),
+                        wire.Run(number, bytes(32))):
+                stranger = Stranger(run)
+                stranger.attack(self.ports(job)[:3])
+                self.assertEqual(stranger.let_in, 0)
+        for job, _, _ in jobs:
+            self.expect_unharmed(job)
 
     def test_a_rank_that_a_restart_left_behind_is_refused_at_the_rendezvous_and_told_why(self):
         def body(lib, lines):
@@ -372,7 +399,7 @@ class SecretTest(SecurityCase):
         return job, ("127.0.0.1", port)
 
     def job_id(self, port):
-        return wire.job_number(f"torchrun{'/' * 9}{port}")
+        return wire.job_number(job_name(port))
 
     def all_bytes(self, endpoint, secret):
         """What a rendezvous answers to a HELLO and a proof that is made of a guess."""
@@ -404,28 +431,19 @@ class SecretTest(SecurityCase):
         self.assertEqual(len(one), 80)
         self.assertEqual(one[:16], other[:16])
 
-    def derived(self, secret, port):
-        salt = wire.hashed("r2ccl secret 2: salt", self.job_id(port))[:16]
-        out = ctypes.create_string_buffer(32)
-        text = secret.encode()
-        self.assertEqual(wire.sodium().crypto_pwhash(
-            out, ctypes.c_ulonglong(32), text, ctypes.c_ulonglong(len(text)), salt,
-            ctypes.c_ulonglong(2), ctypes.c_size_t(64 << 20), 2), 0)
-        return out.raw
-
     def test_who_has_the_secret_is_let_in_at_the_same_place(self):
         """So the test above asked in the right way."""
         secret = "production-cluster-2026"
         _, endpoint = self.serve(secret)
         messages = wire.open_rendezvous(endpoint, self.job_id(endpoint[1]), 1,
-                                        self.derived(secret, endpoint[1]))
+                                        derived(secret, self.job_id(endpoint[1])))
         messages.connection.close()
 
     def test_a_word_list_finds_nothing_in_an_answer(self):
         secret = "production-cluster-2026"
         _, endpoint = self.serve(secret)
         reply, _ = self.all_bytes(endpoint, b"a guess".ljust(32))
-        key = self.derived(secret, endpoint[1])
+        key = derived(secret, self.job_id(endpoint[1]))
         for label in ("FINAL", "CONFIRM", "root"):
             for text in (reply[:-32], reply, reply[:16]):
                 digest = hashlib.blake2b(text, digest_size=32).digest()
@@ -491,7 +509,7 @@ class SecretTest(SecurityCase):
                         self.assertEqual(name_, "[stack]", "the environment is there")
                         self.assertIn("R2CCL_SECRET", environment)
                     if secret == weak:
-                        key = self.derived(secret, port)
+                        key = derived(secret, self.job_id(port))
                     else:
                         key = wire.keyed(bytes.fromhex(secret[13:]), "r2ccl secret 2: job",
                                          self.job_id(port))
@@ -538,7 +556,7 @@ class WarningTest(SecurityCase):
         more = {"R2CCL_SECRET": "", "LOGS": self.files, "R2CCL_DEBUG": "", "MASTER_ADDR": address}
         job = self.start(RANKS, work, more | environment)
         self.hear_all(job, "ready")
-        self.expect_unharmed(job, rounds=0)
+        self.expect_unharmed(job)
         return self.text()
 
     def own_address(self):
