@@ -42,7 +42,8 @@ class MemoryScan {
       } else if (const size_t dash = first.find('-'); dash != std::string::npos) {
         begin = std::stoull(first.substr(0, dash), nullptr, 16);
         end = std::stoull(first.substr(dash + 1), nullptr, 16);
-        readable = !second.empty() && second[0] == 'r';
+        // The shadow memory of a sanitizer takes terabytes, and holds no data.
+        readable = !second.empty() && second[0] == 'r' && end - begin <= kMappingBytesMax;
       }
     }
     close(memory);
@@ -50,6 +51,8 @@ class MemoryScan {
   }
 
  private:
+  static constexpr uintptr_t kMappingBytesMax = uintptr_t{4} << 30;
+
   void scan(int memory, uintptr_t begin, uintptr_t end, bool in_core_dumps) {
     const auto own = reinterpret_cast<uintptr_t>(buffer_.data());
     for (uintptr_t at = begin; at < end; at += buffer_.size() - inverted_.size()) {
