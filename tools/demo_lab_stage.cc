@@ -6,6 +6,7 @@
 #include "command.h"
 #include "demo_stage.h"
 #include "lab_run.h"
+#include "protocol/key_schedule.h"
 
 namespace r2ccl::tools {
 namespace {
@@ -33,12 +34,15 @@ class LabGuard {
 class LabStage final : public DemoStage {
  public:
   LabStage(std::unique_ptr<LabGuard> guard, Lab lab)
-      : guard_(std::move(guard)), lab_(std::move(lab)) {}
+      : guard_(std::move(guard)), lab_(std::move(lab)) {
+    for (const std::byte byte : generate_secret().bytes()) secret_ += static_cast<char>(byte);
+  }
 
   int run_rank(int host, const std::function<int()>& body) const override {
     RankPlace place{host, lab_.spec().host_count(), 0, 1, "h0", 29500};
     return run_rank_in_lab(lab_, place, [&] {
       setenv("R2CCL_SOCKET_IFNAME", "nic", 1);
+      setenv("R2CCL_SECRET", secret_.c_str(), 1);
       return body();
     });
   }
@@ -63,6 +67,7 @@ class LabStage final : public DemoStage {
  private:
   std::unique_ptr<LabGuard> guard_;
   Lab lab_;
+  std::string secret_;  // an open start would be told between the frames
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   r2ccl::tools::add_help_command(&app, &action);
   r2ccl::tools::add_info_command(&app, &action);
   r2ccl::tools::add_lab_command(&app, &action);
+  r2ccl::tools::add_secret_command(&app, &action);
   r2ccl::tools::add_sim_command(&app, &action);
   r2ccl::tools::add_status_command(&app, &action);
   r2ccl::tools::add_version_command(&app, &action);

@@ -1,6 +1,7 @@
 #include "api/init.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -112,8 +113,9 @@ Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job
                                     const std::vector<Endpoint>& where) {
   auto transport = open_transport(config);
   if (!transport.ok()) return transport.status();
-  auto started = RendezvousThread::start(std::move(transport).value(), where, {job, random_nonce},
-                                         system_clock());
+  auto started =
+      RendezvousThread::start(std::move(transport).value(), where,
+                              {job, random_nonce, config.init_timeout_ns}, system_clock());
   if (!started.ok()) return started.status().with_context("opening the rendezvous");
   std::vector<Endpoint> endpoints = started.value()->endpoints();
   keep(std::move(started).value());
@@ -131,15 +133,30 @@ Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
   return rendezvous_addresses(nics.value(), kUniqueIdEndpointsMax);
 }
 
+// One line for a job, from the rank that opened the rendezvous, whatever the log is set to: who
+// reached that port during the start may have taken a rank's place.
+void warn_of_open_start(const CommunicatorOptions& options) {
+  const bool open = std::ranges::any_of(
+      options.rendezvous, [](const Endpoint& each) { return !is_loopback(each.address); });
+  if (options.job.authenticated() || !open) return;
+  if (options.self != Rank(0) || options.rank_count == 1) return;
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    std::fprintf(
+        stderr,
+        "r2ccl: the start of this job is open to strangers who reach %s: no secret is "
+        "set (make one with `r2ccl secret FILE` and set R2CCL_SECRET_FILE on every rank)\n",
+        to_string(options.rendezvous.front()).c_str());
+  });
+}
+
 Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
-  if (options.config.require_auth && !options.job.authenticated) {
+  if (options.config.require_auth && !options.job.authenticated()) {
     return Status(Code::invalid_usage,
                   "R2CCL_REQUIRE_AUTH is set but this job has no secret: set R2CCL_SECRET or "
                   "R2CCL_SECRET_FILE on every rank, or start from a unique id");
   }
-  if (!options.job.authenticated) {
-    R2CCL_LOG(warn, "unauthenticated: anybody who reaches the ports can join this job");
-  }
+  warn_of_open_start(options);
   auto transport = open_transport(options.config);
   if (!transport.ok()) return transport.status();
   options.library_version = R2CCL_VERSION_CODE;
@@ -183,10 +200,11 @@ Result<r2cclUniqueId> make_unique_id() {
   auto endpoints = serve(config.value(), id.job, where);
   if (!endpoints.ok()) return endpoints.status();
   id.rendezvous = endpoints.value();
-  const UniqueIdBytes bytes = encode(id);
+  UniqueIdBytes bytes = encode(id);
   r2cclUniqueId out;
   static_assert(sizeof out.internal == sizeof bytes);
   std::memcpy(out.internal, bytes.data(), bytes.size());
+  crypto::wipe(bytes);
   return out;
 }
 
@@ -198,6 +216,7 @@ Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUn
   UniqueIdBytes bytes;
   std::memcpy(bytes.data(), id.internal, bytes.size());
   auto decoded = decode_unique_id(bytes);
+  crypto::wipe(bytes);
   if (!decoded.ok()) return decoded.status();
   return connect({Rank(rank), rank_count, decoded.value().job, decoded.value().rendezvous,
                   std::move(config).value()});
@@ -216,7 +235,12 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   CommunicatorOptions options;
   options.self = launch.value().rank;
   options.rank_count = launch.value().rank_count;
-  options.job = make_job_identity(launch.value().job_name, secret.value());
+  auto job = make_job_identity(launch.value().job_name, secret.value());
+  if (!job.ok()) return job.status();
+  options.job = std::move(job).value();
+  // From here on the key is enough.
+  secret.value() = {};
+  config.value().secret = {};
   options.config = config.value();
   if (launch.value().rendezvous) {
     auto where = resolve_rendezvous(*launch.value().rendezvous, &options.config);

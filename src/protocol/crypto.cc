@@ -9,17 +9,28 @@ namespace {
 const unsigned char* raw(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
+unsigned char* raw_out(std::span<std::byte> bytes) {
+  return reinterpret_cast<unsigned char*>(bytes.data());
+}
 
-Hash labelled_hash(std::span<const std::byte> key, std::string_view label,
-                   std::span<const std::byte> input) {
+void labelled_hash(std::span<std::byte, kHashBytes> out, std::span<const std::byte> key,
+                   std::string_view label, Inputs inputs) {
   initialise();
   crypto_generichash_state state;
   crypto_generichash_init(&state, key.empty() ? nullptr : raw(key), key.size(), kHashBytes);
   crypto_generichash_update(&state, raw(std::as_bytes(std::span(label))), label.size());
-  crypto_generichash_update(&state, raw(input), input.size());
-  Hash out;
-  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(out.data()), out.size());
-  return out;
+  for (const auto input : inputs) crypto_generichash_update(&state, raw(input), input.size());
+  crypto_generichash_final(&state, raw_out(out), out.size());
+  // It begins with the key.
+  sodium_memzero(&state, sizeof state);
+}
+
+using SealNonce = std::array<std::byte, crypto_aead_chacha20poly1305_ietf_NPUBBYTES>;
+
+SealNonce seal_nonce(uint64_t number) {
+  SealNonce nonce{};
+  for (size_t i = 0; i < sizeof number; ++i) nonce[i] = static_cast<std::byte>(number >> (8 * i));
+  return nonce;
 }
 
 }  // namespace
@@ -27,6 +38,14 @@ Hash labelled_hash(std::span<const std::byte> key, std::string_view label,
 void initialise() {
   static const bool ready = sodium_init() >= 0;
   R2CCL_CHECK(ready);
+}
+
+bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+void wipe(std::span<std::byte> secret) {
+  sodium_memzero(secret.data(), secret.size());
 }
 
 Transcript::Transcript() {
@@ -41,25 +60,51 @@ void Transcript::add(std::span<const std::byte> bytes) {
 Hash Transcript::digest() const {
   crypto_generichash_state copy = state_;
   Hash out;
-  crypto_generichash_final(&copy, reinterpret_cast<unsigned char*>(out.data()), out.size());
+  crypto_generichash_final(&copy, raw_out(out), out.size());
   return out;
 }
 
-Hash derive(std::span<const std::byte, 32> key, std::string_view label,
-            std::span<const std::byte> input) {
-  return labelled_hash(key, label, input);
+Hash derive(Key key, std::string_view label, std::span<const std::byte> input) {
+  Hash out;
+  labelled_hash(out, key, label, {input});
+  return out;
+}
+
+void derive_into(std::span<std::byte, kHashBytes> out, Key key, std::string_view label,
+                 Inputs inputs) {
+  labelled_hash(out, key, label, inputs);
+}
+
+LockedBytes derive_key(Key key, std::string_view label, Inputs inputs) {
+  return LockedBytes::make(kHashBytes, [&](std::span<std::byte> out) {
+    labelled_hash(out.first<kHashBytes>(), key, label, inputs);
+  });
 }
 
 Hash hash(std::string_view label, std::span<const std::byte> input) {
-  return labelled_hash({}, label, input);
+  Hash out;
+  labelled_hash(out, {}, label, {input});
+  return out;
 }
 
-bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+void seal(Key key, uint64_t number, std::span<const std::byte> header,
+          std::span<const std::byte> plain, std::span<std::byte> out) {
+  R2CCL_CHECK(out.size() == plain.size() + kSealBytes);
+  const SealNonce nonce = seal_nonce(number);
+  unsigned long long size = 0;
+  crypto_aead_chacha20poly1305_ietf_encrypt(raw_out(out), &size, raw(plain), plain.size(),
+                                            raw(header), header.size(), nullptr, raw(nonce),
+                                            raw(key));
 }
 
-void wipe(std::span<std::byte> secret) {
-  sodium_memzero(secret.data(), secret.size());
+bool open(Key key, uint64_t number, std::span<const std::byte> header,
+          std::span<const std::byte> sealed, std::span<std::byte> out) {
+  R2CCL_CHECK(sealed.size() == out.size() + kSealBytes);
+  const SealNonce nonce = seal_nonce(number);
+  unsigned long long size = 0;
+  return crypto_aead_chacha20poly1305_ietf_decrypt(raw_out(out), &size, nullptr, raw(sealed),
+                                                   sealed.size(), raw(header), header.size(),
+                                                   raw(nonce), raw(key)) == 0;
 }
 
 }  // namespace r2ccl::crypto

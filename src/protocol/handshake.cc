@@ -2,134 +2,39 @@
 
 #include <algorithm>
 
-#include "protocol/crypto.h"
-#include "protocol/handshake_frames.h"
+#include "protocol/handshake_base.h"
 
 namespace r2ccl {
 namespace {
 
-// Uses of the job's secret. The labels differ by direction, so nothing that one end proved can be
-// handed back to it as the other's proof.
-constexpr std::string_view kReplyProofLabel = "r2ccl handshake 1: acceptor's proof";
-constexpr std::string_view kFinalProofLabel = "r2ccl handshake 1: initiator's proof";
-constexpr std::string_view kInitiatorKeyLabel = "r2ccl handshake 1: key, initiator to acceptor";
-constexpr std::string_view kAcceptorKeyLabel = "r2ccl handshake 1: key, acceptor to initiator";
+// Uses of the run's key. The labels differ by direction and frame, so nothing that one end proved
+// can be handed back to it as the other's proof.
+constexpr std::string_view kHelloLabel = "r2ccl path 2: HELLO";
+constexpr std::string_view kReplyLabel = "r2ccl path 2: REPLY";
+constexpr std::string_view kFinalLabel = "r2ccl path 2: FINAL";
+constexpr std::string_view kInitiatorKeyLabel = "r2ccl path 2: key, initiator to acceptor";
+constexpr std::string_view kAcceptorKeyLabel = "r2ccl path 2: key, acceptor to initiator";
 
-constexpr const char* kWrongSecret =
-    "wrong secret: the two ranks do not have the same R2CCL_SECRET or unique id";
-
-std::string range(unsigned lowest, unsigned highest) {
-  return lowest == highest ? std::to_string(lowest)
-                           : std::to_string(lowest) + " to " + std::to_string(highest);
-}
-
-class HandshakeBase : public Handshake {
- public:
-  HandshakeBase(const JobIdentity& job, HandshakeFrame wanted) : job_(job), input_(wanted) {
-    R2CCL_CHECK(job.authenticated || job.secret == decltype(job.secret){});
-  }
-  ~HandshakeBase() override {
-    crypto::wipe(job_.secret);
-    crypto::wipe(session_.send_key);
-    crypto::wipe(session_.receive_key);
-  }
-  HandshakeBase(const HandshakeBase&) = delete;
-  HandshakeBase& operator=(const HandshakeBase&) = delete;
-
-  size_t consume(std::span<const std::byte> input) override {
-    size_t used = 0;
-    while (state_ == State::running && used < input.size()) {
-      used += input_.consume(input.subspan(used));
-      if (!input_.error().ok()) {
-        fail(input_.error());
-      } else if (!input_.whole()) {
-        break;
-      } else if (input_.type() == HandshakeFrame::refuse) {
-        fail({Code::invalid_usage, "refused by the peer: " + decode_refusal(input_.bytes())});
-      } else {
-        on_frame(input_.bytes());
-      }
-    }
-    return used;
-  }
-
-  std::span<const std::byte> output() const override {
-    return std::span(output_).subspan(sent_bytes_);
-  }
-  void sent(size_t bytes) override {
-    R2CCL_CHECK(bytes <= output().size());
-    sent_bytes_ += bytes;
-  }
-  State state() const override { return state_; }
-  const Status& error() const override { return error_; }
-  const Session& session() const override {
-    R2CCL_CHECK(state_ == State::done);
-    return session_;
-  }
-
- protected:
-  virtual void on_frame(std::span<const std::byte> frame) = 0;
-
-  void say(std::span<const std::byte> bytes) {
-    output_.erase(output_.begin(), output_.begin() + static_cast<std::ptrdiff_t>(sent_bytes_));
-    sent_bytes_ = 0;
-    output_.insert(output_.end(), bytes.begin(), bytes.end());
-  }
-  void fail(Status error) {
-    R2CCL_CHECK(state_ == State::running && !error.ok());
-    state_ = State::failed;
-    error_ = std::move(error);
-  }
-  // Fails, and tells the peer why in its own terms.
-  void refuse(Status error, const std::string& text_for_peer) {
-    say(encode_refusal(text_for_peer));
-    fail(std::move(error));
-  }
-  // The frame without its proof becomes part of the transcript, and the proof of it is returned.
-  crypto::Hash prove(std::span<const std::byte> frame_before_proof, std::string_view label) {
-    transcript_.add(frame_before_proof);
-    const crypto::Hash digest = transcript_.digest();
-    const crypto::Hash proof = crypto::derive(job_.secret, label, digest);
-    transcript_.add(proof);
-    return proof;
-  }
-  void finish(std::string_view send_label, std::string_view receive_label) {
-    const crypto::Hash digest = transcript_.digest();
-    session_.send_key = crypto::derive(job_.secret, send_label, digest);
-    session_.receive_key = crypto::derive(job_.secret, receive_label, digest);
-    session_.authenticated = job_.authenticated;
-    state_ = State::done;
-  }
-
-  JobIdentity job_;
-  FrameAssembler input_;
-  crypto::Transcript transcript_;
-  Session session_;
-
- private:
-  State state_ = State::running;
-  Status error_;
-  std::vector<std::byte> output_;  // at most one frame of each kind
-  size_t sent_bytes_ = 0;
-};
+constexpr const char* kWrongProof =
+    "wrong proof: the two ranks do not hold the same table of ranks, or one is a stranger";
 
 class Initiator final : public HandshakeBase {
  public:
-  Initiator(const JobIdentity& job, const ConnectionIdentity& identity, Incarnation last_used,
-            std::span<const std::byte, kNonceBytes> nonce, std::vector<std::byte> payload)
-      : HandshakeBase(job, HandshakeFrame::reply), last_used_(last_used) {
+  Initiator(const RunIdentity& run, const ConnectionIdentity& identity, Incarnation last_used,
+            Nonce nonce, std::vector<std::byte> payload)
+      : HandshakeBase(HandshakeFrame::reply), run_(run), last_used_(last_used) {
     session_.identity = identity;
     HelloFrame hello;
-    hello.authenticated = job.authenticated;
-    hello.job = job.id;
-    hello.epoch = job.epoch;
+    hello.job = run.id;
+    hello.epoch = run.epoch;
     hello.identity = identity;
     hello.last_used = last_used;
     std::copy(nonce.begin(), nonce.end(), hello.nonce.begin());
     hello.payload = std::move(payload);
-    const std::vector<std::byte> bytes = encode(hello);
-    transcript_.add(bytes);
+    const std::vector<std::byte> bytes = encode_without_seal(hello);
+    const crypto::Hash proof = prove(bytes, kHelloLabel, run_.key.key());
     say(bytes);
+    say(proof);
   }
 
  private:
@@ -140,25 +45,16 @@ class Initiator final : public HandshakeBase {
     if (Status status = check(reply, frame); !status.ok()) return fail(std::move(status));
     session_.incarnation = reply.incarnation;
     session_.peer_payload = std::move(reply.payload);
-    const auto prefix = final_prefix(reply.version);
-    const crypto::Hash proof = prove(prefix, kFinalProofLabel);
-    say(prefix);
-    say(proof);
-    finish(kInitiatorKeyLabel, kAcceptorKeyLabel);
+    say_proof(HandshakeFrame::final, reply.version, kFinalLabel, run_.key.key());
+    finish(run_.key.key(), kInitiatorKeyLabel, kAcceptorKeyLabel);
   }
 
   Status check(const ReplyFrame& reply, std::span<const std::byte> frame) {
-    if (reply.authenticated != job_.authenticated) {
-      return {Code::invalid_usage, job_.authenticated
-                                       ? "peer is unauthenticated but this rank has a secret"
-                                       : "peer has a secret but this rank has none"};
+    if (!check_proof(frame, kReplyLabel, run_.key.key())) {
+      say(encode_refusal(kWrongProof));
+      return {Code::invalid_usage, kWrongProof};
     }
-    const auto before_proof = frame.first(frame.size() - crypto::kHashBytes);
-    if (!crypto::equal(prove(before_proof, kReplyProofLabel), reply.proof)) {
-      say(encode_refusal(kWrongSecret));
-      return {Code::invalid_usage, kWrongSecret};
-    }
-    // From here on the peer is who it says, so these are its bugs and not an attack.
+    // From here on the peer is of this run, so these are its bugs and not an attack.
     if (reply.version < kHandshakeVersionMin || reply.version > kHandshakeVersionMax) {
       return {Code::remote, "peer chose a protocol version that was not offered"};
     }
@@ -173,14 +69,17 @@ class Initiator final : public HandshakeBase {
     return {};
   }
 
+  const RunIdentity run_;
   const Incarnation last_used_;
 };
 
 class Acceptor final : public HandshakeBase {
  public:
-  Acceptor(const JobIdentity& job, AcceptPolicy policy,
-           std::span<const std::byte, kNonceBytes> nonce)
-      : HandshakeBase(job, HandshakeFrame::hello), policy_(std::move(policy)) {
+  Acceptor(const RunIdentity& run, NicId listener, AcceptPolicy policy, Nonce nonce)
+      : HandshakeBase(HandshakeFrame::hello),
+        run_(run),
+        listener_(listener),
+        policy_(std::move(policy)) {
     std::copy(nonce.begin(), nonce.end(), nonce_.begin());
   }
 
@@ -191,21 +90,11 @@ class Acceptor final : public HandshakeBase {
   }
 
   void on_hello(std::span<const std::byte> frame) {
-    const auto lowest = std::to_integer<uint8_t>(frame[5]);
-    const auto highest = std::to_integer<uint8_t>(frame[6]);
-    if (std::max(lowest, kHandshakeVersionMin) > std::min(highest, kHandshakeVersionMax)) {
-      const std::string theirs = range(lowest, highest);
-      const std::string ours = range(kHandshakeVersionMin, kHandshakeVersionMax);
-      return refuse(
-          {Code::invalid_usage, "peer speaks protocol version " + theirs + " and this library " +
-                                    ours + ": install one version of r2ccl on all hosts"},
-          "it speaks protocol version " + ours + " and this library " + theirs +
-              ": install one version of r2ccl on all hosts");
-    }
+    if (!speaks_our_version(frame)) return;
     Result<HelloFrame> decoded = decode_hello(frame);
     if (!decoded.ok()) return fail(decoded.status());
     HelloFrame& hello = decoded.value();
-    if (!is_ours(hello)) return;
+    if (!is_of_this_run(hello, frame)) return;
     Result<AcceptDecision> decision = policy_(hello.identity, hello.last_used);
     if (!decision.ok()) {
       return refuse(decision.status().with_context("refused a connection"),
@@ -219,36 +108,31 @@ class Acceptor final : public HandshakeBase {
     session_.identity = hello.identity;
     session_.incarnation = incarnation;
     session_.peer_payload = std::move(hello.payload);
-    transcript_.add(frame);
-    reply(std::min(highest, kHandshakeVersionMax), std::move(decision.value().payload));
+    reply(std::min(hello.version_max, kHandshakeVersionMax), std::move(decision.value().payload));
   }
 
-  // Refuses and returns false when the peer is a stranger to this job.
-  bool is_ours(const HelloFrame& hello) {
-    if (hello.authenticated != job_.authenticated) {
-      if (job_.authenticated) {
-        refuse({Code::invalid_usage, "peer is unauthenticated but this rank has a secret"},
-               "it has a secret and this rank has none: set R2CCL_SECRET or R2CCL_SECRET_FILE");
-      } else {
-        refuse({Code::invalid_usage, "peer has a secret but this rank has none"},
-               "it is unauthenticated and this rank has a secret: set R2CCL_SECRET there too");
-      }
+  // Refuses and returns false when the sender is no rank of this run, or at the wrong listener. No
+  // more is said to it than what it said itself.
+  bool is_of_this_run(const HelloFrame& hello, std::span<const std::byte> frame) {
+    if (run_.key.empty()) {
+      refuse({Code::remote, "a connection before the start of this job is over"},
+             "the start of its job is not over");
       return false;
     }
-    if (hello.job != job_.id) {
-      refuse({Code::invalid_usage, "peer belongs to another job"}, "it belongs to another job");
+    if (!belongs_here(hello, run_.id, run_.epoch)) return false;
+    if (!check_proof(frame, kHelloLabel, run_.key.key())) {
+      refuse({Code::invalid_usage, kWrongProof}, kWrongProof);
       return false;
     }
-    if (hello.epoch != job_.epoch) {
-      const std::string theirs = std::to_string(hello.epoch);
-      const std::string ours = std::to_string(job_.epoch);
-      refuse({Code::invalid_usage, "peer is in epoch " + theirs + ", this rank in " + ours},
-             "it is in epoch " + ours + ", this rank in " + theirs);
+    if (hello.identity.from == hello.identity.to ||
+        hello.identity.kind == ConnectionKind::rendezvous) {
+      refuse({Code::remote, "peer wants a connection that no two ranks have"},
+             "no two ranks have such a connection");
       return false;
     }
-    if (hello.identity.from == hello.identity.to) {
-      refuse({Code::remote, "peer says that it is this rank itself"},
-             "a rank cannot connect to itself");
+    if (hello.identity.to_nic != listener_) {
+      refuse({Code::remote, "peer came to the listener of another NIC than it names"},
+             "this is the listener of another NIC than it names");
       return false;
     }
     return true;
@@ -263,42 +147,41 @@ class Acceptor final : public HandshakeBase {
   void reply(uint8_t version, std::vector<std::byte> payload) {
     ReplyFrame reply;
     reply.version = version;
-    reply.authenticated = job_.authenticated;
     reply.incarnation = session_.incarnation;
     reply.nonce = nonce_;
     reply.payload = std::move(payload);
-    const std::vector<std::byte> bytes = encode_without_proof(reply);
-    const crypto::Hash proof = prove(bytes, kReplyProofLabel);
+    const std::vector<std::byte> bytes = encode_without_seal(reply);
+    const crypto::Hash proof = prove(bytes, kReplyLabel, run_.key.key());
     say(bytes);
     say(proof);
     input_.reset(HandshakeFrame::final);
   }
 
   void on_final(std::span<const std::byte> frame) {
-    const auto prefix = frame.first(kHandshakePrefixBytes);
-    if (!crypto::equal(prove(prefix, kFinalProofLabel), frame.subspan(kHandshakePrefixBytes))) {
-      // Not said to the peer: if it is honest its handshake is over, and it expects other frames.
-      return fail({Code::invalid_usage, kWrongSecret});
+    // Not said to the peer: if it is honest its handshake is over, and it expects other frames.
+    if (!check_proof(frame, kFinalLabel, run_.key.key())) {
+      return fail({Code::invalid_usage, kWrongProof});
     }
-    finish(kAcceptorKeyLabel, kInitiatorKeyLabel);
+    finish(run_.key.key(), kAcceptorKeyLabel, kInitiatorKeyLabel);
   }
 
+  const RunIdentity run_;
+  const NicId listener_;
   const AcceptPolicy policy_;
   std::array<std::byte, kNonceBytes> nonce_;
 };
 
 }  // namespace
 
-std::unique_ptr<Handshake> make_initiator(const JobIdentity& job,
+std::unique_ptr<Handshake> make_initiator(const RunIdentity& run,
                                           const ConnectionIdentity& identity, Incarnation last_used,
-                                          std::span<const std::byte, kNonceBytes> nonce,
-                                          std::vector<std::byte> payload) {
-  return std::make_unique<Initiator>(job, identity, last_used, nonce, std::move(payload));
+                                          Nonce nonce, std::vector<std::byte> payload) {
+  return std::make_unique<Initiator>(run, identity, last_used, nonce, std::move(payload));
 }
 
-std::unique_ptr<Handshake> make_acceptor(const JobIdentity& job, AcceptPolicy policy,
-                                         std::span<const std::byte, kNonceBytes> nonce) {
-  return std::make_unique<Acceptor>(job, std::move(policy), nonce);
+std::unique_ptr<Handshake> make_acceptor(const RunIdentity& run, NicId listener,
+                                         AcceptPolicy policy, Nonce nonce) {
+  return std::make_unique<Acceptor>(run, listener, std::move(policy), nonce);
 }
 
 }  // namespace r2ccl

@@ -1,17 +1,26 @@
-// Mutual authentication of one connection, as a pure state machine: bytes in, bytes out.
+// Mutual authentication of one connection, as a pure state machine: bytes in, bytes out. There are
+// two kinds. docs/wire.md has the frames, docs/decisions/0011-keys-come-from-the-run.md the
+// reasons.
+//
+// Between a rank and the rendezvous, which share a secret at most (CPace, cpace.h):
 //
 //   initiator                                   acceptor
-//     HELLO  job, epoch, ranks, path, kind,
-//            last incarnation, nonce, payload ->
-//                                             <- REPLY  incarnation, nonce, payload, MAC
-//     FINAL  MAC                              ->
+//     HELLO    job, rank, nonce, share      ->
+//                                             <- REPLY    nonce, share
+//     FINAL    proof                        ->
+//                                             <- CONFIRM  proof
 //
-// Both MACs and the session keys are keyed with the job's secret and cover the whole transcript, so
-// they are bound to the job, the epoch, both ranks, the path, the incarnation and the direction,
-// and fresh nonces make a recorded handshake worthless. The incarnation is the larger of what both
-// ends used last, plus one. Without a secret the same frames are exchanged under an all-zero key
-// and the session is marked unauthenticated; one side with and one side without is refused in
-// words.
+// Between two ranks, which share the run's key:
+//
+//     HELLO    run, ranks, NICs, path, kind, last
+//              incarnation, nonce, payload, proof ->
+//                                             <- REPLY    incarnation, nonce, payload, proof
+//     FINAL    proof                        ->
+//
+// The initiator proves first in both. The proofs and the session keys cover the whole transcript,
+// so they are bound to all that the HELLO names, to the incarnation and to the direction, and fresh
+// nonces make a recorded handshake worthless. The incarnation is the larger of what both ends used
+// last, plus one.
 //
 // Until the FINAL is checked an acceptor holds one object of constant size per connection.
 #pragma once
@@ -26,6 +35,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "protocol/locked_bytes.h"
 
 namespace r2ccl {
 
@@ -43,11 +53,21 @@ enum class ConnectionKind : uint8_t {
   call = 4,  // says what the HELLO's payload holds, and is over
 };
 
-// What makes connections of two jobs (or two lives of one job) strangers to each other.
+// The rendezvous is nobody's rank: this stands for it in handshakes.
+inline constexpr Rank kRendezvousRank{-1};
+
+// What the ranks of a job know before they have met. Everything but the secret is public.
 struct JobIdentity {
   std::array<std::byte, kJobIdBytes> id{};
-  std::array<std::byte, kSecretBytes> secret{};
-  bool authenticated = false;  // false: no secret was configured, `secret` is all zero
+  LockedBytes secret;  // kSecretBytes; empty: anybody can take part in the start of this job
+  uint32_t epoch = 0;
+  bool authenticated() const { return !secret.empty(); }
+};
+
+// One run of a job, as its ranks know it once they have met: key_schedule.h makes it.
+struct RunIdentity {
+  std::array<std::byte, kJobIdBytes> id{};  // public; differs from run to run
+  LockedBytes key;                          // empty: the ranks have not met yet
   uint32_t epoch = 0;
 };
 
@@ -57,15 +77,17 @@ struct ConnectionIdentity {
   Rank from;  // the initiator
   Rank to;    // the acceptor
   PathId path;
+  NicId from_nic = kNoNic;  // of the path's NICs that of the initiator
+  NicId to_nic = kNoNic;    // and that of the acceptor, on whose listener the connection arrives
   friend bool operator==(const ConnectionIdentity&, const ConnectionIdentity&) = default;
 };
 
+// The keys of one connection: each use derives its own from the direction's key.
 struct Session {
   ConnectionIdentity identity;
   Incarnation incarnation;
-  bool authenticated = false;
-  std::array<std::byte, kMacKeyBytes> send_key{};     // for what this end sends
-  std::array<std::byte, kMacKeyBytes> receive_key{};  // for what this end receives
+  crypto::Wiped<kMacKeyBytes> send_key;     // for what this end sends
+  crypto::Wiped<kMacKeyBytes> receive_key;  // for what this end receives
   std::vector<std::byte> peer_payload;
 };
 
@@ -77,8 +99,9 @@ struct AcceptDecision {
   Incarnation join;
   std::vector<std::byte> payload;  // goes into the REPLY
 };
-// Called with a HELLO whose sender has proved nothing yet: it decides and changes no state, and it
-// refuses an identity whose `to` is not this rank. An error's message is told to the peer.
+// Called with a HELLO of a rank of this run, which may be a recording: it decides and changes no
+// state, and it refuses an identity whose `to` is not this rank. An error's message is told to the
+// peer.
 using AcceptPolicy =
     std::function<Result<AcceptDecision>(const ConnectionIdentity& identity, Incarnation theirs)>;
 
@@ -103,12 +126,19 @@ class Handshake {
 };
 
 // `nonce` must be fresh random bytes (random_nonce() in real life, a seed's in a simulation).
-std::unique_ptr<Handshake> make_initiator(const JobIdentity& job,
+using Nonce = std::span<const std::byte, kNonceBytes>;
+std::unique_ptr<Handshake> make_initiator(const RunIdentity& run,
                                           const ConnectionIdentity& identity, Incarnation last_used,
-                                          std::span<const std::byte, kNonceBytes> nonce,
-                                          std::vector<std::byte> payload);
-std::unique_ptr<Handshake> make_acceptor(const JobIdentity& job, AcceptPolicy policy,
-                                         std::span<const std::byte, kNonceBytes> nonce);
+                                          Nonce nonce, std::vector<std::byte> payload);
+// `listener` is the NIC whose listener took the connection; kNoNic: it belongs to no data NIC.
+std::unique_ptr<Handshake> make_acceptor(const RunIdentity& run, NicId listener,
+                                         AcceptPolicy policy, Nonce nonce);
+
+// Between rank `self` and the rendezvous. Neither end learns from the other, or from a listener,
+// anything by which it could test guesses of the secret, but for one guess a connection.
+std::unique_ptr<Handshake> make_rendezvous_initiator(const JobIdentity& job, Rank self,
+                                                     Nonce nonce);
+std::unique_ptr<Handshake> make_rendezvous_acceptor(const JobIdentity& job, Nonce nonce);
 
 // A MAC over one control frame under a session key.
 inline constexpr size_t kMacBytes = 16;

@@ -13,7 +13,7 @@ constexpr std::array<std::byte, 4> kMagic = {std::byte{'R'}, std::byte{'2'}, std
                                              std::byte{'L'}};
 constexpr uint8_t kFlagAuthenticated = 1;
 // Where a header says how many bytes of payload follow.
-constexpr size_t kHelloPayloadSizeAt = 44;
+constexpr size_t kHelloPayloadSizeAt = 48;
 constexpr size_t kReplyPayloadSizeAt = 12;
 constexpr size_t kRefuseTextSizeAt = 6;
 
@@ -49,16 +49,18 @@ const char* name_of(HandshakeFrame type) {
       return "FINAL";
     case HandshakeFrame::refuse:
       return "REFUSE";
+    case HandshakeFrame::confirm:
+      return "CONFIRM";
   }
   return "unknown";
 }
 
 }  // namespace
 
-std::vector<std::byte> encode(const HelloFrame& hello) {
+std::vector<std::byte> encode_without_seal(const HelloFrame& hello) {
   R2CCL_CHECK(hello.payload.size() <= kHandshakePayloadBytesMax);
   std::vector<std::byte> bytes;
-  bytes.reserve(kHelloHeaderBytes + hello.payload.size());
+  bytes.reserve(kHelloHeaderBytes + hello.payload.size() + crypto::kHashBytes);
   ByteWriter out(bytes);
   put_prefix(out, HandshakeFrame::hello, hello.version_min, hello.version_max,
              hello.authenticated ? kFlagAuthenticated : 0);
@@ -69,6 +71,8 @@ std::vector<std::byte> encode(const HelloFrame& hello) {
   out.put(hello.identity.path.value());
   out.put(static_cast<uint8_t>(hello.identity.kind));
   out.put(uint8_t{0});
+  out.put(hello.identity.from_nic.value());
+  out.put(hello.identity.to_nic.value());
   out.put(hello.last_used.value());
   out.put(static_cast<uint16_t>(hello.payload.size()));
   out.put(uint16_t{0});
@@ -77,7 +81,7 @@ std::vector<std::byte> encode(const HelloFrame& hello) {
   return bytes;
 }
 
-std::vector<std::byte> encode_without_proof(const ReplyFrame& reply) {
+std::vector<std::byte> encode_without_seal(const ReplyFrame& reply) {
   R2CCL_CHECK(reply.payload.size() <= kHandshakePayloadBytesMax);
   std::vector<std::byte> bytes;
   bytes.reserve(kReplyHeaderBytes + reply.payload.size() + crypto::kHashBytes);
@@ -92,10 +96,14 @@ std::vector<std::byte> encode_without_proof(const ReplyFrame& reply) {
   return bytes;
 }
 
-std::array<std::byte, kHandshakePrefixBytes> final_prefix(uint8_t version) {
+std::span<const std::byte> without_seal(std::span<const std::byte> frame) {
+  return frame.first(frame.size() - crypto::kHashBytes);
+}
+
+std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version) {
   std::array<std::byte, kHandshakePrefixBytes> prefix{};
   std::copy(kMagic.begin(), kMagic.end(), prefix.begin());
-  prefix[4] = static_cast<std::byte>(HandshakeFrame::final);
+  prefix[4] = static_cast<std::byte>(type);
   prefix[5] = static_cast<std::byte>(version);
   return prefix;
 }
@@ -125,11 +133,14 @@ Result<HelloFrame> decode_hello(std::span<const std::byte> bytes) {
   hello.identity.path = PathId(in.get<uint16_t>());
   const uint8_t kind = in.get<uint8_t>();
   const uint8_t zero = in.get<uint8_t>();
+  hello.identity.from_nic = NicId(in.get<uint16_t>());
+  hello.identity.to_nic = NicId(in.get<uint16_t>());
   hello.last_used = Incarnation(in.get<uint32_t>());
   const size_t payload_bytes = in.get<uint16_t>();
   const uint16_t zero2 = in.get<uint16_t>();
   get_array(in, hello.nonce);
   const auto payload = in.get_bytes(payload_bytes);
+  get_array(in, hello.seal);
   if (in.bad() || in.remaining() != 0) return malformed("HELLO has the wrong size");
   if (flags > kFlagAuthenticated || zero != 0 || zero2 != 0) {
     return malformed("HELLO has reserved bits set");
@@ -156,7 +167,7 @@ Result<ReplyFrame> decode_reply(std::span<const std::byte> bytes) {
   const uint16_t zero2 = in.get<uint16_t>();
   get_array(in, reply.nonce);
   const auto payload = in.get_bytes(payload_bytes);
-  get_array(in, reply.proof);
+  get_array(in, reply.seal);
   if (in.bad() || in.remaining() != 0) return malformed("REPLY has the wrong size");
   if (flags > kFlagAuthenticated || zero != 0 || zero2 != 0) {
     return malformed("REPLY has reserved bits set");
@@ -235,6 +246,7 @@ Status FrameAssembler::grow() {
         needed_ = kReplyHeaderBytes;
         return {};
       case HandshakeFrame::final:
+      case HandshakeFrame::confirm:
         needed_ = kFinalBytes;
         sized_ = true;
         return {};
@@ -251,7 +263,7 @@ Status FrameAssembler::grow() {
   const bool hello = type() == HandshakeFrame::hello;
   const size_t payload_bytes = get_size(buffer_, hello ? kHelloPayloadSizeAt : kReplyPayloadSizeAt);
   if (payload_bytes > kHandshakePayloadBytesMax) return malformed("its payload is too long");
-  needed_ += payload_bytes + (hello ? 0 : crypto::kHashBytes);
+  needed_ += payload_bytes + crypto::kHashBytes;
   sized_ = true;
   return {};
 }

@@ -1,14 +1,17 @@
-// The four frames of the handshake as bytes. Little-endian. The first eight bytes are the same in
-// every version of the protocol, so that two versions can tell each other that they do not match.
+// The frames of the handshake as bytes. Little-endian. The first eight bytes are the same in every
+// version of the protocol, so that two versions can tell each other that they do not match.
 //
-//   all     magic "R2CL"(4)  type(1)  a(1)  b(1)  c(1)
-//   HELLO   a = lowest version, b = highest version, c = flags (bit 0: has a secret)
-//           job(16) epoch(4) from(4) to(4) path(2) kind(1) 0(1) incarnation(4) payload bytes(2)
-//           0(2) nonce(32) payload
-//   REPLY   a = version chosen, b = 0, c = flags
-//           incarnation(4) payload bytes(2) 0(2) nonce(32) payload proof(32)
-//   FINAL   a = version, b = c = 0;  proof(32)
-//   REFUSE  a = 0, b and c = bytes of text;  text in UTF-8, for the peer's log
+//   all      magic "R2CL"(4)  type(1)  a(1)  b(1)  c(1)
+//   HELLO    a = lowest version, b = highest version, c = flags (bit 0: has a secret)
+//            job(16) epoch(4) from(4) to(4) path(2) kind(1) 0(1) from NIC(2) to NIC(2)
+//            incarnation(4) payload bytes(2) 0(2) nonce(32) payload seal(32)
+//   REPLY    a = version chosen, b = 0, c = flags
+//            incarnation(4) payload bytes(2) 0(2) nonce(32) payload seal(32)
+//   FINAL    a = version, b = c = 0;  proof(32)
+//   CONFIRM  as FINAL
+//   REFUSE   a = 0, b and c = bytes of text;  text in UTF-8, for the peer's log
+//
+// The seal of HELLO and REPLY is a proof, or at the rendezvous a share.
 #pragma once
 
 #include <array>
@@ -25,13 +28,13 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kHandshakeVersionMin = 1;
-inline constexpr uint8_t kHandshakeVersionMax = 1;
+inline constexpr uint8_t kHandshakeVersionMin = 2;
+inline constexpr uint8_t kHandshakeVersionMax = 2;
 
-enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4 };
+enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4, confirm = 5 };
 
 inline constexpr size_t kHandshakePrefixBytes = 8;
-inline constexpr size_t kHelloHeaderBytes = 80;
+inline constexpr size_t kHelloHeaderBytes = 84;
 inline constexpr size_t kReplyHeaderBytes = 48;
 inline constexpr size_t kFinalBytes = kHandshakePrefixBytes + crypto::kHashBytes;
 inline constexpr size_t kRefuseTextBytesMax = 400;
@@ -48,6 +51,7 @@ struct HelloFrame {
   Incarnation last_used;
   std::array<std::byte, kNonceBytes> nonce{};
   std::vector<std::byte> payload;
+  crypto::Hash seal{};  // decoded only: the encoders leave it to their callers, who hash the rest
 };
 
 struct ReplyFrame {
@@ -56,12 +60,15 @@ struct ReplyFrame {
   Incarnation incarnation;
   std::array<std::byte, kNonceBytes> nonce{};
   std::vector<std::byte> payload;
-  crypto::Hash proof{};  // decoded only: the encoder leaves it to its caller, who hashes the rest
+  crypto::Hash seal{};  // as above
 };
 
-std::vector<std::byte> encode(const HelloFrame& hello);
-std::vector<std::byte> encode_without_proof(const ReplyFrame& reply);
-std::array<std::byte, kHandshakePrefixBytes> final_prefix(uint8_t version);
+std::vector<std::byte> encode_without_seal(const HelloFrame& hello);
+std::vector<std::byte> encode_without_seal(const ReplyFrame& reply);
+// A HELLO or REPLY up to its seal.
+std::span<const std::byte> without_seal(std::span<const std::byte> frame);
+// What comes before the proof of a FINAL or CONFIRM.
+std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version);
 std::vector<std::byte> encode_refusal(std::string_view text);
 
 // `bytes` is one whole frame from a FrameAssembler.

@@ -6,21 +6,34 @@
 
 namespace r2ccl {
 
+namespace {
+
+std::unique_ptr<Handshake> make(unsigned mode) {
+  const std::array<std::byte, kNonceBytes> nonce{};
+  const std::array<std::byte, kSecretBytes> key{};
+  if ((mode & 4) != 0) {
+    JobIdentity job;
+    if ((mode & 1) != 0) job.secret = LockedBytes::copy_of(key);
+    return (mode & 2) != 0 ? make_rendezvous_acceptor(job, nonce)
+                           : make_rendezvous_initiator(job, Rank(0), nonce);
+  }
+  RunIdentity run;
+  run.key = LockedBytes::copy_of(key);
+  const AcceptPolicy policy = [](const ConnectionIdentity&, Incarnation) {
+    return Result<AcceptDecision>(AcceptDecision());
+  };
+  return (mode & 2) != 0 ? make_acceptor(run, NicId(), policy, nonce)
+                         : make_initiator(run, {}, Incarnation(), nonce, {});
+}
+
+}  // namespace
+
 void fuzz_handshake(std::span<const std::byte> input) {
   if (input.size() < 2) return;
   const auto mode = std::to_integer<unsigned>(input[0]);
   const size_t fragment = 1 + std::to_integer<size_t>(input[1]);
   input = input.subspan(2);
-
-  JobIdentity job;
-  job.authenticated = (mode & 1) != 0;
-  if (job.authenticated) job.secret.fill(std::byte{0x5a});
-  std::array<std::byte, kNonceBytes> nonce{};
-  const AcceptPolicy policy = [](const ConnectionIdentity&, Incarnation) {
-    return Result<AcceptDecision>(AcceptDecision());
-  };
-  const auto handshake = (mode & 2) != 0 ? make_acceptor(job, policy, nonce)
-                                         : make_initiator(job, {}, Incarnation(), nonce, {});
+  const auto handshake = make(mode);
   while (!input.empty()) {
     const auto part = input.first(std::min(fragment, input.size()));
     const bool running = handshake->state() == Handshake::State::running;
@@ -32,8 +45,8 @@ void fuzz_handshake(std::span<const std::byte> input) {
     // What is queued for the peer is at most one frame of each kind.
     R2CCL_CHECK(handshake->output().size() <= 2 * kHandshakeFrameBytesMax + kFinalBytes);
   }
-  // Nobody can prove the secret to these nonces without having it.
-  R2CCL_CHECK(!job.authenticated || handshake->state() != Handshake::State::done);
+  // A proof needs the key, or at the rendezvous the random scalar behind a share.
+  R2CCL_CHECK(handshake->state() != Handshake::State::done);
   R2CCL_CHECK((handshake->state() == Handshake::State::failed) == !handshake->error().ok());
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "protocol/crypto.h"
 #include "protocol/handshake_frames.h"
 #include "protocol/handshake_fuzz.h"
 
@@ -17,20 +18,15 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using State = Handshake::State;
 
-constexpr ConnectionIdentity kIdentity{ConnectionKind::data, Rank(3), Rank(5), PathId(2)};
+constexpr NicId kListener{6};
+constexpr ConnectionIdentity kIdentity{
+    ConnectionKind::data, Rank(3), Rank(5), PathId(2), NicId(4), kListener};
 
-JobIdentity job_with_secret(uint8_t secret) {
-  JobIdentity job;
-  job.id.fill(std::byte{7});
-  job.secret.fill(std::byte{secret});
-  job.authenticated = true;
-  return job;
-}
-
-JobIdentity job_without_secret() {
-  JobIdentity job;
-  job.id.fill(std::byte{7});
-  return job;
+RunIdentity run_with_key(uint8_t key) {
+  RunIdentity run;
+  run.id.fill(std::byte{7});
+  run.key = LockedBytes::copy_of(Bytes(kSecretBytes, std::byte{key}));
+  return run;
 }
 
 std::array<std::byte, kNonceBytes> nonce(uint8_t seed) {
@@ -55,9 +51,10 @@ struct Ends {
   std::unique_ptr<Handshake> acceptor;
 };
 
-Ends make_ends(const JobIdentity& job, AcceptPolicy policy = accept_all(), uint8_t seed = 1) {
-  return {make_initiator(job, kIdentity, Incarnation(4), nonce(seed), text("hello")),
-          make_acceptor(job, std::move(policy), nonce(static_cast<uint8_t>(seed + 100)))};
+Ends make_ends(const RunIdentity& run, AcceptPolicy policy = accept_all(), uint8_t seed = 1) {
+  return {
+      make_initiator(run, kIdentity, Incarnation(4), nonce(seed), text("hello")),
+      make_acceptor(run, kListener, std::move(policy), nonce(static_cast<uint8_t>(seed + 100)))};
 }
 
 Bytes take(Handshake& from) {
@@ -79,7 +76,7 @@ bool mentions(const Status& status, const std::string& words) {
 }
 
 TEST(Handshake, AgreesOnIdentityIncarnationPayloadsAndMirroredKeys) {
-  Ends ends = make_ends(job_with_secret(1), accept_all(Incarnation(9), text("welcome")));
+  Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(9), text("welcome")));
   talk(*ends.initiator, *ends.acceptor);
   ASSERT_EQ(ends.initiator->state(), State::done) << ends.initiator->error().message();
   ASSERT_EQ(ends.acceptor->state(), State::done) << ends.acceptor->error().message();
@@ -91,20 +88,19 @@ TEST(Handshake, AgreesOnIdentityIncarnationPayloadsAndMirroredKeys) {
   EXPECT_EQ(b.incarnation, Incarnation(10));
   EXPECT_EQ(a.peer_payload, text("welcome"));
   EXPECT_EQ(b.peer_payload, text("hello"));
-  EXPECT_TRUE(a.authenticated && b.authenticated);
   EXPECT_EQ(a.send_key, b.receive_key);
   EXPECT_EQ(a.receive_key, b.send_key);
   EXPECT_NE(a.send_key, a.receive_key);
 }
 
 TEST(Handshake, TakesTheLargerIncarnationOfBothEndsPlusOne) {
-  Ends ends = make_ends(job_with_secret(1), accept_all(Incarnation(2)));  // the initiator used 4
+  Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(2)));  // the initiator used 4
   talk(*ends.initiator, *ends.acceptor);
   EXPECT_EQ(ends.acceptor->session().incarnation, Incarnation(5));
 }
 
 TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
-  Ends ends = make_ends(job_with_secret(1), accept_all(Incarnation(UINT32_MAX)));
+  Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(UINT32_MAX)));
   talk(*ends.initiator, *ends.acceptor);
   EXPECT_EQ(ends.initiator->state(), State::failed);
   EXPECT_EQ(ends.acceptor->state(), State::failed);
@@ -116,8 +112,8 @@ TEST(Handshake, LaneJoinsTheIncarnationOfItsDataConnection) {
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
     return AcceptDecision{Incarnation(6), Incarnation(6), {}};
   };
-  auto initiator = make_initiator(job_with_secret(1), lane, Incarnation(6), nonce(1), {});
-  auto acceptor = make_acceptor(job_with_secret(1), policy, nonce(2));
+  auto initiator = make_initiator(run_with_key(1), lane, Incarnation(6), nonce(1), {});
+  auto acceptor = make_acceptor(run_with_key(1), kListener, policy, nonce(2));
   talk(*initiator, *acceptor);
   ASSERT_EQ(initiator->state(), State::done) << initiator->error().message();
   EXPECT_EQ(initiator->session().incarnation, Incarnation(6));
@@ -128,31 +124,22 @@ TEST(Handshake, RefusesAnIncarnationThatIsNotNew) {
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
     return AcceptDecision{Incarnation(), Incarnation(4), {}};
   };
-  Ends ends = make_ends(job_with_secret(1), policy);
+  Ends ends = make_ends(run_with_key(1), policy);
   talk(*ends.initiator, *ends.acceptor);
   EXPECT_EQ(ends.initiator->state(), State::failed);
   EXPECT_TRUE(mentions(ends.initiator->error(), "incarnation 4"));
 }
 
 TEST(Handshake, GivesEverySessionFreshKeys) {
-  Ends first = make_ends(job_with_secret(1), accept_all(), 1);
-  Ends second = make_ends(job_with_secret(1), accept_all(), 2);
+  Ends first = make_ends(run_with_key(1), accept_all(), 1);
+  Ends second = make_ends(run_with_key(1), accept_all(), 2);
   talk(*first.initiator, *first.acceptor);
   talk(*second.initiator, *second.acceptor);
   EXPECT_NE(first.initiator->session().send_key, second.initiator->session().send_key);
 }
 
-TEST(Handshake, WithoutASecretOnBothSidesIsMarkedUnauthenticated) {
-  Ends ends = make_ends(job_without_secret());
-  talk(*ends.initiator, *ends.acceptor);
-  ASSERT_EQ(ends.initiator->state(), State::done);
-  ASSERT_EQ(ends.acceptor->state(), State::done);
-  EXPECT_FALSE(ends.initiator->session().authenticated);
-  EXPECT_FALSE(ends.acceptor->session().authenticated);
-}
-
 TEST(Handshake, WorksWhenEveryByteArrivesAlone) {
-  Ends ends = make_ends(job_with_secret(1));
+  Ends ends = make_ends(run_with_key(1));
   for (int round = 0; round < 3; ++round) {
     for (const std::byte byte : take(*ends.initiator)) ends.acceptor->consume({&byte, 1});
     for (const std::byte byte : take(*ends.acceptor)) ends.initiator->consume({&byte, 1});
@@ -162,7 +149,7 @@ TEST(Handshake, WorksWhenEveryByteArrivesAlone) {
 }
 
 TEST(Handshake, LeavesTheBytesBeyondItToTheCaller) {
-  Ends ends = make_ends(job_with_secret(1));
+  Ends ends = make_ends(run_with_key(1));
   ends.acceptor->consume(take(*ends.initiator));
   Bytes reply = take(*ends.acceptor);
   const size_t reply_bytes = reply.size();
@@ -183,45 +170,61 @@ struct Outcome {
   Status acceptor;
 };
 
-Outcome meet(const JobIdentity& initiating, const JobIdentity& accepting,
+Outcome meet(const RunIdentity& initiating, const RunIdentity& accepting,
              AcceptPolicy policy = accept_all()) {
   auto initiator = make_initiator(initiating, kIdentity, Incarnation(), nonce(1), {});
-  auto acceptor = make_acceptor(accepting, std::move(policy), nonce(2));
+  auto acceptor = make_acceptor(accepting, kListener, std::move(policy), nonce(2));
   talk(*initiator, *acceptor);
   EXPECT_EQ(initiator->state(), State::failed);
   EXPECT_EQ(acceptor->state(), State::failed);
   return {initiator->error(), acceptor->error()};
 }
 
-TEST(Handshake, SaysOnBothSidesThatTheSecretIsWrong) {
-  const Outcome outcome = meet(job_with_secret(1), job_with_secret(2));
-  EXPECT_TRUE(mentions(outcome.initiator, "wrong secret")) << outcome.initiator.message();
-  EXPECT_TRUE(mentions(outcome.acceptor, "wrong secret")) << outcome.acceptor.message();
+TEST(Handshake, SaysOnBothSidesThatTheProofIsWrong) {
+  const Outcome outcome = meet(run_with_key(1), run_with_key(2));
+  EXPECT_TRUE(mentions(outcome.initiator, "wrong proof")) << outcome.initiator.message();
+  EXPECT_TRUE(mentions(outcome.acceptor, "wrong proof")) << outcome.acceptor.message();
 }
 
-TEST(Handshake, SaysOnBothSidesThatTheJobIsAnother) {
-  JobIdentity other = job_with_secret(1);
+TEST(Handshake, SaysOnBothSidesThatTheRunIsAnotherAndNamesTheRank) {
+  RunIdentity other = run_with_key(1);
   other.id[0] = std::byte{99};
-  const Outcome outcome = meet(job_with_secret(1), other);
-  EXPECT_TRUE(mentions(outcome.initiator, "another job"));
-  EXPECT_TRUE(mentions(outcome.acceptor, "another job"));
+  const Outcome outcome = meet(run_with_key(1), other);
+  EXPECT_TRUE(mentions(outcome.initiator, "another run"));
+  EXPECT_TRUE(mentions(outcome.acceptor, "rank 3, belongs to another job or to another run"));
+}
+
+TEST(Handshake, RefusesEverybodyBeforeTheRanksHaveMet) {
+  const Outcome outcome = meet(run_with_key(1), RunIdentity());
+  EXPECT_TRUE(mentions(outcome.initiator, "the start of its job is not over"));
+}
+
+TEST(Handshake, RefusesAHelloAtTheListenerOfAnotherNic) {
+  auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
+  auto acceptor = make_acceptor(run_with_key(1), NicId(5), accept_all(), nonce(2));
+  talk(*initiator, *acceptor);
+  EXPECT_EQ(acceptor->state(), State::failed);
+  EXPECT_TRUE(mentions(initiator->error(), "listener of another NIC"));
+}
+
+TEST(Handshake, AnswersAHelloWithoutTheRightProofWithTheSameBytesWhateverItsKeyIs) {
+  Bytes answers[2];
+  for (uint8_t key = 0; key < 2; ++key) {
+    auto stranger = make_initiator(run_with_key(9), kIdentity, Incarnation(), nonce(1), {});
+    auto acceptor = make_acceptor(run_with_key(key), kListener, accept_all(), nonce(2));
+    acceptor->consume(take(*stranger));
+    answers[key] = take(*acceptor);
+    EXPECT_EQ(acceptor->state(), State::failed);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
 }
 
 TEST(Handshake, SaysOnBothSidesThatTheEpochIsAnother) {
-  JobIdentity later = job_with_secret(1);
+  RunIdentity later = run_with_key(1);
   later.epoch = 2;
-  const Outcome outcome = meet(job_with_secret(1), later);
+  const Outcome outcome = meet(run_with_key(1), later);
   EXPECT_TRUE(mentions(outcome.initiator, "epoch 2, this rank in 0"));
   EXPECT_TRUE(mentions(outcome.acceptor, "epoch 0, this rank in 2"));
-}
-
-TEST(Handshake, RefusesInWordsWhenOnlyOneSideHasASecret) {
-  Outcome outcome = meet(job_without_secret(), job_with_secret(1));
-  EXPECT_TRUE(mentions(outcome.acceptor, "peer is unauthenticated but this rank has a secret"));
-  EXPECT_TRUE(mentions(outcome.initiator, "it has a secret and this rank has none"));
-  outcome = meet(job_with_secret(1), job_without_secret());
-  EXPECT_TRUE(mentions(outcome.acceptor, "peer has a secret but this rank has none"));
-  EXPECT_TRUE(mentions(outcome.initiator, "it is unauthenticated and this rank has a secret"));
 }
 
 TEST(Handshake, TellsTheInitiatorWhatThePolicySays) {
@@ -229,49 +232,53 @@ TEST(Handshake, TellsTheInitiatorWhatThePolicySays) {
                          Incarnation) -> Result<AcceptDecision> {
     return Status(Code::remote, "this is not rank " + std::to_string(identity.to.value()));
   };
-  const Outcome outcome = meet(job_with_secret(1), job_with_secret(1), policy);
+  const Outcome outcome = meet(run_with_key(1), run_with_key(1), policy);
   EXPECT_EQ(outcome.initiator.message(), "refused by the peer: this is not rank 5");
   EXPECT_TRUE(mentions(outcome.acceptor, "this is not rank 5"));
 }
 
 TEST(Handshake, RefusesAVersionRangeThatDoesNotMeetItsOwnAndSaysBoth) {
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   HelloFrame hello;
   hello.version_min = 8;
   hello.version_max = 9;
-  acceptor->consume(encode(hello));
+  acceptor->consume(encode_without_seal(hello));
   EXPECT_TRUE(mentions(acceptor->error(), "protocol version 8 to 9"));
-  auto initiator = make_initiator(job_with_secret(1), kIdentity, Incarnation(), nonce(1), {});
+  auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
   initiator->consume(take(*acceptor));
   EXPECT_TRUE(mentions(initiator->error(), "this library 8 to 9"));
 }
 
 TEST(Handshake, ChoosesTheHighestVersionOfAWiderRange) {
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   HelloFrame hello;
   hello.version_min = 0;
   hello.version_max = 200;
-  hello.authenticated = true;
-  hello.job = job_with_secret(1).id;
+  hello.job = run_with_key(1).id;
   hello.identity = kIdentity;
-  acceptor->consume(encode(hello));
+  const Bytes bytes = encode_without_seal(hello);
+  crypto::Transcript transcript;
+  transcript.add(bytes);
+  acceptor->consume(bytes);
+  acceptor->consume(
+      crypto::derive(run_with_key(1).key.key(), "r2ccl path 2: HELLO", transcript.digest()));
   const auto reply = decode_reply(take(*acceptor));
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply.value().version, kHandshakeVersionMax);
 }
 
 TEST(Handshake, KnowsGarbageByItsFirstByte) {
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   acceptor->consume(text("GET / HTTP/1.1"));
   EXPECT_EQ(acceptor->error().message(), "not an r2ccl peer (got 0x47455420)");
   EXPECT_TRUE(acceptor->output().empty());  // strangers get no answer
-  auto other = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  auto other = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   other->consume(text("G"));
   EXPECT_EQ(other->state(), State::failed);
 }
 
 TEST(Handshake, MakesARefusalsTextPrintable) {
-  auto initiator = make_initiator(job_with_secret(1), kIdentity, Incarnation(), nonce(1), {});
+  auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
   Bytes frame = encode_refusal("bad#[31m#");
   std::ranges::replace(frame, std::byte{'#'}, std::byte{0x1b});
   initiator->consume(frame);
@@ -284,7 +291,7 @@ TEST(Handshake, MakesARefusalsTextPrintable) {
 // that was lied to must not succeed, and if it is the initiator neither must the acceptor.
 void expect_refused(size_t frame_index, const std::function<void(Bytes&)>& change,
                     const std::string& what) {
-  Ends ends = make_ends(job_with_secret(1), accept_all(Incarnation(), text("welcome")));
+  Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(), text("welcome")));
   Handshake* from = ends.initiator.get();
   Handshake* to = ends.acceptor.get();
   for (size_t i = 0; i < 3; ++i) {
@@ -301,7 +308,7 @@ void expect_refused(size_t frame_index, const std::function<void(Bytes&)>& chang
 }
 
 std::vector<size_t> frame_sizes() {
-  Ends ends = make_ends(job_with_secret(1), accept_all(Incarnation(), text("welcome")));
+  Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(), text("welcome")));
   std::vector<size_t> sizes;
   sizes.push_back(ends.initiator->output().size());
   ends.acceptor->consume(take(*ends.initiator));
@@ -334,7 +341,7 @@ TEST(Handshake, IsNotDoneWhenAnyFrameIsCutShort) {
 }
 
 TEST(Handshake, ARecordedHandshakeIsWorthless) {
-  Ends recorded = make_ends(job_with_secret(1));
+  Ends recorded = make_ends(run_with_key(1));
   const Bytes hello = take(*recorded.initiator);
   recorded.acceptor->consume(hello);
   recorded.initiator->consume(take(*recorded.acceptor));
@@ -342,7 +349,7 @@ TEST(Handshake, ARecordedHandshakeIsWorthless) {
   recorded.acceptor->consume(final);
   ASSERT_EQ(recorded.acceptor->state(), State::done);
 
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all(), nonce(77));
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(77));
   acceptor->consume(hello);
   EXPECT_EQ(acceptor->state(), State::running);
   acceptor->consume(final);
@@ -350,17 +357,17 @@ TEST(Handshake, ARecordedHandshakeIsWorthless) {
 }
 
 TEST(Handshake, ARecordedReplyDoesNotFitAnotherHello) {
-  Ends recorded = make_ends(job_with_secret(1));
+  Ends recorded = make_ends(run_with_key(1));
   recorded.acceptor->consume(take(*recorded.initiator));
   const Bytes reply = take(*recorded.acceptor);
   auto initiator =
-      make_initiator(job_with_secret(1), kIdentity, Incarnation(4), nonce(78), text("hello"));
+      make_initiator(run_with_key(1), kIdentity, Incarnation(4), nonce(78), text("hello"));
   initiator->consume(reply);
   EXPECT_EQ(initiator->state(), State::failed);
 }
 
 TEST(Handshake, FailsWhenTwoInitiatorsMeetOrAHelloComesBack) {
-  Ends ends = make_ends(job_with_secret(1));
+  Ends ends = make_ends(run_with_key(1));
   const Bytes hello = take(*ends.initiator);
   ends.initiator->consume(hello);
   EXPECT_EQ(ends.initiator->state(), State::failed);
@@ -368,43 +375,43 @@ TEST(Handshake, FailsWhenTwoInitiatorsMeetOrAHelloComesBack) {
 }
 
 TEST(Handshake, AnAcceptorsProofIsNoInitiatorsProof) {
-  Ends ends = make_ends(job_with_secret(1));
+  Ends ends = make_ends(run_with_key(1));
   ends.acceptor->consume(take(*ends.initiator));
   const Bytes reply = take(*ends.acceptor);
-  const auto prefix = final_prefix(kHandshakeVersionMax);
+  const auto prefix = proof_prefix(HandshakeFrame::final, kHandshakeVersionMax);
   ends.acceptor->consume(prefix);
   ends.acceptor->consume(std::span(reply).last(crypto::kHashBytes));
   EXPECT_EQ(ends.acceptor->state(), State::failed);
 }
 
 TEST(Handshake, RefusesAPeerThatClaimsToBeThisRank) {
-  auto initiator =
-      make_initiator(job_with_secret(1), {ConnectionKind::data, Rank(5), Rank(5), PathId()},
-                     Incarnation(), nonce(1), {});
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  auto initiator = make_initiator(
+      run_with_key(1), {ConnectionKind::data, Rank(5), Rank(5), PathId(), kNoNic, kListener},
+      Incarnation(), nonce(1), {});
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   talk(*initiator, *acceptor);
   EXPECT_EQ(acceptor->state(), State::failed);
 }
 
 TEST(Handshake, CarriesTheLargestPayloadAndRefusesOneByteMore) {
   const Bytes largest(kHandshakePayloadBytesMax, std::byte{1});
-  auto initiator = make_initiator(job_with_secret(1), kIdentity, Incarnation(), nonce(1), largest);
-  auto acceptor = make_acceptor(job_with_secret(1), accept_all({}, largest), nonce(2));
+  auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), largest);
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all({}, largest), nonce(2));
   talk(*initiator, *acceptor);
   ASSERT_EQ(acceptor->state(), State::done);
   EXPECT_EQ(acceptor->session().peer_payload, largest);
   EXPECT_EQ(initiator->session().peer_payload, largest);
 
-  Bytes hello = encode(HelloFrame());
-  hello[44] = std::byte{1};  // payload bytes: 1025
-  hello[45] = std::byte{4};
-  auto refusing = make_acceptor(job_with_secret(1), accept_all(), nonce(2));
+  Bytes hello = encode_without_seal(HelloFrame());
+  hello[48] = std::byte{1};  // payload bytes: 1025
+  hello[49] = std::byte{4};
+  auto refusing = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   refusing->consume(hello);
   EXPECT_EQ(refusing->state(), State::failed);
 }
 
 TEST(Handshake, SurvivesRandomAndDamagedInputInBothRoles) {
-  Ends ends = make_ends(job_with_secret(1));
+  Ends ends = make_ends(run_with_key(1));
   const Bytes hello = take(*ends.initiator);
   ends.acceptor->consume(hello);
   const Bytes reply = take(*ends.acceptor);

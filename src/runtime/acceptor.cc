@@ -37,8 +37,8 @@ bool Acceptor::has_time(Work work) const {
 
 class Acceptor::Door final : public EventHandler {
  public:
-  Door(Acceptor& owner, std::unique_ptr<Listener> listener)
-      : owner_(owner), listener_(std::move(listener)) {}
+  Door(Acceptor& owner, std::unique_ptr<Listener> listener, NicId nic)
+      : owner_(owner), listener_(std::move(listener)), nic_(nic) {}
   Status open() {
     auto added = owner_.reactor_.add(listener_->poll_id(), *this, false);
     if (!added.ok()) return added.status();
@@ -53,11 +53,13 @@ class Acceptor::Door final : public EventHandler {
   }
   void on_ready(const PollEvent&) override { owner_.accept_from(*this); }
   Listener& listener() { return *listener_; }
+  NicId nic() const { return nic_; }
   TimeNs paused_until() const { return paused_until_; }
 
  private:
   Acceptor& owner_;
   std::unique_ptr<Listener> listener_;
+  const NicId nic_;
   TimeNs paused_until_ = kNever;
   Reactor::Registration registration_;
 };
@@ -95,20 +97,20 @@ class Acceptor::Stranger final : public EventHandler {
 };
 
 Acceptor::Acceptor(Reactor& reactor, Transport& transport, const Clock& clock,
-                   const JobIdentity& job, Callbacks callbacks)
+                   const RunIdentity& run, Callbacks callbacks)
     : reactor_(reactor),
       transport_(transport),
       clock_(clock),
-      job_(job),
+      run_(run),
       callbacks_(std::move(callbacks)) {}
 
 Acceptor::~Acceptor() = default;
 
-Result<Endpoint> Acceptor::listen(const Address& local, const std::string& device) {
+Result<Endpoint> Acceptor::listen(const Address& local, const std::string& device, NicId nic) {
   auto listener = transport_.listen({local, 0}, device);
   if (!listener.ok()) return listener.status();
   const Endpoint endpoint = listener.value()->local();
-  auto door = std::make_unique<Door>(*this, std::move(listener).value());
+  auto door = std::make_unique<Door>(*this, std::move(listener).value(), nic);
   R2CCL_RETURN_IF_ERROR(door->open());
   doors_.push_back(std::move(door));
   return endpoint;
@@ -120,7 +122,7 @@ void Acceptor::accept_from(Door& door) {
     const Timer timer(*this, kAccepts);
     std::unique_ptr<Connection> connection = door.listener().accept();
     if (connection != nullptr) {
-      admit(std::move(connection), now);
+      admit(door, std::move(connection), now);
       continue;
     }
     const int error = door.listener().accept_error();
@@ -131,10 +133,11 @@ void Acceptor::accept_from(Door& door) {
   }
 }
 
-void Acceptor::admit(std::unique_ptr<Connection> connection, TimeNs now) {
+void Acceptor::admit(Door& door, std::unique_ptr<Connection> connection, TimeNs now) {
   const int poll_id = connection->poll_id();
   auto stranger = std::make_unique<Stranger>(
-      *this, std::move(connection), make_acceptor(job_, callbacks_.policy, callbacks_.nonce()),
+      *this, std::move(connection),
+      make_acceptor(run_, door.nic(), callbacks_.policy, callbacks_.nonce()),
       now + limits::kHandshakeAgeMax);
   auto added = reactor_.add(poll_id, *stranger, false);
   if (!added.ok()) return;

@@ -27,12 +27,13 @@ class Acceptor {
     std::function<void(EstablishedConnection)> established;
   };
 
-  Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, const JobIdentity& job,
+  Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, const RunIdentity& run,
            Callbacks callbacks);
   ~Acceptor();
 
-  // Listens on a port of the kernel's choice; returns where.
-  Result<Endpoint> listen(const Address& local, const std::string& device);
+  // Listens on a port of the kernel's choice; returns where. Only connections that name `nic` are
+  // let in there (kNoNic: those of paths that use no data NIC).
+  Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic);
   // The addresses that peers come from: no flood takes their places, nor their time.
   void reserve(const std::vector<Address>& peers) { crowd_.reserve(peers); }
   // Ends the pass: gives the next one its time, ends strangers that take too long and takes
@@ -52,14 +53,14 @@ class Acceptor {
 
   bool has_time(Work work) const;
   void accept_from(Door& door);
-  void admit(std::unique_ptr<Connection> connection, TimeNs now);
+  void admit(Door& door, std::unique_ptr<Connection> connection, TimeNs now);
   void evict_surplus();
   void finish(Stranger& stranger, bool established);
 
   Reactor& reactor_;
   Transport& transport_;
   const Clock& clock_;
-  const JobIdentity& job_;
+  const RunIdentity& run_;  // lets nobody in before the ranks have met
   Callbacks callbacks_;
   std::vector<std::unique_ptr<Door>> doors_;
   Crowd crowd_;                                      // all of strangers_

@@ -13,13 +13,14 @@
 namespace r2ccl {
 namespace {
 
-constexpr ConnectionIdentity kIdentity{ConnectionKind::data, Rank(0), Rank(1), PathId(3)};
+constexpr NicId kNic{2};
+constexpr ConnectionIdentity kIdentity{
+    ConnectionKind::data, Rank(0), Rank(1), PathId(3), NicId(5), kNic};
 
-JobIdentity job_with(uint8_t secret) {
-  JobIdentity job;
-  job.secret.fill(std::byte{secret});
-  job.authenticated = true;
-  return job;
+RunIdentity run_with(uint8_t key) {
+  RunIdentity run;
+  run.key = LockedBytes::copy_of(std::vector<std::byte>(kSecretBytes, std::byte{key}));
+  return run;
 }
 
 std::array<std::byte, kNonceBytes> nonce(uint32_t seed) {
@@ -43,8 +44,8 @@ class AcceptorTest : public testing::Test {
     callbacks.established = [this](EstablishedConnection connection) {
       established_.push_back(std::move(connection));
     };
-    acceptor_.emplace(reactor_, server_host_, clock_, job_, std::move(callbacks));
-    endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0").value();
+    acceptor_.emplace(reactor_, server_host_, clock_, run_, std::move(callbacks));
+    endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   }
 
   void run_for(TimeNs duration) {
@@ -98,7 +99,7 @@ class AcceptorTest : public testing::Test {
   }
   HandshakeIo honest_client(uint8_t secret = 1, ConnectionIdentity identity = kIdentity) {
     HandshakeIo client(connect(),
-                       make_initiator(job_with(secret), identity, Incarnation(4), nonce(99), {}));
+                       make_initiator(run_with(secret), identity, Incarnation(4), nonce(99), {}));
     run_for(kMillisecond);
     return client;
   }
@@ -114,7 +115,7 @@ class AcceptorTest : public testing::Test {
   SimHost& client_host_ = fabric_.add_host("client");
   SimNic& server_nic_ = fabric_.add_nic(server_host_, {.name = "nic0"});
   SimNic& client_nic_ = fabric_.add_nic(client_host_, {.name = "nic0"});
-  JobIdentity job_ = job_with(1);
+  RunIdentity run_ = run_with(1);
   uint32_t nonces_ = 1;
   Reactor reactor_{server_host_.poller()};
   std::vector<EstablishedConnection> established_;
@@ -128,7 +129,6 @@ TEST_F(AcceptorTest, LetsAnHonestPeerInAndHandsOverItsConnection) {
   ASSERT_EQ(established_.size(), 1u);
   EXPECT_EQ(established_[0].session.identity, kIdentity);
   EXPECT_EQ(established_[0].session.incarnation, Incarnation(7));
-  EXPECT_TRUE(established_[0].session.authenticated);
   EXPECT_EQ(acceptor_->refused(), 0u);
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
   // It outlives the acceptor's own limits.
@@ -207,10 +207,34 @@ TEST_F(AcceptorTest, EndsAHalfOpenConnectionWhenItsTimeIsOver) {
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
 }
 
+TEST_F(AcceptorTest, RefusesAPathThatBelongsToAnotherNicsListener) {
+  ConnectionIdentity elsewhere = kIdentity;
+  elsewhere.to_nic = NicId(3);
+  HandshakeIo client = honest_client(1, elsewhere);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
+  EXPECT_NE(client.error().message().find("listener of another NIC"), std::string::npos);
+  EXPECT_TRUE(established_.empty());
+}
+
+// A stranger who knows all that is public, also the run's number, which HELLOs carry openly.
+TEST_F(AcceptorTest, LetsNobodyInWithoutTheRunsKey) {
+  HandshakeIo client = honest_client(2);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
+  EXPECT_NE(client.error().message().find("wrong proof"), std::string::npos);
+  EXPECT_TRUE(established_.empty());
+}
+
+TEST_F(AcceptorTest, LetsNobodyInBeforeTheRanksHaveMet) {
+  run_ = RunIdentity();
+  HandshakeIo client = honest_client();
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
+  EXPECT_TRUE(established_.empty());
+}
+
 TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
   auto slow = connect();
   run_for(kMillisecond);
-  const auto hello = make_initiator(job_, kIdentity, Incarnation(), nonce(5), {});
+  const auto hello = make_initiator(run_, kIdentity, Incarnation(), nonce(5), {});
   const std::vector<std::byte> bytes(hello->output().begin(), hello->output().end());
   size_t sent = 0;
   const TimeNs start = clock_.now();
@@ -343,7 +367,7 @@ TEST_F(AcceptorTest, StrangersTakeAMillisecondOfEachPassAndPeersWaitForNone) {
 }
 
 TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
-  const auto hello = make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {});
+  const auto hello = make_initiator(run_, kIdentity, Incarnation(4), nonce(99), {});
   std::vector<std::byte> recording;
   const auto converse = [&](Connection& connection) {
     const std::vector<std::byte> bytes(hello->output().begin(), hello->output().end());
@@ -375,7 +399,7 @@ TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
 TEST_F(AcceptorTest, StrangersGiveDescriptorsBackWhenTheseRunOut) {
   const auto crowd = flood(client_host_, 100);
   ASSERT_EQ(held(crowd), 100u);
-  HandshakeIo client(connect(), make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {}));
+  HandshakeIo client(connect(), make_initiator(run_, kIdentity, Incarnation(4), nonce(99), {}));
   server_host_.fail_operation(1, EMFILE);
   EXPECT_EQ(shake(client, 5 * kMillisecond), HandshakeIo::Progress::done) << "no rest was needed";
   EXPECT_LE(held(crowd), 50u);
@@ -403,12 +427,12 @@ TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
 
 TEST_F(AcceptorTest, ListensOnAsManyAddressesAsItIsTold) {
   const Endpoint first = endpoint_;
-  endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0").value();
+  endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   EXPECT_NE(endpoint_.port, first.port);
   EXPECT_TRUE(lets_an_honest_client_in());
   endpoint_ = first;
   EXPECT_TRUE(lets_an_honest_client_in());
-  EXPECT_FALSE(acceptor_->listen(client_host_.address_of("nic0"), "").ok());
+  EXPECT_FALSE(acceptor_->listen(client_host_.address_of("nic0"), "", kNic).ok());
 }
 
 TEST_F(AcceptorTest, APeerThatLeavesInTheMiddleCostsNothing) {

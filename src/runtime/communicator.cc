@@ -126,7 +126,7 @@ Status Communicator::connect() {
   Result<RankCard> described = describe_self();
   if (!described.ok()) return described.status();
   RankCard card = std::move(described).value();
-  if (const Status opened = engine_->open(options_.job); !opened.ok()) {
+  if (const Status opened = engine_->open(); !opened.ok()) {
     engine_.reset();
     tell_obstacle(opened, std::move(card));
     return opened;
@@ -134,14 +134,14 @@ Status Communicator::connect() {
   engine_->describe(card);
   log_nics();
 
-  std::vector<RankCard> cards{card};
+  MetJob met{{card}, {}};
   if (options_.rank_count > 1) {
-    auto met = engine_->rendezvous(meeting_options(std::move(card)));
-    if (!met.ok()) return met.status();
-    cards = std::move(met).value();
+    auto told = engine_->rendezvous(meeting_options(std::move(card)));
+    if (!told.ok()) return told.status();
+    met = std::move(told).value();
   }
-  R2CCL_RETURN_IF_ERROR(check_agreement(cards));
-  R2CCL_RETURN_IF_ERROR(engine_->start(options_.self, std::move(cards), *this));
+  R2CCL_RETURN_IF_ERROR(check_agreement(met.cards));
+  R2CCL_RETURN_IF_ERROR(engine_->start(options_.self, std::move(met), *this));
   incidents_ = std::make_unique<Incidents>(*engine_, clock_);
   drains_ = std::make_unique<Drains>(*engine_, clock_, options_.drain_book);
   std::vector<MessagePort*> ports;

@@ -2,24 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <iterator>
-#include <memory>
 #include <string_view>
 #include <variant>
 
 #include "runtime/host_port.h"
 #include "runtime/nearest_name.h"
+#include "runtime/secret_file.h"
 
 namespace r2ccl {
 namespace {
 
 constexpr size_t kInterfaceNameBytesMax = 15;  // IFNAMSIZ without the NUL
 constexpr size_t kHostIdTextBytesMax = 255;
-constexpr size_t kSecretTextBytesMin = 16;
-constexpr size_t kSecretTextBytesMax = 4096;
 
 // --- kinds of variables: each knows how to read a text and how to say what it takes -------------
 
@@ -36,11 +32,15 @@ struct Text {
   bool (*valid)(const std::string& text);
   const char* allowed;
 };
+// Text that is copied into locked memory only, and appears in no message.
+struct Secret {
+  LockedBytes Config::*field;
+};
 struct Choice {
   std::span<const char* const> names;  // compared without case
   void (*set)(Config& config, size_t index);
 };
-using Kind = std::variant<Flag, Seconds, Text, Choice>;
+using Kind = std::variant<Flag, Seconds, Text, Secret, Choice>;
 
 struct Variable {
   const char* name;
@@ -48,7 +48,6 @@ struct Variable {
   Kind kind;
   const char* when_unset;
   const char* meaning;
-  bool confidential = false;  // its value appears in no message
 };
 
 // --- checks of texts ----------------------------------------------------------------------------
@@ -72,8 +71,8 @@ bool is_interface_list(const std::string& text) {
 bool is_host_port(const std::string& text) {
   return parse_host_port(text).ok();
 }
-bool is_secret(const std::string& text) {
-  return text.size() >= kSecretTextBytesMin && text.size() <= kSecretTextBytesMax;
+bool is_secret_size(size_t bytes) {
+  return bytes >= kSecretTextBytesMin && bytes <= kSecretTextBytesMax;
 }
 bool is_host_id(const std::string& text) {
   // It stands for the host's name in messages, too.
@@ -88,6 +87,8 @@ bool is_any(const std::string&) {
 
 constexpr const char* kInterfaceList =
     "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them";
+constexpr const char* kSecretTexts =
+    "16 to 4096 characters that nobody can guess, such as `r2ccl secret` makes";
 constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 // In the order of LogLevel, then NCCL's remaining word, which means no more than INFO here.
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
@@ -124,16 +125,15 @@ const std::array kVariables = {
              Text{&Config::comm_id, is_host_port,
                   "host:port with a port of 1 to 65535, an IPv6 address in brackets"},
              "the unique id, or the launcher's variables", "Where the ranks meet."},
-    Variable{"R2CCL_SECRET", nullptr,
-             Text{&Config::secret, is_secret, "16 to 4096 characters that nobody can guess"},
-             "the unique id's secret; without one the job is unauthenticated",
-             "What proves that a process belongs to the job.", true},
+    Variable{"R2CCL_SECRET", nullptr, Secret{&Config::secret},
+             "the unique id's secret; without one the start of the job is open to strangers",
+             "What proves that a process belongs to the job."},
     Variable{"R2CCL_SECRET_FILE", nullptr,
-             Text{&Config::secret_file, is_any, "the name of a file that holds 16 to 4096 bytes"},
-             "see R2CCL_SECRET",
-             "As R2CCL_SECRET, which other users may see in the process list; not both."},
+             Text{&Config::secret_file, is_any,
+                  "the name of a file with 16 to 4096 bytes that no other user can read"},
+             "see R2CCL_SECRET", "As R2CCL_SECRET, which every child process inherits; not both."},
     Variable{"R2CCL_REQUIRE_AUTH", nullptr, Flag{&Config::require_auth}, "0",
-             "1: an unauthenticated job is an error."},
+             "1: a job whose start is open to strangers is an error."},
     Variable{"R2CCL_CUTOFF_S", nullptr, Seconds{&Config::cutoff_ns, 1, 86400}, "300",
              "How long a host that all NICs lost is waited for before all ranks get an error, and "
              "how long "
@@ -174,6 +174,7 @@ std::string allowed(const Kind& kind) {
              std::to_string(seconds.highest);
     }
     std::string operator()(const Text& text) const { return text.allowed; }
+    std::string operator()(const Secret&) const { return kSecretTexts; }
     std::string operator()(const Choice& choice) const {
       std::string list;
       for (const char* name : choice.names) list += (list.empty() ? "" : ", ") + std::string(name);
@@ -192,12 +193,14 @@ bool equal_without_case(std::string_view a, std::string_view b) {
 
 // Sets the field and returns true, or false when the text makes no sense.
 struct Reader {
-  const std::string& text;
+  const char* given;
+  const std::string& text;  // the same, unless it is a secret
   Config& config;
 
   bool operator()(const Flag& flag) const {
+    if (text != "0" && text != "1") return false;
     config.*flag.field = text == "1";
-    return text == "0" || text == "1";
+    return true;
   }
   bool operator()(const Seconds& seconds) const {
     int64_t value = 0;
@@ -209,8 +212,15 @@ struct Reader {
     return true;
   }
   bool operator()(const Text& kind) const {
+    if (!kind.valid(text)) return false;
     config.*kind.field = text;
-    return kind.valid(text);
+    return true;
+  }
+  bool operator()(const Secret& kind) const {
+    const std::string_view secret(given);
+    if (!is_secret_size(secret.size())) return false;
+    config.*kind.field = LockedBytes::copy_of(std::as_bytes(std::span(secret)));
+    return true;
   }
   bool operator()(const Choice& choice) const {
     for (size_t i = 0; i < choice.names.size(); ++i) {
@@ -236,15 +246,12 @@ Status load_variable(const Variable& variable, const GetEnv& get_env, Config& co
     if (name == nullptr) continue;
     const char* value = get_env(name);
     if (value == nullptr || *value == '\0') continue;
-    const std::string text = value;
-    const std::string shown =
-        std::string(name) + (variable.confidential ? " is not valid" : "=" + text);
-    Config next = config;
-    if (std::visit(Reader{text, next}, variable.kind)) {
-      config = std::move(next);
+    const bool secret = std::holds_alternative<Secret>(variable.kind);
+    const std::string text = secret ? "" : value;
+    const std::string shown = std::string(name) + (secret ? " is not valid" : "=" + text);
+    if (std::visit(Reader{value, text, config}, variable.kind)) {
       note_variable(variable, name, config);
-      config.notes.in_force.push_back(variable.confidential ? std::string(name) + " is set"
-                                                            : shown);
+      config.notes.in_force.push_back(secret ? std::string(name) + " is set" : shown);
       return {};
     }
     const std::string complaint = ": allowed is " + allowed(variable.kind);
@@ -291,23 +298,13 @@ std::vector<std::string> unknown_settings(std::span<const char* const> environme
   return warnings;
 }
 
-Result<std::string> load_secret(const Config& config) {
+Result<LockedBytes> load_secret(const Config& config) {
   if (config.secret_file.empty()) return config.secret;
-  const std::string what = "R2CCL_SECRET_FILE=" + config.secret_file;
-  const auto unreadable = [&what] {
-    return Status(Code::invalid_argument,
-                  system_error(what + ": cannot read the file", errno).message());
-  };
-  errno = 0;
-  std::unique_ptr<std::FILE, decltype(&std::fclose)> file(
-      std::fopen(config.secret_file.c_str(), "re"), &std::fclose);
-  if (file == nullptr) return unreadable();
-  std::string text(kSecretTextBytesMax + 2, '\0');  // with a line's end, and one byte too many
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return unreadable();
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (!is_secret(text)) {
-    return Status(Code::invalid_argument, what + ": the file must hold 16 to 4096 bytes");
+  auto text = read_secret_file(config.secret_file);
+  if (!text.ok()) return text.status().with_context("R2CCL_SECRET_FILE=" + config.secret_file);
+  if (text.value().empty() || !is_secret_size(text.value().bytes().size())) {
+    return Status(Code::invalid_argument, "R2CCL_SECRET_FILE=" + config.secret_file +
+                                              ": the file must hold 16 to 4096 bytes");
   }
   return text;
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "protocol/locked_bytes.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {
@@ -32,7 +33,7 @@ struct Config {
   LogLevel debug = LogLevel::none;
   std::string debug_file;
   std::string comm_id;  // host:port
-  std::string secret;
+  LockedBytes secret;   // the text
   std::string secret_file;
   bool require_auth = false;
   TimeNs cutoff_ns = 300 * kSecond;
@@ -70,8 +71,9 @@ inline bool is_foreign(const std::string& variable) {
   return variable.starts_with("NCCL_");
 }
 
-// The secret from R2CCL_SECRET or the file that R2CCL_SECRET_FILE names; empty when neither is set.
-Result<std::string> load_secret(const Config& config);
+// The text from R2CCL_SECRET or the file that R2CCL_SECRET_FILE names; empty when neither is set.
+// Refuses a file that another user could read or have written, or that is no regular file.
+Result<LockedBytes> load_secret(const Config& config);
 
 // The algorithm's name as R2CCL_ALGO spells it.
 const char* to_string(AlgorithmChoice algorithm);

@@ -233,13 +233,23 @@ Result<HostPort> find_rendezvous(const Environment& env, const std::string& comm
   return where;
 }
 
-// What tells this run from others that may meet at the same place, before or after it.
+// Each agent of torchrun counts the restarts that it caused itself, so the ranks of several agents
+// may have different counts.
+bool has_common_restart_count(const Environment& env) {
+  return !env.has("LOCAL_WORLD_SIZE") || env.text("LOCAL_WORLD_SIZE") == env.text("WORLD_SIZE");
+}
+
+// The name tells this run from others that may meet at the same place, before or after it. Each
+// variable here has the same value on all ranks of one run.
 std::string name_job(const Environment& env, const Launch& launch) {
   std::string name = launch.launcher;
   for (const char* part :
-       {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
+       {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
+        "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID"}) {
     name += "/" + env.text(part);
   }
+  name += "/";
+  if (has_common_restart_count(env)) name += env.text("TORCHELASTIC_RESTART_COUNT");
   // The port alone: ranks may know the host by different names.
   return name + "/" + (launch.rendezvous ? std::to_string(launch.rendezvous->port) : "");
 }

@@ -277,5 +277,29 @@ TEST(SlurmNodeList, StartsWithItsFirstHost) {
   }
 }
 
+std::string name_of(const Variables& variables) {
+  return detect(variables).value().job_name;
+}
+
+TEST(Launch, NamesTheJobByTheRunAndTheRestartThatItsLauncherCounts) {
+  const Variables runs = {{"TORCHELASTIC_RUN_ID", "a"}, {"TORCHELASTIC_RESTART_COUNT", "1"},
+                          {"SLURM_JOB_ID", "2"},        {"SLURM_STEP_ID", "3"},
+                          {"SLURM_RESTART_COUNT", "4"}, {"OMPI_MCA_ess_base_jobid", "5"},
+                          {"PMIX_NAMESPACE", "6"},      {"PMI_JOBID", "7"}};
+  const std::string name = name_of(with(kPlain, runs));
+  for (const auto& [variable, value] : runs) {
+    EXPECT_NE(name, name_of(with(kPlain, with(runs, {{variable, value + "0"}})))) << variable;
+  }
+}
+
+// Each agent counts the restarts that it caused itself, so its ranks alone share a count.
+TEST(Launch, LeavesTheRestartsOfSeveralAgentsOfTorchrunOut) {
+  const Variables one = with(kPlain, {{"TORCHELASTIC_RUN_ID", "a"}, {"LOCAL_WORLD_SIZE", "8"}});
+  const Variables several = with(one, {{"LOCAL_WORLD_SIZE", "4"}});
+  const Variables restarted = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
+  EXPECT_NE(name_of(one), name_of(with(one, restarted)));
+  EXPECT_EQ(name_of(several), name_of(with(several, restarted)));
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -18,7 +18,7 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
     paths_.push_back(std::make_unique<Path>(static_cast<Path::Owner&>(*this), spec, host.scratch(),
                                             settings.damping));
     dialers_.push_back(std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
-                                                    host.reactor(), host.transport(), host.job()));
+                                                    host.reactor(), host.transport(), host.run()));
     pace_senders_.push_back(spec.lane_only ? 0 : host.pace(spec.local_nic).add_sender());
   }
   pending_data_.resize(paths_.size());

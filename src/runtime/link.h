@@ -66,7 +66,7 @@ class LinkHost {
   virtual const Clock& clock() const = 0;
   virtual Reactor& reactor() = 0;
   virtual Transport& transport() = 0;
-  virtual const JobIdentity& job() const = 0;
+  virtual const RunIdentity& run() const = 0;
   virtual std::array<std::byte, kNonceBytes> nonce() = 0;
   virtual std::span<std::byte> scratch() = 0;
   virtual NicPace& pace(NicId nic) = 0;

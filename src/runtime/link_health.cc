@@ -355,6 +355,8 @@ void Link::open(Path& path, TimeNs at) {
   DialRequest request;
   request.path = path.spec.id;
   request.lane_only = path.spec.lane_only;
+  request.local_nic = path.spec.local_nic;
+  request.remote_nic = path.spec.remote_nic;
   // The peer opens paths, but may not know where this NIC is by now.
   if (!opens_paths() && !path.spec.lane_only) {
     request.call = host_.address_notice(path.spec.local_nic);
@@ -492,6 +494,9 @@ void Link::check_gone(TimeNs at) {
 Result<AcceptDecision> Link::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
   Path* path = find(identity.path);
   if (path == nullptr) return Status(Code::remote, "a path that this rank does not have");
+  if (identity.from_nic != path->spec.remote_nic || identity.to_nic != path->spec.local_nic) {
+    return Status(Code::remote, "a path between other NICs");
+  }
   if (identity.kind == ConnectionKind::call)
     return AcceptDecision{path->state.incarnation(), {}, {}};
   if (identity.from > identity.to) {

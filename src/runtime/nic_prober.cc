@@ -45,7 +45,7 @@ void NicProber::dial_rest(Job& job, TimeNs now) {
     if (attempt.target.reach.reached) continue;
     PathDialer::Owner& owner = *this;
     attempt.dialers.push_back(
-        std::make_unique<PathDialer>(owner, engine_.reactor(), engine_.transport(), engine_.job()));
+        std::make_unique<PathDialer>(owner, engine_.reactor(), engine_.transport(), engine_.run()));
     attempt.dialers.back()->start(attempt.target.request, {}, now);
   }
 }

@@ -81,10 +81,12 @@ void PathDialer::on_connected() {
   identity.from = request_.self;
   identity.to = request_.peer;
   identity.path = request_.path;
+  identity.from_nic = request_.local_nic;
+  identity.to_nic = request_.remote_nic;
   // The lane names the incarnation it joins.
   const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
   io_.emplace(std::move(connection_),
-              make_initiator(job_, identity, last, nonces_[on_lane_ ? 1 : 0], request_.call));
+              make_initiator(run_, identity, last, nonces_[on_lane_ ? 1 : 0], request_.call));
 }
 
 void PathDialer::pump() {

@@ -20,6 +20,8 @@ namespace r2ccl {
 
 struct DialRequest {
   PathId path;
+  NicId local_nic = kNoNic;
+  NicId remote_nic = kNoNic;
   bool lane_only = false;
   // Only learn whether the peer's kernel answers on this path; no handshake.
   bool probe_only = false;
@@ -55,8 +57,8 @@ class PathDialer final : private EventHandler {
     virtual void on_dial_failed(PathDialer& dialer, const DialFailure& failure) = 0;
   };
 
-  PathDialer(Owner& owner, Reactor& reactor, Transport& transport, const JobIdentity& job)
-      : owner_(owner), reactor_(reactor), transport_(transport), job_(job) {}
+  PathDialer(Owner& owner, Reactor& reactor, Transport& transport, const RunIdentity& run)
+      : owner_(owner), reactor_(reactor), transport_(transport), run_(run) {}
 
   bool busy() const { return stage_ != Stage::idle; }
   bool probing() const { return busy() && request_.probe_only; }
@@ -88,7 +90,7 @@ class PathDialer final : private EventHandler {
   Owner& owner_;
   Reactor& reactor_;
   Transport& transport_;
-  const JobIdentity& job_;
+  const RunIdentity& run_;
   Stage stage_ = Stage::idle;
   DialRequest request_;
   std::array<std::array<std::byte, kNonceBytes>, 2> nonces_{};

@@ -63,8 +63,7 @@ NicQueue& ProgressEngine::queue(NicId nic) {
   return nic == kNoNic ? loopback_queue_ : queues_[nic.value()];
 }
 
-Status ProgressEngine::open(const JobIdentity& job) {
-  job_ = job;
+Status ProgressEngine::open() {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
     return on_hello(identity, theirs);
@@ -77,7 +76,7 @@ Status ProgressEngine::open(const JobIdentity& job) {
     }
     links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
   };
-  acceptor_ = std::make_unique<Acceptor>(reactor_, transport_, clock_, job_, std::move(callbacks));
+  acceptor_ = std::make_unique<Acceptor>(reactor_, transport_, clock_, run_, std::move(callbacks));
   auto all = transport_.nics();
   if (!all.ok()) return all.status();
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
@@ -94,7 +93,8 @@ Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
   for (const Nic& nic : all) {
     if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
     if (nic.addresses.empty()) continue;
-    auto endpoint = acceptor_->listen(nic.addresses.front(), device_of(nic.name));
+    const NicId id(static_cast<uint16_t>(nics_.size()));
+    auto endpoint = acceptor_->listen(nic.addresses.front(), device_of(nic.name), id);
     if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
     nics_.push_back(nic);
     ports_.push_back(endpoint.value().port);
@@ -126,7 +126,7 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
                                                    return same_subnet(e.address, address);
                                                  });
       if (!wanted || nic.kind == NicKind::loopback) continue;
-      auto endpoint = acceptor_->listen(address, "");
+      auto endpoint = acceptor_->listen(address, "", kNoNic);
       if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
       control_.push_back(endpoint.value());
       break;
@@ -135,7 +135,7 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
   Address loopback;
   loopback.family = AddressFamily::ipv4;
   loopback.bytes = {127, 0, 0, 1};
-  auto endpoint = acceptor_->listen(loopback, "");
+  auto endpoint = acceptor_->listen(loopback, "", kNoNic);
   if (!endpoint.ok()) return endpoint.status().with_context("listening on lo");
   control_.push_back(endpoint.value());
   return {};
@@ -146,9 +146,10 @@ void ProgressEngine::describe(RankCard& card) const {
   card.control = control_;
 }
 
-Status ProgressEngine::start(Rank self, std::vector<RankCard> cards, EngineObserver& observer) {
+Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   self_ = self;
-  cards_ = std::move(cards);
+  cards_ = std::move(met.cards);
+  run_ = std::move(met.run);
   observer_ = &observer;
   const RankCard& mine = cards_[static_cast<size_t>(self.value())];
   const auto local = static_cast<uint32_t>(std::count_if(
@@ -191,7 +192,7 @@ std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) 
   return r2ccl::describe(a) + " and " + r2ccl::describe(b);
 }
 
-Result<std::vector<RankCard>> ProgressEngine::rendezvous(RendezvousClient::Options options) {
+Result<MetJob> ProgressEngine::rendezvous(RendezvousClient::Options options) {
   return run_rendezvous(transport_, reactor_, clock_, std::move(options), acceptor_.get());
 }
 
@@ -353,14 +354,14 @@ void ProgressEngine::refresh_nics(TimeNs now) {
 // A NIC is its identity and not its address: after an outage it may come back with another one. Its
 // listener moves along, and the peers are told. False when it cannot, now.
 bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses) {
-  auto endpoint = acceptor_->listen(addresses.front(), device_of(nics_[nic].name));
+  const NicId id(static_cast<uint16_t>(nic));
+  auto endpoint = acceptor_->listen(addresses.front(), device_of(nics_[nic].name), id);
   if (!endpoint.ok()) {
     R2CCL_LOG(warn, "%s", endpoint.status().message().c_str());
     return false;
   }
   nics_[nic].addresses = addresses;
   ports_[nic] = endpoint.value().port;
-  const NicId id(static_cast<uint16_t>(nic));
   const std::vector<Address> sources = make_nic_card(nics_[nic], ports_[nic]).addresses;
   const std::vector<std::byte> notice = address_notice(id);
   for (const auto& link : links_) {

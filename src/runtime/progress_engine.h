@@ -53,13 +53,14 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   // Finds the NICs and listens on each. Fails when there is none to use.
-  Status open(const JobIdentity& job);
+  Status open();
   // Fills in what this engine knows of its NICs and listeners.
   void describe(RankCard& card) const;
   // Meets the other ranks, on the calling thread, before start().
-  Result<std::vector<RankCard>> rendezvous(RendezvousClient::Options options);
+  Result<MetJob> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
-  Status start(Rank self, std::vector<RankCard> cards, EngineObserver& observer);
+  // Nobody is let in before that. A rank alone has a run without a key, and lets nobody in at all.
+  Status start(Rank self, MetJob met, EngineObserver& observer);
 
   // True when every link has a usable path.
   bool ready() const;
@@ -78,7 +79,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // For what else is served in this engine's thread.
   Reactor& reactor() override { return reactor_; }
   Transport& transport() override { return transport_; }
-  const JobIdentity& job() const override { return job_; }
+  const RunIdentity& run() const override { return run_; }
 
   // One pass: waits up to `timeout_ns` for events, then does all that is due.
   void progress(TimeNs timeout_ns);
@@ -134,7 +135,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const EngineOptions options_;
   Reactor reactor_;
   std::vector<std::byte> scratch_;
-  JobIdentity job_;
+  RunIdentity run_;
   Rank self_;
   std::vector<RankCard> cards_;
   EngineObserver* observer_ = nullptr;

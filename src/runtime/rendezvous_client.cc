@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/limits.h"
+#include "protocol/key_schedule.h"
 
 namespace r2ccl {
 namespace {
@@ -149,11 +150,9 @@ void RendezvousClient::check_connect(TimeNs now) {
     case ConnectState::established:
       break;
   }
-  const ConnectionIdentity identity{ConnectionKind::rendezvous, options_.card.rank, kRendezvousRank,
-                                    PathId()};
   handshake_ = std::make_unique<HandshakeIo>(
       std::move(connection_),
-      make_initiator(options_.job, identity, Incarnation(), options_.nonce(), {}));
+      make_rendezvous_initiator(options_.job, options_.card.rank, options_.nonce()));
   state_ = State::shaking_hands;
   attempt_deadline_ = std::min(deadline_, now + limits::kHandshakeAgeMax);
 }
@@ -183,7 +182,8 @@ void RendezvousClient::arrive(TimeNs now) {
   arrival.left_ms = milliseconds(deadline_ - now);
   Result<std::vector<std::byte>> card = encode(options_.card);
   if (!card.ok()) return fail(card.status());
-  arrival.card = std::move(card).value();
+  card_ = std::move(card).value();
+  arrival.card = card_;
   stream_ =
       std::make_unique<SealedStream>(handshake_->take(), table_bytes_max(options_.rank_count));
   handshake_.reset();
@@ -195,12 +195,9 @@ void RendezvousClient::arrive(TimeNs now) {
 
 void RendezvousClient::wait_for_table(TimeNs now) {
   const Status status = stream_->pump();
-  if (const auto message = stream_->next()) {
-    if (message->type == type_of(RendezvousMessage::table)) return on_table(message->body, now);
-    if (message->type == type_of(RendezvousMessage::refused)) {
-      return fail(decode_refused(message->body));
-    }
-    return end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+  while (const auto message = stream_->next()) {
+    on_message(*message, now);
+    if (state_ != State::waiting) return;
   }
   if (!status.ok()) return end_attempt(status, false, now);
   if (now >= attempt_deadline_) {
@@ -212,10 +209,33 @@ void RendezvousClient::wait_for_table(TimeNs now) {
   }
 }
 
+void RendezvousClient::on_message(const SealedStream::Message& message, TimeNs now) {
+  const bool has_token = !token_.empty();
+  if (message.type == type_of(RendezvousMessage::refused)) {
+    return fail(decode_refused(message.body));
+  }
+  if (message.type == type_of(RendezvousMessage::table) && has_token) {
+    return on_table(message.body, now);
+  }
+  if (message.type == type_of(RendezvousMessage::token) && !has_token &&
+      message.body.size() == kRunTokenBytes) {
+    token_ = LockedBytes::copy_of(message.body);
+    return;
+  }
+  end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+}
+
 void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
   Result<std::vector<RankCard>> cards = decode_table(body, options_.rank_count);
   if (!cards.ok()) return fail(cards.status());
-  cards_ = std::move(cards).value();
+  met_.cards = std::move(cards).value();
+  const auto mine = encode(met_.cards[static_cast<size_t>(options_.card.rank.value())]);
+  if (!mine.ok() || mine.value() != card_) {
+    return fail({Code::remote, "the rendezvous at " + to_string(endpoint()) +
+                                   " tells the ranks something else of this rank than it said: "
+                                   "is it the one of this job?"});
+  }
+  met_.run = make_run_identity(options_.job, token_, body);
   stream_->send(type_of(RendezvousMessage::received), std::make_shared<std::vector<std::byte>>());
   state_ = State::acknowledging;
   attempt_deadline_ = now + kCloseWait;
@@ -243,6 +263,7 @@ void RendezvousClient::give_up(TimeNs) {
 }
 
 void RendezvousClient::close() {
+  token_ = {};
   registration_.reset();
   stream_.reset();
   handshake_.reset();
@@ -255,13 +276,12 @@ void RendezvousClient::fail(Status why) {
   state_ = State::failed;
 }
 
-Result<std::vector<RankCard>> run_rendezvous(Transport& transport, Reactor& reactor,
-                                             const Clock& clock, RendezvousClient::Options options,
-                                             Acceptor* acceptor) {
+Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Clock& clock,
+                              RendezvousClient::Options options, Acceptor* acceptor) {
   RendezvousClient client(transport, reactor, std::move(options), clock.now());
   for (;;) {
     client.progress(clock.now());
-    if (client.state() == RendezvousClient::State::done) return client.cards();
+    if (client.state() == RendezvousClient::State::done) return client.met();
     if (client.state() == RendezvousClient::State::failed) return client.error();
     TimeNs at = client.next_timeout();
     if (acceptor != nullptr) {

@@ -19,6 +19,12 @@
 
 namespace r2ccl {
 
+// What a rank knows once all have met.
+struct MetJob {
+  std::vector<RankCard> cards;  // in rank order
+  RunIdentity run;
+};
+
 class RendezvousClient final : public EventHandler {
  public:
   struct Options {
@@ -48,7 +54,9 @@ class RendezvousClient final : public EventHandler {
   State state() const { return state_; }
   const Status& error() const { return error_; }
   // In rank order.
-  const std::vector<RankCard>& cards() const { return cards_; }
+  const std::vector<RankCard>& cards() const { return met_.cards; }
+  const RunIdentity& run() const { return met_.run; }
+  const MetJob& met() const { return met_; }
 
   void on_ready(const PollEvent&) override {}
 
@@ -66,6 +74,7 @@ class RendezvousClient final : public EventHandler {
   void arrive(TimeNs now);
   void wait_for_table(TimeNs now);
   void wait_for_close(TimeNs now);
+  void on_message(const SealedStream::Message& message, TimeNs now);
   void on_table(std::span<const std::byte> body, TimeNs now);
   void give_up(TimeNs now);
   void close();
@@ -87,14 +96,15 @@ class RendezvousClient final : public EventHandler {
   std::unique_ptr<HandshakeIo> handshake_;
   std::unique_ptr<SealedStream> stream_;
   Reactor::Registration registration_;  // last: it must end before the connection does
-  std::vector<RankCard> cards_;
+  std::vector<std::byte> card_;         // this rank's, as it was sent
+  LockedBytes token_;                   // once it has come
+  MetJob met_;
   Status error_;
 };
 
 // Runs a client to its end on the calling thread, which is the only one to use `reactor`. What
 // knocks at `acceptor` meanwhile, if it is given, is served.
-Result<std::vector<RankCard>> run_rendezvous(Transport& transport, Reactor& reactor,
-                                             const Clock& clock, RendezvousClient::Options options,
-                                             Acceptor* acceptor = nullptr);
+Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Clock& clock,
+                              RendezvousClient::Options options, Acceptor* acceptor = nullptr);
 
 }  // namespace r2ccl

@@ -10,19 +10,18 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "protocol/handshake.h"
 #include "runtime/rank_card.h"
 
 namespace r2ccl {
 
 enum class RendezvousMessage : uint8_t {
-  arrive = 1,   // rank to server: its card
-  table = 2,    // server to rank: the cards of all ranks
-  refused = 3,  // server to rank: why there will be no table
-  received = 4  // rank to server: the table is here
+  arrive = 1,    // rank to server: its card
+  table = 2,     // server to rank: the cards of all ranks
+  refused = 3,   // server to rank: why there will be no table
+  received = 4,  // rank to server: the table is here
+  token = 5      // server to rank, before the table: the run's random number
 };
-
-// The rendezvous is nobody's rank: this stands for it in handshakes.
-inline constexpr Rank kRendezvousRank{-1};
 
 // A number that one attempt of one process to join makes up: the same process that comes back over
 // another address replaces its lost connection, while another process with its rank is refused.

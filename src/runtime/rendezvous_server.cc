@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "protocol/key_schedule.h"
 
 namespace r2ccl {
 namespace {
@@ -28,14 +29,6 @@ bool discard_input(Connection& connection) {
 
 uint8_t type_of(RendezvousMessage message) {
   return static_cast<uint8_t>(message);
-}
-
-Result<AcceptDecision> only_rendezvous(const ConnectionIdentity& identity, Incarnation) {
-  if (identity.kind != ConnectionKind::rendezvous || identity.to != kRendezvousRank) {
-    return Status(Code::invalid_usage, "this port serves the rendezvous only");
-  }
-  if (identity.from < Rank(0)) return Status(Code::invalid_usage, "the rank is negative");
-  return AcceptDecision();
 }
 
 }  // namespace
@@ -85,7 +78,7 @@ struct RendezvousServer::Seat {
 RendezvousServer::RendezvousServer(Reactor& reactor,
                                    std::vector<std::unique_ptr<Listener>> listeners,
                                    Options options)
-    : reactor_(reactor), options_(std::move(options)) {
+    : reactor_(reactor), options_(std::move(options)), token_(LockedBytes::random(kRunTokenBytes)) {
   for (auto& listener : listeners) {
     auto door = std::make_unique<Door>();
     door->listener = std::move(listener);
@@ -173,7 +166,7 @@ void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now)
   guest->place = Crowd::Place(crowd_, connection->remote().address);
   guest->deadline = now + limits::kHandshakeAgeMax;
   guest->handshake = std::make_unique<HandshakeIo>(
-      std::move(connection), make_acceptor(options_.job, only_rendezvous, options_.nonce()));
+      std::move(connection), make_rendezvous_acceptor(options_.job, options_.nonce()));
   guests_.push_back(std::move(guest));
   evict_surplus();
 }
@@ -279,9 +272,15 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
   guest.state = Guest::State::waiting;
   guest.place.reset();
   guest.timeout_ms = arrival.timeout_ms;
-  guest.deadline = now + static_cast<TimeNs>(arrival.left_ms) * kMillisecond;
+  guest.deadline = now + patience(arrival.left_ms);
   if (table_ != nullptr || seats_.size() == static_cast<size_t>(rank_count_)) hand_out_table(now);
   return {};
+}
+
+// A rank of this job may wait as long as it likes. A stranger may not keep the others waiting.
+TimeNs RendezvousServer::patience(uint32_t left_ms) const {
+  const TimeNs wanted = static_cast<TimeNs>(left_ms) * kMillisecond;
+  return options_.job.authenticated() ? wanted : std::min(wanted, options_.open_patience);
 }
 
 Status RendezvousServer::check_count(Rank rank, const RankCard& card, int32_t rank_count) const {
@@ -327,6 +326,7 @@ void RendezvousServer::hand_out_table(TimeNs now) {
   }
   for (auto& [rank, seat] : seats_) {
     if (seat.guest == nullptr || seat.guest->state != Guest::State::waiting) continue;
+    seat.guest->stream->send(type_of(RendezvousMessage::token), token_);
     seat.guest->stream->send(type_of(RendezvousMessage::table), table_);
     seat.guest->state = Guest::State::served;
     seat.guest->deadline = kNever;  // table_deadline_ covers it

@@ -31,6 +31,8 @@ class RendezvousServer {
   struct Options {
     JobIdentity job;
     NonceSource nonce;
+    // Without a secret, how long one rank's arrival may keep its seat, whatever it says itself.
+    TimeNs open_patience = kNever;
   };
   struct Counters {
     uint64_t refused = 0;  // strangers, wrong secrets, ranks that cannot be
@@ -70,6 +72,7 @@ class RendezvousServer {
   // Fails with words for the guest when its card cannot be taken.
   Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
   Status check_count(Rank rank, const RankCard& card, int32_t rank_count) const;
+  TimeNs patience(uint32_t left_ms) const;
   void release_seat(const Guest& guest);
   void tell_refused(Guest& guest, const Status& why, TimeNs now);
   void hand_out_table(TimeNs now);
@@ -87,6 +90,7 @@ class RendezvousServer {
   std::map<Rank, Seat> seats_;                // ranks whose card is here
   std::map<Rank, std::string> lost_;          // ranks that arrived and went again, by name
   int32_t rank_count_ = 0;                    // what the first arrival said; 0: nobody is here
+  const LockedBytes token_;                   // of this run
   SealedStream::Body table_;                  // set once everybody is here
   Status failure_;                            // set once a rank's time was up before that
   TimeNs table_deadline_ = kNever;            // when to stop serving after either

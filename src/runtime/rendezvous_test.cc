@@ -9,6 +9,8 @@
 
 #include "base/limits.h"
 #include "protocol/handshake_frames.h"
+#include "protocol/key_schedule.h"
+#include "runtime/memory_scan.h"
 #include "runtime/rendezvous_client.h"
 #include "runtime/rendezvous_server.h"
 #include "runtime/rendezvous_thread.h"
@@ -76,8 +78,8 @@ class RendezvousTest : public testing::Test {
   void serve(uint16_t port = 0) {
     std::vector<std::unique_ptr<Listener>> listeners;
     listeners.push_back(transport_->listen(loopback(port), "").value());
-    server_ = std::make_unique<RendezvousServer>(reactor_, std::move(listeners),
-                                                 RendezvousServer::Options{job_, random_nonce});
+    server_ = std::make_unique<RendezvousServer>(
+        reactor_, std::move(listeners), RendezvousServer::Options{job_, random_nonce, kTimeout});
     at_ = server_->endpoints().front();
   }
 
@@ -187,11 +189,65 @@ TEST_F(RendezvousTest, ServesAJobOfOneRank) {
 }
 
 TEST_F(RendezvousTest, WorksWithoutASecret) {
-  job_ = make_job_identity("a name", "");
+  job_ = make_job_identity("a name", {}).value();
   serve();
   join(0, 2);
   join(1, 2);
   EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
+}
+
+TEST_F(RendezvousTest, GivesAllRanksOfARunTheSameKeyAndEveryRunAnother) {
+  std::vector<LockedBytes> keys;
+  for (int run = 0; run < 2; ++run) {
+    clients_.clear();
+    server_.reset();
+    serve();
+    for (int32_t rank = 0; rank < 3; ++rank) join(rank, 3);
+    ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
+    keys.push_back(clients_[0]->run().key);
+    for (const auto& client : clients_) {
+      EXPECT_EQ(client->run().key, keys.back());
+      EXPECT_EQ(client->run().id, clients_[0]->run().id);
+    }
+  }
+  EXPECT_NE(keys[0], keys[1]);
+}
+
+std::vector<MemoryHit> find_in_memory(const LockedBytes& wanted) {
+  std::vector<std::byte> inverted;
+  // A part of it would be a leak as well.
+  for (const std::byte byte : wanted.bytes().first(16)) inverted.push_back(~byte);
+  return MemoryScan(std::move(inverted)).run();
+}
+
+TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverDumped) {
+  const LockedBytes text = generate_secret();
+  job_ = make_job_identity("a name", text).value();
+  serve();
+  join(0, 2);
+  join(1, 2);
+  ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
+  const LockedBytes copy = LockedBytes::copy_of(text.bytes().last(16));
+  ASSERT_EQ(find_in_memory(copy).size(), 2u) << "the scan finds what is there";
+  const std::array wanted{text, job_.secret, clients_[0]->run().key};
+  for (const LockedBytes& each : wanted) {
+    const auto hits = find_in_memory(each);
+    EXPECT_FALSE(hits.empty());
+    for (const MemoryHit& hit : hits) {
+      EXPECT_FALSE(hit.in_core_dumps) << "copy at 0x" << std::hex << hit.at;
+    }
+  }
+}
+
+TEST_F(RendezvousTest, WithoutASecretNobodyKeepsASeatForLongerThanTheJobWaits) {
+  job_ = make_job_identity("a name", {}).value();
+  serve();
+  RendezvousClient::Options options = options_of(1, 3);
+  options.timeout_ns = 24 * 60 * 60 * kSecond;
+  RendezvousClient& stranger = join(options);
+  const TimeNs start = now_;
+  ASSERT_TRUE(run_until([&] { return stranger.state() == State::failed; }, 2 * kTimeout));
+  EXPECT_EQ(now_ - start, kTimeout);
 }
 
 TEST_F(RendezvousTest, WaitsForAServerThatComesLater) {
@@ -271,7 +327,7 @@ TEST_F(RendezvousTest, ForgetsARankThatLeftBeforeTheOthersCame) {
 TEST_F(RendezvousTest, RefusesAWrongSecretAndGoesOn) {
   serve();
   RendezvousClient::Options options = options_of(1, 2);
-  options.job.secret[5] ^= std::byte{1};
+  options.job.secret = make_job_identity().secret;
   RendezvousClient& wrong = join(options);
   ASSERT_TRUE(run_until([&] { return wrong.state() == State::failed; }, kSecond));
   EXPECT_TRUE(mentions(wrong.error(), to_string(at_) + ": ")) << wrong.error().message();
@@ -287,7 +343,7 @@ TEST_F(RendezvousTest, MissingRanksAreExplainedByTheConnectionsThatWereRefused) 
   serve();
   join(0, 2);
   RendezvousClient::Options options = options_of(1, 2);
-  options.job.secret[5] ^= std::byte{1};
+  options.job.secret = make_job_identity().secret;
   join(options);
   ASSERT_TRUE(run_until([&] { return all(State::failed); }));
   EXPECT_TRUE(mentions(clients_[0]->error(), "rank 1 of 2 has not arrived within 120 s"));
@@ -351,7 +407,7 @@ TEST_F(RendezvousTest, ThrowsOutWhoeverDoesNotComeToThePointInTime) {
   Stranger& silent = stranger();
   Stranger& slow = stranger();
   settle();
-  const std::vector<std::byte> hello = encode(HelloFrame());
+  const std::vector<std::byte> hello = encode_without_seal(HelloFrame());
   const TimeNs start = now_;
   for (size_t i = 0; i < 4; ++i) {
     slow.say(std::span(hello).subspan(i, 1));
@@ -436,10 +492,15 @@ TEST_F(RendezvousTest, ARankThatLostItsConnectionComesBackForTheTable) {
 TEST_F(RendezvousTest, RefusesAConnectionOfAnotherKind) {
   serve();
   const auto connect_as = [&](const ConnectionIdentity& identity) {
-    auto handshake = make_initiator(job_, identity, Incarnation(), random_nonce(), {});
+    HelloFrame hello;
+    hello.authenticated = true;
+    hello.job = job_.id;
+    hello.identity = identity;
+    const std::vector<std::byte> bytes = encode_without_seal(hello);
     Stranger& peer = stranger();
     settle();
-    peer.say(handshake->output());
+    peer.say(bytes);
+    peer.say(crypto::Hash());
     return run_until([&] { return peer.was_thrown_out(); }, 10 * kSecond);
   };
   EXPECT_TRUE(connect_as({ConnectionKind::data, Rank(0), kRendezvousRank, PathId()}));
@@ -452,7 +513,7 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   const SystemClock clock;
   const JobIdentity job = make_job_identity();
   auto server = RendezvousThread::start(TcpTransport::open({}).value(), {loopback()},
-                                        {job, random_nonce}, clock);
+                                        {job, random_nonce, kNever}, clock);
   ASSERT_TRUE(server.ok()) << server.status().message();
   constexpr int32_t kRanks = 4;
   std::vector<size_t> seen(kRanks);
@@ -469,7 +530,7 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
       options.nonce = random_nonce;
       Reactor reactor(transport->poller());
       const auto cards = run_rendezvous(*transport, reactor, clock, options);
-      if (cards.ok()) seen[static_cast<size_t>(rank)] = cards.value().size();
+      if (cards.ok()) seen[static_cast<size_t>(rank)] = cards.value().cards.size();
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -482,7 +543,7 @@ TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {
   const TimeNs start = clock.now();
   {
     const auto server = RendezvousThread::start(TcpTransport::open({}).value(), {loopback()},
-                                                {make_job_identity(), random_nonce}, clock);
+                                                {make_job_identity(), random_nonce, kNever}, clock);
     ASSERT_TRUE(server.ok());
     EXPECT_FALSE(server.value()->finished());
   }
@@ -491,7 +552,7 @@ TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {
 
 TEST(RendezvousThread, SaysThatThePortIsTaken) {
   const SystemClock clock;
-  const RendezvousServer::Options options{make_job_identity(), random_nonce};
+  const RendezvousServer::Options options{make_job_identity(), random_nonce, kNever};
   const auto first =
       RendezvousThread::start(TcpTransport::open({}).value(), {loopback()}, options, clock);
   ASSERT_TRUE(first.ok());

@@ -151,7 +151,7 @@ void Communicator::write_identity(JsonWriter& out) {
                            "." + std::to_string(version % 100))
       .field("uptime_ms", static_cast<uint64_t>((clock_.now() - started_at_) / kMillisecond))
       .field("operations", operations_)
-      .field("authenticated", options_.job.authenticated)
+      .field("authenticated", options_.job.authenticated())
       .field("error", failure().message());
 }
 

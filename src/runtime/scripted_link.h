@@ -282,7 +282,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const Clock& clock() const override { return clock_; }
   Reactor& reactor() override { return reactor_; }
   Transport& transport() override { return transport_; }
-  const JobIdentity& job() const override { return job_; }
+  const RunIdentity& run() const override { return run_; }
   std::array<std::byte, kNonceBytes> nonce() override { return {}; }
   std::span<std::byte> scratch() override { return scratch_; }
   NicPace& pace(NicId) override { return pace_; }
@@ -301,7 +301,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   ManualClock clock_;
   NoTransport transport_;
   Reactor reactor_;
-  JobIdentity job_;
+  RunIdentity run_;
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
   NicPace pace_{1};
   NicQueue queue_;

@@ -11,36 +11,26 @@ namespace {
 constexpr size_t kReadBytes = 16 * 1024;
 // One peer may not keep this thread from the others.
 constexpr int kReadsPerPump = 16;
-
-// What a MAC covers. The body stands there by its hash, so that a large one need not be copied.
-std::vector<std::byte> sealed(std::span<const std::byte> header, std::span<const std::byte> body) {
-  std::vector<std::byte> covered(header.begin(), header.end());
-  const crypto::Hash digest = crypto::hash("r2ccl message body", body);
-  covered.insert(covered.end(), digest.begin(), digest.end());
-  return covered;
-}
+constexpr std::string_view kLabel = "r2ccl sealed stream 2";
 
 }  // namespace
 
 SealedStream::SealedStream(EstablishedConnection established, uint32_t body_bytes_max)
     : connection_(std::move(established.connection)),
-      session_(std::move(established.session)),
       body_bytes_max_(body_bytes_max),
-      input_(std::move(established.leftover)) {}
+      input_(std::move(established.leftover)) {
+  crypto::derive_into(send_key_, established.session.send_key, kLabel, {});
+  crypto::derive_into(receive_key_, established.session.receive_key, kLabel, {});
+}
 
 void SealedStream::send(uint8_t type, Body body) {
-  R2CCL_CHECK(body->size() <= UINT32_MAX);
-  std::vector<std::byte> header;
-  ByteWriter out(header);
-  out.put(type);
-  out.put_bytes(std::array<std::byte, 3>{});
-  out.put(static_cast<uint32_t>(body->size()));
-  out.put(next_out_++);
-  Outgoing message;
-  std::ranges::copy(header, message.header.begin());
-  compute_mac(session_.send_key, sealed(header, *body), message.mac);
-  message.body = std::move(body);
-  output_.push_back(std::move(message));
+  R2CCL_CHECK(body != nullptr);
+  output_.push_back({type, std::move(body), {}, 0});
+}
+
+void SealedStream::send(uint8_t type, LockedBytes body) {
+  R2CCL_CHECK(!body.empty());
+  output_.push_back({type, nullptr, std::move(body), 0});
 }
 
 Status SealedStream::pump() {
@@ -64,24 +54,38 @@ std::optional<SealedStream::Message> SealedStream::next() {
   return message;
 }
 
+// A message is encrypted piece by piece as the connection takes it: a table that thousands of ranks
+// wait for stays in memory once.
+void SealedStream::make_record() {
+  Outgoing& message = output_.front();
+  const auto rest = message.bytes().subspan(message.sealed);
+  const auto plain = rest.first(std::min(rest.size(), kRecordBytesMax));
+  const bool last = plain.size() == rest.size();
+  record_.clear();
+  ByteWriter out(record_);
+  out.put(message.type);
+  out.put(static_cast<uint8_t>(last));
+  out.put(uint16_t{0});
+  out.put(static_cast<uint32_t>(plain.size()));
+  out.put(next_out_);
+  record_.resize(kHeaderBytes + plain.size() + crypto::kSealBytes);
+  const std::span<std::byte> record(record_);
+  crypto::seal(send_key_, next_out_++, record.first(kHeaderBytes), plain,
+               record.subspan(kHeaderBytes));
+  message.sealed += plain.size();
+  record_sent_ = 0;
+  if (last) output_.pop_front();
+}
+
 Status SealedStream::write_output() {
-  while (!output_.empty()) {
-    Outgoing& message = output_.front();
-    std::array<iovec, 3> slices;
-    size_t count = 0;
-    size_t skip = message.sent;
-    for (const std::span<const std::byte> part :
-         {std::span<const std::byte>(message.header), std::span<const std::byte>(*message.body),
-          std::span<const std::byte>(message.mac)}) {
-      const auto rest = part.subspan(std::min(skip, part.size()));
-      skip -= part.size() - rest.size();
-      if (!rest.empty()) slices[count++] = {const_cast<std::byte*>(rest.data()), rest.size()};
-    }
-    const IoResult result = connection_->write(std::span(slices).first(count));
+  while (wants_write()) {
+    if (record_.empty()) make_record();
+    const iovec slice{record_.data() + record_sent_, record_.size() - record_sent_};
+    const IoResult result = connection_->write(std::span(&slice, 1));
     if (result.kind == IoKind::blocked) return {};
     if (result.kind != IoKind::progressed) return system_error("connection lost", result.error);
-    message.sent += result.bytes;
-    if (message.sent == kHeaderBytes + message.body->size() + kMacBytes) output_.pop_front();
+    record_sent_ += result.bytes;
+    if (record_sent_ == record_.size()) record_.clear();
   }
   return {};
 }
@@ -106,29 +110,46 @@ Status SealedStream::read_input() {
 }
 
 Status SealedStream::parse() {
-  while (input_.size() >= kHeaderBytes) {
-    const auto header = std::span<const std::byte>(input_).first(kHeaderBytes);
-    ByteReader in(header);
-    Message message;
-    message.type = in.get<uint8_t>();
-    in.get_bytes(3);
-    const size_t body_bytes = in.get<uint32_t>();
-    const uint64_t number = in.get<uint64_t>();
-    if (number != next_in_ || body_bytes > body_bytes_max_) {
-      return {Code::remote, "malformed message from the peer"};
+  const std::span<const std::byte> input(input_);
+  size_t at = 0;
+  Status status;
+  while (status.ok() && input.size() - at >= kHeaderBytes) {
+    const auto header = input.subspan(at, kHeaderBytes);
+    const size_t bytes = ByteReader(header.subspan(4)).get<uint32_t>();
+    if (bytes > kRecordBytesMax || partial_.body.size() + bytes > body_bytes_max_) {
+      status = {Code::remote, "malformed message from the peer"};
+      break;
     }
-    if (input_.size() < kHeaderBytes + body_bytes + kMacBytes) break;
-    const auto body = std::span<const std::byte>(input_).subspan(kHeaderBytes, body_bytes);
-    const auto mac = std::span<const std::byte>(input_).subspan(kHeaderBytes + body_bytes);
-    if (!check_mac(session_.receive_key, sealed(header, body), mac.first<kMacBytes>())) {
-      return {Code::remote, "a message from the peer was altered on its way"};
-    }
-    ++next_in_;
-    message.body.assign(body.begin(), body.end());
-    received_.push_back(std::move(message));
-    input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(
-                                                      kHeaderBytes + body_bytes + kMacBytes));
+    const size_t sealed_bytes = bytes + crypto::kSealBytes;
+    if (input.size() - at < kHeaderBytes + sealed_bytes) break;
+    status = open_record(header, input.subspan(at + kHeaderBytes, sealed_bytes));
+    at += kHeaderBytes + sealed_bytes;
   }
+  input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(at));
+  return status;
+}
+
+Status SealedStream::open_record(std::span<const std::byte> header,
+                                 std::span<const std::byte> sealed) {
+  ByteReader in(header);
+  const uint8_t type = in.get<uint8_t>();
+  const bool last = in.get<uint8_t>() != 0;
+  const size_t before = partial_.body.size();
+  partial_.body.resize(before + sealed.size() - crypto::kSealBytes);
+  if (!crypto::open(receive_key_, next_in_, header, sealed,
+                    std::span(partial_.body).subspan(before))) {
+    return {Code::remote, "a message from the peer was altered on its way"};
+  }
+  // The peer counts the records in their headers too, and the tag covers those.
+  in.get<uint16_t>();
+  in.get<uint32_t>();
+  if (in.get<uint64_t>() != next_in_++ || (before > 0 && type != partial_.type)) {
+    return {Code::remote, "malformed message from the peer"};
+  }
+  partial_.type = type;
+  if (!last) return {};
+  received_.push_back(std::move(partial_));
+  partial_ = Message();
   return {};
 }
 

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
+
+#include "runtime/rendezvous_fuzz.h"
+#include "runtime/rendezvous_messages.h"
 
 namespace r2ccl {
 namespace {
@@ -42,13 +46,13 @@ class Pipe final : public Connection {
 class SealedStreamTest : public testing::Test {
  protected:
   SealedStream make(Bytes& in, Bytes& out, uint8_t send_key, uint8_t receive_key,
-                    Bytes leftover = {}) {
+                    Bytes leftover = {}, uint32_t body_bytes_max = 1000) {
     EstablishedConnection established;
     established.connection = std::make_unique<Pipe>(in, out);
     established.session.send_key.fill(std::byte{send_key});
     established.session.receive_key.fill(std::byte{receive_key});
     established.leftover = std::move(leftover);
-    return SealedStream(std::move(established), 1000);
+    return SealedStream(std::move(established), body_bytes_max);
   }
   static SealedStream::Body body(size_t size, uint8_t value = 5) {
     return std::make_shared<Bytes>(size, std::byte{value});
@@ -120,6 +124,46 @@ TEST_F(SealedStreamTest, RefusesAMessageSentBackToItsSender) {
   EXPECT_FALSE(receiver.next());
 }
 
+TEST_F(SealedStreamTest, AListenerReadsNothing) {
+  SealedStream sender = make(nothing_, wire_, 1, 2);
+  sender.send(10, LockedBytes::copy_of(*body(32, 77)));
+  ASSERT_TRUE(sender.pump().ok());
+  EXPECT_EQ(wire_.size(), 16u + 32u + 16u);
+  // Some byte is 77 by chance; four in a row are so once in 2^32.
+  const Bytes plain(4, std::byte{77});
+  EXPECT_EQ(std::search(wire_.begin(), wire_.end(), plain.begin(), plain.end()), wire_.end());
+  SealedStream receiver = make(wire_, back_, 2, 1);
+  ASSERT_TRUE(receiver.pump().ok());
+  EXPECT_EQ(receiver.next()->body, *body(32, 77));
+}
+
+TEST_F(SealedStreamTest, AMessageOfManyRecordsArrivesWholeAndOthersKeepTheirOrder) {
+  const SealedStream::Body large = [] {
+    Bytes bytes(100'000);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);
+    return std::make_shared<Bytes>(bytes);
+  }();
+  SealedStream sender = make(nothing_, wire_, 1, 2);
+  sender.send(9, body(3));
+  sender.send(10, large);
+  sender.send(11, body(5));
+  ASSERT_TRUE(sender.pump().ok());
+  Bytes cut = wire_;
+  SealedStream receiver = make(wire_, back_, 2, 1, {}, 100'000);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(receiver.pump().ok());
+  EXPECT_EQ(receiver.next()->type, 9);
+  EXPECT_EQ(receiver.next()->body, *large);
+  EXPECT_EQ(receiver.next()->type, 11);
+
+  // One record of the large message left out.
+  const auto hole = cut.begin() + 35 + 16 * 1024 + 32;
+  cut.erase(hole, hole + 16 * 1024 + 32);
+  SealedStream robbed = make(cut, back_, 2, 1, {}, 100'000);
+  EXPECT_FALSE(robbed.pump().ok());
+  EXPECT_TRUE(robbed.next());
+  EXPECT_FALSE(robbed.next());
+}
+
 TEST_F(SealedStreamTest, RefusesABodyBeyondItsBoundBeforeItArrives) {
   SealedStream sender = make(nothing_, wire_, 1, 2);
   sender.send(10, body(1001));
@@ -127,6 +171,28 @@ TEST_F(SealedStreamTest, RefusesABodyBeyondItsBoundBeforeItArrives) {
   wire_.resize(16);
   SealedStream receiver = make(wire_, back_, 2, 1);
   EXPECT_FALSE(receiver.pump().ok());
+}
+
+TEST_F(SealedStreamTest, AndTheMessagesOfTheRendezvousSurviveRandomAndDamagedInput) {
+  RankCard card;
+  card.rank = Rank(0);
+  Arrival arrival;
+  arrival.rank_count = 2;
+  arrival.card = encode(card).value();
+  const std::array<std::span<const std::byte>, 1> cards{arrival.card};
+  const std::array<Bytes, 4> good{encode(arrival), encode_table(cards),
+                                  encode_refused({Code::timeout, "too late"}), two_messages()};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    const size_t kind = random() % good.size();
+    Bytes input = random() % 3 == 0 ? Bytes(random() % 200) : good[kind];
+    for (uint64_t flips = random() % 4; flips > 0 && !input.empty(); --flips) {
+      input[random() % input.size()] = static_cast<std::byte>(random());
+    }
+    input.resize(input.size() - random() % (input.size() + 1) / 2);
+    input.insert(input.begin(), static_cast<std::byte>(kind + 4 * (random() % 64)));
+    fuzz_rendezvous(input);
+  }
 }
 
 }  // namespace

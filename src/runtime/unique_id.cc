@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "protocol/byte_io.h"
 #include "protocol/crypto.h"
+#include "protocol/key_schedule.h"
 #include "runtime/secure_random.h"
 
 namespace r2ccl {
@@ -34,11 +35,12 @@ UniqueIdBytes encode(const UniqueId& id) {
   ByteWriter out(bytes);
   out.put(kMagic);
   out.put(kVersion);
-  out.put(id.job.authenticated ? kFlagAuthenticated : uint8_t{0});
+  out.put(id.job.authenticated() ? kFlagAuthenticated : uint8_t{0});
   out.put(static_cast<uint8_t>(id.rendezvous.size()));
   out.put(uint8_t{0});
   out.put_bytes(id.job.id);
-  out.put_bytes(id.job.secret);
+  std::vector<std::byte> none(id.job.authenticated() ? 0 : kSecretBytes);
+  out.put_bytes(id.job.authenticated() ? id.job.secret.bytes() : std::span<const std::byte>(none));
   for (const Endpoint& endpoint : id.rendezvous) {
     out.put(static_cast<uint8_t>(endpoint.address.family));
     out.put(endpoint.port);
@@ -71,11 +73,12 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
                       std::to_string(kVersion) + ": install one version of r2ccl on all hosts");
   }
   UniqueId id;
-  id.job.authenticated = (in.get<uint8_t>() & kFlagAuthenticated) != 0;
+  const bool authenticated = (in.get<uint8_t>() & kFlagAuthenticated) != 0;
   const size_t endpoint_count = in.get<uint8_t>();
   in.get<uint8_t>();
   std::ranges::copy(in.get_bytes(kJobIdBytes), id.job.id.begin());
-  std::ranges::copy(in.get_bytes(kSecretBytes), id.job.secret.begin());
+  const auto secret = in.get_bytes(kSecretBytes);
+  if (authenticated) id.job.secret = LockedBytes::copy_of(secret);
   if (endpoint_count > kUniqueIdEndpointsMax) return bad("it has too many endpoints");
   for (size_t i = 0; i < endpoint_count; ++i) {
     ByteReader entry(in.get_bytes(kEndpointBytes));
@@ -97,19 +100,18 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
 JobIdentity make_job_identity() {
   JobIdentity job;
   secure_random(job.id);
-  secure_random(job.secret);
-  job.authenticated = true;
+  job.secret = LockedBytes::random(kSecretBytes);
   return job;
 }
 
-JobIdentity make_job_identity(std::string_view name, std::string_view secret) {
+Result<JobIdentity> make_job_identity(std::string_view name, const LockedBytes& secret) {
   JobIdentity job;
   const crypto::Hash id = crypto::hash("r2ccl job name", std::as_bytes(std::span(name)));
   std::copy_n(id.begin(), job.id.size(), job.id.begin());
-  if (!secret.empty()) {
-    job.authenticated = true;
-    job.secret = crypto::hash("r2ccl job secret", std::as_bytes(std::span(secret)));
-  }
+  if (secret.empty()) return job;
+  auto derived = derive_secret(secret, job.id);
+  if (!derived.ok()) return derived.status();
+  job.secret = std::move(derived).value();
   return job;
 }
 

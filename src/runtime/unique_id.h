@@ -34,8 +34,8 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
 // A job that no other can be mistaken for, with a fresh secret.
 JobIdentity make_job_identity();
 // The job of ranks that were given no id, only a place to meet: `name` is public and equal on all
-// of them. An empty `secret` makes an unauthenticated job, for a key from public values proves
-// nothing.
-JobIdentity make_job_identity(std::string_view name, std::string_view secret);
+// of them. Without a `secret` (its text) anybody can take part in the start of the job, for a key
+// from public values proves nothing. Fails when there is no memory to derive a key from it.
+Result<JobIdentity> make_job_identity(std::string_view name, const LockedBytes& secret);
 
 }  // namespace r2ccl

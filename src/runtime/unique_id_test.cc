@@ -32,7 +32,7 @@ TEST(UniqueId, ReadsBackWhatWasWritten) {
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value().job.id, id.job.id);
   EXPECT_EQ(read.value().job.secret, id.job.secret);
-  EXPECT_TRUE(read.value().job.authenticated);
+  EXPECT_TRUE(read.value().job.authenticated());
   EXPECT_EQ(read.value().rendezvous, id.rendezvous);
 }
 
@@ -68,15 +68,20 @@ TEST(JobIdentity, IsFreshEachTime) {
 }
 
 TEST(JobIdentity, OfANameIsEqualOnAllRanksAndUnauthenticatedWithoutASecret) {
-  const JobIdentity a = make_job_identity("slurm:17", "");
-  EXPECT_EQ(a.id, make_job_identity("slurm:17", "").id);
-  EXPECT_NE(a.id, make_job_identity("slurm:18", "").id);
-  EXPECT_FALSE(a.authenticated);
-  EXPECT_EQ(a.secret, decltype(a.secret){});
-  const JobIdentity b = make_job_identity("slurm:17", "correct horse battery");
-  EXPECT_TRUE(b.authenticated);
+  const auto make = [](const char* name, const std::string& secret) {
+    const auto text = std::as_bytes(std::span(secret));
+    return make_job_identity(name, text.empty() ? LockedBytes() : LockedBytes::copy_of(text))
+        .value();
+  };
+  const JobIdentity a = make("slurm:17", "");
+  EXPECT_EQ(a.id, make("slurm:17", "").id);
+  EXPECT_NE(a.id, make("slurm:18", "").id);
+  EXPECT_FALSE(a.authenticated());
+  const JobIdentity b = make("slurm:17", "correct horse battery");
+  EXPECT_TRUE(b.authenticated());
   EXPECT_EQ(b.id, a.id);
-  EXPECT_NE(b.secret, make_job_identity("slurm:17", "correct horse batterz").secret);
+  EXPECT_EQ(b.secret, make("slurm:17", "correct horse battery").secret);
+  EXPECT_NE(b.secret, make("slurm:17", "correct horse batterz").secret);
 }
 
 }  // namespace

@@ -22,6 +22,14 @@ std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
   };
 }
 
+// These ranks meet without a rendezvous.
+RunIdentity make_run() {
+  const std::array<std::byte, kSecretBytes> key{std::byte{42}};
+  RunIdentity run;
+  run.key = LockedBytes::copy_of(key);
+  return run;
+}
+
 }  // namespace
 
 Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_options(options)) {
@@ -35,9 +43,10 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
     node(rank).engine->describe(card);
     cards.push_back(std::move(card));
   }
+  const RunIdentity run = make_run();
   for (int rank = 0; rank < options.hosts; ++rank) {
     Node& each = node(rank);
-    R2CCL_CHECK(each.engine->start(Rank(rank), cards, each).ok());
+    R2CCL_CHECK(each.engine->start(Rank(rank), {cards, run}, each).ok());
     each.incidents = std::make_unique<Incidents>(*each.engine, *each.clock);
     each.drains = std::make_unique<Drains>(*each.engine, *each.clock, nullptr);
     each.ended.resize(static_cast<size_t>(options.hosts));
@@ -205,11 +214,7 @@ std::unique_ptr<Cluster::Node> Cluster::make_node(int rank, const ClusterOptions
   }
   made->clock = std::make_unique<HostClock>(world_.clock());
   made->engine = std::make_unique<ProgressEngine>(*made->host, *made->clock, engine);
-  JobIdentity job;
-  job.authenticated = true;
-  job.id.fill(std::byte{7});
-  job.secret.fill(std::byte{42});
-  R2CCL_CHECK(made->engine->open(job).ok());
+  R2CCL_CHECK(made->engine->open().ok());
   return made;
 }
 
