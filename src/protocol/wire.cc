@@ -159,6 +159,8 @@ const char* to_string(DownCause cause) {
       return "closing";
     case DownCause::peer_notice:
       return "peer_notice";
+    case DownCause::lossy:
+      return "lossy";
   }
   return "unknown";
 }

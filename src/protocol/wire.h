@@ -75,6 +75,7 @@ enum class DownCause : uint8_t {
   protocol = 6,     // bytes came that no r2ccl peer sends
   closing = 7,      // orderly end
   peer_notice = 8,  // the peer said so
+  lossy = 9,        // packets get lost and are sent again; of verdicts only, no path is down for it
 };
 const char* to_string(DownCause cause);
 

@@ -21,6 +21,7 @@ enum class NoticeKind : uint8_t {
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
   probe_request = 11,  // from the judging rank: reach the NICs of some hosts
   probe_answer = 12,   // to the judging rank: which were reached
+  losses = 13,         // to the judging rank: a LossReport
 };
 
 inline std::vector<std::byte> make_notice(NoticeKind kind, std::span<const std::byte> body) {

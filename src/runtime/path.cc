@@ -47,6 +47,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
 }
 
 std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
+  sample_losses(now);
+  losses_.reset();
   data_registration_.reset();
   lane_registration_.reset();
   bytes_received_before_ += bytes_received();
@@ -96,6 +98,19 @@ TimeNs Path::data_unanswered() const {
 
 TimeNs Path::lane_unanswered() const {
   return lane_ == nullptr ? kNever : lane_->connection().info().unanswered_ns;
+}
+
+void Path::sample_losses(TimeNs now) {
+  if (lane_ == nullptr) return;
+  const bool idle = model.outstanding().empty() && health.last_sent_at < losses_at_;
+  if (idle && losses_settled_) return;
+  PacketCounts counts = lane_->connection().info().packets;
+  if (data_ != nullptr) counts += data_->info().packets;
+  const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
+  const uint64_t lost = counts.retransmitted - std::min(in_vain, counts.retransmitted);
+  losses_.sample({.sent = counts.sent, .lost = lost, .delivered = counts.delivered}, now);
+  losses_at_ = now;
+  losses_settled_ = idle;
 }
 
 void Path::send_control(ControlFrame& frame) {

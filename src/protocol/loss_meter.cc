@@ -1,0 +1,55 @@
+#include "protocol/loss_meter.h"
+
+#include <algorithm>
+
+namespace r2ccl {
+
+void LossMeter::sample(const Counters& counters, TimeNs now) {
+  const int64_t number = number_of(now);
+  Period& period = periods_[static_cast<size_t>(number) % kPeriods];
+  if (period.number != number) period = {number, 0, 0};
+  const uint64_t sent = counters.sent - std::min(last_.sent, counters.sent);
+  period.sent += sent;
+  sent_ += sent;
+  last_.sent = counters.sent;
+  if (counters.delivered <= last_.delivered && counters.lost > last_.lost) return;
+  const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last_.lost);
+  period.lost += lost;
+  lost_ += lost;
+  last_.lost = counters.lost;
+  last_.delivered = counters.delivered;
+}
+
+LossCount LossMeter::count(TimeNs now) const {
+  const int64_t newest = number_of(now);
+  const int64_t oldest = newest - static_cast<int64_t>(kPeriods) + 1;
+  const auto in_window = [&](const Period& period) {
+    return period.number >= oldest && period.number <= newest;
+  };
+  // A retransmission in vain is noticed a round trip later, perhaps in the next period.
+  int64_t in_vain = 0;
+  int64_t first = oldest;
+  bool any = false;
+  for (const Period& period : periods_) {
+    if (!in_window(period)) continue;
+    if (period.lost < 0) in_vain -= period.lost;
+    if (period.lost <= 0) continue;
+    first = any ? std::min(first, period.number) : period.number;
+    any = true;
+  }
+  LossCount count;
+  int64_t lost = -in_vain;
+  for (const Period& period : periods_) {
+    if (!in_window(period) || period.number < first) continue;
+    count.sent += static_cast<uint32_t>(std::min<uint64_t>(period.sent, UINT32_MAX / kPeriods));
+    count.periods += period.sent > 0 ? 1 : 0;
+    count.lossy += period.lost > 0 ? 1 : 0;
+    lost += std::max<int64_t>(period.lost, 0);
+  }
+  count.lossy -= static_cast<uint32_t>(std::min<int64_t>(count.lossy, in_vain));
+  count.lost = static_cast<uint32_t>(std::clamp<int64_t>(lost, 0, UINT32_MAX));
+  count.lost = std::min(count.lost, count.sent);
+  return count;
+}
+
+}  // namespace r2ccl
