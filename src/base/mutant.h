@@ -36,10 +36,10 @@ namespace r2ccl {
   X(old_address, "a NIC's new address is not told")                                               \
   X(dead_connections, "connections that went dead unseen are not replaced")                       \
   X(staging_early, "a staging slot is given away before it is reduced")                           \
-  X(loss_any_cover, "one of several NICs that explain a loss equally well is named")                   \
-  X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                     \
-  X(loss_congestion, "what other pairs and the host's other NICs lose is no matter")             \
-  X(loss_pairs, "connections that break of a loss that is named have verdicts of their own")  \
+  X(loss_any_cover, "one of several NICs that explain a loss equally well is named")              \
+  X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                      \
+  X(loss_congestion, "what other pairs and the host's other NICs lose is no matter")              \
+  X(loss_pairs, "connections that break of a loss that is named have verdicts of their own")      \
   X(loss_in_vain, "a retransmission of what the peer had already counts as a loss")
 
 enum class Mutant : uint8_t {

@@ -98,7 +98,7 @@ struct Verdict {
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;  // the longest
   TimeNs wall = 0;
-  Rank process;  // of a process: which
+  Rank process;           // of a process: which
   uint32_t loss_ppm = 0;  // with DownCause::lossy: packets lost of a million sent
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };

@@ -84,8 +84,9 @@ void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
     const bool known = sample.near.host < hosts && sample.far.host < hosts &&
                        sample.near.host != sample.far.host && !sample.near.nic.empty() &&
                        !sample.far.nic.empty();
-    const bool sound = count.lost <= count.sent && count.lossy <= count.periods &&
-                       count.lossy <= count.lost && count.periods <= LossMeter::kPeriods;
+    const bool sound = count.lost <= count.sent && count.lossy <= count.periods + 1 &&
+                       count.lossy <= count.lost + 1 && count.lossy <= LossMeter::kPeriods &&
+                       count.periods <= LossMeter::kPeriods;
     if (!known || !sound) continue;
     seen_[{report.observer, sample.near, sample.far}] = {count, now};
   }
@@ -187,6 +188,11 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
       // Another NIC that is named as well explains the loss of that pair.
       if (!culprits.contains(other)) witnesses.insert(other.host);
     }
+    TimeNs since = now;
+    for (const Pair& pair : component) {
+      if (touches(pair, nic)) since = std::min(since, lossy_.at(pair).lossy_since);
+    }
+    if (now - since < kNicPatience && !mutated(Mutant::loss_one_period)) continue;
     const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
     if (!seen_by_two || count.lossy < kNicPeriods) continue;
     if (!stands_out(count, culprits, totals)) continue;
@@ -214,7 +220,8 @@ void LossLocaliser::forget_old(TimeNs now) {
   for (auto& [named, seen_at] : named_) {
     for (const auto& [key, seen] : seen_) {
       const Pair pair = pair_of(key.near, key.far);
-      const bool of_it = pair == named || (named.first == named.second && touches(pair, named.first));
+      const bool of_it =
+          pair == named || (named.first == named.second && touches(pair, named.first));
       if (of_it && seen.count.lost > 0) seen_at = std::max(seen_at, seen.at);
     }
   }

@@ -16,7 +16,8 @@
 //  - a fan-in hits all NICs of a host that carry as much: if they all lose, no NIC is named;
 //  - congestion hits what carries most: a NIC loses eight times as large a share as the pairs that
 //    it has no part in;
-//  - a packet that was only late, or reordered, is reported by the peer's D-SACK and does not count.
+//  - a packet that was only late, or reordered, is reported by the peer's D-SACK and does not
+//  count.
 // The alternative not taken is active probing (trains of packets, as BADABING does): it would see
 // idle NICs too, but it adds load where the network is in trouble, and the control streams already
 // cross every pair of NICs with small packets all the time. The other alternative, telling
@@ -92,6 +93,9 @@ class LossLocaliser {
   static constexpr TimeNs kCleared = 10 * kSecond;
   // For the evidence of other pairs, before only the pair is named.
   static constexpr TimeNs kPairPatience = 2 * kSecond;
+  // A NIC is lossy for so long before it is named: one full queue may drop packets of many pairs,
+  // and the rate of a loss that has just begun is hardly known.
+  static constexpr TimeNs kNicPatience = 500 * kMillisecond;
   // Periods with a loss: of a pair, to be lossy at all; of all pairs of a NIC, to name it; of a
   // pair, to name that.
   static constexpr uint32_t kPairPeriods = 2;
@@ -99,7 +103,7 @@ class LossLocaliser {
   static constexpr uint32_t kNamedPairPeriods = 5;
   static constexpr uint32_t kPpmMin = 200;
   static constexpr uint64_t kMargin = 8;
-  // Packets without a loss that show a NIC to be clean.
+  // More NICs that lose packets at the same time are not told apart.
   static constexpr size_t kCoverMax = 3;
 
   using Pair = std::pair<NicName, NicName>;  // in order

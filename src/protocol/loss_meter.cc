@@ -1,6 +1,7 @@
 #include "protocol/loss_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2ccl {
 
@@ -28,19 +29,25 @@ LossCount LossMeter::count(TimeNs now) const {
   };
   // A retransmission in vain is noticed a round trip later, perhaps in the next period.
   int64_t in_vain = 0;
-  int64_t first = oldest;
-  bool any = false;
+  int64_t first = newest + 1;
+  int64_t second = newest + 1;
   for (const Period& period : periods_) {
     if (!in_window(period)) continue;
     if (period.lost < 0) in_vain -= period.lost;
     if (period.lost <= 0) continue;
-    first = any ? std::min(first, period.number) : period.number;
-    any = true;
+    if (period.number < first)
+      second = std::exchange(first, period.number);
+    else
+      second = std::min(second, period.number);
   }
   LossCount count;
   int64_t lost = -in_vain;
+  // The loss may have begun late in the first period, behind much that passed.
+  const int64_t from = second <= newest ? first + 1 : first <= newest ? first : oldest;
   for (const Period& period : periods_) {
-    if (!in_window(period) || period.number < first) continue;
+    if (!in_window(period)) continue;
+    if (period.number == first && from > first) ++count.lossy;
+    if (period.number < from) continue;
     count.sent += static_cast<uint32_t>(std::min<uint64_t>(period.sent, UINT32_MAX / kPeriods));
     count.periods += period.sent > 0 ? 1 : 0;
     count.lossy += period.lost > 0 ? 1 : 0;

@@ -51,7 +51,8 @@ class LossMeter {
   // A new connection counts from 0.
   void reset() { last_ = {}; }
   void sample(const Counters& now_at, TimeNs now);
-  // The window up to `now`, from the first period with a loss on; all of it without one.
+  // The window up to `now`. Packets are counted from behind the first period with a loss on, if
+  // there is a second one: only so they give the rate of a loss that has just begun.
   LossCount count(TimeNs now) const;
   // Since the path was made.
   uint64_t sent() const { return sent_; }

@@ -285,8 +285,8 @@ void Incidents::progress(const std::vector<bool>& ended) {
 }
 
 TimeNs Incidents::next_timeout() const {
-  TimeNs next = std::min({judge_.next_timeout(), prober_.next_timeout(),
-                          localiser_.next_timeout(), losses_.next_timeout()});
+  TimeNs next = std::min({judge_.next_timeout(), prober_.next_timeout(), localiser_.next_timeout(),
+                          losses_.next_timeout()});
   for (const Report& report : reports_) {
     // What is just in has not been told yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;

@@ -31,6 +31,7 @@ struct RankSummary {
     uint32_t paths_down = 0;
     bool drained = false;        // an operator took it out of service
     uint32_t paths_drained = 0;  // at rest because it is, or the NIC at their other end
+    uint32_t loss_ppm = 0;       // packets lost of a million that it sent of late, over its paths
     friend bool operator==(const Line&, const Line&) = default;
   };
   // A path that is not up, and should be.

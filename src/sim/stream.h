@@ -111,8 +111,8 @@ class Stream {
   uint64_t highest_sent_ = 0;
   uint64_t retransmissions_ = 0;
   uint64_t spurious_ = 0;
-  bool repeated_ = false;        // the last segment had arrived before
-  bool repair_counts_ = false;   // nothing says yet that the last repair was in vain
+  bool repeated_ = false;       // the last segment had arrived before
+  bool repair_counts_ = false;  // nothing says yet that the last repair was in vain
   uint64_t cut_at_ = UINT64_MAX;
 };
 
