@@ -90,10 +90,17 @@ class Losses {
     row.named += outcome.named ? 1 : 0;
     row.in_time += outcome.named && outcome.named_after <= kInTime ? 1 : 0;
     row.pairs += !outcome.named && outcome.pair_named ? 1 : 0;
-    row.several += outcome.verdicts > 1 ? 1 : 0;
+    row.several += outcome.verdicts.size() > 1 ? 1 : 0;
     if (outcome.named) row.times.push_back(outcome.named_after);
     if (!outcome.named && options_.until_found) fail_if_plain(trial);
-    if (outcome.verdicts > 1 && options_.until_found) fail(trial, "one fault, several verdicts");
+    if (outcome.verdicts.size() > 1) tell_several(trial, outcome);
+  }
+
+  void tell_several(const LossTrial& trial, const LossOutcome& outcome) {
+    std::string text = "one fault, several verdicts";
+    for (const std::string& each : outcome.verdicts) text += "; " + each;
+    if (options_.until_found) return fail(trial, text);
+    std::printf("%s: %s\n", describe(trial).c_str(), text.c_str());
   }
 
   // So much loss both ways must be named, whatever else is wrong.

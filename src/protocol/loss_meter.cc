@@ -5,20 +5,21 @@
 
 namespace r2ccl {
 
-void LossMeter::sample(const Counters& counters, TimeNs now) {
+void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) {
+  Counters& last = last_[connection];
   const int64_t number = number_of(now);
   Period& period = periods_[static_cast<size_t>(number) % kPeriods];
   if (period.number != number) period = {number, 0, 0};
-  const uint64_t sent = counters.sent - std::min(last_.sent, counters.sent);
+  const uint64_t sent = counters.sent - std::min(last.sent, counters.sent);
   period.sent += sent;
   sent_ += sent;
-  last_.sent = counters.sent;
-  if (counters.delivered <= last_.delivered && counters.lost > last_.lost) return;
-  const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last_.lost);
+  last.sent = counters.sent;
+  if (counters.delivered <= last.delivered && counters.lost > last.lost) return;
+  const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last.lost);
   period.lost += lost;
   lost_ += lost;
-  last_.lost = counters.lost;
-  last_.delivered = counters.delivered;
+  last.lost = counters.lost;
+  last.delivered = counters.delivered;
 }
 
 LossCount LossMeter::count(TimeNs now) const {

@@ -48,9 +48,12 @@ class LossMeter {
     uint64_t lost = 0;  // retransmitted, less those in vain: may shrink
     uint64_t delivered = 0;
   };
-  // A new connection counts from 0.
+  // The connections of a path: what one delivers says nothing of what the other waits for.
+  static constexpr size_t kData = 0;
+  static constexpr size_t kControl = 1;
+  // New connections count from 0.
   void reset() { last_ = {}; }
-  void sample(const Counters& now_at, TimeNs now);
+  void sample(size_t connection, const Counters& counters, TimeNs now);
   // The window up to `now`. Packets are counted from behind the first period with a loss on, if
   // there is a second one: only so they give the rate of a loss that has just begun.
   LossCount count(TimeNs now) const;
@@ -67,7 +70,7 @@ class LossMeter {
   static int64_t number_of(TimeNs at) { return at / kPeriod; }
 
   std::array<Period, kPeriods> periods_{};
-  Counters last_;
+  std::array<Counters, 2> last_{};
   uint64_t sent_ = 0;
   int64_t lost_ = 0;
 };

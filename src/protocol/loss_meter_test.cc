@@ -14,7 +14,8 @@ struct Step {
 
 LossCount count_of(const std::vector<Step>& steps, int at) {
   LossMeter meter;
-  for (const Step& step : steps) meter.sample(step.counters, step.period * kPeriod);
+  for (const Step& step : steps)
+    meter.sample(LossMeter::kData, step.counters, step.period * kPeriod);
   return meter.count(at * kPeriod);
 }
 
@@ -32,10 +33,10 @@ TEST(LossMeter, CountsALossOnlyOnceSomethingIsDelivered) {
   EXPECT_EQ(count_of({{1, {100, 0, 90}}, {2, {101, 1, 90}}, {4, {102, 2, 90}}}, 4).lost, 0U);
   EXPECT_EQ(count_of({{1, {100, 0, 90}}, {2, {101, 1, 90}}, {4, {102, 2, 91}}}, 4).lost, 2U);
   LossMeter meter;
-  meter.sample({100, 0, 90}, kPeriod);
-  meter.sample({110, 5, 90}, 2 * kPeriod);
+  meter.sample(LossMeter::kData, {100, 0, 90}, kPeriod);
+  meter.sample(LossMeter::kData, {110, 5, 90}, 2 * kPeriod);
   meter.reset();
-  meter.sample({20, 0, 10}, 3 * kPeriod);
+  meter.sample(LossMeter::kData, {20, 0, 10}, 3 * kPeriod);
   EXPECT_EQ(meter.count(3 * kPeriod).lost, 0U);
 }
 
@@ -44,10 +45,21 @@ TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
   EXPECT_EQ(count_of({{1, {100, 1, 90}}, {2, {200, 0, 190}}}, 2),
             (LossCount{.sent = 200, .lost = 0, .periods = 2, .lossy = 0}));
   LossMeter meter;
-  meter.sample({100, 1, 90}, kPeriod);
-  meter.sample({200, 0, 190}, 2 * kPeriod);
+  meter.sample(LossMeter::kData, {100, 1, 90}, kPeriod);
+  meter.sample(LossMeter::kData, {200, 0, 190}, 2 * kPeriod);
   EXPECT_EQ(meter.lost(), 0U);
   EXPECT_EQ(meter.sent(), 200U);
+}
+
+// Small packets pass an MTU hole, large ones are sent again and again: no loss, but a stall.
+TEST(LossMeter, DoesNotTakeAStallForALossBecauseTheOtherConnectionDelivers) {
+  LossMeter meter;
+  for (int period = 1; period < 8; ++period) {
+    const auto count = static_cast<uint64_t>(period);
+    meter.sample(LossMeter::kControl, {10 * count, 0, 10 * count}, period * kPeriod);
+    meter.sample(LossMeter::kData, {100 + count, count, 90}, period * kPeriod);
+  }
+  EXPECT_EQ(meter.count(7 * kPeriod).lost, 0U);
 }
 
 TEST(LossMeter, ForgetsWhatLiesBehindItsWindow) {

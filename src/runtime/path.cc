@@ -9,6 +9,17 @@
 #include "base/status.h"
 
 namespace r2ccl {
+namespace {
+
+LossMeter::Counters loss_counters(const Connection& connection) {
+  const PacketCounts counts = connection.info().packets;
+  const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
+  return {.sent = counts.sent,
+          .lost = counts.retransmitted - std::min(in_vain, counts.retransmitted),
+          .delivered = counts.delivered};
+}
+
+}  // namespace
 
 Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool damping)
     : spec(std::move(path_spec)), returns(damping), owner_(owner), scratch_(scratch) {}
@@ -104,11 +115,8 @@ void Path::sample_losses(TimeNs now) {
   if (lane_ == nullptr) return;
   const bool idle = model.outstanding().empty() && health.last_sent_at < losses_at_;
   if (idle && losses_settled_) return;
-  PacketCounts counts = lane_->connection().info().packets;
-  if (data_ != nullptr) counts += data_->info().packets;
-  const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
-  const uint64_t lost = counts.retransmitted - std::min(in_vain, counts.retransmitted);
-  losses_.sample({.sent = counts.sent, .lost = lost, .delivered = counts.delivered}, now);
+  losses_.sample(LossMeter::kControl, loss_counters(lane_->connection()), now);
+  if (data_ != nullptr) losses_.sample(LossMeter::kData, loss_counters(*data_), now);
   losses_at_ = now;
   losses_settled_ = idle;
 }

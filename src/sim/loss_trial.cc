@@ -92,7 +92,7 @@ void conclude(const LossTrial& trial, Cluster& cluster, LossOutcome& outcome) {
   for (const Verdict& verdict : cluster.node(0).incidents->verdicts()) {
     if (!permitted(trial, verdict)) outcome.innocent.push_back(words(verdict));
     if (!trial.loses() || !is_end(verdict, name_of(trial.lossy))) continue;
-    ++outcome.verdicts;
+    outcome.verdicts.push_back(words(verdict));
     if (names(trial, verdict)) outcome.said_ppm = verdict.loss_ppm;
     outcome.pair_named =
         outcome.pair_named || (verdict.scope == Scope::pair && verdict.kind == DownCause::lossy);

@@ -36,8 +36,8 @@ struct LossOutcome {
   bool named = false;      // the NIC, as lossy
   TimeNs named_after = 0;  // from the beginning of the loss until every rank knows
   uint32_t said_ppm = 0;
-  bool pair_named = false;  // only a pair with the NIC
-  size_t verdicts = 0;      // about the lossy NIC, this one included
+  bool pair_named = false;            // only a pair with the NIC
+  std::vector<std::string> verdicts;  // about the lossy NIC, this one included
   std::vector<std::string>
       innocent;  // verdicts about NICs with which nothing is wrong, or not that
 };

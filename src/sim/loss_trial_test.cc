@@ -24,7 +24,7 @@ TEST(LossTrial, NamesTheLossyNicAndNoInnocentOne) {
       continue;
     }
     EXPECT_TRUE(outcome.named) << describe(trial);
-    EXPECT_EQ(outcome.verdicts, 1U) << describe(trial);
+    EXPECT_EQ(outcome.verdicts.size(), 1U) << describe(trial);
   }
 }
 
