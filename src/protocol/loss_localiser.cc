@@ -107,12 +107,19 @@ std::map<LossLocaliser::Pair, LossCount> LossLocaliser::totals() const {
   return totals;
 }
 
+// One full queue may drop packets of both directions: in each of them that is one period.
 std::vector<LossLocaliser::Pair> LossLocaliser::lossy_pairs(
     const std::map<Pair, LossCount>& totals) const {
+  std::map<Pair, uint32_t> worse;  // direction
+  for (const auto& [key, seen] : seen_) {
+    uint32_t& most = worse[pair_of(key.near, key.far)];
+    most = std::max(most, seen.count.lossy);
+  }
   std::vector<Pair> lossy;
   for (const auto& [pair, count] : totals) {
-    const uint32_t periods = mutated(Mutant::loss_one_period) ? 1 : kPairPeriods;
-    if (count.lossy >= periods && count.ppm() >= kPpmMin) lossy.push_back(pair);
+    const bool again = worse.at(pair) >= kPairPeriods || count.lossy > kPairPeriods ||
+                       mutated(Mutant::loss_one_period);
+    if (again && count.lossy > 0 && count.ppm() >= kPpmMin) lossy.push_back(pair);
   }
   return lossy;
 }
@@ -216,6 +223,7 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
 
 void LossLocaliser::forget_old(TimeNs now) {
   std::erase_if(seen_, [&](const auto& entry) { return entry.second.at + kFresh <= now; });
+  std::erase_if(named_, [&](const auto& entry) { return entry.second + kCleared <= now; });
   // A loss that goes on is the same fault, however rare it is.
   for (auto& [named, seen_at] : named_) {
     for (const auto& [key, seen] : seen_) {
@@ -225,7 +233,6 @@ void LossLocaliser::forget_old(TimeNs now) {
       if (of_it && seen.count.lost > 0) seen_at = std::max(seen_at, seen.at);
     }
   }
-  std::erase_if(named_, [&](const auto& entry) { return entry.second + kCleared <= now; });
 }
 
 std::vector<Verdict> LossLocaliser::due(TimeNs now) {

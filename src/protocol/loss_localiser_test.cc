@@ -11,6 +11,8 @@ namespace {
 constexpr LossCount kClean{.sent = 2000, .lost = 0, .periods = 16, .lossy = 0};
 constexpr LossCount kLoses{.sent = 200, .lost = 10, .periods = 16, .lossy = 6};
 constexpr LossCount kFewer{.sent = 200, .lost = 2, .periods = 16, .lossy = 2};
+// Other NICs lose an eighth of that.
+constexpr LossCount kCongested{.sent = 2000, .lost = 40, .periods = 16, .lossy = 2};
 // A full queue dropped a whole super-packet, once.
 constexpr LossCount kBurst{.sent = 2000, .lost = 40, .periods = 16, .lossy = 1};
 
@@ -156,12 +158,14 @@ TEST(LossLocaliser, TakesALossOfAllNicsOfAHostForAFanIn) {
 }
 
 TEST(LossLocaliser, TakesALossThatOthersHaveTooForCongestion) {
-  EXPECT_TRUE(
-      judged(
-          6,
-          {{0, 1, kLoses}, {2, 1, kLoses}, {3, 4, kFewer, 2}, {4, 5, kFewer, 2}, {0, 1, kClean, 1}},
-          5 * kSecond)
-          .empty());
+  EXPECT_TRUE(judged(6,
+                     {{0, 1, kLoses},
+                      {2, 1, kLoses},
+                      {3, 4, kCongested, 2},
+                      {4, 5, kCongested, 2},
+                      {0, 1, kClean, 1}},
+                     5 * kSecond)
+                  .empty());
 }
 
 TEST(LossLocaliser, IgnoresReportsThatContradictThemselves) {

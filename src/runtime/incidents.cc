@@ -120,7 +120,11 @@ std::string Incidents::words_for(const Verdict& verdict) const {
 size_t Incidents::place_of(const Verdict& verdict) const {
   if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
   const auto replaced = [&](const Verdict& old) {
-    if (old.scope != Scope::pair || verdict.wall - old.wall > kOneFault) return false;
+    if (verdict.wall - old.wall > kOneFault) return false;
+    // So much loss that for a while nothing came through.
+    const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
+    if (old.scope == Scope::nic && mute && old.culprit == verdict.culprit) return true;
+    if (old.scope != Scope::pair) return false;
     const bool same = old.culprit == verdict.culprit && old.other == verdict.other;
     const bool of_nic = old.culprit == verdict.culprit || old.other == verdict.culprit;
     return verdict.scope == Scope::nic ? of_nic : same;
