@@ -134,15 +134,15 @@ size_t Incidents::place_of(const Verdict& verdict) const {
 }
 
 void Incidents::add(const Verdict& verdict) {
-  const double percent = static_cast<double>(verdict.loss_ppm) / 1e4;
+  const size_t place = place_of(verdict);
   if (verdict.kind == DownCause::lossy) {
-    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use",
-              words_for(verdict).c_str(), percent);
+    const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
+    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
+              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
   } else {
     R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
               to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
   }
-  const size_t place = place_of(verdict);
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {
