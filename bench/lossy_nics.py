@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Lossy NICs: AllReduce on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC of each host 30 Mbit/s in
-every second run) with every element checked, and packets of one random NIC lost both ways. Is the
+every second run), and packets of one random NIC lost both ways. Is the
 NIC named as lossy, how long after the loss began do all ranks know, and is any other NIC named?
 
 Each run is a job of its own: 2, 5, 10 and 20 % of loss, and operations of 64 KB to 4 MB, in random
@@ -49,7 +49,7 @@ def told_by_all(reader, hosts, name):
 def one(lab, size, percent, dice):
     host, nic = dice.randrange(lab.hosts), dice.randrange(NICS)
     name = f"h{host} nic{nic}"
-    run = lab.start_bench("-b", BYTES[size], "--duration", 60, "-c", 1,
+    run = lab.start_bench("-b", BYTES[size], "--duration", 60,
                           environment={"R2CCL_DEBUG": "WARN"})
     reader = Reader(run.process.stdout)
     result = {"hosts": lab.hosts, "bytes": size, "percent": percent, "nic": name, "named_s": None}
