@@ -27,7 +27,7 @@ def lab(document):
     lines += [f"Not named within 2 s: {len(late)} of {len(lossy)}"
               + "".join(f"; {run['hosts']} hosts, {run['bytes']}, {run['percent']} %: "
                         + (f"{num(run['named_s'])} s" if run["named_s"] else "never") for run in late)
-              + f". Runs with a second verdict about the same NIC (a `pair`): {done['with_other_verdicts']}. "
+              + f". Runs whose log has a `pair` with the NIC beside it: {done['with_other_verdicts']}. "
               f"Innocent NICs named: {done['innocent']}. Healthy runs with a verdict: "
               f"{done['said_of_healthy']} of {done['healthy']}. Runs that failed: {len(document['errors'])}.", ""]
     rows = []
@@ -58,8 +58,9 @@ def sim_targets(document):
 
 
 def sim(document):
-    lines = ["## Lossy NICs, simulated", "", "Random jobs (docs/simulation.md, Losses). One and two tenths of a percent "
-             "lose too few packets in 2 s on these NICs of 2 to 6 MB/s; a loss of one direction has half the evidence.",
+    lines = ["## Lossy NICs, simulated", "", "Random jobs (docs/simulation.md, Losses). Bad numbers first: "
+             "below 1 % these NICs of 2 to 6 MB/s lose too few packets in 2 s, and a loss of one direction, in two of five "
+             "trials, has half the evidence.",
              "", "```sh", document.get("command", "r2ccl sim losses"), "```", ""]
     lines += table(["loss", "trials", "named in 2 s", "in 6 s", "only a pair", "several verdicts"],
                    [[row["loss"], row["trials"], row["in_time"], row["named"], row["pairs"], row["several"]]
