@@ -59,7 +59,7 @@ def sim_targets(document):
 
 def sim(document):
     lines = ["## Lossy NICs, simulated", "", "Random jobs (docs/simulation.md, Losses). Bad numbers first: "
-             "below 1 % these NICs of 2 to 6 MB/s lose too few packets in 2 s, and a loss of one direction, in two of five "
+             "below 1 % these NICs of 2 to 6 MB/s lose too few packets in 2 s, and a loss of one direction, in three of five "
              "trials, has half the evidence.",
              "", "```sh", document.get("command", "r2ccl sim losses"), "```", ""]
     lines += table(["loss", "trials", "named in 2 s", "in 6 s", "only a pair", "several verdicts"],
