@@ -10,6 +10,7 @@ import sys
 
 import report_conditions
 import report_faults
+import report_losses
 import report_rates
 import report_readiness
 import report_returns
@@ -38,6 +39,8 @@ PARTS = [
     ("sim_grey", no_targets, report_faults.sim_grey),
     ("soak", report_returns.soak_targets, report_returns.soak),
     ("verdicts", report_faults.verdict_targets, report_faults.verdicts),
+    ("lossy_nics", report_losses.lab_targets, report_losses.lab),
+    ("sim_losses", report_losses.sim_targets, report_losses.sim),
     ("conditions", no_targets, report_conditions.conditions),
     ("readiness", report_readiness.readiness_targets, report_readiness.readiness),
     ("instructions", no_targets, report_readiness.instructions),

@@ -2,7 +2,7 @@
 # Measures everything that stands in RESULTS.md, and writes it. Needs root and a quiet machine.
 #
 # usage: bench/run-all.sh [--quick] [MINUTES [RESULTS.md]]
-#   MINUTES     time for all of it, at least 20; with the 222 unless told, there are as many trials as
+#   MINUTES     time for all of it, at least 20; with the 229 unless told, there are as many trials as
 #               the targets ask for, with less in proportion fewer
 #   RESULTS.md  what to write (bench/RESULTS.md)
 # env: R2CCL    the command to measure (build/r2ccl)
@@ -12,7 +12,7 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
 [ "${1:-}" != --quick ] || { quick=(--quick); shift; }
-full=222
+full=229
 minutes=${1:-$full}
 results=${2:-bench/RESULTS.md}
 json=${JSON_DIR:-build/bench}
@@ -36,7 +36,7 @@ measure() {
   python3 -B "bench/$2.py" "${common[@]}" "${@:3}" --json "$json/$1.json" || status=1
 }
 
-# The minutes each takes of the 222.
+# The minutes each takes of the 229.
 measure line_rate line_rate --repetitions "$(part 5)"                                 # 8
 measure fan_in fan_in --repetitions "$(part 5)"                                       # 1
 measure fault_trials fault_trials --trials "$(part 200)" --checked-trials 10          # 23
@@ -51,6 +51,7 @@ measure sim_stalls sim_stalls --trials "$(part 30)"                             
 measure sim_grey sim_grey                                                             # 4
 measure grey grey --repetitions "$(part 3)"                                           # 10
 measure soak soak --minutes "$(part 30)"                                              # 31
+measure lossy_nics lossy_nics --runs "$(part 60)"                                     # 7
 measure verdicts verdicts --trials "$(part 20)"                                       # 8
 measure conditions conditions                                                         # 8
 measure readiness readiness                                                           # 5

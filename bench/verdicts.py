@@ -25,7 +25,8 @@ SETTLE_S = 0.4
 # What a trial is guessed to take.
 TRIAL_S = HOLD_S + SETTLE_S + 0.9
 # As the log has it: HOST:PID:THREAD R2CCL WARN WHO: KIND, N bytes replayed
-ANNOUNCED = re.compile(r"R2CCL WARN .*: \w+, \d+ bytes replayed$")
+# or WHO: lossy, N % of the packets are lost; it stays in use. One that replaces another says so behind.
+ANNOUNCED = re.compile(r"R2CCL WARN .*: (\w+, \d+ bytes replayed|lossy, .* it stays in use)$")
 DEATH = re.compile(r"R2CCL WARN the process of rank (\d+) on (h\d+): ")
 
 
@@ -67,7 +68,7 @@ def two_rails(host, nic, other):
 
 CASES = [
     *(nic_case((kind,)) for kind in ("down", "pull", "hole", "hole-tx", "hole-rx")),
-    nic_case(("slow", "10%"), set()), nic_case(("lose", "1"), set()), or_nothing(("lose", "10")),
+    nic_case(("slow", "10%"), set()), or_nothing(("lose", "1")), nic_case(("lose", "10")),
     Case("rail hole", lambda host, nic, _: ([((f"rail{nic[3:]}",), ("hole",))], [{f"rail {nic}"}])),
     Case("rail down", lambda host, nic, _: ([((f"rail{nic[3:]}",), ("down",))], [{f"rail {nic}"}])),
     Case("all NICs hole", lambda host, nic, _: (

@@ -63,9 +63,10 @@ json nic_bytes(const std::vector<json>& reports) {
 
 // Every rank's report may hold every verdict; equal ones are one.
 json merged_verdicts(const std::vector<json>& reports) {
-  constexpr const char* kFields[] = {"rank",        "scope",          "host",     "nic",
-                                     "peer_host",   "peer_nic",       "process",  "kind",
-                                     "detected_ms", "replayed_bytes", "stall_ms", "at"};
+  constexpr const char* kFields[] = {"rank",        "scope",        "host",           "nic",
+                                     "peer_host",   "peer_nic",     "process",        "kind",
+                                     "detected_ms", "loss_percent", "replayed_bytes", "stall_ms",
+                                     "at"};
   json merged = json::array();
   for (const json& report : reports) {
     for (const json& verdict : array_of(report, "verdicts")) {
@@ -209,6 +210,8 @@ std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) 
     std::string line = subject_of(verdict) + ": " + text_of(verdict, "kind");
     std::string peer = text_of(verdict, "peer_host");
     if (!peer.empty()) line += " (towards " + peer + ")";
+    const std::string loss = text_of(verdict, "loss_percent");
+    if (!loss.empty()) line += ", " + loss + " % of its packets lost";
     // Not known when nothing was under way.
     const std::string detected = text_of(verdict, "detected_ms");
     if (!detected.empty()) line += ", detected in " + detected + " ms";

@@ -53,7 +53,7 @@ TEST(BenchResult, WritesTheAgreedJsonFields) {
   in.wrong_elements = 3;
   std::string verdict =
       R"({"rank": 1, "scope": "pair", "host": "h1", "nic": "nic0", "peer_host": "h0", "peer_nic": "nic0", "process": null, "kind": "hole",
-          "detected_ms": 12, "replayed_bytes": 100, "stall_ms": 13, "at": "now"})";
+          "detected_ms": 12, "loss_percent": null, "replayed_bytes": 100, "stall_ms": 13, "at": "now"})";
   auto report = [&](const std::string& host) {
     return R"({"host": ")" + host + R"(", "nics": [{"name": "nic0", "tx_bytes": 5, "rx_bytes": 6}],
                "verdicts": [)" +
@@ -170,6 +170,15 @@ TEST(BenchResult, LeavesOutATimeOfDetectionThatIsNotKnown) {
       "kind": "silent", "detected_ms": null, "stall_ms": 2, "replayed_bytes": 0}]})";
   EXPECT_EQ(verdict_lines({report}),
             std::vector<std::string>{"host h1 nic nic0: silent, stall 2 ms, 0 bytes replayed"});
+}
+
+TEST(BenchResult, TellsTheShareOfPacketsThatALossyNicLoses) {
+  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
+      "kind": "lossy", "loss_percent": 5.25, "detected_ms": 700, "stall_ms": 0,
+      "replayed_bytes": 0}]})";
+  EXPECT_EQ(verdict_lines({report}),
+            std::vector<std::string>{"host h1 nic nic0: lossy, 5.25 % of its packets lost, "
+                                     "detected in 700 ms, stall 0 ms, 0 bytes replayed"});
 }
 
 TEST(BenchOptions, NamesTheOptionWhoseValueMakesNoSense) {

@@ -12,6 +12,8 @@
 #include "scenario_file.h"
 #include "sim/trial.h"
 #include "sim_json.h"
+#include "sim_losses.h"
+#include "sim_mutants.h"
 #include "sim_pool.h"
 #include "sim_svg.h"
 #include "text_table.h"
@@ -24,37 +26,6 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kProgressSeconds = 2;
 constexpr size_t kFailuresShown = 20;
-
-// --- mutants ---
-
-struct MutantName {
-  Mutant mutant;
-  const char* name;
-  const char* what;
-};
-constexpr std::array kMutants = {
-#define R2CCL_MUTANT_ENTRY(name, what) MutantName{Mutant::name, #name, what},
-    R2CCL_MUTANT_LIST(R2CCL_MUTANT_ENTRY)
-#undef R2CCL_MUTANT_ENTRY
-};
-
-Result<Mutant> mutant_named(const std::string& name) {
-  std::string names;
-  for (const MutantName& one : kMutants) {
-    if (name == one.name) return one.mutant;
-    names += std::string(names.empty() ? "" : ", ") + one.name;
-  }
-  return Status(Code::invalid_argument, "no mutant is called " + name + "; there are " + names);
-}
-
-int list_mutants() {
-  std::vector<TextRow> rows;
-  for (const MutantName& one : kMutants) {
-    if (one.mutant != Mutant::none) rows.push_back({one.name, one.what});
-  }
-  std::fputs(layout(rows).c_str(), stdout);
-  return 0;
-}
 
 // --- fuzz ---
 
@@ -311,6 +282,7 @@ void add_sim_command(CLI::App* app, Action* action) {
   add_fuzz(sim, action);
   add_replay(sim, action);
   add_run(sim, action);
+  add_sim_losses(sim, action);
   sim->add_subcommand("mutants", "List the rules that a build with mutants can break")
       ->callback([action] { *action = list_mutants; });
 }

@@ -106,6 +106,10 @@ std::string rate_text(const json& nic, const char* field) {
   return nic.contains(field) ? number_text(number_of(nic, field), 1) : "-";
 }
 
+std::string loss_text(const json& object) {
+  return object.contains("loss_percent") ? number_text(number_of(object, "loss_percent"), 2) : "-";
+}
+
 // Why there are no numbers.
 std::string absence(const json& member) {
   const std::string presence = text_of(member, "presence");
@@ -133,6 +137,7 @@ void add_member(const json& member, std::vector<TextRow>* rows) {
     for (const std::string& cell :
          {text_of(nic, "name"), nic_state(nic), rate_text(nic, "tx_MBps"),
           rate_text(nic, "rx_MBps"), delay > 0 ? number_text(delay, 2) : std::string("-"),
+          loss_text(nic),
           count_text(nic, "paths_up") + " of " + number_text(paths_of(nic), 0) +
               (number_of(nic, "paths_drained") > 0
                    ? ", " + count_text(nic, "paths_drained") + " drained"
@@ -145,7 +150,7 @@ void add_member(const json& member, std::vector<TextRow>* rows) {
 
 std::string members_text(const json& job, bool whole) {
   std::vector<TextRow> rows = {{"rank", "host", "pid", "operations", "NIC", "state", "tx MB/s",
-                                "rx MB/s", "delay ms", "paths up"}};
+                                "rx MB/s", "delay ms", "loss %", "paths up"}};
   int shown = 0;
   int hidden = 0;
   for (const json& member : list_of(job, "members")) {
@@ -338,13 +343,13 @@ std::string job_text(const json& job, bool whole) {
 
 std::string paths_text(const json& report) {
   std::vector<TextRow> rows = {{"to rank", "NIC", "remote", "state", "for", "rate MB/s", "delay ms",
-                                "lane ms", "tx MB", "rx MB", "downs", "last one", "why",
+                                "loss %", "lane ms", "tx MB", "rx MB", "downs", "last one", "why",
                                 "last attempt"}};
   for (const json& path : list_of(report, "paths")) {
     rows.push_back({count_text(path, "peer"), text_of(path, "nic"), text_of(path, "remote"),
                     text_of(path, "state"), duration_text(number_of(path, "state_ms")),
                     number_text(number_of(path, "rate_MBps"), 1),
-                    number_text(number_of(path, "base_delay_ms"), 2),
+                    number_text(number_of(path, "base_delay_ms"), 2), loss_text(path),
                     number_text(number_of(path, "lane_rtt_ms"), 2),
                     number_text(number_of(path, "tx_bytes") / 1e6, 1),
                     number_text(number_of(path, "rx_bytes") / 1e6, 1), count_text(path, "downs"),

@@ -10,9 +10,9 @@ namespace {
 using nlohmann::json;
 
 json nic(const std::string& name, int up, int down, uint64_t sent) {
-  return {{"name", name},       {"up", true},         {"tx_bytes", sent},
-          {"rx_bytes", 2000},   {"delay_ms", 0.21},   {"paths_up", up},
-          {"paths_suspect", 0}, {"paths_proving", 0}, {"paths_down", down}};
+  return {{"name", name},       {"up", true},          {"tx_bytes", sent}, {"rx_bytes", 2000},
+          {"delay_ms", 0.21},   {"loss_percent", 0.5}, {"paths_up", up},   {"paths_suspect", 0},
+          {"paths_proving", 0}, {"paths_down", down}};
 }
 
 json member(int rank, int uptime_ms, uint64_t sent) {
@@ -65,9 +65,10 @@ TEST(StatusView, OfAHealthyJobIsShort) {
   EXPECT_EQ(job_text(job(2), false),
             "job 0123456789abcdef: 2 ranks on 2 hosts, up 1 min 2 s, r2ccl 0.1.0\n"
             "\n"
-            "rank  host  pid  operations  NIC   state  tx MB/s  rx MB/s  delay ms  paths up\n"
-            "0     h0    100  7           nic0  up     -        -        0.21      1 of 1\n"
-            "1     h1    101  7           nic0  up     -        -        0.21      1 of 1\n"
+            "rank  host  pid  operations  NIC   state  tx MB/s  rx MB/s  delay ms  loss %  paths "
+            "up\n"
+            "0     h0    100  7           nic0  up     -        -        0.21      0.50    1 of 1\n"
+            "1     h1    101  7           nic0  up     -        -        0.21      0.50    1 of 1\n"
             "\n"
             "all paths are up\n"
             "\n"
@@ -103,8 +104,10 @@ TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   far["paths_drained"] = 1;
   it["members"][1]["nics"].push_back(far);
   std::string text = job_text(it, false);
-  EXPECT_TRUE(has(text, "nic1  drained  -        -        0.21      0 of 2, 2 drained\n")) << text;
-  EXPECT_TRUE(has(text, "nic1  up       -        -        0.21      1 of 2, 1 drained\n")) << text;
+  EXPECT_TRUE(has(text, "nic1  drained  -        -        0.21      0.50    0 of 2, 2 drained\n"))
+      << text;
+  EXPECT_TRUE(has(text, "nic1  up       -        -        0.21      0.50    1 of 2, 1 drained\n"))
+      << text;
   EXPECT_TRUE(has(text, "\nall other paths are up\n\nno faults so far\n")) << text;
   it["members"][0]["nics"][1]["up"] = false;
   it["members"][1]["nics"][1]["paths_up"] = 0;

@@ -40,7 +40,12 @@ namespace r2ccl {
   X(staging_early, "a staging slot is given away before it is reduced")                           \
   X(any_header, "a header's tag is not looked at")                                                \
   X(any_transmission, "a data frame need not be the next one of its stream")                      \
-  X(believe_the_path, "a chunk that its path counts is not sent again though nobody lists it")
+  X(believe_the_path, "a chunk that its path counts is not sent again though nobody lists it")    \
+  X(loss_any_cover, "one of several NICs that explain a loss equally well is named")              \
+  X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                      \
+  X(loss_congestion, "what other pairs and the host's other NICs lose is no matter")              \
+  X(loss_pairs, "connections that break of a loss that is named have verdicts of their own")      \
+  X(loss_in_vain, "a retransmission of what the peer had already counts as a loss")
 
 enum class Mutant : uint8_t {
 #define R2CCL_MUTANT_NAME(name, what) name,

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "protocol/blame_facts.h"
 
 namespace r2ccl {
@@ -456,6 +457,25 @@ Verdict Judge::judge_one(const Open& seed, TimeNs now) {
                        (!answers(seed) && reaches_others(o.near, o.far, seed.at) &&
                         reaches_others(o.far, o.near, seed.at));
   return between ? judge_pair(seed, now) : judge_nic(seed, now);
+}
+
+void Judge::explain_by_loss(
+    const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
+    TimeNs now) {
+  if (mutated(Mutant::loss_pairs)) return;
+  // A NIC that reaches nobody, or was seen to go down, has more than a loss.
+  const auto concerned = [&](const Open& open) {
+    return !open.probed && subject(open.seen) == nullptr && answers(open);
+  };
+  std::erase_if(open_, [&](const Open& open) {
+    return concerned(open) && explains(open.seen.near, open.seen.far) == LossExplains::yes;
+  });
+  for (Open& open : open_) {
+    const bool waits = now < open.at + kLossPatience && open.ripe_at <= now + kLossLook;
+    if (!waits || !concerned(open)) continue;
+    if (explains(open.seen.near, open.seen.far) == LossExplains::no) continue;
+    open.ripe_at = std::min(now + kLossLook, open.at + kLossPatience);
+  }
 }
 
 void Judge::forget_old(TimeNs now) {

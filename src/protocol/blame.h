@@ -101,7 +101,8 @@ struct Verdict {
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;  // the longest
   TimeNs wall = 0;
-  Rank process;  // of a process: which
+  Rank process;           // of a process: which
+  uint32_t loss_ppm = 0;  // with DownCause::lossy: packets lost of a million sent
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -113,6 +114,13 @@ std::vector<std::byte> encode(const ProbeRequest& request);
 Result<ProbeRequest> decode_probe_request(std::span<const std::byte> bytes);
 std::vector<std::byte> encode(const ProbeAnswer& answer);
 Result<ProbeAnswer> decode_probe_answer(std::span<const std::byte> bytes);
+
+// Whether packet loss explains that a connection between two NICs broke.
+enum class LossExplains : uint8_t {
+  no,
+  perhaps,  // the pair loses packets: a verdict may follow
+  yes,      // a verdict has named one of the NICs, or the pair, as lossy
+};
 
 // Collects observations for a short while, so that what one fault caused is told once. Each fault
 // has its own time, from the first observation that no verdict explains.
@@ -129,6 +137,11 @@ class Judge {
   // What the hosts named in it must be asked, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
   void on_answer(const ProbeAnswer& answer, TimeNs now);
+  // Drops connections that broke because of a loss that is named, and holds those back for which it
+  // may be: the more precise verdict stands for them.
+  void explain_by_loss(
+      const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
+      TimeNs now);
   // Verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
   TimeNs next_timeout() const;
@@ -146,6 +159,9 @@ class Judge {
   static constexpr TimeNs kPatienceStalled = 250 * kMillisecond;
   // Both ends of a path report its loss within this, also when one of them had not yet used it.
   static constexpr TimeNs kSameLoss = 100 * kMillisecond;
+  // For the localiser of losses to name what a connection broke of.
+  static constexpr TimeNs kLossPatience = 2 * kSecond;
+  static constexpr TimeNs kLossLook = 50 * kMillisecond;
   // Paths that carry nothing notice at their next heartbeat.
   static constexpr TimeNs kEcho = 2500 * kMillisecond;
 

@@ -4,9 +4,9 @@
 #include "base/printable.h"
 #include "protocol/blame.h"
 #include "protocol/byte_io.h"
+#include "protocol/nic_name_codec.h"
 
 namespace r2ccl {
-namespace {
 
 constexpr size_t kNameBytesMax = 255;  // its length is one byte
 
@@ -24,10 +24,11 @@ NicName get_name(ByteReader& in) {
   return name;
 }
 
-DownCause get_cause(ByteReader& in) {
+namespace {
+
+DownCause get_cause(ByteReader& in, DownCause last) {
   const auto cause = in.get<uint8_t>();
-  return cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
-                                                             : DownCause::none;
+  return cause <= static_cast<uint8_t>(last) ? static_cast<DownCause>(cause) : DownCause::none;
 }
 
 }  // namespace
@@ -72,8 +73,8 @@ Result<Observation> decode_observation(std::span<const std::byte> bytes) {
   o.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   o.near = get_name(in);
   o.far = get_name(in);
-  o.cause = get_cause(in);
-  o.peer_cause = get_cause(in);
+  o.cause = get_cause(in, DownCause::corrupted);
+  o.peer_cause = get_cause(in, DownCause::corrupted);
   o.detected_us = in.get<uint64_t>();
   o.replayed_bytes = in.get<uint64_t>();
   o.stall_us = in.get<uint64_t>();
@@ -97,6 +98,7 @@ std::vector<std::byte> encode(const Verdict& v) {
   out.put(v.stall_us);
   out.put(static_cast<uint64_t>(v.wall));
   out.put(static_cast<uint32_t>(v.process.value()));
+  out.put(v.loss_ppm);
   return bytes;
 }
 
@@ -109,12 +111,13 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
   v.culprit = get_name(in);
   v.rank = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   v.other = get_name(in);
-  v.kind = get_cause(in);
+  v.kind = get_cause(in, DownCause::lossy);
   v.detected_us = in.get<uint64_t>();
   v.replayed_bytes = in.get<uint64_t>();
   v.stall_us = in.get<uint64_t>();
   v.wall = static_cast<TimeNs>(in.get<uint64_t>());
   v.process = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  v.loss_ppm = in.get<uint32_t>();
   if (in.bad()) return Status(Code::remote, "a verdict cut short");
   return v;
 }

@@ -150,7 +150,7 @@ class World {
   bool lose_at_receiver(Path& path, DownCause cause);
   bool post();
   bool send_notice();
-  Said say();
+  Said say() const;
   void put(const Path& path, Digest& digest) const;
   static void put(const Said& said, Digest& digest);
 

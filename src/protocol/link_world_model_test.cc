@@ -367,7 +367,7 @@ bool World::send_notice() {
   return true;
 }
 
-World::Said World::say() {
+World::Said World::say() const {
   Said said;
   said.accepted = accepted_;
   said.posted = posted_;

@@ -11,6 +11,7 @@
 // replaced it.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -58,8 +59,8 @@ class NoticeLedger {
     const auto last = numbers_.upper_bound({kind, UINT64_MAX});
     return static_cast<size_t>(std::distance(first, last));
   }
-  // Returns the oldest of them, as many as one frame may hold, and counts them as said.
-  std::vector<NoticeReport> report() {
+  // Returns the oldest of them, as many as one frame may hold.
+  std::vector<NoticeReport> report() const {
     std::vector<NoticeReport> said;
     size_t bytes = 0;
     for (const auto& [number, notice] : pending_) {
@@ -67,8 +68,11 @@ class NoticeLedger {
       if (said.size() == kPerFrame || bytes > kBytesPerFrame) break;
       said.push_back({number, notice.bytes});
     }
-    if (!said.empty() && said.back().number >= said_) said_ = said.back().number + 1;
     return said;
+  }
+  // A frame has carried these.
+  void on_said(const std::vector<NoticeReport>& said) {
+    if (!said.empty()) said_ = std::max(said_, said.back().number + 1);
   }
   // The peer has applied all below this number. Returns whether that makes room in the next frame
   // for notices that no frame has carried yet.

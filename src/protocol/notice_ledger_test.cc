@@ -50,7 +50,9 @@ TEST(NoticeLedger, KeepsOneNoticeOfEachSlotHoweverManyWereSet) {
   NoticeLedger peer;
   std::vector<size_t> latest(kSlots);
   while (ledger.pending() > 0) {
-    for (const NoticeReport& each : ledger.report()) {
+    const std::vector<NoticeReport> said = ledger.report();
+    ledger.on_said(said);
+    for (const NoticeReport& each : said) {
       ASSERT_TRUE(peer.take(each.number));
       latest[each.number % kSlots] = each.bytes.size();
     }

@@ -164,6 +164,8 @@ const char* to_string(DownCause cause) {
       return "peer_notice";
     case DownCause::corrupted:
       return "corrupted";
+    case DownCause::lossy:
+      return "lossy";
   }
   return "unknown";
 }

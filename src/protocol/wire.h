@@ -78,6 +78,7 @@ enum class DownCause : uint8_t {
   closing = 7,      // orderly end
   peer_notice = 8,  // the peer said so
   corrupted = 9,    // bytes were changed, repeated or left out on the way: a tag did not fit
+  lossy = 10,       // packets get lost and are sent again; of verdicts only, no path is down for it
 };
 const char* to_string(DownCause cause);
 

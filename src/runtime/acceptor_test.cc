@@ -335,9 +335,9 @@ TEST_F(AcceptorTest, StrangersTakeAMillisecondOfEachPassAndPeersWaitForNone) {
   callbacks.established = [this](EstablishedConnection connection) {
     established_.push_back(std::move(connection));
   };
-  Acceptor acceptor(reactor_, server_host_, slow, job_, std::move(callbacks));
+  Acceptor acceptor(reactor_, server_host_, slow, run_, std::move(callbacks));
   acceptor.reserve({peer_host.address_of("nic0")});
-  const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0").value();
+  const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   const auto pass = [&] {
     fabric_.run_for(kMillisecond);
     reactor_.poll(0);
@@ -348,7 +348,7 @@ TEST_F(AcceptorTest, StrangersTakeAMillisecondOfEachPassAndPeersWaitForNone) {
     strangers.push_back(client_host_.connect(endpoint, ConnectOptions()).value());
   }
   HandshakeIo peer(peer_host.connect(endpoint, ConnectOptions()).value(),
-                   make_initiator(job_, kIdentity, Incarnation(4), nonce(99), {}));
+                   make_initiator(run_, kIdentity, Incarnation(4), nonce(99), {}));
   for (int i = 0; i < 100; ++i) pass();  // all are accepted, a few in each pass
   for (const auto& stranger : strangers) say(*stranger, std::vector<std::byte>(100));
   (void)peer.pump();

@@ -161,6 +161,8 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:
       return incidents_->on_probe_answer(body);
+    case NoticeKind::losses:
+      return incidents_->on_losses(peer, body);
     case NoticeKind::status_request:
       return on_status_request(peer, body);
     case NoticeKind::status:

@@ -129,6 +129,7 @@ RankSummary Communicator::summarize() {
     line.drained = engine_->drained().contains(line.nic);
   }
   RankSummary::Line loopback{.nic = kNoNic};
+  std::vector<LossCount> losses(summary.nics.size());
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     const Link* link = engine_->link(Rank(peer));
     if (link == nullptr) continue;
@@ -138,11 +139,13 @@ RankSummary Communicator::summarize() {
       if (path->spec.lane_only) continue;
       const NicId nic = path->spec.local_nic;
       add_path(nic == kNoNic ? loopback : summary.nics[nic.value()], *path);
+      if (nic != kNoNic) losses[nic.value()] += path->losses().count(now);
       // What an operator took away is missed by nobody.
       if (path->state.usable() || path->drained || link->peer_ended()) continue;
       summary.troubles.push_back(trouble_of(*link, *path, started_at_, now));
     }
   }
+  for (size_t i = 0; i < losses.size(); ++i) summary.nics[i].loss_ppm = losses[i].ppm();
   const bool has_loopback =
       loopback.paths_up + loopback.paths_suspect + loopback.paths_proving + loopback.paths_down > 0;
   if (has_loopback) summary.nics.push_back(loopback);

@@ -174,7 +174,7 @@ TEST(FrameWriter, AbandonsAFrameWhoseBytesCannotBeRead) {
   const std::span<const std::byte> payload(static_cast<const std::byte*>(memory), 2 * page);
   ScriptedConnection connection;
   connection.limit_writes({kDataHeaderBytes + page, 0});
-  FrameWriter writer;
+  FrameWriter writer(kTag);
   writer.start(header_of(static_cast<uint32_t>(2 * page)), payload);
   ASSERT_EQ(writer.flush(connection).kind, IoKind::blocked);
   EXPECT_EQ(writer.unwritten().data(), payload.data() + page);

@@ -47,18 +47,18 @@ Bytes without_kind(Bytes notice) {
 
 TEST(HostileText, IsNotShownByAFailure) {
   for (const Code code : {Code::remote, Code::invalid_usage}) {
-    const Bytes body = spoiled(without_kind(encode_failure_notice({{code, kHonest}})));
+    const Bytes body = spoiled(without_kind(encode_failure_notice({{code, kHonest}}).bytes));
     EXPECT_EQ(decode_failure(body), (Failure{{code, kShown}}));
   }
   const Failure departed{{Code::remote, kHonest}, true};
-  EXPECT_EQ(decode_failure(spoiled(without_kind(encode_failure_notice(departed)))),
+  EXPECT_EQ(decode_failure(spoiled(without_kind(encode_failure_notice(departed).bytes))),
             (Failure{{Code::remote, kShown}, true}));
 }
 
 TEST(HostileText, OfAFailureIsBounded) {
   Bytes body(100'000, std::byte{'x'});
   EXPECT_EQ(decode_failure(body).why.message().size(), kFailureTextBytesMax);
-  EXPECT_EQ(encode_failure_notice({{Code::remote, std::string(100'000, 'x')}}).size(),
+  EXPECT_EQ(encode_failure_notice({{Code::remote, std::string(100'000, 'x')}}).bytes.size(),
             2 + kFailureTextBytesMax);
 }
 

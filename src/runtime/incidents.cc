@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "runtime/notice.h"
 
 namespace r2ccl {
@@ -13,6 +14,8 @@ constexpr TimeNs kSettled = 50 * kMillisecond;
 // The judge may go, and the next one must hear of what it has not judged.
 constexpr TimeNs kKept = 500 * kMillisecond;
 constexpr size_t kVerdictsMax = 10'000;
+// A connection that broke of a loss has its verdict, if any, so long before the NIC is named.
+constexpr TimeNs kOneFault = 5 * kSecond;
 
 // A request replaces one that the judging rank no longer waits for.
 uint64_t probe_slot(uint32_t number) {
@@ -30,6 +33,7 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
 Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
     : engine_(engine),
       clock_(clock),
+      losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
       prober_(engine, clock,
               [this](Rank asker, const ProbeAnswer& answer) { on_probed(asker, answer); }) {
   std::vector<HostId> ids;
@@ -42,6 +46,7 @@ Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
     host_names_.push_back(card.host_name);
     nics.push_back(card.nics.size());
   }
+  localiser_ = LossLocaliser(nics);
   judge_ = Judge(std::move(nics));
 }
 
@@ -57,6 +62,7 @@ void Incidents::on_path_event(const PathEvent& event) {
   const bool lost =
       event.to == PathPhase::down && event.cause != DownCause::closing && (used || of_bytes);
   if (!lost || event.planned || event.aftermath || event.local_nic == kNoNic) return;
+  losses_.hurry();
   Observation o;
   o.observer = engine_.self();
   o.peer = event.peer;
@@ -99,6 +105,7 @@ void Incidents::on_verdict(std::span<const std::byte> bytes) {
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().culprit) || !is_host(verdict.value().other)) return;
   add(verdict.value());
+  localiser_.on_verdict(verdict.value(), clock_.now());
   judge_.on_verdict(verdict.value(), clock_.now());
 }
 
@@ -122,10 +129,52 @@ std::string Incidents::words_for(const Verdict& verdict) const {
   return culprit;
 }
 
+// A NIC that loses packets breaks connections, and its pairs may have been named before it was: the
+// more precise verdict takes the place of the less precise one, which is of the same fault.
+size_t Incidents::place_of(const Verdict& verdict) const {
+  if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
+  const auto replaced = [&](const Verdict& old) {
+    if (verdict.wall - old.wall > kOneFault) return false;
+    // So much loss that for a while nothing came through.
+    const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
+    if (old.scope == Scope::nic && mute && old.culprit == verdict.culprit) return true;
+    if (old.scope != Scope::pair) return false;
+    const bool same = old.culprit == verdict.culprit && old.other == verdict.other;
+    const bool of_nic = old.culprit == verdict.culprit || old.other == verdict.culprit;
+    return verdict.scope == Scope::nic ? of_nic : same;
+  };
+  const auto found = std::ranges::find_if(verdicts_, replaced);
+  return static_cast<size_t>(found - verdicts_.begin());
+}
+
 void Incidents::add(const Verdict& verdict) {
-  R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
-            to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
-  if (verdicts_.size() < kVerdictsMax) verdicts_.push_back(verdict);
+  const size_t place = place_of(verdict);
+  if (verdict.kind == DownCause::lossy) {
+    const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
+    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
+              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
+  } else {
+    R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
+              to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
+  }
+  if (place < verdicts_.size()) {
+    verdicts_[place] = verdict;
+  } else if (verdicts_.size() < kVerdictsMax) {
+    verdicts_.push_back(verdict);
+  }
+}
+
+void Incidents::on_losses(Rank peer, std::span<const std::byte> bytes) {
+  auto report = decode_loss_report(bytes);
+  if (!report.ok() || report.value().observer != peer) return;
+  localiser_.on_report(report.value(), clock_.now());
+}
+
+void Incidents::report_losses(Rank judge, TimeNs now) {
+  const std::optional<LossReport> report = losses_.progress(now);
+  if (!report) return;
+  if (judge == engine_.self()) return localiser_.on_report(*report, now);
+  engine_.link(judge)->send_notice(make_notice(NoticeKind::losses, encode(*report)));
 }
 
 void Incidents::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
@@ -230,28 +279,37 @@ void Incidents::on_probed(Rank asker, const ProbeAnswer& answer) {
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
-void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
-  for (Verdict& verdict : judge_.due(now)) {
-    verdict.number = static_cast<uint32_t>(verdicts_.size());
-    add(verdict);
-    for (size_t rank = 0; rank < ended.size(); ++rank) {
-      Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
-      if (link == nullptr || ended[rank]) continue;
-      link->send_notice(make_notice(NoticeKind::verdict, verdict.number, encode(verdict)));
-    }
+void Incidents::announce_one(Verdict verdict, const std::vector<bool>& ended) {
+  verdict.number = static_cast<uint32_t>(place_of(verdict));
+  add(verdict);
+  for (size_t rank = 0; rank < ended.size(); ++rank) {
+    Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr || ended[rank]) continue;
+    link->send_notice(make_notice(NoticeKind::verdict, verdict.number, encode(verdict)));
   }
+}
+
+void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
+  for (const Verdict& verdict : localiser_.due(now)) announce_one(verdict, ended);
+  judge_.explain_by_loss(
+      [&](const NicName& near, const NicName& far) { return localiser_.explains(near, far, now); },
+      now);
+  for (const Verdict& verdict : judge_.due(now)) announce_one(verdict, ended);
 }
 
 void Incidents::progress(const std::vector<bool>& ended) {
   const TimeNs now = engine_.polled_at();
-  report_all(judging_rank(ended), now);
+  const Rank judge = judging_rank(ended);
+  report_losses(judge, now);
+  report_all(judge, now);
   for (const ProbeRequest& request : judge_.wanted(now)) ask(request, ended);
   prober_.progress();
   announce(ended, now);
 }
 
 TimeNs Incidents::next_timeout() const {
-  TimeNs next = std::min(judge_.next_timeout(), prober_.next_timeout());
+  TimeNs next = std::min({judge_.next_timeout(), prober_.next_timeout(), localiser_.next_timeout(),
+                          losses_.next_timeout()});
   for (const Report& report : reports_) {
     // What is just in has not been told yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;

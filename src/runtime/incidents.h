@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "protocol/blame.h"
+#include "protocol/loss_localiser.h"
+#include "runtime/loss_watch.h"
 #include "runtime/nic_prober.h"
 #include "runtime/progress_engine.h"
 
@@ -27,6 +29,7 @@ class Incidents {
   void on_verdict(std::span<const std::byte> bytes);
   void on_probe_request(Rank peer, std::span<const std::byte> bytes);
   void on_probe_answer(std::span<const std::byte> bytes);
+  void on_losses(Rank peer, std::span<const std::byte> bytes);
   // `end`: goodbye also when it is no wonder that the peer has gone.
   void on_peer_gone(Rank peer, PeerEnd end);
   // Sends what is due. `ended(rank)`: this rank left or died.
@@ -59,6 +62,9 @@ class Incidents {
   void probe(Rank asker, const ProbeRequest& request);
   std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
   void on_probed(Rank asker, const ProbeAnswer& answer);
+  void report_losses(Rank judge, TimeNs now);
+  size_t place_of(const Verdict& verdict) const;
+  void announce_one(Verdict verdict, const std::vector<bool>& ended);
   void announce(const std::vector<bool>& ended, TimeNs now);
 
   ProgressEngine& engine_;
@@ -67,6 +73,8 @@ class Incidents {
   std::vector<uint32_t> host_of_;  // by rank
   std::deque<Report> reports_;
   Judge judge_{{}};
+  LossLocaliser localiser_{{}};
+  LossWatch losses_;
   NicProber prober_;
   std::vector<Verdict> verdicts_;
 };

@@ -62,6 +62,7 @@ ControlFrame Link::make_frame(TimeNs at) {
     frame.paths.push_back(report);
   }
   frame.notices = notices_.report();
+  notices_.on_said(frame.notices);
   if (mutated(Mutant::notice_once) && !frame.notices.empty()) {
     (void)notices_.on_applied(frame.notices.back().number + 1);
   }

@@ -24,6 +24,7 @@ enum class NoticeKind : uint8_t {
   probe_request =
       11,  // from the judging rank: reach the NICs of some hosts; subject: its number, reused
   probe_answer = 12,  // to the judging rank: which were reached; subject: its number, reused
+  losses = 13,        // to the judging rank: a LossReport
 };
 
 // `subject`: of its kind, a newer notice of the same subject replaces an older one. The kinds say

@@ -17,6 +17,14 @@ bool is_bad_memory(const IoResult& end) {
   return end.kind == IoKind::refused && end.error == EFAULT;
 }
 
+LossMeter::Counters loss_counters(const Connection& connection) {
+  const PacketCounts counts = connection.info().packets;
+  const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
+  return {.sent = counts.sent,
+          .lost = counts.retransmitted - std::min(in_vain, counts.retransmitted),
+          .delivered = counts.delivered};
+}
+
 }  // namespace
 
 Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool damping)
@@ -60,6 +68,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
 }
 
 std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
+  sample_losses(now);
+  losses_.reset();
   data_registration_.reset();
   lane_registration_.reset();
   bytes_received_before_ += bytes_received();
@@ -110,6 +120,16 @@ TimeNs Path::data_unanswered() const {
 
 TimeNs Path::lane_unanswered() const {
   return lane_ == nullptr ? kNever : lane_->connection().info().unanswered_ns;
+}
+
+void Path::sample_losses(TimeNs now) {
+  if (lane_ == nullptr) return;
+  const bool idle = model.outstanding().empty() && health.last_sent_at < losses_at_;
+  if (idle && losses_settled_) return;
+  losses_.sample(LossMeter::kControl, loss_counters(lane_->connection()), now);
+  if (data_ != nullptr) losses_.sample(LossMeter::kData, loss_counters(*data_), now);
+  losses_at_ = now;
+  losses_settled_ = idle;
 }
 
 void Path::send_control(ControlFrame& frame) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/loss_meter.h"
 #include "protocol/pace.h"
 #include "protocol/path_model.h"
 #include "protocol/path_state.h"
@@ -116,6 +117,10 @@ class Path : private FrameReader::Owner {
   TimeNs lane_unanswered() const;
   uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
 
+  // Reads the kernels' counters of both connections, if they may have changed since the last time.
+  void sample_losses(TimeNs now);
+  const LossMeter& losses() const { return losses_; }
+
   // Asks and answers on this lane, for the detector.
   struct LaneHealth {
     struct Ask {
@@ -215,6 +220,9 @@ class Path : private FrameReader::Owner {
   uint64_t bytes_sent_before_ = 0;
   uint64_t bytes_received_before_ = 0;
   uint64_t control_frames_ = 0;
+  LossMeter losses_;
+  TimeNs losses_at_ = 0;         // when the counters were last read
+  bool losses_settled_ = false;  // everything that was sent until then had been delivered
   std::vector<ControlFrame> frames_;
 };
 

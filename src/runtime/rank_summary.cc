@@ -10,7 +10,7 @@ namespace r2ccl {
 namespace {
 
 constexpr uint8_t kSummaryVersion = 2;
-constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4;
+constexpr size_t kLineBytes = 2 + 1 + 8 + 8 + 4 + 4 * 4 + 4;
 constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
 constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
@@ -33,6 +33,7 @@ void put_line(ByteWriter& out, const RankSummary::Line& line) {
   out.put(line.paths_suspect);
   out.put(line.paths_proving);
   out.put(line.paths_down);
+  out.put(line.loss_ppm);
 }
 
 RankSummary::Line get_line(ByteReader& in) {
@@ -46,6 +47,7 @@ RankSummary::Line get_line(ByteReader& in) {
   line.paths_suspect = in.get<uint32_t>();
   line.paths_proving = in.get<uint32_t>();
   line.paths_down = in.get<uint32_t>();
+  line.loss_ppm = in.get<uint32_t>();
   return line;
 }
 
@@ -149,6 +151,7 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .field("tx_bytes", line.sent)
       .field("rx_bytes", line.received)
       .field("delay_ms", thousandth(line.delay_us))
+      .field("loss_percent", static_cast<double>(line.loss_ppm) / 1e4)
       .field("paths_up", uint64_t{line.paths_up})
       .field("paths_suspect", uint64_t{line.paths_suspect})
       .field("paths_proving", uint64_t{line.paths_proving})

@@ -32,6 +32,7 @@ struct RankSummary {
     uint32_t paths_down = 0;
     bool drained = false;        // an operator took it out of service
     uint32_t paths_drained = 0;  // at rest because it is, or the NIC at their other end
+    uint32_t loss_ppm = 0;       // packets lost of a million that it sent of late, over its paths
     friend bool operator==(const Line&, const Line&) = default;
   };
   // A path that is not up, and should be.
@@ -66,7 +67,7 @@ struct RankSummary {
 };
 
 inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 1;
-inline constexpr size_t kSummaryTroublesMax = 24;
+inline constexpr size_t kSummaryTroublesMax = 20;
 inline constexpr size_t kSummaryErrorBytesMax = 240;
 inline constexpr size_t kSummaryCallBytesMax = 80;
 

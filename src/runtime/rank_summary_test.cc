@@ -19,7 +19,7 @@ RankSummary sample() {
   summary.call_ms = 5000;
   summary.blocker = {.kind = Blocker::Kind::behind, .rank = Rank(2), .number = 10};
   summary.nics = {{NicId(0), true, 1, 2, 3, 4, 5, 6, 7},
-                  {kNoNic, true, 10, 20, 30, 40, 0, 0, 1, true, 9}};
+                  {kNoNic, true, 10, 20, 30, 40, 0, 0, 1, true, 9, 25'000}};
   summary.troubles = {{Rank(2), NicId(0), NicId(1), PathPhase::down, DownCause::peer_notice,
                        DownCause::carrier_lost, true, 1000, 200, 1800, 3}};
   return summary;
@@ -132,8 +132,10 @@ TEST(RankSummary, IsNamedByTheCards) {
                       R"("waits_for_rank":2)"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find(R"({"name":"nic0","up":true,"tx_bytes":1,"rx_bytes":2,"delay_ms":0.003)"),
-            std::string::npos);
+  EXPECT_NE(
+      text.find(
+          R"({"name":"nic0","up":true,"tx_bytes":1,"rx_bytes":2,"delay_ms":0.003,"loss_percent":0)"),
+      std::string::npos);
   EXPECT_NE(text.find(R"({"name":"lo")"), std::string::npos);
   EXPECT_NE(text.find(R"({"peer":2,"nic":"nic0","peer_nic":"nic1","state":"down",)"
                       R"("since_ms":1000,"cause":"peer_notice","peer_cause":"carrier_lost",)"

@@ -61,6 +61,10 @@ double milliseconds(TimeNs duration) {
   return static_cast<double>(duration) / 1e6;
 }
 
+double percent(uint32_t ppm) {
+  return static_cast<double>(ppm) / 1e4;
+}
+
 // How often it failed and returned, and what keeps it from returning now.
 void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
                    TimeNs started_at) {
@@ -95,6 +99,9 @@ void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock
       .field("base_delay_ms", milliseconds(path.model.base_delay()))
       .field("window_bytes", path.model.window())
       .field("lane_rtt_ms", milliseconds(path.health.round_trip))
+      .field("loss_percent", percent(path.losses().count(clock.now()).ppm()))
+      .field("packets_sent", path.losses().sent())
+      .field("packets_lost", path.losses().lost())
       .field("tx_bytes", path.total_bytes_sent())
       .field("rx_bytes", path.total_bytes_received());
   write_history(out, link, path, clock, started_at);
@@ -128,6 +135,12 @@ void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
       out.json("null");
     } else {
       out.value(static_cast<double>(verdict.detected_us) / 1e3);
+    }
+    out.key("loss_percent");
+    if (verdict.kind == DownCause::lossy) {
+      out.value(percent(verdict.loss_ppm));
+    } else {
+      out.json("null");
     }
     out.field("replayed_bytes", verdict.replayed_bytes)
         .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)

@@ -125,6 +125,8 @@ void Cluster::Node::on_notice(Rank peer, std::span<const std::byte> bytes) {
       return incidents->on_probe_request(peer, bytes.subspan(1));
     case NoticeKind::probe_answer:
       return incidents->on_probe_answer(bytes.subspan(1));
+    case NoticeKind::losses:
+      return incidents->on_losses(peer, bytes.subspan(1));
     case NoticeKind::drain_question:
       return drains->on_question(peer, bytes.subspan(1));
     case NoticeKind::drain_answer:

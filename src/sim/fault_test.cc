@@ -60,7 +60,7 @@ TEST(Fault, AHoleIsSilentAndTheStreamResumesAtARetransmission) {
   const TimeNs took = pair.clock.now() - start;
   EXPECT_GE(took, 1400 * kMillisecond);
   EXPECT_LT(took, 1430 * kMillisecond);
-  EXPECT_GE(pair.client->info().retransmissions, 3u);
+  EXPECT_GE(pair.client->info().packets.retransmitted, 3u);
 }
 
 TEST(Fault, AnIdleConnectionTellsOfAHoleWithinTwoKeepAlives) {
@@ -140,7 +140,7 @@ TEST(Fault, LossDelayAndJitterChangeNoByte) {
   pair.fabric.delay(pair.nic_b, kMillisecond, kMillisecond);
   const auto bytes = pattern_bytes(2'000'000);
   EXPECT_EQ(pair.transfer(*pair.client, *pair.server, bytes, 600 * kSecond), bytes);
-  EXPECT_GT(pair.client->info().retransmissions, 0u);
+  EXPECT_GT(pair.client->info().packets.retransmitted, 0u);
 }
 
 TEST(Fault, AnMtuHoleSwallowsFullFramesOnly) {

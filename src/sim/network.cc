@@ -32,8 +32,9 @@ bool Network::connected(const SimNic& a, const SimNic& b) {
 }
 
 // Loss strikes frames; a segment of many frames is lost with any of them.
-bool Network::lost_by_chance(const SimNic& nic, uint64_t bytes) {
-  if (nic.faults.loss_ppm == 0) return false;
+bool Network::lost_by_chance(const SimNic& nic, bool sends, uint64_t bytes) {
+  const NicFaults::Way spared = sends ? NicFaults::Way::received : NicFaults::Way::sent;
+  if (nic.faults.loss_ppm == 0 || nic.faults.lost == spared) return false;
   for (uint64_t sent = 0; sent < std::max<uint64_t>(bytes, 1); sent += nic.options.mtu) {
     if (engine_.random().chance_ppm(nic.faults.loss_ppm)) return true;
   }
@@ -46,7 +47,7 @@ std::optional<TimeNs> Network::depart(const SimNic* from, const SimNic* to, uint
   for (const SimNic* nic : {from, to}) {
     const uint32_t limit = nic->faults.frame_bytes_max;
     if (limit != 0 && std::min<uint64_t>(bytes, nic->options.mtu) > limit) return std::nullopt;
-    if (lost_by_chance(*nic, bytes)) return std::nullopt;
+    if (lost_by_chance(*nic, nic == from, bytes)) return std::nullopt;
     latency += nic->faults.delay_ns;
     if (nic->faults.jitter_ns > 0) {
       latency +=
@@ -114,6 +115,11 @@ void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte
     return;
   }
   const TimeNs start = std::max(engine_.now(), nic.ingress_free_at);
+  const uint64_t port = nic.faults.port_bytes;
+  if (port != 0 && start - engine_.now() > nic.duration_of(port)) {
+    engine_.trace(TraceKind::packet_dropped, flow.id(), segment.offset);
+    return;
+  }
   const TimeNs served = start + nic.serve(segment.length, start, nic.ingress_full_at);
   nic.ingress_free_at = served;
   engine_.at(std::max(served, last_byte_at), [this, id = flow.id(), to, segment] {

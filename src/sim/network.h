@@ -79,7 +79,7 @@ class Network {
     return a.number < b.number ? std::pair(a.number, b.number) : std::pair(b.number, a.number);
   }
   static bool connected(const SimNic& a, const SimNic& b);
-  bool lost_by_chance(const SimNic& nic, uint64_t bytes);
+  bool lost_by_chance(const SimNic& nic, bool sends, uint64_t bytes);
   void send_next(SimNic& nic);
   void carry(Flow& flow, int side, const Segment& segment, TimeNs sent_at);
   void enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte_at);

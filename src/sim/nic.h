@@ -33,8 +33,10 @@ struct NicFaults {
   uint64_t burst_bytes = 0;       // a shaper is slow only after so many, when it was idle
   TimeNs delay_ns = 0;            // added to each packet, each way
   TimeNs jitter_ns = 0;           // added at random up to this
-  uint32_t loss_ppm = 0;          // of full frames, each way
-  uint32_t frame_bytes_max = 0;   // larger packets vanish (an MTU hole); 0: no such fault
+  uint32_t loss_ppm = 0;          // of full frames, each way, or only
+  enum class Way : uint8_t { both, sent, received } lost = Way::both;
+  uint64_t port_bytes = 0;       // what the switch port holds of frames to it; 0: everything
+  uint32_t frame_bytes_max = 0;  // larger packets vanish (an MTU hole); 0: no such fault
 
   friend bool operator==(const NicFaults&, const NicFaults&) = default;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -9,6 +10,7 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kRingBytesMin = 4096;
+constexpr uint64_t kPacketPayload = 1448;
 
 }  // namespace
 
@@ -58,13 +60,27 @@ Segment Stream::take_segment() {
   const Segment segment{next_, std::min(sendable(), limits_.segment_bytes)};
   R2CCL_CHECK(segment.length > 0);
   next_ += segment.length;
+  highest_sent_ = std::max(highest_sent_, next_);
   return segment;
+}
+
+PacketCounts Stream::packets() const {
+  const auto packets_of = [](uint64_t bytes) {
+    return (bytes + kPacketPayload - 1) / kPacketPayload;
+  };
+  PacketCounts counts;
+  counts.sent = packets_of(highest_sent_) + retransmissions_;
+  counts.retransmitted = retransmissions_;
+  counts.spurious = spurious_;
+  counts.delivered = packets_of(acknowledged_);
+  return counts;
 }
 
 bool Stream::on_ack(const StreamAck& ack) {
   const bool opened = ack.edge > edge_;
   edge_ = std::max(edge_, ack.edge);
   one_segment_ = false;
+  if (ack.duplicate && std::exchange(repair_counts_, false)) ++spurious_;
   if (ack.acknowledged > acknowledged_) {
     acknowledged_ = ack.acknowledged;
     next_ = std::max(next_, acknowledged_);
@@ -76,6 +92,7 @@ bool Stream::on_ack(const StreamAck& ack) {
     recover_ = next_;
     next_ = acknowledged_;
     ++retransmissions_;
+    repair_counts_ = true;
     return true;
   }
   return opened;
@@ -87,6 +104,7 @@ void Stream::on_timeout() {
   next_ = acknowledged_;
   one_segment_ = true;
   ++retransmissions_;
+  repair_counts_ = true;
 }
 
 bool Stream::on_segment(const Segment& segment) {
@@ -95,12 +113,13 @@ bool Stream::on_segment(const Segment& segment) {
     const uint64_t segment_end = std::min(segment.offset + segment.length, cut_at_);
     delivered_ = std::max(delivered_, segment_end);
   }
+  repeated_ = delivered_ == before && segment.offset + segment.length <= delivered_;
   return delivered_ > before;
 }
 
 StreamAck Stream::make_ack() {
   advertised_ = read_ + limits_.receive_buffer_bytes;
-  return {delivered_, advertised_};
+  return {delivered_, advertised_, std::exchange(repeated_, false)};
 }
 
 bool Stream::window_update_due() const {

@@ -15,6 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "transport/transport.h"
+
 namespace r2ccl {
 
 struct StreamLimits {
@@ -35,6 +37,7 @@ struct Segment {
 struct StreamAck {
   uint64_t acknowledged = 0;
   uint64_t edge = 0;
+  bool duplicate = false;  // the segment that it answers had arrived before (D-SACK)
 };
 
 class Stream {
@@ -59,7 +62,8 @@ class Stream {
   // Something was sent, or cannot be sent, and an answer is missing.
   bool awaits_answer() const { return in_flight() || window_closed(); }
   bool all_acknowledged() const { return acknowledged_ == end(); }
-  uint32_t retransmissions() const { return retransmissions_; }
+  // As a kernel would count with selective acknowledgements: going back once repairs one packet.
+  PacketCounts packets() const;
 
   // The receiver's kernel. True when bytes (or the end) became readable.
   bool on_segment(const Segment& segment);
@@ -107,7 +111,11 @@ class Stream {
   uint64_t advertised_;       // the edge in the last acknowledgement sent
   uint64_t recover_ = 0;      // no second going back before this byte is acknowledged
   bool one_segment_ = false;  // after a timeout, until an answer comes
-  uint32_t retransmissions_ = 0;
+  uint64_t highest_sent_ = 0;
+  uint64_t retransmissions_ = 0;
+  uint64_t spurious_ = 0;
+  bool repeated_ = false;       // the last segment had arrived before
+  bool repair_counts_ = false;  // nothing says yet that the last repair was in vain
   uint64_t cut_at_ = UINT64_MAX;
 };
 

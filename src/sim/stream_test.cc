@@ -45,7 +45,7 @@ TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
   EXPECT_FALSE(stream.on_segment(third));
   EXPECT_FALSE(stream.on_ack(stream.make_ack()));  // not twice
   EXPECT_EQ(stream.take_segment().offset, 0u);
-  EXPECT_EQ(stream.retransmissions(), 1u);
+  EXPECT_EQ(stream.packets().retransmitted, 1u);
 }
 
 TEST(Stream, TheEndIsSeenAfterTheLastByte) {

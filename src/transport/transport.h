@@ -49,11 +49,29 @@ enum class ConnectState : uint8_t { pending, established, failed };
 // An idle connection asks the peer's kernel so often, by whatever the transport has for that.
 inline constexpr TimeNs kKeepAlive = 5 * kSecond;
 
+// Counts of one direction of a connection, from this end on, since it was opened. A count that the
+// transport cannot know stays 0.
+struct PacketCounts {
+  uint64_t sent = 0;           // packets with payload, retransmissions included
+  uint64_t retransmitted = 0;  // of these, retransmissions
+  uint64_t spurious = 0;       // of these, those that the peer had already (RFC 2883: D-SACK)
+  uint64_t delivered = 0;      // packets that the peer has acknowledged
+
+  PacketCounts& operator+=(const PacketCounts& other) {
+    sent += other.sent;
+    retransmitted += other.retransmitted;
+    spurious += other.spurious;
+    delivered += other.delivered;
+    return *this;
+  }
+  friend bool operator==(const PacketCounts&, const PacketCounts&) = default;
+};
+
 // What a transport knows of a connection beyond its bytes, for `status` and the detector.
 struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet handed to the wire
-  uint32_t retransmissions = 0;
+  PacketCounts packets;
   // For how long the peer's kernel has owed an answer, at most; 0: it owes none; kNever: not known.
   TimeNs unanswered_ns = kNever;
 };

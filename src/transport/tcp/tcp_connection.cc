@@ -107,7 +107,10 @@ ConnectionInfo TcpConnection::info() const {
   if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &kernel, &length) != 0) return {};
   return {.smoothed_rtt_ns = static_cast<TimeNs>(kernel.tcpi_rtt) * kMicrosecond,
           .unsent_bytes = kernel.tcpi_notsent_bytes,
-          .retransmissions = kernel.tcpi_total_retrans,
+          .packets = {.sent = kernel.tcpi_data_segs_out,
+                      .retransmitted = kernel.tcpi_total_retrans,
+                      .spurious = kernel.tcpi_dsack_dups,
+                      .delivered = kernel.tcpi_delivered},
           .unanswered_ns =
               unanswered_time(kernel.tcpi_unacked > 0, kernel.tcpi_last_ack_recv * kMillisecond)};
 }

@@ -1,0 +1,274 @@
+#include "protocol/loss_localiser.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/mutant.h"
+
+namespace r2ccl {
+namespace {
+
+using NicPair = std::pair<NicName, NicName>;
+
+NicPair pair_of(const NicName& a, const NicName& b) {
+  return a < b ? std::pair(a, b) : std::pair(b, a);
+}
+
+bool touches(const NicPair& pair, const NicName& nic) {
+  return pair.first == nic || pair.second == nic;
+}
+
+bool touches_any(const NicPair& pair, const std::set<NicName>& nics) {
+  return nics.contains(pair.first) || nics.contains(pair.second);
+}
+
+// All sets of at most `room` NICs that, with `chosen`, touch every pair from `next` on. Branches on
+// the ends of the first pair that is not covered: one of them is in every cover.
+void find_covers(const std::vector<NicPair>& pairs, size_t next, std::set<NicName>& chosen,
+                 size_t room, std::set<std::set<NicName>>& covers) {
+  while (next < pairs.size() && touches_any(pairs[next], chosen)) ++next;
+  if (next == pairs.size()) {
+    covers.insert(chosen);
+    return;
+  }
+  if (room == 0) return;
+  for (const NicName& nic : {pairs[next].first, pairs[next].second}) {
+    chosen.insert(nic);
+    find_covers(pairs, next + 1, chosen, room - 1, covers);
+    chosen.erase(nic);
+  }
+}
+
+// The NICs that are in every smallest set that touches all `pairs`; none when no set of at most
+// `size_max` does.
+std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_max) {
+  for (size_t size = 1; size <= size_max; ++size) {
+    std::set<std::set<NicName>> covers;
+    std::set<NicName> chosen;
+    find_covers(pairs, 0, chosen, size, covers);
+    if (covers.empty()) continue;
+    std::set<NicName> common = *covers.begin();
+    if (mutated(Mutant::loss_any_cover)) return common;
+    for (const std::set<NicName>& cover : covers) {
+      std::erase_if(common, [&](const NicName& nic) { return !cover.contains(nic); });
+    }
+    return common;
+  }
+  return {};
+}
+
+// Takes the pairs that hang together with the first of `pairs` out of it.
+std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
+  std::set<NicName> nics = {pairs.front().first, pairs.front().second};
+  std::vector<NicPair> component;
+  for (bool grew = true; grew;) {
+    grew = false;
+    std::erase_if(pairs, [&](const NicPair& pair) {
+      if (!touches_any(pair, nics)) return false;
+      nics.insert({pair.first, pair.second});
+      component.push_back(pair);
+      grew = true;
+      return true;
+    });
+  }
+  return component;
+}
+
+}  // namespace
+
+void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
+  std::erase_if(seen_, [&](const auto& entry) { return entry.first.observer == report.observer; });
+  const size_t hosts = nics_of_hosts_.size();
+  for (const LossSample& sample : report.samples) {
+    const LossCount& count = sample.count;
+    const bool known = sample.near.host < hosts && sample.far.host < hosts &&
+                       sample.near.host != sample.far.host && !sample.near.nic.empty() &&
+                       !sample.far.nic.empty();
+    const bool sound = count.lost <= count.sent && count.lossy <= count.periods + 1 &&
+                       count.lossy <= count.lost + 1 && count.lossy <= LossMeter::kPeriods &&
+                       count.periods <= LossMeter::kPeriods;
+    if (!known || !sound) continue;
+    seen_[{report.observer, sample.near, sample.far}] = {count, now};
+  }
+  wall_[report.observer] = report.wall;
+  changed_ = true;
+}
+
+void LossLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
+  if (verdict.kind != DownCause::lossy) return;
+  const NicName& other = verdict.scope == Scope::pair ? verdict.other : verdict.culprit;
+  named_[pair_of(verdict.culprit, other)] = now;
+}
+
+// Both directions of a pair, and all ranks of its hosts, together.
+std::map<LossLocaliser::Pair, LossCount> LossLocaliser::totals() const {
+  std::map<Pair, LossCount> totals;
+  for (const auto& [key, seen] : seen_) totals[pair_of(key.near, key.far)] += seen.count;
+  return totals;
+}
+
+// One full queue may drop packets of both directions: in each of them that is one period.
+std::vector<LossLocaliser::Pair> LossLocaliser::lossy_pairs(
+    const std::map<Pair, LossCount>& totals) const {
+  std::map<Pair, uint32_t> worse;  // direction
+  for (const auto& [key, seen] : seen_) {
+    uint32_t& most = worse[pair_of(key.near, key.far)];
+    most = std::max(most, seen.count.lossy);
+  }
+  std::vector<Pair> lossy;
+  for (const auto& [pair, count] : totals) {
+    const bool again = worse.at(pair) >= kPairPeriods || count.lossy > kPairPeriods ||
+                       mutated(Mutant::loss_one_period);
+    if (again && count.lossy > 0 && count.ppm() >= kPpmMin) lossy.push_back(pair);
+  }
+  return lossy;
+}
+
+// It loses a far larger share than the pairs that `touched` has no part in.
+bool LossLocaliser::stands_out(const LossCount& count, const Cover& touched,
+                               const std::map<Pair, LossCount>& totals) const {
+  LossCount others;
+  for (const auto& [pair, total] : totals) {
+    if (!touches_any(pair, touched)) others += total;
+  }
+  return count.ppm() >= kMargin * others.ppm() || mutated(Mutant::loss_congestion);
+}
+
+// What all NICs of a host lose, though they have much to send, is the host's or its switch port's.
+bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
+                                            const std::map<Pair, LossCount>& totals) const {
+  if (nics_of_hosts_[nic.host] < 2 || mutated(Mutant::loss_congestion)) return true;
+  std::set<NicName> used;
+  std::set<NicName> losing;
+  for (const auto& [pair, count] : totals) {
+    for (const NicName& end : {pair.first, pair.second}) {
+      if (end.host == nic.host) used.insert(end);
+    }
+  }
+  for (const Pair& pair : lossy) {
+    for (const NicName& end : {pair.first, pair.second}) {
+      if (end.host == nic.host) losing.insert(end);
+    }
+  }
+  return used.size() < 2 || losing.size() < used.size();
+}
+
+void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
+                         const LossCount& count, TimeNs now) {
+  const Pair key = pair_of(nic, scope == Scope::pair ? other : nic);
+  const auto found = named_.find(key);
+  const bool known = found != named_.end();
+  named_[key] = now;
+  if (known) return;
+  Verdict verdict;
+  verdict.scope = scope;
+  verdict.culprit = nic;
+  if (scope == Scope::pair) verdict.other = other;
+  verdict.kind = DownCause::lossy;
+  verdict.loss_ppm = count.ppm();
+  TimeNs since = now;
+  for (const auto& [pair, state] : lossy_) {
+    const bool own = scope == Scope::pair ? pair == key : touches(pair, nic);
+    if (own) since = std::min(since, state.lossy_since);
+  }
+  verdict.detected_us = static_cast<uint64_t>((now - since) / kMicrosecond);
+  for (const auto& [seen_by, seen] : seen_) {
+    if (seen.count.lossy == 0 || !touches(pair_of(seen_by.near, seen_by.far), nic)) continue;
+    verdict.rank = seen_by.observer;
+    verdict.wall = wall_[seen_by.observer] - (now - since);
+    break;
+  }
+  ready_.push_back(verdict);
+}
+
+void LossLocaliser::judge_component(const std::vector<Pair>& component,
+                                    const std::vector<Pair>& lossy,
+                                    const std::map<Pair, LossCount>& totals, TimeNs now) {
+  const Cover culprits = in_every_cover(component, kCoverMax);
+  for (const NicName& nic : culprits) {
+    LossCount count;
+    std::set<uint32_t> witnesses;
+    for (const Pair& pair : component) {
+      if (!touches(pair, nic)) continue;
+      count += totals.at(pair);
+      const NicName& other = pair.first == nic ? pair.second : pair.first;
+      // Another NIC that is named as well explains the loss of that pair.
+      if (!culprits.contains(other)) witnesses.insert(other.host);
+    }
+    TimeNs since = now;
+    for (const Pair& pair : component) {
+      if (touches(pair, nic)) since = std::min(since, lossy_.at(pair).lossy_since);
+    }
+    if (now - since < kNicPatience && !mutated(Mutant::loss_one_period)) continue;
+    const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
+    if (!seen_by_two || count.lossy < kNicPeriods) continue;
+    if (!stands_out(count, culprits, totals)) continue;
+    if (host_is_clean_elsewhere(nic, lossy, totals)) name(Scope::nic, nic, {}, count, now);
+  }
+  // A chain or a ring of lossy pairs has no explanation that is better than others.
+  if (component.size() != 1) return;
+  const auto& [one, other] = component.front();
+  const LossCount& count = totals.at(component.front());
+  const bool alone = nics_of_hosts_.size() == 2;
+  const TimeNs patience = alone ? 0 : kPairPatience;
+  const auto state = lossy_.find(component.front());
+  if (state == lossy_.end() || now - state->second.lossy_since < patience) return;
+  if (count.lossy < kNamedPairPeriods || !stands_out(count, {one, other}, totals)) return;
+  for (const NicName& end : {one, other}) {
+    if (named_.contains(pair_of(end, end))) return;
+    if (!host_is_clean_elsewhere(end, lossy, totals)) return;
+  }
+  name(Scope::pair, one, other, count, now);
+}
+
+void LossLocaliser::forget_old(TimeNs now) {
+  std::erase_if(seen_, [&](const auto& entry) { return entry.second.at + kFresh <= now; });
+  std::erase_if(named_, [&](const auto& entry) { return entry.second + kCleared <= now; });
+  // A loss that goes on is the same fault, however rare it is.
+  for (auto& [named, seen_at] : named_) {
+    for (const auto& [key, seen] : seen_) {
+      const Pair pair = pair_of(key.near, key.far);
+      const bool of_it =
+          pair == named || (named.first == named.second && touches(pair, named.first));
+      if (of_it && seen.count.lost > 0) seen_at = std::max(seen_at, seen.at);
+    }
+  }
+}
+
+std::vector<Verdict> LossLocaliser::due(TimeNs now) {
+  if (changed_ || now - judged_at_ >= kReportInterval) {
+    changed_ = false;
+    judged_at_ = now;
+    forget_old(now);
+    const std::map<Pair, LossCount> all = totals();
+    const std::vector<Pair> lossy = lossy_pairs(all);
+    std::erase_if(lossy_, [&](const auto& entry) {
+      return std::ranges::find(lossy, entry.first) == lossy.end();
+    });
+    for (const Pair& pair : lossy) lossy_.try_emplace(pair, PairState{now});
+    std::vector<Pair> left = lossy;
+    while (!left.empty()) judge_component(take_component(left), lossy, all, now);
+  }
+  return std::exchange(ready_, {});
+}
+
+TimeNs LossLocaliser::next_timeout() const {
+  if (!ready_.empty() || changed_) return 0;
+  return seen_.empty() ? kNever : judged_at_ + kReportInterval;
+}
+
+LossExplains LossLocaliser::explains(const NicName& near, const NicName& far, TimeNs now) const {
+  const auto named = [&](const NicName& a, const NicName& b) {
+    const auto found = named_.find(pair_of(a, b));
+    return found != named_.end() && now - found->second < kCleared;
+  };
+  if (named(near, near) || named(far, far) || named(near, far)) return LossExplains::yes;
+  const Pair pair = pair_of(near, far);
+  const bool loses = std::ranges::any_of(seen_, [&](const auto& entry) {
+    const auto& [key, seen] = entry;
+    return seen.count.lost > 0 && pair_of(key.near, key.far) == pair;
+  });
+  return loses ? LossExplains::perhaps : LossExplains::no;
+}
+
+}  // namespace r2ccl

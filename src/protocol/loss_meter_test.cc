@@ -1,0 +1,75 @@
+#include "protocol/loss_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kPeriod = LossMeter::kPeriod;
+
+struct Step {
+  int period;
+  LossMeter::Counters counters;
+};
+
+LossCount count_of(const std::vector<Step>& steps, int at) {
+  LossMeter meter;
+  for (const Step& step : steps)
+    meter.sample(LossMeter::kData, step.counters, step.period * kPeriod);
+  return meter.count(at * kPeriod);
+}
+
+TEST(LossMeter, CountsFromBehindTheFirstPeriodWithALoss) {
+  EXPECT_EQ(count_of({{1, {1000, 0, 900}}, {2, {2000, 1, 1900}}, {3, {2100, 6, 2000}}}, 3),
+            (LossCount{.sent = 100, .lost = 5, .periods = 1, .lossy = 2}));
+  EXPECT_EQ(count_of({{1, {1000, 0, 900}}, {2, {2000, 10, 1900}}}, 2),
+            (LossCount{.sent = 1000, .lost = 10, .periods = 1, .lossy = 1}));
+  EXPECT_EQ(count_of({{1, {1000, 0, 900}}, {2, {2000, 0, 1900}}}, 2),
+            (LossCount{.sent = 2000, .lost = 0, .periods = 2, .lossy = 0}));
+}
+
+// A connection that delivers nothing is silent and not lossy; its last retransmissions never count.
+TEST(LossMeter, CountsALossOnlyOnceSomethingIsDelivered) {
+  EXPECT_EQ(count_of({{1, {100, 0, 90}}, {2, {101, 1, 90}}, {4, {102, 2, 90}}}, 4).lost, 0U);
+  EXPECT_EQ(count_of({{1, {100, 0, 90}}, {2, {101, 1, 90}}, {4, {112, 2, 91}}}, 4).lost, 2U);
+  LossMeter meter;
+  meter.sample(LossMeter::kData, {100, 0, 90}, kPeriod);
+  meter.sample(LossMeter::kData, {110, 5, 90}, 2 * kPeriod);
+  meter.reset();
+  meter.sample(LossMeter::kData, {20, 0, 10}, 3 * kPeriod);
+  EXPECT_EQ(meter.count(3 * kPeriod).lost, 0U);
+}
+
+// The peer says that it had the packet already a round trip later.
+TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
+  EXPECT_EQ(count_of({{1, {100, 1, 90}}, {2, {200, 0, 190}}}, 2),
+            (LossCount{.sent = 200, .lost = 0, .periods = 2, .lossy = 0}));
+  LossMeter meter;
+  meter.sample(LossMeter::kData, {100, 1, 90}, kPeriod);
+  meter.sample(LossMeter::kData, {200, 0, 190}, 2 * kPeriod);
+  EXPECT_EQ(meter.lost(), 0U);
+  EXPECT_EQ(meter.sent(), 200U);
+}
+
+// Small packets pass an MTU hole, large ones are sent again and again: no loss, but a stall.
+TEST(LossMeter, DoesNotTakeAStallForALossBecauseTheOtherConnectionDelivers) {
+  LossMeter meter;
+  meter.sample(LossMeter::kData, {100, 0, 90}, 0);
+  for (int period = 1; period < 8; ++period) {
+    const auto count = static_cast<uint64_t>(period);
+    meter.sample(LossMeter::kControl, {10 * count, 0, 10 * count}, period * kPeriod);
+    meter.sample(LossMeter::kData, {100 + count, count, 90}, period * kPeriod);
+  }
+  EXPECT_EQ(meter.count(7 * kPeriod).lost, 0U);
+}
+
+TEST(LossMeter, ForgetsWhatLiesBehindItsWindow) {
+  const std::vector<Step> steps = {{1, {100, 5, 90}}, {2, {200, 9, 190}}};
+  EXPECT_GT(count_of(steps, 30).lost, 0U);
+  EXPECT_EQ(count_of(steps, 40), LossCount{});
+}
+
+}  // namespace
+}  // namespace r2ccl

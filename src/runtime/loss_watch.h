@@ -1,0 +1,38 @@
+// Reads the kernels' packet counters of all paths now and then, and tells the judging rank what
+// they lost. A rank without losses says nothing.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "base/clock.h"
+#include "protocol/loss_localiser.h"
+#include "runtime/progress_engine.h"
+
+namespace r2ccl {
+
+class LossWatch {
+ public:
+  using NameOf = std::function<NicName(Rank rank, NicId nic)>;
+  LossWatch(ProgressEngine& engine, const Clock& clock, NameOf name_of)
+      : engine_(engine), clock_(clock), name_of_(std::move(name_of)) {}
+
+  // A report that is due now.
+  std::optional<LossReport> progress(TimeNs now);
+  // A path is about to break, or has: its losses are told before that.
+  void hurry() { next_ = 0; }
+  // While nothing is lost the watch needs no wake of its own.
+  TimeNs next_timeout() const { return losing_ ? next_ : kNever; }
+
+ private:
+  LossReport report(TimeNs now) const;
+
+  ProgressEngine& engine_;
+  const Clock& clock_;
+  const NameOf name_of_;
+  TimeNs next_ = 0;
+  TimeNs reported_at_ = 0;
+  bool losing_ = false;
+};
+
+}  // namespace r2ccl
