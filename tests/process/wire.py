@@ -137,10 +137,20 @@ def open_path_connection(endpoint, run, *where, **more):
 def failure_frame(key, text):
     """A control frame, the first of its connection, that ends the job with these words."""
     notice = bytes([FAILURE, 6]) + text
-    body = struct.pack("<BQQQQIIHHH", 0, 0, 1, 0, 0, 0, 0, 0, 0, 1)
+    body = struct.pack("<BQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1)
     body += struct.pack("<QH", 0, len(notice)) + notice
-    frame = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body)) + body
+    header = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
+    frame = header + control_tag(key, header, 0) + body
     return frame + hashlib.blake2b(frame, key=key, digest_size=16).digest()
+
+
+def control_tag(key, header, sequence):
+    """The tag of a control frame's header: SipHash-2-4."""
+    tag = ctypes.create_string_buffer(8)
+    tagged = header + struct.pack("<Q", sequence)
+    sodium().crypto_shorthash(tag, tagged, ctypes.c_ulonglong(len(tagged)),
+                              keyed(key, "tag of control headers")[:16])
+    return tag.raw
 
 
 def address_notice(nic, address, port):
