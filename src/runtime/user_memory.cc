@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -19,6 +20,12 @@ constexpr int kPopulateWrite = 23;
 
 uintptr_t address_of(const std::byte* at) {
   return reinterpret_cast<uintptr_t>(at);
+}
+
+// The end of a range that starts at `begin`. A range that a wrong count or pointer carries beyond
+// the last address ends there: a sum that wraps would make it look empty.
+uintptr_t end_of(uintptr_t begin, size_t bytes) {
+  return begin + std::min<uintptr_t>(bytes, UINTPTR_MAX - begin);
 }
 
 uintptr_t page_of(uintptr_t address) {
@@ -41,8 +48,8 @@ bool last_page_refused(uintptr_t end, Access access) {
   return madvise(reinterpret_cast<void*>(page), end - page, advice) != 0;
 }
 
-// The first address from `begin` on, below `end`, that no mapping permits to touch. The kernel lists
-// mappings by address.
+// The first address from `begin` on, below `end`, that no mapping permits to touch. The kernel
+// lists mappings by address.
 std::optional<uintptr_t> first_refused(uintptr_t begin, uintptr_t end, Access access) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen("/proc/self/maps", "re"),
                                                              std::fclose);
@@ -69,7 +76,7 @@ std::optional<uintptr_t> first_refused(uintptr_t begin, uintptr_t end, Access ac
 std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access) {
   if (range.empty()) return std::nullopt;
   const uintptr_t begin = address_of(range.data());
-  const uintptr_t end = begin + range.size();
+  const uintptr_t end = end_of(begin, range.size());
   // The last page alone tells for a range that has no other.
   const bool one_page = page_of(begin) == page_of(end - 1);
   const bool holes = !one_page && has_hole(begin, end);
@@ -81,7 +88,7 @@ std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Acces
 
 BadMemory locate_bad_memory(std::span<const std::byte> range, Access access) {
   const uintptr_t begin = address_of(range.data());
-  const auto refused = first_refused(begin, begin + range.size(), access);
+  const auto refused = first_refused(begin, end_of(begin, range.size()), access);
   return {range.data() + (refused.value_or(begin) - begin), access};
 }
 
@@ -98,7 +105,7 @@ bool copy_if_readable(std::byte* to, std::span<const std::byte> from) {
     if (count == 0 || errno == EFAULT) return false;
     // A sandbox may forbid the call, and special memory may not know it.
     const uintptr_t begin = address_of(from.data());
-    if (first_refused(begin + done, begin + from.size(), Access::read)) return false;
+    if (first_refused(begin + done, end_of(begin, from.size()), Access::read)) return false;
     std::memcpy(to + done, from.data() + done, from.size() - done);
     return true;
   }

@@ -62,6 +62,19 @@ TEST_F(UserMemory, EndsWhereAccessEnds) {
   EXPECT_EQ(bad_at(0, kPages * page_, Access::write), bytes(10));
 }
 
+TEST_F(UserMemory, IsRefusedWhereItsEndWrapsAround) {
+  const uintptr_t begin = UINTPTR_MAX - page_ + 1;
+  auto* const last_page = reinterpret_cast<std::byte*>(begin);
+  for (const Access access : {Access::read, Access::write}) {
+    for (const size_t bytes : {page_ / 2, page_, 2 * page_, 1024 * page_}) {
+      const auto bad = find_bad_memory({last_page, bytes}, access);
+      ASSERT_TRUE(bad.has_value()) << bytes;
+      EXPECT_EQ(bad->at, last_page) << bytes;
+      EXPECT_EQ(locate_bad_memory({last_page, bytes}, access).at, last_page) << bytes;
+    }
+  }
+}
+
 TEST_F(UserMemory, IsLocatedWhereTheKernelRefusedIt) {
   protect(3, 1, PROT_READ);
   protect(7, 1, PROT_NONE);
