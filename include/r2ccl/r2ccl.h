@@ -135,8 +135,9 @@ R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
  * communicator: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
  * for this rank's own operations; abort first what the others will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
-/* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
- * touched any more. The other ranks get r2cclRemoteError naming this rank. Still destroy it. */
+/* Ends all operations with r2cclAborted at once, then waits at most half a second until the other
+ * ranks know. On return no buffer is touched any more. The other ranks get r2cclRemoteError naming
+ * this rank. Still destroy it. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
 
 /* *error is r2cclSuccess or the error that ended this communicator. */
