@@ -159,11 +159,11 @@ R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* 
  * elements moves none, and two ranks that each wait for the other's are not told.
  *
  * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call looks
- * at them when it starts, and the kernel refuses others later: r2cclInvalidArgument then names call,
- * buffer and offset, the other ranks get r2cclRemoteError naming this rank, and the communicator
- * only serves to be destroyed. The look sees memory that is not mapped, and rights at the buffer's
- * end; memory that is taken away during the call, or protected in the middle, may still end the
- * process with SIGSEGV, because the library itself reads small messages and reduces.
+ * at them when it starts, and the kernel refuses others later: r2cclInvalidArgument then names
+ * call, buffer and offset, the other ranks get r2cclRemoteError naming this rank, and the
+ * communicator only serves to be destroyed. The look sees memory that is not mapped, and rights at
+ * the buffer's end; memory that is taken away during the call, or protected in the middle, may
+ * still end the process with SIGSEGV, because the library itself reads small messages and reduces.
  *
  * recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
  * In place when sendbuff == recvbuff; other overlaps are refused. */

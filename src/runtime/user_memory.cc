@@ -41,8 +41,8 @@ bool last_page_refused(uintptr_t end, Access access) {
   return madvise(reinterpret_cast<void*>(page), end - page, advice) != 0;
 }
 
-// The first address from `begin` on, below `end`, that no mapping permits to touch. The kernel lists
-// mappings by address.
+// The first address from `begin` on, below `end`, that no mapping permits to touch. The kernel
+// lists mappings by address.
 std::optional<uintptr_t> first_refused(uintptr_t begin, uintptr_t end, Access access) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen("/proc/self/maps", "re"),
                                                              std::fclose);
