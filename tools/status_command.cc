@@ -199,7 +199,7 @@ void StatusCommand::tell_silent_users(const json& jobs) const {
 void StatusCommand::print(const json& jobs) {
   std::string text;
   if (options_.as_json) {
-    text = json{{"jobs", jobs}}.dump() + "\n";
+    text = json_line({{"jobs", jobs}}) + "\n";
   } else if (options_.watching && isatty(STDOUT_FILENO) != 0) {
     text = "\x1b[H\x1b[2J";
   } else if (printed_) {
@@ -219,7 +219,7 @@ void StatusCommand::print(const json& jobs) {
 }
 
 int StatusCommand::tell_none() const {
-  if (options_.as_json) std::printf("%s\n", json{{"jobs", json::array()}}.dump().c_str());
+  if (options_.as_json) std::printf("%s\n", json_line({{"jobs", json::array()}}).c_str());
   std::string text = chosen() ? "no such running job on this host" : "no running job on this host";
   text += "; looked for sockets in";
   for (const StatusPlace& place : places_) text += " " + place.directory;

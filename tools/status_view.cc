@@ -359,4 +359,10 @@ std::string paths_text(const json& report) {
          count_text(report, "pid") + "):\n" + layout(rows);
 }
 
+// A text that is not UTF-8 throws in dump() unless told otherwise.
+std::string json_line(const nlohmann::json& value) {
+  constexpr bool kAsciiOnly = true;
+  return value.dump(-1, ' ', kAsciiOnly, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace r2ccl::tools

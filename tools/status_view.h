@@ -17,4 +17,7 @@ std::string job_text(const nlohmann::json& job, bool whole);
 // The paths of one rank, from its report.
 std::string paths_text(const nlohmann::json& report);
 
+// One line of JSON, in ASCII: a terminal obeys no character of it.
+std::string json_line(const nlohmann::json& value);
+
 }  // namespace r2ccl::tools

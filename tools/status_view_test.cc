@@ -235,6 +235,19 @@ TEST(StatusView, ShowsNothingThatATerminalWouldObey) {
   EXPECT_TRUE(has(text, "FAILED: ?[2J"));
 }
 
+TEST(StatusView, JsonHoldsNothingThatATerminalWouldObey) {
+  json it = job(1);
+  const std::string text = "\x1b[2J\xc2\x9b\x7f\n\xe2\x80\xae";
+  it["error"] = text;
+  it[text] = 1;
+  it["members"][0]["host"] = "not UTF-8: \xff";
+  const std::string line = json_line({{"jobs", {it}}});
+  for (const char letter : line) ASSERT_TRUE(letter >= ' ' && letter <= '~') << line;
+  const json read = json::parse(line);
+  EXPECT_EQ(read["jobs"][0]["error"], text) << "a reader of JSON gets what was said";
+  EXPECT_EQ(read["jobs"][0][text], 1);
+}
+
 // Every value in turn is of another type than expected.
 void replace_each(const json& whole, json* part, const json& with,
                   const std::function<void(const json&)>& look) {

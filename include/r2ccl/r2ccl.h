@@ -135,8 +135,9 @@ R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
  * communicator: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
  * for this rank's own operations; abort first what the others will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
-/* Ends all operations with r2cclAborted without waiting for anybody. On return no buffer is
- * touched any more. The other ranks get r2cclRemoteError naming this rank. Still destroy it. */
+/* Ends all operations with r2cclAborted at once, then waits at most half a second until the other
+ * ranks know. On return no buffer is touched any more. The other ranks get r2cclRemoteError naming
+ * this rank. Still destroy it. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
 
 /* *error is r2cclSuccess or the error that ended this communicator. */
@@ -158,11 +159,11 @@ R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* 
  * elements moves none, and two ranks that each wait for the other's are not told.
  *
  * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call looks
- * at them when it starts, and the kernel refuses others later: r2cclInvalidArgument then names call,
- * buffer and offset, the other ranks get r2cclRemoteError naming this rank, and the communicator
- * only serves to be destroyed. The look sees memory that is not mapped, and rights at the buffer's
- * end; memory that is taken away during the call, or protected in the middle, may still end the
- * process with SIGSEGV, because the library itself reads small messages and reduces.
+ * at them when it starts, and the kernel refuses others later: r2cclInvalidArgument then names
+ * call, buffer and offset, the other ranks get r2cclRemoteError naming this rank, and the
+ * communicator only serves to be destroyed. The look sees memory that is not mapped, and rights at
+ * the buffer's end; memory that is taken away during the call, or protected in the middle, may
+ * still end the process with SIGSEGV, because the library itself reads small messages and reduces.
  *
  * recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
  * In place when sendbuff == recvbuff; other overlaps are refused. */

@@ -66,7 +66,7 @@ void let_others_be_told() {
   }
   const TimeNs deadline = system_clock().now() + kFarewell;
   for (const auto& each : all) {
-    (void)each->wait_finished(std::max<TimeNs>(deadline - system_clock().now(), 0));
+    (void)each->wait_answered(std::max<TimeNs>(deadline - system_clock().now(), 0));
   }
 }
 

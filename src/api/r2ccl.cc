@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
-#include <memory>
 #include <string>
 #include <utility>
 

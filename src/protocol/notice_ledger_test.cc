@@ -19,6 +19,8 @@ TEST(NoticeLedger, SaysANoticeUntilItWasApplied) {
   ledger.set(notice(2, 2));
   EXPECT_EQ(ledger.report().size(), 2u);
   EXPECT_EQ(ledger.report(), ledger.report());
+  ledger.on_said(ledger.report());
+  EXPECT_EQ(ledger.report().size(), 2u);
   EXPECT_FALSE(ledger.on_applied(1));
   ASSERT_EQ(ledger.report().size(), 1u);
   EXPECT_EQ(ledger.report().front(), (NoticeReport{1, text(2)}));

@@ -22,7 +22,11 @@ namespace {
 constexpr ChannelId kCollectives{1};
 constexpr ChannelId kPointToPoint{2};
 
-constexpr TimeNs kFarewellBound = 300 * kMillisecond;
+// How long the news of a failure may take to reach the others when this rank leaves: only one that
+// neither answers nor ends takes it all.
+constexpr TimeNs kFarewellBound = 1500 * kMillisecond;
+// The same for a rank that aborts, whose caller may end the process without another call.
+constexpr TimeNs kAbortBound = 500 * kMillisecond;
 constexpr TimeNs kObstacleBound = 10 * kSecond;
 
 std::vector<Setting> agreed_settings(const Config& config) {
@@ -58,6 +62,7 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
       awaited_(
           std::make_shared<AwaitedRequests>([poller = &transport_->poller()] { poller->wake(); })),
       departed_(static_cast<size_t>(options.rank_count)),
+      informed_(static_cast<size_t>(options.rank_count)),
       dead_(static_cast<size_t>(options.rank_count)),
       survey_(options.self, options.rank_count,
               [this](Rank rank, uint32_t number) { return ask(rank, number); }) {}
@@ -79,7 +84,7 @@ Result<RankCard> Communicator::describe_self() const {
   card.settings = agreed_settings(options_.config);
   if (const std::string& named = options_.config.host_id; !named.empty()) {
     card.host = host_identity_named(named);
-    card.host_name = named.substr(0, kHostNameBytesMax);
+    card.host_name = printable_text(named, kHostNameBytesMax);
   } else {
     auto host = host_identity();
     if (!host.ok()) return host.status();
@@ -182,19 +187,7 @@ Status Communicator::connect() {
 Communicator::~Communicator() {
   awaited_->close();
   if (thread_.joinable()) {
-    if (!failure().ok()) {
-      // The news of the failure should be out before the connections close, so that nobody takes
-      // this rank for the cause.
-      (void)wait_until(
-          [this] {
-            for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-              const Link* link = engine_->link(Rank(peer));
-              if (link != nullptr && !link->notices_delivered()) return false;
-            }
-            return true;
-          },
-          kFarewellBound);
-    }
+    if (!failure().ok()) wait_for_news(kFarewellBound);
     stop_.store(true, std::memory_order_release);
     transport_->poller().wake();
     thread_.join();
@@ -424,6 +417,7 @@ Status Communicator::finalize() {
 
 void Communicator::abort(const std::string& why) {
   call([&] { fail({Code::aborted, why}); });
+  wait_for_news(kAbortBound);
 }
 
 }  // namespace r2ccl

@@ -111,10 +111,12 @@ class Communicator final : private EngineObserver, private StatusSource {
   // communicator_notices.cc
   void fail(const Status& why);
   void fail_departed(const std::string& text);
-  void on_failure(std::span<const std::byte> body);
+  void on_failure(Rank peer, std::span<const std::byte> body);
   // False when it has failed before.
   bool fail_here(const Status& why);
   void tell_failure(const Failure& failure);
+  // Any thread but the progress thread: until all others know of the failure.
+  void wait_for_news(TimeNs bound);
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad,
                      const std::shared_ptr<Request>& request);
@@ -174,10 +176,11 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::unique_ptr<Incidents> incidents_;
   std::unique_ptr<Drains> drains_;
   std::vector<bool> departed_;  // ranks that said goodbye
+  std::vector<bool> informed_;  // ranks that said that the job has failed
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
   bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
-  bool abandoned_ = false;  // it failed because a rank left while another waited for it
+  bool abandoned_ = false;   // it failed because a rank left while another waited for it
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;      // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;   // that ended well

@@ -33,6 +33,20 @@ void Communicator::tell_failure(const Failure& failure) {
   }
 }
 
+// The news of a failure should be out before the connections close, so that no rank takes this one
+// for the cause. A rank that told of a failure itself needs none, and may have closed already.
+void Communicator::wait_for_news(TimeNs bound) {
+  const auto known = [this] {
+    for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+      const Link* link = engine_->link(Rank(peer));
+      if (link == nullptr || informed_[static_cast<size_t>(peer)]) continue;
+      if (!link->notices_delivered()) return false;
+    }
+    return true;
+  };
+  (void)wait_until(known, bound);
+}
+
 void Communicator::fail(const Status& why) {
   if (!fail_here(why)) return;
   const std::string text = why.code() == Code::aborted
@@ -49,7 +63,8 @@ void Communicator::fail_departed(const std::string& text) {
   tell_failure({{Code::remote, text}, true});
 }
 
-void Communicator::on_failure(std::span<const std::byte> body) {
+void Communicator::on_failure(Rank peer, std::span<const std::byte> body) {
+  informed_[static_cast<size_t>(peer.value())] = true;
   const Failure failure = decode_failure(body);
   failure.departed ? fail_departed(failure.why.message()) : fail(failure.why);
 }
@@ -150,7 +165,7 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const auto body = bytes.subspan(1);
   switch (static_cast<NoticeKind>(bytes[0])) {
     case NoticeKind::failure:
-      return on_failure(body);
+      return on_failure(peer, body);
     case NoticeKind::calls:
       return on_calls(peer, body);
     case NoticeKind::observation:
@@ -180,9 +195,10 @@ void Communicator::on_notice(Rank peer, std::span<const std::byte> bytes) {
 }
 
 void Communicator::on_contradiction(Rank peer, const std::string& why) {
-  fail({Code::remote, who(peer) + " contradicts " + who(options_.self) + ": " + why +
-                          ". No path mends this: the memory of one of the two hosts is at fault, or "
-                          "r2ccl. Run the job without these hosts, or report a bug"});
+  fail(
+      {Code::remote, who(peer) + " contradicts " + who(options_.self) + ": " + why +
+                         ". No path mends this: the memory of one of the two hosts is at fault, or "
+                         "r2ccl. Run the job without these hosts, or report a bug"});
 }
 
 void Communicator::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/printable.h"
 #include "runtime/host_port.h"
 #include "runtime/nearest_name.h"
 #include "runtime/secret_file.h"
@@ -76,8 +77,7 @@ bool is_secret_size(size_t bytes) {
 }
 bool is_host_id(const std::string& text) {
   // It stands for the host's name in messages, too.
-  const auto is_control = [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; };
-  return text.size() <= kHostIdTextBytesMax && std::ranges::none_of(text, is_control);
+  return text.size() <= kHostIdTextBytesMax && is_printable(text);
 }
 bool is_any(const std::string&) {
   return true;

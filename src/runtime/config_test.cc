@@ -111,6 +111,9 @@ TEST(Config, RefusesNonsenseInEveryVariableNamingItAndItsValue) {
       {"R2CCL_ALGO", "tree"},
       {"R2CCL_DAMPING", " "},
       {"R2CCL_HOST_ID", "two\nlines"},
+      {"R2CCL_HOST_ID", "a C1 control\xc2\x9b"},
+      {"R2CCL_HOST_ID", "another order\xe2\x80\xae"},
+      {"R2CCL_HOST_ID", "not UTF-8\xff"},
       {"R2CCL_HOST_ID", std::string(256, 'h')},
   };
   for (const auto& [name, value] : nonsense) {

@@ -212,9 +212,8 @@ void Path::keep(ChannelId channel) {
 // writable meanwhile, so without a pause the poller would report them without end.
 void Path::pause(const char* which, int error) {
   if (!paused()) {
-    R2CCL_LOG(warn, "%s on %s: %s; it is tried again every %lld ms", which,
-              spec.local_name.c_str(), std::strerror(error),
-              static_cast<long long>(limits::kShortagePause / kMillisecond));
+    R2CCL_LOG(warn, "%s on %s: %s; it is tried again every %lld ms", which, spec.local_name.c_str(),
+              std::strerror(error), static_cast<long long>(limits::kShortagePause / kMillisecond));
   }
   paused_until_ = owner_.now() + limits::kShortagePause;
   data_registration_.reset();
@@ -232,8 +231,8 @@ bool Path::resume(TimeNs now) {
   paused_until_ = kNever;
   const bool watched =
       watch(lane_->connection(), lane_handler_, !lane_->can_send(), lane_registration_) &&
-      (data_ == nullptr || watch(*data_, data_handler_, writer_->busy() && !writer_->abandoned(),
-                                 data_registration_));
+      (data_ == nullptr ||
+       watch(*data_, data_handler_, writer_->busy() && !writer_->abandoned(), data_registration_));
   if (watched) return true;
   paused_until_ = now + limits::kShortagePause;
   data_registration_.reset();

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "protocol/key_schedule.h"
+#include "runtime/duration_text.h"
 
 namespace r2ccl {
 namespace {
@@ -18,11 +19,6 @@ constexpr TimeNs kCloseWait = 1 * kSecond;
 
 uint8_t type_of(RendezvousMessage message) {
   return static_cast<uint8_t>(message);
-}
-
-std::string seconds(TimeNs duration) {
-  return duration % kSecond == 0 ? std::to_string(duration / kSecond) + " s"
-                                 : std::to_string(duration / kMillisecond) + " ms";
 }
 
 std::string advice(int connect_error) {
@@ -203,7 +199,7 @@ void RendezvousClient::wait_for_table(TimeNs now) {
   if (now >= attempt_deadline_) {
     fail({Code::timeout, "the rendezvous at " + to_string(endpoint()) +
                              " took this rank's card and then said nothing within " +
-                             seconds(options_.timeout_ns) +
+                             duration_text(options_.timeout_ns) +
                              ": is the process that made the "
                              "unique id, usually rank 0, stopped?"});
   }
@@ -251,7 +247,7 @@ void RendezvousClient::wait_for_close(TimeNs now) {
 }
 
 void RendezvousClient::give_up(TimeNs) {
-  std::string text = "cannot reach the rendezvous within " + seconds(options_.timeout_ns);
+  std::string text = "cannot reach the rendezvous within " + duration_text(options_.timeout_ns);
   Code code = Code::timeout;
   for (size_t i = 0; i < attempts_.size(); ++i) {
     if (attempts_[i].error.ok()) continue;

@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/key_schedule.h"
+#include "runtime/duration_text.h"
 
 namespace r2ccl {
 namespace {
@@ -115,6 +116,11 @@ void RendezvousServer::progress(TimeNs now) {
         guest->stream ? guest->stream->wants_write() : guest->handshake->wants_write();
     guest->registration.want_write(writes);
   }
+}
+
+bool RendezvousServer::told_all() const {
+  return !failure_.ok() &&
+         std::ranges::none_of(guests_, [](const auto& guest) { return guest->stream != nullptr; });
 }
 
 TimeNs RendezvousServer::next_timeout() const {
@@ -344,11 +350,9 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
   if (count > kMissingRanksNamed) {
     list += " and " + std::to_string(count - kMissingRanksNamed) + " more";
   }
-  const std::string seconds = timeout_ms % 1000 == 0 ? std::to_string(timeout_ms / 1000) + " s"
-                                                     : std::to_string(timeout_ms) + " ms";
   std::string text = std::string(count == 1 ? "rank " : "ranks ") + list + " of " +
                      std::to_string(rank_count_) + (count == 1 ? " has" : " have") +
-                     " not arrived within " + seconds;
+                     " not arrived within " + duration_text(timeout_ms * kMillisecond);
   count = 0;
   for (const auto& [rank, who] : lost_) {
     if (seats_.contains(rank) || ++count > kMissingRanksNamed) continue;

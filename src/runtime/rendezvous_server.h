@@ -53,6 +53,8 @@ class RendezvousServer {
   // Every rank has said that it has the table, or the time for that is over: nothing is served any
   // more.
   bool finished() const { return finished_; }
+  // The job cannot start, and no rank that waited here is left to be told so.
+  bool told_all() const;
   const Counters& counters() const { return counters_; }
   size_t connection_count() const { return guests_.size(); }
   std::vector<Endpoint> endpoints() const;

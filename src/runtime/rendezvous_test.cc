@@ -535,7 +535,31 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(seen, std::vector<size_t>(kRanks, kRanks));
-  EXPECT_TRUE(server.value()->wait_finished(20 * kSecond));
+  EXPECT_TRUE(server.value()->wait_answered(20 * kSecond));
+  EXPECT_TRUE(server.value()->finished());
+}
+
+// The server goes on for those that come later, so it has not finished.
+TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
+  const SystemClock clock;
+  const JobIdentity job = make_job_identity();
+  auto server = RendezvousThread::start(TcpTransport::open({}).value(), {loopback()},
+                                        {job, random_nonce, kNever}, clock);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  EXPECT_FALSE(server.value()->wait_answered(0));
+  const auto transport = TcpTransport::open({}).value();
+  RendezvousClient::Options options;
+  options.job = job;
+  options.endpoints = server.value()->endpoints();
+  options.card = card_of(0);
+  options.rank_count = 2;
+  options.timeout_ns = 300 * kMillisecond;
+  options.nonce = random_nonce;
+  Reactor reactor(transport->poller());
+  const auto cards = run_rendezvous(*transport, reactor, clock, options);
+  EXPECT_EQ(cards.status().code(), Code::timeout);
+  EXPECT_TRUE(server.value()->wait_answered(20 * kSecond));
+  EXPECT_FALSE(server.value()->finished());
 }
 
 TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {

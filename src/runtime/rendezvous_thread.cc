@@ -55,6 +55,7 @@ void RendezvousThread::run() {
   while (!stop_.load(std::memory_order_acquire)) {
     server_.progress(clock_.now());
     if (server_.finished()) break;
+    set_told_all(server_.told_all());
     const TimeNs at = server_.next_timeout();
     reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
   }
@@ -64,9 +65,21 @@ void RendezvousThread::run() {
   end_.notify_all();
 }
 
-bool RendezvousThread::wait_finished(TimeNs timeout) const {
+void RendezvousThread::set_told_all(bool told) {
+  std::lock_guard lock(mutex_);
+  if (told && !told_all_) end_.notify_all();
+  told_all_ = told;
+}
+
+bool RendezvousThread::finished() const {
+  std::lock_guard lock(mutex_);
+  return finished_;
+}
+
+bool RendezvousThread::wait_answered(TimeNs timeout) const {
   std::unique_lock lock(mutex_);
-  return end_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return finished_; });
+  return end_.wait_for(lock, std::chrono::nanoseconds(timeout),
+                       [this] { return told_all_ || finished_; });
 }
 
 std::vector<Endpoint> rendezvous_addresses(std::span<const Nic> nics, size_t count_max) {

@@ -27,15 +27,17 @@ class RendezvousThread {
 
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
   // All ranks have the table, or the time for that is over.
-  bool finished() const { return wait_finished(0); }
-  // False when `timeout` passed first.
-  bool wait_finished(TimeNs timeout) const;
+  bool finished() const;
+  // Until then, or until all ranks that wait here know that the job cannot start. False when
+  // `timeout` passed first.
+  bool wait_answered(TimeNs timeout) const;
 
  private:
   RendezvousThread(std::unique_ptr<Transport> transport,
                    std::vector<std::unique_ptr<Listener>> listeners,
                    RendezvousServer::Options options, const Clock& clock);
   void run();
+  void set_told_all(bool told);
 
   std::unique_ptr<Transport> transport_;
   const Clock& clock_;
@@ -43,8 +45,9 @@ class RendezvousThread {
   RendezvousServer server_;  // used by the thread alone once it runs
   const std::vector<Endpoint> endpoints_;
   std::atomic<bool> stop_{false};  // set by the destructor, read by the thread after a wake
-  mutable std::mutex mutex_;       // guards finished_
+  mutable std::mutex mutex_;       // guards told_all_ and finished_
   mutable std::condition_variable end_;
+  bool told_all_ = false;
   bool finished_ = false;
   // The thread is detached: the owner of an id's is the process, which would never join it.
   bool started_ = false;

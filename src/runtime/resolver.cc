@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "runtime/duration_text.h"
 #include "runtime/signals_blocked.h"
 
 namespace r2ccl {
@@ -23,11 +24,6 @@ namespace {
 
 constexpr TimeNs kPauseMin = 100 * kMillisecond;
 constexpr TimeNs kPauseMax = 1 * kSecond;
-
-std::string seconds(TimeNs duration) {
-  return duration % kSecond == 0 ? std::to_string(duration / kSecond) + " s"
-                                 : std::to_string(duration / kMillisecond) + " ms";
-}
 
 std::string unresolved(const HostPort& where) {
   return "cannot resolve the host name \"" + where.host + "\"";
@@ -142,12 +138,12 @@ Result<std::vector<Endpoint>> resolve(const HostPort& where, AddressFamily famil
     if (!attempt->may_change) return latest.with_context(unresolved(where));
     if (!std::exchange(told, true)) {
       R2CCL_LOG(info, "%s yet: %s; asks again for %s", unresolved(where).c_str(),
-                latest.message().c_str(), seconds(timeout).c_str());
+                latest.message().c_str(), duration_text(timeout).c_str());
     }
     pause(std::clamp<TimeNs>(deadline - clock.now(), 0, wait));
     wait = std::min(2 * wait, kPauseMax);
   }
-  return Status(Code::timeout, unresolved(where) + " within " + seconds(timeout) + ": " +
+  return Status(Code::timeout, unresolved(where) + " within " + duration_text(timeout) + ": " +
                                    latest.message() +
                                    " (is the name right, and is that host's service up?)");
 }

@@ -267,7 +267,6 @@ bool needs_amount(FaultKind kind) {
     case FaultKind::mtu_hole:
     case FaultKind::flap:
     case FaultKind::failed_call:
-    case FaultKind::flip:
       return true;
     default:
       return false;

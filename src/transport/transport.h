@@ -31,9 +31,9 @@ enum class IoKind : uint8_t {
   refused,     // the kernel refused this call and the connection lives: `error` says why
 };
 
-// Errors of a read or write that say nothing about the connection. EFAULT: memory of `slices` cannot
-// be touched. The others: the kernel is short of memory; readiness does not tell when it no longer
-// is, so the owner must try again after a pause.
+// Errors of a read or write that say nothing about the connection. EFAULT: memory of `slices`
+// cannot be touched. The others: the kernel is short of memory; readiness does not tell when it no
+// longer is, so the owner must try again after a pause.
 constexpr bool is_refusal(int error) {
   return error == EFAULT || error == ENOMEM || error == ENOBUFS;
 }

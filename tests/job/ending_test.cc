@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "job.h"
@@ -242,6 +243,40 @@ TEST(Finalize, FailsOnBothEndsOfALargeSendThatIsNeverReceived) {
     check(comm.destroy(), "destroy");
   };
   job.run({body});
+}
+
+// Rank 2 hears of the failure so late that rank 1, which heard at once, has long begun to leave. No
+// rank may take one that leaves for the cause.
+TEST(Destroy, AfterAFailureLeavesNoRankWithAnotherCause) {
+  Job job(3);
+  std::atomic<bool> late{false};
+  const RankBody body = [&](Comm& comm) {
+    Buffer data(kMessage, Values{});
+    const auto reduce = [&] {
+      return r2cclAllReduce(data.data(), data.data(), kMessage, r2cclInt32, r2cclSum, comm.handle(),
+                            nullptr);
+    };
+    if (comm.rank() == 0) {
+      job.wait_for("delay", [&] { return late.load(); });
+      const r2cclResult_t refused = r2cclAllReduce(data.data(), data.data(), size_t{1} << 42,
+                                                   r2cclInt32, r2cclSum, comm.handle(), nullptr);
+      EXPECT_EQ(refused, r2cclInvalidArgument) << r2cclGetLastError(nullptr);
+    } else {
+      EXPECT_EQ(reduce(), r2cclRemoteError) << "rank " << comm.rank();
+      const std::string told = r2cclGetLastError(nullptr);
+      EXPECT_EQ(told.rfind("rank 0 ", 0), 0U) << told;
+      EXPECT_NE(told.find("of 17592186044416 bytes"), std::string::npos) << told;
+    }
+    const Clock::time_point start = Clock::now();
+    check(comm.destroy(), "destroy");
+    EXPECT_LT(Clock::now() - start, kAtOnce);
+  };
+  job.run({body}, [&] {
+    for (int index = 0; index < kNics; ++index) job.fault(nic(2, index), "delay 400");
+    // Until the fault file is read, which takes some 10 ms.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    late = true;
+  });
 }
 
 TEST(Finalize, ReportsThatARankFailedBeforeItTookWhatWasSent) {

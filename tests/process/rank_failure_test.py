@@ -240,6 +240,40 @@ class LeavingTest(LocalJobCase):
             self.assertLess(message["seconds"], 2)
         self.expect_end(job)
 
+    def test_an_abort_is_known_though_the_process_ends_at_once_after_it(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            data = api.buffer(api.FLOAT32, [1.0] * COUNT)
+            comm.all_reduce(data, data, COUNT)
+            lines.say(event="started")
+            if rank_number() == 1:
+                lines.hear()
+                comm.abort()
+                os._exit(0)
+            with telling(lines, "call"):
+                comm.all_reduce(data, data, COUNT)
+            # Rank 0 ends without a word, too.
+            if rank_number() == 0:
+                comm.abort()
+                os._exit(0)
+            with telling(lines, "destroy"):
+                comm.destroy()
+        job = self.start(3, body)
+        self.hear_all(job, "started")
+        # Rank 2 computes, or its host is busy.
+        job[2].kill(signal.SIGSTOP)
+        job[1].lines.say(go=True)
+        job[1].wait()
+        told = {0: self.hear(job[0], "call")}
+        job[0].wait()
+        job[2].kill(signal.SIGCONT)
+        told[2] = self.hear(job[2], "call")
+        for message in told.values():
+            self.assertEqual(message["code"], api.REMOTE, message["text"])
+            self.assertRegex(message["text"], r"^rank 1 .*abort")
+        self.assert_ok(self.hear(job[2], "destroy"))
+        self.expect_end({2: job[2]})
+
     def test_abort_from_another_thread_ends_a_blocking_call(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
