@@ -134,6 +134,8 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // Asks on the lanes of the paths that use this NIC whether they work. Returns whether one does
   // use it, for what this end knows.
   bool ping(NicId local_nic);
+  // Asks the peer on this path, unless a question is under way on it.
+  void ping(PathId path);
 
   // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
   void begin_goodbye();
@@ -323,6 +325,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void open(Path& path, TimeNs now);
   void check_gone(TimeNs now);
   void note_data_paths(TimeNs now);
+  TimeNs unanswered_since(const Path& path) const;
   TimeNs unheard(TimeNs now) const { return asked_at_ == 0 ? 0 : now - asked_at_; }
   TimeNs silence(TimeNs now) const;
   TimeNs kernel_ask_interval(TimeNs now) const;

@@ -263,6 +263,13 @@ bool Link::ping(NicId local_nic) {
   return shares;
 }
 
+void Link::ping(PathId id) {
+  for (const auto& path : paths_) {
+    if (path->spec.id != id || !good_lane(*path)) continue;
+    if (path->health.asks.empty()) send_state(*path, now(), Question::urgent);
+  }
+}
+
 void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent event) {
   event.peer = peer_;
   event.path = path.spec.id;
@@ -273,6 +280,14 @@ void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent 
   event.at = at;
   urgent_ = true;
   host_.on_path_event(event);
+}
+
+// When the peer began to owe an answer on this path. An idle path has sent questions only, and one
+// that was not asked shares the question to the peer. kNever: the peer owes nothing.
+TimeNs Link::unanswered_since(const Path& path) const {
+  if (!path.model.outstanding().empty()) return path.model.outstanding().front().sent_at;
+  if (!path.health.asks.empty()) return path.health.asks.front().sent_at;
+  return asked_at_ == 0 ? kNever : asked_at_;
 }
 
 void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
@@ -290,8 +305,8 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (!path.model.outstanding().empty()) {
     const TimeNs sent_at = path.model.outstanding().front().sent_at;
     event.detected_ns = at - sent_at;
-    event.aftermath = cause == DownCause::stalled && sent_at < silence_ended_at_;
   }
+  event.aftermath = cause == DownCause::stalled && unanswered_since(path) < silence_ended_at_;
   const size_t index = index_of(path);
   dialers_[index]->cancel();
   death_evidence_.on_failed(index, std::exchange(path.closed_by_kernel, false), at);
