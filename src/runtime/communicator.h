@@ -81,7 +81,7 @@ class Communicator final : private EngineObserver, private StatusSource {
  private:
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Status connect();
-  // What finalize returns: calls that do not match are no failure of another rank.
+  // The result of finalize: calls that do not match are no failure of another rank.
   Status finalize_result();
   Result<RankCard> describe_self() const;
   RendezvousClient::Options meeting_options(RankCard card) const;
@@ -177,7 +177,7 @@ class Communicator final : private EngineObserver, private StatusSource {
   std::vector<bool> dead_;      // ranks that ended otherwise
   bool finalizing_ = false;
   bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
-  bool abandoned_ = false;  // it failed because a rank left while another waited for it
+  bool abandoned_ = false;   // it failed because a rank left while another waited for it
   TimeNs started_at_ = 0;
   uint64_t comm_id_ = 0;      // tells communicators apart; the same on all ranks, and public
   uint64_t operations_ = 0;   // that ended well

@@ -1,5 +1,5 @@
-// What a healthy job says of its start at level INFO: the first questions of a person who looks for
-// the reason of a surprise.
+// The lines of a healthy start at level INFO. They answer the first questions of a person who looks
+// for the reason of a surprise.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -127,7 +127,7 @@ const std::array kVariables = {
              "the unique id, or the launcher's variables", "Where the ranks meet."},
     Variable{"R2CCL_SECRET", nullptr, Secret{&Config::secret},
              "the unique id's secret; without one the start of the job is open to strangers",
-             "What proves that a process belongs to the job."},
+             "The proof that a process belongs to the job."},
     Variable{"R2CCL_SECRET_FILE", nullptr,
              Text{&Config::secret_file, is_any,
                   "the name of a file with 16 to 4096 bytes that no other user can read"},
