@@ -150,7 +150,7 @@ const std::array kVariables = {
     Variable{"R2CCL_HOST_ID", nullptr,
              Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
              "what the kernel, the network namespace and /dev/shm tell",
-             "What tells hosts apart: ranks with the same text are taken to share a host."},
+             "Tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",
