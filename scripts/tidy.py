@@ -8,6 +8,7 @@ tests/tidy_test.py shows that each one fires.
 
 import ast
 import dataclasses
+import fnmatch
 import os
 import pathlib
 import re
@@ -291,6 +292,31 @@ def links(file, files, root):
             yield Finding(file.path, line, "link", f"{match.group(1)}: no such heading")
 
 
+GOOGLE_TEST = re.compile(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)")
+
+
+def named_tests(file, files):
+    """The tests that a table names in its column "shown by" exist."""
+    if not file.path.endswith(".md") or "| shown by |" not in file.text:
+        return
+    sources = [other for other in files if other.path.endswith((".cc", ".h"))]
+    known = {".".join(name) for other in sources for name in GOOGLE_TEST.findall(other.text)}
+    scripts = {os.path.basename(other.path): other.text for other in files
+               if other.path.endswith("_test.py")}
+    known |= set(scripts)
+    classes = set(re.findall(r"^class (\w+)", "\n".join(scripts.values()), re.MULTILINE))
+    in_table = False
+    for number, line in enumerate(file.text.splitlines(), 1):
+        in_table = line.startswith("|") and (in_table or line.endswith("| shown by |"))
+        cell = line.rstrip("|").rpartition("|")[2] if in_table else ""
+        for name in re.findall(r"`(\w+\.[\w.*]+)`", cell):
+            if not any(fnmatch.fnmatchcase(test, name.replace("...", "*")) for test in known):
+                yield Finding(file.path, number, "test", f"{name} does not exist")
+        for name in re.findall(r"\b[A-Z]\w*Test\b", re.sub(r"`[^`]*`", "", cell)):
+            if name not in classes:
+                yield Finding(file.path, number, "test", f"{name} does not exist")
+
+
 RULES = (layering, clock, function_size, file_size, header_guard, using_namespace, unfinished,
          machine, suppressions)
 
@@ -330,6 +356,7 @@ def check(root):
     files = read_tree(root)
     findings = [finding for file in files for rule in RULES for finding in rule(file)]
     findings += [finding for file in files for finding in links(file, files, root)]
+    findings += [finding for file in files for finding in named_tests(file, files)]
     return findings
 
 

@@ -130,6 +130,17 @@ class Rules(unittest.TestCase):
         self.assertEqual(rules_hit({"a.md": "[b](docs/b.md#two)\n", "docs/b.md": "# One\n"}),
                          {"link"})
 
+    def test_tests_that_a_table_names_exist(self):
+        tree = {"src/a_test.cc": "TEST_F(DoorTest, LetsNobodyIn) {}\n",
+                "tests/process/b_test.py": "class FloodTest:\n    pass\n"}
+        for names in ("`DoorTest.LetsNobodyIn`", "`DoorTest.Lets...`", "`DoorTest.*`", "`b_test.py`",
+                      "`b_test.py` FloodTest; `DoorTest.*`"):
+            table = f"| attack | shown by |\n|---|---|\n| a | {names} |\n"
+            self.assertEqual(rules_hit({**tree, "docs/a.md": table}), set(), names)
+        for names in ("`Door.LetsNobodyIn`", "`DoorTest.Keeps...`", "`c_test.py`", "OtherTest"):
+            table = f"| attack | shown by |\n|---|---|\n| a | {names} |\n"
+            self.assertEqual(rules_hit({**tree, "docs/a.md": table}), {"test"}, names)
+
 
 class FunctionFinder(unittest.TestCase):
     def test_it_sees_functions_in_namespaces_classes_and_extern_c(self):

@@ -35,7 +35,8 @@ class LabStage final : public DemoStage {
  public:
   LabStage(std::unique_ptr<LabGuard> guard, Lab lab)
       : guard_(std::move(guard)), lab_(std::move(lab)) {
-    for (const std::byte byte : generate_secret().bytes()) secret_ += static_cast<char>(byte);
+    const LockedBytes secret = generate_secret();  // named, so that it outlives the loop
+    for (const std::byte byte : secret.bytes()) secret_ += static_cast<char>(byte);
   }
 
   int run_rank(int host, const std::function<int()>& body) const override {

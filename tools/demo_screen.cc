@@ -41,7 +41,7 @@ std::string DemoScreen::cell(double bytes_per_s, const std::string& fault) const
   return text;
 }
 
-// Of at most 100 columns with four hosts of four NICs.
+// A line has at most 100 columns with four hosts of four NICs.
 void DemoScreen::show_plainly(const DemoSample& sample, const std::string& status) {
   if (sample.t_s < next_plain_line_s_) return;
   next_plain_line_s_ = std::floor(sample.t_s) + 1;

@@ -147,7 +147,7 @@ std::vector<json> DrainCommand::ask_all(const std::vector<LocalJob*>& jobs,
   const std::string line = "drain " + verb + " " + options_.nic + " " + options_.host + "\n";
   std::vector<JobQuery> queries;
   for (const LocalJob* job : jobs) {
-    // Of a job that may refuse each rank has its time, one after the other.
+    // In a job that may refuse, each rank has its time, one after the other.
     const auto ranks = static_cast<TimeNs>(job->files.size());
     const bool patient = may_refuse(*job);
     queries.push_back({*job, line, patient ? kAnswerTime : kForeignPatience,

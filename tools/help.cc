@@ -108,7 +108,7 @@ std::string wrapped(const std::string& text, size_t width) {
   return out;
 }
 
-// Of "FLOAT:FLOAT in [0.5 - 3600]": the type, and "0.5 to 3600".
+// Splits "FLOAT:FLOAT in [0.5 - 3600]" into the type and "0.5 to 3600".
 std::pair<std::string, std::string> type_and_bounds(const CLI::Option& option) {
   const std::string whole = option.get_type_name();
   std::string type = whole.substr(0, whole.find(':'));

@@ -1,4 +1,4 @@
-// What the r2ccl command says of itself: the form of its help, the examples, `r2ccl help`.
+// The help of the r2ccl command: its form, the examples, `r2ccl help`.
 #pragma once
 
 #include <CLI/CLI.hpp>

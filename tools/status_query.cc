@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kAnswerBytesMax = 20 * 1024 * 1024;  // more than any rank says
 // Below the usual limit of 1,024 descriptors.
 constexpr size_t kOpenMax = 512;
-// Of another user at a time: the sockets asked, and the bytes that their answers may have in all.
+// Bounds for another user at a time: the sockets asked, and the bytes of all their answers.
 constexpr size_t kForeignOpenMax = 64;
 constexpr size_t kForeignBytesMax = 64 * 1024 * 1024;
 constexpr size_t kNestingMax = 64;

@@ -334,7 +334,7 @@ std::string job_text(const json& job, bool whole) {
       "job " + text_of(job, "comm") + ": " + several(number_of(job, "ranks"), "rank") + " on " +
       several(static_cast<double>(list_of(job, "hosts").size()), "host") + ", up " +
       duration_text(number_of(job, "uptime_ms")) + ", r2ccl " + text_of(job, "version") +
-      (flag_of(job, "authenticated") ? "" : ", UNAUTHENTICATED") + "\n";
+      (flag_of(job, "authenticated") ? "" : ", no secret: its start was open to strangers") + "\n";
   const std::string error = text_of(job, "error");
   if (!error.empty()) text += "FAILED: " + error + "\n";
   return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + troubles_text(job) +

@@ -1,4 +1,4 @@
-// What the C API's opaque pointers stand for.
+// The objects behind the opaque pointers of the C API.
 //
 // A handle is a number and no address: the table of its kind says which object it stands for, and a
 // number is given only once. So a copy of a handle that was freed, or memory that was never

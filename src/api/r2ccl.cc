@@ -123,7 +123,7 @@ Result<ReduceOp> check_op(const char* function, r2cclRedOp_t op) {
                                             " is not supported; sum, max, min and avg are");
 }
 
-// What a process can address on any machine that Linux runs on: 56 bits.
+// No machine that Linux runs on lets a process address more: 56 bits.
 constexpr uint64_t kAddressSpaceBytes = uint64_t{1} << 56;
 
 Status check_buffer(const char* function, const char* name, const void* buffer, size_t count,

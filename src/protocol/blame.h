@@ -249,7 +249,7 @@ class Judge {
   void remember(const NicName& nic, bool named, TimeNs now);
   void forget_old(TimeNs now);
 
-  // Of `open_`, while verdicts are made: a fault may have thousands of entries.
+  // An index of `open_` while verdicts are made: a fault may have thousands of entries.
   struct Index {
     std::set<NicName> reported;  // by their own hosts
     std::set<Pair> given_up;     // one end at least says more than that the connection ended

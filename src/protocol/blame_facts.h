@@ -44,7 +44,7 @@ inline bool is_of_bytes(DownCause cause) {
   return cause == DownCause::corrupted || cause == DownCause::protocol;
 }
 
-// Who saw it comes before who was told, and a direct report before all.
+// A direct report weighs most, then the word of a rank that saw it, then of one that was told.
 inline int weight(const Observation& o) {
   if (direct(o.cause)) return 3;
   if (subject(o) != nullptr) return 2;

@@ -65,10 +65,11 @@ bool Judge::wants_question(const Open& open, TimeNs now) const {
          open.at + kGather <= now;
 }
 
-// Returns the losses of a fault that need a question of their own now. Of one NIC's losses a few
-// pairs tell as much as all, and the verdict explains the rest. So while a question is pending or
-// its verdict is near, the fault's other losses wait for the verdict (ask_again). Where the tried
-// pairs answer, the verdict takes longer, and only losses that connects say nothing of wait for it.
+// Returns the losses of a fault that need a question of their own now. A few
+// pairs of one NIC tell as much as all, and the verdict explains the rest. So while a question is
+// pending or its verdict is near, the fault's other losses wait for the verdict (ask_again). Where
+// the tried pairs answer, the verdict takes longer, and only losses that connects say nothing of
+// wait for it.
 std::vector<Judge::Open*> Judge::without_question(const std::vector<Open*>& fault, TimeNs now) {
   uint32_t question = 0;
   bool soon = false;

@@ -56,7 +56,7 @@ enum class ConnectionKind : uint8_t {
 // The rendezvous is nobody's rank: this stands for it in handshakes.
 inline constexpr Rank kRendezvousRank{-1};
 
-// What the ranks of a job know before they have met. Everything but the secret is public.
+// The ranks of a job know this before they have met. Everything but the secret is public.
 struct JobIdentity {
   std::array<std::byte, kJobIdBytes> id{};
   LockedBytes secret;  // kSecretBytes; empty: anybody can take part in the start of this job

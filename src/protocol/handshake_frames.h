@@ -67,7 +67,7 @@ std::vector<std::byte> encode_without_seal(const HelloFrame& hello);
 std::vector<std::byte> encode_without_seal(const ReplyFrame& reply);
 // A HELLO or REPLY up to its seal.
 std::span<const std::byte> without_seal(std::span<const std::byte> frame);
-// What comes before the proof of a FINAL or CONFIRM.
+// Returns the bytes before the proof of a FINAL or CONFIRM.
 std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version);
 std::vector<std::byte> encode_refusal(std::string_view text);
 

@@ -1,4 +1,4 @@
-// What ranks tell the judging rank of the packets that their paths lost.
+// The report by which a rank tells the judging rank how many packets its paths lost.
 #include <algorithm>
 
 #include "protocol/byte_io.h"

@@ -134,7 +134,7 @@ bool LossLocaliser::stands_out(const LossCount& count, const Cover& touched,
   return count.ppm() >= kMargin * others.ppm() || mutated(Mutant::loss_congestion);
 }
 
-// What all NICs of a host lose, though they have much to send, is the host's or its switch port's.
+// A loss at all busy NICs of a host is the fault of the host or its switch port, not of a NIC.
 bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                             const std::map<Pair, LossCount>& totals) const {
   if (nics_of_hosts_[nic.host] < 2 || mutated(Mutant::loss_congestion)) return true;

@@ -16,7 +16,7 @@
 
 namespace r2ccl {
 
-// Of one path and one direction, over the meter's window.
+// The counts of one path and one direction, over the meter's window.
 struct LossCount {
   uint32_t sent = 0;     // packets
   uint32_t lost = 0;     // packets

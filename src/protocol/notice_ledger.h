@@ -2,9 +2,9 @@
 // late. Pure.
 //
 // A notice has a slot: its kind and the subject within that kind. A newer notice of the same slot
-// replaces one that the peer has not applied yet, because only the latest value counts. Whoever
-// needs each of several notices delivered gives them different subjects. So no notice is dropped,
-// and a peer that reads nothing for hours costs as much memory as there are slots.
+// replaces one that the peer has not applied yet, because only the latest value counts. A
+// sender that needs each of several notices delivered gives them different subjects. So no notice
+// is dropped, and a peer that reads nothing for hours costs as much memory as there are slots.
 //
 // Notices are numbered in the order in which they were set. A frame carries the lowest numbers that
 // are pending, so the reader may skip a missing number below one that it reads: a newer notice has

@@ -10,7 +10,7 @@ namespace {
 
 constexpr TimeNs kShortagePause = 100 * kMillisecond;
 constexpr int kAcceptsPerTurn = 64;
-// Of each kind of work in one pass: strangers must not delay the paths that are up.
+// The time for each kind of work in one pass: strangers must not delay the paths that are up.
 constexpr TimeNs kTimePerPass = 1 * kMillisecond;
 // A close discards what was not delivered, so a refusal in words gets time to arrive.
 constexpr TimeNs kLastWords = 100 * kMillisecond;

@@ -81,7 +81,7 @@ class Communicator final : private EngineObserver, private StatusSource {
  private:
   Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
   Status connect();
-  // What finalize returns: calls that do not match are no failure of another rank.
+  // The result of finalize: calls that do not match are no failure of another rank.
   Status finalize_result();
   Result<RankCard> describe_self() const;
   RendezvousClient::Options meeting_options(RankCard card) const;

@@ -1,5 +1,5 @@
-// What a healthy job says of its start at level INFO: the first questions of a person who looks for
-// the reason of a surprise.
+// The lines of a healthy start at level INFO. They answer the first questions of a person who looks
+// for the reason of a surprise.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -102,7 +102,7 @@ void Communicator::log_start() const {
   R2CCL_LOG(info, "algorithm of AllReduce: %s", to_string(options_.config.algo));
   R2CCL_LOG(info, "connected to all ranks after %lld ms, %s",
             static_cast<long long>((clock_.now() - started_at_) / kMillisecond),
-            options_.job.authenticated() ? "authenticated" : "unauthenticated");
+            options_.job.authenticated() ? "with a secret" : "without a secret");
 }
 
 }  // namespace r2ccl

@@ -1,5 +1,4 @@
-// What a communicator's own thread does when things go wrong inside it. Whole jobs are in
-// tests/job.
+// The communicator's own thread, when things go wrong inside it. Whole jobs are in tests/job.
 #include "runtime/communicator.h"
 
 #include <gtest/gtest.h>

@@ -127,7 +127,7 @@ const std::array kVariables = {
              "the unique id, or the launcher's variables", "Where the ranks meet."},
     Variable{"R2CCL_SECRET", nullptr, Secret{&Config::secret},
              "the unique id's secret; without one the start of the job is open to strangers",
-             "What proves that a process belongs to the job."},
+             "The proof that a process belongs to the job."},
     Variable{"R2CCL_SECRET_FILE", nullptr,
              Text{&Config::secret_file, is_any,
                   "the name of a file with 16 to 4096 bytes that no other user can read"},
@@ -150,7 +150,7 @@ const std::array kVariables = {
     Variable{"R2CCL_HOST_ID", nullptr,
              Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
              "what the kernel, the network namespace and /dev/shm tell",
-             "What tells hosts apart: ranks with the same text are taken to share a host."},
+             "Tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",

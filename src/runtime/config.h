@@ -18,7 +18,7 @@ namespace r2ccl {
 
 enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling };
 
-// What a person should know of the variables, beside the settings themselves.
+// Notes on the variables for a person, beside the settings themselves.
 struct ConfigNotes {
   std::vector<std::string> warnings;  // each a sentence
   std::vector<std::string> in_force;  // "R2CCL_ALGO=ring", without confidential values

@@ -35,8 +35,8 @@ class ControlLane {
     Status status;  // an error: corrupted() says whether the wire made it, or the peer
     IoResult end;   // why reading stopped
   };
-  // What one call of receive() reads at most before other connections get their turn. It ends with
-  // the read that reaches either bound.
+  // One call of receive() reads no more before other connections get their turn. It ends with the
+  // read that reaches either bound.
   static constexpr size_t kReadBytes = 16 * 1024;
   static constexpr size_t kBytesPerTurn = 128 * 1024;
   static constexpr size_t kFramesPerTurn = 64;

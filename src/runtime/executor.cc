@@ -74,7 +74,8 @@ void Executor::begin(CollectiveCall call) {
   // Before anything that may need memory: without any, cancel() must find the call.
   run.call = std::move(call);
   const CompiledPlan& plan = plans_.get(run.call.key, self_);
-  // Of all calls so far: those that send nothing, of no elements, could differ unseen.
+  // The hash of all calls so far, because calls of no elements send nothing and could differ
+  // unseen.
   run.context = calls_.begin(run.call.key).chain;
   run.plan = &plan;
   run.pending = plan.waits();

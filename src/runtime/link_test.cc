@@ -440,7 +440,7 @@ TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
   trust_again(s, before);
   EXPECT_GT(messages_sent(s), sent_so_far) << "fresh chunks go on path 0";
   for (size_t i = sent_so_far; i < s.chunks().size(); ++i) EXPECT_EQ(s.chunks()[i].first, 0u);
-  // What waits for path 1 comes before all that is fresh.
+  // Chunks that wait for path 1 come before all fresh ones.
   const size_t sent = s.chunks().size();
   const size_t messages = messages_sent(s);
   s.unblock(1);

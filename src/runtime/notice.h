@@ -27,8 +27,8 @@ enum class NoticeKind : uint8_t {
   losses = 13,        // to the judging rank: a LossReport
 };
 
-// `subject`: of its kind, a newer notice of the same subject replaces an older one. The kinds say
-// which subjects they have.
+// A newer notice of the same kind and `subject` replaces an older one. The kinds say which subjects
+// they have.
 inline Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std::byte> body) {
   Notice notice;
   notice.slot = {static_cast<uint8_t>(kind), subject};
@@ -37,7 +37,7 @@ inline Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std
   notice.bytes.insert(notice.bytes.end(), body.begin(), body.end());
   return notice;
 }
-// Of a kind that has one subject: the latest notice counts.
+// For kinds that have one subject: the latest notice counts.
 inline Notice make_notice(NoticeKind kind, std::span<const std::byte> body) {
   return make_notice(kind, 0, body);
 }

@@ -59,7 +59,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Meets the other ranks, on the calling thread, before start().
   Result<MetJob> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
-  // Nobody is let in before that. A rank alone has a run without a key, and lets nobody in at all.
+  // Refuses every connection before that. A rank alone has a run without a key, and refuses all.
   Status start(Rank self, MetJob met, EngineObserver& observer);
 
   // True when every link has a usable path.

@@ -19,7 +19,7 @@
 
 namespace r2ccl {
 
-// What a rank knows once all have met.
+// A rank knows this once all have met.
 struct MetJob {
   std::vector<RankCard> cards;  // in rank order
   RunIdentity run;

@@ -53,7 +53,8 @@ bool may_change(int error) {
   return error == EAI_NONAME || error == EAI_AGAIN || error == EAI_NODATA;
 }
 
-// What the asking thread and the waiting one share; the former may outlive the latter's patience.
+// The asking thread and the waiting one share this; the asking thread may end after the waiting one
+// has given up.
 struct Question {
   std::mutex mutex;  // guards answer
   std::condition_variable answered;

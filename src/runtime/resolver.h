@@ -12,7 +12,7 @@
 
 namespace r2ccl {
 
-// What came of asking once.
+// The result of asking once.
 struct ResolveAttempt {
   std::vector<Endpoint> endpoints;  // empty: `error` says why
   Status error;

@@ -23,7 +23,7 @@ namespace r2ccl {
 class SealedStream {
  public:
   using Body = std::shared_ptr<const std::vector<std::byte>>;
-  // What was received, which may be a secret.
+  // A received message, which may hold a secret.
   struct Message {
     Message() = default;
     Message(Message&&) = default;

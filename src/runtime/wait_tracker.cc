@@ -65,7 +65,7 @@ std::vector<Rank> WaitTracker::peers_of(const PendingCall& call) const {
   return {call.peer};
 }
 
-// What the peer has not done yet, by its own words.
+// Returns the call that the peer has not made yet, by its own words.
 Blocker WaitTracker::lack_of(const PendingCall& call, Rank peer, const CallReport& report) const {
   Blocker blocker;
   blocker.rank = peer;

@@ -88,7 +88,7 @@ class WaitTracker {
     Rank from = kNoRank;
     TimeNs stated_at = 0;
   };
-  // What askers are told.
+  // The answer to ranks that ask.
   struct State {
     uint64_t number = 0;
     bool waits = false;

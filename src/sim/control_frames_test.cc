@@ -26,7 +26,8 @@ uint64_t control_frames(Cluster& cluster, bool spared) {
   return frames;
 }
 
-// What an idle job sends while one NIC is silent; or, if none is, on all paths but that NIC's.
+// Counts the frames that an idle job sends while one NIC is silent; or, if none is, on all paths
+// but that NIC's.
 uint64_t frames_sent(int hosts, bool silent, TimeNs watched) {
   ClusterOptions options;
   options.hosts = hosts;

@@ -288,7 +288,7 @@ void FaultScript::add_other_end(const Active& fault, const FlowInfo& flow) {
   }
 }
 
-// Of the two ends nobody can tell which it was: both are in trouble.
+// Neither end can tell which of them it was: both are in trouble.
 void FaultScript::break_connection(const Active& fault) {
   const FaultSpec& spec = fault.spec;
   const std::vector<FlowInfo> candidates = connections(spec);

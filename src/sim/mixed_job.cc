@@ -13,7 +13,8 @@ constexpr std::byte kUnset{0xee};
 constexpr std::byte kGrave{0xdb};
 constexpr uint64_t kGraveBytesMax = 8 * 1024 * 1024;
 constexpr size_t kExpectedMax = 8;
-// Who is late in a run_ahead is late by so much: the slowest NIC carries the whole run meanwhile.
+// The late rank of a run_ahead is late by this much: the slowest NIC carries the whole run
+// meanwhile.
 constexpr TimeNs kLate = 400 * kMillisecond;
 
 using Kind = OperationSpec::Kind;

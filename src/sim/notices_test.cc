@@ -1,4 +1,4 @@
-// What ranks tell each other while one of them reads nothing.
+// Notices between ranks while one of them reads nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

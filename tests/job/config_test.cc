@@ -21,7 +21,7 @@ LaterConfig later_config() {
   return config;
 }
 
-// What init says to a job of one rank; "" when it works.
+// Returns the error of init in a job of one rank; "" when it works.
 std::string said_of(const r2cclConfig_t& config) {
   r2cclUniqueId id;
   check(r2cclGetUniqueId(&id), "unique id");

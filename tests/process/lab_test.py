@@ -337,6 +337,22 @@ class UnequalTest(LabCase):
         self.assert_connected(0, 1, 0)
 
 
+class DemoTest(unittest.TestCase):
+    def test_the_demo_breaks_nics_of_its_lab_and_draws_what_happened(self):
+        self.addCleanup(lab, "down")
+        with tempfile.TemporaryDirectory() as folder:
+            picture = os.path.join(folder, "demo.svg")
+            done = program.run("demo", "--name", NAME, "--hosts", 2, "--nics", 2, "--bytes", "256K",
+                               "--fault-seconds", 0.5, "--mend-seconds", 0.5, "--svg", picture,
+                               timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn(" 0 wrong.", done.stdout)
+            self.assertNotIn("loopback", done.stdout)
+            with open(picture, encoding="utf-8") as file:
+                self.assertIn("</svg>", file.read())
+        self.assertEqual(leftovers(), [])
+
+
 class LifeTest(unittest.TestCase):
     def setUp(self):
         self.addCleanup(lab, "down")

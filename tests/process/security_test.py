@@ -69,7 +69,7 @@ def job_name(port, launcher="torchrun", run_id="", slurm_job=""):
 
 
 def environments(port):
-    """What each launcher leaves, but for the rank."""
+    """The variables that each launcher sets, but for the rank."""
     return {
         "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": str(port)},
         "Open MPI": {"OMPI_COMM_WORLD_SIZE": str(RANKS), "MASTER_PORT": str(port)},
@@ -382,7 +382,7 @@ class OtherRunTest(SecurityCase):
 
 
 class SecretTest(SecurityCase):
-    """What can be learned of a secret by asking, by listening, and from a process."""
+    """Attempts to learn a secret by asking, by listening, and from a process."""
 
     def serve(self, secret, port=None):
         """A job whose rank 1 never comes, so that its rendezvous stays; returns its endpoint."""
@@ -402,7 +402,7 @@ class SecretTest(SecurityCase):
         return wire.job_number(job_name(port))
 
     def all_bytes(self, endpoint, secret):
-        """What a rendezvous answers to a HELLO and a proof that is made of a guess."""
+        """Returns the answer of a rendezvous to a HELLO and a proof that is made of a guess."""
         connection = wire.Connection.to(endpoint)
         greeting = wire.hello(self.job_id(endpoint[1]), 1, wire.RENDEZVOUS_RANK, 0,
                               wire.RENDEZVOUS, secret=True)

@@ -103,7 +103,7 @@ def hello(job, from_rank, to_rank, path, kind, nics=(NO_NIC, NO_NIC), incarnatio
 
 
 class Run:
-    """What a rank holds after the start: the public number of the run, and its key."""
+    """A rank holds this after the start: the public number of the run, and its key."""
 
     def __init__(self, number, key):
         self.number, self.key = number, key

@@ -131,7 +131,7 @@ size_t FaultyConnection::allowance(Direction direction, TimeNs now) {
   return fault_.bytes_per_s == 0 ? SIZE_MAX : context_.plan.tokens(target_, direction, now);
 }
 
-// What this read or write is to fail with; 0: nothing.
+// Returns the error that this read or write is to fail with; 0: none.
 int FaultyConnection::operation_error() {
   if (fault_.no_buffers) return ENOBUFS;
   return context_.plan.next_operation();
