@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kCulprit = 1;
 constexpr int kBrokenNic = 2;
+// Two heartbeats, and the time in which a silent path is given up.
+constexpr TimeNs kIdleLinksNotice = 2 * limits::kHeartbeatInterval + 500 * kMillisecond;
 constexpr TimeNs kLimit = 600 * kSecond;
 
 double rate_of(const Conditions& c) {
@@ -201,6 +203,21 @@ class Run {
     cluster_.node(rank).events.clear();
   }
 
+  // Both ends of each path of the broken NIC are down.
+  bool all_ends_down() {
+    for (int rank = 0; rank < c_.hosts; ++rank) {
+      for (int peer = 0; peer < c_.hosts; ++peer) {
+        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        if (link == nullptr || (rank != kCulprit && peer != kCulprit)) continue;
+        for (const auto& path : link->paths()) {
+          const NicId nic = rank == kCulprit ? path->spec.local_nic : path->spec.remote_nic;
+          if (nic == NicId(kBrokenNic) && path->state.connected()) return false;
+        }
+      }
+    }
+    return true;
+  }
+
   // The NIC breaks in the middle of an operation.
   void break_it() {
     const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
@@ -211,6 +228,8 @@ class Run {
     const int wanted =
         std::max(measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
     out_.finished = run_job(wanted, job_c_);
+    // Links that the operations do not use hear of it later.
+    cluster_.world().run_until([this] { return all_ends_down(); }, at + kIdleLinksNotice);
     out_.downs_wanted = 2 * static_cast<size_t>(c_.hosts - 1);
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, at);
     std::vector<TimeNs> after;
