@@ -482,8 +482,10 @@ void add_drain_command(CLI::App* app, Action* action) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   auto users = std::make_shared<std::vector<std::string>>();
-  command->add_option("--user", *users,
-                      "Another user, by name or number, whose jobs may refuse it too (for root)");
+  command
+      ->add_option("--user", *users,
+                   "Another user, by name or number, whose jobs may refuse it too (for root)")
+      ->type_name("USER");
   command->footer(
       "Returns when every rank has stopped using the NIC and nothing is under way on it. Asks one\n"
       "rank on this host, and that one the others; root drains every user's jobs, but only its\n"
