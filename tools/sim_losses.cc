@@ -161,12 +161,16 @@ void add_sim_losses(CLI::App* sim, Action* action) {
   CLI::App* command = sim->add_subcommand(
       "losses", "Random jobs with a NIC that loses packets: is it named, and no other?");
   auto options = std::make_shared<Options>();
-  command->add_option("--seeds", options->seeds, "A..B: these trials")->capture_default_str();
+  command->add_option("--seeds", options->seeds, "these trials")
+      ->type_name("A..B")
+      ->capture_default_str();
   command->add_flag("--until-found", options->until_found,
                     "End with the first failure; plain losses without a verdict, and faults with\n"
                     "several, are failures too");
-  command->add_option("--mutant", options->mutant, "Break this rule (builds with mutants only)");
-  command->add_option("--json", options->json_path, "Write the counts into this file, too");
+  command->add_option("--mutant", options->mutant, "Break this rule (builds with mutants only)")
+      ->type_name("NAME");
+  command->add_option("--json", options->json_path, "Write the counts into this file, too")
+      ->type_name("FILE");
   command->footer("Runs in one process; give ranges of seeds to several to use more processors.");
   command->callback([options, action] { *action = [options] { return Losses(*options).run(); }; });
 }
