@@ -485,7 +485,7 @@ void add_drain_command(CLI::App* app, Action* action) {
   command
       ->add_option("--user", *users,
                    "Another user, by name or number, whose jobs may refuse it too (for root)")
-      ->type_name("NAME");
+      ->type_name("USER");
   command->footer(
       "Returns when every rank has stopped using the NIC and nothing is under way on it. Asks one\n"
       "rank on this host, and that one the others; root drains every user's jobs, but only its\n"

@@ -63,7 +63,7 @@ constexpr std::array kExamples = {
     Example{"sim replay", "r2ccl sim replay 7 --svg run.svg", "draw what happens in seed 7"},
     Example{"sim replay", "r2ccl sim replay 7 --toml job.toml", "write its scenario, to change it"},
     Example{"sim run", "r2ccl sim run job.toml", "run a scenario"},
-    Example{"sim losses", "r2ccl sim losses --seeds 1..500", "500 random jobs with a lossy NIC"},
+    Example{"sim losses", "r2ccl sim losses --seeds 1..100", "100 random jobs with lossy NICs"},
     Example{"sim mutants", "r2ccl sim mutants", "names for sim fuzz --mutant"},
     Example{"status", "r2ccl status", "every job of this host, once"},
     Example{"status", "r2ccl status --watch 2 --paths", "every 2 seconds, with all paths"},

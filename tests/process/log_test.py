@@ -70,7 +70,7 @@ class HealthyJobTest(LogCase):
                           r"rendezvous: 127.0.0.1:\d+$",
                           r"host [^ ]+: ranks 0-1; rails: lo to 127.0.0.1$",
                           r"algorithm of AllReduce: ring$",
-                          r"connected to all ranks after \d+ ms, authenticated$"):
+                          r"connected to all ranks after \d+ ms, with a secret$"):
                 self.assertRegex(text, f"(?m){words}")
             self.assertNotIn("the secret of this test", text)
             # From the launcher's line on the rank is known.
