@@ -1,8 +1,6 @@
 #include "protocol/key_schedule.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -55,44 +53,6 @@ LockedBytes stretch(const LockedBytes& text, const crypto::Hash& salt) {
   return stretched ? key : LockedBytes();
 }
 
-// The key that this process stretched last. A process mostly has one secret and one job, so only
-// its first communicator takes the time. One thread stretches at a time: the others mostly want the
-// same key, and never need memory twice.
-class LastStretched {
- public:
-  LockedBytes get(const LockedBytes& text, const crypto::Hash& salt) {
-    std::lock_guard lock(mutex_);
-    // As secret as the text: whoever reads it guesses at full speed.
-    LockedBytes name = crypto::derive_key(salt, "r2ccl secret 2: name", {text.bytes()});
-    if (!key_.empty() && name == name_) return key_;
-    LockedBytes key = stretch(text, salt);
-    if (key.empty()) return key;
-    name_ = std::move(name);
-    key_ = key;
-    return key;
-  }
-  void wipe() {
-    std::lock_guard lock(mutex_);
-    name_ = {};
-    key_ = {};
-  }
-
- private:
-  std::mutex mutex_;  // guards the others
-  LockedBytes name_;  // of the text and the salt that key_ was made from
-  LockedBytes key_;
-};
-
-LastStretched& last_stretched() {
-  // Never destroyed: at exit another thread may still use it. But then it is wiped.
-  static auto* const instance = [] {
-    auto* const made = new LastStretched;
-    (void)std::atexit([] { last_stretched().wipe(); });
-    return made;
-  }();
-  return *instance;
-}
-
 }  // namespace
 
 RunIdentity make_run_identity(const JobIdentity& job, const LockedBytes& token,
@@ -116,7 +76,7 @@ Result<LockedBytes> derive_secret(const LockedBytes& text,
     return crypto::derive_key(bytes.key(), "r2ccl secret 2: job", {job_id});
   }
   const crypto::Hash salt = crypto::hash("r2ccl secret 2: salt", job_id);
-  LockedBytes secret = last_stretched().get(text, salt);
+  LockedBytes secret = stretch(text, salt);
   if (!secret.empty()) return secret;
   return Status(Code::system,
                 "cannot make a key of R2CCL_SECRET: this takes 64 MB of memory for a moment, and "

@@ -20,9 +20,7 @@ RunIdentity make_run_identity(const JobIdentity& job, const LockedBytes& token,
 
 // Returns kSecretBytes from the text of a secret, for the job called `job_id`. A text of
 // generate_secret() holds enough randomness already; any other is stretched by Argon2id, which
-// takes a tenth of a second and 64 MB, so that each guess costs as much. A process keeps the key
-// that it stretched last, until its exit, so that its next communicators do not pay again. Any
-// thread.
+// takes a tenth of a second and 64 MB, so that each guess costs as much.
 Result<LockedBytes> derive_secret(const LockedBytes& text,
                                   std::span<const std::byte, kJobIdBytes> job_id);
 

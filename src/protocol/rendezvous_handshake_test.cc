@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "protocol/cpace.h"
 #include "protocol/handshake.h"
@@ -275,22 +274,6 @@ TEST(Secret, OfTheUserIsStretchedForItsJobAlone) {
   EXPECT_EQ(a, derive_secret(secret_text("production-cluster-2026"), job.id).value());
   EXPECT_NE(a, derive_secret(secret_text("production-cluster-2027"), job.id).value());
   EXPECT_NE(a, derive_secret(secret_text("production-cluster-2026"), other).value());
-}
-
-// A second stretching would give other memory.
-TEST(Secret, IsStretchedOnceForAllCommunicatorsOfAProcess) {
-  const JobIdentity job = job_with_secret(0);
-  std::array<LockedBytes, 3> keys;
-  std::vector<std::thread> threads;
-  for (LockedBytes& key : keys) {
-    threads.emplace_back(
-        [&key, &job] { key = derive_secret(secret_text("one for all threads"), job.id).value(); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const LockedBytes& key : keys) EXPECT_EQ(key.bytes().data(), keys[0].bytes().data());
-  const LockedBytes other = derive_secret(secret_text("another"), job.id).value();
-  EXPECT_NE(other, keys[0]);
-  EXPECT_EQ(derive_secret(secret_text("one for all threads"), job.id).value(), keys[0]);
 }
 
 TEST(Secret, ThatWasGeneratedIsFreshAndTakenAsItIs) {

@@ -157,29 +157,10 @@ void Incidents::add(const Verdict& verdict) {
     R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
               to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
   }
-  ping_paths_of(verdict);
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {
     verdicts_.push_back(verdict);
-  }
-}
-
-// Few ranks pinged while the NIC was only in doubt. Now that it is named, each rank pings its own
-// paths to the NIC. Otherwise an idle path would keep a dead NIC until its next heartbeat, and the
-// next chunk on that path would wait. The ranks of the NIC's own host need not ping: the far end
-// that gets no answer tells them. A lossy NIC stays in use.
-void Incidents::ping_paths_of(const Verdict& verdict) {
-  if (verdict.scope != Scope::nic || verdict.kind == DownCause::lossy) return;
-  for (size_t rank = 0; rank < host_of_.size(); ++rank) {
-    if (host_of_[rank] != verdict.culprit.host) continue;
-    const Rank peer(static_cast<int32_t>(rank));
-    Link* link = engine_.link(peer);
-    if (link == nullptr || link->peer_ended()) continue;
-    for (const auto& path : link->paths()) {
-      const NicId nic = path->spec.remote_nic;
-      if (nic != kNoNic && name_of(peer, nic) == verdict.culprit) link->ping(path->spec.id);
-    }
   }
 }
 

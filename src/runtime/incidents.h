@@ -55,7 +55,6 @@ class Incidents {
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);
-  void ping_paths_of(const Verdict& verdict);
   Rank judging_rank(const std::vector<bool>& ended) const;
   void tell(const Report& report, Rank judge, TimeNs now);
   void report_all(Rank judge, TimeNs now);

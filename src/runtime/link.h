@@ -134,8 +134,6 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   // Asks on the lanes of the paths that use this NIC whether they work. Returns whether one does
   // use it, for what this end knows.
   bool ping(NicId local_nic);
-  // Asks the peer on this path, unless a question is under way on it.
-  void ping(PathId path);
 
   // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
   void begin_goodbye();

@@ -263,13 +263,6 @@ bool Link::ping(NicId local_nic) {
   return shares;
 }
 
-void Link::ping(PathId id) {
-  for (const auto& path : paths_) {
-    if (path->spec.id != id || !good_lane(*path)) continue;
-    if (path->health.asks.empty()) send_state(*path, now(), Question::urgent);
-  }
-}
-
 void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent event) {
   event.peer = peer_;
   event.path = path.spec.id;

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "protocol/byte_io.h"
 #include "protocol/crypto.h"
-#include "protocol/key_schedule.h"
+#include "runtime/process_secret.h"
 #include "runtime/secure_random.h"
 
 namespace r2ccl {
@@ -109,7 +109,7 @@ Result<JobIdentity> make_job_identity(std::string_view name, const LockedBytes& 
   const crypto::Hash id = crypto::hash("r2ccl job name", std::as_bytes(std::span(name)));
   std::copy_n(id.begin(), job.id.size(), job.id.begin());
   if (secret.empty()) return job;
-  auto derived = derive_secret(secret, job.id);
+  auto derived = process_secret(secret, job.id);
   if (!derived.ok()) return derived.status();
   job.secret = std::move(derived).value();
   return job;

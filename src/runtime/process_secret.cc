@@ -1,0 +1,59 @@
+#include "runtime/process_secret.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "protocol/crypto.h"
+
+namespace r2ccl {
+namespace {
+
+// The key that this process made last. A process mostly has one secret and one job, so only its
+// first communicator takes the time. One thread makes a key at a time: the others mostly want the
+// same key, and never need the memory twice.
+class LastKey {
+ public:
+  Result<LockedBytes> get(const LockedBytes& text, std::span<const std::byte, kJobIdBytes> job_id) {
+    std::lock_guard lock(mutex_);
+    // As secret as the text: a reader of the name guesses at full speed.
+    LockedBytes name = crypto::derive_key(crypto::hash("r2ccl secret 2: of job", job_id),
+                                          "r2ccl secret 2: name", {text.bytes()});
+    if (!key_.empty() && name == name_) return key_;
+    Result<LockedBytes> key = derive_secret(text, job_id);
+    if (!key.ok()) return key;
+    name_ = std::move(name);
+    key_ = key.value();
+    return key;
+  }
+  void wipe() {
+    std::lock_guard lock(mutex_);
+    name_ = {};
+    key_ = {};
+  }
+
+ private:
+  std::mutex mutex_;  // guards the others
+  LockedBytes name_;  // of the text and the job that key_ was made from
+  LockedBytes key_;
+};
+
+LastKey& last_key() {
+  // Never destroyed: at exit another thread may still use it. But then it is wiped.
+  static auto* const instance = [] {
+    auto* const made = new LastKey;
+    (void)std::atexit([] { last_key().wipe(); });
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+Result<LockedBytes> process_secret(const LockedBytes& text,
+                                   std::span<const std::byte, kJobIdBytes> job_id) {
+  crypto::initialise();
+  return last_key().get(text, job_id);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,17 @@
+// The key of a job's secret, made once in a process for all its communicators.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.h"
+#include "protocol/key_schedule.h"
+
+namespace r2ccl {
+
+// As derive_secret(). A process keeps the key that it made last, until its exit, so that its next
+// communicators do not pay again for Argon2id. Any thread.
+Result<LockedBytes> process_secret(const LockedBytes& text,
+                                   std::span<const std::byte, kJobIdBytes> job_id);
+
+}  // namespace r2ccl
