@@ -27,8 +27,9 @@ constexpr TimeNs kFarewell = 1 * kSecond;
 constexpr uint32_t kUnsentLowWater = 64 * 1024;
 
 const SystemClock& system_clock() {
-  static const SystemClock clock;
-  return clock;
+  // Never destroyed: at exit a rendezvous thread may still read it.
+  static const auto* const clock = new SystemClock;
+  return *clock;
 }
 
 // A rendezvous must outlive the call that made it, until every rank has met, and nothing that the
