@@ -144,6 +144,8 @@ class Judge {
       TimeNs now);
   // Verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
+  // Forgets a report that another rank judges from now on.
+  void withdraw(const Observation& o);
   TimeNs next_timeout() const;
 
  private:

@@ -36,4 +36,8 @@ bool Judge::excused(const Observation& o, TimeNs now) {
   return false;
 }
 
+void Judge::withdraw(const Observation& o) {
+  std::erase_if(open_, [&](const Open& open) { return id_of(open.seen) == id_of(o); });
+}
+
 }  // namespace r2ccl

@@ -219,6 +219,10 @@ void Incidents::report_all(Rank judge, TimeNs now) {
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;
+    // The rank that judges now knows what the other end says of the same loss.
+    if (report.told == engine_.self() && judge != engine_.self()) {
+      judge_.withdraw(report.observation);
+    }
     const bool news = report.told != judge || report.observation.stall_us != told_stall_us;
     report.told = judge;
     if (news) tell(report, judge, now);
