@@ -12,6 +12,7 @@
 #include "protocol/key_schedule.h"
 #include "runtime/memory_scan.h"
 #include "runtime/rendezvous_client.h"
+#include "runtime/rendezvous_parts.h"
 #include "runtime/rendezvous_server.h"
 #include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
@@ -23,22 +24,6 @@ namespace {
 using State = RendezvousClient::State;
 
 constexpr TimeNs kTimeout = 120 * kSecond;
-
-Endpoint loopback(uint16_t port = 0) {
-  Endpoint endpoint;
-  endpoint.address.family = AddressFamily::ipv4;
-  endpoint.address.bytes = {127, 0, 0, 1};
-  endpoint.port = port;
-  return endpoint;
-}
-
-RankCard card_of(int32_t rank) {
-  RankCard card;
-  card.rank = Rank(rank);
-  card.host_name = "node" + std::to_string(rank);
-  card.pid = static_cast<uint32_t>(1000 + rank);
-  return card;
-}
 
 // Somebody on the port who is not one of us.
 class Stranger final : public EventHandler {
@@ -144,10 +129,6 @@ class RendezvousTest : public testing::Test {
   std::deque<std::unique_ptr<RendezvousClient>> clients_;
   std::deque<std::unique_ptr<Stranger>> strangers_;
 };
-
-bool mentions(const Status& status, const std::string& words) {
-  return status.message().find(words) != std::string::npos;
-}
 
 TEST_F(RendezvousTest, GivesEveryRankTheCardsOfAllRanks) {
   serve();

@@ -8,32 +8,13 @@
 #include <vector>
 
 #include "runtime/rendezvous_client.h"
+#include "runtime/rendezvous_parts.h"
 #include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {
 namespace {
-
-Endpoint loopback(uint16_t port = 0) {
-  Endpoint endpoint;
-  endpoint.address.family = AddressFamily::ipv4;
-  endpoint.address.bytes = {127, 0, 0, 1};
-  endpoint.port = port;
-  return endpoint;
-}
-
-RankCard card_of(int32_t rank) {
-  RankCard card;
-  card.rank = Rank(rank);
-  card.host_name = "node" + std::to_string(rank);
-  card.pid = static_cast<uint32_t>(1000 + rank);
-  return card;
-}
-
-bool mentions(const Status& status, const std::string& words) {
-  return status.message().find(words) != std::string::npos;
-}
 
 TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   const SystemClock clock;

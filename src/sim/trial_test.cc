@@ -42,6 +42,9 @@ INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
 // A rank died whose new address another one had not heard: that one must be told of the death.
 INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92262));
 
+// A rank that had lost all its paths judged alone, and went on with it when another one judged.
+INSTANTIATE_TEST_SUITE_P(JudgedAlone, TrialTest, testing::Values<uint64_t>(3415));
+
 // Of two faults of one rail at once each left evidence against a NIC between them.
 INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
 
