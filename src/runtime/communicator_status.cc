@@ -2,13 +2,13 @@
 // this rank says when another asks it. docs/status.md describes the texts.
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/byte_io.h"
 #include "protocol/crypto.h"
 #include "runtime/ask_by_notice.h"
 #include "runtime/communicator.h"
-#include "runtime/json_writer.h"
 #include "runtime/notice.h"
 
 #include <unistd.h>

@@ -3,10 +3,10 @@
 // name.
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "runtime/communicator.h"
-#include "runtime/json_writer.h"
 #include "runtime/notice.h"
 
 namespace r2ccl {

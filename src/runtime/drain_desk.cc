@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/json_writer.h"
 #include "base/limits.h"
-#include "runtime/json_writer.h"
 
 namespace r2ccl {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/printable.h"
 #include "protocol/byte_io.h"
-#include "runtime/json_writer.h"
 
 namespace r2ccl {
 namespace {

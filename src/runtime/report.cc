@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/json_writer.h"
 #include "runtime/communicator.h"
-#include "runtime/json_writer.h"
 
 namespace r2ccl {
 namespace {
