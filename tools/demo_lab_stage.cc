@@ -6,7 +6,7 @@
 #include "command.h"
 #include "demo_stage.h"
 #include "lab_run.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/key_schedule.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "command.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/key_schedule.h"
 #include "runtime/secret_file.h"
 
 namespace r2ccl::tools {

@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 

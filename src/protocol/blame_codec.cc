@@ -3,8 +3,8 @@
 
 #include "base/printable.h"
 #include "protocol/blame.h"
-#include "protocol/byte_io.h"
 #include "protocol/nic_name_codec.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 

@@ -1,7 +1,7 @@
 #include "protocol/drain.h"
 
 #include "base/printable.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 

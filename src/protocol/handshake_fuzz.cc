@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "protocol/handshake_frames.h"
+#include "protocol/wire/handshake_frames.h"
 
 namespace r2ccl {
 

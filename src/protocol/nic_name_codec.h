@@ -2,7 +2,7 @@
 #pragma once
 
 #include "protocol/blame.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 

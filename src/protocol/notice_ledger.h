@@ -22,7 +22,7 @@
 
 #include "base/limits.h"
 #include "base/mutant.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 

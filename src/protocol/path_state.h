@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutant.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 

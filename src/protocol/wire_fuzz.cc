@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "runtime/crowd.h"
 #include "runtime/handshake_io.h"
 #include "runtime/reactor.h"

@@ -2,7 +2,7 @@
 // its own host, so it stays there.
 #pragma once
 
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {

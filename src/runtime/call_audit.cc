@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "protocol/handshake.h"
-#include "protocol/header_tag.h"
-#include "protocol/wire.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/header_tag.h"
+#include "protocol/wire/wire.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "protocol/header_tag.h"
 #include "protocol/receive_ledger.h"
-#include "protocol/wire.h"
+#include "protocol/wire/header_tag.h"
+#include "protocol/wire/wire.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

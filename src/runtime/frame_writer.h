@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "protocol/header_tag.h"
-#include "protocol/wire.h"
+#include "protocol/wire/header_tag.h"
+#include "protocol/wire/wire.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

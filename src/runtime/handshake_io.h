@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "protocol/byte_io.h"
-#include "protocol/crypto.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 namespace {

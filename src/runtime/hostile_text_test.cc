@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "protocol/blame.h"
 #include "protocol/drain.h"
-#include "protocol/handshake_frames.h"
+#include "protocol/wire/handshake_frames.h"
 #include "runtime/call_audit.h"
 #include "runtime/failure_notice.h"
 #include "runtime/rank_card.h"

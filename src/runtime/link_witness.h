@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 #include "protocol/receive_ledger.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 

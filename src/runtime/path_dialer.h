@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/limits.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "runtime/handshake_io.h"
 #include "runtime/reactor.h"
 #include "transport/transport.h"

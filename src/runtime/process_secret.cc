@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 namespace {

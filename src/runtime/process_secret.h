@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/status.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/key_schedule.h"
 
 namespace r2ccl {
 

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mutant.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 #include "runtime/address_codec.h"
 #include "runtime/nic_match.h"
 #include "runtime/notice.h"

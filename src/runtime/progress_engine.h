@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "runtime/acceptor.h"
 #include "runtime/link.h"
 #include "runtime/rank_card.h"

@@ -4,7 +4,7 @@
 
 #include "base/limits.h"
 #include "base/printable.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 #include "runtime/address_codec.h"
 
 namespace r2ccl {

@@ -4,7 +4,7 @@
 
 #include "base/json_writer.h"
 #include "base/printable.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 namespace {

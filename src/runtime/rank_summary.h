@@ -11,7 +11,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/status.h"
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 #include "runtime/blocker.h"
 #include "runtime/job_survey.h"
 #include "runtime/rank_card.h"

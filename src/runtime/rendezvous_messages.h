@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "runtime/rank_card.h"
 
 namespace r2ccl {

@@ -4,7 +4,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/key_schedule.h"
 #include "runtime/duration_text.h"
 
 namespace r2ccl {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "runtime/crowd.h"
 #include "runtime/reactor.h"
 #include "runtime/rendezvous_messages.h"

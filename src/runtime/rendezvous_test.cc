@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "base/limits.h"
-#include "protocol/handshake_frames.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/handshake_frames.h"
+#include "protocol/wire/key_schedule.h"
 #include "runtime/memory_scan.h"
 #include "runtime/rendezvous_client.h"
 #include "runtime/rendezvous_parts.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 #include "runtime/handshake_io.h"
 
 namespace r2ccl {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 
 namespace r2ccl {
 

@@ -2,7 +2,7 @@
 
 #include <sodium.h>
 
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 

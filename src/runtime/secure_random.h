@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "protocol/byte_io.h"
-#include "protocol/crypto.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/crypto.h"
 #include "runtime/process_secret.h"
 #include "runtime/secure_random.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {

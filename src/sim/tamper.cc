@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl {
 namespace {

@@ -13,7 +13,7 @@
 #include <optional>
 #include <span>
 
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 #include "sim/stream.h"
 
 namespace r2ccl {

@@ -1,10 +1,10 @@
-#include "protocol/handshake_frames.h"
+#include "protocol/wire/handshake_frames.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/printable.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 namespace {

@@ -1,9 +1,9 @@
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 

@@ -1,9 +1,9 @@
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 #include <algorithm>
 
 #include "base/limits.h"
-#include "protocol/byte_io.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 namespace {

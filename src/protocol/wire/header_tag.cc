@@ -1,10 +1,10 @@
-#include "protocol/header_tag.h"
+#include "protocol/wire/header_tag.h"
 
 #include <sodium.h>
 
 #include <algorithm>
 
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 

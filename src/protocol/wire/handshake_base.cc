@@ -1,4 +1,4 @@
-#include "protocol/handshake_base.h"
+#include "protocol/wire/handshake_base.h"
 
 #include <algorithm>
 

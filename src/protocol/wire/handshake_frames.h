@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/crypto.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/crypto.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl {
 

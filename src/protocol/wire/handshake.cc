@@ -1,8 +1,8 @@
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 #include <algorithm>
 
-#include "protocol/handshake_base.h"
+#include "protocol/wire/handshake_base.h"
 
 namespace r2ccl {
 namespace {

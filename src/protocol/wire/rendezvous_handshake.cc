@@ -2,9 +2,9 @@
 // and explicit key confirmation, the initiator's first.
 #include <algorithm>
 
-#include "protocol/byte_io.h"
-#include "protocol/cpace.h"
-#include "protocol/handshake_base.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/cpace.h"
+#include "protocol/wire/handshake_base.h"
 
 namespace r2ccl {
 namespace {

@@ -35,7 +35,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "protocol/cpace.h"
+#include "protocol/wire/cpace.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
-#include "protocol/crypto.h"
-#include "protocol/handshake_frames.h"
 #include "protocol/handshake_fuzz.h"
+#include "protocol/wire/crypto.h"
+#include "protocol/wire/handshake_frames.h"
 
 namespace r2ccl {
 namespace {

@@ -1,12 +1,12 @@
-#include "protocol/key_schedule.h"
+#include "protocol/wire/key_schedule.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
-#include "protocol/byte_io.h"
-#include "protocol/crypto.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl {
 namespace {

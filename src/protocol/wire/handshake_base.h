@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "protocol/crypto.h"
-#include "protocol/handshake.h"
-#include "protocol/handshake_frames.h"
+#include "protocol/wire/crypto.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/handshake_frames.h"
 
 namespace r2ccl {
 

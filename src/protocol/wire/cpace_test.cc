@@ -1,5 +1,5 @@
 // The figures are those of draft-irtf-cfrg-cpace-21, appendix B.3.
-#include "protocol/cpace.h"
+#include "protocol/wire/cpace.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "protocol/locked_bytes.h"
+#include "protocol/wire/locked_bytes.h"
 
 namespace r2ccl::crypto {
 

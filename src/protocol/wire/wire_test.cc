@@ -1,4 +1,4 @@
-#include "protocol/wire.h"
+#include "protocol/wire/wire.h"
 
 #include <gtest/gtest.h>
 

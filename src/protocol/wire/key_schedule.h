@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl {
 

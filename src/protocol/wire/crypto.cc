@@ -1,7 +1,7 @@
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 #include "base/check.h"
-#include "protocol/handshake.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl::crypto {
 namespace {

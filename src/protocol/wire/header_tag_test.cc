@@ -1,4 +1,4 @@
-#include "protocol/header_tag.h"
+#include "protocol/wire/header_tag.h"
 
 #include <gtest/gtest.h>
 

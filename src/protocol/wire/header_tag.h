@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <span>
 
-#include "protocol/handshake.h"
-#include "protocol/wire.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 

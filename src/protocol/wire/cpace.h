@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "protocol/crypto.h"
+#include "protocol/wire/crypto.h"
 
 namespace r2ccl::cpace {
 

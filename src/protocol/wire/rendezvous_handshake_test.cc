@@ -4,10 +4,10 @@
 #include <functional>
 #include <string>
 
-#include "protocol/cpace.h"
-#include "protocol/handshake.h"
-#include "protocol/handshake_frames.h"
-#include "protocol/key_schedule.h"
+#include "protocol/wire/cpace.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/handshake_frames.h"
+#include "protocol/wire/key_schedule.h"
 
 namespace r2ccl {
 namespace {
