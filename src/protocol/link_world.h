@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "protocol/notice_ledger.h"
+#include "protocol/delivery/notice_ledger.h"
+#include "protocol/delivery/receive_ledger.h"
+#include "protocol/delivery/send_ledger.h"
 #include "protocol/path_model.h"
 #include "protocol/path_state.h"
-#include "protocol/receive_ledger.h"
-#include "protocol/send_ledger.h"
 
 namespace r2ccl::link_world {
 

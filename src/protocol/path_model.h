@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "protocol/send_ledger.h"
+#include "protocol/delivery/send_ledger.h"
 
 namespace r2ccl {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/notice_ledger.h"
+#include "protocol/delivery/notice_ledger.h"
 
 namespace r2ccl {
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "protocol/receive_ledger.h"
+#include "protocol/delivery/receive_ledger.h"
 #include "protocol/wire/header_tag.h"
 #include "protocol/wire/wire.h"
 #include "transport/transport.h"

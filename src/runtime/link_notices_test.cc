@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "protocol/notice_ledger.h"
+#include "protocol/delivery/notice_ledger.h"
 #include "runtime/notice.h"
 #include "runtime/scripted_link.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/ids.h"
-#include "protocol/receive_ledger.h"
+#include "protocol/delivery/receive_ledger.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {

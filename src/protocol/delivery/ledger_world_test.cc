@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "protocol/receive_ledger.h"
-#include "protocol/send_ledger.h"
+#include "protocol/delivery/receive_ledger.h"
+#include "protocol/delivery/send_ledger.h"
 
 namespace r2ccl {
 namespace {

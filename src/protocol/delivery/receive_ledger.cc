@@ -1,4 +1,4 @@
-#include "protocol/receive_ledger.h"
+#include "protocol/delivery/receive_ledger.h"
 
 #include <algorithm>
 #include <cstring>

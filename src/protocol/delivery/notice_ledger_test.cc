@@ -1,4 +1,4 @@
-#include "protocol/notice_ledger.h"
+#include "protocol/delivery/notice_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "protocol/send_ledger.h"
+#include "protocol/delivery/send_ledger.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "protocol/chunk_set.h"
+#include "protocol/delivery/chunk_set.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/status.h"
-#include "protocol/chunk_set.h"
+#include "protocol/delivery/chunk_set.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {
