@@ -39,7 +39,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "protocol/blame.h"
-#include "protocol/loss_meter.h"
+#include "protocol/path/loss_meter.h"
 
 namespace r2ccl {
 

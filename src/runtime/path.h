@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "protocol/loss_meter.h"
-#include "protocol/pace.h"
-#include "protocol/path_model.h"
-#include "protocol/path_state.h"
-#include "protocol/return_policy.h"
+#include "protocol/path/loss_meter.h"
+#include "protocol/path/pace.h"
+#include "protocol/path/path_model.h"
+#include "protocol/path/path_state.h"
+#include "protocol/path/return_policy.h"
 #include "runtime/control_lane.h"
 #include "runtime/frame_reader.h"
 #include "runtime/frame_writer.h"

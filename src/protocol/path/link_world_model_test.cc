@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "protocol/link_world.h"
+#include "protocol/path/link_world.h"
 
 namespace r2ccl::link_world {
 namespace {

@@ -1,4 +1,4 @@
-#include "protocol/path_model.h"
+#include "protocol/path/path_model.h"
 
 #include <gtest/gtest.h>
 

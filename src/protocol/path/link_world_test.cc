@@ -2,7 +2,7 @@
 //
 // Orders that lead to the same state are followed once from there on, so that lengths are covered
 // that could not be lived through one by one.
-#include "protocol/link_world.h"
+#include "protocol/path/link_world.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "protocol/path_state.h"
+#include "protocol/path/path_state.h"
 
 #include "base/check.h"
 

@@ -1,4 +1,4 @@
-#include "protocol/nic_queue.h"
+#include "protocol/path/nic_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "protocol/return_policy.h"
+#include "protocol/path/return_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -20,8 +20,8 @@
 #include "protocol/delivery/notice_ledger.h"
 #include "protocol/delivery/receive_ledger.h"
 #include "protocol/delivery/send_ledger.h"
-#include "protocol/path_model.h"
-#include "protocol/path_state.h"
+#include "protocol/path/path_model.h"
+#include "protocol/path/path_state.h"
 
 namespace r2ccl::link_world {
 

@@ -1,4 +1,4 @@
-#include "protocol/pace.h"
+#include "protocol/path/pace.h"
 
 #include <gtest/gtest.h>
 

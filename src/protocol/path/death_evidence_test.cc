@@ -1,4 +1,4 @@
-#include "protocol/death_evidence.h"
+#include "protocol/path/death_evidence.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "protocol/loss_meter.h"
+#include "protocol/path/loss_meter.h"
 
 #include <algorithm>
 #include <utility>
