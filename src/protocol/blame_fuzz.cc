@@ -1,7 +1,7 @@
 #include "protocol/blame_fuzz.h"
 
 #include "base/check.h"
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/printable.h"
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 #include "protocol/drain.h"
 #include "protocol/wire/handshake_frames.h"
 #include "runtime/call_audit.h"

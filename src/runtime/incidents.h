@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/blame.h"
-#include "protocol/loss_localiser.h"
+#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/loss_localiser.h"
 #include "runtime/loss_watch.h"
 #include "runtime/nic_prober.h"
 #include "runtime/progress_engine.h"

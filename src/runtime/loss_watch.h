@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "protocol/loss_localiser.h"
+#include "protocol/diagnosis/loss_localiser.h"
 #include "runtime/progress_engine.h"
 
 namespace r2ccl {

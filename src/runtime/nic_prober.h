@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 #include "runtime/path_dialer.h"
 #include "runtime/progress_engine.h"
 

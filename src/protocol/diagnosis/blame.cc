@@ -1,4 +1,4 @@
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/blame_facts.h"
+#include "protocol/diagnosis/blame_facts.h"
 
 namespace r2ccl {
 

@@ -1,8 +1,8 @@
 // Which hosts a judge asks to probe, and for what: one question at a time for one fault.
 #include <algorithm>
 
-#include "protocol/blame.h"
-#include "protocol/blame_facts.h"
+#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/blame_facts.h"
 
 namespace r2ccl {
 

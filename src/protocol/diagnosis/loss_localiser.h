@@ -38,7 +38,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 #include "protocol/path/loss_meter.h"
 
 namespace r2ccl {

@@ -1,8 +1,8 @@
 // The report by which a rank tells the judging rank how many packets its paths lost.
 #include <algorithm>
 
-#include "protocol/loss_localiser.h"
-#include "protocol/nic_name_codec.h"
+#include "protocol/diagnosis/loss_localiser.h"
+#include "protocol/diagnosis/nic_name_codec.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {

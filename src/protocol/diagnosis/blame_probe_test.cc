@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "protocol/blame_evidence.h"
+#include "protocol/diagnosis/blame_evidence.h"
 
 namespace r2ccl {
 namespace {

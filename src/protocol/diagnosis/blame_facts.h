@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 
 namespace r2ccl {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "protocol/blame.h"
-#include "protocol/nic_name_codec.h"
+#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/nic_name_codec.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {

@@ -1,5 +1,5 @@
 // Literal tables of losses, and the verdicts that they permit.
-#include "protocol/loss_localiser.h"
+#include "protocol/diagnosis/loss_localiser.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/blame_evidence.h"
+#include "protocol/diagnosis/blame_evidence.h"
 
 namespace r2ccl {
 namespace {

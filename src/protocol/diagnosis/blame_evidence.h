@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 
 namespace r2ccl {
 

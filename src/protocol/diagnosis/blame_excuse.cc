@@ -1,8 +1,8 @@
 // Losses that are evidence against nobody, because of what one end says of them.
 #include <algorithm>
 
-#include "protocol/blame.h"
-#include "protocol/blame_facts.h"
+#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/blame_facts.h"
 
 namespace r2ccl {
 

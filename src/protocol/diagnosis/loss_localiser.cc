@@ -1,4 +1,4 @@
-#include "protocol/loss_localiser.h"
+#include "protocol/diagnosis/loss_localiser.h"
 
 #include <algorithm>
 #include <optional>

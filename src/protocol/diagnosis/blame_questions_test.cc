@@ -1,7 +1,7 @@
 // How many requests a judge sends for a fault, whatever the number of hosts.
 #include <gtest/gtest.h>
 
-#include "protocol/blame_evidence.h"
+#include "protocol/diagnosis/blame_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "protocol/blame.h"
+#include "protocol/diagnosis/blame.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "protocol/blame_evidence.h"
 #include "protocol/blame_fuzz.h"
+#include "protocol/diagnosis/blame_evidence.h"
 
 namespace r2ccl {
 namespace {
