@@ -15,7 +15,7 @@
 #include "command.h"
 #include "drain_answer.h"
 #include "parse.h"
-#include "protocol/drain.h"
+#include "protocol/admin/drain.h"
 #include "runtime/rank_card.h"
 #include "runtime/secure_random.h"
 #include "status_client.h"

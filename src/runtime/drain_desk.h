@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/drain.h"
+#include "protocol/admin/drain.h"
 #include "runtime/job_survey.h"
 #include "runtime/rank_card.h"
 

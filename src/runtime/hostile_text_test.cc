@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "protocol/admin/drain.h"
 #include "protocol/diagnosis/blame.h"
-#include "protocol/drain.h"
 #include "protocol/wire/handshake_frames.h"
 #include "runtime/call_audit.h"
 #include "runtime/failure_notice.h"

@@ -19,11 +19,11 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "protocol/admin/drain.h"
 #include "protocol/delivery/contradictions.h"
 #include "protocol/delivery/notice_ledger.h"
 #include "protocol/delivery/receive_ledger.h"
 #include "protocol/delivery/send_ledger.h"
-#include "protocol/drain.h"
 #include "protocol/path/death_evidence.h"
 #include "protocol/path/nic_queue.h"
 #include "runtime/link_witness.h"

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "protocol/drain.h"
+#include "protocol/admin/drain.h"
 #include "runtime/drain_desk.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,4 +1,4 @@
-#include "protocol/drain.h"
+#include "protocol/admin/drain.h"
 
 #include "base/printable.h"
 #include "protocol/wire/byte_io.h"
