@@ -3,7 +3,7 @@
 
 #include "command.h"
 #include "protocol/wire/key_schedule.h"
-#include "runtime/secret_file.h"
+#include "runtime/config/secret_file.h"
 
 namespace r2ccl::tools {
 namespace {

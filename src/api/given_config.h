@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "r2ccl/r2ccl.h"
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 namespace r2ccl::api {
 

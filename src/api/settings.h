@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 namespace r2ccl::api {
 

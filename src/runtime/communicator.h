@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "runtime/call_audit.h"
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 #include "runtime/drains.h"
 #include "runtime/executor.h"
 #include "runtime/failure_notice.h"

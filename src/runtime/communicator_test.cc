@@ -7,8 +7,8 @@
 #include <future>
 #include <new>
 
+#include "runtime/config/secure_random.h"
 #include "runtime/rendezvous_thread.h"
-#include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 

@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/key_schedule.h"
-#include "runtime/duration_text.h"
+#include "runtime/config/duration_text.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <thread>
 
-#include "runtime/signals_blocked.h"
+#include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
 Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/config/secure_random.h"
 #include "runtime/rendezvous_client.h"
 #include "runtime/rendezvous_parts.h"
-#include "runtime/secure_random.h"
 #include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 

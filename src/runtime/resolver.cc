@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "base/log.h"
-#include "runtime/duration_text.h"
-#include "runtime/signals_blocked.h"
+#include "runtime/config/duration_text.h"
+#include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/host_port.h"
+#include "runtime/config/host_port.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {

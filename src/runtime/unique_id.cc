@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/crypto.h"
-#include "runtime/process_secret.h"
-#include "runtime/secure_random.h"
+#include "runtime/config/process_secret.h"
+#include "runtime/config/secure_random.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "base/printable.h"
-#include "runtime/host_port.h"
-#include "runtime/nearest_name.h"
-#include "runtime/secret_file.h"
+#include "runtime/config/host_port.h"
+#include "runtime/config/nearest_name.h"
+#include "runtime/config/secret_file.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/launch.h"
+#include "runtime/config/launch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/launch.h"
+#include "runtime/config/launch.h"
 
 #include <array>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "runtime/nearest_name.h"
+#include "runtime/config/nearest_name.h"
 
 #include <algorithm>
 #include <vector>

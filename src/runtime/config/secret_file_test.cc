@@ -1,4 +1,4 @@
-#include "runtime/secret_file.h"
+#include "runtime/config/secret_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 #include <unistd.h>
 

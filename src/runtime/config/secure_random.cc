@@ -1,4 +1,4 @@
-#include "runtime/secure_random.h"
+#include "runtime/config/secure_random.h"
 
 #include <sodium.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/host_port.h"
+#include "runtime/config/host_port.h"
 
 #include <charconv>
 

@@ -7,8 +7,8 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "runtime/config.h"
-#include "runtime/host_port.h"
+#include "runtime/config/config.h"
+#include "runtime/config/host_port.h"
 
 namespace r2ccl {
 

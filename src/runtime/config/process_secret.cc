@@ -1,4 +1,4 @@
-#include "runtime/process_secret.h"
+#include "runtime/config/process_secret.h"
 
 #include <cstdlib>
 #include <mutex>

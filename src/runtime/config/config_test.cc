@@ -1,4 +1,4 @@
-#include "runtime/config.h"
+#include "runtime/config/config.h"
 
 #include <gtest/gtest.h>
 
