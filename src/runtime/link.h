@@ -26,10 +26,10 @@
 #include "protocol/delivery/send_ledger.h"
 #include "protocol/path/death_evidence.h"
 #include "protocol/path/nic_queue.h"
+#include "runtime/connection/path_dialer.h"
 #include "runtime/link_witness.h"
 #include "runtime/message_port.h"
 #include "runtime/path.h"
-#include "runtime/path_dialer.h"
 
 namespace r2ccl {
 

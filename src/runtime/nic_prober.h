@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "protocol/diagnosis/blame.h"
-#include "runtime/path_dialer.h"
+#include "runtime/connection/path_dialer.h"
 #include "runtime/progress_engine.h"
 
 namespace r2ccl {

@@ -18,11 +18,11 @@
 #include "protocol/path/path_model.h"
 #include "protocol/path/path_state.h"
 #include "protocol/path/return_policy.h"
+#include "runtime/connection/handshake_io.h"
+#include "runtime/connection/reactor.h"
 #include "runtime/control_lane.h"
 #include "runtime/frame_reader.h"
 #include "runtime/frame_writer.h"
-#include "runtime/handshake_io.h"
-#include "runtime/reactor.h"
 #include "runtime/user_memory.h"
 
 namespace r2ccl {

@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/acceptor.h"
+#include "runtime/connection/acceptor.h"
+#include "runtime/connection/reactor.h"
 #include "runtime/link.h"
 #include "runtime/rank_card.h"
-#include "runtime/reactor.h"
 #include "runtime/rendezvous_client.h"
 #include "transport/transport.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/acceptor.h"
-#include "runtime/reactor.h"
+#include "runtime/connection/acceptor.h"
+#include "runtime/connection/reactor.h"
 #include "runtime/rendezvous_messages.h"
 #include "runtime/rendezvous_server.h"
 #include "runtime/sealed_stream.h"

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/crowd.h"
-#include "runtime/reactor.h"
+#include "runtime/connection/crowd.h"
+#include "runtime/connection/reactor.h"
 #include "runtime/rendezvous_messages.h"
 #include "runtime/sealed_stream.h"
 #include "transport/transport.h"

@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 #include "protocol/wire/locked_bytes.h"
-#include "runtime/handshake_io.h"
+#include "runtime/connection/handshake_io.h"
 
 namespace r2ccl {
 

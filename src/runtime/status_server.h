@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/reactor.h"
+#include "runtime/connection/reactor.h"
 #include "runtime/status_socket.h"
 
 namespace r2ccl {

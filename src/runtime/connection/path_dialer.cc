@@ -1,4 +1,4 @@
-#include "runtime/path_dialer.h"
+#include "runtime/connection/path_dialer.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "runtime/crowd.h"
+#include "runtime/connection/crowd.h"
 
 #include <algorithm>
 

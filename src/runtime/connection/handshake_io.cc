@@ -1,4 +1,4 @@
-#include "runtime/handshake_io.h"
+#include "runtime/connection/handshake_io.h"
 
 #include <array>
 #include <cstring>

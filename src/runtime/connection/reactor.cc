@@ -1,4 +1,4 @@
-#include "runtime/reactor.h"
+#include "runtime/connection/reactor.h"
 
 #include <array>
 

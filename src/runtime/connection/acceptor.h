@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/crowd.h"
-#include "runtime/handshake_io.h"
-#include "runtime/reactor.h"
+#include "runtime/connection/crowd.h"
+#include "runtime/connection/handshake_io.h"
+#include "runtime/connection/reactor.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -12,8 +12,8 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/handshake_io.h"
-#include "runtime/reactor.h"
+#include "runtime/connection/handshake_io.h"
+#include "runtime/connection/reactor.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "runtime/acceptor.h"
+#include "runtime/connection/acceptor.h"
 
 #include <gtest/gtest.h>
 
