@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "runtime/bootstrap/host_identity.h"
 #include "runtime/config/secure_random.h"
-#include "runtime/host_identity.h"
 
 #include <unistd.h>
 

@@ -7,9 +7,9 @@
 #include <future>
 #include <new>
 
+#include "runtime/bootstrap/rendezvous_thread.h"
+#include "runtime/bootstrap/unique_id.h"
 #include "runtime/config/secure_random.h"
-#include "runtime/rendezvous_thread.h"
-#include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {

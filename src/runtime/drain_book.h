@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 
 namespace r2ccl {
 

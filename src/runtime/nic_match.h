@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/bootstrap/rank_card.h"
 #include "runtime/path.h"
-#include "runtime/rank_card.h"
 
 namespace r2ccl {
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "protocol/wire/byte_io.h"
-#include "runtime/address_codec.h"
+#include "runtime/bootstrap/address_codec.h"
 #include "runtime/nic_match.h"
 #include "runtime/notice.h"
 #include "transport/nic_choice.h"

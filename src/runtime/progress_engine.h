@@ -13,11 +13,11 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
+#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/link.h"
-#include "runtime/rank_card.h"
-#include "runtime/rendezvous_client.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

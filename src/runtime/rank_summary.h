@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "protocol/wire/wire.h"
 #include "runtime/blocker.h"
+#include "runtime/bootstrap/rank_card.h"
 #include "runtime/job_survey.h"
-#include "runtime/rank_card.h"
 
 namespace r2ccl {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "runtime/rendezvous_messages.h"
-#include "runtime/sealed_stream.h"
+#include "runtime/bootstrap/rendezvous_messages.h"
+#include "runtime/bootstrap/sealed_stream.h"
 
 namespace r2ccl {
 namespace {

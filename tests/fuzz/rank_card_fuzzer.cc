@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto card = r2ccl::decode_rank_card(std::as_bytes(std::span(data, size)));

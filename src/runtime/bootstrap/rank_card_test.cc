@@ -1,4 +1,4 @@
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 
 #include <gtest/gtest.h>
 

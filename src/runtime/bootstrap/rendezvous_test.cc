@@ -10,12 +10,12 @@
 #include "base/limits.h"
 #include "protocol/wire/handshake_frames.h"
 #include "protocol/wire/key_schedule.h"
+#include "runtime/bootstrap/rendezvous_client.h"
+#include "runtime/bootstrap/rendezvous_parts.h"
+#include "runtime/bootstrap/rendezvous_server.h"
+#include "runtime/bootstrap/unique_id.h"
 #include "runtime/config/secure_random.h"
 #include "runtime/memory_scan.h"
-#include "runtime/rendezvous_client.h"
-#include "runtime/rendezvous_parts.h"
-#include "runtime/rendezvous_server.h"
-#include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {

@@ -1,5 +1,5 @@
 // The rendezvous in a thread of its own, over the loopback interface in real time.
-#include "runtime/rendezvous_thread.h"
+#include "runtime/bootstrap/rendezvous_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/bootstrap/rendezvous_client.h"
+#include "runtime/bootstrap/rendezvous_parts.h"
+#include "runtime/bootstrap/unique_id.h"
 #include "runtime/config/secure_random.h"
-#include "runtime/rendezvous_client.h"
-#include "runtime/rendezvous_parts.h"
-#include "runtime/unique_id.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {

@@ -1,11 +1,11 @@
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 
 #include <algorithm>
 
 #include "base/limits.h"
 #include "base/printable.h"
 #include "protocol/wire/byte_io.h"
-#include "runtime/address_codec.h"
+#include "runtime/bootstrap/address_codec.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/sealed_stream.h"
+#include "runtime/bootstrap/sealed_stream.h"
 
 #include <algorithm>
 

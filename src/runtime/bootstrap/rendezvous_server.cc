@@ -1,4 +1,4 @@
-#include "runtime/rendezvous_server.h"
+#include "runtime/bootstrap/rendezvous_server.h"
 
 #include <algorithm>
 

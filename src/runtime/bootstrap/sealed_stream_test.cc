@@ -1,4 +1,4 @@
-#include "runtime/sealed_stream.h"
+#include "runtime/bootstrap/sealed_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/rendezvous_fuzz.h"
-#include "runtime/rendezvous_messages.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/rendezvous_thread.h"
+#include "runtime/bootstrap/rendezvous_thread.h"
 
 #include <pthread.h>
 

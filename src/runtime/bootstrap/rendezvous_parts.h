@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {

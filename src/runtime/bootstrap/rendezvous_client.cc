@@ -1,4 +1,4 @@
-#include "runtime/rendezvous_client.h"
+#include "runtime/bootstrap/rendezvous_client.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "runtime/resolver.h"
+#include "runtime/bootstrap/resolver.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

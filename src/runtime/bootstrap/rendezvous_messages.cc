@@ -1,4 +1,4 @@
-#include "runtime/rendezvous_messages.h"
+#include "runtime/bootstrap/rendezvous_messages.h"
 
 #include <algorithm>
 

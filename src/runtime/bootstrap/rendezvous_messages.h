@@ -11,7 +11,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/rank_card.h"
+#include "runtime/bootstrap/rank_card.h"
 
 namespace r2ccl {
 

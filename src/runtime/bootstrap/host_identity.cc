@@ -1,4 +1,4 @@
-#include "runtime/host_identity.h"
+#include "runtime/bootstrap/host_identity.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

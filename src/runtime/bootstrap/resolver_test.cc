@@ -1,4 +1,4 @@
-#include "runtime/resolver.h"
+#include "runtime/bootstrap/resolver.h"
 
 #include <gtest/gtest.h>
 

@@ -16,10 +16,10 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
+#include "runtime/bootstrap/rendezvous_messages.h"
+#include "runtime/bootstrap/sealed_stream.h"
 #include "runtime/connection/crowd.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/rendezvous_messages.h"
-#include "runtime/sealed_stream.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

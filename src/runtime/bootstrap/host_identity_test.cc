@@ -1,4 +1,4 @@
-#include "runtime/host_identity.h"
+#include "runtime/bootstrap/host_identity.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

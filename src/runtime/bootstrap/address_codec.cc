@@ -1,4 +1,4 @@
-#include "runtime/address_codec.h"
+#include "runtime/bootstrap/address_codec.h"
 
 #include <algorithm>
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/bootstrap/rendezvous_messages.h"
+#include "runtime/bootstrap/rendezvous_server.h"
+#include "runtime/bootstrap/sealed_stream.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/rendezvous_messages.h"
-#include "runtime/rendezvous_server.h"
-#include "runtime/sealed_stream.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

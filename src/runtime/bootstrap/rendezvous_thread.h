@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/rendezvous_server.h"
+#include "runtime/bootstrap/rendezvous_server.h"
 
 namespace r2ccl {
 
