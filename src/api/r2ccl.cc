@@ -13,7 +13,7 @@
 #include "api/handles.h"
 #include "api/init.h"
 #include "base/types.h"
-#include "runtime/user_memory.h"
+#include "runtime/link/user_memory.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/job_survey.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 

@@ -24,12 +24,12 @@
 #include "runtime/failure_notice.h"
 #include "runtime/incidents.h"
 #include "runtime/job_survey.h"
+#include "runtime/link/user_memory.h"
 #include "runtime/point_to_point.h"
 #include "runtime/progress_engine.h"
 #include "runtime/rank_summary.h"
 #include "runtime/request.h"
 #include "runtime/status_server.h"
-#include "runtime/user_memory.h"
 #include "runtime/wait_tracker.h"
 #include "transport/transport.h"
 

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "runtime/communicator.h"
 #include "runtime/failure_notice.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 

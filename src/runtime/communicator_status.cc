@@ -9,7 +9,7 @@
 #include "protocol/wire/crypto.h"
 #include "runtime/ask_by_notice.h"
 #include "runtime/communicator.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 #include <unistd.h>
 

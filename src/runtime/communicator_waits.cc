@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "runtime/communicator.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 namespace {

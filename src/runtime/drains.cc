@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "runtime/ask_by_notice.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 namespace {

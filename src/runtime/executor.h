@@ -25,10 +25,10 @@
 #include "plan/plan.h"
 #include "runtime/call_history.h"
 #include "runtime/compiled_plan.h"
-#include "runtime/message_port.h"
+#include "runtime/link/message_port.h"
+#include "runtime/link/user_memory.h"
 #include "runtime/plan_cache.h"
 #include "runtime/staging_pool.h"
-#include "runtime/user_memory.h"
 
 namespace r2ccl {
 

@@ -1,7 +1,7 @@
 #include "runtime/failure_notice.h"
 
 #include "base/printable.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 

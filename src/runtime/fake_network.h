@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "runtime/message_port.h"
+#include "runtime/link/message_port.h"
 
 namespace r2ccl {
 

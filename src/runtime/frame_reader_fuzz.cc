@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "runtime/frame_reader.h"
+#include "runtime/link/frame_reader.h"
 
 namespace r2ccl {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/bootstrap/rank_card.h"
-#include "runtime/path.h"
+#include "runtime/link/path.h"
 
 namespace r2ccl {
 

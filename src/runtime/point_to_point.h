@@ -18,8 +18,8 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/types.h"
-#include "runtime/message_port.h"
-#include "runtime/user_memory.h"
+#include "runtime/link/message_port.h"
+#include "runtime/link/user_memory.h"
 
 namespace r2ccl {
 

@@ -10,8 +10,8 @@
 #include "base/mutant.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/bootstrap/address_codec.h"
+#include "runtime/link/notice.h"
 #include "runtime/nic_match.h"
-#include "runtime/notice.h"
 #include "transport/nic_choice.h"
 
 namespace r2ccl {

@@ -17,7 +17,7 @@
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 #include "runtime/scripted_connection.h"
 
 namespace r2ccl {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "runtime/message_port.h"
+#include "runtime/link/message_port.h"
 #include "sim/data_path_check.h"
 
 namespace r2ccl {

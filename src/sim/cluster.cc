@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 #include "sim/checked_port.h"
 
 namespace r2ccl {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 

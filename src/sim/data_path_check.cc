@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/limits.h"
-#include "runtime/path.h"
+#include "runtime/link/path.h"
 
 namespace r2ccl {
 namespace {

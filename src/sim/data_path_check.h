@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/link_witness.h"
+#include "runtime/link/link_witness.h"
 #include "sim/network.h"
 
 namespace r2ccl {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 #include "sim/drain_job.h"
 #include "sim/random.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 #include "sim/drain_job.h"
 
 namespace r2ccl {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 #include "sim/cluster.h"
 
 namespace r2ccl {

@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mutant.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 namespace {

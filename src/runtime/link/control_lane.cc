@@ -1,4 +1,4 @@
-#include "runtime/control_lane.h"
+#include "runtime/link/control_lane.h"
 
 #include <algorithm>
 #include <cstring>

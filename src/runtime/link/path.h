@@ -20,10 +20,10 @@
 #include "protocol/path/return_policy.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/control_lane.h"
-#include "runtime/frame_reader.h"
-#include "runtime/frame_writer.h"
-#include "runtime/user_memory.h"
+#include "runtime/link/control_lane.h"
+#include "runtime/link/frame_reader.h"
+#include "runtime/link/frame_writer.h"
+#include "runtime/link/user_memory.h"
 
 namespace r2ccl {
 

@@ -1,9 +1,9 @@
-#include "runtime/frame_writer.h"
+#include "runtime/link/frame_writer.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "runtime/user_memory.h"
+#include "runtime/link/user_memory.h"
 
 namespace r2ccl {
 namespace {

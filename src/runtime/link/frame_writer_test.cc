@@ -1,4 +1,4 @@
-#include "runtime/frame_writer.h"
+#include "runtime/link/frame_writer.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

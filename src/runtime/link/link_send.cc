@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/mutant.h"
 #include "plan/limits.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 namespace {

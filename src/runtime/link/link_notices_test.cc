@@ -6,7 +6,7 @@
 #include <string>
 
 #include "protocol/delivery/notice_ledger.h"
-#include "runtime/notice.h"
+#include "runtime/link/notice.h"
 #include "runtime/scripted_link.h"
 
 namespace r2ccl {

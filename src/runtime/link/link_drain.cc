@@ -2,7 +2,7 @@
 // itself. Their connections stay, so that nothing has to be opened when the NIC comes back.
 #include <algorithm>
 
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/user_memory.h"
+#include "runtime/link/user_memory.h"
 
 #include <sys/mman.h>
 #include <sys/uio.h>

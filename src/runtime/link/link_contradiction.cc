@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 namespace r2ccl {
 

@@ -1,5 +1,5 @@
 // Construction, the MessagePort side, completions and the end of a link.
-#include "runtime/link.h"
+#include "runtime/link/link.h"
 
 #include <algorithm>
 #include <utility>

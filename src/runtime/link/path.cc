@@ -1,4 +1,4 @@
-#include "runtime/path.h"
+#include "runtime/link/path.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "runtime/frame_reader.h"
+#include "runtime/link/frame_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -27,9 +27,9 @@
 #include "protocol/path/death_evidence.h"
 #include "protocol/path/nic_queue.h"
 #include "runtime/connection/path_dialer.h"
-#include "runtime/link_witness.h"
-#include "runtime/message_port.h"
-#include "runtime/path.h"
+#include "runtime/link/link_witness.h"
+#include "runtime/link/message_port.h"
+#include "runtime/link/path.h"
 
 namespace r2ccl {
 
