@@ -12,7 +12,7 @@
 #include "protocol/wire/handshake_frames.h"
 #include "runtime/bootstrap/rank_card.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/call_audit.h"
+#include "runtime/collective/call_audit.h"
 #include "runtime/failure_notice.h"
 #include "runtime/rank_summary.h"
 

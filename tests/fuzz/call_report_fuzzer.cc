@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "runtime/call_audit.h"
+#include "runtime/collective/call_audit.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto report = r2ccl::decode_call_report(std::as_bytes(std::span(data, size)));

@@ -1,4 +1,4 @@
-#include "runtime/compiled_plan.h"
+#include "runtime/collective/compiled_plan.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "runtime/pending_call.h"
+#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <list>
 
 #include "plan/plan.h"
-#include "runtime/compiled_plan.h"
+#include "runtime/collective/compiled_plan.h"
 
 namespace r2ccl {
 

@@ -1,7 +1,7 @@
-#include "runtime/call_history.h"
+#include "runtime/collective/call_history.h"
 
 #include "base/hash.h"
-#include "runtime/pending_call.h"
+#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 

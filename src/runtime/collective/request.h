@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/pending_call.h"
+#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 

@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "runtime/blocker.h"
-#include "runtime/call_audit.h"
-#include "runtime/pending_call.h"
+#include "runtime/collective/blocker.h"
+#include "runtime/collective/call_audit.h"
+#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 

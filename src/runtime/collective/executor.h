@@ -23,12 +23,12 @@
 #include "base/status.h"
 #include "plan/limits.h"
 #include "plan/plan.h"
-#include "runtime/call_history.h"
-#include "runtime/compiled_plan.h"
+#include "runtime/collective/call_history.h"
+#include "runtime/collective/compiled_plan.h"
+#include "runtime/collective/plan_cache.h"
+#include "runtime/collective/staging_pool.h"
 #include "runtime/link/message_port.h"
 #include "runtime/link/user_memory.h"
-#include "runtime/plan_cache.h"
-#include "runtime/staging_pool.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "runtime/call_audit.h"
+#include "runtime/collective/call_audit.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <memory>
 #include <random>
 
-#include "runtime/wait_tracker.h"
+#include "runtime/collective/wait_tracker.h"
 
 namespace r2ccl {
 namespace {

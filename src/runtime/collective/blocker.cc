@@ -1,4 +1,4 @@
-#include "runtime/blocker.h"
+#include "runtime/collective/blocker.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/point_to_point.h"
+#include "runtime/collective/point_to_point.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "runtime/request.h"
+#include "runtime/collective/request.h"
 
 #include <algorithm>
 #include <chrono>

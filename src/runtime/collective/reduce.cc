@@ -2,7 +2,7 @@
 // aliasing, loads and stores by memcpy because neither the user's alignment nor the type of staging
 // memory is known. Sums of floats are then bound by memory. Selection works on bit patterns and
 // exact comparisons, so its result does not depend on how the loop was vectorised.
-#include "runtime/reduce.h"
+#include "runtime/collective/reduce.h"
 
 #include <bit>
 #include <cstring>

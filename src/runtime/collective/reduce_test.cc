@@ -1,4 +1,4 @@
-#include "runtime/reduce.h"
+#include "runtime/collective/reduce.h"
 
 #include <gtest/gtest.h>
 

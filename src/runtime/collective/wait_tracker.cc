@@ -1,4 +1,4 @@
-#include "runtime/wait_tracker.h"
+#include "runtime/collective/wait_tracker.h"
 
 #include <algorithm>
 #include <tuple>

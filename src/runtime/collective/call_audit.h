@@ -18,8 +18,8 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "runtime/blocker.h"
-#include "runtime/call_history.h"
+#include "runtime/collective/blocker.h"
+#include "runtime/collective/call_history.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "runtime/staging_pool.h"
+#include "runtime/collective/staging_pool.h"
 
 #include "base/check.h"
 

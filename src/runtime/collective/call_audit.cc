@@ -1,4 +1,4 @@
-#include "runtime/call_audit.h"
+#include "runtime/collective/call_audit.h"
 
 #include <algorithm>
 #include <utility>

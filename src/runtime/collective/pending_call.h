@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "plan/plan.h"
-#include "runtime/blocker.h"
+#include "runtime/collective/blocker.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "runtime/executor.h"
+#include "runtime/collective/executor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "runtime/reduce.h"
+#include "runtime/collective/reduce.h"
 
 namespace r2ccl {
 

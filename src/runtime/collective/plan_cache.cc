@@ -1,4 +1,4 @@
-#include "runtime/plan_cache.h"
+#include "runtime/collective/plan_cache.h"
 
 #include <algorithm>
 #include <iterator>
