@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "runtime/drain_book.h"
 #include "runtime/drain_desk.h"
-#include "runtime/progress_engine.h"
+#include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "protocol/diagnosis/loss_localiser.h"
-#include "runtime/progress_engine.h"
+#include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
 

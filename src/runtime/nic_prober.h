@@ -12,7 +12,7 @@
 
 #include "protocol/diagnosis/blame.h"
 #include "runtime/connection/path_dialer.h"
-#include "runtime/progress_engine.h"
+#include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
 

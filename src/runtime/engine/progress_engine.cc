@@ -1,4 +1,4 @@
-#include "runtime/progress_engine.h"
+#include "runtime/engine/progress_engine.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,8 +10,8 @@
 #include "base/mutant.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/bootstrap/address_codec.h"
+#include "runtime/engine/nic_match.h"
 #include "runtime/link/notice.h"
-#include "runtime/nic_match.h"
 #include "transport/nic_choice.h"
 
 namespace r2ccl {

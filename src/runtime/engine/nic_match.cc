@@ -1,4 +1,4 @@
-#include "runtime/nic_match.h"
+#include "runtime/engine/nic_match.h"
 
 #include <algorithm>
 #include <numeric>
