@@ -11,9 +11,9 @@
 
 #include "runtime/collective/executor.h"
 #include "runtime/collective/point_to_point.h"
+#include "runtime/diagnosis/incidents.h"
 #include "runtime/drains.h"
 #include "runtime/engine/progress_engine.h"
-#include "runtime/incidents.h"
 #include "sim/data_path_check.h"
 #include "sim/host_clock.h"
 #include "sim/world.h"

@@ -1,4 +1,4 @@
-#include "runtime/incidents.h"
+#include "runtime/diagnosis/incidents.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/nic_prober.h"
+#include "runtime/diagnosis/nic_prober.h"
 
 #include <algorithm>
 #include <cerrno>

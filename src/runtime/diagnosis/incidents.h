@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "protocol/diagnosis/blame.h"
 #include "protocol/diagnosis/loss_localiser.h"
+#include "runtime/diagnosis/loss_watch.h"
+#include "runtime/diagnosis/nic_prober.h"
 #include "runtime/engine/progress_engine.h"
-#include "runtime/loss_watch.h"
-#include "runtime/nic_prober.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "runtime/loss_watch.h"
+#include "runtime/diagnosis/loss_watch.h"
 
 #include <algorithm>
 #include <map>
