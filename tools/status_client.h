@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "runtime/status_path.h"
+#include "runtime/admin/status_path.h"
 
 namespace r2ccl::tools {
 

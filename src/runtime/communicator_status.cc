@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/crypto.h"
-#include "runtime/ask_by_notice.h"
+#include "runtime/admin/ask_by_notice.h"
 #include "runtime/communicator.h"
 #include "runtime/link/notice.h"
 

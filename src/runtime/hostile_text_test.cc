@@ -10,11 +10,11 @@
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/blame.h"
 #include "protocol/wire/handshake_frames.h"
+#include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_card.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/collective/call_audit.h"
 #include "runtime/failure_notice.h"
-#include "runtime/rank_summary.h"
 
 namespace r2ccl {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/admin/drains.h"
 #include "runtime/collective/executor.h"
 #include "runtime/collective/point_to_point.h"
 #include "runtime/diagnosis/incidents.h"
-#include "runtime/drains.h"
 #include "runtime/engine/progress_engine.h"
 #include "sim/data_path_check.h"
 #include "sim/host_clock.h"

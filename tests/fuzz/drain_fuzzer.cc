@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "protocol/admin/drain.h"
-#include "runtime/drain_desk.h"
+#include "runtime/admin/drain_desk.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/rank_summary.h"
+#include "runtime/admin/rank_summary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto summary = r2ccl::decode_rank_summary(std::as_bytes(std::span(data, size)));

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "runtime/drain_book.h"
-#include "runtime/drain_desk.h"
+#include "runtime/admin/drain_book.h"
+#include "runtime/admin/drain_desk.h"
 #include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "runtime/status_path.h"
+#include "runtime/admin/status_path.h"
 #include "transport/tcp/fork_guard.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "runtime/status_server.h"
+#include "runtime/admin/status_server.h"
 
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/drain_book.h"
+#include "runtime/admin/drain_book.h"
 
 #include <pthread.h>
 #include <unistd.h>

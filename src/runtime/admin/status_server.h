@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/admin/status_socket.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/status_socket.h"
 
 namespace r2ccl {
 

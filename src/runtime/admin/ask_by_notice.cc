@@ -1,4 +1,4 @@
-#include "runtime/ask_by_notice.h"
+#include "runtime/admin/ask_by_notice.h"
 
 #include "base/limits.h"
 

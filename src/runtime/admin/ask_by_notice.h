@@ -1,7 +1,7 @@
 // A survey's question to one rank.
 #pragma once
 
-#include "runtime/job_survey.h"
+#include "runtime/admin/job_survey.h"
 #include "runtime/link/link.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "runtime/job_survey.h"
+#include "runtime/admin/job_survey.h"
 
 #include <gtest/gtest.h>
 

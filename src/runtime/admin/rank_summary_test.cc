@@ -1,4 +1,4 @@
-#include "runtime/rank_summary.h"
+#include "runtime/admin/rank_summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/status_path.h"
+#include "runtime/admin/status_path.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

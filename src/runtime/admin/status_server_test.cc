@@ -1,5 +1,5 @@
 // The server on real sockets and a real poller, with a clock that the test moves.
-#include "runtime/status_server.h"
+#include "runtime/admin/status_server.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

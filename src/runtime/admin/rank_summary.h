@@ -12,9 +12,9 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
+#include "runtime/admin/job_survey.h"
 #include "runtime/bootstrap/rank_card.h"
 #include "runtime/collective/blocker.h"
-#include "runtime/job_survey.h"
 
 namespace r2ccl {
 

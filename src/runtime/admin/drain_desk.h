@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "protocol/admin/drain.h"
+#include "runtime/admin/job_survey.h"
 #include "runtime/bootstrap/rank_card.h"
-#include "runtime/job_survey.h"
 
 namespace r2ccl {
 

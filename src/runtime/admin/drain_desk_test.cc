@@ -1,4 +1,4 @@
-#include "runtime/drain_desk.h"
+#include "runtime/admin/drain_desk.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/status_socket.h"
+#include "runtime/admin/status_socket.h"
 
 #include <dirent.h>
 #include <signal.h>

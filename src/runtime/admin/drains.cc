@@ -1,8 +1,8 @@
-#include "runtime/drains.h"
+#include "runtime/admin/drains.h"
 
 #include "base/hash.h"
 #include "base/limits.h"
-#include "runtime/ask_by_notice.h"
+#include "runtime/admin/ask_by_notice.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
