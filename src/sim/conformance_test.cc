@@ -1,5 +1,5 @@
 // The fabric is a transport like any other.
-#include "transport/conformance.h"
+#include "testing/conformance.h"
 
 #include "sim/fabric.h"
 

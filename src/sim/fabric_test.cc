@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "sim/test_pair.h"
+#include "testing/test_pair.h"
 
 namespace r2ccl {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/event_queue.h"
-#include "sim/test_pair.h"
+#include "testing/test_pair.h"
 
 namespace r2ccl {
 namespace {

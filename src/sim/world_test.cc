@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/test_pair.h"
+#include "testing/test_pair.h"
 
 namespace r2ccl {
 namespace {

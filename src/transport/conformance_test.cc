@@ -1,6 +1,6 @@
 // The conformance suite over TCP on loopback, IPv4 and IPv6, plain and through a faulty transport
 // that has no faults.
-#include "transport/conformance.h"
+#include "testing/conformance.h"
 
 #include <dirent.h>
 

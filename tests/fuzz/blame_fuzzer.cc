@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocol/blame_fuzz.h"
+#include "testing/blame_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   r2ccl::fuzz_blame(std::as_bytes(std::span(data, size)));

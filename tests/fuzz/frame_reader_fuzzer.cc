@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/frame_reader_fuzz.h"
+#include "testing/frame_reader_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   r2ccl::fuzz_frame_reader(std::as_bytes(std::span(data, size)));

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/rendezvous_fuzz.h"
+#include "testing/rendezvous_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   r2ccl::fuzz_rendezvous(std::as_bytes(std::span(data, size)));

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocol/wire_fuzz.h"
+#include "testing/wire_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   r2ccl::fuzz_wire(std::as_bytes(std::span(data, size)));

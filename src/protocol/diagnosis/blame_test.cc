@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "protocol/blame_fuzz.h"
 #include "protocol/diagnosis/blame_evidence.h"
+#include "testing/blame_fuzz.h"
 
 namespace r2ccl {
 namespace {

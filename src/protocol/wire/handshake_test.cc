@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
-#include "protocol/handshake_fuzz.h"
 #include "protocol/wire/crypto.h"
 #include "protocol/wire/handshake_frames.h"
+#include "testing/handshake_fuzz.h"
 
 namespace r2ccl {
 namespace {

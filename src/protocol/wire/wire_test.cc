@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "protocol/wire_fuzz.h"
+#include "testing/wire_fuzz.h"
 
 namespace r2ccl {
 namespace {

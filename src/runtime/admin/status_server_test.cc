@@ -15,7 +15,7 @@
 #include <random>
 
 #include "base/limits.h"
-#include "runtime/scripted_link.h"
+#include "testing/scripted_link.h"
 #include "transport/tcp/tcp_poller.h"
 
 #include <unistd.h>

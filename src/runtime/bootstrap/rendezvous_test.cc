@@ -15,7 +15,7 @@
 #include "runtime/bootstrap/rendezvous_server.h"
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/config/secure_random.h"
-#include "runtime/memory_scan.h"
+#include "testing/memory_scan.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {

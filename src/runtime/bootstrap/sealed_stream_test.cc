@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/rendezvous_fuzz.h"
+#include "testing/rendezvous_fuzz.h"
 
 namespace r2ccl {
 namespace {

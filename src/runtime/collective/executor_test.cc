@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/fake_network.h"
+#include "testing/fake_network.h"
 
 namespace r2ccl {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "runtime/fake_network.h"
+#include "testing/fake_network.h"
 
 namespace r2ccl {
 namespace {

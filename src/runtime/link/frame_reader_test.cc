@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "runtime/frame_reader_fuzz.h"
-#include "runtime/scripted_connection.h"
+#include "testing/frame_reader_fuzz.h"
+#include "testing/scripted_connection.h"
 
 namespace r2ccl {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "runtime/scripted_connection.h"
+#include "testing/scripted_connection.h"
 
 namespace r2ccl {
 namespace {

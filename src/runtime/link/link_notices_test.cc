@@ -7,7 +7,7 @@
 
 #include "protocol/delivery/notice_ledger.h"
 #include "runtime/link/notice.h"
-#include "runtime/scripted_link.h"
+#include "testing/scripted_link.h"
 
 namespace r2ccl {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "runtime/scripted_link.h"
+#include "testing/scripted_link.h"
 
 namespace r2ccl {
 namespace {

@@ -2,7 +2,7 @@
 // The breaking is FaultyTransport's, wrapped around the world's own transports.
 #pragma once
 
-#include "transport/conformance.h"
+#include "testing/conformance.h"
 #include "transport/faulty/faulty_transport.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "runtime/rendezvous_fuzz.h"
+#include "testing/rendezvous_fuzz.h"
 
 #include <algorithm>
 #include <cstring>

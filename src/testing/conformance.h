@@ -145,5 +145,5 @@ class TransportConformance : public testing::TestWithParam<WorldFactory> {
 
 }  // namespace r2ccl
 
-#include "transport/conformance_faults.h"
-#include "transport/conformance_stream.h"
+#include "testing/conformance_faults.h"
+#include "testing/conformance_stream.h"

@@ -1,4 +1,4 @@
-#include "protocol/handshake_fuzz.h"
+#include "testing/handshake_fuzz.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/frame_reader_fuzz.h"
+#include "testing/frame_reader_fuzz.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "protocol/wire_fuzz.h"
+#include "testing/wire_fuzz.h"
 
 #include <array>
 

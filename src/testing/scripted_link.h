@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "runtime/link/link.h"
-#include "runtime/scripted_connection.h"
+#include "testing/scripted_connection.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "protocol/blame_fuzz.h"
+#include "testing/blame_fuzz.h"
 
 #include "base/check.h"
 #include "protocol/diagnosis/blame.h"

@@ -1,7 +1,7 @@
 // Conformance: connecting, streams of bytes and readiness. Included by conformance.h.
 #pragma once
 
-#include "transport/conformance.h"
+#include "testing/conformance.h"
 
 namespace r2ccl {
 
