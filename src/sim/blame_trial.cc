@@ -6,8 +6,8 @@
 
 #include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
+#include "sim/fabric/random.h"
 #include "sim/fault_script.h"
-#include "sim/random.h"
 
 namespace r2ccl {
 namespace {

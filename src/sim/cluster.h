@@ -15,7 +15,7 @@
 #include "runtime/diagnosis/incidents.h"
 #include "runtime/engine/progress_engine.h"
 #include "sim/data_path_check.h"
-#include "sim/host_clock.h"
+#include "sim/fabric/host_clock.h"
 #include "sim/world.h"
 
 namespace r2ccl {

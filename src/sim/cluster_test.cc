@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <functional>
 
+#include "sim/fabric/random.h"
 #include "sim/finished_job.h"
-#include "sim/random.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "sim/all_reduce_job.h"
 #include "sim/cluster.h"
-#include "sim/random.h"
+#include "sim/fabric/random.h"
 
 namespace r2ccl {
 namespace {

@@ -1,7 +1,7 @@
 // The fabric is a transport like any other.
 #include "testing/conformance.h"
 
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 
 namespace r2ccl {
 namespace {

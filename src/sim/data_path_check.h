@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "runtime/link/link_witness.h"
-#include "sim/network.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 

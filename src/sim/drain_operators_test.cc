@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "runtime/link/notice.h"
 #include "sim/drain_job.h"
-#include "sim/random.h"
+#include "sim/fabric/random.h"
 
 namespace r2ccl {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/cluster.h"
-#include "sim/random.h"
+#include "sim/fabric/random.h"
 #include "sim/scenario.h"
 
 namespace r2ccl {

@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 #include "testing/test_pair.h"
 
 namespace r2ccl {

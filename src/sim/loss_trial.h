@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sim/nic.h"
+#include "sim/fabric/nic.h"
 
 namespace r2ccl {
 

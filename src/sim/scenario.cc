@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/limits.h"
-#include "sim/random.h"
+#include "sim/fabric/random.h"
 
 namespace r2ccl {
 namespace {

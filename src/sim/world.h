@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 
 namespace r2ccl {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 
 namespace r2ccl {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/limits.h"
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 
 namespace r2ccl {
 namespace {

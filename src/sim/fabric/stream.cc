@@ -1,4 +1,4 @@
-#include "sim/stream.h"
+#include "sim/fabric/stream.h"
 
 #include <algorithm>
 #include <cstring>

@@ -3,11 +3,11 @@
 #include <cerrno>
 
 #include "base/check.h"
-#include "sim/flow.h"
-#include "sim/host.h"
-#include "sim/listener.h"
-#include "sim/machine.h"
-#include "sim/network.h"
+#include "sim/fabric/flow.h"
+#include "sim/fabric/host.h"
+#include "sim/fabric/listener.h"
+#include "sim/fabric/machine.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 namespace {

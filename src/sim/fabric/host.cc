@@ -1,11 +1,11 @@
-#include "sim/host.h"
+#include "sim/fabric/host.h"
 
 #include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
-#include "sim/listener.h"
-#include "sim/network.h"
+#include "sim/fabric/listener.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/poller.h"
+#include "sim/fabric/poller.h"
 
 #include <cerrno>
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "sim/event_queue.h"
-#include "sim/random.h"
-#include "sim/virtual_clock.h"
+#include "sim/fabric/event_queue.h"
+#include "sim/fabric/random.h"
+#include "sim/fabric/virtual_clock.h"
 
 namespace r2ccl {
 

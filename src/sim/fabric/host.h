@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/machine.h"
-#include "sim/poller.h"
+#include "sim/fabric/machine.h"
+#include "sim/fabric/poller.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "sim/network.h"
+#include "sim/fabric/network.h"
 
 #include <algorithm>
 

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/engine.h"
-#include "sim/host.h"
-#include "sim/network.h"
+#include "sim/fabric/engine.h"
+#include "sim/fabric/host.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 

@@ -1,8 +1,8 @@
-#include "sim/stream.h"
+#include "sim/fabric/stream.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/event_queue.h"
+#include "sim/fabric/event_queue.h"
 #include "testing/test_pair.h"
 
 namespace r2ccl {

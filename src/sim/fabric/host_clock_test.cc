@@ -1,12 +1,12 @@
 // Machines that sleep, with clocks that sleep too, and clocks that leap, in the middle of a job: no
 // path fails, nobody is given up, and every element is right.
-#include "sim/host_clock.h"
+#include "sim/fabric/host_clock.h"
 
 #include <gtest/gtest.h>
 
 #include "sim/cluster.h"
+#include "sim/fabric/random.h"
 #include "sim/finished_job.h"
-#include "sim/random.h"
 
 namespace r2ccl {
 namespace {

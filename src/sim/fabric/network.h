@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine.h"
-#include "sim/flow.h"
-#include "sim/nic.h"
-#include "sim/stream.h"
+#include "sim/fabric/engine.h"
+#include "sim/fabric/flow.h"
+#include "sim/fabric/nic.h"
+#include "sim/fabric/stream.h"
 
 namespace r2ccl {
 

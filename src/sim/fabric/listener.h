@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "sim/flow.h"
-#include "sim/poller.h"
+#include "sim/fabric/flow.h"
+#include "sim/fabric/poller.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

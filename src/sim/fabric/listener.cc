@@ -1,10 +1,10 @@
-#include "sim/listener.h"
+#include "sim/fabric/listener.h"
 
 #include <algorithm>
 #include <cerrno>
 
-#include "sim/host.h"
-#include "sim/network.h"
+#include "sim/fabric/host.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "sim/tamper.h"
+#include "sim/fabric/tamper.h"
 
 #include <algorithm>
 #include <utility>

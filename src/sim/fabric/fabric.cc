@@ -1,4 +1,4 @@
-#include "sim/fabric.h"
+#include "sim/fabric/fabric.h"
 
 #include <algorithm>
 

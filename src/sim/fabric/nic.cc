@@ -1,4 +1,4 @@
-#include "sim/nic.h"
+#include "sim/fabric/nic.h"
 
 namespace r2ccl {
 

@@ -14,7 +14,7 @@
 #include <span>
 
 #include "protocol/wire/wire.h"
-#include "sim/stream.h"
+#include "sim/fabric/stream.h"
 
 namespace r2ccl {
 

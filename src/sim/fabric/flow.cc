@@ -1,12 +1,12 @@
 // The process side of a connection: reading, writing, closing, dying. flow_kernel.cc has the rest.
-#include "sim/flow.h"
+#include "sim/fabric/flow.h"
 
 #include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
-#include "sim/host.h"
-#include "sim/network.h"
+#include "sim/fabric/host.h"
+#include "sim/fabric/network.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/nic.h"
+#include "sim/fabric/nic.h"
 
 namespace r2ccl {
 

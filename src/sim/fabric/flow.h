@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "sim/nic.h"
-#include "sim/poller.h"
-#include "sim/stream.h"
-#include "sim/tamper.h"
+#include "sim/fabric/nic.h"
+#include "sim/fabric/poller.h"
+#include "sim/fabric/stream.h"
+#include "sim/fabric/tamper.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -1,6 +1,6 @@
 // One bit of what crosses the wire is another one, wherever it stands: the job goes on with the
 // right values, the connection is given up at once, and no NIC is named for it.
-#include "sim/tamper.h"
+#include "sim/fabric/tamper.h"
 
 #include <gtest/gtest.h>
 
