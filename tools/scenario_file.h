@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "sim/scenario.h"
+#include "sim/cluster/scenario.h"
 
 namespace r2ccl::tools {
 

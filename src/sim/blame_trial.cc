@@ -4,10 +4,10 @@
 #include <array>
 #include <set>
 
-#include "sim/all_reduce_job.h"
-#include "sim/cluster.h"
+#include "sim/cluster/all_reduce_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/fault_script.h"
 #include "sim/fabric/random.h"
-#include "sim/fault_script.h"
 
 namespace r2ccl {
 namespace {

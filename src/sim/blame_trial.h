@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sim/scenario.h"
+#include "sim/cluster/scenario.h"
 
 namespace r2ccl {
 

@@ -1,7 +1,7 @@
 // How many control frames a job sends because of a fault.
 #include <gtest/gtest.h>
 
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "sim/drain_job.h"
+#include "sim/cluster/drain_job.h"
 
 namespace r2ccl {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "runtime/link/notice.h"
-#include "sim/drain_job.h"
+#include "sim/cluster/drain_job.h"
 #include "sim/fabric/random.h"
 
 namespace r2ccl {

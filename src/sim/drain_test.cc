@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/link/notice.h"
-#include "sim/drain_job.h"
+#include "sim/cluster/drain_job.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

@@ -2,7 +2,7 @@
 // leaves soon, and takes no other for dead.
 #include <gtest/gtest.h>
 
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

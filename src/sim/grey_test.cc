@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "sim/cluster.h"
-#include "sim/finished_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/finished_job.h"
 
 namespace r2ccl {
 namespace {

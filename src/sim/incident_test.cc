@@ -1,8 +1,8 @@
 // Verdicts of whole jobs: which fault each rank is told of, and when.
 #include <gtest/gtest.h>
 
-#include "sim/all_reduce_job.h"
-#include "sim/cluster.h"
+#include "sim/cluster/all_reduce_job.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/link/notice.h"
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "sim/cluster.h"
-#include "sim/finished_job.h"
-#include "sim/mixed_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/finished_job.h"
+#include "sim/cluster/mixed_job.h"
 
 namespace r2ccl {
 namespace {

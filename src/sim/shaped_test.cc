@@ -2,8 +2,8 @@
 // through at once, at many times the rate, is no reason to leave other NICs idle.
 #include <gtest/gtest.h>
 
-#include "sim/cluster.h"
-#include "sim/finished_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/finished_job.h"
 
 namespace r2ccl {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "sim/cluster.h"
-#include "sim/fault_script.h"
-#include "sim/mixed_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/fault_script.h"
+#include "sim/cluster/mixed_job.h"
 
 namespace r2ccl {
 namespace {

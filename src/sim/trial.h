@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sim/data_path_check.h"
-#include "sim/scenario.h"
+#include "sim/cluster/data_path_check.h"
+#include "sim/cluster/scenario.h"
 
 namespace r2ccl {
 

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/finished_job.h"
 #include "sim/fabric/random.h"
-#include "sim/finished_job.h"
 
 namespace r2ccl {
 namespace {

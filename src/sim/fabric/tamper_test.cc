@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "sim/all_reduce_job.h"
-#include "sim/cluster.h"
+#include "sim/cluster/all_reduce_job.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 namespace {

@@ -14,9 +14,9 @@
 #include "runtime/collective/point_to_point.h"
 #include "runtime/diagnosis/incidents.h"
 #include "runtime/engine/progress_engine.h"
-#include "sim/data_path_check.h"
+#include "sim/cluster/data_path_check.h"
+#include "sim/cluster/world.h"
 #include "sim/fabric/host_clock.h"
-#include "sim/world.h"
 
 namespace r2ccl {
 

@@ -3,7 +3,7 @@
 // fault costs what the conditions make it cost and no more. The bounds scale with them; their
 // constants were set after a first look at what the code does, with 1.1 to 2 times that as room:
 // they catch a collapse, and prove no optimum (docs/tuning.md).
-#include "sim/conditions.h"
+#include "sim/cluster/conditions.h"
 
 #include <gtest/gtest.h>
 

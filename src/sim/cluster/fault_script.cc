@@ -1,4 +1,4 @@
-#include "sim/fault_script.h"
+#include "sim/cluster/fault_script.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/scenario.h"
 #include "sim/fabric/random.h"
-#include "sim/scenario.h"
 
 namespace r2ccl {
 

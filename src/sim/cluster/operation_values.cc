@@ -1,4 +1,4 @@
-#include "sim/operation_values.h"
+#include "sim/cluster/operation_values.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "runtime/link/message_port.h"
-#include "sim/data_path_check.h"
+#include "sim/cluster/data_path_check.h"
 
 namespace r2ccl {
 

@@ -1,6 +1,6 @@
 // The main job on the fabric: AllReduce over several hosts and NICs goes on, with the right bits,
 // through everything that can happen to a path.
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <functional>
 
+#include "sim/cluster/finished_job.h"
 #include "sim/fabric/random.h"
-#include "sim/finished_job.h"
 
 namespace r2ccl {
 namespace {

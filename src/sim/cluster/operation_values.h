@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "sim/scenario.h"
+#include "sim/cluster/scenario.h"
 
 namespace r2ccl {
 

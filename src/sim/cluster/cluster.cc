@@ -1,11 +1,11 @@
-#include "sim/cluster.h"
+#include "sim/cluster/cluster.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "base/check.h"
 #include "runtime/link/notice.h"
-#include "sim/checked_port.h"
+#include "sim/cluster/checked_port.h"
 
 namespace r2ccl {
 namespace {

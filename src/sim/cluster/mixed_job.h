@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/cluster.h"
-#include "sim/scenario.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/scenario.h"
 
 namespace r2ccl {
 

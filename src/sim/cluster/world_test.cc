@@ -1,4 +1,4 @@
-#include "sim/world.h"
+#include "sim/cluster/world.h"
 
 #include <gtest/gtest.h>
 

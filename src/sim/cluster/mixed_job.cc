@@ -1,10 +1,10 @@
-#include "sim/mixed_job.h"
+#include "sim/cluster/mixed_job.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "sim/operation_values.h"
+#include "sim/cluster/operation_values.h"
 
 namespace r2ccl {
 namespace {

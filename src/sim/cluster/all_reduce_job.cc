@@ -1,4 +1,4 @@
-#include "sim/all_reduce_job.h"
+#include "sim/cluster/all_reduce_job.h"
 
 #include <algorithm>
 #include <cstring>

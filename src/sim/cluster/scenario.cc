@@ -1,4 +1,4 @@
-#include "sim/scenario.h"
+#include "sim/cluster/scenario.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/all_reduce_job.h"
-#include "sim/cluster.h"
+#include "sim/cluster/all_reduce_job.h"
+#include "sim/cluster/cluster.h"
 
 namespace r2ccl {
 

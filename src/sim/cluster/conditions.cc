@@ -1,12 +1,12 @@
-#include "sim/conditions.h"
+#include "sim/cluster/conditions.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 
-#include "sim/all_reduce_job.h"
-#include "sim/cluster.h"
+#include "sim/cluster/all_reduce_job.h"
+#include "sim/cluster/cluster.h"
 #include "sim/fabric/random.h"
 
 namespace r2ccl {

@@ -1,4 +1,4 @@
-#include "sim/data_path_check.h"
+#include "sim/cluster/data_path_check.h"
 
 #include <algorithm>
 #include <cstring>

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/cluster.h"
-#include "sim/finished_job.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/finished_job.h"
 
 namespace r2ccl {
 
