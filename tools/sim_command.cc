@@ -10,7 +10,7 @@
 #include "command.h"
 #include "output_file.h"
 #include "scenario_file.h"
-#include "sim/trial.h"
+#include "sim/trial/trial.h"
 #include "sim_json.h"
 #include "sim_losses.h"
 #include "sim_mutants.h"

@@ -10,7 +10,7 @@
 
 #include "base/mutant.h"
 #include "output_file.h"
-#include "sim/loss_trial.h"
+#include "sim/trial/loss_trial.h"
 #include "sim_mutants.h"
 #include "text_table.h"
 

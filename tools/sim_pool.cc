@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "fd.h"
-#include "sim/trial.h"
+#include "sim/trial/trial.h"
 
 namespace r2ccl::tools {
 namespace {

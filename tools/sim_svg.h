@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sim/trial.h"
+#include "sim/trial/trial.h"
 
 namespace r2ccl::tools {
 

@@ -1,5 +1,5 @@
 // Some of the trials of `r2ccl sim losses`.
-#include "sim/loss_trial.h"
+#include "sim/trial/loss_trial.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/blame_trial.h"
+#include "sim/trial/blame_trial.h"
 
 #include <algorithm>
 #include <array>

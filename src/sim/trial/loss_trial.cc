@@ -1,4 +1,4 @@
-#include "sim/loss_trial.h"
+#include "sim/trial/loss_trial.h"
 
 #include <algorithm>
 #include <cmath>

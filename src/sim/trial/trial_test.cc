@@ -1,5 +1,5 @@
 // Random runs of the whole engine under every checker, each seed a run. `r2ccl sim fuzz` runs more.
-#include "sim/trial.h"
+#include "sim/trial/trial.h"
 
 #include <gtest/gtest.h>
 

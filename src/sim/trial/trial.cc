@@ -1,4 +1,4 @@
-#include "sim/trial.h"
+#include "sim/trial/trial.h"
 
 #include <algorithm>
 #include <map>

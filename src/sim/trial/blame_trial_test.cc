@@ -1,7 +1,7 @@
 // Verdicts of random faults against the table of docs/blame.md.
 //   R2CCL_BLAME_TRIALS=10000 build/sim_test --gtest_filter='BlameTrial.*'
 //   R2CCL_BLAME_SEED=4711 ...   one of them again
-#include "sim/blame_trial.h"
+#include "sim/trial/blame_trial.h"
 
 #include <gtest/gtest.h>
 
