@@ -12,10 +12,10 @@
 #include "bench_options.h"
 #include "bench_result.h"
 #include "bench_run.h"
-#include "command.h"
 #include "lab_run.h"
-#include "output_file.h"
-#include "rank_group.h"
+#include "tools/common/command.h"
+#include "tools/common/output_file.h"
+#include "tools/common/rank_group.h"
 
 namespace r2ccl::tools {
 namespace {

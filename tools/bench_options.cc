@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "parse.h"
+#include "tools/common/parse.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "bench_command.h"
-#include "command.h"
 #include "demo_gloo.h"
 #include "demo_record.h"
 #include "demo_schedule.h"
@@ -24,7 +23,8 @@
 #include "demo_stage.h"
 #include "demo_watch.h"
 #include "lab.h"
-#include "rank_group.h"
+#include "tools/common/command.h"
+#include "tools/common/rank_group.h"
 
 namespace r2ccl::tools {
 namespace {

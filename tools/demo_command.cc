@@ -1,8 +1,8 @@
 // `r2ccl demo`: its command line.
 #include <memory>
 
-#include "command.h"
 #include "demo.h"
+#include "tools/common/command.h"
 
 namespace r2ccl::tools {
 

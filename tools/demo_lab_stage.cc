@@ -3,10 +3,10 @@
 
 #include <cstdlib>
 
-#include "command.h"
 #include "demo_stage.h"
 #include "lab_run.h"
 #include "protocol/wire/key_schedule.h"
+#include "tools/common/command.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 
 #include "demo_stage.h"
-#include "fd.h"
 #include "lab_run.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "text_table.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 

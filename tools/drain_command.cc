@@ -12,15 +12,15 @@
 #include <span>
 
 #include "base/limits.h"
-#include "command.h"
 #include "drain_answer.h"
-#include "parse.h"
 #include "protocol/admin/drain.h"
 #include "runtime/bootstrap/rank_card.h"
 #include "runtime/config/secure_random.h"
 #include "status_client.h"
 #include "status_query.h"
-#include "text_table.h"
+#include "tools/common/command.h"
+#include "tools/common/parse.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "command.h"
-#include "text_table.h"
+#include "tools/common/command.h"
+#include "tools/common/text_table.h"
 #include "transport/tcp/netlink.h"
 
 namespace r2ccl::tools {

@@ -18,8 +18,8 @@
 #include "lab_folder.h"
 #include "lab_host.h"
 #include "lab_script.h"
-#include "parse.h"
-#include "process.h"
+#include "tools/common/parse.h"
+#include "tools/common/process.h"
 
 namespace r2ccl::tools {
 namespace {

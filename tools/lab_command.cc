@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "command.h"
 #include "lab.h"
 #include "lab_run.h"
-#include "parse.h"
+#include "tools/common/command.h"
+#include "tools/common/parse.h"
 
 namespace r2ccl::tools {
 namespace {

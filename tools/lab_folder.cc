@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "fd.h"
 #include "lab_spec.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 namespace {

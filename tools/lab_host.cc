@@ -15,8 +15,8 @@
 #include <fstream>
 #include <optional>
 
-#include "fd.h"
-#include "parse.h"
+#include "tools/common/fd.h"
+#include "tools/common/parse.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lab.h"
-#include "rank_group.h"
+#include "tools/common/rank_group.h"
 
 namespace r2ccl::tools {
 

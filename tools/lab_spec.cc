@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "parse.h"
-#include "text_table.h"
+#include "tools/common/parse.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lab_script.h"
-#include "parse.h"
+#include "tools/common/parse.h"
 
 namespace r2ccl::tools {
 namespace {

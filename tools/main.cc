@@ -1,8 +1,8 @@
 // The r2ccl command: finds the subcommand and turns its outcome into an exit status.
 #include <memory>
 
-#include "command.h"
-#include "help.h"
+#include "tools/common/command.h"
+#include "tools/common/help.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"r2ccl: collectives that a broken network cannot stop", "r2ccl"};

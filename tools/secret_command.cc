@@ -1,9 +1,9 @@
 // r2ccl secret: makes what proves that a process belongs to a job.
 #include <cstdio>
 
-#include "command.h"
 #include "protocol/wire/key_schedule.h"
 #include "runtime/config/secret_file.h"
+#include "tools/common/command.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "command.h"
-#include "output_file.h"
 #include "scenario_file.h"
 #include "sim/trial/trial.h"
 #include "sim_json.h"
@@ -16,7 +14,9 @@
 #include "sim_mutants.h"
 #include "sim_pool.h"
 #include "sim_svg.h"
-#include "text_table.h"
+#include "tools/common/command.h"
+#include "tools/common/output_file.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

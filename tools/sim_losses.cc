@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/mutant.h"
-#include "output_file.h"
 #include "sim/trial/loss_trial.h"
 #include "sim_mutants.h"
-#include "text_table.h"
+#include "tools/common/output_file.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -1,7 +1,7 @@
 // `r2ccl sim losses`: random jobs with a NIC that loses packets; is it named, and only it?
 #pragma once
 
-#include "command.h"
+#include "tools/common/command.h"
 
 namespace r2ccl::tools {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "text_table.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -16,8 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "fd.h"
 #include "sim/trial/trial.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -8,12 +8,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "command.h"
-#include "parse.h"
 #include "status_client.h"
 #include "status_query.h"
 #include "status_view.h"
-#include "text_table.h"
+#include "tools/common/command.h"
+#include "tools/common/parse.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <list>
 #include <map>
 
-#include "fd.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench_result.h"
-#include "text_table.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 

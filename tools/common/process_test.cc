@@ -1,4 +1,4 @@
-#include "process.h"
+#include "tools/common/process.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "command.h"
+#include "tools/common/command.h"
 
 #include <cstdio>
 #include <ctime>
 
-#include "help.h"
 #include "r2ccl/r2ccl.h"
+#include "tools/common/help.h"
 
 namespace r2ccl::tools {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "fd.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 

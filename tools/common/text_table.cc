@@ -1,4 +1,4 @@
-#include "text_table.h"
+#include "tools/common/text_table.h"
 
 #include <algorithm>
 

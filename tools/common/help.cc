@@ -1,4 +1,4 @@
-#include "help.h"
+#include "tools/common/help.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "command.h"
+#include "tools/common/command.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "parse.h"
+#include "tools/common/parse.h"
 
 #include <cctype>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "output_file.h"
+#include "tools/common/output_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "fd.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 

@@ -1,4 +1,4 @@
-#include "rank_group.h"
+#include "tools/common/rank_group.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "process.h"
+#include "tools/common/process.h"
 
 namespace r2ccl::tools {
 

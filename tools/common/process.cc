@@ -1,4 +1,4 @@
-#include "process.h"
+#include "tools/common/process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "fd.h"
+#include "tools/common/fd.h"
 
 namespace r2ccl::tools {
 namespace {
