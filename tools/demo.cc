@@ -15,7 +15,6 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "bench_command.h"
 #include "demo_gloo.h"
 #include "demo_record.h"
 #include "demo_schedule.h"
@@ -23,6 +22,7 @@
 #include "demo_stage.h"
 #include "demo_watch.h"
 #include "lab.h"
+#include "tools/bench/bench_command.h"
 #include "tools/common/command.h"
 #include "tools/common/rank_group.h"
 

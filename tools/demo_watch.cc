@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench_result.h"
+#include "tools/bench/bench_result.h"
 
 namespace r2ccl::tools {
 

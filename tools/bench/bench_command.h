@@ -1,7 +1,7 @@
 // One rank of a benchmark as a function, for the bench command and the demo.
 #pragma once
 
-#include "bench_options.h"
+#include "tools/bench/bench_options.h"
 
 namespace r2ccl::tools {
 

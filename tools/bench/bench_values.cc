@@ -1,4 +1,4 @@
-#include "bench_values.h"
+#include "tools/bench/bench_values.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "bench_comm.h"
+#include "tools/bench/bench_comm.h"
 
 #include <utility>
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "bench_comm.h"
-#include "bench_options.h"
-#include "bench_result.h"
-#include "bench_values.h"
+#include "tools/bench/bench_comm.h"
+#include "tools/bench/bench_options.h"
+#include "tools/bench/bench_result.h"
+#include "tools/bench/bench_values.h"
 
 namespace r2ccl::tools {
 

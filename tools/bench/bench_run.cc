@@ -1,4 +1,4 @@
-#include "bench_run.h"
+#include "tools/bench/bench_run.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench_result.h"
+#include "tools/bench/bench_result.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "bench_comm.h"
-#include "bench_command.h"
-#include "bench_events.h"
-#include "bench_options.h"
-#include "bench_result.h"
-#include "bench_run.h"
 #include "lab_run.h"
+#include "tools/bench/bench_comm.h"
+#include "tools/bench/bench_command.h"
+#include "tools/bench/bench_events.h"
+#include "tools/bench/bench_options.h"
+#include "tools/bench/bench_result.h"
+#include "tools/bench/bench_run.h"
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
 #include "tools/common/rank_group.h"

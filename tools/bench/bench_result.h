@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "bench_options.h"
+#include "tools/bench/bench_options.h"
 
 namespace r2ccl::tools {
 

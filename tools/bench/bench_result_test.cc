@@ -1,4 +1,4 @@
-#include "bench_result.h"
+#include "tools/bench/bench_result.h"
 
 #include <gtest/gtest.h>
 

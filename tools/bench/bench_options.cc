@@ -1,4 +1,4 @@
-#include "bench_options.h"
+#include "tools/bench/bench_options.h"
 
 #include <map>
 #include <optional>

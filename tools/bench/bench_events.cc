@@ -1,4 +1,4 @@
-#include "bench_events.h"
+#include "tools/bench/bench_events.h"
 
 #include <cerrno>
 #include <chrono>

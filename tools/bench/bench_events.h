@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "bench_comm.h"
-#include "bench_run.h"
+#include "tools/bench/bench_comm.h"
+#include "tools/bench/bench_run.h"
 
 namespace r2ccl::tools {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bench_options.h"
+#include "tools/bench/bench_options.h"
 
 namespace r2ccl::tools {
 
