@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "svg.h"
+#include "tools/demo/svg.h"
 
 namespace r2ccl::tools {
 namespace {

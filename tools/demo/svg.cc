@@ -1,4 +1,4 @@
-#include "svg.h"
+#include "tools/demo/svg.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "demo.h"
+#include "tools/demo/demo.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,16 +15,16 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "demo_gloo.h"
-#include "demo_record.h"
-#include "demo_schedule.h"
-#include "demo_screen.h"
-#include "demo_stage.h"
-#include "demo_watch.h"
 #include "lab.h"
 #include "tools/bench/bench_command.h"
 #include "tools/common/command.h"
 #include "tools/common/rank_group.h"
+#include "tools/demo/demo_gloo.h"
+#include "tools/demo/demo_record.h"
+#include "tools/demo/demo_schedule.h"
+#include "tools/demo/demo_screen.h"
+#include "tools/demo/demo_stage.h"
+#include "tools/demo/demo_watch.h"
 
 namespace r2ccl::tools {
 namespace {

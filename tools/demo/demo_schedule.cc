@@ -1,4 +1,4 @@
-#include "demo_schedule.h"
+#include "tools/demo/demo_schedule.h"
 
 namespace r2ccl::tools {
 

@@ -1,8 +1,8 @@
 // `r2ccl demo`: its command line.
 #include <memory>
 
-#include "demo.h"
 #include "tools/common/command.h"
+#include "tools/demo/demo.h"
 
 namespace r2ccl::tools {
 

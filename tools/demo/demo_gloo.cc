@@ -5,7 +5,7 @@
 // Written by `python3 bench/demo_gloo.py` on 2026-11-23 06:24 UTC,
 // 2 cores AMD EPYC, Linux 6.18.44-fc-v657.
 // 263 operations, the last of which ended after 44.0 s; after 44 s the job was still running.
-#include "demo_gloo.h"
+#include "tools/demo/demo_gloo.h"
 
 namespace r2ccl::tools {
 

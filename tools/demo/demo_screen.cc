@@ -1,4 +1,4 @@
-#include "demo_screen.h"
+#include "tools/demo/demo_screen.h"
 
 #include <algorithm>
 #include <cmath>

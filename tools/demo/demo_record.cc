@@ -1,10 +1,10 @@
-#include "demo_record.h"
+#include "tools/demo/demo_record.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 
-#include "svg.h"
+#include "tools/demo/svg.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <fstream>
 
-#include "demo.h"
-#include "demo_gloo.h"
-#include "demo_record.h"
-#include "demo_schedule.h"
-#include "demo_stage.h"
-#include "demo_watch.h"
-#include "svg.h"
+#include "tools/demo/demo.h"
+#include "tools/demo/demo_gloo.h"
+#include "tools/demo/demo_record.h"
+#include "tools/demo/demo_schedule.h"
+#include "tools/demo/demo_stage.h"
+#include "tools/demo/demo_watch.h"
+#include "tools/demo/svg.h"
 
 namespace r2ccl::tools {
 namespace {

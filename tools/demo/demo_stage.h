@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "demo.h"
-#include "demo_watch.h"
 #include "lab_spec.h"
+#include "tools/demo/demo.h"
+#include "tools/demo/demo_watch.h"
 
 namespace r2ccl::tools {
 

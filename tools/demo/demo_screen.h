@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "demo_record.h"
+#include "tools/demo/demo_record.h"
 
 namespace r2ccl::tools {
 

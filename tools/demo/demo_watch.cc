@@ -1,4 +1,4 @@
-#include "demo_watch.h"
+#include "tools/demo/demo_watch.h"
 
 #include <algorithm>
 #include <fstream>
