@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "lab_run.h"
 #include "tools/bench/bench_comm.h"
 #include "tools/bench/bench_command.h"
 #include "tools/bench/bench_events.h"
@@ -16,6 +15,7 @@
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
 #include "tools/common/rank_group.h"
+#include "tools/lab/lab_run.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -15,7 +15,6 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "lab.h"
 #include "tools/bench/bench_command.h"
 #include "tools/common/command.h"
 #include "tools/common/rank_group.h"
@@ -25,6 +24,7 @@
 #include "tools/demo/demo_screen.h"
 #include "tools/demo/demo_stage.h"
 #include "tools/demo/demo_watch.h"
+#include "tools/lab/lab.h"
 
 namespace r2ccl::tools {
 namespace {

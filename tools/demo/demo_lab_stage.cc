@@ -3,10 +3,10 @@
 
 #include <cstdlib>
 
-#include "lab_run.h"
 #include "protocol/wire/key_schedule.h"
 #include "tools/common/command.h"
 #include "tools/demo/demo_stage.h"
+#include "tools/lab/lab_run.h"
 
 namespace r2ccl::tools {
 namespace {

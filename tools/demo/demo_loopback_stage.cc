@@ -9,9 +9,9 @@
 #include <fstream>
 #include <map>
 
-#include "lab_run.h"
 #include "tools/common/fd.h"
 #include "tools/demo/demo_stage.h"
+#include "tools/lab/lab_run.h"
 
 namespace r2ccl::tools {
 namespace {

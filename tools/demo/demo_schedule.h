@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lab_spec.h"
+#include "tools/lab/lab_spec.h"
 
 namespace r2ccl::tools {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "lab_spec.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/demo_watch.h"
+#include "tools/lab/lab_spec.h"
 
 namespace r2ccl::tools {
 

@@ -1,9 +1,9 @@
-#include "lab_spec.h"
+#include "tools/lab/lab_spec.h"
 
 #include <gtest/gtest.h>
 
-#include "lab_script.h"
 #include "tools/common/parse.h"
+#include "tools/lab/lab_script.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "lab.h"
-#include "lab_run.h"
 #include "tools/common/command.h"
 #include "tools/common/parse.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/lab_run.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lab.h"
 #include "tools/common/rank_group.h"
+#include "tools/lab/lab.h"
 
 namespace r2ccl::tools {
 

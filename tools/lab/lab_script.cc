@@ -1,4 +1,4 @@
-#include "lab_script.h"
+#include "tools/lab/lab_script.h"
 
 #include <algorithm>
 #include <cmath>

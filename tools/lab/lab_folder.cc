@@ -1,4 +1,4 @@
-#include "lab_folder.h"
+#include "tools/lab/lab_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "lab_spec.h"
 #include "tools/common/fd.h"
+#include "tools/lab/lab_spec.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab_host.h"
+#include "tools/lab/lab_host.h"
 
 #include <dirent.h>
 #include <fcntl.h>

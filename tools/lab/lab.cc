@@ -1,4 +1,4 @@
-#include "lab.h"
+#include "tools/lab/lab.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -15,11 +15,11 @@
 #include <sstream>
 #include <string_view>
 
-#include "lab_folder.h"
-#include "lab_host.h"
-#include "lab_script.h"
 #include "tools/common/parse.h"
 #include "tools/common/process.h"
+#include "tools/lab/lab_folder.h"
+#include "tools/lab/lab_host.h"
+#include "tools/lab/lab_script.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab_spec.h"
+#include "tools/lab/lab_spec.h"
 
 #include <algorithm>
 #include <cmath>

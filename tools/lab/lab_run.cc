@@ -1,4 +1,4 @@
-#include "lab_run.h"
+#include "tools/lab/lab_run.h"
 
 #include <signal.h>
 #include <unistd.h>

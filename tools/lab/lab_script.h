@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lab_spec.h"
+#include "tools/lab/lab_spec.h"
 
 namespace r2ccl::tools {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "lab_spec.h"
+#include "tools/lab/lab_spec.h"
 
 namespace r2ccl::tools {
 
