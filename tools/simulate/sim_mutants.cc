@@ -1,4 +1,4 @@
-#include "sim_mutants.h"
+#include "tools/simulate/sim_mutants.h"
 
 #include <array>
 #include <cstdio>

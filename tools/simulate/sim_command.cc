@@ -7,16 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "scenario_file.h"
 #include "sim/trial/trial.h"
-#include "sim_json.h"
-#include "sim_losses.h"
-#include "sim_mutants.h"
-#include "sim_pool.h"
-#include "sim_svg.h"
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
 #include "tools/common/text_table.h"
+#include "tools/simulate/scenario_file.h"
+#include "tools/simulate/sim_json.h"
+#include "tools/simulate/sim_losses.h"
+#include "tools/simulate/sim_mutants.h"
+#include "tools/simulate/sim_pool.h"
+#include "tools/simulate/sim_svg.h"
 
 namespace r2ccl::tools {
 namespace {

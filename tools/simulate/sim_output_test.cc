@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sim_json.h"
-#include "sim_svg.h"
+#include "tools/simulate/sim_json.h"
+#include "tools/simulate/sim_svg.h"
 
 namespace r2ccl::tools {
 namespace {

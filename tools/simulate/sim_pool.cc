@@ -1,4 +1,4 @@
-#include "sim_pool.h"
+#include "tools/simulate/sim_pool.h"
 
 #include <fcntl.h>
 #include <poll.h>

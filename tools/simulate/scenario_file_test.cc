@@ -1,4 +1,4 @@
-#include "scenario_file.h"
+#include "tools/simulate/scenario_file.h"
 
 #include <gtest/gtest.h>
 

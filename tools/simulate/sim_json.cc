@@ -1,4 +1,4 @@
-#include "sim_json.h"
+#include "tools/simulate/sim_json.h"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "sim_svg.h"
+#include "tools/simulate/sim_svg.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sim_losses.h"
+#include "tools/simulate/sim_losses.h"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 
 #include "base/mutant.h"
 #include "sim/trial/loss_trial.h"
-#include "sim_mutants.h"
 #include "tools/common/output_file.h"
 #include "tools/common/text_table.h"
+#include "tools/simulate/sim_mutants.h"
 
 namespace r2ccl::tools {
 namespace {
