@@ -12,12 +12,12 @@
 #include <span>
 
 #include "base/limits.h"
-#include "drain_answer.h"
 #include "protocol/admin/drain.h"
 #include "runtime/bootstrap/rank_card.h"
 #include "runtime/config/secure_random.h"
-#include "status_client.h"
-#include "status_query.h"
+#include "tools/admin/drain_answer.h"
+#include "tools/admin/status_client.h"
+#include "tools/admin/status_query.h"
 #include "tools/common/command.h"
 #include "tools/common/parse.h"
 #include "tools/common/text_table.h"

@@ -1,4 +1,4 @@
-#include "info.h"
+#include "tools/admin/info.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "status_client.h"
+#include "tools/admin/status_client.h"
 
 #include <dirent.h>
 #include <pwd.h>

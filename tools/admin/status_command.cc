@@ -8,9 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "status_client.h"
-#include "status_query.h"
-#include "status_view.h"
+#include "tools/admin/status_client.h"
+#include "tools/admin/status_query.h"
+#include "tools/admin/status_view.h"
 #include "tools/common/command.h"
 #include "tools/common/parse.h"
 #include "tools/common/text_table.h"

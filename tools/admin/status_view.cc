@@ -1,4 +1,4 @@
-#include "status_view.h"
+#include "tools/admin/status_view.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "status_query.h"
+#include "tools/admin/status_query.h"
 
 #include <poll.h>
 #include <sys/socket.h>

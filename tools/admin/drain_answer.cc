@@ -1,4 +1,4 @@
-#include "drain_answer.h"
+#include "tools/admin/drain_answer.h"
 
 #include <cmath>
 

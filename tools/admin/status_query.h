@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "status_client.h"
+#include "tools/admin/status_client.h"
 
 namespace r2ccl::tools {
 
