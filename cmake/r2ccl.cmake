@@ -1,4 +1,4 @@
-# Compiler settings and the one function that declares a layer of the source tree.
+# Compiler settings, and the function that declares a folder of the source tree.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -21,7 +21,7 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 if(R2CCL_SANITIZE)
   # Tests are not optimized, and line numbers are all there is to debug with, or compiling would take
-  # three times as long. r2ccl_layer() optimizes what the tests run.
+  # three times as long. r2ccl_folder() optimizes what the tests run.
   add_compile_options(-O0 -g1 -fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   # It looks at memory through a pipe, so that running out of descriptors looks like a bad object.
@@ -35,27 +35,43 @@ if(R2CCL_SANITIZE)
   endif()
 endif()
 
-# r2ccl_layer(NAME [DEPS layer...]): the static library r2ccl_NAME from src/NAME/**.cc, and from
-# src/NAME/**_test.cc the test program NAME_test, each of whose tests ctest lists by itself.
-function(r2ccl_layer name)
+# r2ccl_folder(FOLDER [DEPS folder...]): a static library of the *.cc files in FOLDER (not of those
+# below it), named after it: src/protocol/wire is r2ccl_protocol_wire. Its *_test.cc files go into the
+# test program of its layer, here protocol_test.
+function(r2ccl_library_name folder result)
+  string(REGEX REPLACE "^src/" "" name ${folder})
+  string(REPLACE "/" "_" name ${name})
+  set(${result} r2ccl_${name} PARENT_SCOPE)
+endfunction()
+
+function(r2ccl_folder folder)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  r2ccl_library_name(${folder} target)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  if(NOT sources)
-    file(WRITE ${CMAKE_BINARY_DIR}/empty_${name}.cc "")
-    set(sources ${CMAKE_BINARY_DIR}/empty_${name}.cc)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    if(R2CCL_SANITIZE)
+      target_compile_options(${target} PRIVATE -O1)  # after -O0, so this one counts
+    endif()
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
   endif()
-  add_library(r2ccl_${name} STATIC ${sources})
-  target_include_directories(r2ccl_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(r2ccl_${name} PUBLIC Threads::Threads PkgConfig::SODIUM)
-  if(R2CCL_SANITIZE)
-    target_compile_options(r2ccl_${name} PRIVATE -O1)  # after -O0, so this one counts
-  endif()
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
+                             ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${target} ${scope} Threads::Threads PkgConfig::SODIUM)
   foreach(dep ${ARG_DEPS})
-    target_link_libraries(r2ccl_${name} PUBLIC r2ccl_${dep})
+    r2ccl_library_name(${dep} library)
+    target_link_libraries(${target} ${scope} ${library})
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY R2CCL_LAYER_TESTS ${name})
-  set_property(GLOBAL PROPERTY R2CCL_TESTS_${name} "${tests}")
+  string(REGEX REPLACE "^(src/)?([^/]*).*" "\\2" layer ${folder})
+  if(tests)
+    set_property(GLOBAL APPEND PROPERTY R2CCL_TESTED_LAYERS ${layer})
+    set_property(GLOBAL APPEND PROPERTY R2CCL_TESTS_${layer} ${tests})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY R2CCL_LIBRARIES_${layer} ${target})
 endfunction()

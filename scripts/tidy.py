@@ -7,6 +7,7 @@ tests/tidy_test.py shows that each one fires.
 """
 
 import ast
+import collections
 import dataclasses
 import fnmatch
 import os
@@ -19,19 +20,11 @@ import sys
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 
-# What each folder may include, itself apart. The same list as the r2ccl_layer() calls of
-# CMakeLists.txt; "r2ccl" is the installed header.
-LAYERS = {
-    "base": set(),
-    "protocol": {"base"},
-    "plan": {"base"},
-    "transport": {"base"},
-    "runtime": {"base", "protocol", "plan", "transport"},
-    "sim": {"base", "protocol", "plan", "transport", "runtime"},
-    "api": {"base", "protocol", "plan", "transport", "runtime", "r2ccl"},
-}
-# Unit tests may stand on the simulated fabric, whatever layer they test.
-TEST_EXTRA = {"base", "transport", "sim"}
+# Folders of tests alone: they may include every folder, and no other folder may include them.
+TEST_FOLDERS = {"src/testing", "src/sim/tests"}
+# The public headers, "r2ccl/r2ccl.h": the folders that use the library as its users do.
+PUBLIC_HEADER_USERS = ("src/api", "tools", "tests")
+FOLDER_FILES_MAX = 40
 
 # The pure layers: no sockets, threads or clock, so that a test can drive every state by hand.
 PURE = {"protocol", "plan"}
@@ -71,6 +64,7 @@ class File:
     def __post_init__(self):
         self.is_cpp = self.path.endswith((".cc", ".h", ".c"))
         self.code = strip_cpp(self.text) if self.is_cpp else self.text
+        self.folder = os.path.dirname(self.path)
         parts = self.path.split("/")
         self.layer = parts[1] if parts[0] == "src" and len(parts) > 2 else None
         self.is_test = self.path.endswith(("_test.cc", "_test.h", "_test.py"))
@@ -174,23 +168,60 @@ def includes(file):
         yield file.line_of(match.start()), match.group(1), match.group(2)
 
 
-def layering(file):
-    """A folder includes only what lies below it."""
-    if not file.is_cpp:
-        return
-    for line, kind, name in includes(file):
-        first = name.split("/")[0]
-        if file.path.startswith("include/"):
-            if kind == '"' or first in LAYERS:
-                yield Finding(file.path, line, "layer", f"a public header includes {name}")
-        elif file.layer in PURE and not file.is_test and IMPURE_HEADERS.fullmatch(name):
-            yield Finding(file.path, line, "layer", f"{file.layer} is pure but includes <{name}>")
-        elif file.layer in LAYERS and (kind == '"' or first in LAYERS):
-            allowed = LAYERS[file.layer] | {file.layer} | (TEST_EXTRA if file.is_test else set())
-            if first not in allowed:
-                yield Finding(file.path, line, "layer", f"{file.layer} includes {name}")
-        elif file.layer and file.layer not in LAYERS:
-            yield Finding(file.path, line, "layer", f"src/{file.layer} is not in tidy.py's table")
+FOLDER_CALL = re.compile(r"^r2ccl_folder\(\s*(\S+?)(?:\s+DEPS\s+([^)]*))?\)", re.MULTILINE)
+
+
+def folders(files):
+    """{folder: the folders it may include}, from the r2ccl_folder() calls of CMake."""
+    calls = [call for file in files if file.path in ("CMakeLists.txt", "tools/CMakeLists.txt")
+             for call in FOLDER_CALL.findall(re.sub(r"^\s+(?=r2ccl_folder)", "", file.text,
+                                                    flags=re.MULTILINE))]
+    direct = {folder: deps.split() for folder, deps in calls}
+
+    def below(folder):
+        return {folder}.union(*(below(dep) for dep in direct.get(folder, ())))
+    return {folder: below(folder) for folder in direct}
+
+
+def layering(files):
+    """A folder includes only its own files and those of the folders that CMake lets it use."""
+    allowed = folders(files)
+    headers = {file.path for file in files if file.path.endswith(".h")}
+    for file in files:
+        if not file.is_cpp or not file.path.startswith(("src/", "tools/", "include/")):
+            continue
+        for line, kind, name in includes(file):
+            target = next((path for path in (f"src/{name}", name) if path in headers), None)
+            if file.path.startswith("include/"):
+                if kind == '"' or target:
+                    yield Finding(file.path, line, "layer", f"a public header includes {name}")
+            elif file.layer in PURE and not file.is_test and IMPURE_HEADERS.fullmatch(name):
+                yield Finding(file.path, line, "layer", f"{file.layer} is pure but includes <{name}>")
+            elif name.startswith("r2ccl/"):
+                if not file.path.startswith(PUBLIC_HEADER_USERS):
+                    yield Finding(file.path, line, "layer", f"{file.folder} includes {name}")
+            elif kind == '"' and target is None:
+                yield Finding(file.path, line, "layer", f"{name} is no header of this tree")
+            elif target and not may_include(file, os.path.dirname(target), allowed):
+                yield Finding(file.path, line, "layer", f"{file.folder} includes {name}")
+
+
+def may_include(file, target, allowed):
+    if target == file.folder or file.folder in TEST_FOLDERS or file.is_test:
+        return True
+    if target in TEST_FOLDERS:
+        return False
+    if file.folder == "src/api":
+        return not target.startswith(("src/sim", "tools"))
+    return target in allowed.get(file.folder, ())
+
+
+def folder_size(files):
+    """A folder that a reader can take in."""
+    count = collections.Counter(file.folder for file in files if file.is_cpp)
+    for folder, number in sorted(count.items()):
+        if number > FOLDER_FILES_MAX:
+            yield Finding(folder, 1, "folder-size", f"{number} files (at most {FOLDER_FILES_MAX})")
 
 
 def clock(file):
@@ -317,7 +348,7 @@ def named_tests(file, files):
                 yield Finding(file.path, number, "test", f"{name} does not exist")
 
 
-RULES = (layering, clock, function_size, file_size, header_guard, using_namespace, unfinished,
+RULES = (clock, function_size, file_size, header_guard, using_namespace, unfinished,
          machine, suppressions)
 
 
@@ -355,6 +386,7 @@ def read_tree(root):
 def check(root):
     files = read_tree(root)
     findings = [finding for file in files for rule in RULES for finding in rule(file)]
+    findings += [*layering(files), *folder_size(files)]
     findings += [finding for file in files for finding in links(file, files, root)]
     findings += [finding for file in files for finding in named_tests(file, files)]
     return findings

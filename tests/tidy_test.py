@@ -33,26 +33,49 @@ class Rules(unittest.TestCase):
     def assert_clean(self, path, text):
         self.assertEqual(rules_hit({path: text}), set(), (path, text))
 
-    def test_a_layer_includes_only_what_lies_below(self):
-        self.assert_hit("layer", "src/protocol/a.cc", '#include "runtime/link.h"\n')
-        self.assert_hit("layer", "src/protocol/a.cc", '#include "transport/tcp.h"\n')
-        self.assert_hit("layer", "src/plan/a.cc", '#include "protocol/wire.h"\n')
-        self.assert_hit("layer", "src/base/a.cc", '#include "plan/plan.h"\n')
-        self.assert_hit("layer", "src/runtime/a.cc", "#include <sim/fabric.h>\n")
-        self.assert_hit("layer", "src/runtime/a.cc", '#include "r2ccl/r2ccl.h"\n')
-        self.assert_hit("layer", "src/sim/a.cc", '#include "api/comm.h"\n')
-        self.assert_hit("layer", "src/runtime/a.cc", '#include "neighbour.h"\n')
-        self.assert_clean("src/runtime/a.cc", '#include "protocol/wire.h"\n')
-        self.assert_clean("src/api/a.cc", '#include "r2ccl/r2ccl.h"\n')
-        self.assert_clean("tools/a.cc", '#include "transport/nics.h"\n')
-        self.assert_clean("src/protocol/a.cc", '// #include "runtime/link.h"\n')
+    # A tree with a header in each of these folders.
+    TREE = {
+        "CMakeLists.txt": "r2ccl_folder(src/base)\nr2ccl_folder(src/protocol/wire DEPS src/base)\n"
+                          "r2ccl_folder(src/runtime/link\n             DEPS src/protocol/wire)\n"
+                          "r2ccl_folder(src/sim/fabric DEPS src/runtime/link)\n"
+                          "if(R2CCL_TESTS)\n  r2ccl_folder(src/testing DEPS src/sim/fabric)\nendif()\n",
+        **{f"{folder}/a.h": "#pragma once\n" for folder in (
+            "src/base", "src/protocol/wire", "src/runtime/link", "src/sim/fabric", "src/testing",
+            "src/novel", "src/api", "tools/common")}}
 
-    def test_unit_tests_may_use_the_simulated_fabric_and_code_may_not(self):
-        self.assert_clean("src/runtime/link_test.cc", '#include "sim/fabric.h"\n')
-        self.assert_hit("layer", "src/runtime/link.cc", '#include "sim/fabric.h"\n')
+    def rules_of(self, path, include):
+        return rules_hit({**self.TREE, path: f"#include {include}\n"})
 
-    def test_a_folder_that_the_table_does_not_know_is_refused(self):
-        self.assert_hit("layer", "src/novel/a.cc", '#include "base/ids.h"\n')
+    def test_a_folder_includes_only_what_cmake_lets_it_use(self):
+        for path, include in (("src/protocol/wire/b.cc", '"runtime/link/a.h"'),
+                              ("src/base/b.cc", '"protocol/wire/a.h"'),
+                              ("src/runtime/link/b.cc", "<sim/fabric/a.h>"),
+                              ("src/runtime/link/b.cc", '"testing/a.h"'),
+                              ("src/runtime/link/b.cc", '"r2ccl/r2ccl.h"'),
+                              ("src/sim/fabric/b.cc", '"api/a.h"'),
+                              ("src/novel/b.cc", '"base/a.h"'),
+                              ("src/api/b.cc", '"sim/fabric/a.h"'),
+                              ("tools/common/b.cc", '"protocol/wire/a.h"'),
+                              ("src/runtime/link/b.cc", '"neighbour.h"')):
+            self.assertEqual(self.rules_of(path, include), {"layer"}, (path, include))
+        for path, include in (("src/runtime/link/b.cc", '"protocol/wire/a.h"'),
+                              ("src/runtime/link/b.cc", '"base/a.h"'),
+                              ("src/runtime/link/b.cc", '"runtime/link/a.h"'),
+                              ("src/api/b.cc", '"r2ccl/r2ccl.h"'),
+                              ("src/api/b.cc", '"runtime/link/a.h"')):
+            self.assertEqual(self.rules_of(path, include), set(), (path, include))
+        self.assert_clean("src/protocol/wire/b.cc", '// #include "runtime/link/a.h"\n')
+
+    def test_tests_may_use_the_test_support_and_the_simulator(self):
+        self.assertEqual(self.rules_of("src/runtime/link/b_test.cc", '"sim/fabric/a.h"'), set())
+        self.assertEqual(self.rules_of("src/runtime/link/b_test.cc", '"testing/a.h"'), set())
+        self.assertEqual(self.rules_of("src/testing/b.h", '"sim/fabric/a.h"') & {"layer"}, set())
+
+    def test_a_folder_holds_at_most_forty_files(self):
+        crowd = {f"src/base/f{i}.cc": "\n" for i in range(41)}
+        self.assertEqual(rules_hit(crowd), {"folder-size"})
+        crowd.popitem()
+        self.assertEqual(rules_hit(crowd), set())
 
     def test_protocol_and_plan_are_pure(self):
         self.assert_hit("layer", "src/protocol/a.cc", "#include <sys/socket.h>\n")

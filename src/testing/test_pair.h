@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "sim/fabric/fabric.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 inline iovec slice_of(std::vector<std::byte>& bytes) {
   return {bytes.data(), bytes.size()};
@@ -83,4 +83,4 @@ class TestPair {
   IoResult last_read;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/bench/bench_result.h"
+#include "tools/common/rank_report.h"
 #include "tools/common/text_table.h"
 
 namespace r2ccl::tools {

@@ -15,6 +15,7 @@
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
 #include "tools/common/rank_group.h"
+#include "tools/common/rank_report.h"
 #include "tools/lab/lab_run.h"
 
 namespace r2ccl::tools {

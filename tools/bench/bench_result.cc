@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+
+#include "tools/common/rank_report.h"
 
 namespace r2ccl::tools {
 namespace {
 
-using json = nlohmann::ordered_json;
+using json = Json;
 
 double ms(TimeNs time) {
   return static_cast<double>(time) / 1e6;
@@ -20,73 +21,30 @@ TimeNs percentile(const std::vector<TimeNs>& sorted, double q) {
   return sorted[std::min(index, sorted.size() - 1)];
 }
 
-// A report that is not JSON (an older library, a rank without one) adds nothing.
-std::vector<json> parse_reports(const std::vector<std::string>& reports) {
-  std::vector<json> parsed;
-  for (const std::string& text : reports) {
-    json report = json::parse(text, nullptr, false);
-    if (report.is_object()) parsed.push_back(std::move(report));
-  }
-  return parsed;
-}
-
-json array_of(const json& report, const char* field) {
-  auto found = report.find(field);
-  return found != report.end() && found->is_array() ? *found : json::array();
-}
-
-std::string text_of(const json& object, const char* field) {
-  auto found = object.find(field);
-  if (found == object.end() || found->is_null()) return "";
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
-uint64_t number_of(const json& object, const char* field) {
-  auto found = object.find(field);
-  return found != object.end() && found->is_number() ? found->get<uint64_t>() : 0;
-}
-
 // {"h0": {"nic0": {"tx": ..., "rx": ...}}}: the ranks of one host add up.
 json nic_bytes(const std::vector<json>& reports) {
   json hosts = json::object();
   for (const json& report : reports) {
-    for (const json& nic : array_of(report, "nics")) {
-      json& entry = hosts[text_of(report, "host")][text_of(nic, "name")];
-      entry = {{"tx", number_of(entry.is_object() ? entry : json::object(), "tx") +
-                          number_of(nic, "tx_bytes")},
-               {"rx", number_of(entry.is_object() ? entry : json::object(), "rx") +
-                          number_of(nic, "rx_bytes")}};
+    for (const json& nic : report_array(report, "nics")) {
+      json& entry = hosts[report_text(report, "host")][report_text(nic, "name")];
+      entry = {{"tx", report_number(entry.is_object() ? entry : json::object(), "tx") +
+                          report_number(nic, "tx_bytes")},
+               {"rx", report_number(entry.is_object() ? entry : json::object(), "rx") +
+                          report_number(nic, "rx_bytes")}};
     }
   }
   return hosts;
 }
 
-// Every rank's report may hold every verdict; equal ones are one.
-json merged_verdicts(const std::vector<json>& reports) {
-  constexpr const char* kFields[] = {"rank",        "scope",        "host",           "nic",
-                                     "peer_host",   "peer_nic",     "process",        "kind",
-                                     "detected_ms", "loss_percent", "replayed_bytes", "stall_ms",
-                                     "at"};
-  json merged = json::array();
-  for (const json& report : reports) {
-    for (const json& verdict : array_of(report, "verdicts")) {
-      json entry = json::object();
-      for (const char* field : kFields) entry[field] = verdict.value(field, json());
-      if (std::find(merged.begin(), merged.end(), entry) == merged.end()) merged.push_back(entry);
-    }
-  }
-  return merged;
-}
-
 uint64_t sum_of(const std::vector<json>& objects, const char* field) {
   uint64_t sum = 0;
-  for (const json& object : objects) sum += number_of(object, field);
+  for (const json& object : objects) sum += report_number(object, field);
   return sum;
 }
 
 uint64_t suspicions(const std::vector<json>& reports) {
   uint64_t sum = 0;
-  for (const json& report : reports) sum += sum_of(array_of(report, "paths"), "suspicions");
+  for (const json& report : reports) sum += sum_of(report_array(report, "paths"), "suspicions");
   return sum;
 }
 
@@ -188,38 +146,6 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
                    {"replayed_bytes", sum_of(parsed, "replayed_bytes")},
                    {"verdicts", merged_verdicts(parsed)}};
   return document.dump(1) + "\n";
-}
-
-namespace {
-
-// "host h1 nic nic0", and what stands in its place in coarser verdicts.
-std::string subject_of(const json& verdict) {
-  const std::string scope = text_of(verdict, "scope");
-  const std::string host = "host " + text_of(verdict, "host");
-  const std::string nic = text_of(verdict, "nic");
-  if (scope == "rail") return "rail of all hosts' nic " + nic;
-  if (scope == "process") return host + " process of rank " + text_of(verdict, "process");
-  return host + (nic.empty() ? " all nics" : " nic " + nic);
-}
-
-}  // namespace
-
-std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) {
-  std::vector<std::string> lines;
-  for (const json& verdict : merged_verdicts(parse_reports(reports))) {
-    std::string line = subject_of(verdict) + ": " + text_of(verdict, "kind");
-    std::string peer = text_of(verdict, "peer_host");
-    if (!peer.empty()) line += " (towards " + peer + ")";
-    const std::string loss = text_of(verdict, "loss_percent");
-    if (!loss.empty()) line += ", " + loss + " % of its packets lost";
-    // Not known when nothing was under way.
-    const std::string detected = text_of(verdict, "detected_ms");
-    if (!detected.empty()) line += ", detected in " + detected + " ms";
-    line += ", stall " + text_of(verdict, "stall_ms") + " ms, " +
-            text_of(verdict, "replayed_bytes") + " bytes replayed";
-    lines.push_back(line);
-  }
-  return lines;
 }
 
 std::string operation_log(const std::vector<BenchRun>& runs) {

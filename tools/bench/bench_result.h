@@ -46,9 +46,6 @@ double max_gap_ms(const std::vector<BenchRun>& runs);
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
                         const std::vector<std::string>& reports);
 
-// One line for each verdict in the reports, each verdict once.
-std::vector<std::string> verdict_lines(const std::vector<std::string>& reports);
-
 // The table of nccl-tests, line for line, so that scripts which parse that parse this.
 std::string table_header(const BenchOptions& options, int ranks);
 std::string table_row_start(const BenchOptions& options, const BenchRun& run);

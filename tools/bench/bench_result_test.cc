@@ -165,22 +165,6 @@ TEST(BenchOptions, MakesTheSizesThatWereAskedFor) {
   EXPECT_EQ(sizes([](BenchOptions* o) { o->bytes_min = "lots"; }), Sizes{});
 }
 
-TEST(BenchResult, LeavesOutATimeOfDetectionThatIsNotKnown) {
-  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
-      "kind": "silent", "detected_ms": null, "stall_ms": 2, "replayed_bytes": 0}]})";
-  EXPECT_EQ(verdict_lines({report}),
-            std::vector<std::string>{"host h1 nic nic0: silent, stall 2 ms, 0 bytes replayed"});
-}
-
-TEST(BenchResult, TellsTheShareOfPacketsThatALossyNicLoses) {
-  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
-      "kind": "lossy", "loss_percent": 5.25, "detected_ms": 700, "stall_ms": 0,
-      "replayed_bytes": 0}]})";
-  EXPECT_EQ(verdict_lines({report}),
-            std::vector<std::string>{"host h1 nic nic0: lossy, 5.25 % of its packets lost, "
-                                     "detected in 700 ms, stall 0 ms, 0 bytes replayed"});
-}
-
 TEST(BenchOptions, NamesTheOptionWhoseValueMakesNoSense) {
   const auto error = [](auto change) {
     BenchOptions options;

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdio>
 
-#include "tools/demo/svg.h"
+#include "tools/common/svg.h"
 
 namespace r2ccl::tools {
 namespace {

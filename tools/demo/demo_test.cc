@@ -2,13 +2,13 @@
 
 #include <fstream>
 
+#include "tools/common/svg.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/demo_gloo.h"
 #include "tools/demo/demo_record.h"
 #include "tools/demo/demo_schedule.h"
 #include "tools/demo/demo_stage.h"
 #include "tools/demo/demo_watch.h"
-#include "tools/demo/svg.h"
 
 namespace r2ccl::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tools/bench/bench_result.h"
+#include "tools/common/rank_report.h"
 
 namespace r2ccl::tools {
 

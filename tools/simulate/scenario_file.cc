@@ -12,6 +12,8 @@
 #include <string_view>
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 constexpr int64_t kHostsMax = 64;

@@ -9,9 +9,9 @@
 namespace r2ccl::tools {
 
 // An error names the line, the key, and what may stand there.
-Result<Scenario> parse_scenario(const std::string& text, const std::string& file_name);
-Result<Scenario> read_scenario(const std::string& path);
+Result<sim::Scenario> parse_scenario(const std::string& text, const std::string& file_name);
+Result<sim::Scenario> read_scenario(const std::string& path);
 // parse_scenario() gives the same scenario back.
-std::string to_toml(const Scenario& scenario);
+std::string to_toml(const sim::Scenario& scenario);
 
 }  // namespace r2ccl::tools

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 std::string error_of(const std::string& text) {

@@ -19,6 +19,8 @@
 #include "tools/simulate/sim_svg.h"
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 using nlohmann::json;

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 using nlohmann::json;

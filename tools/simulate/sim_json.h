@@ -9,6 +9,6 @@ namespace r2ccl::tools {
 
 // What was violated, what was counted, and with notes what happened when; times in ms since the
 // job's begin. docs/simulation.md has the fields.
-std::string trial_json(const TrialResult& result);
+std::string trial_json(const sim::TrialResult& result);
 
 }  // namespace r2ccl::tools

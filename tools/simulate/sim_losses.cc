@@ -15,6 +15,8 @@
 #include "tools/simulate/sim_mutants.h"
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 using nlohmann::json;
@@ -77,7 +79,7 @@ class Losses {
 
   void take(const LossTrial& trial) {
     ++seeds_;
-    const LossOutcome outcome = r2ccl::run(trial);
+    const LossOutcome outcome = sim::run(trial);
     if (!outcome.connected) return fail(trial, "it does not connect");
     for (const std::string& each : outcome.innocent) fail(trial, "an innocent is named: " + each);
     if (!trial.loses()) {

@@ -7,6 +7,8 @@
 #include "tools/simulate/sim_svg.h"
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 constexpr int kOperations = 6;

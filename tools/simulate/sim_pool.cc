@@ -20,6 +20,8 @@
 #include "tools/common/fd.h"
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 using nlohmann::json;

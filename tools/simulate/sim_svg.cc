@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
-#include "tools/demo/svg.h"
+#include "tools/common/svg.h"
 
 namespace r2ccl::tools {
+
+using namespace sim;
 namespace {
 
 constexpr double kWidth = 1100;

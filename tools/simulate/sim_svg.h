@@ -7,7 +7,7 @@
 
 namespace r2ccl::tools {
 
-std::string draw_trial(const Scenario& scenario, const TrialResult& result,
+std::string draw_trial(const sim::Scenario& scenario, const sim::TrialResult& result,
                        const std::string& title);
 
 }  // namespace r2ccl::tools

@@ -214,7 +214,8 @@ TEST(Config, RefusesTwoSecrets) {
 }
 
 TEST(ConfigurationDocument, HoldsTheTableAsTheProgramPrintsIt) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto root =
+      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
   std::ifstream file(root / "docs" / "configuration.md");
   ASSERT_TRUE(file) << "docs/configuration.md is missing";
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -11,6 +11,8 @@
 #include "sim/fabric/fabric.h"
 
 namespace r2ccl {
+
+using namespace sim;
 namespace {
 
 constexpr NicId kNic{2};

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 int64_t value(int rank, uint64_t element, int iteration) {
@@ -81,4 +81,4 @@ void AllReduceJob::finish(int rank, TimeNs began) {
   if (++done_[r] < iterations_) next(rank);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -8,7 +8,7 @@
 
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class AllReduceJob {
  public:
@@ -55,4 +55,4 @@ class AllReduceJob {
   TimeNs last_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

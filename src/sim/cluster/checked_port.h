@@ -7,7 +7,7 @@
 #include "runtime/link/message_port.h"
 #include "sim/cluster/data_path_check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class CheckedPort final : public MessagePort, private MessageClient {
  public:
@@ -55,4 +55,4 @@ class CheckedPort final : public MessagePort, private MessageClient {
   std::map<ChannelId, MessageClient*> clients_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

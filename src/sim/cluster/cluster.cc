@@ -7,7 +7,7 @@
 #include "runtime/link/notice.h"
 #include "sim/cluster/checked_port.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Of communicator c: 2 c + 1 for its collectives, 2 c + 2 for Send and Recv.
@@ -258,4 +258,4 @@ void Cluster::wake_all() {
   for (const auto& each : nodes_) each->host->poller().wake();
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

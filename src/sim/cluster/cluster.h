@@ -18,7 +18,7 @@
 #include "sim/cluster/world.h"
 #include "sim/fabric/host_clock.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct ClusterOptions {
   uint64_t seed = 1;
@@ -108,4 +108,4 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

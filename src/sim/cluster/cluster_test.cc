@@ -11,7 +11,7 @@
 #include "sim/cluster/finished_job.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Job = AllReduceJob;
@@ -504,4 +504,4 @@ TEST(Cluster, TheSameSeedGivesTheSameRun) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr int kCulprit = 1;
@@ -292,4 +292,4 @@ std::string to_string(const Outcome& o) {
   return all;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "runtime/link/link.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 enum class Trouble : uint8_t { none, pull, hole, hole_tx, hole_rx };
 
@@ -57,4 +57,4 @@ Outcome measure(const Conditions& conditions);
 std::string to_string(const Conditions& conditions);
 std::string to_string(const Outcome& outcome);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kMs = kMillisecond;
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(Troubled, TroubledConditionsTest, testing::ValuesIn(tro
                          name_of);
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

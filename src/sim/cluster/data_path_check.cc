@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "runtime/link/path.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Placement = ReceiveLedger::Placement;
@@ -351,4 +351,4 @@ void DataPathCheck::hold_early(const Name& name, Message& one, const DataHeader&
   if (held > limits::kEagerBytes) violated(name, "more is held early than the pool has");
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

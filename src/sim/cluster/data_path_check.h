@@ -20,7 +20,7 @@
 #include "runtime/link/link_witness.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class DataPathCheck final : public LinkWitness, public IoWatch {
  public:
@@ -140,4 +140,4 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   std::vector<std::string> violations_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -13,7 +13,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 inline constexpr uint64_t kDrainElements = 128 * 1024;  // 1 MB
 
@@ -146,4 +146,4 @@ class DrainJob : public testing::Test {
   TimeNs began_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kTrafficLook = 20 * kMicrosecond;
@@ -421,4 +421,4 @@ bool FaultScript::may_be_named(int host, int nic, TimeNs from, TimeNs to) const 
   });
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -11,7 +11,7 @@
 #include "sim/cluster/scenario.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class FaultScript {
  public:
@@ -97,4 +97,4 @@ class FaultScript {
   TimeNs ended_at_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

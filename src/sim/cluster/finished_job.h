@@ -6,7 +6,7 @@
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 inline void run(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
   ASSERT_TRUE(cluster.world().run_until([&] { return job.finished(); }, cluster.now() + limit));
@@ -15,4 +15,4 @@ inline void run(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
   EXPECT_GT(job.checked(), 0u);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 
 #include "sim/cluster/operation_values.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr std::byte kUnset{0xee};
@@ -278,4 +278,4 @@ void MixedJob::inspect_buffers() {
   grave_bytes_ = 0;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -13,7 +13,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/scenario.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class MixedJob {
  public:
@@ -99,4 +99,4 @@ class MixedJob {
   uint64_t ended_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Kind = OperationSpec::Kind;
@@ -118,4 +118,4 @@ size_t count_wrong(const OperationSpec& spec, std::span<const std::byte> output,
   return wrong;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -7,7 +7,7 @@
 
 #include "sim/cluster/scenario.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // Elements of the input, and of the output, of one rank.
 size_t input_count(const OperationSpec& spec, int ranks);
@@ -23,4 +23,4 @@ bool expects_the_same(const OperationSpec& spec);
 size_t count_wrong(const OperationSpec& spec, std::span<const std::byte> output,
                    std::span<const std::byte> expected);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

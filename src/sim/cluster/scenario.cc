@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast",  "barrier",
@@ -315,4 +315,4 @@ std::string describe(const FaultSpec& f) {
   return text;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

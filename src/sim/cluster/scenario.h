@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/types.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // One call that every rank of a communicator makes.
 struct OperationSpec {
@@ -119,4 +119,4 @@ std::string describe(const Scenario& scenario);
 std::string describe(const FaultSpec& fault);
 std::string describe(const OperationSpec& operation);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

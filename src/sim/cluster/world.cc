@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 World::World(uint64_t seed, const WorldOptions& options)
     : options_(options), fabric_(seed, clock_, options.network) {}
@@ -102,4 +102,4 @@ void World::run_for(TimeNs duration) {
   run_until([] { return false; }, clock_.now() + duration);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

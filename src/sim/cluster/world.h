@@ -14,7 +14,7 @@
 #include "base/ids.h"
 #include "sim/fabric/fabric.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct Actor {
   SimHost* host = nullptr;
@@ -79,4 +79,4 @@ class World {
   std::vector<Slot> slots_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 
 #include "testing/test_pair.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // An actor that connects to all its peers by every NIC, sends for ever and counts what arrives.
@@ -216,4 +216,4 @@ TEST(World, AnActorThatLeavesItsEventsAloneDoesNotStopTime) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -8,7 +8,7 @@
 #include "sim/fabric/random.h"
 #include "sim/fabric/virtual_clock.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // A running hash (FNV-1a over words) of all that happened: equal hashes mean equal runs.
 class TraceHash {
@@ -73,4 +73,4 @@ class Engine {
   uint64_t events_run_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 void EventQueue::schedule(TimeNs at, Action action) {
   heap_.push_back({at, sequence_++, std::move(action)});
@@ -20,4 +20,4 @@ EventQueue::Action EventQueue::pop() {
   return action;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

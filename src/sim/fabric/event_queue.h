@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class EventQueue {
  public:
@@ -35,4 +35,4 @@ class EventQueue {
   uint64_t sequence_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr uint32_t kMachinesMax = 250;  // one octet of a rail's subnet
@@ -193,4 +193,4 @@ void Fabric::cut_flow(uint64_t flow_id, int side, uint64_t offset, CutKind kind)
   if (Flow* flow = network_.find(flow_id)) flow->cut(side, offset, kind);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -22,7 +22,7 @@
 #include "sim/fabric/host.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // A connection as the network sees it, for tests that break or count one.
 struct FlowInfo {
@@ -110,4 +110,4 @@ class Fabric {
   bool waits_pass_time_ = false;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 
 #include "testing/test_pair.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 TEST(Fabric, AConnectTakesOneRoundTrip) {
@@ -236,4 +236,4 @@ TEST(Fabric, AWaitPassesTimeWhenToldTo) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -8,7 +8,7 @@
 #include "sim/fabric/host.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Within which a reader notices that what it has read was tampered with.
@@ -263,4 +263,4 @@ void Flow::forget_if_over() {
   engine.at(engine.now(), [&network = network_, id = id_] { network.erase(id); });
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

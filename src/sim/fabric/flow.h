@@ -14,7 +14,7 @@
 #include "sim/fabric/tamper.h"
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class Network;
 class SimHost;
@@ -154,4 +154,4 @@ class Flow {
   CutKind cut_kind_ = CutKind::reset;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

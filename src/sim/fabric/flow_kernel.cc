@@ -9,7 +9,7 @@
 #include "sim/fabric/machine.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr uint64_t kPacketBytes = 64;
@@ -269,4 +269,4 @@ void Flow::on_timer(int side) {
   schedule_timer(side);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

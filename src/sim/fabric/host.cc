@@ -7,7 +7,7 @@
 #include "sim/fabric/listener.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 bool any_address(const Address& address) {
@@ -152,4 +152,4 @@ void SimHost::kill() {
   }
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

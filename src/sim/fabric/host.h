@@ -11,7 +11,7 @@
 #include "sim/fabric/poller.h"
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class Network;
 
@@ -81,4 +81,4 @@ class SimHost final : public Transport {
   bool descriptors_left_ = true;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class HostClock final : public Clock {
  public:
@@ -38,4 +38,4 @@ class HostClock final : public Clock {
   mutable int looks_left_ = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

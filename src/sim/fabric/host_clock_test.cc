@@ -8,7 +8,7 @@
 #include "sim/cluster/finished_job.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr int kHosts = 4;
@@ -118,4 +118,4 @@ TEST(HostClock, LeapsOfThirdHostsBlurNoVerdict) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 #include "sim/fabric/host.h"
 #include "sim/fabric/network.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 SimConnection::SimConnection(SimHost& process, Flow& flow, int side)
     : process_(process),
@@ -116,4 +116,4 @@ std::unique_ptr<Connection> SimListener::accept() {
   return nullptr;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "sim/fabric/poller.h"
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class Network;
 class SimHost;
@@ -74,4 +74,4 @@ class SimListener final : public Listener, public PollSource {
   int poll_id_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

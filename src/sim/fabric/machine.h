@@ -9,7 +9,7 @@
 
 #include "sim/fabric/nic.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class SimHost;
 class SimListener;
@@ -33,4 +33,4 @@ struct Machine {
   SimNic* nic_with(const Address& address) const;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

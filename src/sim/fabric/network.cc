@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 SimNic* Network::nic_with(const Address& address) const {
   for (SimNic* nic : nics_) {
@@ -130,4 +130,4 @@ void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte
   });
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

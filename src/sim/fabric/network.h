@@ -17,7 +17,7 @@
 #include "sim/fabric/nic.h"
 #include "sim/fabric/stream.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // Sees which memory of the processes their kernels read and write, and when.
 class IoWatch {
@@ -95,4 +95,4 @@ class Network {
   std::set<std::pair<uint32_t, uint32_t>> severed_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -1,6 +1,6 @@
 #include "sim/fabric/nic.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 Nic SimNic::describe() const {
   Nic nic;
@@ -26,4 +26,4 @@ Nic SimNic::describe() const {
   return nic;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct Machine;
 
@@ -102,4 +102,4 @@ struct SimNic {
   uint64_t bytes_received = 0;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

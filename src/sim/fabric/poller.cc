@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 int SimPoller::attach(const PollSource& source) {
   const int id = next_poll_id_++;
@@ -95,4 +95,4 @@ size_t SimPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   return count;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

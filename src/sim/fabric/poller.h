@@ -9,7 +9,7 @@
 
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // Anything with a poll id. Level-triggered, so the poller asks again at every wait.
 class PollSource {
@@ -64,4 +64,4 @@ class SimPoller final : public Poller {
   const Clock* clock_ = nullptr;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class Random {
  public:
@@ -27,4 +27,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

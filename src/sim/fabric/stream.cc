@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr uint64_t kRingBytesMin = 4096;
@@ -178,4 +178,4 @@ void Stream::peek(uint64_t offset, std::span<std::byte> into) const {
   }
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

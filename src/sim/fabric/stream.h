@@ -17,7 +17,7 @@
 
 #include "transport/transport.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct StreamLimits {
   uint64_t send_buffer_bytes = 256 * 1024;     // written and not yet acknowledged
@@ -119,4 +119,4 @@ class Stream {
   uint64_t cut_at_ = UINT64_MAX;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

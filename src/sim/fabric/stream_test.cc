@@ -5,7 +5,7 @@
 #include "sim/fabric/event_queue.h"
 #include "testing/test_pair.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 size_t write(Stream& stream, std::vector<std::byte> bytes) {
@@ -75,4 +75,4 @@ TEST(EventQueue, EventsOfOneTimeRunInTheOrderOfScheduling) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 
 #include "protocol/wire/handshake.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Magic = std::array<std::byte, 4>;
@@ -108,4 +108,4 @@ bool Tampering::taken(const Stream& stream) {
   return true;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -16,7 +16,7 @@
 #include "protocol/wire/wire.h"
 #include "sim/fabric/stream.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct Tamper {
   enum class Kind : uint8_t {
@@ -60,4 +60,4 @@ class Tampering {
   uint64_t noticed_by_ = UINT64_MAX;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

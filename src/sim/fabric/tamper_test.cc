@@ -13,7 +13,7 @@
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kNoticed = 1 * kSecond;
@@ -238,4 +238,4 @@ TEST(Tampering, AContradictionThatARankRepeatsEndsTheJobInWords) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 class VirtualClock final : public Clock {
  public:
@@ -24,4 +24,4 @@ class VirtualClock final : public Clock {
   TimeNs wall_offset_ = 1'700'000'000 * kSecond;
 };
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

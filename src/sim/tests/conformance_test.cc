@@ -3,7 +3,7 @@
 
 #include "sim/fabric/fabric.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 class FabricWorld final : public ConformanceWorld {
@@ -36,4 +36,4 @@ std::unique_ptr<ConformanceWorld> make_fabric_world() {
 INSTANTIATE_TEST_SUITE_P(Fabric, TransportConformance, testing::Values(&make_fabric_world));
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -3,7 +3,7 @@
 
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr int kHost = 1;
@@ -66,4 +66,4 @@ TEST(ControlFrames, ASilentNicOfALargeJobCostsFew) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "sim/cluster/drain_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Of an operation, with the 50 ms that one takes by the NIC that is left. A last path would be
@@ -201,4 +201,4 @@ TEST_F(DrainFault, NoneIsNeededForADrainBeforePathsAreThere) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -13,7 +13,7 @@
 #include "sim/cluster/drain_job.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Longer than notices take beside data.
@@ -344,4 +344,4 @@ TEST_F(DrainOperators, AskForNonsenseInVain) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

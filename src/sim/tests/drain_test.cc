@@ -9,7 +9,7 @@
 #include "runtime/link/notice.h"
 #include "sim/cluster/drain_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Of an operation's time, by nothing but the times of frames.
@@ -299,4 +299,4 @@ TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr int kHosts = 8;
@@ -116,4 +116,4 @@ TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNobody) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

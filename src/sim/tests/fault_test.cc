@@ -6,7 +6,7 @@
 #include "sim/fabric/fabric.h"
 #include "testing/test_pair.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr ConnectOptions kAnyRoute{.device = "", .source = {}, .unsent_low_water = 0};
@@ -279,4 +279,4 @@ TEST(Fault, APeerThatNobodyAnswersForTimesOutLikeTcp) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

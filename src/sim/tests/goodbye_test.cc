@@ -4,7 +4,7 @@
 
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr size_t kMessages = 4;
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(Trouble, Goodbye,
                          [](const auto& trouble) { return std::string(trouble.param.name); });
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -7,7 +7,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Fault = std::function<void(Fabric&, SimNic&)>;
@@ -90,4 +90,4 @@ TEST(GreyLoss, HoldsUpNoOperationForLong) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

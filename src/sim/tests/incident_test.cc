@@ -4,7 +4,7 @@
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 TEST(Incident, EveryRankHoldsTheSameVerdict) {
@@ -48,4 +48,4 @@ TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -6,7 +6,7 @@
 
 #include "testing/test_pair.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr size_t kBytes = 4000;
@@ -91,4 +91,4 @@ TEST_F(NicsWrite, WhatWasOnItsWayLandsAfterTheFailureUntilTheConnectionIsGone) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "runtime/link/notice.h"
 #include "sim/cluster/cluster.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr int kHosts = 3;
@@ -124,4 +124,4 @@ TEST(Notices, EveryProbeRequestIsAnswered) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "sim/cluster/finished_job.h"
 #include "sim/cluster/mixed_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 using Job = AllReduceJob;
@@ -185,4 +185,4 @@ TEST(Outage, ANicThatComesBackByALongerWayIsUsedAgain) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -5,7 +5,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr uint64_t kBuilt = 6'250'000'000;  // bytes per second
@@ -35,4 +35,4 @@ TEST(Shaped, LargeOperationsKeepEveryNicBusy) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

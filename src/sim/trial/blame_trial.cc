@@ -9,7 +9,7 @@
 #include "sim/cluster/fault_script.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kStep = 5 * kMillisecond;
@@ -295,4 +295,4 @@ BlameOutcome run(const BlameTrial& trial) {
   return compare(trial, seen);
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "sim/cluster/scenario.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct BlameTrial {
   Scenario scenario;  // no operations: an AllReduce, again and again, or none
@@ -26,4 +26,4 @@ struct BlameOutcome {
 };
 BlameOutcome run(const BlameTrial& trial);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

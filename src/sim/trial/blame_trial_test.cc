@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // A tenth as fast under sanitizers.
@@ -60,4 +60,4 @@ TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNobodyInnocent) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

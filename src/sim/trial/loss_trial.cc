@@ -7,7 +7,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/fabric/random.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kStep = 10 * kMillisecond;
@@ -190,4 +190,4 @@ LossOutcome run(const LossTrial& trial) {
   return outcome;
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "sim/fabric/nic.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 struct LossTrial {
   uint64_t seed = 0;
@@ -43,4 +43,4 @@ struct LossOutcome {
 };
 LossOutcome run(const LossTrial& trial);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

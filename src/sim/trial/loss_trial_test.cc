@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // A tenth as fast under sanitizers.
@@ -39,4 +39,4 @@ TEST(LossTrial, TwoHostsCannotTellWhichNicLoses) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -12,7 +12,7 @@
 #include "sim/cluster/fault_script.h"
 #include "sim/cluster/mixed_job.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 // Once all faults are over the job gets on: this is longer than any timer that it may wait for.
@@ -423,14 +423,14 @@ class Trial {
     if (job_ != nullptr) {
       for (const MixedJob::Span& span : job_->spans()) {
         add_span(TrialSpan::What::operation, span.rank, -1, span.from, span.to,
-                 r2ccl::describe(scenario_.operations[span.operation]));
+                 sim::describe(scenario_.operations[span.operation]));
       }
     }
     for (const FaultScript::Span& span : faults_.spans()) {
       if (span.from == kNever) continue;
       const bool whole = !of_a_nic(span.spec.kind);
       add_span(TrialSpan::What::fault, span.spec.host, whole ? -1 : span.spec.nic, span.from,
-               span.to == kNever ? cluster_.now() : span.to, r2ccl::describe(span.spec));
+               span.to == kNever ? cluster_.now() : span.to, sim::describe(span.spec));
     }
     for (int rank = 0; rank < scenario_.hosts; ++rank) note_path_spans(rank);
   }
@@ -495,4 +495,4 @@ TrialResult run_trial(const Scenario& scenario, bool with_notes) {
   return Trial(scenario, with_notes).run();
 }
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

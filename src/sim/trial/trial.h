@@ -10,7 +10,7 @@
 #include "sim/cluster/data_path_check.h"
 #include "sim/cluster/scenario.h"
 
-namespace r2ccl {
+namespace r2ccl::sim {
 
 // Something that a person who looks at the run wants to know of.
 struct TrialNote {
@@ -45,4 +45,4 @@ struct TrialResult {
 
 TrialResult run_trial(const Scenario& scenario, bool with_notes = false);
 
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace r2ccl {
+namespace r2ccl::sim {
 namespace {
 
 constexpr uint64_t kSeedsInARow = 60;
@@ -72,4 +72,4 @@ TEST(Scenario, OfASeedIsLargeEnoughToMeanSomething) {
 }
 
 }  // namespace
-}  // namespace r2ccl
+}  // namespace r2ccl::sim

@@ -1,4 +1,4 @@
-#include "tools/demo/svg.h"
+#include "tools/common/svg.h"
 
 #include <cmath>
 #include <cstdio>

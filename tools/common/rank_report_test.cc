@@ -1,0 +1,25 @@
+#include "tools/common/rank_report.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl::tools {
+namespace {
+
+TEST(RankReport, LeavesOutATimeOfDetectionThatIsNotKnown) {
+  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
+      "kind": "silent", "detected_ms": null, "stall_ms": 2, "replayed_bytes": 0}]})";
+  EXPECT_EQ(verdict_lines({report}),
+            std::vector<std::string>{"host h1 nic nic0: silent, stall 2 ms, 0 bytes replayed"});
+}
+
+TEST(RankReport, TellsTheShareOfPacketsThatALossyNicLoses) {
+  const std::string report = R"({"verdicts": [{"scope": "nic", "host": "h1", "nic": "nic0",
+      "kind": "lossy", "loss_percent": 5.25, "detected_ms": 700, "stall_ms": 0,
+      "replayed_bytes": 0}]})";
+  EXPECT_EQ(verdict_lines({report}),
+            std::vector<std::string>{"host h1 nic nic0: lossy, 5.25 % of its packets lost, "
+                                     "detected in 700 ms, stall 0 ms, 0 bytes replayed"});
+}
+
+}  // namespace
+}  // namespace r2ccl::tools
