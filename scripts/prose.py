@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds sentences that are hard to read: `prose.py PATH...` reads Markdown files and the comments of
-C++ and Python files (folders with all below them). It prints each sentence with a headless clause,
-"file:line: sentence", then the share of such sentences in each file and over all of them.
+"""Finds sentences that are hard to read. `prose.py PATH...` reads Markdown files and the comments of
+C++ and Python files, and all such files of a folder. It prints each sentence with a headless
+clause, "file:line: sentence", then the share of such sentences in each file and over all of them.
 
 A headless clause is a noun that has no noun in it: "what is late", "who asks first", "those that
 are left", "nobody". Its reader must guess the subject. An ordinary relative clause has a head ("the
@@ -26,8 +26,8 @@ FORBIDDEN_START = re.compile(
     r"(?:What|Whatever|Who|Whom|Whoever|Of|Nobody)\b|Those\s+(?:of\b|" + AFTER_NOUN + ")")
 # "Who" has no head after these: a verb of asking, a preposition, a conjunction, an opening mark.
 BEFORE_FREE_WHO = (
-    r"(?:^|[:;(]\s*|\b(?:to|of|by|for|from|with|on|about|and|or|but|than|that|is|are|was|matter|see|"
-    r"sees|seen|say|says|said|tell|tells|told|know|knows|known|name|names|ask|asks|asked|show|"
+    r"(?:^|[:;(]\s*|\b(?:to|of|by|for|from|with|on|about|and|or|but|than|that|is|are|was|matter|"
+    r"see|sees|seen|say|says|said|tell|tells|told|know|knows|known|name|names|ask|asks|asked|show|"
     r"shows|decide|decides|knowing|saying|asking)\s+)")
 HEADLESS = re.compile(
     r"\b(?:what|whatever|whoever|whomever|nobody)\b|" + BEFORE_FREE_WHO + r"(?:who|whom)\b|"
@@ -166,8 +166,11 @@ def files_of(paths):
         if not path.is_dir():
             yield path
             continue
-        yield from sorted(file for file in path.rglob("*") if file.suffix in BLOCKS and not any(
-            part.startswith((".", "build", "__pycache__")) for part in file.parts[len(path.parts):]))
+        for file in sorted(path.rglob("*")):
+            below = file.relative_to(path).parts
+            if file.suffix in BLOCKS and not any(re.match(r"\.|build\b|__pycache__", part)
+                                                 for part in below):
+                yield file
 
 
 def main():
