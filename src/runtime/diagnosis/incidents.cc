@@ -192,7 +192,7 @@ Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
     if (ended[static_cast<size_t>(rank)]) continue;
     const auto& paths = engine_.link(Rank(rank))->paths();
-    if (std::ranges::any_of(paths, [](const auto& path) { return path->lane_ready(); })) {
+    if (std::ranges::any_of(paths, [](const auto& path) { return path->control_writable(); })) {
       return Rank(rank);
     }
   }
