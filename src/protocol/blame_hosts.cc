@@ -31,8 +31,8 @@ bool Judge::lost_all(uint32_t host, const Open& seed) const {
     if (!reported(opposite) && !broken_nics_.contains(opposite)) lost.insert(nic);
   }
   return lost.size() >= 2 && lost.size() == nics_of_hosts_[host] &&
-         std::ranges::none_of(
-             lost, [&](const NicName& nic) { return reaches_others(nic, {}, seed.at); });
+         std::ranges::none_of(lost,
+                              [&](const NicName& nic) { return reaches_others(nic, {}, seed.at); });
 }
 
 // A NIC that lost the host reaches another one. The answer that says so came after the question
