@@ -17,8 +17,14 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+import prose  # noqa: E402 (it lies beside this file)
+
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
+DOCUMENT_COLUMNS_MAX = 100
+HEADLESS_PERCENT_MAX = 2
 
 # Folders of tests alone: they may include every folder, and no other folder may include them.
 TEST_FOLDERS = {"src/testing", "src/sim/tests"}
@@ -348,8 +354,57 @@ def named_tests(file, files):
                 yield Finding(file.path, number, "test", f"{name} does not exist")
 
 
+LINK_TARGET = re.compile(r"(?<=\])\([^)\s]*\)|https?://\S+")
+
+
+def document_width(file):
+    """Documents wrap; code blocks, tables and the targets of links may be longer."""
+    if not file.path.endswith(".md"):
+        return
+    text = FENCE.sub(lambda match: "\n" * match.group(0).count("\n"), file.text)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.lstrip().startswith("|"):
+            columns = len(LINK_TARGET.sub("", line))
+            if columns > DOCUMENT_COLUMNS_MAX:
+                yield Finding(file.path, number, "document-width",
+                              f"{columns} columns (at most {DOCUMENT_COLUMNS_MAX})")
+
+
+DECISION_PATH = re.compile(r"docs/decisions/(\d{4})-[^/]*\.md")
+
+
+def decision(file):
+    """A decision's record begins with its number, its status and its date."""
+    match = DECISION_PATH.fullmatch(file.path)
+    if not match:
+        return
+    if not file.text.startswith(f"# {int(match.group(1))}. "):
+        yield Finding(file.path, 1, "decision", f"the title must begin with {int(match.group(1))}.")
+    head = file.text.partition("\n## ")[0]
+    if not re.search(r"^- Status: (?:proposed|accepted|superseded by \S.*)$", head, re.MULTILINE):
+        yield Finding(file.path, 1, "decision",
+                      "no line `- Status: ` with proposed, accepted or superseded by")
+    if not re.search(r"^- Date: \d{4}-\d{2}-\d{2}$", head, re.MULTILINE):
+        yield Finding(file.path, 1, "decision", "no line `- Date: YYYY-MM-DD`")
+
+
+def plain_english(files):
+    """Documents are in plain English: scripts/prose.py says which sentences are not."""
+    found = [(file.path, sentence) for file in files if file.path.endswith(".md")
+             for sentence in prose.sentences(file.path, file.text)]
+    headless = [(path, sentence) for path, sentence in found if sentence.is_headless()]
+    over = 100 * len(headless) > HEADLESS_PERCENT_MAX * len(found)
+    for path, sentence in headless:
+        if sentence.has_forbidden_start():
+            yield Finding(path, sentence.line, "prose", f"begins with a pronoun: {sentence.text}")
+        elif over:
+            yield Finding(path, sentence.line, "prose",
+                          f"one of {len(headless)} headless clauses in {len(found)} sentences "
+                          f"(at most {HEADLESS_PERCENT_MAX} %): {sentence.text}")
+
+
 RULES = (clock, function_size, file_size, header_guard, using_namespace, unfinished,
-         machine, suppressions)
+         machine, suppressions, document_width, decision)
 
 
 # ---- The tree ----------------------------------------------------------------------------------
@@ -389,6 +444,7 @@ def check(root):
     findings += [*layering(files), *folder_size(files)]
     findings += [finding for file in files for finding in links(file, files, root)]
     findings += [finding for file in files for finding in named_tests(file, files)]
+    findings += plain_english(files)
     return findings
 
 

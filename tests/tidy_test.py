@@ -153,6 +153,45 @@ class Rules(unittest.TestCase):
         self.assertEqual(rules_hit({"a.md": "[b](docs/b.md#two)\n", "docs/b.md": "# One\n"}),
                          {"link"})
 
+    def test_documents_wrap_at_100_columns(self):
+        wide, link = "word " * 20 + "words", "[b](" + "b" * 100 + ".md)"
+        self.assert_hit("document-width", "docs/a.md", f"{wide}\n")
+        self.assert_hit("document-width", "a.md", f"- {wide}\n")
+        for text in ("word " * 20, f"| {wide} |", f"```\n{wide}\n```",
+                     "https://a.org/" + "b" * 100):
+            self.assert_clean("docs/a.md", f"{text}\n")
+        self.assertEqual(rules_hit({"a.md": f"{link}\n"}), {"link"})
+
+    def test_a_decision_has_number_status_and_date(self):
+        path = "docs/decisions/0012-a.md"
+        head = "# 12. A\n\n- Status: accepted\n- Date: 2026-11-23\n"
+        self.assert_clean(path, head)
+        self.assert_clean(path, head.replace("accepted", "superseded by 13"))
+        for good, bad in (("12.", "13."), ("# 12. A", "# A"), ("accepted", "fine"),
+                          ("- Date", "Date"), ("2026-11-23", "today"),
+                          ("- Status: accepted\n", "")):
+            self.assert_hit("decision", path, head.replace(good, bad))
+        self.assert_hit("decision", path, head.replace("- Date", "\n## Context\n- Date"))
+        self.assert_clean("docs/decisions/README.md", "# Decisions\n")
+
+    def test_documents_are_in_plain_english(self):
+        filler = "A rank asks another one.\n\n"
+        for text in ("What is late comes last.", "Who asks first is served.",
+                     "Whoever asks is served.", "Of these two one is late.",
+                     "Nobody asks this rank.", "Those that ask are served.",
+                     "# What happens when a NIC dies?", "It ends. Nobody asks this rank."):
+            self.assert_hit("prose", "docs/a.md", filler * 99 + f"{text}\n")
+        for text in ("The rank sends what is late.", "It is no matter who asks first.",
+                     "The rank asks those that are late."):
+            self.assert_hit("prose", "docs/a.md", filler * 48 + f"{text}\n")
+            self.assert_clean("docs/a.md", filler * 49 + f"{text}\n")
+        for text in ("Those ranks ask each other.", "A rank which asks is served.",
+                     "`What is it?` it says.", "An operator who asks is served.",
+                     "The log shows which NICs it uses, when and why.",
+                     "```\nWhat is late comes last.\n```",
+                     "It says \"nobody asks this rank\" then."):
+            self.assert_clean("docs/a.md", f"{text}\n")
+
     def test_tests_that_a_table_names_exist(self):
         tree = {"src/a_test.cc": "TEST_F(DoorTest, LetsNobodyIn) {}\n",
                 "tests/process/b_test.py": "class FloodTest:\n    pass\n"}

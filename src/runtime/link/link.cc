@@ -15,14 +15,14 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
            const LinkSettings& settings)
     : host_(host), self_(self), peer_(peer), settings_(settings), death_evidence_(paths.size()) {
   for (const PathSpec& spec : paths) {
-    paths_.push_back(std::make_unique<Path>(static_cast<Path::Owner&>(*this), spec, host.scratch(),
-                                            settings.damping));
-    dialers_.push_back(std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
-                                                    host.reactor(), host.transport(), host.run()));
-    pace_senders_.push_back(spec.lane_only ? 0 : host.pace(spec.local_nic).add_sender());
+    PathSlot slot;
+    slot.path = std::make_unique<Path>(static_cast<Path::Owner&>(*this), spec, host.scratch(),
+                                       settings.damping);
+    slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
+                                               host.reactor(), host.transport(), host.run());
+    if (!spec.lane_only) slot.pace_sender = host.pace(spec.local_nic).add_sender();
+    slots_.push_back(std::move(slot));
   }
-  pending_data_.resize(paths_.size());
-  stalls_.resize(paths_.size());
 }
 
 Link::~Link() = default;
@@ -53,15 +53,15 @@ Result<Link::Channel*> Link::heard_channel(ChannelId id) {
 }
 
 Path* Link::find(PathId id) {
-  for (const auto& path : paths_) {
-    if (path->spec.id == id) return path.get();
+  for (Path* path : paths()) {
+    if (path->spec.id == id) return path;
   }
   return nullptr;
 }
 
 size_t Link::index_of(const Path& path) const {
   size_t index = 0;
-  while (paths_[index].get() != &path) ++index;
+  while (slots_[index].path.get() != &path) ++index;
   return index;
 }
 
@@ -95,8 +95,8 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
   }
   changed();
   // Small messages come eagerly; the sender of a large one is waiting for this.
-  if (bytes.size() > limits::kBufferedSendBytesMax) urgent_ = true;
-  target.changed_version = version_;
+  if (bytes.size() > limits::kBufferedSendBytesMax) state_.mark_urgent();
+  target.changed_version = state_.version();
   return posted.number;
 }
 
@@ -114,7 +114,7 @@ void Link::end_hastened_sends() {
     open->hastened = !open->send.buffer_rest(ended);
     if (ended.empty()) continue;
     // Half-written frames still refer to the client's bytes.
-    for (const auto& path : paths_) {
+    for (Path* path : paths()) {
       if (!mutated(Mutant::no_keep)) path->keep(id);
     }
     for (const auto& message : ended) completions_.push_back({Ended::sent, id, message.number, {}});
@@ -125,14 +125,14 @@ void Link::end_hastened_sends() {
 void Link::cancel_channel(ChannelId id) {
   Channel& target = channel(id);
   target.client = nullptr;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     path->keep(id);
     path->redirect(id);
   }
   target.send.cancel();
   target.receive.cancel();
   changed();
-  target.changed_version = version_;  // the peer need not wonder where its chunks go
+  target.changed_version = state_.version();  // the peer need not wonder where its chunks go
   std::erase_if(resend_, [id](const Resend& r) { return r.channel == id; });
   std::erase_if(completions_, [id](const Completion& c) { return c.channel == id; });
   touch();
@@ -146,7 +146,7 @@ void Link::send_notice(Notice notice) {
   // carries this notice, or the first frame after the peer has applied the earlier ones.
   if (more && unheard(now()) > limits::kStateResendMax) return;
   changed();
-  urgent_ = true;
+  state_.mark_urgent();
 }
 
 void Link::deliver_completions() {
@@ -190,17 +190,17 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
 
 TimeNs Link::next_timeout(TimeNs now) const {
   if (peer_end_) return kNever;
-  TimeNs next = std::min({reflect_due_, resend_state_at_, news_due_});
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    const Path& path = *paths_[i];
+  TimeNs next = state_.next_timeout();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Path& path = *slots_[i].path;
     if (path.paused()) {
       next = std::min(next, path.paused_until());
       continue;
     }
-    next = std::min(next, dialers_[i]->next_timeout());
+    next = std::min(next, slots_[i].dialer->next_timeout());
     if (!path.state.connected()) {
       const bool dials = opens_paths() || goodbye_received_ || all_down_since_ != 0;
-      if (dials && !dialers_[i]->busy()) next = std::min(next, path.returns.next_attempt());
+      if (dials && !slots_[i].dialer->busy()) next = std::min(next, path.returns.next_attempt());
       continue;
     }
     // The lane of a peer that has been stopped for long is full, and says so when it no longer is.
@@ -222,20 +222,19 @@ TimeNs Link::next_timeout(TimeNs now) const {
 }
 
 TimeNs Link::stall_of(PathId id) const {
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    if (paths_[i]->spec.id == id) return stalls_[i];
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].path->spec.id == id) return slots_[i].stall;
   }
   return 0;
 }
 
 bool Link::ready() const {
-  return std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
-    return !path->spec.lane_only && path->state.usable();
-  });
+  return std::ranges::any_of(
+      paths(), [](const Path* path) { return !path->spec.lane_only && path->state.usable(); });
 }
 
 void Link::set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->spec.remote_nic != remote_nic) continue;
     const auto same_family = std::find_if(
         addresses.begin(), addresses.end(),
@@ -249,7 +248,7 @@ void Link::set_remote(NicId remote_nic, const std::vector<Address>& addresses, u
 }
 
 void Link::set_source(NicId local_nic, const std::vector<Address>& addresses) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->spec.local_nic != local_nic) continue;
     const auto same_family =
         std::find_if(addresses.begin(), addresses.end(),
@@ -275,7 +274,7 @@ void Link::report_bad_memory() {
 // A shortage is this host's: nothing that is under way is the later for it, on any path.
 void Link::resume_paused(TimeNs at) {
   bool any = false;
-  for (const auto& path : paths_) any = path->resume(at) || any;
+  for (Path* path : paths()) any = path->resume(at) || any;
   if (any) excuse(limits::kShortagePause);
 }
 
@@ -293,16 +292,16 @@ void Link::check_goodbye() {
   if (notices_.pending() > 0) return;
   goodbye_sent_ = true;
   changed();
-  urgent_ = true;
-  goodbye_version_ = version_;
+  state_.mark_urgent();
+  goodbye_version_ = state_.version();
 }
 
 bool Link::goodbye_done() const {
   if (peer_end_) return true;
   // The peer has ours and we have the peer's; that the peer knows the latter is its own affair: at
   // worst it finds its connections closed and no listener where this end was.
-  return goodbye_sent_ && goodbye_received_ && version_reflected_ >= goodbye_version_ &&
-         peer_version_reflected_ >= peer_version_;
+  return goodbye_sent_ && goodbye_received_ && state_.acknowledged() >= goodbye_version_ &&
+         state_.peer_informed();
 }
 
 // Returns what was under way.
@@ -315,10 +314,10 @@ void Link::end_peer(PeerEnd end, const std::string& why) {
   if (peer_end_) return;
   peer_end_ = end;
   const TimeNs at = now();
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    dialers_[i]->cancel();
-    pending_data_[i].reset();
-    (void)detach(*paths_[i], DownCause::closing, at);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].dialer->cancel();
+    slots_[i].pending_data.reset();
+    (void)detach(*slots_[i].path, DownCause::closing, at);
   }
   touch();
   host_.on_peer_end(peer_, end, why);

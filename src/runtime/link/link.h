@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "protocol/delivery/notice_ledger.h"
 #include "protocol/delivery/receive_ledger.h"
 #include "protocol/delivery/send_ledger.h"
+#include "protocol/delivery/state_exchange.h"
 #include "protocol/path/death_evidence.h"
 #include "protocol/path/nic_queue.h"
 #include "runtime/connection/path_dialer.h"
@@ -149,7 +151,10 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
 
   // --- for reports ---
   bool opens_paths() const { return self_ < peer_; }
-  const std::vector<std::unique_ptr<Path>>& paths() const { return paths_; }
+  // The paths as Path*, in the order of their specs.
+  auto paths() const {
+    return std::views::transform(slots_, [](const PathSlot& slot) { return slot.path.get(); });
+  }
   uint64_t mirrored_bytes() const { return mirrored_bytes_; }
   uint64_t replayed_bytes() const { return replayed_bytes_; }
   // The longest that a chunk was delayed by the latest trouble of this path.
@@ -160,6 +165,15 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   const std::string& last_dial_failure() const { return last_dial_failure_; }
 
  private:
+  struct PathSlot {
+    std::unique_ptr<Path> path;
+    // Dials for the lower rank; the higher rank only probes whether the peer is there.
+    std::unique_ptr<PathDialer> dialer;
+    size_t pace_sender = 0;  // this peer's index in the NIC's pace
+    // The acceptor holds a path's data connection until its lane joins.
+    std::optional<EstablishedConnection> pending_data;
+    TimeNs stall = 0;  // of the latest trouble
+  };
   struct Channel {
     explicit Channel(ChannelId id)
         : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
@@ -212,7 +226,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   void end_hastened_sends();
   void touch() { dirty_ = true; }
   void changed() {
-    ++version_;
+    state_.bump_version();
     dirty_ = true;
   }
   std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs at);
@@ -293,7 +307,6 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   enum class Question : uint8_t { none, casual, urgent };
   void send_state(Path& path, TimeNs now, Question question);
   TimeNs spacing(TimeNs now) const;
-  void note_told(const Path& lane, const ControlFrame& frame, TimeNs now);
   ControlFrame make_frame(TimeNs now);
   void report_channels(ControlFrame& frame) const;
   static bool good_lane(const Path& path);
@@ -337,12 +350,7 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   const Rank self_;
   const Rank peer_;
   const LinkSettings settings_;
-  std::vector<std::unique_ptr<Path>> paths_;
-  // By path: dials for the lower rank; the higher rank only probes whether the peer is there.
-  std::vector<std::unique_ptr<PathDialer>> dialers_;
-  std::vector<size_t> pace_senders_;  // this peer's index in the NIC's pace
-  // The acceptor holds a path's data connection until its lane joins.
-  std::vector<std::optional<EstablishedConnection>> pending_data_;
+  std::vector<PathSlot> slots_;
   std::map<ChannelId, std::unique_ptr<Channel>> channels_;
   std::vector<ChannelId> channel_order_;
   size_t channel_cursor_ = 0;
@@ -352,27 +360,14 @@ class Link final : public MessagePort, private Path::Owner, private PathDialer::
   std::string contradiction_;  // not told yet
   bool contradicted_ = false;
   std::vector<Hit> hits_;
-  std::vector<TimeNs> stalls_;  // by path
   std::vector<Completion> completions_;
   // What one control frame brought, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;
   NoticeLedger notices_;
 
-  // State versions: ours, what the peer has of ours, and what we have of the peer's.
-  uint64_t version_ = 1;
-  uint64_t version_sent_ = 0;
-  uint64_t version_told_ = 0;  // up to which the last frame went: less when not all would fit
-  uint64_t version_reflected_ = 0;
-  uint64_t peer_version_ = 0;
-  uint64_t peer_version_reflected_ = 0;
-  TimeNs reflect_due_ = kNever;
-  TimeNs resend_state_at_ = kNever;
-  TimeNs resend_state_wait_ = limits::kStateResendMin;
+  StateExchange state_;
   size_t lane_cursor_ = 0;
-  uint64_t news_bytes_ = 0;  // received since the last state frame
-  TimeNs news_due_ = kNever;
-  bool urgent_ = false;  // the peer is likely to wait for the next state frame
 
   // Health.
   uint32_t ask_number_ = 1;      // of the next one

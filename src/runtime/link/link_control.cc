@@ -34,17 +34,17 @@ uint64_t Link::pace_total(Path& path, TimeNs at) {
   if (path.spec.lane_only) return 0;
   const NicPace& pace = host_.pace(path.spec.local_nic);
   return path.bytes_received() +
-         pace.share(pace_senders_[index_of(path)], path.health.round_trip, at);
+         pace.share(slots_[index_of(path)].pace_sender, path.health.round_trip, at);
 }
 
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
-  frame.counted = version_;
-  frame.reflected = peer_version_;
+  frame.counted = state_.version();
+  frame.reflected = state_.peer_version();
   frame.notices_applied = notices_.applied();
   frame.goodbye = goodbye_sent_;
-  frame.paths.reserve(paths_.size());
-  for (const auto& path : paths_) {
+  frame.paths.reserve(slots_.size());
+  for (Path* path : paths()) {
     PathReport report;
     report.path = path->spec.id;
     report.incarnation = path->state.incarnation();
@@ -77,15 +77,15 @@ void Link::report_channels(ControlFrame& frame) const {
     frame.version = version;
     frame.channels.clear();
     for (const auto& [id, open] : channels_) {
-      if (open->changed_version <= version_reflected_) continue;
-      frame.channels.push_back(open->receive.report(version_reflected_, version));
+      if (open->changed_version <= state_.acknowledged()) continue;
+      frame.channels.push_back(open->receive.report(state_.acknowledged(), version));
     }
   };
-  report_up_to(version_);
+  report_up_to(state_.version());
   const size_t bytes = encoded_body_bytes(frame);
   if (bytes <= limits::kControlBodyBytesMax) return;
   std::vector<ReceiveLedger::Change> changes;
-  for (const auto& [id, open] : channels_) open->receive.changes(version_reflected_, changes);
+  for (const auto& [id, open] : channels_) open->receive.changes(state_.acknowledged(), changes);
   std::ranges::sort(changes, {}, &ReceiveLedger::Change::version);
   for (size_t excess = bytes - limits::kControlBodyBytesMax; excess > 0; changes.pop_back()) {
     R2CCL_CHECK(!changes.empty());
@@ -105,7 +105,7 @@ bool Link::good_lane(const Path& path) {
 // frames of other senders may be ahead on any.
 TimeNs Link::prompt_round_trip(TimeNs at) const {
   TimeNs fastest = kNever;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (good_lane(*path)) fastest = std::min(fastest, path->health.round_trip_at(at));
   }
   if (fastest == kNever) return kNever;
@@ -118,9 +118,9 @@ Path* Link::choose_lane(TimeNs at) {
   const TimeNs prompt = prompt_round_trip(at);
   Path* second = nullptr;
   Path* last = nullptr;
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    const size_t index = (lane_cursor_ + i) % paths_.size();
-    Path& path = *paths_[index];
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const size_t index = (lane_cursor_ + i) % slots_.size();
+    Path& path = *slots_[index].path;
     if (!path.lane_ready() || path.broken) continue;
     if (path.spec.lane_only) {
       last = &path;
@@ -155,28 +155,14 @@ void Link::send_state(Path& path, TimeNs at, Question question) {
   // What only a slow lane has carried is still news for the others.
   const TimeNs prompt = prompt_round_trip(at);
   const bool heard_soon = good_lane(path) && path.health.round_trip_at(at) <= prompt;
-  if (heard_soon || prompt == kNever) note_told(path, frame, at);
+  if (heard_soon || prompt == kNever) {
+    state_.on_sent(frame.version, path.health.round_trip, spacing(at), at);
+  }
   path.send_control(frame);
 }
 
-// All that is new has been said.
-void Link::note_told(const Path& lane, const ControlFrame& frame, TimeNs at) {
-  version_sent_ = version_;
-  version_told_ = frame.version;
-  peer_version_reflected_ = peer_version_;
-  reflect_due_ = kNever;
-  news_bytes_ = 0;
-  news_due_ = kNever;
-  urgent_ = false;
-  if (mutated(Mutant::state_once)) version_reflected_ = version_;
-  if (version_reflected_ < version_) {
-    const TimeNs wait = std::max(resend_state_wait_, spacing(at));
-    resend_state_at_ = at + std::max(wait, 2 * lane.health.round_trip);
-  }
-}
-
 void Link::control(TimeNs at) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!path->lane_ready() || path->broken) continue;
     const TimeNs interval = std::max(limits::kHeartbeatInterval, spacing(at));
     const bool heartbeat = at - path->health.last_sent_at >= interval;
@@ -188,21 +174,12 @@ void Link::control(TimeNs at) {
       send_state(*path, at, heartbeat || first || measure ? Question::urgent : Question::none);
     }
   }
-  const bool any_news = version_ > version_sent_;
-  if (any_news && news_due_ == kNever) news_due_ = at + limits::kNewsDelay;
-  const bool news = any_news && (urgent_ || at >= news_due_);
-  const bool resend = version_ > version_reflected_ && at >= resend_state_at_;
-  if (!news && !resend && at < reflect_due_) return;
+  const StateExchange::Due due = state_.due(at);
+  if (!due) return;
   Path* lane = choose_lane(at);
-  if (lane == nullptr) {
-    // None is connected, or all are full: look again soon, not at once.
-    const TimeNs again = at + limits::kReflectDelay;
-    if (any_news) news_due_ = again;
-    if (reflect_due_ != kNever) reflect_due_ = again;
-    if (resend) resend_state_at_ = again;
-    return;
-  }
-  if (resend) resend_state_wait_ = std::min(2 * resend_state_wait_, limits::kStateResendMax);
+  // None is connected, or all are full: look again soon, not at once.
+  if (lane == nullptr) return state_.postpone(due, at);
+  if (due.retransmit) state_.back_off();
   const bool measure = at - lane->health.last_asked_at >= kMeasureInterval;
   send_state(*lane, at, measure ? Question::casual : Question::none);
 }

@@ -18,7 +18,7 @@ bool in_service_soon(const PathState& state) {
 void Link::set_drained(NicSet local, NicSet remote) {
   drained_local_ = local;
   drained_remote_ = remote;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->spec.lane_only) continue;
     const bool was = path->drained;
     path->drained = local.contains(path->spec.local_nic) || remote.contains(path->spec.remote_nic);
@@ -31,10 +31,10 @@ void Link::set_drained(NicSet local, NicSet remote) {
 
 // A drain never costs a link its last path: when no other is up, drained ones are used.
 void Link::rest_drained() {
-  const bool others = std::ranges::any_of(paths_, [](const auto& path) {
+  const bool others = std::ranges::any_of(paths(), [](const Path* path) {
     return !path->drained && !path->spec.lane_only && path->state.usable();
   });
-  for (const auto& path : paths_) path->resting = path->drained && others;
+  for (Path* path : paths()) path->resting = path->drained && others;
 }
 
 // `local`, `remote`: the NIC in question at this end and at the peer's, kNoNic where it is not.
@@ -42,7 +42,7 @@ void Link::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
   if (peer_end_ || goodbye_received_) return;
   bool touched = false;
   bool other = false;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     const PathSpec& spec = path->spec;
     if (spec.lane_only) continue;
     const bool here = local != kNoNic && spec.local_nic == local;

@@ -59,7 +59,7 @@ void Link::health(TimeNs at, TimeNs idle_ns) {
   prove_paths(at);
   note_data_paths(at);
   if (settings_.monitor) {
-    for (const auto& path : paths_) {
+    for (Path* path : paths()) {
       if (path->paused()) continue;
       if (path->state.phase() == PathPhase::up) judge(*path, at);
       if (path->state.phase() == PathPhase::suspect) judge_suspect(*path, at);
@@ -71,16 +71,16 @@ void Link::health(TimeNs at, TimeNs idle_ns) {
 }
 
 void Link::act_on_breaks(TimeNs at) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->broken) fail_path(*path, *path->broken, path->peer_cause, path->broken_why, at);
   }
-  const bool any = std::any_of(paths_.begin(), paths_.end(),
-                               [](const auto& path) { return path->state.connected(); });
+  const bool any =
+      std::ranges::any_of(paths(), [](const Path* path) { return path->state.connected(); });
   if (any) all_down_since_ = 0;
 }
 
 void Link::prove_paths(TimeNs at) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->state.phase() != PathPhase::proving || path->broken) continue;
     const bool proved =
         path->spec.lane_only || (path->probe_received() && path->model.frames_sent() > 0 &&
@@ -118,8 +118,8 @@ TimeNs Link::overdue_at(const Path& path) const {
 
 // Also a path at rest stands in for it: it is used as soon as no other is up.
 bool Link::is_last(const Path& path) const {
-  return std::ranges::none_of(paths_, [&path](const auto& other) {
-    return other.get() != &path && !other->spec.lane_only && other->state.usable();
+  return std::ranges::none_of(paths(), [&path](const Path* other) {
+    return other != &path && !other->spec.lane_only && other->state.usable();
   });
 }
 
@@ -191,7 +191,7 @@ void Link::judge_suspect(Path& path, TimeNs at) {
 
 // A short connect that the peer's kernel must answer even when its process is stopped.
 void Link::probe_kernel(const Path& path, TimeNs at) {
-  PathDialer& dialer = *dialers_[index_of(path)];
+  PathDialer& dialer = *slots_[index_of(path)].dialer;
   if (dialer.busy() || at - dialer.started_at() < kProbeInterval) return;
   DialRequest probe;
   probe.probe_only = true;
@@ -227,14 +227,14 @@ void Link::ask(TimeNs at, Path* in_doubt) {
     if (!owes && in_doubt->lane_ready()) send_state(*in_doubt, at, Question::urgent);
     return;
   }
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->lane_ready() && !path->broken) send_state(*path, at, Question::urgent);
   }
 }
 
 bool Link::others_in_doubt(const Path* in_doubt, TimeNs at) const {
-  return std::ranges::any_of(paths_, [&](const auto& path) {
-    return path.get() != in_doubt && path->state.connected() &&
+  return std::ranges::any_of(paths(), [&](const Path* path) {
+    return path != in_doubt && path->state.connected() &&
            (path->state.phase() == PathPhase::suspect || lane_overdue_at(*path) <= at);
   });
 }
@@ -242,9 +242,9 @@ bool Link::others_in_doubt(const Path* in_doubt, TimeNs at) const {
 // The next lane that can be expected to answer: prompt, and not itself in doubt.
 Path* Link::choose_witness(const Path* in_doubt, TimeNs at) {
   const TimeNs prompt = prompt_round_trip(at);
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    const size_t index = (witness_cursor_ + i) % paths_.size();
-    Path& path = *paths_[index];
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const size_t index = (witness_cursor_ + i) % slots_.size();
+    Path& path = *slots_[index].path;
     if (&path == in_doubt || !good_lane(path) || path.health.round_trip_at(at) > prompt) continue;
     witness_cursor_ = index + 1;
     return &path;
@@ -255,7 +255,7 @@ Path* Link::choose_witness(const Path* in_doubt, TimeNs at) {
 bool Link::ping(NicId local_nic) {
   const TimeNs at = now();
   bool shares = false;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->spec.local_nic != local_nic || !good_lane(*path)) continue;
     shares = true;
     if (path->health.asks.empty()) send_state(*path, at, Question::urgent);
@@ -271,7 +271,7 @@ void Link::report_change(const Path& path, PathPhase from, TimeNs at, PathEvent 
   event.from = from;
   event.to = path.state.phase();
   event.at = at;
-  urgent_ = true;
+  state_.mark_urgent();
   host_.on_path_event(event);
 }
 
@@ -301,7 +301,7 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   }
   event.aftermath = cause == DownCause::stalled && unanswered_since(path) < silence_ended_at_;
   const size_t index = index_of(path);
-  dialers_[index]->cancel();
+  slots_[index].dialer->cancel();
   death_evidence_.on_failed(index, std::exchange(path.closed_by_kernel, false), at);
   if (from == PathPhase::up) note_hit(path);
   // The peer must not take the aftermath for a stall of the path either.
@@ -322,21 +322,20 @@ void Link::fail_path(Path& path, DownCause cause, DownCause peer_cause, const st
   if (goodbye_received_) path.returns.on_news(at);  // likely the peer's leaving: see whether it has
   overdraw_until_ = at + limits::kOverdrawTime;
   changed();
-  const bool any =
-      std::any_of(paths_.begin(), paths_.end(), [](const auto& p) { return p->state.connected(); });
+  const bool any = std::ranges::any_of(paths(), [](const Path* p) { return p->state.connected(); });
   if (!any && all_down_since_ == 0) {
     all_down_since_ = at;
     asked_at_ = 0;
     death_evidence_.on_all_down(at);
-    for (const auto& each : paths_) each->returns.on_news(at);
+    for (Path* each : paths()) each->returns.on_news(at);
   }
   if (!goodbye_received_) report_change(path, from, at, std::move(event));
 }
 
 void Link::dial(TimeNs at) {
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    Path& path = *paths_[i];
-    PathDialer& dialer = *dialers_[i];
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Path& path = *slots_[i].path;
+    PathDialer& dialer = *slots_[i].dialer;
     dialer.progress(at);
     if (path.state.connected() || dialer.busy() || at < path.returns.next_attempt()) continue;
     // The lower rank opens paths. The higher one only calls, when all is lost or the peer may have
@@ -377,7 +376,7 @@ void Link::open(Path& path, TimeNs at) {
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
   request.answered_within = kernel_answer_time(path, at);
-  dialers_[index_of(path)]->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
+  slots_[index_of(path)].dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, at);
 }
 
 void Link::on_dialed(PathDialer& dialer, DialedPath dialed) {
@@ -424,13 +423,13 @@ void Link::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
 // After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
 // left: a path may have failed, and one that lies in a hole does not tell that it was closed.
 void Link::note_data_paths(TimeNs at) {
-  const auto is_data = [](const auto& path) { return !path->spec.lane_only; };
-  const bool carries = std::ranges::any_of(paths_, [&](const auto& path) {
+  const auto is_data = [](const Path* path) { return !path->spec.lane_only; };
+  const bool carries = std::ranges::any_of(paths(), [&](const Path* path) {
     const PathPhase phase = path->state.phase();
     return is_data(path) && (phase == PathPhase::up || phase == PathPhase::suspect);
   });
   const bool carried = std::ranges::any_of(
-      paths_, [&](const auto& path) { return is_data(path) && path->history.downs > 0; });
+      paths(), [&](const Path* path) { return is_data(path) && path->history.downs > 0; });
   if (carries || !carried) {
     no_data_since_ = 0;
   } else if (no_data_since_ == 0) {
@@ -442,7 +441,7 @@ void Link::note_data_paths(TimeNs at) {
 TimeNs Link::silence(TimeNs at) const {
   if (asked_at_ == 0) return 0;
   TimeNs heard_at = asked_at_;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     heard_at = std::max({heard_at, path->health.kernel_answered_at, path->health.acknowledged_at});
   }
   return at - heard_at;
@@ -457,7 +456,7 @@ TimeNs Link::kernel_ask_interval(TimeNs at) const {
 void Link::note_acknowledged(TimeNs at) {
   if (asked_at_ == 0 || at < next_kernel_look_) return;
   next_kernel_look_ = at + kKernelAskMin / 4;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     const TimeNs unanswered = path->lane_unanswered();
     TimeNs& acknowledged_at = path->health.acknowledged_at;
     if (unanswered != kNever) acknowledged_at = std::max(acknowledged_at, at - unanswered);
@@ -474,10 +473,10 @@ void Link::ask_silent_kernel(TimeNs at) {
     ask(at, nullptr);
   const TimeNs interval = kernel_ask_interval(at);
   if (silence(at) < interval) return;
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    Path& path = *paths_[i];
-    const bool due = at - dialers_[i]->started_at() >= interval;
-    if (!due || dialers_[i]->busy() || !path.state.connected()) continue;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Path& path = *slots_[i].path;
+    const bool due = at - slots_[i].dialer->started_at() >= interval;
+    if (!due || slots_[i].dialer->busy() || !path.state.connected()) continue;
     const bool anew = opens_paths() && !mutated(Mutant::dead_connections);
     anew ? open(path, at) : probe_kernel(path, at);
   }
@@ -513,7 +512,7 @@ Result<AcceptDecision> Link::on_hello(const ConnectionIdentity& identity, Incarn
   const size_t index = index_of(*path);
   AcceptDecision decision;
   decision.last_used = path->state.incarnation();
-  const auto& pending = pending_data_[index];
+  const auto& pending = slots_[index].pending_data;
   if (identity.kind == ConnectionKind::data) {
     if (path->spec.lane_only) return Status(Code::remote, "a data connection on a lane-only path");
     if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
@@ -531,7 +530,7 @@ void Link::adopt(EstablishedConnection established) {
   Path* path = find(established.session.identity.path);
   if (path == nullptr || peer_end_) return;
   const size_t index = index_of(*path);
-  auto& pending = pending_data_[index];
+  auto& pending = slots_[index].pending_data;
   touch();
   if (established.session.identity.kind == ConnectionKind::data) {
     pending = std::move(established);
@@ -555,7 +554,7 @@ void Link::adopt(EstablishedConnection established) {
 
 void Link::on_nic_change(NicId nic, bool usable, DownCause cause) {
   const TimeNs at = now();
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (path->spec.local_nic != nic) continue;
     touch();
     if (usable) {

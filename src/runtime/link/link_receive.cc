@@ -41,40 +41,41 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
   // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
   completions_.push_back({Ended::mismatch, header.channel, header.message, place.status()});
   changed();
-  target.value()->changed_version = version_;  // the peer need not wonder where its chunks go
+  target.value()->changed_version =
+      state_.version();  // the peer need not wonder where its chunks go
   return ReceiveLedger::Place{};
 }
 
 void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
                     bool discarded) {
-  news_bytes_ += header.payload_bytes;
+  state_.on_payload(header.payload_bytes);
   changed();  // the path's counters
   host_.pace(path.spec.local_nic)
-      .on_received(pace_senders_[index_of(path)], kDataHeaderBytes + header.payload_bytes,
+      .on_received(slots_[index_of(path)].pace_sender, kDataHeaderBytes + header.payload_bytes,
                    path.frame_received_at());
   ReceiveLedger::Accepted accepted;
   Channel& target = channel(header.channel);
-  if (!discarded) accepted = target.receive.accept(header, std::move(early), version_);
+  if (!discarded) accepted = target.receive.accept(header, std::move(early), state_.version());
   if (settings_.witness != nullptr) {
     settings_.witness->on_arrive({self_, peer_}, path, header, discarded, accepted.fresh);
   }
   if (!accepted.fresh) return;
-  target.changed_version = version_;
+  target.changed_version = state_.version();
   // From here on no other copy of this chunk may touch its destination.
-  for (const auto& other : paths_) {
-    if (other.get() == &path || mutated(Mutant::no_redirect)) continue;
+  for (Path* other : paths()) {
+    if (other == &path || mutated(Mutant::no_redirect)) continue;
     other->redirect(header.channel, header.message, header.offset);
   }
-  if (news_bytes_ >= limits::kNewsBytes) urgent_ = true;
+  if (state_.much_unreported()) state_.mark_urgent();
   if (accepted.message_complete) {
-    if (header.message_bytes > limits::kBufferedSendBytesMax) urgent_ = true;
+    if (header.message_bytes > limits::kBufferedSendBytesMax) state_.mark_urgent();
     completions_.push_back({Ended::received, header.channel, header.message, {}});
   }
 }
 
 void Link::on_probe(Path&) {
   changed();
-  urgent_ = true;
+  state_.mark_urgent();
 }
 
 void Link::on_control(Path& path, ControlFrame frame) {
@@ -83,24 +84,13 @@ void Link::on_control(Path& path, ControlFrame frame) {
   note_heard(at);
   if (frame.ask != 0) path.health.answer_due = frame.ask;
   if (frame.answer != 0) apply_answer(path, frame.answer, at);
-  if (frame.reflected > version_reflected_ && frame.reflected <= version_) {
-    version_reflected_ = frame.reflected;
-    resend_state_wait_ = limits::kStateResendMin;
-    if (version_reflected_ == version_) resend_state_at_ = kNever;
-    if (version_reflected_ >= version_told_ && version_told_ < version_sent_) {
-      version_sent_ = version_told_;  // the rest of what one frame could not hold is news again
-      urgent_ = true;
-    }
-  }
+  state_.on_acknowledged(frame.reflected);
   if (Status applied = apply_channels(frame); !applied.ok()) {
     refuse(path, applied.message());
     if (!contradicted_) return;
   }
   // Not before: what is reflected must have been applied.
-  if (frame.version > peer_version_) {
-    peer_version_ = frame.version;
-    if (reflect_due_ == kNever) reflect_due_ = at + limits::kReflectDelay;
-  }
+  state_.on_peer_state(frame.version, at);
   if (!hits_.empty()) settle_hits(at);
   // After the channels, so that a transmission that arrived finds its chunk acknowledged.
   for (const PathReport& report : frame.paths) apply_path(report, frame, at);
@@ -117,7 +107,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
     completed_.clear();
     const Status applied = target.value()->send.apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {
-      for (const auto& each : paths_) {
+      for (Path* each : paths()) {
         if (!mutated(Mutant::no_pad)) each->pad(report.channel, done.number);
       }
       // The client of a buffered message was told when it was posted.
@@ -137,7 +127,7 @@ void Link::note_heard(TimeNs at) {
   end_silence(at);
   if (spacing(at) > limits::kStateResendMax) {
     next_ask_ = std::min(next_ask_, at);
-    if (resend_state_at_ != kNever) resend_state_at_ = std::min(resend_state_at_, at);
+    state_.hurry(at);
   }
   asked_at_ = 0;
   death_evidence_.on_alive();
@@ -149,13 +139,14 @@ void Link::end_silence(TimeNs at) {
 
 // What was about to replace connections that had seemed dead.
 void Link::keep_connections() {
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    if (paths_[i]->state.connected() && !dialers_[i]->probing()) dialers_[i]->cancel();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].path->state.connected() && !slots_[i].dialer->probing())
+      slots_[i].dialer->cancel();
   }
 }
 
 void Link::excuse(TimeNs duration) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     path->model.excuse(duration);
     for (auto& ask : path->health.asks) {
       ask.missed_at = std::max(ask.missed_at, std::min(ask.missed_at + duration, now()));
@@ -201,7 +192,7 @@ void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeN
 void Link::apply_notices(const ControlFrame& frame) {
   if (notices_.on_applied(frame.notices_applied)) {
     changed();
-    urgent_ = true;
+    state_.mark_urgent();
   }
   for (const NoticeReport& notice : frame.notices) {
     if (!notices_.take(notice.number)) continue;

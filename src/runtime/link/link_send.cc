@@ -46,7 +46,7 @@ bool carries(const Path& path) {
 
 double Link::fastest_rate() const {
   double fastest = 0;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path)) continue;
     const double rate = path->model.bytes_per_ns();
     // What a token bucket let through at once would cut messages so large that one path has each.
@@ -61,7 +61,7 @@ PathModel::Best Link::best_shown() const {
   PathModel::Best best;
   double known = 0;
   double hoped = 0;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path)) continue;
     double& fastest = path->model.rate_known() ? known : hoped;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
@@ -75,7 +75,7 @@ PathModel::Best Link::best_shown() const {
     // A path that is known to be slow says nothing about others which have shown much more.
     if (hoped <= kUnlike * known) best.bytes_per_ns = std::max(known, hoped);
   }
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     // What a slow path takes is its time on the wire, but for an error as large as any delay.
     if (!carries(*path) || path->model.is_slow(best.bytes_per_ns)) continue;
     best.delay = std::min(best.delay, path->model.recent_delay());
@@ -85,7 +85,7 @@ PathModel::Best Link::best_shown() const {
 
 TimeNs Link::shortest_delay() const {
   TimeNs shortest = kNever;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path)) continue;
     shortest = std::min(shortest, path->model.base_delay());
   }
@@ -94,7 +94,7 @@ TimeNs Link::shortest_delay() const {
 
 size_t Link::usable_paths() const {
   return static_cast<size_t>(
-      std::ranges::count_if(paths_, [](const auto& path) { return carries(*path); }));
+      std::ranges::count_if(paths(), [](const Path* path) { return carries(*path); }));
 }
 
 // How many paths a message is worth cutting for: those that are through with an equal share of it
@@ -103,10 +103,10 @@ size_t Link::usable_paths() const {
 size_t Link::paths_for(uint64_t message_bytes, TimeNs now) const {
   const uint64_t share = message_bytes / std::max<size_t>(usable_paths(), 1);
   TimeNs shortest = kNever;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (carries(*path)) shortest = std::min(shortest, path->model.time_alone(share, now));
   }
-  return static_cast<size_t>(std::ranges::count_if(paths_, [&](const auto& path) {
+  return static_cast<size_t>(std::ranges::count_if(paths(), [&](const Path* path) {
     return carries(*path) && path->model.time_alone(share, now) <= shortest + shortest / 2;
   }));
 }
@@ -115,7 +115,7 @@ size_t Link::paths_for(uint64_t message_bytes, TimeNs now) const {
 TimeNs Link::backlog_done_at(TimeNs now) const {
   double rate = 0;
   uint64_t bytes = 0;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path)) continue;
     rate += path->model.bytes_per_ns();
     bytes += path->model.bytes_under_way(now);
@@ -141,17 +141,17 @@ Link::Choice Link::choose_path(uint64_t bytes, std::optional<PathId> avoid, bool
   Path* best_free = nullptr;
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path) || path->broken) continue;
     if (avoid && path->spec.id == *avoid) continue;
     const TimeNs at = path->model.finish_at(bytes, now);
     if (at < best_at) {
-      best = path.get();
+      best = path;
       best_at = at;
     }
-    if (std::ranges::find(reserved, path.get()) != reserved.end()) continue;
+    if (std::ranges::find(reserved, path) != reserved.end()) continue;
     if (at < best_free_at && path_takes(*path, bytes, urgent)) {
-      best_free = path.get();
+      best_free = path;
       best_free_at = at;
     }
   }
@@ -206,7 +206,7 @@ uint32_t Link::cut_for(uint64_t message_bytes, TimeNs now) const {
 // each path in any case.
 double Link::rate_of_shared_nics() const {
   double fastest = 0;
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path)) continue;
     fastest = std::max(fastest, host_.queue(path->spec.local_nic).bytes_per_ns());
   }
@@ -252,7 +252,7 @@ bool Link::dispatch_fresh(std::span<const Path* const> awaited, TimeNs now) {
 }
 
 bool Link::any_path_free() const {
-  return std::ranges::any_of(paths_, [this](const auto& path) {
+  return std::ranges::any_of(paths(), [this](const Path* path) {
     return carries(*path) && !path->broken && path_takes(*path, 0, true);
   });
 }
@@ -304,7 +304,7 @@ std::vector<const Path*> Link::dispatch_resend(TimeNs now) {
 
 void Link::dispatch(TimeNs now) {
   const PathModel::Best best = best_shown();
-  for (const auto& path : paths_) path->model.compare(best);
+  for (Path* path : paths()) path->model.compare(best);
   const std::vector<const Path*> awaited = dispatch_resend(now);
   while (dispatch_fresh(awaited, now)) {
   }
@@ -315,7 +315,7 @@ void Link::dispatch(TimeNs now) {
 
 // A path that is left out because it was slow shows only so that it no longer is.
 void Link::probe_slow_paths(TimeNs now) {
-  for (const auto& path : paths_) {
+  for (Path* path : paths()) {
     if (!carries(*path) || path->broken) continue;
     if (!path->can_start_frame() || !path->model.wants_probe(now)) continue;
     payload_probed_ = payload_bytes_;
@@ -330,7 +330,7 @@ bool Link::may_mirror(uint64_t bytes) const {
 // Near the end of an operation, paths that have nothing to do take over what would finish last.
 void Link::mirror_stragglers(TimeNs now) {
   if (!resend_.empty()) return;
-  for (const auto& slow : paths_) {
+  for (Path* slow : paths()) {
     if (slow->model.outstanding().empty() || !slow->state.usable()) continue;
     const Transmission& oldest = slow->model.outstanding().front();
     // No path would be done before now.
@@ -340,7 +340,7 @@ void Link::mirror_stragglers(TimeNs now) {
     const uint64_t bytes = from.send.bytes(oldest.chunk).size();
     if (!may_mirror(bytes)) continue;
     const TimeNs due = oldest.due_at;
-    for (const auto& idle : paths_) {
+    for (Path* idle : paths()) {
       if (idle == slow || !carries(*idle) || idle->broken) continue;
       if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
       const TimeNs gain = kMirrorGain + idle->model.wire_time(bytes);
@@ -365,7 +365,7 @@ void Link::mirror_outstanding(Path& path) {
 
 // The oldest chunk under way has waited longest: its delivery will tell the stall.
 void Link::note_hit(Path& path) {
-  stalls_[index_of(path)] = 0;
+  slots_[index_of(path)].stall = 0;
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
     if (!channel(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
@@ -379,7 +379,7 @@ void Link::settle_hits(TimeNs now) {
     if (channel(hit.channel).send.needs_delivery(hit.chunk)) return false;
     const Path* path = find(hit.path);
     if (path != nullptr) {
-      TimeNs& stall = stalls_[index_of(*path)];
+      TimeNs& stall = slots_[index_of(*path)].stall;
       stall = std::max(stall, now - hit.sent_at);
     }
     return true;

@@ -1,5 +1,5 @@
 // The link against a peer that says what no cluster of honest ranks ever would, or not in that
-// order. What honest ranks do to each other is in src/sim/cluster_test.cc.
+// order. What honest ranks do to each other is in src/sim/cluster/cluster_test.cc.
 #include "runtime/link/link.h"
 
 #include <gtest/gtest.h>
