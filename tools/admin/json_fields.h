@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/printable.h"
+#include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
 
