@@ -32,11 +32,11 @@ check_tree() {
 check_code() {
   echo "== clang-tidy"
   cmake --preset release >/dev/null
-  local report clean=0
+  local report status=0
   report=$(run-clang-tidy -quiet -p build -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option \
-    "/r2ccl[^/]*\.dir/Unity/.*\.cxx$|$PWD/(src|tools)/.*(?<!_test)\.cc$" 2>/dev/null) || clean=1
+    "/r2ccl[^/]*\.dir/Unity/.*\.cxx$|$PWD/(src|tools)/.*(?<!_test)\.cc$" 2>/dev/null) || status=1
   grep -v '^clang-tidy' <<<"$report" || true
-  return "$clean"
+  return "$status"
 }
 
 failed=0
