@@ -58,13 +58,15 @@ class StateExchange {
   void on_sent(uint64_t version, TimeNs round_trip, TimeNs wait_min, TimeNs now);
   // Moves a running retransmission timer to `now`.
   void hurry(TimeNs now);
-  TimeNs next_timeout() const { return std::min({acknowledge_at_, retransmit_at_, change_due_at_}); }
+  TimeNs next_timeout() const {
+    return std::min({acknowledge_at_, retransmit_at_, change_due_at_});
+  }
 
   void check_invariants() const;
 
  private:
   uint64_t version_ = 1;
-  uint64_t sent_ = 0;          // <= version_: the changes that frames have carried, or count as such
+  uint64_t sent_ = 0;  // <= version_: the changes that frames have carried, or count as such
   uint64_t sent_in_full_ = 0;  // <= version_: up to here the last frame had room
   uint64_t acknowledged_ = 0;  // <= version_
   uint64_t peer_version_ = 0;

@@ -13,8 +13,8 @@ constexpr std::string_view kChannelLabel = "r2ccl rendezvous 2";
 constexpr std::string_view kRootLabel = "r2ccl rendezvous 2: root";
 constexpr std::string_view kRendezvousFinalLabel = "r2ccl rendezvous 2: FINAL";
 constexpr std::string_view kConfirmLabel = "r2ccl rendezvous 2: CONFIRM";
-constexpr std::string_view kRendezvousInitiatorKeyLabel = "r2ccl rendezvous 2: key, initiator to acceptor";
-constexpr std::string_view kRendezvousAcceptorKeyLabel = "r2ccl rendezvous 2: key, acceptor to initiator";
+constexpr std::string_view kRankKeyLabel = "r2ccl rendezvous 2: key, initiator to acceptor";
+constexpr std::string_view kServerKeyLabel = "r2ccl rendezvous 2: key, acceptor to initiator";
 
 constexpr const char* kWrongSecret =
     "wrong secret: the two ranks do not have the same R2CCL_SECRET or unique id";
@@ -112,7 +112,7 @@ class RendezvousInitiator final : public RendezvousHandshake {
     if (!check_proof(frame, kConfirmLabel, root())) {
       return fail({Code::invalid_usage, kWrongSecret});
     }
-    finish(root(), kRendezvousInitiatorKeyLabel, kRendezvousAcceptorKeyLabel);
+    finish(root(), kRankKeyLabel, kServerKeyLabel);
   }
 
   std::vector<std::byte> hello_;
@@ -177,7 +177,7 @@ class RendezvousAcceptor final : public RendezvousHandshake {
       return refuse({Code::invalid_usage, kWrongSecret}, kWrongSecret);
     }
     say_proof(HandshakeFrame::confirm, version_, kConfirmLabel, root());
-    finish(root(), kRendezvousAcceptorKeyLabel, kRendezvousInitiatorKeyLabel);
+    finish(root(), kServerKeyLabel, kRankKeyLabel);
   }
 
   uint8_t version_ = 0;
