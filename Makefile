@@ -7,7 +7,7 @@ launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAU
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test unit mutants lint format install clean help
+.PHONY: build deps demo test check nightly fuzz unit mutants lint format install clean help
 
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
@@ -22,8 +22,19 @@ demo: deps  ## 4 hosts x 4 NICs: break the network under a running AllReduce
 	$(MAKE) build
 	build/r2ccl demo $(DEMO_ARGS)
 
-test: deps  ## every test: release, ASan+UBSan, TSan; ends with "N passed, N failed"
-	@python3 -B scripts/run-tests.py -j $(JOBS) $(CONFIGS)
+test: deps  ## the release build, its tests and 1,000 simulated seeds; ends with "N passed, N failed"
+	@python3 -B scripts/run-tests.py -j $(JOBS) test
+
+check:  ## the tests that `make test` leaves out: sanitizers, seeds, fuzzers, lint; STEPS="asan tsan"
+	@scripts/install-deps.sh --lint
+	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),check)
+
+nightly: deps  ## 100,000 simulated seeds, all conditions, a soak, all mutants: hours
+	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),nightly)
+
+fuzz:  ## each fuzzer for 20 s, from its stored corpus
+	@scripts/install-deps.sh --lint
+	scripts/run-fuzzers.sh
 
 unit: build  ## the unit tests alone, release
 	cmake --build --preset release -j$(JOBS)
@@ -41,7 +52,7 @@ format:  ## format every source file in place
 	scripts/lint.sh --fix-format
 
 install: build  ## install below PREFIX (/usr/local), staged in DESTDIR
-	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+	DESTDIR="$(DESTDIR)" cmake --install build --strip --prefix "$(PREFIX)"
 
 clean:  ## remove the build directories
 	rm -rf build build-dev build-tsan build-mutants

@@ -21,6 +21,7 @@ install(FILES ${PROJECT_BINARY_DIR}/R2CCLConfig.cmake ${PROJECT_BINARY_DIR}/R2CC
 
 file(RELATIVE_PATH R2CCL_PC_TO_PREFIX /prefix/${pkgconfig_dir} /prefix)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/r2ccl.pc.in ${PROJECT_BINARY_DIR}/r2ccl.pc @ONLY)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl)
 install(FILES ${PROJECT_BINARY_DIR}/r2ccl.pc DESTINATION ${pkgconfig_dir})
 
 if(TARGET r2ccl_command)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Builds and runs every test: release, ASan+UBSan and TSan.
+"""Builds and runs tests: the suite `test`, `check` or `nightly`, or the steps that are named.
 
-At the end stand the names of the tests that failed. The last line printed is "N passed, N failed"
-(and ", N skipped" when any were), the sum over all runs; the exit code is 0 only when nothing
-failed. A build that fails counts as one failed test, so that its absence can never read as success.
+The output ends with a row for each step, each failed test with the command that runs it alone, and
+the tests that the suite leaves out. The last line is "N passed, N failed" (and ", N skipped" when
+any were), the sum over all steps; the exit code is 0 only when nothing failed. A build or a script
+that fails counts as one failed test, so that its absence can never read as success.
 """
 
 import argparse
 import dataclasses
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,30 +19,70 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = 77  # the exit code of a script that cannot run on this machine
 
 # Labels of tests that only run in release: `process` runs real programs in network namespaces with
-# time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files.
-RELEASE_ONLY = "process|repo"
-# Simulations of long jobs, for what a fault costs these. Others run the same code for seconds where
-# these, under a sanitizer, take minutes.
+# time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files, and
+# `long` runs in `make check`.
+RELEASE_ONLY = "process|repo|long"
+# These simulate long jobs to measure the cost of a fault. Under a sanitizer they take minutes, and
+# other tests run the same code in seconds.
 LONG_JOBS = r"ConditionsTest|Grey|FanIn|HostClock\.LeapsAny|Cluster\.(ASlowNic|NoOperation|ANicThat)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
+    """A build and the ctest runs in it."""
     preset: str
     build_dir: str
     target: str
     ctest_runs: tuple  # each a tuple of ctest arguments
+    fixed_addresses: bool = False
 
 
-CONFIGS = {
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """Commands that pass or fail as a whole; each counts as one test."""
+    commands: tuple
+    needs_build: bool = False  # of the release programs
+
+
+def command(line):
+    return tuple(shlex.split(line))
+
+
+STEPS = {
     "release": Config("release", "build", "all", (
-        ("-LE", "process"),
+        ("-LE", "process|long"),
         # After the others: some of these measure time.
-        ("-L", "process"))),
+        ("-L", "process", "-LE", "long"))),
+    "long": Config("release", "build", "all", (("-L", "long"),)),
+    "format": Script((command("scripts/lint.sh format"),)),
+    "lint": Script((command("scripts/lint.sh clang-tidy"),)),
     "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
-    "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),)),
+    # gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of.
+    "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),),
+                   fixed_addresses=True),
+    "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
+    "seeds": Script((command("build/r2ccl sim fuzz --seeds 10501..110500"),), needs_build=True),
+    "conditions": Script((command("python3 -B bench/conditions.py --r2ccl build/r2ccl"),),
+                         needs_build=True),
+    "soak": Script((command("python3 -B bench/soak.py --r2ccl build/r2ccl"),), needs_build=True),
+    "mutants": Script((command("scripts/mutants.py"),)),
+}
+
+SUITES = {
+    "test": ("release",),
+    "check": ("long", "format", "lint", "asan", "tsan", "fuzz"),
+    "nightly": ("seeds", "conditions", "soak", "mutants"),
+}
+
+LEFT_OUT = {
+    "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 9,000 more "
+            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the installed files. "
+            "`make check` runs these.",
+    "check": "Left out: 100,000 simulated seeds, all conditions, the soak, all mutants. "
+             "`make nightly` runs these.",
 }
 
 
@@ -49,7 +91,7 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    names: list = dataclasses.field(default_factory=list)  # of what failed
+    names: list = dataclasses.field(default_factory=list)  # of failures: "test: command"
 
     def fail(self, name):
         self.failed += 1
@@ -77,30 +119,36 @@ def test_environment():
 
 
 def without_randomised_addresses():
-    """gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of."""
+    """Returns what must stand before a command so that its addresses are not randomised."""
     prefix = ["setarch", os.uname().machine, "-R"]
     works = shutil.which("setarch") and subprocess.run(
         prefix + ["true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
     return prefix if works else []
 
 
-def run(command, env):
-    print("+", " ".join(command), flush=True)
-    return subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+def run(command_line, env):
+    print("+", shlex.join(command_line), flush=True)
+    return subprocess.run(command_line, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                           check=False).returncode
 
 
-def build(config, prefix, jobs, env):
-    configure = ["cmake", "--preset", config.preset]
+def build(preset, target, prefix, jobs, env):
+    configure = ["cmake", "--preset", preset]
     if shutil.which("ccache"):
         configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         configure.append("-DCMAKE_C_COMPILER_LAUNCHER=ccache")
-    compile_all = prefix + ["cmake", "--build", "--preset", config.preset, "--target",
-                            config.target, f"-j{jobs}"]
+    compile_all = prefix + ["cmake", "--build", "--preset", preset, "--target", target, f"-j{jobs}"]
     return run(configure, env) == 0 and run(compile_all, env) == 0
 
 
-def read_junit(path):
+def alone(config, prefix, name):
+    """Returns the command that runs one test by itself."""
+    escaped = "".join("\\" + char if char in ".+*?[](){}^$|\\" else char for char in name)
+    return shlex.join([*prefix, "ctest", "--test-dir", config.build_dir, "-R", f"^{escaped}$",
+                       "--output-on-failure"])
+
+
+def read_junit(path, config, prefix=()):
     tally = Tally()
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         if case.find("skipped") is not None:
@@ -108,58 +156,92 @@ def read_junit(path):
         elif case.get("status") == "run":
             tally.passed += 1
         else:
-            tally.fail(case.get("name"))
+            tally.fail(f"{case.get('name')}: {alone(config, prefix, case.get('name'))}")
     return tally
 
 
 def run_ctest(config, arguments, prefix, jobs, env):
-    """One ctest run. Crashing or finding no test at all counts as a failure."""
+    """Runs ctest once. A crash, and a run that finds no test, count as a failure."""
     junit = ROOT / config.build_dir / "junit.xml"
     junit.unlink(missing_ok=True)
-    code = run(prefix + ["ctest", "--test-dir", config.build_dir, f"-j{jobs}", "--output-junit",
-                         str(junit), *arguments], env)
-    tally = read_junit(junit) if junit.exists() else Tally()
-    if code != 0 and tally.failed == 0:
-        tally.fail(f"ctest, exit code {code}")
+    ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{jobs}", *arguments]
+    code = run([*ctest, "--output-junit", str(junit)], env)
+    tally = read_junit(junit, config, prefix) if junit.exists() else Tally()
+    if tally.failed == 0 and (code != 0 or tally.passed + tally.skipped == 0):
+        tally.fail(f"ctest ended with {code} and no failed test: {shlex.join(ctest)}")
     return tally
 
 
 def run_config(name, jobs):
-    config = CONFIGS[name]
+    config = STEPS[name]
     env = test_environment()
-    prefix = without_randomised_addresses() if name == "tsan" else []
-    print(f"\n=== {name}: building", flush=True)
-    if not build(config, prefix, jobs, env):
-        print(f"=== {name}: the build failed", flush=True)
-        return Tally(failed=1, names=["the build"])
+    prefix = without_randomised_addresses() if config.fixed_addresses else []
+    if not build(config.preset, config.target, prefix, jobs, env):
+        return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
     tally = Tally()
     for arguments in config.ctest_runs:
         tally.add(run_ctest(config, arguments, prefix, jobs, env))
-    if tally.passed + tally.failed + tally.skipped == 0:
-        print(f"=== {name}: no test was found", flush=True)
-        return Tally(failed=1, names=["no test was found"])
     return tally
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("configs", nargs="*", metavar="CONFIG",
-                        help=f"which of {', '.join(CONFIGS)} (all)")
-    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    args = parser.parse_args()
-    unknown = set(args.configs) - set(CONFIGS)
-    if unknown:
-        parser.error(f"no such configuration: {', '.join(sorted(unknown))}")
+def run_script(name, jobs):
+    script = STEPS[name]
+    env = test_environment()
+    if script.needs_build and not build("release", "r2ccl_command", [], jobs, env):
+        return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
+    tally = Tally()
+    for command_line in script.commands:
+        program = command_line[0]
+        if program.startswith("scripts/") and not (ROOT / program).exists():
+            print(f"=== {name}: {program} does not exist", flush=True)
+            tally.skipped += 1
+            continue
+        code = run(list(command_line), env)
+        if code == SKIPPED:
+            tally.skipped += 1
+        elif code != 0:
+            tally.fail(f"{name}: {shlex.join(command_line)}")
+        else:
+            tally.passed += 1
+    return tally
 
+
+def run_step(name, jobs):
+    print(f"\n=== {name}", flush=True)
+    return (run_config if isinstance(STEPS[name], Config) else run_script)(name, jobs)
+
+
+def run_steps(names, jobs):
+    """Returns the sum, and the rows that the output ends with."""
     total = Tally()
     rows = []
-    for name in args.configs or CONFIGS:
+    for number, name in enumerate(names, 1):
         started = time.monotonic()
-        tally = run_config(name, args.jobs)
-        rows.append(f"{name:8} {tally} ({time.monotonic() - started:.0f} s)")
-        rows += [f"         failed: {test}" for test in tally.names]
+        tally = run_step(name, jobs)
+        row = f"{name:10} {tally} ({time.monotonic() - started:.0f} s)"
+        print(f"=== step {number} of {len(names)}: {row}", flush=True)
+        rows.append(row)
+        rows += [f"           failed: {failure}" for failure in tally.names]
         total.add(tally)
+    return total, rows
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="SUITE|STEP", default=["test"],
+                        help=f"of the suites {', '.join(SUITES)} and the steps {', '.join(STEPS)}")
+    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    args = parser.parse_args(arguments)
+    unknown = set(args.names) - set(STEPS) - set(SUITES)
+    if unknown:
+        parser.error(f"no such suite or step: {', '.join(sorted(unknown))}")
+
+    total, rows = run_steps([step for name in args.names for step in SUITES.get(name, (name,))],
+                            args.jobs)
     print("\n" + "\n".join(rows))
+    for name in args.names:
+        if name in LEFT_OUT:
+            print(LEFT_OUT[name])
     print(total, flush=True)
     return 1 if total.failed else 0
 

@@ -2,6 +2,7 @@
 // handed `now`, so that the simulator can run the same code on virtual time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace r2ccl {
@@ -13,6 +14,15 @@ inline constexpr TimeNs kMicrosecond = 1'000;
 inline constexpr TimeNs kMillisecond = 1'000'000;
 inline constexpr TimeNs kSecond = 1'000'000'000;
 inline constexpr TimeNs kNever = INT64_MAX;
+
+// Returns the milliseconds, limited to what the type holds.
+constexpr uint32_t bounded_ms(TimeNs duration) {
+  return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
+}
+
+constexpr double to_ms(TimeNs duration) {
+  return static_cast<double>(duration) / 1e6;
+}
 
 class Clock {
  public:

@@ -35,10 +35,6 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankCard>& cards
   return ByteReader(hash).get<uint64_t>();
 }
 
-uint32_t bounded_ms(TimeNs duration) {
-  return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
-}
-
 void add_path(RankSummary::Line& line, const Path& path) {
   line.sent += path.total_bytes_sent();
   line.received += path.total_bytes_received();

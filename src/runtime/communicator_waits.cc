@@ -12,10 +12,6 @@
 namespace r2ccl {
 namespace {
 
-uint32_t bounded_ms(TimeNs duration) {
-  return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
-}
-
 bool same(const PendingCall& a, const PendingCall& b) {
   return a.kind == b.kind && a.peer == b.peer && a.number == b.number;
 }

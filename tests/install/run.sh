@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 strict=(-Wall -Wextra -Wpedantic -Werror)
 
-DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /usr/local >/dev/null
+DESTDIR="$work/stage" "$cmake" --install "$build" --strip --prefix /usr/local >/dev/null
 mv "$work/stage/usr/local" "$work/moved"
 libdir=$(dirname "$(find "$work/moved" -name libr2ccl.so)")
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
@@ -49,6 +49,20 @@ echo "== find_package"
   -DCMAKE_C_COMPILER="$cc" >/dev/null
 "$cmake" --build "$work/consumer" >/dev/null
 "$work/consumer/version"
+
+echo "== the installed programs are hardened and stripped; the licence is there"
+fail() { echo "$1"; exit 1; }
+for program in "$work/moved/bin/r2ccl" "$(readlink -f "$libdir/libr2ccl.so")"; do
+  readelf -W -l -d -S --dyn-syms "$program" >"$work/elf"
+  grep -q GNU_RELRO "$work/elf" || fail "$program: no read-only relocations"
+  grep -Eq 'BIND_NOW|FLAGS_1.* NOW' "$work/elf" || fail "$program: symbols are bound lazily"
+  grep -q __stack_chk_fail "$work/elf" || fail "$program: no stack protector"
+  grep -Eq ' __[a-z]+_chk(@| |$)' "$work/elf" || fail "$program: no _FORTIFY_SOURCE"
+  ! grep -q '\.symtab' "$work/elf" || fail "$program: not stripped"
+done
+grep -q __glibcxx_assert_fail <(strings -a "$libdir/libr2ccl.so") ||
+  grep -q "Assertion '" <(strings -a "$libdir/libr2ccl.so") || fail "no _GLIBCXX_ASSERTIONS"
+cmp "$here/../../LICENSE" "$work/moved/share/doc/r2ccl/LICENSE"
 
 echo "== the installed command finds the installed library"
 "$work/moved/bin/r2ccl" --help >/dev/null

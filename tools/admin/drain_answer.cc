@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tools/admin/json_fields.h"
 #include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
@@ -9,16 +10,6 @@ namespace r2ccl::tools {
 using nlohmann::json;
 
 namespace {
-
-double number_of(const json& object, const char* field, double missing = 0) {
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_number() ? found->get<double>() : missing;
-}
-
-std::string text_of(const json& object, const char* field) {
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_string() ? printable(found->get<std::string>()) : "";
-}
 
 std::string count_text(double count) {
   return std::to_string(static_cast<long long>(std::llround(count)));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/admin/json_fields.h"
 #include "tools/common/rank_report.h"
 #include "tools/common/text_table.h"
 
@@ -24,16 +25,6 @@ const json& list_of(const json& object, const char* field) {
   static const json kNone = json::array();
   const auto found = object.is_object() ? object.find(field) : object.end();
   return found != object.end() && found->is_array() ? *found : kNone;
-}
-
-std::string text_of(const json& object, const char* field) {
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_string() ? printable(found->get<std::string>()) : "";
-}
-
-double number_of(const json& object, const char* field) {
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 bool flag_of(const json& object, const char* field) {

@@ -8,8 +8,6 @@
 namespace r2ccl::tools {
 namespace {
 
-using json = Json;
-
 double ms(TimeNs time) {
   return static_cast<double>(time) / 1e6;
 }
@@ -22,40 +20,40 @@ TimeNs percentile(const std::vector<TimeNs>& sorted, double q) {
 }
 
 // {"h0": {"nic0": {"tx": ..., "rx": ...}}}: the ranks of one host add up.
-json nic_bytes(const std::vector<json>& reports) {
-  json hosts = json::object();
-  for (const json& report : reports) {
-    for (const json& nic : report_array(report, "nics")) {
-      json& entry = hosts[report_text(report, "host")][report_text(nic, "name")];
-      entry = {{"tx", report_number(entry.is_object() ? entry : json::object(), "tx") +
+Json nic_bytes(const std::vector<Json>& reports) {
+  Json hosts = Json::object();
+  for (const Json& report : reports) {
+    for (const Json& nic : report_array(report, "nics")) {
+      Json& entry = hosts[report_text(report, "host")][report_text(nic, "name")];
+      entry = {{"tx", report_number(entry.is_object() ? entry : Json::object(), "tx") +
                           report_number(nic, "tx_bytes")},
-               {"rx", report_number(entry.is_object() ? entry : json::object(), "rx") +
+               {"rx", report_number(entry.is_object() ? entry : Json::object(), "rx") +
                           report_number(nic, "rx_bytes")}};
     }
   }
   return hosts;
 }
 
-uint64_t sum_of(const std::vector<json>& objects, const char* field) {
+uint64_t sum_of(const std::vector<Json>& objects, const char* field) {
   uint64_t sum = 0;
-  for (const json& object : objects) sum += report_number(object, field);
+  for (const Json& object : objects) sum += report_number(object, field);
   return sum;
 }
 
-uint64_t suspicions(const std::vector<json>& reports) {
+uint64_t suspicions(const std::vector<Json>& reports) {
   uint64_t sum = 0;
-  for (const json& report : reports) sum += sum_of(report_array(report, "paths"), "suspicions");
+  for (const Json& report : reports) sum += sum_of(report_array(report, "paths"), "suspicions");
   return sum;
 }
 
 // Null where nothing was looked at: a zero would say that all was right.
-json if_checked(const BenchOptions& options, uint64_t elements) {
+Json if_checked(const BenchOptions& options, uint64_t elements) {
   return options.check ? json(elements) : json();
 }
 
 // Two placements of one size give one entry: out of place, as it stands first in the table.
-json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs) {
-  json list = json::array();
+Json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs) {
+  Json list = Json::array();
   for (const BenchRun& run : runs) {
     bool again = !list.empty() && list.back().at("bytes") == run.bytes && run.in_place &&
                  !options.in_place_only;
@@ -119,10 +117,10 @@ double max_gap_ms(const std::vector<BenchRun>& runs) {
 
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
                         const std::vector<std::string>& reports) {
-  std::vector<json> parsed = parse_reports(reports);
-  json bytes = nic_bytes(parsed);
+  std::vector<Json> parsed = parse_reports(reports);
+  Json bytes = nic_bytes(parsed);
   size_t nics = 0;
-  for (const json& host : bytes) nics = std::max(nics, host.size());
+  for (const Json& host : bytes) nics = std::max(nics, host.size());
   uint64_t operations = 0, checked = 0, wrong = 0;
   for (const BenchRun& run : runs) {
     operations += run.operations.size();
@@ -130,7 +128,7 @@ std::string result_json(const BenchOptions& options, int ranks, const std::vecto
     wrong += run.wrong_elements;
   }
   OperationTimes times = operation_times(runs);
-  json document = {{"collective", options.collective_name},
+  Json document = {{"collective", options.collective_name},
                    {"ranks", ranks},
                    {"hosts", bytes.size()},
                    {"nics", nics},

@@ -4,15 +4,12 @@
 #include <optional>
 
 #include "base/mutant.h"
+#include "protocol/diagnosis/blame_facts.h"
 
 namespace r2ccl {
 namespace {
 
 using NicPair = std::pair<NicName, NicName>;
-
-NicPair pair_of(const NicName& a, const NicName& b) {
-  return a < b ? std::pair(a, b) : std::pair(b, a);
-}
 
 bool touches(const NicPair& pair, const NicName& nic) {
   return pair.first == nic || pair.second == nic;

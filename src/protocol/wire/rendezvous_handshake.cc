@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::string_view kChannelLabel = "r2ccl rendezvous 2";
 constexpr std::string_view kRootLabel = "r2ccl rendezvous 2: root";
-constexpr std::string_view kFinalLabel = "r2ccl rendezvous 2: FINAL";
+constexpr std::string_view kRendezvousFinalLabel = "r2ccl rendezvous 2: FINAL";
 constexpr std::string_view kConfirmLabel = "r2ccl rendezvous 2: CONFIRM";
-constexpr std::string_view kInitiatorKeyLabel = "r2ccl rendezvous 2: key, initiator to acceptor";
-constexpr std::string_view kAcceptorKeyLabel = "r2ccl rendezvous 2: key, acceptor to initiator";
+constexpr std::string_view kRankKeyLabel = "r2ccl rendezvous 2: key, initiator to acceptor";
+constexpr std::string_view kServerKeyLabel = "r2ccl rendezvous 2: key, acceptor to initiator";
 
 constexpr const char* kWrongSecret =
     "wrong secret: the two ranks do not have the same R2CCL_SECRET or unique id";
@@ -72,9 +72,9 @@ class RendezvousHandshake : public HandshakeBase {
   crypto::Wiped<32> root_;
 };
 
-class Initiator final : public RendezvousHandshake {
+class RendezvousInitiator final : public RendezvousHandshake {
  public:
-  Initiator(const JobIdentity& job, Rank self, Nonce nonce)
+  RendezvousInitiator(const JobIdentity& job, Rank self, Nonce nonce)
       : RendezvousHandshake(job, HandshakeFrame::reply, nonce) {
     make_share(self, nonce);
     session_.identity = {ConnectionKind::rendezvous, self, kRendezvousRank, PathId()};
@@ -104,7 +104,7 @@ class Initiator final : public RendezvousHandshake {
                                             : "peer has a secret but this rank has none"});
     }
     if (!agree(hello_, frame, true)) return;
-    say_proof(HandshakeFrame::final, reply.value().version, kFinalLabel, root());
+    say_proof(HandshakeFrame::final, reply.value().version, kRendezvousFinalLabel, root());
     input_.reset(HandshakeFrame::confirm);
   }
 
@@ -112,15 +112,15 @@ class Initiator final : public RendezvousHandshake {
     if (!check_proof(frame, kConfirmLabel, root())) {
       return fail({Code::invalid_usage, kWrongSecret});
     }
-    finish(root(), kInitiatorKeyLabel, kAcceptorKeyLabel);
+    finish(root(), kRankKeyLabel, kServerKeyLabel);
   }
 
   std::vector<std::byte> hello_;
 };
 
-class Acceptor final : public RendezvousHandshake {
+class RendezvousAcceptor final : public RendezvousHandshake {
  public:
-  Acceptor(const JobIdentity& job, Nonce nonce)
+  RendezvousAcceptor(const JobIdentity& job, Nonce nonce)
       : RendezvousHandshake(job, HandshakeFrame::hello, nonce) {}
 
  private:
@@ -173,11 +173,11 @@ class Acceptor final : public RendezvousHandshake {
   }
 
   void on_final(std::span<const std::byte> frame) {
-    if (!check_proof(frame, kFinalLabel, root())) {
+    if (!check_proof(frame, kRendezvousFinalLabel, root())) {
       return refuse({Code::invalid_usage, kWrongSecret}, kWrongSecret);
     }
     say_proof(HandshakeFrame::confirm, version_, kConfirmLabel, root());
-    finish(root(), kAcceptorKeyLabel, kInitiatorKeyLabel);
+    finish(root(), kServerKeyLabel, kRankKeyLabel);
   }
 
   uint8_t version_ = 0;
@@ -187,11 +187,11 @@ class Acceptor final : public RendezvousHandshake {
 
 std::unique_ptr<Handshake> make_rendezvous_initiator(const JobIdentity& job, Rank self,
                                                      Nonce nonce) {
-  return std::make_unique<Initiator>(job, self, nonce);
+  return std::make_unique<RendezvousInitiator>(job, self, nonce);
 }
 
 std::unique_ptr<Handshake> make_rendezvous_acceptor(const JobIdentity& job, Nonce nonce) {
-  return std::make_unique<Acceptor>(job, nonce);
+  return std::make_unique<RendezvousAcceptor>(job, nonce);
 }
 
 }  // namespace r2ccl

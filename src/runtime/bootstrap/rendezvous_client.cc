@@ -17,10 +17,6 @@ constexpr TimeNs kPauseMax = 250 * kMillisecond;
 constexpr TimeNs kLastWords = 2 * kSecond;
 constexpr TimeNs kCloseWait = 1 * kSecond;
 
-uint8_t type_of(RendezvousMessage message) {
-  return static_cast<uint8_t>(message);
-}
-
 std::string advice(int connect_error) {
   switch (connect_error) {
     case ECONNREFUSED:

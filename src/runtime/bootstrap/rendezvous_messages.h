@@ -23,6 +23,10 @@ enum class RendezvousMessage : uint8_t {
   token = 5      // server to rank, before the table: the run's random number
 };
 
+inline uint8_t type_of(RendezvousMessage message) {
+  return static_cast<uint8_t>(message);
+}
+
 // A number that one attempt of one process to join makes up: the same process that comes back over
 // another address replaces its lost connection, while another process with its rank is refused.
 using Attendance = std::array<std::byte, 16>;

@@ -28,10 +28,6 @@ bool discard_input(Connection& connection) {
   return kind == IoKind::progressed || kind == IoKind::blocked;
 }
 
-uint8_t type_of(RendezvousMessage message) {
-  return static_cast<uint8_t>(message);
-}
-
 }  // namespace
 
 // A listener. It leaves the reactor for a while when descriptors have run out, for readiness is

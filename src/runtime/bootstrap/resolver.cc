@@ -22,8 +22,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kPauseMin = 100 * kMillisecond;
-constexpr TimeNs kPauseMax = 1 * kSecond;
+constexpr TimeNs kLookupPauseMin = 100 * kMillisecond;
+constexpr TimeNs kLookupPauseMax = 1 * kSecond;
 
 std::string unresolved(const HostPort& where) {
   return "cannot resolve the host name \"" + where.host + "\"";
@@ -128,7 +128,7 @@ ResolveAttempt resolve_once(const HostPort& where, AddressFamily family) {
 Result<std::vector<Endpoint>> resolve(const HostPort& where, AddressFamily family, TimeNs timeout,
                                       const Clock& clock, const ResolveOnce& once) {
   const TimeNs deadline = clock.now() + timeout;
-  TimeNs wait = kPauseMin;
+  TimeNs wait = kLookupPauseMin;
   Status latest(Code::system, "the resolver does not answer");
   bool told = false;
   for (TimeNs left = timeout; left > 0; left = deadline - clock.now()) {
@@ -142,7 +142,7 @@ Result<std::vector<Endpoint>> resolve(const HostPort& where, AddressFamily famil
                 latest.message().c_str(), duration_text(timeout).c_str());
     }
     pause(std::clamp<TimeNs>(deadline - clock.now(), 0, wait));
-    wait = std::min(2 * wait, kPauseMax);
+    wait = std::min(2 * wait, kLookupPauseMax);
   }
   return Status(Code::timeout, unresolved(where) + " within " + duration_text(timeout) + ": " +
                                    latest.message() +

@@ -1,11 +1,11 @@
 #include "runtime/collective/blocker.h"
 
 namespace r2ccl {
-namespace {
-
 std::string count_of(uint64_t count, const char* thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }
+
+namespace {
 
 std::string reason(const Blocker& blocker) {
   const std::string towards = "rank " + std::to_string(blocker.towards.value());

@@ -35,6 +35,9 @@ struct Blocker {
   friend bool operator==(const Blocker&, const Blocker&) = default;
 };
 
+// Returns "1 Send" or "3 Sends".
+std::string count_of(uint64_t count, const char* thing);
+
 // "rank 2 (host h2, pid 4711), which is at 10"; empty when no rank is waited for. `who` names a
 // rank.
 std::string describe(const Blocker& blocker, const std::function<std::string(Rank)>& who);

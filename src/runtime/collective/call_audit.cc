@@ -11,10 +11,6 @@ namespace {
 
 constexpr size_t kTextBytesMax = 512;
 
-std::string count_of(uint64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 Rank get_rank(ByteReader& in) {
   return Rank(static_cast<int32_t>(in.get<uint32_t>()));
 }

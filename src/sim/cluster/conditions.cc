@@ -253,10 +253,6 @@ class Run {
   Outcome out_;
 };
 
-double ms(TimeNs time) {
-  return static_cast<double>(time) / 1e6;
-}
-
 }  // namespace
 
 Outcome measure(const Conditions& conditions) {
@@ -267,7 +263,7 @@ std::string to_string(const Conditions& c) {
   static constexpr const char* kTroubles[] = {"none", "pull", "hole", "hole_tx", "hole_rx"};
   char text[128];
   std::snprintf(text, sizeof(text), "%llu Mbit/s, round trip %.2f ms, %d hosts x %d NICs%s%s%s",
-                static_cast<unsigned long long>(c.mbit), ms(c.round_trip), c.hosts, c.nics,
+                static_cast<unsigned long long>(c.mbit), to_ms(c.round_trip), c.hosts, c.nics,
                 c.busy ? ", busy" : "", c.trouble == Trouble::none ? "" : ", ",
                 c.trouble == Trouble::none ? "" : kTroubles[static_cast<size_t>(c.trouble)]);
   return text;
@@ -282,10 +278,10 @@ std::string to_string(const Outcome& o) {
                 o.finished    ? "finished"
                 : o.connected ? "stuck"
                               : "not connected",
-                static_cast<unsigned long long>(o.wrong), ms(o.median), ms(o.wire_time),
-                ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
-                static_cast<unsigned long long>(o.suspicions), ms(o.hit), ms(o.median_after),
-                o.downs, o.downs_wanted, o.downs_elsewhere, ms(o.first_down), ms(o.last_down),
+                static_cast<unsigned long long>(o.wrong), to_ms(o.median), to_ms(o.wire_time),
+                to_ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
+                static_cast<unsigned long long>(o.suspicions), to_ms(o.hit), to_ms(o.median_after),
+                o.downs, o.downs_wanted, o.downs_elsewhere, to_ms(o.first_down), to_ms(o.last_down),
                 static_cast<unsigned long long>(o.suspicions_elsewhere));
   std::string all = text + (o.error.empty() ? "" : "; " + o.error);
   for (const std::string& why : o.why) all += "\n  " + why;

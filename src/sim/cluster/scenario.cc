@@ -11,6 +11,8 @@
 namespace r2ccl::sim {
 namespace {
 
+using Kind = OperationSpec::Kind;
+
 constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast",  "barrier",
                                                         "shift",      "all_to_all", "run_ahead"};
 // More than a sender may be ahead of a receiver, and so few bytes that the eager pool takes them.
@@ -84,7 +86,6 @@ OperationSpec choose_operation(Dice& dice, const Scenario& s) {
   static constexpr std::array kTypes = {DataType::int32, DataType::int64, DataType::float32,
                                         DataType::float64};
   static constexpr std::array kOps = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
-  using Kind = OperationSpec::Kind;
   OperationSpec o;
   const int kind = dice.between(0, 99);
   o.kind = kind < 55   ? Kind::all_reduce
@@ -223,10 +224,6 @@ void add_tampering(Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
-double ms(TimeNs time) {
-  return static_cast<double>(time) / 1e6;
-}
-
 }  // namespace
 
 const char* to_string(OperationSpec::Kind kind) {
@@ -310,7 +307,7 @@ std::string describe(const FaultSpec& f) {
   char text[160];
   std::snprintf(text, sizeof(text), "%s h%d nic%d (h%d), amount %llu, for %.1f ms%s",
                 to_string(f.kind), f.host, f.nic, f.other_host,
-                static_cast<unsigned long long>(f.amount), ms(f.duration),
+                static_cast<unsigned long long>(f.amount), to_ms(f.duration),
                 f.when_busy ? ", when busy" : "");
   return text;
 }

@@ -12,9 +12,9 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr TimeNs kStep = 5 * kMillisecond;
+constexpr TimeNs kBlameStep = 5 * kMillisecond;
 // A path that carries nothing notices after a heartbeat, or two, the last one of a link later.
-constexpr TimeNs kWatched = 2500 * kMillisecond;
+constexpr TimeNs kBlameWatched = 2500 * kMillisecond;
 constexpr TimeNs kWatchedIdle = 4 * kSecond;
 // Than anybody watches.
 constexpr TimeNs kLonger = 3600 * kSecond;
@@ -171,7 +171,7 @@ TimeNs first_down(Cluster& cluster, const Verdict& verdict) {
 Watch watch(Cluster& cluster, TimeNs until) {
   Watch seen;
   while (cluster.now() < until) {
-    cluster.world().run_for(kStep);
+    cluster.world().run_for(kBlameStep);
     for (int rank = 0; rank < cluster.size(); ++rank) {
       const auto& list = cluster.node(rank).incidents->verdicts();
       for (size_t i = seen.verdicts.size(); i < list.size(); ++i) {
@@ -290,7 +290,7 @@ BlameOutcome run(const BlameTrial& trial) {
     last = std::max(last, cluster.now() + fault.at);
   }
   faults.start();
-  const Watch seen = watch(cluster, last + (trial.traffic ? kWatched : kWatchedIdle));
+  const Watch seen = watch(cluster, last + (trial.traffic ? kBlameWatched : kWatchedIdle));
   job.abandon();
   return compare(trial, seen);
 }

@@ -10,9 +10,9 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr TimeNs kStep = 10 * kMillisecond;
+constexpr TimeNs kLossStep = 10 * kMillisecond;
 constexpr TimeNs kQuiet = 300 * kMillisecond;
-constexpr TimeNs kWatched = 6 * kSecond;
+constexpr TimeNs kLossWatched = 6 * kSecond;
 // Longer than the verdict, to see others that follow.
 constexpr TimeNs kAfter = 500 * kMillisecond;
 constexpr uint64_t kSegment = 1448;
@@ -177,9 +177,9 @@ LossOutcome run(const LossTrial& trial) {
   cluster.world().run_for(kQuiet);
   if (trial.loses()) set(trial.lossy.host, trial.lossy.nic, trial.lossy.faults);
   const TimeNs began = cluster.now();
-  TimeNs until = began + kWatched;
+  TimeNs until = began + kLossWatched;
   while (cluster.now() < until) {
-    cluster.world().run_for(kStep);
+    cluster.world().run_for(kLossStep);
     if (outcome.named || !all_know(trial, cluster)) continue;
     outcome.named = true;
     outcome.named_after = cluster.now() - began;

@@ -5,10 +5,6 @@
 namespace r2ccl {
 namespace {
 
-constexpr size_t index_of(Direction direction) {
-  return static_cast<size_t>(direction);
-}
-
 // Calls visit(rule) for the rules of the local end: by device name, by address and for every NIC.
 template <typename Rules, typename Visit>
 void for_each_local_rule(Rules& rules, const FaultTarget& target, Visit&& visit) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -48,6 +49,10 @@ struct NicFault {
 };
 
 enum class Direction : uint8_t { transmit, receive };
+
+constexpr size_t index_of(Direction direction) {
+  return static_cast<size_t>(direction);
+}
 
 // How a FaultyTransport's connection or listener is known to the plan; parts may be empty.
 struct FaultTarget {

@@ -10,10 +10,6 @@ namespace {
 // While tokens or room are missing: often enough that a rate is smooth.
 constexpr TimeNs kLookAgainNs = kMillisecond;
 
-constexpr size_t index_of(Direction direction) {
-  return static_cast<size_t>(direction);
-}
-
 bool has_ended(const IoResult& result) {
   return result.kind == IoKind::closed || result.kind == IoKind::failed;
 }
