@@ -225,7 +225,7 @@ void Incidents::report_all(Rank judge, TimeNs now) {
     if (report.told == judge && !settles) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
-      const TimeNs stall = engine_.link(report.observation.peer)->stall_of(*report.path);
+      const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;

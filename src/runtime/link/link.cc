@@ -20,8 +20,6 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
               {paths_.all().begin(), paths_.all().end()}) {}
 
-Link::~Link() = default;
-
 void Link::changed() {
   state_.bump_version();
   dirty_ = true;
@@ -110,7 +108,7 @@ void Link::send_notice(Notice notice) {
 
 void Link::progress(TimeNs now, TimeNs idle_ns) {
   dirty_ = false;
-  report_bad_memory();
+  if (const auto bad = std::exchange(bad_memory_, std::nullopt)) host_.on_bad_memory(*bad);
   if (peer_end_) return channels_.deliver_completions();
   paths_.act_on_breaks(now);
   tell_contradiction();
@@ -135,11 +133,6 @@ TimeNs Link::next_timeout(TimeNs now) const {
   return next;
 }
 
-TimeNs Link::stall_of(PathId id) const {
-  const Path* path = paths_.find(id);
-  return path == nullptr ? 0 : path->stall;
-}
-
 void Link::on_path_event(const PathEvent& event) {
   state_.mark_urgent();
   host_.on_path_event(event);
@@ -149,11 +142,6 @@ void Link::on_path_event(const PathEvent& event) {
 void Link::on_bad_memory(const BadMemory& bad) {
   bad_memory_ = bad;
   dirty_ = true;
-}
-
-void Link::report_bad_memory() {
-  const std::optional<BadMemory> bad = std::exchange(bad_memory_, std::nullopt);
-  if (bad) host_.on_bad_memory(*bad);
 }
 
 void Link::begin_goodbye() {

@@ -33,10 +33,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
  public:
   Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& paths,
        const LinkSettings& settings);
-  ~Link() override;
 
   Rank peer() const { return end_.peer; }
-
   // MessagePort
   void open_channel(ChannelId channel, MessageClient& client) override;
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
@@ -95,18 +93,17 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   bool opens_paths() const { return paths_.opens(); }
   // The paths as Path*, in the order of their specs.
   auto paths() const { return paths_.all(); }
+  const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
   uint64_t mirrored_bytes() const { return sender_.hedged_bytes(); }
   uint64_t replayed_bytes() const { return sender_.retransmitted_bytes(); }
-  // The longest delay of a chunk by the latest trouble of this path.
-  TimeNs stall_of(PathId path) const;
-  bool ready() const { return paths_.ready(); }  // some path can carry chunks
+  bool ready() const { return paths_.ready(); }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     paths_.tally_drain(local, remote, tally);
   }
   // Why the latest attempt to open a path failed; empty when none did.
   const std::string& last_dial_failure() const { return paths_.last_dial_failure(); }
 
-  // CHECKs the invariants of all parts; the simulator calls it after every event.
+  // The simulator calls it after every event.
   void check_invariants() const;
 
  private:
@@ -121,7 +118,6 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   TimeNs now() const override { return host_.clock().now(); }
   void changed();
   void release_send_buffers();
-  void report_bad_memory();
   void check_goodbye();
 
   // link_receive.cc: Path::Owner
