@@ -66,6 +66,7 @@ class Cluster {
     std::vector<std::string> contradictions;  // what a communicator fails with
     std::function<void()> in_turn;  // what a test does in every turn of this rank's thread
 
+    void on_polled() override {}
     void on_path_event(const PathEvent& event) override;
     void on_notice(Rank peer, std::span<const std::byte> bytes) override;
     void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
