@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/log.h"
-#include "runtime/communicator.h"
+#include "runtime/communicator_options.h"
 
 namespace r2ccl {
 namespace {
@@ -46,25 +46,25 @@ void log_limited(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-void Communicator::log_begin() const {
+void log_begin(const CommunicatorOptions& options) {
   // A person who asks for warnings only wants no line from a job that has none.
   if (log_level() == LogLevel::version) {
-    R2CCL_LOG(version, "r2ccl %s", version_text(options_.library_version).c_str());
+    R2CCL_LOG(version, "r2ccl %s", version_text(options.library_version).c_str());
   }
   if (!log_enabled(LogLevel::info)) return;
-  R2CCL_LOG(info, "r2ccl %s, rank %d of %d", version_text(options_.library_version).c_str(),
-            options_.self.value(), options_.rank_count);
-  const std::vector<std::string>& settings = options_.config.notes.in_force;
+  R2CCL_LOG(info, "r2ccl %s, rank %d of %d", version_text(options.library_version).c_str(),
+            options.self.value(), options.rank_count);
+  const std::vector<std::string>& settings = options.config.notes.in_force;
   R2CCL_LOG(info, "settings: %s", settings.empty() ? "none is set" : join(settings).c_str());
   std::vector<std::string> places;
-  for (const Endpoint& endpoint : options_.rendezvous) places.push_back(to_string(endpoint));
+  for (const Endpoint& endpoint : options.rendezvous) places.push_back(to_string(endpoint));
   R2CCL_LOG(info, "rendezvous: %s", places.empty() ? "none" : join(places).c_str());
 }
 
 // The reason of each choice is the same as `r2ccl info` prints.
-void Communicator::log_nics() const {
+void log_nics(Transport& transport) {
   if (!log_enabled(LogLevel::info)) return;
-  const auto nics = transport_->nics();
+  const auto nics = transport.nics();
   if (!nics.ok()) return;
   std::vector<std::string> lines;
   for (const Nic& nic : nics.value()) {
@@ -76,16 +76,17 @@ void Communicator::log_nics() const {
   log_limited(lines);
 }
 
-void Communicator::log_start() const {
+void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!log_enabled(LogLevel::info)) return;
-  const std::vector<std::string>& hosts = incidents_->hosts();
+  const Incidents& incidents = runtime.incidents();
+  const std::vector<std::string>& hosts = incidents.hosts();
   std::vector<std::vector<int32_t>> ranks(hosts.size());
   // By host: each pair of NICs once, however many ranks share them.
   std::vector<std::set<std::string>> rails(hosts.size());
-  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
-    const uint32_t host = incidents_->host_of(Rank(rank));
+  for (int32_t rank = 0; rank < options.rank_count; ++rank) {
+    const uint32_t host = incidents.host_of(Rank(rank));
     ranks[host].push_back(rank);
-    const Link* link = engine_->link(Rank(rank));
+    const Link* link = runtime.engine().link(Rank(rank));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
       if (path->spec.lane_only) continue;
@@ -99,10 +100,10 @@ void Communicator::log_start() const {
                     (paths.empty() ? "" : "; rails: " + paths));
   }
   log_limited(lines);
-  R2CCL_LOG(info, "algorithm of AllReduce: %s", to_string(options_.config.algo));
+  R2CCL_LOG(info, "algorithm of AllReduce: %s", to_string(options.config.algo));
   R2CCL_LOG(info, "connected to all ranks after %lld ms, %s",
-            static_cast<long long>((clock_.now() - started_at_) / kMillisecond),
-            options_.job.authenticated() ? "with a secret" : "without a secret");
+            static_cast<long long>((runtime.clock().now() - runtime.started_at()) / kMillisecond),
+            options.job.authenticated() ? "with a secret" : "without a secret");
 }
 
 }  // namespace r2ccl

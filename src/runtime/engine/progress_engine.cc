@@ -226,7 +226,7 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
   // Time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   idle += std::exchange(paused_, 0);
-  run_posted();
+  observer_->on_polled();
   if (now >= read_nics_at_) refresh_nics(now);
   for (int round = 0; round < kRoundsMax; ++round) {
     bool more = false;
@@ -267,24 +267,6 @@ TimeNs ProgressEngine::next_timeout() {
   }
   promised_ = next;
   return next;
-}
-
-void ProgressEngine::post(std::function<void()> work) {
-  {
-    std::lock_guard lock(posted_mutex_);
-    posted_.push_back(std::move(work));
-  }
-  transport_.poller().wake();
-}
-
-void ProgressEngine::run_posted() {
-  std::vector<std::function<void()>> work;
-  {
-    std::lock_guard lock(posted_mutex_);
-    if (posted_.empty()) return;
-    work.swap(posted_);
-  }
-  for (auto& each : work) each();
 }
 
 void ProgressEngine::on_ready(const PollEvent&) {

@@ -1,11 +1,10 @@
 // One rank's engine: its NICs and listeners, a link to every other rank, and the loop that drives
-// them. Runs on one thread (or one simulated actor); the communicator reaches it through post().
+// them. Runs on one thread (or one simulated actor).
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +36,8 @@ struct EngineOptions {
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
+  // The pass has polled; nothing else has happened in it. The time to start operations.
+  virtual void on_polled() = 0;
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
@@ -68,6 +69,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<Rank> unreached() const;
   // Null for this rank.
   Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
+  const Link* link(Rank peer) const { return links_[static_cast<size_t>(peer.value())].get(); }
   size_t rank_count() const { return links_.size(); }
   const std::vector<RankCard>& cards() const { return cards_; }
   const RankCard& own_card() const { return cards_[static_cast<size_t>(self_.value())]; }
@@ -93,9 +95,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   DrainTally tally_drain(Rank host, const std::string& nic) const;
   // It is this rank's own, if it has it.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
-
-  // Runs `work` in the engine's thread, in order. Any thread.
-  void post(std::function<void()> work);
 
  private:
   // LinkHost
@@ -124,7 +123,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
-  void run_posted();
   TimeNs look();
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
@@ -158,9 +156,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   TimeNs looked_at_ = 0;      // at the clock, in the last pass
   TimeNs paused_ = 0;         // in the middle of that pass, and not excused yet
   TimeNs promised_ = kNever;  // what next_timeout() last said
-
-  std::mutex posted_mutex_;  // guards posted_
-  std::vector<std::function<void()>> posted_;
 };
 
 }  // namespace r2ccl

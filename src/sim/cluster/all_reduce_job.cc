@@ -29,8 +29,8 @@ AllReduceJob::~AllReduceJob() {
   abandon();
   if (finished()) return;
   for (int rank = 0; rank < cluster_.size(); ++rank) {
-    Executor* executor = cluster_.node(rank).executor;
-    if (executor != nullptr) executor->cancel({Code::aborted, "the job is gone"});
+    SimRank& node = cluster_.node(rank);
+    if (!node.left()) node.runtime->abort("the job is gone");
   }
 }
 
@@ -42,7 +42,8 @@ void AllReduceJob::start(int iterations) {
 }
 
 bool AllReduceJob::finished() const {
-  return std::ranges::all_of(done_, [this](int done) { return done >= iterations_; });
+  return !error_.empty() ||
+         std::ranges::all_of(done_, [this](int done) { return done >= iterations_; });
 }
 
 void AllReduceJob::next(int rank) {
@@ -61,10 +62,10 @@ void AllReduceJob::next(int rank) {
   call.output = reinterpret_cast<std::byte*>(results_[r].data());
   call.done = [this, rank, at = cluster_.now()](const Status& status) {
     if (abandoned_) return;
-    if (!status.ok() && error_.empty()) error_ = status.message();
-    finish(rank, at);
+    if (status.ok()) return finish(rank, at);
+    if (error_.empty()) error_ = status.message();
   };
-  cluster_.node(rank).executor->start(std::move(call));
+  cluster_.node(rank).runtime->collective(std::move(call));
 }
 
 void AllReduceJob::finish(int rank, TimeNs began) {

@@ -19,6 +19,7 @@ class AllReduceJob {
 
   // Each rank runs `iterations` operations, starting the next from the completion of the last.
   void start(int iterations);
+  // Every rank has ended all of them, or one has ended with an error.
   bool finished() const;
   // What is running will not end well, and that is right.
   void abandon() { abandoned_ = true; }

@@ -238,7 +238,7 @@ TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
     cluster.world().resume(cluster.node(0).actor);
   }
   cluster.world().run_for(1500 * kMillisecond);
-  const auto& paths = cluster.node(1).engine->link(Rank(0))->paths();
+  const auto& paths = cluster.node(1).engine().link(Rank(0))->paths();
   std::vector<uint64_t> before;
   for (const auto& path : paths) before.push_back(path->lane_received());
   cluster.world().run_for(kSecond);

@@ -148,7 +148,7 @@ class Run {
   void for_each_link(const Each& each) {
     for (int rank = 0; rank < c_.hosts; ++rank) {
       for (int peer = 0; peer < c_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link != nullptr) each(rank, *link);
       }
     }
@@ -207,7 +207,7 @@ class Run {
   bool all_ends_down() {
     for (int rank = 0; rank < c_.hosts; ++rank) {
       for (int peer = 0; peer < c_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link == nullptr || (rank != kCulprit && peer != kCulprit)) continue;
         for (const auto& path : link->paths()) {
           const NicId nic = rank == kCulprit ? path->spec.local_nic : path->spec.remote_nic;

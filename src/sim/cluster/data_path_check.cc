@@ -295,7 +295,7 @@ void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& hea
   Message& one = found->second;
   const bool accepted = one.accepted.contains(header.offset);
   if (place.placement == Placement::discard) {
-    if (!accepted && !cancelled(name)) violated(name, "a chunk that is needed is thrown away");
+    if (!accepted && !refused(name)) violated(name, "a chunk that is needed is thrown away");
     return;
   }
   if (accepted) violated(name, "a second copy of an accepted chunk gets a place");
@@ -318,7 +318,7 @@ void DataPathCheck::on_arrive(LinkEnd at, const Path&, const DataHeader& header,
   }
   Message& one = found->second;
   if (!fresh) {
-    if (!one.accepted.contains(header.offset) && !cancelled(name) && !discarded) {
+    if (!one.accepted.contains(header.offset) && !refused(name) && !discarded) {
       violated(name, "a first copy is taken for a duplicate");
     }
     ++seen_.duplicates;

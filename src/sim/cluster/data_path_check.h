@@ -38,6 +38,9 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   const Seen& seen() const { return seen_; }
   const std::vector<std::string>& violations() const { return violations_; }
   void violated(const std::string& what);
+  // From now on ranks may make calls that do not match.
+  void expect_mismatch() { mismatch_expected_ = true; }
+  bool mismatch_expected() const { return mismatch_expected_; }
 
   // --- from CheckedPort: `self` posts to, or receives from, `peer` ---
   void on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
@@ -105,6 +108,8 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool cancelled(const Name& name) const {
     return cancelled_.contains({name.from, name.to, name.channel});
   }
+  // The receiver need not take its chunks: an end is cancelled, or its call does not match.
+  bool refused(const Name& name) const { return mismatch_expected_ || cancelled(name); }
   void check_pace(const Name& name, LinkEnd at, const Path& path, uint64_t frame_bytes);
   void check_permission(const Name& name, const Message& one, const DataHeader& header);
   void check_landed(const Name& name, const Message& one, const DataHeader& header);
@@ -138,6 +143,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   uint64_t retired_bytes_ = 0;
   Seen seen_;
   std::vector<std::string> violations_;
+  bool mismatch_expected_ = false;
 };
 
 }  // namespace r2ccl::sim

@@ -38,11 +38,11 @@ class DrainJob : public testing::Test {
   }
   void finish() { run(*cluster_, *job_, 60 * kSecond); }
   void set_drained(int rank, int nic, bool drained) {
-    cluster_->node(rank).engine->set_drained(NicId(static_cast<uint16_t>(nic)), drained);
+    cluster_->node(rank).engine().set_drained(NicId(static_cast<uint16_t>(nic)), drained);
     cluster_->wake_all();
   }
   DrainTally tally(int rank, int owner, int nic) {
-    return cluster_->node(rank).engine->tally_drain(Rank(owner), "nic" + std::to_string(nic));
+    return cluster_->node(rank).engine().tally_drain(Rank(owner), "nic" + std::to_string(nic));
   }
   bool out_of_service(int owner, int nic) {
     for (int rank = 0; rank < cluster_->size(); ++rank) {
@@ -107,7 +107,7 @@ class DrainJob : public testing::Test {
   void for_each_link(Visit visit) {
     for (int rank = 0; rank < cluster_->size(); ++rank) {
       for (int peer = 0; peer < cluster_->size(); ++peer) {
-        Link* link = cluster_->node(rank).engine->link(Rank(peer));
+        Link* link = cluster_->node(rank).engine().link(Rank(peer));
         if (link != nullptr) visit(*link);
       }
     }
@@ -116,7 +116,7 @@ class DrainJob : public testing::Test {
   uint64_t bytes_through(int owner, int nic) {
     uint64_t bytes = 0;
     for (int peer = 0; peer < cluster_->size(); ++peer) {
-      const Link* link = cluster_->node(owner).engine->link(Rank(peer));
+      const Link* link = cluster_->node(owner).engine().link(Rank(peer));
       if (link == nullptr) continue;
       for (const auto& path : link->paths()) {
         if (path->spec.lane_only || path->spec.local_nic.value() != nic) continue;
@@ -130,7 +130,7 @@ class DrainJob : public testing::Test {
   uint64_t control_frames(int owner, int nic) {
     uint64_t frames = 0;
     for (int peer = 0; peer < cluster_->size(); ++peer) {
-      const Link* link = cluster_->node(owner).engine->link(Rank(peer));
+      const Link* link = cluster_->node(owner).engine().link(Rank(peer));
       if (link == nullptr) continue;
       for (const auto& path : link->paths()) {
         if (!path->spec.lane_only && path->spec.local_nic.value() == nic) {

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/rank_status.h"
+
 namespace r2ccl::sim {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr TimeNs kAftermath = 4 * kSecond;
 
 bool ends_at_once(FaultKind kind) {
   return kind == FaultKind::reset || kind == FaultKind::cut || kind == FaultKind::failed_call ||
-         kind == FaultKind::kill || of_bytes(kind);
+         kind == FaultKind::kill || of_bytes(kind) || (of_people(kind) && kind != FaultKind::drain);
 }
 
 bool of_process(FaultKind kind) {
@@ -39,6 +41,9 @@ bool hits(const FaultSpec& spec, int host, int nic) {
     case FaultKind::control:
     case FaultKind::stop:
     case FaultKind::deschedule:
+    case FaultKind::abort:
+    case FaultKind::call_mismatch:
+    case FaultKind::status:
       return false;
     default:
       return spec.host == host && spec.nic == nic;
@@ -93,15 +98,18 @@ void add(NicFaults& sum, const FaultSpec& spec) {
 }  // namespace
 
 FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
-                         std::function<void(const std::string&)> note)
+                         std::function<void(const std::string&)> note,
+                         std::function<void()> ends_job)
     : cluster_(cluster),
       hosts_(scenario.hosts),
       nics_(scenario.nics),
       note_(std::move(note)),
+      ends_job_(std::move(ends_job)),
       dice_(scenario.seed + 1313),
       wire_dice_(scenario.seed + 4242) {
   for (const FaultSpec& spec : scenario.faults) faults_.push_back({spec});
   killed_.resize(static_cast<size_t>(hosts_));
+  aborted_.resize(static_cast<size_t>(hosts_));
   stopped_.resize(static_cast<size_t>(hosts_));
   moved_.resize(static_cast<size_t>(hosts_));
 }
@@ -123,9 +131,15 @@ void FaultScript::wait_for_traffic(size_t index, TimeNs until) {
                        [this, index, until] { wait_for_traffic(index, until); });
 }
 
+// Null when the rank has left.
+ProgressEngine* FaultScript::engine_of(int rank) {
+  SimRank& node = cluster_.node(rank);
+  return node.left() ? nullptr : &node.engine();
+}
+
 bool FaultScript::carries_chunks(int host, int nic) {
   for (int rank = 0; rank < hosts_; ++rank) {
-    ProgressEngine* engine = cluster_.node(rank).engine.get();
+    ProgressEngine* engine = engine_of(rank);
     for (int peer = 0; engine != nullptr && peer < hosts_; ++peer) {
       const Link* link = engine->link(Rank(peer));
       if (link == nullptr || (rank != host && peer != host)) continue;
@@ -195,7 +209,17 @@ void FaultScript::apply(Active& fault, bool on) {
       return lose_chunk(fault);
     case FaultKind::failed_call:
       return cluster_.node(spec.host).host->fail_operation(spec.amount, EIO);
+    case FaultKind::abort:
+      return abort(spec.host);
+    case FaultKind::call_mismatch:
+      cluster_.node(spec.host).other_call = true;
+      return;
+    case FaultKind::drain:
+      return drain(spec, on);
+    case FaultKind::status:
+      return ask(spec.host, "");
     case FaultKind::kill:
+      if (ends_job_) ends_job_();
       killed_[static_cast<size_t>(spec.host)] = true;
       return cluster_.world().kill(*cluster_.node(spec.host).host);
     case FaultKind::partition:
@@ -208,6 +232,52 @@ void FaultScript::apply(Active& fault, bool on) {
       break;
   }
   for (int host = 0; host < hosts_; ++host) refresh(host);
+}
+
+void FaultScript::abort(int rank) {
+  SimRank& node = cluster_.node(rank);
+  if (node.left() || node.failed() || killed(rank)) return;
+  if (ends_job_) ends_job_();
+  aborted_[static_cast<size_t>(rank)] = true;
+  node.runtime->abort("its caller gave up");
+  node.wake();
+}
+
+bool FaultScript::any_aborted() const {
+  return std::ranges::find(aborted_, true) != aborted_.end();
+}
+
+void FaultScript::drain(const FaultSpec& spec, bool on) {
+  ask(spec.host, std::string("drain ") + (on ? "start" : "undo") + " nic" +
+                     std::to_string(spec.nic) + " h" + std::to_string(spec.host) + "\n");
+}
+
+// The rank's status server calls in every turn until it has the answer.
+void FaultScript::ask(int rank, std::string line) {
+  SimRank& node = cluster_.node(rank);
+  if (node.left() || killed(rank)) return;
+  questions_.push_back({rank, ++operators_, std::move(line)});
+  node.in_turn = [this, rank] { answer(rank); };
+  node.wake();
+}
+
+// One at a time, as a person does who waits for an answer before the next question.
+void FaultScript::answer(int rank) {
+  const auto first =
+      std::ranges::find_if(questions_, [rank](const Question& each) { return each.rank == rank; });
+  if (first == questions_.end()) return;
+  RankStatus& status = cluster_.node(rank).runtime->status();
+  const auto answered =
+      first->line.empty() ? status.job_status() : status.drain_status(first->number, first->line);
+  if (!answered) return;
+  note_("rank " + std::to_string(rank) + " answers an operator");
+  questions_.erase(first);
+}
+
+size_t FaultScript::unanswered() const {
+  return static_cast<size_t>(std::ranges::count_if(questions_, [this](const Question& each) {
+    return !killed(each.rank) && !cluster_.node(each.rank).left();
+  }));
 }
 
 void FaultScript::set_process(const FaultSpec& spec, bool on) {
@@ -336,7 +406,7 @@ void FaultScript::lose_chunk(const Active& fault) {
 // The tag under which the rank has just sent this header.
 const HeaderTag* FaultScript::tag_of(int rank,
                                      std::span<const std::byte, kDataHeaderBytes> header) {
-  ProgressEngine* engine = cluster_.node(rank).engine.get();
+  ProgressEngine* engine = engine_of(rank);
   for (int peer = 0; engine != nullptr && peer < hosts_; ++peer) {
     const Link* link = engine->link(Rank(peer));
     if (link == nullptr) continue;
@@ -353,7 +423,7 @@ const HeaderTag* FaultScript::tag_of(int rank,
 bool FaultScript::may_move(int host) {
   if (killed_[static_cast<size_t>(host)]) return false;
   const auto reaches = [this](int from, int to) {
-    ProgressEngine* engine = cluster_.node(from).engine.get();
+    ProgressEngine* engine = engine_of(from);
     if (engine == nullptr) return true;  // it has left
     return std::ranges::any_of(engine->link(Rank(to))->paths(),
                                [](const auto& path) { return path->state.usable(); });
@@ -417,7 +487,8 @@ bool FaultScript::troubled(int host, int nic, TimeNs from, TimeNs to) const {
 bool FaultScript::may_be_named(int host, int nic, TimeNs from, TimeNs to) const {
   return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
     return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to &&
-           !of_bytes(faults_[trouble.fault].spec.kind);
+           !of_bytes(faults_[trouble.fault].spec.kind) &&
+           !of_people(faults_[trouble.fault].spec.kind);
   });
 }
 

@@ -15,9 +15,9 @@ namespace r2ccl::sim {
 
 class FaultScript {
  public:
-  // `note`: told in words what happens.
+  // `note`: told in words what happens. `ends_job`: called before a fault that ends the job.
   FaultScript(Cluster& cluster, const Scenario& scenario,
-              std::function<void(const std::string&)> note);
+              std::function<void(const std::string&)> note, std::function<void()> ends_job = {});
 
   // Schedules everything, from now on.
   void start();
@@ -34,6 +34,11 @@ class FaultScript {
   std::vector<Span> spans() const;
   // The rank was killed.
   bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
+  // The rank's caller has aborted.
+  bool aborted(int rank) const { return aborted_[static_cast<size_t>(rank)]; }
+  bool any_aborted() const;
+  // Questions of operators that living ranks have not answered yet.
+  size_t unanswered() const;
   // Something was wrong with that NIC at `at`, or shortly before.
   bool troubled(int host, int nic, TimeNs at) const { return troubled(host, nic, at, at); }
   // The same at any time from `from` to `to`.
@@ -59,7 +64,19 @@ class FaultScript {
     TimeNs to;  // kNever: it goes on
   };
 
+  // An operator waits at the rank.
+  struct Question {
+    int rank = 0;
+    uint64_t number = 0;  // as StatusSource::drain_status
+    std::string line;     // of a drain; empty: the status of the job
+  };
+
+  void abort(int rank);
+  void ask(int rank, std::string line);
+  void answer(int rank);
+  void drain(const FaultSpec& spec, bool on);
   void wait_for_traffic(size_t index, TimeNs until);
+  ProgressEngine* engine_of(int rank);
   bool carries_chunks(int host, int nic);
   void begin(size_t index);
   void end(size_t index);
@@ -85,13 +102,17 @@ class FaultScript {
   const int hosts_;
   const int nics_;
   const std::function<void(const std::string&)> note_;
+  const std::function<void()> ends_job_;
   Random dice_;
   Random wire_dice_;
   std::vector<Active> faults_;
   std::vector<Trouble> troubles_;
   std::vector<bool> killed_;
-  std::vector<int> stopped_;  // by rank: so many faults hold it
-  std::vector<bool> moved_;   // by host: an address of it is another one
+  std::vector<bool> aborted_;
+  std::vector<Question> questions_;  // open, oldest first
+  uint64_t operators_ = 0;           // so far
+  std::vector<int> stopped_;         // by rank: so many faults hold it
+  std::vector<bool> moved_;          // by host: an address of it is another one
   size_t over_ = 0;
   uint8_t next_address_ = 1;
   TimeNs ended_at_ = 0;

@@ -138,7 +138,7 @@ void MixedJob::begin_run_ahead(int rank, Call& call) {
 // All calls of the run at once. The last one to end takes the call with it.
 void MixedJob::begin_run(int rank, Call& call) {
   const OperationSpec spec = scenario_.operations[call.operation];
-  const auto& ports = cluster_.node(rank).communicators[static_cast<size_t>(spec.communicator)];
+  RankRuntime& runtime = *cluster_.node(rank).runtime;
   const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
   const size_t part = size_of(spec.type);
   std::byte* const input = call.buffers.input.data();
@@ -153,12 +153,13 @@ void MixedJob::begin_run(int rank, Call& call) {
       collective.key.count = 1;
       collective.input = collective.output = input + i * part;
       collective.done = done;
-      ports.executor->start(std::move(collective));
+      runtime.collective(std::move(collective), {}, spec.communicator);
     } else if (rank == spec.root) {
       const int to = (rank + 1) % cluster_.size();
-      ports.point_to_point->send(Rank(to), {input + i * part, part}, spec.type, done);
+      runtime.send(Rank(to), {input + i * part, part}, spec.type, done, {}, spec.communicator);
     } else {
-      ports.point_to_point->receive(Rank(spec.root), {output + i * part, part}, spec.type, done);
+      runtime.receive(Rank(spec.root), {output + i * part, part}, spec.type, done, {},
+                      spec.communicator);
     }
   }
 }
@@ -175,8 +176,19 @@ void MixedJob::begin_collective(int rank, Call& call) {
   collective.input = call.buffers.input.data();
   collective.output = spec.in_place ? call.buffers.input.data() : call.buffers.output.data();
   collective.done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
-  const auto c = static_cast<size_t>(spec.communicator);
-  cluster_.node(rank).communicators[c].executor->start(std::move(collective));
+  if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
+    make_other_call(rank, collective.key);
+  }
+  cluster_.node(rank).runtime->collective(std::move(collective), {}, spec.communicator);
+}
+
+// The call of a program whose ranks disagree. Its messages are as long as those of the others.
+void MixedJob::make_other_call(int rank, PlanKey& key) {
+  cluster_.node(rank).other_call = false;
+  key.op = key.op == ReduceOp::max ? ReduceOp::min : ReduceOp::max;
+  failure_expected_ = true;
+  calls_differ_ = true;
+  cluster_.check().expect_mismatch();
 }
 
 void MixedJob::begin_exchange(int rank, Call& call) {
@@ -185,19 +197,19 @@ void MixedJob::begin_exchange(int rank, Call& call) {
   const int peers = spec.kind == Kind::shift ? 1 : size;
   const size_t part = spec.count * size_of(spec.type);
   const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
-  PointToPoint& port =
-      *cluster_.node(rank).communicators[static_cast<size_t>(spec.communicator)].point_to_point;
+  RankRuntime& runtime = *cluster_.node(rank).runtime;
   call.parts_left = 2 * static_cast<size_t>(peers);
   for (int step = 1; step <= peers; ++step) {
     const int from = (rank + size - step % size) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(from);
-    port.receive(Rank(from), std::span(call.buffers.output).subspan(slot * part, part), spec.type,
-                 done);
+    runtime.receive(Rank(from), std::span(call.buffers.output).subspan(slot * part, part),
+                    spec.type, done, {}, spec.communicator);
   }
   for (int step = 1; step <= peers; ++step) {
     const int to = (rank + step) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(to);
-    port.send(Rank(to), std::span(call.buffers.input).subspan(slot * part, part), spec.type, done);
+    runtime.send(Rank(to), std::span(call.buffers.input).subspan(slot * part, part), spec.type,
+                 done, {}, spec.communicator);
   }
 }
 

@@ -28,6 +28,8 @@ class MixedJob {
   void leave_out(int rank);
   // From now on operations may end with an error.
   void expect_failure() { failure_expected_ = true; }
+  // A rank has made another call than the others (SimRank::other_call).
+  bool calls_differ() const { return calls_differ_; }
 
   // Who was busy with what, and when.
   struct Span {
@@ -71,6 +73,7 @@ class MixedJob {
   void advance(int rank, int communicator);
   void begin(int rank, size_t operation);
   void begin_collective(int rank, Call& call);
+  void make_other_call(int rank, PlanKey& key);
   void begin_exchange(int rank, Call& call);
   void begin_run_ahead(int rank, Call& call);
   void begin_run(int rank, Call& call);
@@ -92,6 +95,7 @@ class MixedJob {
   std::vector<uint64_t> left_of_;  // operations, by rank
   uint64_t left_ = 0;              // of all ranks that take part
   bool failure_expected_ = false;
+  bool calls_differ_ = false;
   // Of the operations that must give the same on all ranks; the last entry of any other.
   std::map<size_t, std::vector<std::byte>> expected_;
   std::vector<std::byte> expected_here_;

@@ -18,16 +18,18 @@ constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast
 // More than a sender may be ahead of a receiver, and so few bytes that the eager pool takes them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
-    "down",    "pull",       "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
-    "jitter",  "slow",       "mtu_hole", "flap",      "all_nics", "dark",   "rail",
-    "control", "partition",  "sever",    "readdress", "reset",    "cut",    "failed_call",
-    "stop",    "deschedule", "suspend",  "kill",      "flip",     "repeat", "lost_chunk"};
+    "down",    "pull",          "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
+    "jitter",  "slow",          "mtu_hole", "flap",      "all_nics", "dark",   "rail",
+    "control", "partition",     "sever",    "readdress", "reset",    "cut",    "failed_call",
+    "stop",    "deschedule",    "suspend",  "kill",      "flip",     "repeat", "lost_chunk",
+    "abort",   "call_mismatch", "drain",    "status"};
 
 // Bytes are tampered with in one seed of so many.
 constexpr uint64_t kTamperedSeeds = 5;
 
 // Added to a seed, gives dice that have nothing to do with the seed's first ones.
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
+constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 
 // The dice of one scenario.
 class Dice {
@@ -224,6 +226,29 @@ void add_tampering(Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
+// With dice of their own, too, and only in seeds that had no meaning before there were these.
+void add_people(Scenario& s) {
+  if (s.seed <= kSeedsWithoutPeople) return;
+  Dice dice(s.seed + kPeopleSeeds);
+  const TimeNs span = guess_duration(s);
+  const auto add = [&](FaultKind kind) {
+    FaultSpec f;
+    f.kind = kind;
+    f.at = dice.time(span);
+    f.host = dice.between(0, s.hosts - 1);
+    f.nic = dice.between(0, s.nics - 1);
+    if (kind == FaultKind::drain)
+      f.duration = static_cast<TimeNs>(dice.log_uniform(2'000'000, 1'000'000'000));
+    s.faults.push_back(f);
+  };
+  if (dice.chance(30)) add(FaultKind::status);
+  if (dice.chance(30)) add(FaultKind::drain);
+  // A rank that leaves early does not hear of a later failure.
+  if (!s.leave_early && dice.chance(15)) add(FaultKind::abort);
+  if (!s.leave_early && dice.chance(15)) add(FaultKind::call_mismatch);
+  std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
+}
+
 }  // namespace
 
 const char* to_string(OperationSpec::Kind kind) {
@@ -245,6 +270,9 @@ bool of_a_nic(FaultKind kind) {
     case FaultKind::deschedule:
     case FaultKind::suspend:
     case FaultKind::kill:
+    case FaultKind::abort:
+    case FaultKind::call_mismatch:
+    case FaultKind::status:
       return false;
     default:
       return true;
@@ -253,6 +281,10 @@ bool of_a_nic(FaultKind kind) {
 
 bool of_bytes(FaultKind kind) {
   return kind == FaultKind::flip || kind == FaultKind::repeat || kind == FaultKind::lost_chunk;
+}
+
+bool of_people(FaultKind kind) {
+  return kind >= FaultKind::abort;
 }
 
 bool needs_amount(FaultKind kind) {
@@ -280,6 +312,7 @@ Scenario scenario_of(uint64_t seed) {
   s.nics_write = dice.chance(34);
   choose_run_ahead(Dice(seed + kRunAheadSeeds), s);
   add_tampering(s);
+  add_people(s);
   return s;
 }
 

@@ -36,41 +36,47 @@ struct OperationSpec {
 const char* to_string(OperationSpec::Kind kind);
 
 enum class FaultKind : uint8_t {
-  down,         // a NIC is taken down
-  pull,         // its cable is pulled
-  hole,         // it sends and receives nothing, and nobody is told
-  hole_tx,      // it sends nothing
-  hole_rx,      // it receives nothing
-  loss,         // `amount` of a million full frames vanish, each way
-  delay,        // every packet takes `amount` ns longer
-  jitter,       // by up to `amount` ns, at random
-  slow,         // it has `amount` bytes a second
-  mtu_hole,     // frames of more than `amount` bytes vanish
-  flap,         // it is pulled `amount` times, each time for half of `duration` / `amount`
-  all_nics,     // all data NICs of the host are pulled
-  dark,         // all data NICs of the host are holes
-  rail,         // the switch of a rail: NIC `nic` of every host is a hole
-  control,      // the management NIC of the host is a hole
-  partition,    // hosts 0 .. host - 1 and the others do not reach each other
-  sever,        // only between NIC `nic` of `host` and of `other_host`
-  readdress,    // the NIC is down, and has another address when it is back
-  reset,        // a connection of the NIC is reset
-  cut,          // a connection of the NIC goes silent for ever
-  failed_call,  // the `amount`-th system call of the host from now fails with EIO
-  stop,         // the process is stopped, and continued
-  deschedule,   // the same, as the scheduler does it: for a moment
-  suspend,      // the whole host stands still, with its kernel
-  kill,         // the process is killed; there is no coming back
-  flip,         // bit `amount` of the next header or control frame of a connection is changed
-  repeat,       // the next frame of a connection comes twice
-  lost_chunk,   // the next chunk that the host sends on the NIC is taken for a probe
+  down,           // a NIC is taken down
+  pull,           // its cable is pulled
+  hole,           // it sends and receives nothing, and nobody is told
+  hole_tx,        // it sends nothing
+  hole_rx,        // it receives nothing
+  loss,           // `amount` of a million full frames vanish, each way
+  delay,          // every packet takes `amount` ns longer
+  jitter,         // by up to `amount` ns, at random
+  slow,           // it has `amount` bytes a second
+  mtu_hole,       // frames of more than `amount` bytes vanish
+  flap,           // it is pulled `amount` times, each time for half of `duration` / `amount`
+  all_nics,       // all data NICs of the host are pulled
+  dark,           // all data NICs of the host are holes
+  rail,           // the switch of a rail: NIC `nic` of every host is a hole
+  control,        // the management NIC of the host is a hole
+  partition,      // hosts 0 .. host - 1 and the others do not reach each other
+  sever,          // only between NIC `nic` of `host` and of `other_host`
+  readdress,      // the NIC is down, and has another address when it is back
+  reset,          // a connection of the NIC is reset
+  cut,            // a connection of the NIC goes silent for ever
+  failed_call,    // the `amount`-th system call of the host from now fails with EIO
+  stop,           // the process is stopped, and continued
+  deschedule,     // the same, as the scheduler does it: for a moment
+  suspend,        // the whole host stands still, with its kernel
+  kill,           // the process is killed; there is no coming back
+  flip,           // bit `amount` of the next header or control frame of a connection is changed
+  repeat,         // the next frame of a connection comes twice
+  lost_chunk,     // the next chunk that the host sends on the NIC is taken for a probe
+  abort,          // the rank's caller aborts
+  call_mismatch,  // the rank's next AllReduce is not the one that the others make
+  drain,          // an operator at the rank takes its NIC out of service, and puts it back
+  status,         // an operator at the rank asks how every rank is
 };
-inline constexpr int kFaultKinds = static_cast<int>(FaultKind::lost_chunk) + 1;
+inline constexpr int kFaultKinds = static_cast<int>(FaultKind::status) + 1;
 const char* to_string(FaultKind kind);
 // The fault is one of a single NIC, and not of a host or of what connects hosts.
 bool of_a_nic(FaultKind kind);
 // Bytes are changed, and nothing is wrong with any NIC.
 bool of_bytes(FaultKind kind);
+// A person does it, and nothing is wrong with any NIC.
+bool of_people(FaultKind kind);
 // Its `amount` says how bad it is.
 bool needs_amount(FaultKind kind);
 
@@ -111,8 +117,10 @@ struct Scenario {
 };
 
 // The scenario that the seed stands for: 2 to 16 ranks, 1 to 8 NICs, at least 20 operations and
-// three faults; in a third of the seeds two or three communicators.
+// three faults; in a third of the seeds two or three communicators. Seeds above kSeedsWithoutPeople
+// also have operators and callers that abort or disagree.
 Scenario scenario_of(uint64_t seed);
+inline constexpr uint64_t kSeedsWithoutPeople = 10'000;
 
 // One line: what it is, for people.
 std::string describe(const Scenario& scenario);

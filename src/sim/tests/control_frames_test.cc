@@ -14,7 +14,7 @@ uint64_t control_frames(Cluster& cluster, bool spared) {
   uint64_t frames = 0;
   for (int rank = 0; rank < cluster.size(); ++rank) {
     for (int peer = 0; peer < cluster.size(); ++peer) {
-      const Link* link = cluster.node(rank).engine->link(Rank(peer));
+      const Link* link = cluster.node(rank).engine().link(Rank(peer));
       if (link == nullptr) continue;
       const bool of_host = rank == kHost || peer == kHost;
       for (const auto& path : link->paths()) {
@@ -41,7 +41,7 @@ uint64_t frames_sent(int hosts, bool silent, TimeNs watched) {
   const uint64_t frames = control_frames(cluster, !silent) - before;
   if (!silent) return frames;
   for (int rank = 0; rank < hosts; ++rank) {
-    const auto& verdicts = cluster.node(rank).incidents->verdicts();
+    const auto& verdicts = cluster.node(rank).incidents().verdicts();
     EXPECT_EQ(verdicts.size(), 1u);
     if (verdicts.empty()) continue;
     EXPECT_EQ(verdicts[0].scope, Scope::nic);

@@ -144,7 +144,7 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
       begin(1000);
       run_for(23 * kMillisecond);
       node.in_turn = [&] {
-        if (answer.empty()) answer = node.drains->answer(1, line).value_or("");
+        if (answer.empty()) answer = node.drains().answer(1, line).value_or("");
       };
       const TimeNs asked_at = cluster_->now();
       cluster_->wake_all();
@@ -162,7 +162,7 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
       // From then on it is in nobody's way.
       answer.clear();
       node.in_turn = [&] {
-        if (answer.empty()) answer = node.drains->answer(2, "drain check nic1 h1\n").value_or("");
+        if (answer.empty()) answer = node.drains().answer(2, "drain check nic1 h1\n").value_or("");
       };
       const TimeNs checked_at = cluster_->now();
       cluster_->wake_all();
@@ -170,7 +170,7 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
           cluster_->world().run_until([&] { return !answer.empty(); }, checked_at + kSecond));
       EXPECT_NE(answer.find("\"presence\":\"dead\""), std::string::npos) << answer;
       // It may have been refused, when no path led to the dead one any more.
-      const bool drained = cluster_->node(1).engine->drained().contains(NicId(1));
+      const bool drained = cluster_->node(1).engine().drained().contains(NicId(1));
       EXPECT_TRUE(victim == 1 || tally(0, 1, 1).out_of_service() == drained) << later;
       EXPECT_EQ(job_->wrong(), 0u);
       node.in_turn = nullptr;

@@ -51,7 +51,7 @@ class DrainOperators : public DrainJob {
   void serve(int rank) {
     for (Request& each : requests_) {
       if (each.rank != rank || each.done()) continue;
-      const auto answer = cluster_->node(rank).drains->answer(each.number, each.line);
+      const auto answer = cluster_->node(rank).drains().answer(each.number, each.line);
       if (!answer) continue;
       each.answer = *answer;
       each.answered_at = cluster_->now();
@@ -63,7 +63,7 @@ class DrainOperators : public DrainJob {
   void expect_answers(TimeNs within) {
     EXPECT_TRUE(cluster_->world().run_until([&] { return all_done(); }, cluster_->now() + within));
   }
-  NicSet drained(int rank) { return cluster_->node(rank).engine->drained(); }
+  NicSet drained(int rank) { return cluster_->node(rank).engine().drained(); }
   // What each rank says of its own NICs is what all others know.
   void expect_agreement() {
     for_each_link(
@@ -328,7 +328,7 @@ TEST_F(DrainOperators, AskForNonsenseInVain) {
   }
   // Between ranks: of a rank that there is not, of a verb that there is not, cut short.
   DrainQuestion question{1, DrainVerb::drain, Rank(7), "nic1"};
-  Link* link = cluster_->node(0).engine->link(Rank(1));
+  Link* link = cluster_->node(0).engine().link(Rank(1));
   std::vector<std::byte> bytes = encode(question);
   link->send_notice(make_notice(NoticeKind::drain_question, bytes));
   question.host = Rank(1);

@@ -285,7 +285,7 @@ TEST_F(Drain, IsNotRefusedWhileTheOtherNicsPathsAreLateForAMoment) {
 TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
   start(2, 2);
   drain_and_wait(0, 1);
-  Link* link = cluster_->node(0).engine->link(Rank(1));
+  Link* link = cluster_->node(0).engine().link(Rank(1));
   link->send_notice(make_notice(NoticeKind::drained, 1, std::vector<std::byte>(7)));
   link->send_notice(make_notice(NoticeKind::drained, {}));
   run_for(50 * kMillisecond);

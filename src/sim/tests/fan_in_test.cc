@@ -47,7 +47,7 @@ class AllToAll {
       ASSERT_TRUE(status.ok()) << status.message();
       if (--left_[static_cast<size_t>(rank)] == 0) finish(rank);
     };
-    PointToPoint& port = *cluster_.node(rank).point_to_point;
+    RankRuntime& port = *cluster_.node(rank).runtime;
     for (int step = 1; step <= kHosts; ++step) {
       const int from = (rank + kHosts - step) % kHosts;
       std::byte* target = received_[r].data() + static_cast<uint64_t>(from) * kPart;
@@ -100,7 +100,7 @@ TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNobody) {
   uint64_t frames = 0;
   for (int rank = 0; rank < kHosts; ++rank) {
     for (int peer = 0; peer < kHosts; ++peer) {
-      const Link* link = cluster.node(rank).engine->link(Rank(peer));
+      const Link* link = cluster.node(rank).engine().link(Rank(peer));
       if (link == nullptr) continue;
       for (const auto& path : link->paths()) {
         suspicions += path->history.suspicions;

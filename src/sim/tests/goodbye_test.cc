@@ -54,8 +54,8 @@ class Leaving {
     const auto count = [this](const Status& status) { complete_ += status.ok() ? 1 : 0; };
     for (std::vector<std::byte>& bytes : received_) {
       bytes.resize(kMessageBytes);
-      cluster_.node(0).point_to_point->send(Rank(1), sent_, DataType::int32, count);
-      cluster_.node(1).point_to_point->receive(Rank(0), bytes, DataType::int32, count);
+      cluster_.node(0).runtime->send(Rank(1), sent_, DataType::int32, count);
+      cluster_.node(1).runtime->receive(Rank(0), bytes, DataType::int32, count);
     }
     cluster_.wake_all();
   }
@@ -63,13 +63,13 @@ class Leaving {
   // As a communicator's owner does: goodbye when all is complete, and gone when that is over.
   bool all_left() {
     for (int rank = 0; rank < 2; ++rank) {
-      Cluster::Node& node = cluster_.node(rank);
-      if (node.engine == nullptr) continue;
-      const bool done = node.point_to_point->idle() && (rank == 1 || late_);
-      if (done && !node.leaving) cluster_.begin_goodbye(rank);
-      if (node.leaving && cluster_.goodbye_done(rank)) cluster_.leave(rank);
+      SimRank& node = cluster_.node(rank);
+      if (node.left()) continue;
+      const bool done = node.runtime->operations().idle() && (rank == 1 || late_);
+      if (done && !node.runtime->leaving()) node.begin_goodbye();
+      if (node.runtime->leaving() && node.runtime->goodbye_done()) cluster_.leave(rank);
     }
-    return cluster_.node(0).engine == nullptr && cluster_.node(1).engine == nullptr;
+    return cluster_.node(0).left() && cluster_.node(1).left();
   }
 
   void expect_orderly() {

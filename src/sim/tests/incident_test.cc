@@ -20,12 +20,12 @@ TEST(Incident, EveryRankHoldsTheSameVerdict) {
       cluster.world().run_until([&] { return job.finished(); }, cluster.now() + 20 * kSecond));
   cluster.world().run_for(kSecond);
   EXPECT_EQ(job.wrong(), 0u);
-  const auto& verdicts = cluster.node(0).incidents->verdicts();
+  const auto& verdicts = cluster.node(0).incidents().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, (NicName{2, "nic1"}));
   for (int rank = 1; rank < 4; ++rank)
-    EXPECT_EQ(cluster.node(rank).incidents->verdicts(), verdicts);
+    EXPECT_EQ(cluster.node(rank).incidents().verdicts(), verdicts);
 }
 
 // They cannot probe, and that is no evidence: two hosts have lost the NIC, and it alone.
@@ -41,7 +41,7 @@ TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
                       [&] { cluster.fabric().hole(cluster.nic(1, 0)); });
   cluster.world().run_for(4 * kSecond);
   job.abandon();
-  const auto& verdicts = cluster.node(0).incidents->verdicts();
+  const auto& verdicts = cluster.node(0).incidents().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, (NicName{1, "nic0"}));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/fault_script.h"
 #include "sim/cluster/mixed_job.h"
+#include "sim/trial/fault_oracle.h"
 
 namespace r2ccl::sim {
 namespace {
@@ -19,12 +19,8 @@ namespace {
 constexpr TimeNs kProgressBound = 20 * kSecond;
 // Every path is up again: a penalty is 30 s at most, and then there is a probe.
 constexpr TimeNs kReturnBound = 45 * kSecond;
-// What was on its way when an MTU hole began has arrived, and been acknowledged.
-constexpr TimeNs kProofTime = kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
-// A verdict's time is that of its first evidence; more may come until it is announced.
-constexpr TimeNs kJudgeTime = 3 * kSecond;
 
 ClusterOptions cluster_options(const Scenario& s) {
   ClusterOptions options;
@@ -53,7 +49,10 @@ class Trial {
       : scenario_(scenario),
         with_notes_(with_notes),
         cluster_(cluster_options(scenario)),
-        faults_(cluster_, scenario, [this](const std::string& text) { note(-1, text); }) {}
+        faults_(
+            cluster_, scenario, [this](const std::string& text) { note(-1, text); },
+            [this] { job_->expect_failure(); }),
+        oracle_(scenario_, faults_) {}
 
   // What has not ended ends now, and tells the job.
   ~Trial() {
@@ -69,6 +68,8 @@ class Trial {
       began_ = cluster_.now();
       job_ = std::make_unique<MixedJob>(cluster_, scenario_);
       run_job();
+      if (ok()) end_together();
+      if (ok()) hear_answers();
       if (ok() && !scenario_.leave_early) {
         come_back();
         if (ok()) agree();
@@ -103,10 +104,8 @@ class Trial {
   void run_job() {
     job_->start();
     faults_.start();
-    const bool may_die = std::ranges::any_of(
-        scenario_.faults, [](const FaultSpec& f) { return f.kind == FaultKind::kill; });
     const auto done = [&] {
-      if (may_die) see_deaths();
+      see_failures();
       if (scenario_.leave_early) return all_left();
       return job_->finished() && faults_.over();
     };
@@ -121,48 +120,71 @@ class Trial {
     std::string who;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       if (has_left(rank)) continue;
-      for (const auto& one : cluster_.node(rank).communicators) {
-        for (const Rank peer : one.executor->waits_on()) {
-          who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
-        }
+      for (const Rank peer : cluster_.node(rank).runtime->operations().waits_on()) {
+        who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
       }
     }
-    violated("the job does not get on after the last fault; in collectives wait:" + who +
+    violated("the job does not get on after the last fault; these wait:" + who +
              "; these have not parted:" + not_parted());
   }
 
-  // Who has died as far as the rank knows: by itself, or because it was told.
-  static std::optional<Rank> dead_peer(const Cluster::Node& node) {
-    if (!node.ends.empty()) return node.ends.front().first;
-    for (const Verdict& verdict : node.incidents->verdicts()) {
-      if (verdict.scope == Scope::process) return verdict.process;
-    }
-    return {};
-  }
-
-  // What a communicator does when a rank is dead: it ends everything.
-  void see_deaths() {
+  // A rank that has failed takes no further part.
+  void see_failures() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      Cluster::Node& node = cluster_.node(rank);
       if (!alive(rank)) {
-        job_->expect_failure();
         job_->leave_out(rank);
         continue;
       }
-      if (has_left(rank)) continue;
-      const std::optional<Rank> peer = dead_peer(node);
-      if (!peer || told_[rank]) continue;
-      told_[rank] = true;
-      if (alive(peer->value())) {
-        violated("rank " + std::to_string(rank) + " gives up rank " +
-                 std::to_string(peer->value()) + ", which lives");
+      const SimRank& node = cluster_.node(rank);
+      if (!node.failed() || failed_[rank]) continue;
+      failed_[rank] = true;
+      const Status& why = node.runtime->failure();
+      note(rank, "fails: " + why.message());
+      if (!may_fail(rank, why)) {
+        violated("rank " + std::to_string(rank) + " fails without a reason: " + why.message());
       }
-      for (auto& one : node.communicators) {
-        one.executor->cancel({Code::remote, "a rank died"});
-        one.point_to_point->cancel({Code::remote, "a rank died"});
+      for (const auto& [peer, end] : node.ends) {
+        if (end == PeerEnd::goodbye || !alive(peer.value())) continue;
+        violated("rank " + std::to_string(rank) + " gives up rank " + std::to_string(peer.value()) +
+                 ", which lives");
       }
       job_->leave_out(rank);
     }
+  }
+
+  // The cause that the rank states is one that there was.
+  bool may_fail(int rank, const Status& why) const {
+    const auto says = [&](const char* words) {
+      return why.message().find(words) != std::string::npos;
+    };
+    if (faults_.aborted(rank) && why.code() == Code::aborted) return true;
+    if (faults_.any_aborted() && why.code() == Code::remote && says(" aborted: ")) return true;
+    if (job_->calls_differ() && why.code() == Code::invalid_usage && says(" not match"))
+      return true;
+    return any_killed() && why.code() == Code::remote && (says(" died: ") || says(" is cut off: "));
+  }
+  bool job_fails() const { return any_killed() || faults_.any_aborted() || job_->calls_differ(); }
+
+  // When one rank ends the job, every other one is told in bounded time.
+  void end_together() {
+    if (!job_fails() || scenario_.leave_early) return;
+    const auto all_failed = [this] {
+      see_failures();
+      for (int rank = 0; rank < scenario_.hosts; ++rank) {
+        if (alive(rank) && !failed_[rank]) return false;
+      }
+      return true;
+    };
+    const TimeNs from = std::max(cluster_.now(), faults_.ended_at());
+    if (cluster_.world().run_until(all_failed, from + kProgressBound)) return;
+    violated("the job has failed, and not all ranks are told");
+  }
+
+  // The operators have been answered.
+  void hear_answers() {
+    const auto heard = [this] { return faults_.unanswered() == 0; };
+    if (cluster_.world().run_until(heard, cluster_.now() + kEndBound)) return;
+    violated("an operator's question is not answered");
   }
 
   // Healed NICs come back.
@@ -183,7 +205,7 @@ class Trial {
 
   bool paths_up(int rank) {
     for (int peer = 0; peer < scenario_.hosts; ++peer) {
-      const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+      const Link* link = cluster_.node(rank).engine().link(Rank(peer));
       if (link == nullptr || !alive(peer)) continue;
       for (const auto& path : link->paths()) {
         if (path->state.phase() != PathPhase::up) return false;
@@ -197,7 +219,7 @@ class Trial {
     for (int rank = 0; rank < scenario_.hosts && all.size() < 500; ++rank) {
       if (!alive(rank)) continue;
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link == nullptr || !alive(peer)) continue;
         for (const auto& path : link->paths()) {
           if (path->state.phase() == PathPhase::up) continue;
@@ -212,7 +234,7 @@ class Trial {
 
   // Every rank holds what the others have last told: the same verdicts, and where their NICs are.
   void agree() {
-    if (any_killed()) return;
+    if (job_fails()) return;
     const TimeNs deadline = cluster_.now() + kEndBound;
     while (!all_told()) {
       if (cluster_.now() >= deadline) return violated("notices do not arrive");
@@ -232,9 +254,9 @@ class Trial {
 
   bool all_told() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      if (cluster_.node(rank).incidents->busy()) return false;
+      if (cluster_.node(rank).incidents().busy()) return false;
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link != nullptr && !link->notices_delivered()) return false;
       }
     }
@@ -244,15 +266,15 @@ class Trial {
   // Both sides of a partition judge, so the order may differ.
   std::multiset<std::string> verdicts_of(int rank) {
     std::multiset<std::string> texts;
-    for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
+    for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
       texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
     }
     return texts;
   }
 
   void check_addresses(int rank, int of) {
-    ProgressEngine& owner = *cluster_.node(of).engine;
-    const RankCard& known = cluster_.node(rank).engine->cards()[static_cast<size_t>(of)];
+    ProgressEngine& owner = cluster_.node(of).engine();
+    const RankCard& known = cluster_.node(rank).engine().cards()[static_cast<size_t>(of)];
     for (size_t i = 0; i < owner.data_nics().size(); ++i) {
       const NicCard current = make_nic_card(owner.data_nics()[i], known.nics[i].port);
       if (current.addresses == known.nics[i].addresses) continue;
@@ -275,7 +297,7 @@ class Trial {
         }
         if (event.to == PathPhase::up) judge_return(rank, event);
         const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
-        if (event.to != PathPhase::down || !was_up || guilty(rank, event)) continue;
+        if (event.to != PathPhase::down || !was_up || oracle_.guilty(rank, event)) continue;
         violated("nothing is wrong with " + describe(rank, event));
       }
     }
@@ -284,12 +306,12 @@ class Trial {
   // Every verdict that the rank holds names something that was wrong then.
   void judge_verdicts(int rank) {
     if (has_left(rank) || !alive(rank)) return;
-    for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
+    for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
       const TimeNs at = verdict.wall - (cluster_.world().clock().wall() - cluster_.now());
       if (at < began_) continue;
       out_.covered.insert(std::string("verdict ") + to_string(verdict.scope));
       note_verdict(at, describe(verdict));
-      if (!deserved(verdict, at)) violated(describe(verdict) + " is accused, and innocent");
+      if (!oracle_.deserved(verdict, at)) violated(describe(verdict) + " is accused, and innocent");
     }
   }
 
@@ -311,52 +333,10 @@ class Trial {
     return text + ", " + to_string(verdict.kind);
   }
 
-  bool deserved(const Verdict& verdict, TimeNs at) {
-    switch (verdict.scope) {
-      case Scope::nic:
-        return troubled(verdict.culprit, at) || alone_on_rail(verdict.culprit, at);
-      case Scope::pair:
-        return troubled(verdict.culprit, at) || troubled(verdict.other, at);
-      case Scope::host:
-        return troubled(verdict.culprit, at);
-      case Scope::rail:
-        for (int host = 0; host < scenario_.hosts; ++host) {
-          if (troubled({static_cast<uint32_t>(host), verdict.culprit.nic}, at)) return true;
-        }
-        return false;
-      case Scope::process:
-        return faults_.killed(verdict.process.value());
-    }
-    return false;
-  }
-
-  // Nobody could bear witness for it: no other NIC of the rail was whole.
-  bool alone_on_rail(const NicName& name, TimeNs at) {
-    for (int host = 0; host < scenario_.hosts; ++host) {
-      const NicName other{static_cast<uint32_t>(host), name.nic};
-      if (other.host != name.host && !troubled(other, at)) return false;
-    }
-    return true;
-  }
-
-  // Of no name: any of the host's.
-  bool troubled(const NicName& name, TimeNs at) {
-    const int host = static_cast<int>(name.host);
-    for (int nic = 0; nic < scenario_.nics; ++nic) {
-      const bool meant = name.nic.empty() || name.nic == "nic" + std::to_string(nic);
-      if (meant && faults_.may_be_named(host, nic, at, at + kJudgeTime)) return true;
-    }
-    return false;
-  }
-
   // A path that only small packets pass must not be taken for whole.
   void judge_return(int rank, const PathEvent& event) {
-    if (event.from != PathPhase::proving || event.local_nic == kNoNic) return;
-    if (faults_.swallows_full_frames(rank, event.local_nic.value(), event.at, kProofTime) ||
-        faults_.swallows_full_frames(event.peer.value(), event.remote_nic.value(), event.at,
-                                     kProofTime)) {
-      violated("full-size frames do not pass, and yet " + describe(rank, event));
-    }
+    if (!oracle_.returned_too_soon(rank, event)) return;
+    violated("full-size frames do not pass, and yet " + describe(rank, event));
   }
 
   static std::string describe(int rank, const PathEvent& event) {
@@ -367,15 +347,7 @@ class Trial {
     return event.why.empty() ? text : text + ": " + event.why;
   }
 
-  bool guilty(int rank, const PathEvent& event) {
-    if (event.cause == DownCause::closing) return true;
-    if (!alive(event.peer.value()) || !alive(rank)) return true;
-    if (event.local_nic == kNoNic) return true;  // a lane of the management network
-    return faults_.troubled(rank, event.local_nic.value(), event.at) ||
-           faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
-  }
-
-  bool has_left(int rank) { return cluster_.node(rank).engine == nullptr; }
+  bool has_left(int rank) { return cluster_.node(rank).left(); }
 
   // Ranks leave, each as soon as it may.
   bool all_left() {
@@ -383,9 +355,14 @@ class Trial {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       if (has_left(rank)) continue;
       all = false;
+      SimRank& node = cluster_.node(rank);
+      if (node.failed() && alive(rank)) {
+        if (node.runtime->failure_known()) cluster_.leave(rank);
+        continue;
+      }
       if (!job_->finished(rank)) continue;
-      if (!cluster_.node(rank).leaving) cluster_.begin_goodbye(rank);
-      if (!cluster_.goodbye_done(rank)) continue;
+      if (!node.runtime->leaving()) node.begin_goodbye();
+      if (!node.runtime->goodbye_done()) continue;
       judge_verdicts(rank);
       cluster_.leave(rank);
     }
@@ -394,8 +371,8 @@ class Trial {
 
   // The orderly end, of all at once.
   void part() {
-    if (any_killed()) return;
-    for (int rank = 0; rank < scenario_.hosts; ++rank) cluster_.begin_goodbye(rank);
+    if (job_fails()) return;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) cluster_.node(rank).begin_goodbye();
     const TimeNs deadline = cluster_.now() + kEndBound;
     while (!all_left()) {
       if (cluster_.now() >= deadline) {
@@ -410,7 +387,7 @@ class Trial {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       if (has_left(rank)) continue;
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine->link(Rank(peer));
+        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link == nullptr || link->goodbye_done()) continue;
         all += " " + std::to_string(rank) + " from " + std::to_string(peer);
         if (!link->peer_said_goodbye()) all += " (has heard nothing)";
@@ -483,8 +460,9 @@ class Trial {
   const bool with_notes_;
   Cluster cluster_;
   FaultScript faults_;
+  const FaultOracle oracle_;
   std::unique_ptr<MixedJob> job_;
-  std::map<int, bool> told_;
+  std::map<int, bool> failed_;
   TimeNs began_ = 0;
   TrialResult out_;
 };

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 namespace r2ccl::sim {
 namespace {
 
@@ -17,13 +21,16 @@ std::string report(uint64_t seed, const TrialResult& result) {
 class TrialTest : public testing::TestWithParam<uint64_t> {};
 
 // Seeds above the first ones are kept for what once happened in them. Then there was no run_ahead,
-// and without it they are what they were.
+// and no fault of people; without them they are what they were.
 Scenario as_recorded(uint64_t seed) {
   Scenario scenario = scenario_of(seed);
   const auto is_run = [](const OperationSpec& operation) {
     return operation.kind == OperationSpec::Kind::run_ahead;
   };
-  if (seed > kSeedsInARow) std::erase_if(scenario.operations, is_run);
+  if (seed > kSeedsInARow) {
+    std::erase_if(scenario.operations, is_run);
+    std::erase_if(scenario.faults, [](const FaultSpec& fault) { return of_people(fault.kind); });
+  }
   return scenario;
 }
 
@@ -53,6 +60,76 @@ INSTANTIATE_TEST_SUITE_P(StaleReport, TrialTest, testing::Values<uint64_t>(6875)
 
 // Of two faults of one rail at once each left evidence against a NIC between them.
 INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
+
+// With operators, and with callers that abort or disagree.
+TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
+  std::set<std::string> covered;
+  for (uint64_t seed = kSeedsWithoutPeople + 1; seed <= kSeedsWithoutPeople + 40; ++seed) {
+    const TrialResult result = run_trial(scenario_of(seed));
+    EXPECT_TRUE(result.violations.empty()) << report(seed, result);
+    covered.insert(result.covered.begin(), result.covered.end());
+  }
+  for (const char* fault : {"abort", "call_mismatch", "drain", "status"}) {
+    EXPECT_TRUE(covered.contains(std::string("fault ") + fault)) << fault;
+  }
+}
+
+// A cluster of three ranks with a fault of people at 1 ms, and enough to do until after it.
+Scenario with_fault(FaultKind kind) {
+  Scenario scenario;
+  scenario.hosts = 3;
+  OperationSpec operation;
+  operation.count = 20'000;
+  scenario.operations.assign(30, operation);
+  FaultSpec fault;
+  fault.kind = kind;
+  fault.at = kMillisecond;
+  fault.host = 1;
+  fault.duration = 20 * kMillisecond;
+  scenario.faults.push_back(fault);
+  return scenario;
+}
+
+std::vector<std::string> notes_with(const TrialResult& result, const std::string& words) {
+  std::vector<std::string> found;
+  for (const TrialNote& note : result.notes) {
+    if (note.text.find(words) != std::string::npos) found.push_back(note.text);
+  }
+  return found;
+}
+
+TEST(Trial, OfAnAbortEndsOnEveryRank) {
+  const TrialResult result = run_trial(with_fault(FaultKind::abort), true);
+  EXPECT_EQ(result.violations, std::vector<std::string>{});
+  EXPECT_EQ(notes_with(result, "fails: ").size(), 3U);
+  EXPECT_EQ(notes_with(result, "rank 1 (host h1, pid 0) aborted: ").size(), 2U);
+}
+
+TEST(Trial, OfACallThatDoesNotMatchEndsOnEveryRankAndNamesTheOddOne) {
+  const TrialResult result = run_trial(with_fault(FaultKind::call_mismatch), true);
+  EXPECT_EQ(result.violations, std::vector<std::string>{});
+  const auto told = notes_with(result, "the ranks' calls do not match: ");
+  EXPECT_EQ(told.size(), 3U);
+  for (const std::string& text : told) {
+    EXPECT_NE(text.find("rank 1 (host h1, pid 0)"), std::string::npos) << text;
+    EXPECT_NE(text.find("(20000 int64, max)"), std::string::npos) << text;
+  }
+}
+
+TEST(Trial, OfOperatorsAnswersThemAndNamesNoNic) {
+  for (const FaultKind kind : {FaultKind::drain, FaultKind::status}) {
+    const TrialResult result = run_trial(with_fault(kind), true);
+    EXPECT_EQ(result.violations, std::vector<std::string>{});
+    EXPECT_EQ(notes_with(result, "answers an operator").size(), kind == FaultKind::drain ? 2U : 1U);
+    EXPECT_TRUE(notes_with(result, "verdict").empty());
+  }
+}
+
+TEST(Scenario, OfAnOldSeedHasNoPeople) {
+  for (const uint64_t seed : {uint64_t{1}, uint64_t{500}, kSeedsWithoutPeople}) {
+    for (const FaultSpec& fault : scenario_of(seed).faults) EXPECT_FALSE(of_people(fault.kind));
+  }
+}
 
 TEST(Trial, OfOneSeedIsOneRun) {
   for (uint64_t seed = 100; seed < 110; ++seed) {

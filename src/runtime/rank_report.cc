@@ -1,9 +1,9 @@
-// The text of r2cclCommReport; docs/report.md describes the fields.
+#include "runtime/rank_report.h"
+
 #include <algorithm>
 #include <ctime>
 
-#include "base/json_writer.h"
-#include "runtime/communicator.h"
+#include "runtime/admin/status_path.h"
 
 namespace r2ccl {
 namespace {
@@ -108,11 +108,25 @@ void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock
   out.end_object();
 }
 
+void write_in_flight(JsonWriter& out, const RankWaits& waits) {
+  out.key("in_flight").begin_array();
+  for (const RankWaits::Waiting& each : waits.calls()) {
+    const TimeNs waited = std::clamp<TimeNs>(each.waited / kMillisecond, 0, UINT32_MAX);
+    out.begin_object()
+        .field("call", describe(each.call))
+        .field("ms", static_cast<uint64_t>(waited))
+        .field("waits_for", waits.words_for(each.blocker))
+        .field("waits_for_rank", each.blocker.rank.value())
+        .end_object();
+  }
+  out.end_array();
+}
+
 }  // namespace
 
-void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
-  const std::vector<Verdict>& all = incidents_->verdicts();
-  const auto host_of = [&](const NicName& nic) { return incidents_->hosts()[nic.host]; };
+void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_max) {
+  const std::vector<Verdict>& all = incidents.verdicts();
+  const auto host_of = [&](const NicName& nic) { return incidents.hosts()[nic.host]; };
   out.key("verdicts").begin_array();
   for (size_t i = all.size() - std::min(all.size(), count_max); i < all.size(); ++i) {
     const Verdict& verdict = all[i];
@@ -150,48 +164,49 @@ void Communicator::write_verdicts(JsonWriter& out, size_t count_max) const {
   out.end_array();
 }
 
-void Communicator::write_identity(JsonWriter& out) {
-  const uint32_t version = options_.library_version;
-  out.field("comm", comm_text(comm_id_))
-      .field("rank", options_.self.value())
-      .field("ranks", options_.rank_count)
-      .field("pid", uint64_t{engine_->cards()[static_cast<size_t>(options_.self.value())].pid})
-      .field("host", incidents_->hosts()[incidents_->host_of(options_.self)]);
+void write_identity(JsonWriter& out, RankRuntime& rank) {
+  const RankOptions& options = rank.options();
+  const Incidents& incidents = rank.incidents();
+  const uint32_t version = options.library_version;
+  const TimeNs uptime = rank.clock().now() - rank.started_at();
+  out.field("comm", comm_text(rank.comm_id()))
+      .field("rank", options.self.value())
+      .field("ranks", options.rank_count)
+      .field("pid", uint64_t{rank.engine().own_card().pid})
+      .field("host", incidents.hosts()[incidents.host_of(options.self)]);
   out.key("hosts").begin_array();
-  for (const std::string& host : incidents_->hosts()) out.value(host);
+  for (const std::string& host : incidents.hosts()) out.value(host);
   out.end_array();
   out.field("version", std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                            "." + std::to_string(version % 100))
-      .field("uptime_ms", static_cast<uint64_t>((clock_.now() - started_at_) / kMillisecond))
-      .field("operations", operations_)
-      .field("authenticated", options_.job.authenticated())
-      .field("error", failure().message());
+      .field("uptime_ms", static_cast<uint64_t>(uptime / kMillisecond))
+      .field("operations", rank.operations().completed())
+      .field("authenticated", options.job.authenticated())
+      .field("error", rank.failure().message());
 }
 
-void Communicator::write_report(JsonWriter& out) {
+std::string report_text(RankRuntime& rank) {
+  JsonWriter out;
   out.begin_object();
-  write_identity(out);
-  write_nics(out, *engine_);
+  write_identity(out, rank);
+  write_nics(out, rank.engine());
   uint64_t mirrored = 0;
   uint64_t replayed = 0;
   out.key("paths").begin_array();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_->link(Rank(peer));
+  for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
+    const Link* link = rank.engine().link(Rank(peer));
     if (link == nullptr) continue;
     mirrored += link->mirrored_bytes();
     replayed += link->replayed_bytes();
-    for (const auto& path : link->paths()) write_path(out, *link, *path, clock_, started_at_);
+    for (const auto& path : link->paths()) {
+      write_path(out, *link, *path, rank.clock(), rank.started_at());
+    }
   }
   out.end_array();
   out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
-  write_in_flight(out);
-  write_verdicts(out, SIZE_MAX);
+  write_in_flight(out, rank.waits());
+  write_verdicts(out, rank.incidents(), SIZE_MAX);
   out.end_object();
-}
-
-std::string Communicator::report() {
-  JsonWriter out;
-  call([&] { write_report(out); });
   return out.text();
 }
 

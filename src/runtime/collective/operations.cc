@@ -1,0 +1,98 @@
+#include "runtime/collective/operations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace r2ccl {
+namespace {
+
+// Context c has channel 2 c + 1 for its collectives and 2 c + 2 for Send and Recv.
+constexpr uint32_t kChannelsEach = 2;
+
+}  // namespace
+
+Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts) {
+  for (int c = 0; c < contexts; ++c) {
+    const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
+    const ChannelId second(first.value() + 1);
+    // Neither part can be moved, so aggregate initialisation builds both in place.
+    contexts_.emplace_back(
+        new Context{Executor(self, first, ports), PointToPoint(self, second, ports)});
+  }
+}
+
+Operations::Done Operations::counted(Done done) {
+  return [this, done = std::move(done)](const Status& status) {
+    if (status.ok()) ++completed_;
+    done(status);
+  };
+}
+
+uint64_t Operations::collective(CollectiveCall call, int context) {
+  Executor& all = executor(context);
+  const uint64_t number = all.next_number();
+  call.done = counted(std::move(call.done));
+  all.start(std::move(call));
+  return number;
+}
+
+uint64_t Operations::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
+                          int context) {
+  PointToPoint& all = point_to_point(context);
+  const uint64_t number = all.sends_to(peer) + 1;
+  all.send(peer, bytes, type, counted(std::move(done)));
+  return number;
+}
+
+uint64_t Operations::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
+                             int context) {
+  PointToPoint& all = point_to_point(context);
+  const uint64_t number = all.receives_from(peer) + 1;
+  all.receive(peer, bytes, type, counted(std::move(done)));
+  return number;
+}
+
+void Operations::cancel(const Status& why) {
+  for (const auto& each : contexts_) {
+    each->executor.cancel(why);
+    each->point_to_point.cancel(why);
+  }
+}
+
+bool Operations::idle() const {
+  return std::ranges::all_of(contexts_, [](const auto& each) {
+    return each->executor.idle() && each->point_to_point.idle();
+  });
+}
+
+bool Operations::idle_but_local() const {
+  return std::ranges::all_of(contexts_, [](const auto& each) {
+    return each->executor.idle() && each->point_to_point.idle_but_local();
+  });
+}
+
+size_t Operations::unmatched_local() const {
+  size_t sum = 0;
+  for (const auto& each : contexts_) sum += each->point_to_point.unmatched_local();
+  return sum;
+}
+
+std::vector<Rank> Operations::waits_on() const {
+  std::vector<Rank> needed;
+  for (const auto& each : contexts_) {
+    std::ranges::copy(each->executor.waits_on(), std::back_inserter(needed));
+    std::ranges::copy(each->point_to_point.waits_on(), std::back_inserter(needed));
+  }
+  return needed;
+}
+
+std::optional<BufferUse> Operations::find_buffer(const BadMemory& bad) const {
+  for (const auto& each : contexts_) {
+    if (auto use = each->executor.find_buffer(bad)) return use;
+    if (auto use = each->point_to_point.find_buffer(bad)) return use;
+  }
+  return std::nullopt;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,72 @@
+// All operations of one rank: for each context an executor, and the Sends and Recvs. A context is a
+// communicator's pair of channels on the links. A process has one context; the simulator runs
+// several over the same links.
+//
+// One thread. `done` is called as Executor and PointToPoint say.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/collective/executor.h"
+#include "runtime/collective/point_to_point.h"
+
+namespace r2ccl {
+
+class Operations {
+ public:
+  using Done = std::function<void(const Status&)>;
+
+  // As for Executor: one port per rank, null for `self`; they must outlive this.
+  Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts);
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  // Each returns the number of the call: among the context's collectives, or among the Sends to or
+  // the Recvs from the peer.
+  uint64_t collective(CollectiveCall call, int context = 0);
+  uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
+                int context = 0);
+  uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
+                   int context = 0);
+
+  Executor& executor(int context = 0) { return contexts_[static_cast<size_t>(context)]->executor; }
+  const Executor& executor(int context = 0) const {
+    return contexts_[static_cast<size_t>(context)]->executor;
+  }
+  PointToPoint& point_to_point(int context = 0) {
+    return contexts_[static_cast<size_t>(context)]->point_to_point;
+  }
+  const PointToPoint& point_to_point(int context = 0) const {
+    return contexts_[static_cast<size_t>(context)]->point_to_point;
+  }
+  int contexts() const { return static_cast<int>(contexts_.size()); }
+
+  // As of Executor and PointToPoint, for all contexts.
+  void cancel(const Status& why);
+  bool idle() const;
+  bool idle_but_local() const;
+  size_t unmatched_local() const;
+  std::vector<Rank> waits_on() const;
+  std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
+
+  // Operations that ended well.
+  uint64_t completed() const { return completed_; }
+
+ private:
+  struct Context {
+    Executor executor;
+    PointToPoint point_to_point;
+  };
+  Done counted(Done done);
+
+  uint64_t completed_ = 0;  // before contexts_: their end calls what counts here
+  std::vector<std::unique_ptr<Context>> contexts_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,96 @@
+#include "runtime/communicator_options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/printable.h"
+#include "runtime/admin/status_path.h"
+#include "runtime/admin/status_socket.h"
+#include "runtime/bootstrap/host_identity.h"
+#include "runtime/config/secure_random.h"
+#include "runtime/rank_status.h"
+
+#include <unistd.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kObstacleBound = 10 * kSecond;
+
+std::vector<Setting> agreed_settings(const Config& config) {
+  return {{"R2CCL_ALGO", to_string(config.algo)}};
+}
+
+}  // namespace
+
+RankOptions rank_options(const CommunicatorOptions& options) {
+  RankOptions rank;
+  rank.self = options.self;
+  rank.rank_count = options.rank_count;
+  rank.job = options.job;
+  rank.engine.link.monitor = options.config.monitor;
+  rank.engine.link.damping = options.config.damping;
+  rank.engine.link.cutoff = options.config.cutoff_ns;
+  rank.engine.rendezvous = options.rendezvous;
+  rank.engine.oob_ifname = options.config.oob_ifname;
+  rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
+  rank.engine.nonce = random_nonce;
+  rank.library_version = options.library_version;
+  rank.drain_book = options.drain_book;
+  return rank;
+}
+
+Result<RankCard> describe_self(const CommunicatorOptions& options) {
+  RankCard card;
+  card.rank = options.self;
+  card.host_name = host_name();
+  card.pid = static_cast<uint32_t>(getpid());
+  card.library_version = options.library_version;
+  card.settings = agreed_settings(options.config);
+  if (const std::string& named = options.config.host_id; !named.empty()) {
+    card.host = host_identity_named(named);
+    card.host_name = printable_text(named, kHostNameBytesMax);
+  } else {
+    auto host = host_identity();
+    if (!host.ok()) return host.status();
+    card.host = host.value();
+  }
+  return card;
+}
+
+RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankCard card) {
+  RendezvousClient::Options meeting;
+  meeting.job = options.job;
+  meeting.endpoints = options.rendezvous;
+  meeting.card = std::move(card);
+  meeting.rank_count = options.rank_count;
+  meeting.timeout_ns = options.config.init_timeout_ns;
+  meeting.nonce = random_nonce;
+  return meeting;
+}
+
+void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
+                   const Status& obstacle, RankCard card) {
+  if (options.rank_count == 1) return;
+  card.obstacle = printable_text(obstacle.message(), kObstacleBytesMax);
+  RendezvousClient::Options meeting = meeting_options(options, std::move(card));
+  meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
+  // Refused at best: what the caller must know is the obstacle.
+  Reactor reactor(transport.poller());
+  (void)run_rendezvous(transport, reactor, clock, std::move(meeting));
+}
+
+void open_status(const CommunicatorOptions& options, RankRuntime& runtime) {
+  if (!options.config.status) return;
+  const StatusName name{static_cast<uint32_t>(getpid()), runtime.comm_id(), options.self};
+  auto socket = StatusSocket::open(status_directory(options.config.runtime_dir, geteuid()), name);
+  const Status opened =
+      socket.ok() ? runtime.status().serve(std::move(socket).value()) : socket.status();
+  if (opened.ok()) return;
+  R2CCL_LOG(warn,
+            "`r2ccl status` will not find %s, which runs on: %s; R2CCL_STATUS=0 says not to try",
+            runtime.name_of(options.self).c_str(), opened.message().c_str());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,45 @@
+// What a communicator is made of, and how its process presents it to the others.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "runtime/admin/drain_book.h"
+#include "runtime/bootstrap/rendezvous_client.h"
+#include "runtime/config/config.h"
+#include "runtime/rank_runtime.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+struct CommunicatorOptions {
+  Rank self;
+  int32_t rank_count = 0;
+  JobIdentity job;
+  std::vector<Endpoint> rendezvous;
+  Config config;
+  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainBook* drain_book = nullptr;  // of the process; must outlive the communicator
+};
+
+RankOptions rank_options(const CommunicatorOptions& options);
+// Returns this process's card, without its NICs and listeners.
+Result<RankCard> describe_self(const CommunicatorOptions& options);
+RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankCard card);
+// Tells the other ranks at the rendezvous that this one cannot come, and why: they need not wait
+// for it until their time is up.
+void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
+                   const Status& obstacle, RankCard card);
+// Opens the rank's status socket, if the configuration wants one. Whatever is in the way of the
+// socket must not be in the way of the job.
+void open_status(const CommunicatorOptions& options, RankRuntime& runtime);
+
+// The lines of a healthy start at level INFO (communicator_log.cc).
+void log_begin(const CommunicatorOptions& options);
+void log_nics(Transport& transport);
+void log_start(const CommunicatorOptions& options, RankRuntime& runtime);
+
+}  // namespace r2ccl

@@ -1,0 +1,122 @@
+// The failure of a rank: its causes, the end of its operations, and the news of it to the others.
+#include <algorithm>
+#include <new>
+
+#include "base/log.h"
+#include "runtime/rank_runtime.h"
+
+namespace r2ccl {
+
+// Returns false when the rank has failed before: the first cause counts, its consequences do not.
+bool RankRuntime::fail_here(const Status& why) {
+  if (!failure_.ok()) return false;
+  failure_ = why;
+  cancel_due_ = true;
+  observer_.on_failure(failure_);  // before all that may run out of memory
+  R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
+  cancel_operations();
+  return true;
+}
+
+// A rank that was told tells the others, too: it may close its connections before the first rank's
+// notice reaches them, and they must not take it for dead.
+void RankRuntime::tell_failure(const Failure& failure) {
+  waits_->stop();
+  const Notice notice = encode_failure_notice(failure);
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_.link(Rank(peer));
+    if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
+  }
+}
+
+// The news of a failure should be out before the connections close, so that no rank takes this one
+// for the cause. A rank that told of a failure itself needs none, and may have closed already.
+bool RankRuntime::failure_known() const {
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const Link* link = engine_.link(Rank(peer));
+    if (link == nullptr || informed_[static_cast<size_t>(peer)]) continue;
+    if (!link->notices_delivered()) return false;
+  }
+  return true;
+}
+
+void RankRuntime::fail(const Status& why) {
+  if (!fail_here(why)) return;
+  const std::string text = why.code() == Code::aborted
+                               ? name_of(options_.self) + " aborted: " + why.message()
+                               : why.message();
+  tell_failure({{why.code(), text}});
+}
+
+// A rank that waits in a call has lost another. To a rank that finalizes, this is a call that it
+// did not make, and the error must not blame another rank.
+void RankRuntime::fail_departed(const std::string& text) {
+  if (!fail_here({leaving_ ? Code::invalid_usage : Code::remote, text})) return;
+  abandoned_ = true;
+  tell_failure({{Code::remote, text}, true});
+}
+
+void RankRuntime::on_failure_notice(Rank peer, std::span<const std::byte> body) {
+  informed_[static_cast<size_t>(peer.value())] = true;
+  const Failure failure = decode_failure(body);
+  failure.departed ? fail_departed(failure.why.message()) : fail(failure.why);
+}
+
+void RankRuntime::cancel_operations() {
+  operations_->cancel(failure_);
+  cancel_due_ = false;
+}
+
+// The buffer belongs to a call, and the call ends with it. The other ranks would wait for the bytes
+// that this rank cannot send, so the rank fails.
+void RankRuntime::on_bad_memory(const BadMemory& bad) {
+  if (!failure_.ok()) return;
+  std::optional<BufferUse> use = operations_->find_buffer(bad);
+  if (!use) use = BufferUse{.call = "a call that has returned"};
+  refuse_buffer(*use, bad);
+}
+
+void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
+  const std::string why = name_of(options_.self) + ": " + r2ccl::describe(use, bad.access);
+  fail({Code::invalid_argument, why});
+}
+
+// Mostly a large allocation has failed, and small ones still succeed; if they do not, the next turn
+// goes on with cancelling.
+void RankRuntime::fail_by_exception(const std::exception& error) {
+  try {
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    const std::string why =
+        memory ? " has run out of memory: the host, or the limit of this process (ulimit -v, a "
+                 "container's memory), has no more to give"
+               : std::string(" has failed inside r2ccl: ") + error.what();
+    fail({memory ? Code::system : Code::internal, name_of(options_.self) + why});
+  } catch (const std::bad_alloc&) {
+    cancel_due_ = true;
+    if (!failure_.ok()) return;
+    failure_ = Status(Code::system, {});
+    observer_.on_failure(failure_);
+  }
+}
+
+// A rank that left in order will never take part again: whoever needs it must be told.
+void RankRuntime::check_departed() {
+  if (leaving_) return;
+  bool any = false;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const Link* link = engine_.link(Rank(peer));
+    if (link == nullptr) continue;
+    if (link->wants_progress()) return;  // it has more to deliver; the next turn comes at once
+    const auto index = static_cast<size_t>(peer);
+    if (link->peer_said_goodbye()) departed_[index] = ended_[index] = true;
+    any = any || departed_[index];
+  }
+  if (!any) return;
+  for (const Rank rank : operations_->waits_on()) {
+    if (!departed_[static_cast<size_t>(rank.value())]) continue;
+    return fail_departed(name_of(rank) + " has left: it finalized its communicator while " +
+                         name_of(options_.self) + " still waits for it");
+  }
+}
+
+}  // namespace r2ccl

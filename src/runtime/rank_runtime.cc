@@ -1,0 +1,228 @@
+#include "runtime/rank_runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/crypto.h"
+#include "runtime/link/notice.h"
+#include "runtime/rank_status.h"
+
+namespace r2ccl {
+namespace {
+
+// Of public values that all ranks have alike: the listeners' ports make it differ between the
+// communicators of the same processes.
+uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankCard>& cards) {
+  std::vector<std::byte> input;
+  ByteWriter out(input);
+  out.put_bytes(job.id);
+  out.put(job.epoch);
+  for (const RankCard& card : cards) {
+    out.put_bytes(card.host);
+    out.put(card.pid);
+    for (const Endpoint& endpoint : card.control) out.put(endpoint.port);
+    for (const NicCard& nic : card.nics) out.put(nic.port);
+  }
+  const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
+  return ByteReader(hash).get<uint64_t>();
+}
+
+}  // namespace
+
+RankRuntime::RankRuntime(Transport& transport, const Clock& clock, RankOptions options,
+                         RankObserver& observer)
+    : options_(std::move(options)),
+      clock_(clock),
+      observer_(observer),
+      started_at_(clock.now()),
+      engine_(transport, clock, options_.engine),
+      departed_(static_cast<size_t>(options_.rank_count)),
+      ended_(static_cast<size_t>(options_.rank_count)),
+      informed_(static_cast<size_t>(options_.rank_count)) {}
+
+RankRuntime::~RankRuntime() = default;
+
+Status RankRuntime::start(MetJob met) {
+  R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
+  comm_id_ = make_comm_id(options_.job, engine_.cards());
+  std::vector<MessagePort*> ports;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_.link(Rank(peer));
+    ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
+  }
+  incidents_ = std::make_unique<Incidents>(engine_, clock_);
+  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_book);
+  operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts);
+  waits_ =
+      std::make_unique<RankWaits>(engine_, clock_, *operations_, [this](const std::string& why) {
+        fail({Code::invalid_usage, why});
+      });
+  rank_status_ = std::make_unique<RankStatus>(*this);
+  handle_mismatches();
+  return {};
+}
+
+void RankRuntime::handle_mismatches() {
+  for (int c = 0; c < options_.contexts; ++c) {
+    operations_->executor(c).set_mismatch_handler([this, c](Rank peer, const Status& why) {
+      if (c == 0) return waits_->on_mismatch(peer);
+      fail(why.with_context("a collective of " + name_of(peer) + " does not match that of " +
+                            name_of(options_.self)));
+    });
+    operations_->point_to_point(c).set_mismatch_handler([this](Rank peer, const Status& why) {
+      fail(why.with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
+                            name_of(options_.self)));
+    });
+  }
+}
+
+std::string RankRuntime::name_of(Rank rank) const {
+  return r2ccl::describe(engine_.cards()[static_cast<size_t>(rank.value())]);
+}
+
+uint64_t RankRuntime::collective(CollectiveCall call, const MaybeBad& bad, int context) {
+  if (!bad) return operations_->collective(std::move(call), context);
+  const Executor& executor = operations_->executor(context);
+  const uint64_t number = executor.next_number();
+  refuse_buffer(executor.use_of(call, number, *bad), *bad);
+  call.done(failure_);
+  return number;
+}
+
+uint64_t RankRuntime::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
+                           const MaybeBad& bad, int context) {
+  if (!bad) return operations_->send(peer, bytes, type, std::move(done), context);
+  const PointToPoint& transfers = operations_->point_to_point(context);
+  refuse_buffer(transfers.use_by_next(peer, bytes, *bad), *bad);
+  done(failure_);
+  return transfers.sends_to(peer) + 1;
+}
+
+uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
+                              const MaybeBad& bad, int context) {
+  if (!bad) return operations_->receive(peer, bytes, type, std::move(done), context);
+  const PointToPoint& transfers = operations_->point_to_point(context);
+  refuse_buffer(transfers.use_by_next(peer, bytes, *bad), *bad);
+  done(failure_);
+  return transfers.receives_from(peer) + 1;
+}
+
+void RankRuntime::progress(TimeNs timeout_ns) {
+  if (cancel_due_) cancel_operations();
+  engine_.progress(timeout_ns);
+  // Not before: what arrived ahead of a goodbye must have been delivered.
+  check_departed();
+  incidents_->progress(ended_);
+  waits_->progress();
+  drains_->progress();
+  rank_status_->progress();
+}
+
+TimeNs RankRuntime::next_timeout() {
+  if (cancel_due_) return 0;
+  return std::min({engine_.next_timeout(), incidents_->next_timeout(), waits_->next_timeout(),
+                   drains_->next_timeout(), rank_status_->next_timeout()});
+}
+
+void RankRuntime::begin_goodbye() {
+  if (operations_->unmatched_local() > 0) {
+    return fail({Code::invalid_usage,
+                 name_of(options_.self) +
+                     " finalizes with a Send to itself that it did not Recv, or the other way "
+                     "round"});
+  }
+  leaving_ = true;
+  waits_->end();
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    if (Link* link = engine_.link(Rank(peer)); link != nullptr) link->begin_goodbye();
+  }
+}
+
+bool RankRuntime::goodbye_done() const {
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const Link* link = engine_.link(Rank(peer));
+    if (link != nullptr && !link->goodbye_done()) return false;
+  }
+  return true;
+}
+
+std::vector<Rank> RankRuntime::goodbyes_missing() const {
+  std::vector<Rank> missing;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    const Link* link = engine_.link(Rank(peer));
+    if (link != nullptr && !link->goodbye_done()) missing.emplace_back(peer);
+  }
+  return missing;
+}
+
+void RankRuntime::on_path_event(const PathEvent& event) {
+  // After a failure ranks leave as they like: what closes then says nothing of NICs.
+  if (!leaving_ && failure_.ok()) incidents_->on_path_event(event);
+  observer_.on_path_event(event);
+}
+
+void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
+  // After a failure processes end as they like, too.
+  incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
+  const auto index = static_cast<size_t>(peer.value());
+  ended_[index] = true;
+  observer_.on_peer_end(peer, end);
+  switch (end) {
+    case PeerEnd::goodbye:
+      departed_[index] = true;
+      return;
+    case PeerEnd::dead:
+      return fail({Code::remote, name_of(peer) + " died: " + why});
+    case PeerEnd::cut_off:
+      return fail({Code::remote, name_of(peer) + " is cut off: " + why});
+  }
+}
+
+void RankRuntime::on_contradiction(Rank peer, const std::string& why) {
+  fail({Code::remote,
+        name_of(peer) + " contradicts " + name_of(options_.self) + ": " + why +
+            ". No path mends this: the memory of one of the two hosts is at fault, or r2ccl. Run "
+            "the job without these hosts, or report a bug"});
+}
+
+void RankRuntime::on_notice(Rank peer, std::span<const std::byte> bytes) {
+  if (!bytes.empty()) handle(peer, bytes);
+  observer_.on_notice(peer, bytes);
+}
+
+void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
+  const auto body = notice.subspan(1);
+  switch (static_cast<NoticeKind>(notice[0])) {
+    case NoticeKind::failure:
+      return on_failure_notice(peer, body);
+    case NoticeKind::calls:
+      return waits_->on_notice(peer, body);
+    case NoticeKind::observation:
+      return incidents_->on_observation(body);
+    case NoticeKind::verdict:
+      return incidents_->on_verdict(body);
+    case NoticeKind::probe_request:
+      return incidents_->on_probe_request(peer, body);
+    case NoticeKind::probe_answer:
+      return incidents_->on_probe_answer(body);
+    case NoticeKind::losses:
+      return incidents_->on_losses(peer, body);
+    case NoticeKind::status_request:
+      return rank_status_->on_request(peer, body);
+    case NoticeKind::status:
+      return rank_status_->on_answer(peer, body);
+    case NoticeKind::drain_question:
+      return drains_->on_question(peer, body);
+    case NoticeKind::drain_answer:
+      return drains_->on_answer(peer, body);
+    case NoticeKind::address:
+    case NoticeKind::drained:
+      return;  // the engine's
+  }
+  R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice[0]),
+            peer.value());
+}
+
+}  // namespace r2ccl

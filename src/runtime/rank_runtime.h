@@ -1,0 +1,180 @@
+// Everything that one rank does: its engine with the links, its operations, what it tells the other
+// ranks and an operator, and how it ends. A communicator drives it from a thread, the simulator
+// from an actor; both run the same code.
+//
+// Single-threaded: no thread, no lock and no clock in here. The caller passes in clock and
+// transport and calls progress(). Operations end by callbacks, from inside progress(), fail(),
+// abort() or the call that starts them.
+//
+// The class has more than 40 members because each kind of event from the engine ends here; the
+// parts below it hold all the state that can be held apart.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/admin/drains.h"
+#include "runtime/collective/operations.h"
+#include "runtime/diagnosis/incidents.h"
+#include "runtime/engine/progress_engine.h"
+#include "runtime/failure_notice.h"
+#include "runtime/link/user_memory.h"
+#include "runtime/rank_waits.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class RankStatus;
+
+struct RankOptions {
+  Rank self;
+  int32_t rank_count = 0;
+  JobIdentity job;
+  EngineOptions engine;
+  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainBook* drain_book = nullptr;  // of the process; must outlive the runtime
+  int contexts = 1;                 // communicators over the same links
+  // Stands between the operations and a link; the result must outlive the runtime. None: the link
+  // itself.
+  std::function<MessagePort*(Link& link)> port;
+};
+
+// Told of what happens, after the runtime has acted on it. Calls come from inside the runtime and
+// must not destroy it.
+class RankObserver {
+ public:
+  virtual ~RankObserver() = default;
+  // As EngineObserver::on_polled.
+  virtual void on_polled() {}
+  virtual void on_path_event(const PathEvent&) {}
+  virtual void on_notice(Rank, std::span<const std::byte>) {}
+  virtual void on_peer_end(Rank, PeerEnd) {}
+  // The rank has failed, at most once. Its operations have not ended yet.
+  virtual void on_failure(const Status&) {}
+};
+
+class RankRuntime final : private EngineObserver {
+ public:
+  using Done = Operations::Done;
+  // Memory of a call's buffers that cannot be touched. Then the rank fails, and the call with it:
+  // this rank cannot do its part, and the others must not wait for it.
+  using MaybeBad = std::optional<BadMemory>;
+
+  // All of them must outlive this.
+  RankRuntime(Transport& transport, const Clock& clock, RankOptions options,
+              RankObserver& observer);
+  // Ends what has not ended: its callbacks are called.
+  ~RankRuntime() override;
+  RankRuntime(const RankRuntime&) = delete;
+  RankRuntime& operator=(const RankRuntime&) = delete;
+
+  // --- the start: open(), describe() and start(), in this order ---
+  // Finds the NICs and listens on each. Fails when there is none to use.
+  Status open() { return engine_.open(); }
+  // Fills in what this rank tells the others of its NICs and listeners.
+  void describe(RankCard& card) const { engine_.describe(card); }
+  // Builds the links to the ranks that were met; they connect in progress(). Everything below is
+  // legal once this has returned Ok.
+  Status start(MetJob met);
+
+  // --- operations; each returns the number of the call, as Operations ---
+  uint64_t collective(CollectiveCall call, const MaybeBad& bad = {}, int context = 0);
+  uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
+                const MaybeBad& bad = {}, int context = 0);
+  uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
+                   const MaybeBad& bad = {}, int context = 0);
+
+  // --- the thread or actor that drives ---
+  // One turn: waits for events up to `timeout_ns`, then does all that is due.
+  void progress(TimeNs timeout_ns);
+  // When the next turn is due if nothing happens: absolute.
+  TimeNs next_timeout();
+
+  // --- the end ---
+  // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, else
+  // says goodbye to every peer. Legal when no other operation is unfinished.
+  void begin_goodbye();
+  bool leaving() const { return leaving_; }
+  // Every peer has said goodbye too, or has ended.
+  bool goodbye_done() const;
+  std::vector<Rank> goodbyes_missing() const;
+  // Ends every operation with `why` and tells the other ranks. The first cause counts.
+  void fail(const Status& why);
+  void abort(const std::string& why) { fail({Code::aborted, why}); }
+  // What was thrown out of this class or a callback. No operation can be trusted to end right.
+  void fail_by_exception(const std::exception& error);
+  // Ok, or what ended the rank.
+  const Status& failure() const { return failure_; }
+  // It failed because a rank left while another one waited for it.
+  bool abandoned() const { return abandoned_; }
+  // Every rank that needs to be told of the failure has been: the connections may close.
+  bool failure_known() const;
+
+  // --- its parts, and for reports ---
+  ProgressEngine& engine() { return engine_; }
+  const Operations& operations() const { return *operations_; }
+  Operations& operations() { return *operations_; }
+  Incidents& incidents() { return *incidents_; }
+  Drains& drains() { return *drains_; }
+  RankWaits& waits() { return *waits_; }
+  RankStatus& status() { return *rank_status_; }
+  const RankOptions& options() const { return options_; }
+  const Clock& clock() const { return clock_; }
+  TimeNs started_at() const { return started_at_; }
+  // Tells communicators apart; the same on all ranks, and public.
+  uint64_t comm_id() const { return comm_id_; }
+  // A rank in words, for messages.
+  std::string name_of(Rank rank) const;
+
+ private:
+  void handle_mismatches();
+
+  // rank_failure.cc
+  bool fail_here(const Status& why);
+  void fail_departed(const std::string& text);
+  void tell_failure(const Failure& failure);
+  void on_failure_notice(Rank peer, std::span<const std::byte> body);
+  void cancel_operations();
+  void check_departed();
+  void refuse_buffer(const BufferUse& use, const BadMemory& bad);
+
+  // EngineObserver
+  void on_polled() override { observer_.on_polled(); }
+  void on_path_event(const PathEvent& event) override;
+  void on_notice(Rank peer, std::span<const std::byte> bytes) override;
+  void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+  void on_bad_memory(const BadMemory& bad) override;
+  void on_contradiction(Rank peer, const std::string& why) override;
+  void handle(Rank peer, std::span<const std::byte> notice);
+
+  const RankOptions options_;
+  const Clock& clock_;
+  RankObserver& observer_;
+  const TimeNs started_at_;
+  uint64_t comm_id_ = 0;
+  ProgressEngine engine_;
+  // From start() on; each may use those before it.
+  std::unique_ptr<Incidents> incidents_;
+  std::unique_ptr<Drains> drains_;
+  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<RankWaits> waits_;
+  std::unique_ptr<RankStatus> rank_status_;
+
+  std::vector<bool> departed_;  // ranks that said goodbye
+  std::vector<bool> ended_;     // these, and ranks that ended otherwise
+  std::vector<bool> informed_;  // ranks that said that the job has failed
+  bool leaving_ = false;        // this rank makes no more calls
+  Status failure_;
+  bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
+  bool abandoned_ = false;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,192 @@
+// Ranks without threads: two or three runtimes on a simulated fabric, each turn called by hand or
+// by the World. Whole jobs in all weathers are in sim/trial.
+#include "runtime/rank_runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/rank_report.h"
+#include "runtime/rank_status.h"
+#include "sim/cluster/cluster.h"
+
+namespace r2ccl {
+namespace {
+
+using sim::Cluster;
+using sim::ClusterOptions;
+using sim::SimRank;
+
+constexpr TimeNs kSoon = 200 * kMillisecond;
+
+int count(const std::string& text, const std::string& words) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+class Ranks : public testing::Test {
+ protected:
+  void start(int ranks, int communicators = 1) {
+    ClusterOptions options;
+    options.hosts = ranks;
+    options.communicators = communicators;
+    cluster_.emplace(options);
+    ASSERT_TRUE(cluster_->connect());
+    values_.assign(static_cast<size_t>(ranks), std::vector<int32_t>(100, 1));
+    ended_.resize(static_cast<size_t>(ranks));
+  }
+  RankRuntime& rank(int number) { return *cluster_->node(number).runtime; }
+
+  uint64_t all_reduce(int number, ReduceOp op = ReduceOp::sum, int context = 0,
+                      const RankRuntime::MaybeBad& bad = {}) {
+    auto& values = values_[static_cast<size_t>(number)];
+    CollectiveCall call;
+    call.key.collective = Collective::all_reduce;
+    call.key.type = DataType::int32;
+    call.key.op = op;
+    call.key.rank_count = cluster_->size();
+    call.key.count = values.size();
+    call.input = call.output = reinterpret_cast<std::byte*>(values.data());
+    call.done = [this, number](const Status& status) {
+      ended_[static_cast<size_t>(number)] = status;
+    };
+    const uint64_t made = rank(number).collective(std::move(call), bad, context);
+    cluster_->wake_all();
+    return made;
+  }
+  bool within(TimeNs time, const std::function<bool()>& done) {
+    return cluster_->world().run_until(done, cluster_->now() + time);
+  }
+  bool all_ended() {
+    return std::ranges::all_of(ended_, [](const auto& each) { return each.has_value(); });
+  }
+  bool all_failed() {
+    for (int number = 0; number < cluster_->size(); ++number) {
+      if (rank(number).failure().ok()) return false;
+    }
+    return true;
+  }
+  std::string why(int number) { return rank(number).failure().message(); }
+
+  std::optional<Cluster> cluster_;
+  std::vector<std::vector<int32_t>> values_;
+  std::vector<std::optional<Status>> ended_;  // by rank: how its latest call ended
+};
+
+TEST_F(Ranks, RunACollectiveAndLeaveInOrder) {
+  start(3);
+  for (int number = 0; number < 3; ++number) EXPECT_EQ(all_reduce(number), 1U);
+  ASSERT_TRUE(within(kSoon, [this] { return all_ended(); }));
+  for (int number = 0; number < 3; ++number) {
+    EXPECT_TRUE(ended_[static_cast<size_t>(number)]->ok());
+    EXPECT_EQ(values_[static_cast<size_t>(number)], std::vector<int32_t>(100, 3));
+    EXPECT_EQ(rank(number).operations().completed(), 1U);
+    cluster_->node(number).begin_goodbye();
+  }
+  EXPECT_EQ(rank(0).goodbyes_missing().size(), 2U);
+  EXPECT_TRUE(within(kSoon, [this] {
+    return rank(0).goodbye_done() && rank(1).goodbye_done() && rank(2).goodbye_done();
+  }));
+  for (int number = 0; number < 3; ++number) EXPECT_EQ(why(number), "");
+}
+
+TEST_F(Ranks, AllFailSoonWhenOneAborts) {
+  start(3);
+  all_reduce(0);  // rank 0 waits for the others
+  rank(1).abort("enough");
+  cluster_->wake_all();
+  EXPECT_EQ(rank(1).failure().code(), Code::aborted);
+  ASSERT_TRUE(within(kSoon, [this] { return all_failed(); }));
+  for (const int number : {0, 2}) {
+    EXPECT_EQ(rank(number).failure().code(), Code::remote);
+    EXPECT_NE(why(number).find("rank 1 (host h1, pid 0) aborted: enough"), std::string::npos)
+        << why(number);
+  }
+  ASSERT_TRUE(ended_[0].has_value());
+  EXPECT_EQ(ended_[0]->code(), Code::remote);
+  EXPECT_TRUE(within(kSoon, [this] { return rank(1).failure_known(); }));
+  all_reduce(1);
+  EXPECT_EQ(ended_[1]->code(), Code::aborted) << "a call after the failure ends at once";
+}
+
+TEST_F(Ranks, AllReportCallsThatDoNotMatch) {
+  for (const int context : {0, 1}) {
+    start(3, 2);
+    for (int number = 0; number < 3; ++number) {
+      all_reduce(number, number == 1 ? ReduceOp::max : ReduceOp::sum, context);
+    }
+    ASSERT_TRUE(within(kSoon, [this] { return all_failed() && all_ended(); })) << context;
+    for (int number = 0; number < 3; ++number) {
+      EXPECT_EQ(rank(number).failure().code(), Code::invalid_usage);
+      EXPECT_NE(why(number).find(" not match"), std::string::npos) << why(number);
+    }
+    EXPECT_EQ(why(0).find("AllReduce 1 (100 int32, max)") != std::string::npos, context == 0);
+    ended_.clear();
+  }
+}
+
+TEST_F(Ranks, ARankThatIsNeededAndLeavesIsReported) {
+  start(2);
+  all_reduce(0);
+  cluster_->node(1).begin_goodbye();
+  ASSERT_TRUE(within(kSoon, [this] { return all_failed(); }));
+  EXPECT_NE(why(0).find("rank 1 (host h1, pid 0) has left"), std::string::npos) << why(0);
+  EXPECT_EQ(rank(0).failure().code(), Code::remote);
+  EXPECT_EQ(rank(1).failure().code(), Code::invalid_usage) << "the error is that of rank 1";
+  EXPECT_TRUE(rank(0).abandoned() && rank(1).abandoned());
+}
+
+TEST_F(Ranks, ACallWithMemoryThatCannotBeTouchedEndsTheJob) {
+  start(2);
+  const auto* start_of_memory = reinterpret_cast<const std::byte*>(values_.data());
+  all_reduce(0, ReduceOp::sum, 0, BadMemory{start_of_memory, Access::read});
+  ASSERT_TRUE(ended_[0].has_value());
+  EXPECT_EQ(ended_[0]->code(), Code::invalid_argument);
+  EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
+  EXPECT_EQ(rank(1).failure().code(), Code::remote);
+}
+
+TEST_F(Ranks, ASendToItselfWithoutItsRecvIsAnErrorAtTheEnd) {
+  start(2);
+  const std::vector<std::byte> bytes(4);
+  std::optional<Status> ended;
+  rank(0).send(Rank(0), bytes, DataType::int32, [&](const Status& status) { ended = status; });
+  rank(0).begin_goodbye();
+  EXPECT_EQ(rank(0).failure().code(), Code::invalid_usage);
+  EXPECT_FALSE(rank(0).leaving());
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code(), Code::invalid_usage);
+}
+
+TEST_F(Ranks, AnExceptionFromOutsideFailsTheRankAndThenTheOthers) {
+  start(2);
+  rank(1).fail_by_exception(std::bad_alloc());
+  cluster_->wake_all();
+  EXPECT_EQ(rank(1).failure().code(), Code::system);
+  EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
+  EXPECT_NE(why(0).find("out of memory"), std::string::npos) << why(0);
+}
+
+TEST_F(Ranks, TheStatusOfTheJobNamesEveryRankAndWhatACallWaitsFor) {
+  start(3);
+  all_reduce(0);
+  cluster_->world().run_for(3 * kSecond);
+  const std::string report = report_text(rank(0));
+  EXPECT_EQ(count(report, "\"call\":\"AllReduce 1 (100 int32, sum)\""), 1);
+  EXPECT_EQ(count(report, "\"waits_for\":\"rank "), 1);
+
+  std::optional<std::string> answer;
+  SimRank& asked = cluster_->node(2);
+  asked.in_turn = [&] {
+    if (!answer) answer = asked.runtime->status().job_status();
+  };
+  cluster_->wake_all();
+  ASSERT_TRUE(within(kSecond, [&] { return answer.has_value(); }));
+  EXPECT_EQ(count(*answer, "\"presence\":\"answered\""), 3);
+  asked.in_turn = nullptr;
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,54 @@
+// What `r2ccl status` and `r2ccl drain` ask a rank for: the survey of the other ranks, this rank's
+// answers, and the status socket if there is one. docs/status.md describes the texts.
+//
+// Runs in the thread of the RankRuntime that owns it. `rank_report.h` writes the parts of the texts
+// that the report has too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/admin/job_survey.h"
+#include "runtime/admin/rank_summary.h"
+#include "runtime/admin/status_server.h"
+#include "runtime/rank_runtime.h"
+
+namespace r2ccl {
+
+class RankStatus final : public StatusSource {
+ public:
+  // Requires a rank that has started, with all its other parts.
+  explicit RankStatus(RankRuntime& rank);
+  RankStatus(const RankStatus&) = delete;
+  RankStatus& operator=(const RankStatus&) = delete;
+
+  // Answers the operators at this socket.
+  Status serve(StatusSocket socket) { return server_.open(std::move(socket)); }
+
+  // The bodies of notices of the kinds `status_request` and `status`.
+  void on_request(Rank peer, std::span<const std::byte> body);
+  void on_answer(Rank peer, std::span<const std::byte> body);
+  void progress();
+  TimeNs next_timeout() const;
+
+  // StatusSource
+  std::string status_report() override;
+  std::optional<std::string> job_status() override;
+  std::optional<std::string> drain_status(uint64_t asker, std::string_view line) override;
+
+ private:
+  RankSummary summarize();
+  void add_waits(RankSummary& summary);
+  void add_links(RankSummary& summary);
+  std::string member_text(Rank rank, Presence presence, const RankSummary* summary);
+  Presence ask(Rank rank, uint32_t number);
+
+  RankRuntime& rank_;
+  JobSurvey survey_;
+  StatusServer server_;
+};
+
+}  // namespace r2ccl

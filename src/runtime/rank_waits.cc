@@ -1,0 +1,117 @@
+#include "runtime/rank_waits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/link/notice.h"
+
+namespace r2ccl {
+namespace {
+
+bool same(const PendingCall& a, const PendingCall& b) {
+  return a.kind == b.kind && a.peer == b.peer && a.number == b.number;
+}
+
+}  // namespace
+
+RankWaits::RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
+                     std::function<void(const std::string& why)> mismatch)
+    : engine_(engine),
+      clock_(clock),
+      operations_(operations),
+      audit_(engine.self(), static_cast<int32_t>(engine.rank_count()),
+             operations.executor().calls(), audit_callbacks(std::move(mismatch))),
+      waits_(engine.self(), static_cast<int32_t>(engine.rank_count()), wait_callbacks()) {}
+
+std::string RankWaits::name_of(Rank rank) const {
+  return describe(engine_.cards()[static_cast<size_t>(rank.value())]);
+}
+
+CallAudit::Callbacks RankWaits::audit_callbacks(std::function<void(const std::string&)> mismatch) {
+  CallAudit::Callbacks callbacks;
+  callbacks.send = [this](Rank peer, const CallReport& report) { send(peer, report); };
+  callbacks.fail = std::move(mismatch);
+  callbacks.who = [this](Rank rank) { return name_of(rank); };
+  callbacks.sends = [this](Rank peer) { return operations_.point_to_point().sends_to(peer); };
+  callbacks.receives = [this](Rank peer) {
+    return operations_.point_to_point().receives_from(peer);
+  };
+  callbacks.also_waits = [this]() -> std::string {
+    const std::vector<Rank> peers = operations_.point_to_point().waits_on();
+    if (peers.empty()) return "";
+    return ", waiting in a Send or Recv with rank " + std::to_string(peers.front().value());
+  };
+  return callbacks;
+}
+
+WaitTracker::Callbacks RankWaits::wait_callbacks() {
+  WaitTracker::Callbacks callbacks;
+  callbacks.send = [this](Rank peer, CallReport::Reason reason) {
+    send(peer, audit_.report_to(peer, reason));
+  };
+  callbacks.waits_on = [this] { return operations_.executor().waits_on(); };
+  callbacks.warn = [this](const PendingCall& call, TimeNs waited, const Blocker& blocker) {
+    R2CCL_LOG(warn, "%s: waiting for %s (%lld s so far)", describe(call).c_str(),
+              words_for(blocker).c_str(), static_cast<long long>(waited / kSecond));
+  };
+  return callbacks;
+}
+
+void RankWaits::send(Rank peer, CallReport report) {
+  Link* link = engine_.link(peer);
+  if (stopped_ || link->peer_ended()) return;
+  const bool repeated =
+      report.reason == CallReport::Reason::compare || report.reason == CallReport::Reason::answer;
+  // A peer that takes no notices has the earlier questions before it, and answers those first.
+  if (repeated && link->notices_pending() >= limits::kSurveyNoticesAhead) return;
+  waits_.complete(peer, clock_.now(), &report);
+  const auto subject = static_cast<uint64_t>(report.reason);
+  link->send_notice(make_notice(NoticeKind::calls, subject, encode(report)));
+}
+
+void RankWaits::on_notice(Rank peer, std::span<const std::byte> body) {
+  const auto report = decode_call_report(body);
+  if (!report.ok()) {
+    R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
+    return;
+  }
+  audit_.on_report(peer, report.value());
+  waits_.on_report(peer, report.value(), clock_.now());
+  changed_ = true;
+}
+
+void RankWaits::set_transfers(const std::vector<PendingCall>& transfers, bool hurried) {
+  const TimeNs now = clock_.now();
+  waits_.set_transfers(transfers, now);
+  if (hurried) waits_.hurry(now);
+  changed_ = true;
+}
+
+void RankWaits::progress() {
+  const TimeNs now = clock_.now();
+  const Executor& executor = operations_.executor();
+  waits_.set_collective(executor.calls().latest(), !executor.idle(), now);
+  if (now >= waits_.next_timeout()) changed_ = true;
+  waits_.progress(now);
+}
+
+std::string RankWaits::words_for(const Blocker& blocker) const {
+  return describe(blocker, [this](Rank rank) { return name_of(rank); });
+}
+
+std::string RankWaits::text_for(const PendingCall& call, const std::vector<Waiting>& calls) const {
+  const auto text_of = [this](const Waiting& waiting) {
+    const std::string rank = words_for(waiting.blocker);
+    return describe(waiting.call) + (rank.empty() ? "" : ": waiting for " + rank);
+  };
+  const auto found =
+      std::ranges::find_if(calls, [&](const Waiting& each) { return same(each.call, call); });
+  if (found != calls.end()) return text_of(*found);
+  const bool queued = call.kind == PendingCall::Kind::collective && !calls.empty() &&
+                      calls.front().call.kind == call.kind;
+  return describe(call) + (queued ? ": behind " + text_of(calls.front()) : "");
+}
+
+}  // namespace r2ccl

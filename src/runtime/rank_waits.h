@@ -1,0 +1,71 @@
+// The calls of one rank beside those of the others: finds calls that do not match, and the rank
+// that a call waits for. CallAudit and WaitTracker decide; this class carries their reports through
+// the links and puts the results into words.
+//
+// Only the first context's calls are compared and followed: the report on the wire names no
+// context.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/collective/call_audit.h"
+#include "runtime/collective/operations.h"
+#include "runtime/collective/wait_tracker.h"
+#include "runtime/engine/progress_engine.h"
+
+namespace r2ccl {
+
+class RankWaits {
+ public:
+  // All of them must outlive this. `mismatch` is told which calls do not match.
+  RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
+            std::function<void(const std::string& why)> mismatch);
+  RankWaits(const RankWaits&) = delete;
+  RankWaits& operator=(const RankWaits&) = delete;
+
+  // A peer's message does not belong to the running collective.
+  void on_mismatch(Rank peer) { audit_.on_mismatch(peer); }
+  // The body of a notice of kind `calls`.
+  void on_notice(Rank peer, std::span<const std::byte> body);
+  // The Sends and Recvs that the caller waits in. `hurried`: the bound of its wait ends soon.
+  void set_transfers(const std::vector<PendingCall>& transfers, bool hurried);
+  // This rank makes no more calls.
+  void end() { audit_.end(); }
+  // The rank has failed: from now on it tells nothing of its calls.
+  void stop() { stopped_ = true; }
+
+  // After the engine's pass: an answer that has arrived must be read before a rank counts as
+  // silent.
+  void progress();
+  TimeNs next_timeout() const { return waits_.next_timeout(); }
+
+  using Waiting = WaitTracker::Waiting;
+  // The calls that are not complete, and what each waits for.
+  std::vector<Waiting> calls() const { return waits_.calls(clock_.now()); }
+  std::string words_for(const Blocker& blocker) const;
+  // "AllReduce 11 (...): waiting for rank 2 (...)", for one of calls() or one queued behind it.
+  std::string text_for(const PendingCall& call, const std::vector<Waiting>& calls) const;
+  // Whether calls() may say something else than at the last call of this.
+  bool take_changed() { return std::exchange(changed_, false); }
+
+ private:
+  CallAudit::Callbacks audit_callbacks(std::function<void(const std::string&)> mismatch);
+  WaitTracker::Callbacks wait_callbacks();
+  void send(Rank peer, CallReport report);
+  std::string name_of(Rank rank) const;
+
+  ProgressEngine& engine_;
+  const Clock& clock_;
+  const Operations& operations_;
+  CallAudit audit_;
+  WaitTracker waits_;
+  bool stopped_ = false;
+  bool changed_ = false;
+};
+
+}  // namespace r2ccl

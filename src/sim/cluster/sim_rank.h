@@ -1,0 +1,64 @@
+// One rank of a simulated job: a RankRuntime on a machine of the fabric, and a record of what
+// happened to it. The runtime is the real one; only time and wires are made up.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/rank_runtime.h"
+#include "sim/cluster/data_path_check.h"
+#include "sim/cluster/world.h"
+#include "sim/fabric/host_clock.h"
+
+namespace r2ccl::sim {
+
+struct SimRank final : RankObserver {
+  SimHost* host = nullptr;
+  std::vector<SimNic*> nics;
+  SimNic* management = nullptr;
+  DataPathCheck* check = nullptr;
+  std::unique_ptr<HostClock> clock;
+  std::vector<std::unique_ptr<MessagePort>> checked_ports;
+  std::unique_ptr<RankRuntime> runtime;  // null: it has left
+  ActorId actor;
+
+  std::vector<PathEvent> events;
+  std::vector<std::pair<Rank, PeerEnd>> ends;
+  std::vector<std::string> notices;
+  std::function<void()> in_turn;  // what a test does in every turn of this rank's thread
+  bool other_call = false;        // its next AllReduce is not the one that the others make
+
+  bool left() const { return runtime == nullptr; }
+  bool failed() const { return !left() && !runtime->failure().ok(); }
+  ProgressEngine& engine() { return runtime->engine(); }
+  Incidents& incidents() { return runtime->incidents(); }
+  Drains& drains() { return runtime->drains(); }
+
+  // As the thread of a communicator.
+  void turn() {
+    runtime->progress(0);
+    if (in_turn) in_turn();
+  }
+  TimeNs next_timeout() { return clock->to_virtual(runtime->next_timeout()); }
+  // After calls to the runtime from outside its actor.
+  void wake() { host->poller().wake(); }
+  void begin_goodbye() {
+    runtime->begin_goodbye();
+    wake();
+  }
+
+  // RankObserver
+  void on_path_event(const PathEvent& event) override {
+    check->on_path_event({engine().self(), event.peer});
+    events.push_back(event);
+  }
+  void on_notice(Rank, std::span<const std::byte> bytes) override {
+    notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  void on_peer_end(Rank peer, PeerEnd end) override { ends.emplace_back(peer, end); }
+};
+
+}  // namespace r2ccl::sim
