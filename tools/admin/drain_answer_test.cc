@@ -75,7 +75,7 @@ TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
   EXPECT_EQ(drain_stranded(it), (std::vector<std::string>{
                                     "rank 0 (h0) would have no other path in service to rank 1",
                                     "rank 1 (h1) would have no other path in service to 2 ranks"}));
-  // What has been done can only be waited for.
+  // The NIC is already out of service, so the command can only wait.
   it["ranks"][0]["tally"]["marked"] = 1;
   EXPECT_EQ(drain_stranded(it).size(), 1u);
 }

@@ -93,7 +93,7 @@ TEST(StatusView, NamesTheRankThatCallsWaitFor) {
       << job_text(it, false);
 }
 
-// It is meant to be so: nothing is wrong, whatever the cable does.
+// The operator drained the NIC: that is no fault, whatever the state of the cable.
 TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   json it = job(2);
   json drained = nic("nic1", 0, 0, 1);
@@ -248,7 +248,7 @@ TEST(StatusView, JsonHoldsNothingThatATerminalWouldObey) {
   EXPECT_EQ(read["jobs"][0][text], 1);
 }
 
-// Every value in turn is of another type than expected.
+// Replaces every value in turn by one of another type.
 void replace_each(const json& whole, json* part, const json& with,
                   const std::function<void(const json&)>& look) {
   if (part->is_object() || part->is_array()) {
