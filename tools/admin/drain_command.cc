@@ -250,8 +250,8 @@ int DrainCommand::find() {
   return unclear || jobs_.empty() ? kExitError : 0;
 }
 
-// A process that made a communicator during the requests may not have applied the drain to it. So
-// the command looks for such communicators again while it waits. Returns true if it finds some.
+// A communicator that a process made during the requests may not know of the drain. So the command
+// looks for such communicators again while it waits. Returns true if it finds some.
 bool DrainCommand::find_later() {
   const size_t before = jobs_.size();
   Found found = find_new();
@@ -340,8 +340,8 @@ bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
   return !unheard && !refused;
 }
 
-// Takes back the requests of this command only, also those to ranks that did not answer, since they
-// may have acted. A communicator that was made meanwhile may have inherited the drain from another
+// Takes back the requests of this command alone, also the unanswered ones, since the rank may have
+// acted. A communicator that was made meanwhile may have inherited the drain from another
 // communicator of its process.
 void DrainCommand::take_back() {
   std::vector<LocalJob*> jobs = all_jobs();

@@ -29,8 +29,8 @@ struct Limits {
   TimeNs report = 0;
 };
 constexpr Limits kOwnJobs{1500 * kMillisecond, 3 * kSecond, 6 * kSecond, 5 * kSecond};
-// Limits for other users' jobs: they cost root less than five seconds in all, whatever their
-// sockets do.
+// Limits for other users' jobs: they cost root less than five seconds in all, even if their sockets
+// misbehave.
 constexpr Limits kForeignJobs{600 * kMillisecond, 1200 * kMillisecond, 2200 * kMillisecond,
                               400 * kMillisecond};
 constexpr double kRateInterval = 0.5;

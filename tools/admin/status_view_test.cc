@@ -93,7 +93,7 @@ TEST(StatusView, NamesTheRankThatCallsWaitFor) {
       << job_text(it, false);
 }
 
-// The operator drained the NIC: that is no fault, whatever the state of the cable.
+// The operator drained the NIC: that is no fault, even without a carrier.
 TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   json it = job(2);
   json drained = nic("nic1", 0, 0, 1);

@@ -75,7 +75,7 @@ TEST(DemoCurve, SpreadsTheBytesOfAnOperationOverItsTime) {
   EXPECT_NEAR(curve.bytes_per_s[1], 50, 1e-9);
   EXPECT_NEAR(curve.bytes_per_s[2], 100, 1e-9);
   EXPECT_NEAR(curve.bytes_per_s[3], 50, 1e-9);
-  curve.add(1, 1, 20);  // took no time: nothing can be said
+  curve.add(1, 1, 20);  // took no time, so it has no rate
   EXPECT_EQ(curve.bytes_per_s.size(), 4u);
 }
 

@@ -1,4 +1,4 @@
-// `r2ccl sim`: the engine on a simulated network, where a seed is a run.
+// `r2ccl sim`: runs the engine on a simulated network, where one seed gives one run.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -40,7 +40,7 @@ struct FuzzOptions {
   std::string json_path;
 };
 
-// "A..B", or one number.
+// Parses "A..B", or one number.
 bool parse_seeds(const std::string& text, SimPoolOptions& out) {
   static const std::regex kRange(R"((\d{1,18})(?:\.\.(\d{1,18}))?)");
   std::smatch match;
