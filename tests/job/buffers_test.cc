@@ -92,7 +92,7 @@ RankBody rounds_of(Rounds& rounds) {
   };
 }
 
-TEST(Buffers, AreTouchedNoMoreWhateverIsReplayed) {
+TEST(Buffers, AreTouchedNoMoreWhenChunksAreRetransmitted) {
   Job job(kRanks);
   Rounds rounds;
   job.run({rounds_of(rounds)}, [&] {

@@ -164,7 +164,7 @@ void send_all(Comm& comm) {
   }
 }
 
-TEST(Destroy, DeliversWhatWasSentAndCompletedBefore) {
+TEST(Destroy, DeliversSendsThatCompletedBefore) {
   Job job(2);
   std::atomic<bool> sent{false};
   const RankBody body = [&](Comm& comm) {
@@ -279,7 +279,7 @@ TEST(Destroy, AfterAFailureLeavesNoRankWithAnotherCause) {
   });
 }
 
-TEST(Finalize, ReportsThatARankFailedBeforeItTookWhatWasSent) {
+TEST(Finalize, ReportsARankThatFailedBeforeItReceivedASend) {
   Job job(2);
   std::atomic<bool> sent{false};
   const RankBody body = [&](Comm& comm) {

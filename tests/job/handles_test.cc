@@ -187,7 +187,7 @@ TEST(Handles, ACallThatFailsSetsItsRequestToNull) {
   }});
 }
 
-TEST(Results, OfOurOwnLieBeyondThoseOfNccl) {
+TEST(Results, ThatAreOursLieBeyondTheOnesOfNccl) {
   EXPECT_EQ(r2cclTimeout, 8);
   EXPECT_EQ(r2cclAborted, 1000);
 }

@@ -141,7 +141,7 @@ TEST(Status, TellsWhichPathIsDownWhyAndThatItCameBack) {
   });
 }
 
-TEST(Status, DoesNotDisturbTheJobWhateverItsAskersDo) {
+TEST(Status, DoesNotDisturbTheJobWhenItsClientsMisbehave) {
   Job job(kRanks);
   Rounds rounds;
   job.run({[&](Comm& comm) { reduce(comm, rounds); }}, [&] {

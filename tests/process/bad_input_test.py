@@ -186,7 +186,7 @@ class EnvironmentTest(LocalJobCase):
     def test_a_fault_file_that_is_not_there_yet_says_no_faults(self):
         self.assert_ok(self.init_error({"R2CCL_FAULT_FILE": "no_faults_so_far"}))
 
-    def test_interface_names_that_match_nothing_are_named_with_what_there_is(self):
+    def test_interface_names_that_match_nothing_are_named_with_those_present(self):
         for value in ("nosuchnic", "=nosuchnic", "=lo@10.9.8.7", "=nosuch@127.0.0.1"):
             with self.subTest(value=value):
                 told = self.init_error({"R2CCL_SOCKET_IFNAME": value})
@@ -357,7 +357,7 @@ class MismatchTest(LocalJobCase):
             self.assertLess(message["seconds"], MISMATCH_BOUND_S)
         return [message["text"] for message in told.values()]
 
-    def test_a_difference_that_nobody_waits_for_is_told_by_finalize(self):
+    def test_a_difference_that_no_call_waits_for_is_reported_by_finalize(self):
         for text in self.run_end([[lambda c, d: c.broadcast(d, d, 100, 0)],
                                   [lambda c, d: c.broadcast(d, d, 100, 1)]]):
             self.assertIn("from rank 0", text)
@@ -467,7 +467,7 @@ class StrangerTest(LocalJobCase):
 
 
 class DescriptorTest(LocalJobCase):
-    def test_too_few_at_the_start_are_an_error_that_says_what_to_do(self):
+    def test_too_few_at_the_start_are_an_error_that_names_the_remedy(self):
         def body(lib, lines):
             limit = int(os.environ["LIMIT"])
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -16,7 +16,7 @@ from local_job import NICS, PATIENCE_S, free_port
 class CommandTest(unittest.TestCase):
     """`r2ccl bench` hands the library's errors on."""
 
-    def test_bench_says_what_is_wrong_and_ends_with_an_error(self):
+    def test_bench_names_the_mistake_and_ends_with_an_error(self):
         environment = dict(os.environ, R2CCL_SOCKET_IFNAME="nosuchnic")
         done = program.run("bench", "-p", 2, "-b", "1K", env=environment, timeout=PATIENCE_S)
         self.assertNotEqual(done.returncode, 0)
@@ -48,7 +48,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual([err for _, err in told[1:]], [""] * 2)
         self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
 
-    def test_what_a_command_line_has_wrong_is_named(self):
+    def test_a_wrong_command_line_is_refused_with_the_reason(self):
         for words, said in (
                 (["nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
                 (["help", "nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),

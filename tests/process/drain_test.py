@@ -82,7 +82,7 @@ class DrainTest(FaultCase):
         result = self.expect_right(job, [])
         self.assertEqual(result["verdicts"], [])
 
-    def test_what_cannot_be_drained_is_refused_with_the_reason(self):
+    def test_an_impossible_drain_is_refused_with_the_reason(self):
         job = self.start_job()
         for words, status, reasons in (
                 (("h9", "nic0"), 2, ("no host", "h9", "h0, h1, h2")),
@@ -108,7 +108,7 @@ class DrainTest(FaultCase):
         self.expect_carries(job, "h0", "nic0")
         self.expect_right(job, [])
 
-    def test_a_stopped_rank_is_named_as_what_is_in_the_way(self):
+    def test_a_stopped_rank_is_named_as_the_obstacle(self):
         job = self.start_job()
         _, _, told = self.status_nic("h1", "nic0")
         pid = next(m["pid"] for m in told["members"] if m["host"] == "h1")
@@ -125,7 +125,7 @@ class DrainTest(FaultCase):
         self.assertEqual(self.drain("--undo", "h0", "nic0").returncode, 0)
         self.expect_right(job, [])
 
-    def test_an_operator_who_goes_away_leaves_what_was_asked_for(self):
+    def test_a_drain_outlives_the_operators_command(self):
         job = self.start_job()
         _, _, told = self.status_nic("h1", "nic0")
         pid = next(m["pid"] for m in told["members"] if m["host"] == "h1")

@@ -125,7 +125,7 @@ class DrainWordsTest(unittest.TestCase):
         self.assertNotEqual(again, "start:" + jobs[1].ticket("start"))
         self.expect(self.drain("--undo"), 0, out=["is back in service"])
 
-    def test_what_was_begun_is_taken_back_when_another_job_refuses(self):
+    def test_a_started_drain_is_taken_back_when_another_job_refuses(self):
         begun = self.job(1)
         refusing = self.job(2, start=LAST)
         self.expect(self.drain(), 1, err=[f"refused: job {refusing.comm} needs h1 nic0"],
@@ -134,7 +134,7 @@ class DrainWordsTest(unittest.TestCase):
         self.assertEqual(begun.ticket("back"), begun.ticket("start"))
         self.assertFalse(begun.drained)
 
-    def test_what_somebody_else_asked_for_as_well_is_said_to_stay(self):
+    def test_a_drain_that_another_command_asked_for_too_is_said_to_stay(self):
         begun = self.job(1, back=DRAINED)
         self.job(2, start=LAST)
         self.expect(self.drain(), 1,
@@ -207,7 +207,7 @@ class DrainWordsTest(unittest.TestCase):
                     err=[f"job {late[0].comm}, which is new: no rank", "it stays asked for"])
         self.assertEqual(late[0].heard, ["check"])
 
-    def test_undo_gives_back_what_it_can(self):
+    def test_undo_gives_the_nic_back_to_each_job_that_answers(self):
         silent = self.job(1, undo=SILENT, check=DRAINED)
         other = self.job(2)
         self.expect(self.drain("--undo"), 1, out=[f"job {other.comm}: h1 nic0 is back"],

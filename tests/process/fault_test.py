@@ -155,13 +155,13 @@ class OneNicTest(FaultCase):
     def test_silent_hole_in_both_directions(self):
         self.run_fault("h1", "nic0", "hole")
 
-    def test_silent_hole_for_what_the_host_sends(self):
+    def test_silent_hole_for_packets_that_the_host_sends(self):
         self.run_fault("h2", "nic0", "hole-tx")
 
-    def test_silent_hole_for_what_the_host_receives(self):
+    def test_silent_hole_for_packets_that_the_host_receives(self):
         self.run_fault("h2", "nic1", "hole-rx")
 
-    def test_slow_nic_holds_up_nobody(self):
+    def test_slow_nic_holds_up_no_operation(self):
         self.run_fault("h1", "nic0", "slow", "10%", verdict=False)
 
     def test_flapping_cable_is_taken_back_each_time_without_damping(self):

@@ -156,7 +156,7 @@ class FloodTest(HostileCase):
 
 
 class ReplayTest(HostileCase):
-    def test_recordings_played_again_are_refused_and_disturb_nobody(self):
+    def test_replayed_recordings_are_refused_and_disturb_no_rank(self):
         recorder = self.helper("h0", "replayer.py", 64 << 10)  # h0 opens all its connections itself
         self.assertEqual(recorder.stdout.readline(), "ready\n")
         job = self.start(duration=9, R2CCL_DEBUG="INFO")

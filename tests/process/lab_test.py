@@ -218,7 +218,7 @@ class FaultTest(LabCase):
         lab("fix", "h1", "nic0")
         self.assert_connected(0, 1, 0)
 
-    def test_hole_tx_swallows_what_the_host_sends_only(self):
+    def test_hole_tx_swallows_only_packets_from_the_host(self):
         self.assert_connected(0, 1, 0)
         lab("fault", "h1", "nic0", "hole-tx")
         self.assertEqual(self.ask(0, 1, 0), (1, 0))
@@ -226,7 +226,7 @@ class FaultTest(LabCase):
         lab("fix", "h1", "nic0")
         self.assert_connected(0, 1, 0)
 
-    def test_hole_rx_swallows_what_is_sent_to_the_host_only(self):
+    def test_hole_rx_swallows_only_packets_to_the_host(self):
         self.assert_connected(0, 1, 0)
         lab("fault", "h1", "nic0", "hole-rx")
         self.assert_cut(0, 1, 0)
@@ -338,7 +338,7 @@ class UnequalTest(LabCase):
 
 
 class DemoTest(unittest.TestCase):
-    def test_the_demo_breaks_nics_of_its_lab_and_draws_what_happened(self):
+    def test_the_demo_breaks_nics_of_its_lab_and_draws_the_run(self):
         self.addCleanup(lab, "down")
         with tempfile.TemporaryDirectory() as folder:
             picture = os.path.join(folder, "demo.svg")

@@ -138,7 +138,7 @@ class KilledRankTest(LocalJobCase):
             self.assertLess(message["at"] - since, NOTICED_WITHIN_S)
         self.expect_orderly_rest(others)
 
-    def test_a_rank_killed_while_nobody_calls_is_an_async_error(self):
+    def test_a_rank_killed_between_calls_is_an_async_error(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             comm.barrier()
@@ -168,7 +168,7 @@ def connections_to_accept():
 
 
 class StoppedRankTest(LocalJobCase):
-    def test_a_rank_stopped_for_ten_seconds_is_waited_for_and_blames_nobody(self):
+    def test_a_rank_stopped_for_ten_seconds_is_waited_for_without_a_verdict(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [rank_number() + 1] * COUNT)
@@ -358,7 +358,7 @@ class LeavingTest(LocalJobCase):
             self.assertRegex(told[rank]["text"], "rank 1 .*left")
             self.assertLess(told[rank]["seconds"], NOTICED_WITHIN_S)
 
-    def test_what_a_rank_sent_before_it_left_can_still_be_received(self):
+    def test_messages_that_a_rank_sent_before_it_left_can_still_be_received(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [5] * 100)
@@ -447,7 +447,7 @@ class RequestTest(LocalJobCase):
 
 
 class ForkTest(LocalJobCase):
-    def test_a_forked_child_gets_a_clear_error_and_disturbs_nobody(self):
+    def test_a_forked_child_gets_a_clear_error_and_disturbs_no_rank(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [1] * COUNT)

@@ -431,7 +431,7 @@ class SecretTest(SecurityCase):
         self.assertEqual(len(one), 80)
         self.assertEqual(one[:16], other[:16])
 
-    def test_who_has_the_secret_is_let_in_at_the_same_place(self):
+    def test_a_stranger_with_the_secret_is_let_in_at_the_same_place(self):
         """So the test above asked in the right way."""
         secret = "production-cluster-2026"
         _, endpoint = self.serve(secret)

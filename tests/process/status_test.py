@@ -220,7 +220,7 @@ class DrainTest(StatusCase):
         self.assertEqual({n["paths_up"] for n in self.nics(job).values()}, {2})
         self.end_job(job)
 
-    def test_the_last_nic_and_names_that_nobody_has_are_refused(self):
+    def test_the_last_nic_and_unknown_names_are_refused(self):
         job = self.start_job()
         for words, reason in ((("hC", self.nic), "its hosts are hA, hB"),
                               (("hA", "eth0"), "it has lo@127.0.0.1, lo@127.0.0.2")):
@@ -296,7 +296,7 @@ class ForeignSocketTest(StatusCase):
 
 
 class SocketTest(StatusCase):
-    def test_what_a_killed_job_leaves_is_no_job_and_the_next_removes_it(self):
+    def test_sockets_of_a_killed_job_are_no_job_and_the_next_job_removes_them(self):
         job = self.start_job()
         pids = [process.pid for process in job.values()]
         for process in job.values():
@@ -387,7 +387,7 @@ class SocketTest(StatusCase):
         self.end_job(job)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
-    def test_nobody_but_the_owner_of_the_directory_is_listened_to(self):
+    def test_only_sockets_of_the_directorys_owner_count(self):
         os.mkdir(self.place, 0o700)
         path = os.path.join(self.place, "1-0123456789abcdef-0.sock")
         with socket.socket(socket.AF_UNIX) as listener:

@@ -105,7 +105,7 @@ class SuspendTest(FaultCase):
         self.assertEqual(named, {("process", f"h{host}")}, job.verdicts())
         self.expect_checked(job)
 
-    def test_suspended_hosts_are_waited_for_and_nobody_is_blamed(self):
+    def test_suspended_hosts_are_waited_for_without_a_verdict(self):
         job = self.start_job(duration=10)
         self.suspend(job, 0.3, 1)
         self.suspend(job, 3, 1)

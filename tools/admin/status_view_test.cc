@@ -119,7 +119,7 @@ TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   EXPECT_TRUE(has(job_text(it, false), "nic1  drained, in use  "));
 }
 
-TEST(StatusView, TakesRatesFromWhatPassedBetweenTwoAnswers) {
+TEST(StatusView, TakesRatesFromTheBytesBetweenTwoAnswers) {
   json before = job(2);
   json after = job(2);
   after["members"][0] = member(0, 7000, 51'000'000);
@@ -158,7 +158,7 @@ TEST(StatusView, TellsOfAPathThatOnlyTheOtherEndTellsOf) {
   EXPECT_TRUE(has(text, "and 4 more\n"));
 }
 
-TEST(StatusView, SaysThatASuspectPathIsLateWhateverItsLastFailureWas) {
+TEST(StatusView, SaysThatASuspectPathIsLateAlsoAfterAnEarlierFailure) {
   json it = job(2);
   it["members"][0]["troubles"] = {trouble(1, true, "none", "none"),
                                   trouble(1, true, "carrier_lost", "none")};

@@ -27,7 +27,7 @@ TEST(Process, NamesAMissingProgram) {
   EXPECT_NE(outcome.status().message().find("no-such-program"), std::string::npos);
 }
 
-TEST(Process, QuotesWhatAFailedProgramSaid) {
+TEST(Process, QuotesTheOutputOfAFailedProgram) {
   Result<std::string> outcome = run_checked({{"sh", "-c", "echo no cheese >&2; exit 3"}, "", ""});
   ASSERT_FALSE(outcome.ok());
   EXPECT_NE(outcome.status().message().find("no cheese"), std::string::npos);

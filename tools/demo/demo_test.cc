@@ -115,7 +115,7 @@ TEST(DemoWatch, TellsAVerdictOnceAndWaitsForWholeLines) {
   EXPECT_EQ(watch.wrong_elements(), 1u);
 }
 
-TEST(DemoWatch, KnowsWhatEachNicHasSent) {
+TEST(DemoWatch, KnowsTheBytesThatEachNicSent) {
   std::string file = ::testing::TempDir() + "demo_watch_nics_test.events";
   std::ofstream(file, std::ios::trunc)
       << R"({"nics": {"lo@127.0.1.1": {"tx": 5}, "lo@127.0.2.1": {"tx": 7}}})"

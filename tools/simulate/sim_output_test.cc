@@ -28,7 +28,7 @@ Scenario scenario() {
   return s;
 }
 
-TEST(SimJson, HasEachRanksOperationsTheFaultAndWhatCameOfIt) {
+TEST(SimJson, HasEachRanksOperationsTheFaultAndItsEffects) {
   const TrialResult result = run_trial(scenario(), true);
   const auto document = nlohmann::json::parse(trial_json(result));
   EXPECT_TRUE(document.at("violations").empty());
