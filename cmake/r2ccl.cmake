@@ -20,15 +20,15 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # that are appended to a vector (as in gcc bug 118521).
 add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 if(R2CCL_SANITIZE)
-  # Tests are not optimized, and line numbers are all there is to debug with, or compiling would take
-  # three times as long. r2ccl_folder() optimizes what the tests run.
+  # Tests are not optimized, and have only line numbers as debug information, or the compiler would
+  # take three times as long. r2ccl_folder() optimizes the code under test.
   add_compile_options(-O0 -g1 -fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
-  # It looks at memory through a pipe, so that running out of descriptors looks like a bad object.
+  # The check reads memory through a pipe, so without free descriptors it reports a bad object.
   add_compile_options(-fno-sanitize=vptr)
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
-  # gcc 12 reports this falsely once sanitizer checks are woven in; the release build has it on.
+  # gcc 12 gives this warning falsely with sanitizer checks; the release build has it on.
   add_compile_options(-Wno-maybe-uninitialized)
   if(R2CCL_SANITIZE MATCHES thread)
     add_compile_options(-Wno-tsan)

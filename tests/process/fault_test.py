@@ -19,7 +19,7 @@ import network_lab
 import program
 from network_lab import lab
 
-DURATION_S = 7  # of a job; covers detection, repair and return
+DURATION_S = 7  # a job's length; covers detection, repair and return
 SEEN_WITHIN_S = 4
 BACK_WITHIN_S = 15
 CARRIES_BYTES = 500_000  # more than probes and greetings
