@@ -8,13 +8,14 @@ order, among them "none", which breaks nothing: it shows the noise of the machin
 The stall of a trial is the cost of the fault beyond the NIC's bandwidth: for each of
 STALL_OPERATIONS from the fault on, the time beyond the median of the later operations with a NIC
 gone, in sum. The command that breaks the NIC takes some ms, so several operations may be the first
-that the fault hit; the stall is the largest of their sums. "none", against the median with all NICs,
-is the control.
+that the fault hit; the stall is the largest of their sums. "none", against the median with all
+NICs, is the control.
 The extra time of a trial is the longest operation that ran between the fault's beginning and the
-repair (--window later, or when the job moves again), less the median of the operations that ran with
-all NICs. So it contains the slower operations with three NICs and any other delay in the window.
-A second, shorter job does the same with every element of every operation checked.
-Both have R2CCL_DAMPING=0, or the library would hold back NICs that fail every few seconds.
+repair (--window later, or when the job moves again), less the median of the operations that ran
+with all NICs. So it contains the slower operations with three NICs and any other delay in the
+window.
+A second, shorter job does the same with every element of every operation checked. Both have
+R2CCL_DAMPING=0, or the library would hold back NICs that fail every few seconds.
 """
 import bisect
 import calendar
@@ -204,7 +205,7 @@ def evaluate(trials, operations):
 
 
 def add_stall(trial, timeline, usual):
-    """Sets one trial's stall: the largest sum over the operations that the fault may have hit first."""
+    """Sets a trial's stall: the largest sum over the operations that may be the first ones hit."""
     sums = []
     for first in range(timeline.first_ending_after(trial.begin),
                        timeline.first_ending_after(trial.hit) + 1):

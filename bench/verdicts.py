@@ -48,7 +48,7 @@ def nic_case(kind, *right):
 
 
 def or_nothing(kind):
-    """A fault that permits no verdict, or one that names the NIC as broken, towards one host or more."""
+    """A fault that permits no verdict, or one that names the NIC, towards one host or more."""
     def make(host, nic, _):
         right = [set(), {f"nic {host} {nic}"}]
         for other in (f"h{each}" for each in range(HOSTS)):
