@@ -121,7 +121,7 @@ def main():
         document[name] = sum(run[name] for run in runs)
     for row in document["rows"]:
         print(f"{row['size']:4} {row['kind']:13} {row['bus_MBps']['median']} MB/s, "
-              f"{row['share_percent']['median']} % of what is left, p99 {row['p99_ms']} ms")
+              f"{row['share_percent']['median']} % of the remaining rate, p99 {row['p99_ms']} ms")
     save(options.json, document)
     return 0 if document["wrong_elements"] == 0 and not document["errors"] else 1
 

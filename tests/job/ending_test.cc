@@ -95,7 +95,7 @@ void abort_in_flight(const std::function<void(Job&)>& before,
              job.comm(2).async_error() == r2cclRemoteError;
     });
     set_nics_of_victim(job, "");
-    job.wait_for("end of what was under way", [&] { return after(job); });
+    job.wait_for("end of the outstanding frames", [&] { return after(job); });
     over = true;
   });
 }

@@ -279,8 +279,8 @@ std::string verdicts_text(const json& job) {
   const json& verdicts = list_of(job, "verdicts");
   if (verdicts.empty() && sound(job)) return "no faults so far\n";
   if (verdicts.empty()) {
-    return "no NIC was found at fault so far; what all NICs of a host lose at once is the host's, "
-           "its process's or its network's\n";
+    return "no NIC was found at fault so far; a loss of all NICs of a host at once is the fault of "
+           "the host, its process or its network\n";
   }
   std::string text = "last " + std::to_string(verdicts.size()) + " of " +
                      count_text(job, "verdict_count") + " faults:\n";

@@ -174,7 +174,7 @@ TEST(StatusView, DoesNotSayThatAllIsWellWhenAHostIsIsolated) {
   it["members"][0]["troubles"] = {trouble(1, true, "none", "none")};
   it["members"][1]["presence"] = "no answer";
   EXPECT_FALSE(has(job_text(it, false), "no faults so far"));
-  EXPECT_TRUE(has(job_text(it, false), "no NIC was found at fault so far; what all NICs"));
+  EXPECT_TRUE(has(job_text(it, false), "no NIC was found at fault so far; a loss of all NICs"));
   it = job(2);
   it["members"][1]["presence"] = "left";
   EXPECT_TRUE(has(job_text(it, false), "no faults so far"));

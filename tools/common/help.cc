@@ -26,7 +26,7 @@ struct Example {
 
 // Examples stand here and not beside each command, so that they have one form.
 constexpr std::array kExamples = {
-    Example{"", "r2ccl demo", "break NICs under a job and draw what happened"},
+    Example{"", "r2ccl demo", "break NICs under a job and draw the run"},
     Example{"", "r2ccl bench -p 4 -b 16M", "measure AllReduce between four ranks on this machine"},
     Example{"", "r2ccl info", "print which NICs a job would use, and why"},
     Example{"", "r2ccl status", "show the running jobs of this host"},
@@ -60,7 +60,7 @@ constexpr std::array kExamples = {
     Example{"sim", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 7 --twice", "whether seed 7 is the same run again"},
-    Example{"sim replay", "r2ccl sim replay 7 --svg run.svg", "draw what happens in seed 7"},
+    Example{"sim replay", "r2ccl sim replay 7 --svg run.svg", "draw the run of seed 7"},
     Example{"sim replay", "r2ccl sim replay 7 --toml job.toml", "write its scenario, to change it"},
     Example{"sim run", "r2ccl sim run job.toml", "run a scenario"},
     Example{"sim losses", "r2ccl sim losses --seeds 1..100", "100 random jobs with lossy NICs"},

@@ -191,7 +191,7 @@ void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* a
                   int (*work)(const LabOptions&)) {
   sub->prefix_command();
   sub->fallthrough(false);
-  sub->footer("Options go before the program; what follows its name is the program's own.");
+  sub->footer("Options go before the program; words after its name belong to the program.");
   sub->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")
       ->type_name("NAME")
       ->capture_default_str();

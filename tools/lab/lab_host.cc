@@ -147,7 +147,7 @@ Status may_make_namespaces() {
   if (status == 0) return Status::ok_status();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kChroot) {
     return {Code::system,
-            "this is a chroot, which whoever enters a host of the lab would leave: run this "
+            "this is a chroot, which a process leaves when it enters a host of the lab: run this "
             "command outside of it, or in a container"};
   }
   return {Code::system,

@@ -226,7 +226,7 @@ Result<LabTarget> parse_rail_target(const LabSpec& spec, const std::string& word
 }  // namespace
 
 Result<LabTarget> parse_target(const LabSpec& spec, std::vector<std::string>* words) {
-  if (words->empty()) return bad("say what: hI nicK, hI mgmt, railK or mgmt");
+  if (words->empty()) return bad("name a target: hI nicK, hI mgmt, railK or mgmt");
   std::string first = words->front();
   words->erase(words->begin());
   if (first[0] != 'h') return parse_rail_target(spec, first);
