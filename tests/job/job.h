@@ -26,7 +26,6 @@
 namespace job {
 
 inline constexpr int kNics = 2;  // for each rank
-
 // The bound of events that must happen but have no bound of their own; sanitizers on a busy machine
 // are slow.
 inline constexpr int64_t kPatienceMs = 60'000;

@@ -150,7 +150,7 @@ class EnvironmentTest(LocalJobCase):
                     changes[name] = "a b,^,"
                 with self.subTest(name=name, value=changes[name]):
                     told = self.init_error(changes)
-                    # this variable is another library's, and log_test.py has the warnings
+                    # This variable is another library's; log_test.py checks the warnings.
                     if name == theirs:
                         self.assert_ok(told)
                         continue

@@ -18,7 +18,7 @@ import program
 from fault_test import FaultCase
 from network_lab import lab
 
-QUIET_BYTES = 100_000  # the length of a job, which covers the whole test
+QUIET_BYTES = 100_000  # greetings and probes of reopened paths
 DURATION_S = 12  # the length of a job, which covers the whole test
 
 

@@ -195,7 +195,7 @@ class StoppedRankTest(LocalJobCase):
         time.sleep(STOPPED_S)
         waiting = connections_to_accept()
         job[1].kill(signal.SIGCONT)
-        # the rank's kernel holds few connections, and must answer to the end
+        # The rank's kernel holds few connections, and must answer to the end.
         self.assertLess(waiting, 10)
         longest = 0
         for message in self.hear_all(job, "result").values():

@@ -329,8 +329,8 @@ int DrainCommand::begin() {
   return refused > 0 ? kExitFailed : kExitError;
 }
 
-// The other jobs have the NIC out of service by now, and a caller was told so. A job that was found
-// later does not revert that. Returns false if such a job prevents the drain.
+// The other jobs have the NIC out of service by now, and the command has reported it. A job that
+// was found later does not revert that. Returns false if such a job prevents the drain.
 bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
   if (!options_.undo) let_connect(each, deadline);
   if (complain_if_last(each)) return false;

@@ -18,7 +18,7 @@ struct JobQuery {
   // four.
   TimeNs patience = 0;
   TimeNs limit = 0;  // for the whole job
-  // an answer with `problem` counts as none, so the next rank is asked
+  // An answer with `problem` counts as none, so the query asks the next rank.
   bool refuse_problems = false;
 };
 
@@ -30,8 +30,8 @@ struct SilentRank {
 struct JobReply {
   nlohmann::json answer;     // an object, or null
   StatusSocketFile speaker;  // the socket that sent it
-  std::vector<SilentRank>
-      silent;  // sockets without an answer; sockets of processes that ended are left out
+  // Sockets without an answer, except sockets of processes that ended.
+  std::vector<SilentRank> silent;
 };
 
 // Returns the replies in the order of the queries, once each query has its answer, has asked all of

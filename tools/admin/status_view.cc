@@ -168,7 +168,7 @@ std::string members_text(const json& job, bool whole) {
   return text;
 }
 
-// Every working job has shorter calls under way.
+// Every working job has shorter calls outstanding.
 constexpr double kCallShownMs = 1000;
 
 // Returns the calls that ranks wait in, and the ranks that they wait for; ranks with the same text

@@ -111,8 +111,8 @@ Status check_local_job(const BenchOptions& options) {
   return check_results(options);
 }
 
-// A rank of the bench aborts only after it has told its error, so the others need not report that
-// abort. They report any other end of a peer.
+// A rank of the bench aborts only after it has reported its error, so the others need not report
+// that abort. They report any other end of a peer.
 int report_rank_error(const Status& status) {
   const bool told_there =
       status.code() == Code::remote && status.message().ends_with("r2cclCommAbort was called");
