@@ -1,4 +1,4 @@
-# What a person types; CMake does the work. `make help` lists the targets.
+# The commands that a person types; CMake does the work. `make help` lists the targets.
 PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
@@ -17,7 +17,7 @@ build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 deps:  ## install the Debian packages that are missing
 	scripts/install-deps.sh
 
-# A second make, because deps may just have installed what the build looks for.
+# A second make, because deps may just have installed packages that the build looks for.
 demo: deps  ## 4 hosts x 4 NICs: break the network under a running AllReduce
 	$(MAKE) build
 	build/r2ccl demo $(DEMO_ARGS)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a broken NIC still costs long after it broke: back-to-back AllReduce of 1 MB on 4 hosts x 4
-NICs x 250 Mbit/s, one fault that stays for --hold seconds in each trial.
+"""The cost of a broken NIC long after it broke: back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs
+x 250 Mbit/s, one fault that stays for --hold seconds in each trial.
 
-Of the operations that start FROM_S to --hold seconds after the fault, those count as slow that took
-more than SLOW times their median. "none" breaks nothing and counts the same seconds: what it shows
-is the machine's own noise. Each trial is a job of its own; kinds take turns.
+An operation that starts FROM_S to --hold seconds after the fault counts as slow if it took more
+than SLOW times the median of these operations. "none" breaks nothing and counts the same seconds:
+it shows the noise of the machine. Each trial is a job of its own; kinds take turns.
 """
 import random
 import sys
@@ -17,7 +17,7 @@ BYTES = 1 << 20
 KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
 FROM_S = 1.0
 SLOW = 1.5
-# How long a job runs before the fault comes, and after what counts is over.
+# The time that a job runs before the fault, and after the counted time.
 HEALTHY_S = 1.0
 SPARE_S = 1.0
 

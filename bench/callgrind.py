@@ -1,4 +1,4 @@
-"""Reads what valgrind's callgrind writes, as far as bench/instructions.py needs it."""
+"""Reads the output of valgrind's callgrind, as far as bench/instructions.py needs it."""
 import collections
 import re
 
@@ -6,7 +6,7 @@ NAME = re.compile(r"\((\d+)\)(?: (.*))?$")
 
 
 class Profile:
-    """Instructions of one thread, function by function, and how often each was called."""
+    """Instructions of one thread, function by function, and the number of calls of each."""
 
     def __init__(self, path=None):
         self.own = collections.Counter()
@@ -34,7 +34,7 @@ class Profile:
                 callee = name_of(value)
             elif key == "calls" and equals:
                 self.calls[callee] += int(value.split()[0])
-                cost = int(next(lines).split()[1])  # what this call took, all in all
+                cost = int(next(lines).split()[1])  # the cost of this call with its callees
                 if callee != current:
                     self.inclusive[current] += cost
             elif line[:1].isdigit() or line[:1] in "+-*":
@@ -47,7 +47,7 @@ class Profile:
         return sum(self.own.values())
 
     def less(self, other):
-        """What this one has more than the other: may be negative."""
+        """Returns the difference between this profile and the other: may be negative."""
         result = Profile()
         for name in ("own", "inclusive", "calls"):
             counter = getattr(result, name)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""AllReduce under many conditions, every element checked: rates from 10 Mbit/s to unshaped, cubic and
-bbr, MTU 1500 and 9000, 2 to 16 ranks, added delay (acted out by the library: R2CCL_FAULT_FILE), and a
-machine whose cores compile something else. For each, one quiet run, one in which a NIC falls silent
-(hole) and one in which its cable is pulled, each some seconds.
+"""AllReduce under many conditions, every element checked: rates from 10 Mbit/s to unshaped, cubic
+and bbr, MTU 1500 and 9000, 2 to 16 ranks, added delay (simulated by the library: R2CCL_FAULT_FILE),
+and a machine whose cores compile something else. Each condition has one quiet run, one run in which
+a NIC falls silent (hole) and one in which its cable is pulled, each of some seconds.
 
-The stall is the longest operation that the fault hits, less the median of those that follow it. The
-line is what the NICs of one host carry of TCP payload. Where TCP's congestion control is not in this
-kernel the condition is skipped, and says so.
+The stall is the longest operation that the fault hits, less the median of the later operations. The
+line is the TCP payload that the NICs of one host carry. The script skips a condition, and says so,
+if this kernel lacks its TCP congestion control.
 """
 import contextlib
 import dataclasses
@@ -44,8 +44,8 @@ class Condition:
                 + (", busy" if self.busy else ""))
 
 
-# 16 hosts with four NICs and the management network need 1,200 neighbour entries, of which the kernel
-# has 1,024 for all namespaces together (net.ipv4.neigh.default.gc_thresh3): some never connect.
+# 16 hosts with four NICs and the management network need 1,200 neighbour entries, but the kernel
+# has 1,024 for all namespaces together (net.ipv4.neigh.default.gc_thresh3), so some never connect.
 CONDITIONS = [
     *(Condition(mbit=mbit, cc=cc) for mbit in (10, 100, 250, 1000, 0) for cc in ("cubic", "bbr")),
     Condition(mtu=9000), Condition(mbit=1000, mtu=9000), Condition(mbit=0, mtu=9000),
@@ -59,7 +59,7 @@ QUICK = [Condition(), Condition(mbit=100, delay_ms=5)]
 
 @contextlib.contextmanager
 def compilers(wanted):
-    """One compiler for each core, again and again."""
+    """Runs one compiler for each core, again and again."""
     loop = "while g++ -std=c++20 -O2 -Isrc -Iinclude -c src/sim/fabric.cc -o /dev/null; do :; done"
     processes = [subprocess.Popen(["sh", "-c", loop], cwd=ROOT, start_new_session=True,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -80,7 +80,7 @@ def environment(lab, condition):
 
 
 def stall_ms(operations, begin):
-    """None when too few operations ran before or after."""
+    """Returns the stall; None if too few operations ran before or after the fault."""
     hit = [o.seconds for o in operations if o.end > begin and o.start < begin + 0.7]
     later = [o.seconds for o in operations if o.start >= begin + 0.7]
     return 1e3 * (max(hit) - median(later)) if hit and later else None

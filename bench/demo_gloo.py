@@ -2,11 +2,12 @@
 """The faults of `r2ccl demo` under Gloo, for the grey line of the demo's picture: the same lab, the
 same size of operation, the same faults at the same times, one Gloo context per NIC.
 
-Writes tools/demo_gloo.cc, which the command draws. Run it on a quiet machine:
+Writes tools/demo/demo_gloo.cc, which the command draws. Run it on a quiet machine:
 
     python3 bench/demo_gloo.py
 
-A job that ends, or makes no progress until the last fault is long mended, is recorded as it is.
+The script records a job as it is, even if it ends early, or makes no progress until long after the
+last repair.
 """
 import select
 import sys
@@ -17,17 +18,17 @@ import lab as lab_module
 import peers
 from lab import BUS_FACTOR, Lab, machine, progress
 
-OUTPUT = lab_module.ROOT / "tools/demo_gloo.cc"
+OUTPUT = lab_module.ROOT / "tools/demo/demo_gloo.cc"
 BYTES = 4 << 20
 BIN_S = 0.1
 FAULT_S, MEND_S = 6, 4  # as DemoOptions
 VICTIM = 2
-# As make_demo_schedule() in tools/demo_schedule.cc.
+# As make_demo_schedule() in tools/demo/demo_schedule.cc.
 FAULTS = [([1], ["down"]), ([2], ["hole"]), ([3], ["slow", "25"]), ([0, 1], ["pull"])]
 
 
 def schedule():
-    """[(time, NICs, fault or None for the repair)]"""
+    """Returns [(time, NICs, fault or None for the repair)]."""
     steps, now = [], MEND_S
     for nics, fault in FAULTS:
         steps += [(now, nics, fault), (now + FAULT_S, nics, None)]
@@ -36,7 +37,7 @@ def schedule():
 
 
 def run(lab):
-    """The operations as (start, end) since the first one, and how the job ended."""
+    """Returns the operations as (start, end) since the first one, and how the job ended."""
     gloo = peers.Gloo()
     gloo.build(lab.directory)
     steps, end_s = schedule()
@@ -76,7 +77,8 @@ def run(lab):
 
 
 def bins(operations, end_s):
-    """Bus MB/s for each tenth of a second; the bytes of an operation spread over its duration."""
+    """Returns bus MB/s for each tenth of a second; the bytes of an operation are spread over its
+    duration."""
     rates = [0.0] * round(end_s / BIN_S)
     for start, end in operations:
         per_s = BYTES * BUS_FACTOR / max(end - start, 1e-9) / 1e6
@@ -88,7 +90,7 @@ def bins(operations, end_s):
 
 
 def day_of(version):
-    """0.0~git20220518.5b14351-3 is of 2022-05-18."""
+    """Returns 2022-05-18 for 0.0~git20220518.5b14351-3."""
     digits = version.partition("git")[2][:8]
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}" if digits.isdigit() else version
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""False alarms: an hour of mixed collectives, every element checked, without any fault, on 4 hosts x
-4 NICs x 250 Mbit/s, while a compiler keeps every core of the machine busy. There may be no verdict,
-and hardly a byte may be sent twice.
+"""False alarms: an hour of mixed collectives, every element checked, without any fault, on 4 hosts
+x 4 NICs x 250 Mbit/s, while a compiler keeps every core of the machine busy. The target is no
+verdict, and hardly a byte sent twice.
 
 Each minute is a job of its own with another collective and size, in an order that --seed gives.
 """

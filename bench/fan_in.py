@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fan-in: 8 hosts x 4 NICs x 100 Mbit/s, all ranks send 1 MB to each rank at the same time (8 MB in
-all, by Send and Recv), so that seven senders share each receiving NIC. Nobody may be taken for late.
+all, by Send and Recv), so that seven senders share each receiving NIC. No path may become suspect.
 
-The line is what the NICs of one host carry of TCP payload; every element is checked in a run of its
-own.
+The line is the TCP payload that the NICs of one host carry; every element is checked in a run of
+its own.
 """
 import sys
 

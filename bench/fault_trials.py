@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""How much longer the operation takes that a fault hits: back-to-back AllReduce of 1 MB (--bytes) on
-4 hosts x 4 NICs x 250 Mbit/s, while NICs fail one after the other.
+"""The delay of the operation that a fault hits: back-to-back AllReduce of 1 MB (--bytes) on 4 hosts
+x 4 NICs x 250 Mbit/s, while NICs fail one after the other.
 
 One job runs through all trials. A trial breaks a random NIC of a random host at a random moment,
 repairs it after a while, and waits until the NIC carries data again. Kinds take turns in random
-order, among them "none", which breaks nothing: what it shows is the machine's own noise.
-The stall of a trial is what the fault cost beyond the NIC's bandwidth: the sum, over
-STALL_OPERATIONS from the fault on, of what each took longer than the median of the later operations
-with a NIC gone. The command that breaks the NIC takes some ms; of all operations that the fault may
-have hit first, that counts from which the sum is the largest. "none", against the median with all
+order, among them "none", which breaks nothing: it shows the noise of the machine.
+The stall of a trial is the cost of the fault beyond the NIC's bandwidth: for each of
+STALL_OPERATIONS from the fault on, the time beyond the median of the later operations with a NIC
+gone, in sum. The command that breaks the NIC takes some ms, so several operations may be the first
+that the fault hit; the stall is the largest of their sums. "none", against the median with all
 NICs, is the control.
 The extra time of a trial is the longest operation that ran between the fault's beginning and the
-repair (--window later, or when the job moves again), less the median of the operations that ran with
-all NICs. So it contains the slower operations with three NICs and any other delay in the window.
-A second, shorter job does the same with every element of every operation checked.
-R2CCL_DAMPING=0 in both, or NICs that fail every few seconds would be held back, as they should be.
+repair (--window later, or when the job moves again), less the median of the operations that ran
+with all NICs. So it contains the slower operations with three NICs and any other delay in the
+window.
+A second, shorter job does the same with every element of every operation checked. Both have
+R2CCL_DAMPING=0, or the library would hold back NICs that fail every few seconds.
 """
 import bisect
 import calendar
@@ -28,30 +29,34 @@ from lab import (Failed, HOSTS, Lab, NICS, NIC_PAYLOAD_MBPS, bus_mbps, machine, 
                  percentile, progress, save)
 
 BYTES = {"64K": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
-# Of each kind. The targets are set for 1 MB; at 16 MB a round of all kinds takes more than half a minute.
+# Trials of each kind. The targets are set for 1 MB; at 16 MB a round of all kinds takes more than
+# half a minute.
 TRIALS = {"64K": 60, "1M": 200, "16M": 30}
 KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
-# Of the extra time; a larger operation takes longer by more than that for want of a NIC alone.
+# The size for the bounds of the extra time; a larger operation takes longer than them for want of a
+# NIC alone.
 BOUND_BYTES = BYTES["1M"]
 BOUND_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
-# A NIC that takes longer to come back is left for dead by the trial (and counted).
+# The trial gives up a NIC that takes longer to return, and counts it.
 RETURN_MAX_S = 10
 STALL_OPERATIONS = 10
-# A job that stands still at the end of the window gets this long before the repair helps it.
+# A job that makes no progress at the end of the window gets this long before the repair helps it.
 STALL_MAX_S = 5
-# From fault to repair, in operations with a NIC gone: those of the stall, and steady ones after them.
+# From fault to repair, in operations with a NIC gone: operations of the stall, and steady ones
+# after them.
 WINDOW_OPERATIONS = 16
 WINDOW_MIN_S = 0.3
-# After a repair, and before operations count again as run with all NICs.
+# The number of operations after a repair that do not count as run with all NICs.
 SETTLED_OPERATIONS = 2
 SETTLED_MIN_S = 0.15
-# What a trial is guessed to take beside the window and settling, on average over the kinds.
+# The estimated time of a trial beside the window and settling, on average over the kinds.
 REST_GUESS_S = 0.6
 
 
 @dataclasses.dataclass
 class Pace:
-    """What follows from the size of an operation: how long a trial watches, and how long it waits."""
+    """The values that follow from the size of an operation: how long a trial watches, and how long
+    it waits."""
     bytes: int
     window: float = None
 
@@ -61,7 +66,7 @@ class Pace:
         self.settled = max(SETTLED_MIN_S, SETTLED_OPERATIONS * self.operation)
 
     def seconds(self, rounds, kinds):
-        """A guess of how long rounds of all kinds take, and the job's start."""
+        """Returns an estimate of the time for rounds of all kinds, and the job's start."""
         return 3 + rounds * kinds * (REST_GUESS_S + self.operation + self.window + self.settled)
 
 
@@ -94,7 +99,7 @@ class Trials:
         time.sleep(self.dice.uniform(0.03, 0.15 + self.pace.operation))
         if kind == "none":
             begin = time.monotonic()
-            self.lab.command("stat")  # as much work for the machine as breaking something
+            self.lab.command("stat")  # as much work for the machine as a fault
             hit = time.monotonic()
         else:
             begin, hit = self.lab.fault(host, nic, kind)
@@ -112,7 +117,8 @@ class Trials:
         trial.end = time.monotonic()
 
     def until(self, deadline, rounds):
-        """Rounds of all kinds until the deadline leaves no room for one more, or all are done."""
+        """Runs rounds of all kinds until they are done, or the deadline leaves no room for one
+        more."""
         longest = 0.0
         for number in itertools.count() if rounds is None else range(rounds):
             begin = time.monotonic()
@@ -127,7 +133,7 @@ class Trials:
 
 
 def job(lab, options, pace, seconds, rounds, check):
-    """Runs one job with trials; returns them with what each operation and verdict says."""
+    """Runs one job with trials; returns them with the records of each operation and verdict."""
     run = lab.start_bench("-b", pace.bytes, "-w", 20 if pace.operation < 0.1 else 2,
                           "--duration", seconds, "-c", int(check),
                           environment={"R2CCL_DAMPING": "0"})
@@ -155,7 +161,7 @@ def job(lab, options, pace, seconds, rounds, check):
 
 
 class Timeline:
-    """The operations of a job, one after the other, by time."""
+    """Returns the operations of a job in order of time."""
 
     def __init__(self, operations):
         self.operations = operations
@@ -166,7 +172,7 @@ class Timeline:
         return bisect.bisect_right(self.ends, moment)
 
     def between(self, begin, end):
-        """The operations that ran at any moment of it."""
+        """Returns the operations that ran at any moment of the interval."""
         return range(self.first_ending_after(begin), bisect.bisect_left(self.starts, end))
 
     def seconds(self, indices):
@@ -199,7 +205,7 @@ def evaluate(trials, operations):
 
 
 def add_stall(trial, timeline, usual):
-    """One trial's: the largest sum of those that begin with an operation that was hit first, maybe."""
+    """Sets a trial's stall: the largest sum over the operations that may be the first ones hit."""
     sums = []
     for first in range(timeline.first_ending_after(trial.begin),
                        timeline.first_ending_after(trial.hit) + 1):
@@ -211,7 +217,8 @@ def add_stall(trial, timeline, usual):
 
 
 def assign(trials, verdicts):
-    """Gives each verdict to the trial in whose time it was found; returns those of no trial."""
+    """Assigns each verdict to the trial during which it was found; returns the verdicts outside of
+    all trials."""
     wall_offset = time.time() - time.monotonic()
     left_over = []
     for verdict in verdicts:

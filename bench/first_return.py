@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A NIC's first outage: how soon after the repair operations run at full speed again. Back-to-back
-AllReduce of 1 MB on 4 hosts x 4 NICs x 250 Mbit/s; each trial is a job of its own, with damping as
-it is set unless told otherwise, in which one NIC is gone for --out seconds, once.
+AllReduce of 1 MB on 4 hosts x 4 NICs x 250 Mbit/s; each trial is a job of its own, with the default
+damping, in which one NIC is gone for --out seconds, once.
 
-A repaired NIC is usable when the kernel says that it runs (interface up, with carrier). What counts
-are the operations that start AFTER_S later, until the job ends: their rate beside the line and beside
-that of the same job before the fault. "none" breaks nothing and counts the same seconds.
+A repaired NIC is usable when the kernel reports that it runs (interface up, with carrier). The
+script counts the operations that start AFTER_S later, until the job ends: their rate beside the
+line and beside the rate of the same job before the fault. "none" breaks nothing and counts the same
+seconds.
 """
 import ctypes
 import fcntl
@@ -24,7 +25,7 @@ KINDS = ["none", "pull", "down"]
 HEALTHY_S = 1.5
 AFTER_S = 1.0
 COUNTED_S = 2.0
-# The kernel tells of a carrier at most once a second, so that "usable" comes up to that much later.
+# The kernel reports a carrier at most once a second, so "usable" is late by up to that time.
 USABLE_MAX_S = 3.0
 CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS = 0x8913
@@ -32,7 +33,7 @@ IFF_UP, IFF_RUNNING = 0x1, 0x40
 
 
 def socket_inside(holder):
-    """A socket of the host's network namespace, to ask its kernel with."""
+    """Returns a socket of the host's network namespace, for queries to its kernel."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter(namespace):

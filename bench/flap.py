@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""A path that flaps: one cable is out for 1.5 s every 3 s, 20 times, under AllReduce of 1 MB with every
-element checked, on 4 hosts x 4 NICs x 250 Mbit/s, with R2CCL_DAMPING=0 (--damping 1: as it is set
-unless told otherwise; then each return makes the next one later, and after the last pull the NIC has
-RETURN_MAX_S to be back).
+"""A path that flaps: one cable is out for 1.5 s every 3 s, 20 times, under AllReduce of 1 MB with
+every element checked, on 4 hosts x 4 NICs x 250 Mbit/s, with R2CCL_DAMPING=0. With --damping 1, the
+library's default, each return delays the next one, and after the last pull the NIC has RETURN_MAX_S
+to return.
 
-The NIC has returned when it carries data in both directions, by the kernel's counters, before the
-cable is pulled again. Nothing may be wrong. Descriptors, memory and threads of each rank are read
-while the cable is out for the EARLY-th and for the last time: what grows with each pull leaks. The
-measuring program itself keeps the times of each operation; so a control job without faults, of
-small operations and as many, tells how much memory grows from that alone, and is subtracted.
+The NIC has returned if it carries data in both directions, by the kernel's counters, before the
+next pull. No element may be wrong. The script reads descriptors, memory and threads of each rank
+while the cable is out for the EARLY-th and for the last time: a count that grows with each pull is
+a leak. The measuring program itself keeps the times of each operation. So a control job without
+faults, of as many small operations, gives the memory growth from that alone, which is subtracted.
 """
 import bisect
 import os
@@ -29,7 +29,7 @@ CONTROL_SPARE_OPERATIONS = 500
 
 
 def rank_processes(lab):
-    """{"h0": pid} of the measured program."""
+    """Returns {"h0": pid} of the measured program."""
     hosts = {os.readlink(f"/proc/{holder}/ns/net"): f"h{host}"
              for host, holder in enumerate(lab.holders)}
     found = {}
@@ -38,7 +38,7 @@ def rank_processes(lab):
             words = (entry / "cmdline").read_bytes().split(b"\0")
             host = hosts.get(os.readlink(entry / "ns/net"))
         except OSError:
-            continue  # it has ended, or is the kernel's
+            continue  # the process ended, or is the kernel's
         if host and words[1:2] == [b"bench"]:
             found[host] = int(entry.name)
     return dict(sorted(found.items()))
@@ -52,7 +52,7 @@ def usage_of(pid):
 
 
 def usage(processes):
-    """{host: {what: median of some samples}}."""
+    """Returns {host: {measure: median of some samples}}."""
     samples = []
     for _ in range(USAGE_SAMPLES):
         samples.append({host: usage_of(pid) for host, pid in processes.items()})
@@ -66,7 +66,8 @@ def operations_before(run, moment):
 
 
 def own_growth(lab, early, late):
-    """{host: KiB} by which memory grows from one number of operations to the other without faults."""
+    """Returns {host: KiB}, the memory growth from one number of operations to the other without
+    faults."""
     run = lab.start_bench("-b", CONTROL_BYTES, "-w", 5, "--iters", late + CONTROL_SPARE_OPERATIONS,
                           "-c", 1, "--out-of-place")
     run.wait_for_traffic(0, 0)
@@ -77,7 +78,7 @@ def own_growth(lab, early, late):
                                                for host, pid in processes.items()}))
             time.sleep(USAGE_PAUSE_S)
     except (OSError, ValueError):
-        pass  # the job is over
+        pass  # the job has ended
     run.wait(60)
 
     def at(operations):
@@ -87,7 +88,7 @@ def own_growth(lab, early, late):
 
 
 def growth_percent(early, late, own):
-    """Of the rank and measure that changed the most."""
+    """Returns the change of the rank and measure that changed the most."""
     changes = []
     for host, counts in early.items():
         expected = dict(counts, rss_kib=counts["rss_kib"] + own[host])
@@ -98,10 +99,10 @@ def growth_percent(early, late, own):
 class Flapping:
     def __init__(self, lab, run, options):
         self.lab, self.run, self.options = lab, run, options
-        self.returns = []  # seconds from each repair to the NIC's return; None where it did not
+        self.returns = []  # seconds from each repair to the NIC's return; None without a return
         self.usage = {}  # by the number of the pull
         self.usage_at = {}
-        self.final_s = None  # from the last repair
+        self.final_s = None  # seconds from the last repair
 
     def all(self):
         processes = rank_processes(self.lab)
@@ -115,7 +116,7 @@ class Flapping:
         begin = time.monotonic()
         self.lab.fault(*VICTIM, "pull")
         if last or number == EARLY:
-            time.sleep(period / 6)  # past what the fault itself set off
+            time.sleep(period / 6)  # later than the first effects of the fault
             self.usage_at[number] = time.monotonic()
             self.usage[number] = usage(processes)
         time.sleep(max(0, begin + period / 2 - time.monotonic()))
@@ -158,7 +159,7 @@ def measure(lab, options, document):
 
 
 def grown(lab, run, flapping, last):
-    """Between two pulls, less what the measuring program keeps."""
+    """Returns the growth between two pulls, less the memory of the measuring program."""
     operations = [operations_before(run, flapping.usage_at[pull]) for pull in (EARLY, last)]
     own = own_growth(lab, *operations)
     return {"usage_operations": operations, "own_growth_kib": own, "growth_percent": growth_percent(

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What a grey NIC costs, one that is bad and not dead: AllReduce on 4 hosts x 4 NICs x 100 Mbit/s
-without segmentation offload, while one NIC is slow, loses packets, or adds delay (acted out by the
-library over the real sockets: R2CCL_FAULT_FILE). Beside it the same with that NIC pulled, and whole.
+"""The cost of a grey NIC, one that is bad and not dead: AllReduce on 4 hosts x 4 NICs x 100 Mbit/s
+without segmentation offload, while one NIC is slow, loses packets, or adds delay (simulated by the
+library over the real sockets: R2CCL_FAULT_FILE). Beside it runs the same job with that NIC pulled,
+and with all NICs whole.
 
-At 16 MB the packets, 130,000 a second, take 93 % of two processors: on two it is these that bound what
-four whole NICs do, and not the NICs.
+At 16 MB the packets, 130,000 a second, take 93 % of two processors: on two processors the packets
+and not the NICs limit the rate of four whole NICs.
 
-What counts is the throughput beyond the lost bandwidth: as a share of what the three other NICs did
-in the same round (of what is left of four, where a slow NIC has a rate of its own).
+The figure is the throughput beyond the lost bandwidth: as a share of the rate of the three other
+NICs in the same round (or, where a slow NIC has a rate of its own, of the remaining rate of four).
 """
 import random
 import sys
@@ -20,9 +21,9 @@ MBIT = 100
 SIZES = {"64K": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
 SECONDS = {"64K": 2, "1M": 4, "16M": 12}
 VICTIM = (1, 2)
-# What the job takes to learn what the NIC is worth.
+# The time in which the job learns the NIC's rate.
 SETTLED_S = 1.5
-# How much of a NIC is left; of others it is not known, and counts as nothing.
+# The remaining share of a NIC's rate; for other kinds it is unknown, and counts as nothing.
 KINDS = {
     "none": (None, 1), "pull": (("pull",), 0),
     "slow 10 %": (("slow", "10%"), 0.1), "slow 1 %": (("slow", "1%"), 0.01),
@@ -44,7 +45,8 @@ def run_one(lab, size, kind, quick):
     try:
         run.wait_for_traffic(*VICTIM)
         if isinstance(fault, str):
-            # Each rank acts out its own NIC, whose name is the same on every host: so by address.
+            # Each rank simulates its own NIC. NICs have the same name on every host, so the file
+            # has the address.
             replacement = file.with_suffix(".new")
             replacement.write_text(f"10.77.{VICTIM[1]}.{VICTIM[0] + 1} {fault} queue 4194304\n")
             replacement.rename(file)
@@ -67,7 +69,8 @@ def run_one(lab, size, kind, quick):
 
 
 def share_of_expected(run, of_round):
-    """Percent of what the bandwidth that is left could do, by the run with the NIC pulled."""
+    """Returns percent of the rate that the remaining bandwidth permits, by the run with the NIC
+    pulled."""
     gone = of_round.get(("pull", run["size"]))
     if gone is None:
         return None
@@ -118,7 +121,7 @@ def main():
         document[name] = sum(run[name] for run in runs)
     for row in document["rows"]:
         print(f"{row['size']:4} {row['kind']:13} {row['bus_MBps']['median']} MB/s, "
-              f"{row['share_percent']['median']} % of what is left, p99 {row['p99_ms']} ms")
+              f"{row['share_percent']['median']} % of the remaining rate, p99 {row['p99_ms']} ms")
     save(options.json, document)
     return 0 if document["wrong_elements"] == 0 and not document["errors"] else 1
 

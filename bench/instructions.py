@@ -2,18 +2,18 @@
 """Instructions that the library takes for each MB, with monitoring on and off (R2CCL_MONITOR=0), as
 valgrind's callgrind counts them: in user space, in the progress thread and inside r2cclAllReduce.
 
-One rank of a job on the unshaped lab, 4 hosts x 4 NICs, runs under callgrind; the others as always,
-but without monitoring, or they would take it for late and send again what it has. A long run less a
-short one leaves out the start and the end. An MB (10^6 bytes) is of the payload that AllReduce
-makes this rank send: 2 (n - 1) / n of the buffer. Where the processor copies with one instruction
-(rep movsb), callgrind counts each byte.
+One rank of a job on the unshaped lab, 4 hosts x 4 NICs, runs under callgrind. The others run as
+always, but without monitoring, or they would suspect it and retransmit chunks that it has. The
+difference between a long run and a short one leaves out the start and the end. An MB (10^6 bytes)
+is of the payload that AllReduce makes this rank send: 2 (n - 1) / n of the buffer. Where the
+processor copies with one instruction (rep movsb), callgrind counts each byte.
 
-What an event takes is exact; how many events there are is not as it is in life. The rank runs some
-times slower ("slowdown"), so what timers drive comes so many times more often for each MB; chunks
-are smaller, as paths look slow; and a thread that wakes late finds more at once. The difference
-between on and off is therefore given twice: as counted, and divided by the slowdown, which is what
-is left if timers cause all of it. Counts of events stand beside it: where chunks differ between on
-and off, so do the instructions, and monitoring is not the reason.
+The cost of an event is exact, but the number of events differs from a normal run. The rank runs
+some times slower ("slowdown"), so timers expire more often for each MB by that factor; chunks are
+smaller, as paths look slow; and a thread that wakes late finds more work at once. The difference
+between on and off is therefore given twice: as counted, and divided by the slowdown, which is right
+if timers cause all of it. Counts of events stand beside it: where chunks differ between on and off,
+so do the instructions, and monitoring is not the reason.
 """
 import collections
 import shutil
@@ -30,7 +30,7 @@ WARMUP = 2
 RANK = 1  # rank 0 serves the rendezvous too, and writes the log
 LISTED = 10
 TIMEOUT_S = 120
-# Where an event is one call of a function; the names are as callgrind prints them.
+# An event is one call of a function; the names are as callgrind prints them.
 EVENTS = {"passes": "r2ccl::ProgressEngine::progress(",
           "passes of links": "r2ccl::Link::progress(",
           "control frames sent": "r2ccl::ControlLane::send(",
@@ -51,7 +51,7 @@ exec "$@"
 
 
 def job(lab, size, iterations, monitor, out=None):
-    """Seconds of one operation; with `out` one rank writes its profile there."""
+    """Returns the seconds of one operation; with `out` one rank writes its profile there."""
     log = lab.directory / "op.log"
     bench = [lab.r2ccl, "bench", "-b", size, "-w", WARMUP, "--iters", iterations, "-c", 0,
              "--out-of-place", "--op-log", log]
@@ -63,7 +63,7 @@ def job(lab, size, iterations, monitor, out=None):
 
 
 def profiles(out):
-    """The progress thread's, and the caller's."""
+    """Returns the profiles of the progress thread and of the caller."""
     threads = [Profile(path) for path in sorted(out.parent.glob(out.name + "-*"))]
     for path in out.parent.glob(out.name + "*"):
         path.unlink()
@@ -95,7 +95,7 @@ def measure(lab, plan, monitor):
     operations = many - few
     sent = size * BUS_FACTOR
     instructions = (loop.total() + caller.inclusive["r2cclAllReduce"]) / operations
-    # With all they call, a thread's first functions are all alike.
+    # With their callees, a thread's first functions all have the same cost.
     ours = collections.Counter({name: value for name, value in loop.inclusive.items()
                                 if name.startswith("r2ccl::")})
     return {"op_ms": op_s * 1e3, "instructions_per_MB": instructions / sent * 1e6,
@@ -107,7 +107,7 @@ def measure(lab, plan, monitor):
 
 
 def summary(rows, native_op_s):
-    """Of several runs: the middle one, and how far the others are from it."""
+    """Returns the median of several runs, and the distance of the others from it."""
     rows = sorted(rows, key=lambda row: row["instructions_per_MB"])
     middle = dict(rows[(len(rows) - 1) // 2])
     middle["runs"] = spread([row["instructions_per_MB"] for row in rows])

@@ -1,7 +1,8 @@
-"""What the bench scripts share: the lab, one run of `r2ccl bench`, counters, and small statistics.
+"""Shared by the bench scripts: the lab, one run of `r2ccl bench`, counters, and small statistics.
 
 The lab is `r2ccl lab`: hosts as network namespaces with shaped NICs. Counters come from /proc of
-each host's holder process, so that watching a NIC starts no program beside the measurement.
+each host's holder process, so that reading a NIC's counters starts no program beside the
+measurement.
 """
 import argparse
 import contextlib
@@ -23,7 +24,7 @@ ROOT = BENCH_DIR.parent
 NIC_MBIT = 250
 HOSTS = 4
 NICS = 4
-# What TCP carries of 4 x 250 Mbit/s after Ethernet, IP and TCP headers with timestamps: 1448 bytes
+# The TCP payload of 4 x 250 Mbit/s after Ethernet, IP and TCP headers with timestamps: 1448 bytes
 # of payload in each 1514 that the shaper counts.
 PAYLOAD_SHARE = 1448 / 1514
 LINE_MBPS = 119.5
@@ -54,12 +55,13 @@ def bus_mbps(size, seconds):
 
 
 def wall(verdict):
-    """When it says that the fault was seen, by the wall clock."""
+    """Returns the verdict's own time of detection, by the wall clock."""
     return datetime.datetime.fromisoformat(verdict["at"].replace("Z", "+00:00")).timestamp()
 
 
 def cpu_jiffies():
-    """All CPU time since the start of the machine, and the part that its host took away from it."""
+    """Returns all CPU time since the start of the machine, and the part that its host took away
+    from it."""
     user_to_steal = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
     return sum(user_to_steal), user_to_steal[7]
 
@@ -68,7 +70,7 @@ CPU_AT_START = cpu_jiffies()
 
 
 def machine():
-    """Where and when, for the head of every result."""
+    """Returns the machine and the time, for the head of every result."""
     cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
                 if line.startswith("model name")), "unknown")
     memory_kb = int(open("/proc/meminfo").readline().split()[1])
@@ -91,8 +93,8 @@ def parser(description):
 
 
 def save(path, document):
-    """Notes how much CPU time the host took away meanwhile: with more than a little of it, a figure
-    says more about the host than about us."""
+    """Records the share of CPU time that the machine's host took away during the block. With more
+    than a little of it, a figure says more about the host than about r2ccl."""
     total, stolen = (now - then for now, then in zip(cpu_jiffies(), CPU_AT_START))
     document["machine"]["stolen_percent"] = round(100 * stolen / max(total, 1), 2)
     if path:
@@ -102,7 +104,7 @@ def save(path, document):
 
 
 def stop(process):
-    """Ends a program that ran too long, and what it started, asking first."""
+    """Ends a program that ran too long, and its children, with SIGTERM first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -116,8 +118,8 @@ class Failed(Exception):
 
 
 def trials_of(one, trials, kinds, dice, errors):
-    """Yields what one(kind) gives: `trials` rounds of all kinds, in random order. What failed goes to
-    `errors`."""
+    """Yields the results of one(kind): `trials` rounds of all kinds, in random order. Failures go
+    to `errors`."""
     for number in range(trials):
         for kind in dice.sample(kinds, len(kinds)):
             progress(f"trial {number + 1}/{trials}, {kind}")
@@ -161,7 +163,8 @@ class Lab:
         return done.stdout
 
     def fault(self, host, nic, *kind):
-        """When, by the monotonic clock, the fault was not yet there, and when it surely was."""
+        """Breaks the NIC. Returns, by the monotonic clock, a time surely before the fault and one
+        surely under it."""
         before = time.monotonic()
         printed = self.command("fault", f"h{host}", f"nic{nic}", *kind)
         return before, float(printed.split()[0])
@@ -170,7 +173,7 @@ class Lab:
         self.command("fix", f"h{host}", f"nic{nic}")
 
     def bytes_of(self, host):
-        """{nic: (received, sent)} as the kernel counts, headers included."""
+        """Returns {nic: (received, sent)} as the kernel counts, headers included."""
         counters = {}
         for line in open(f"/proc/{self.holders[host]}/net/dev"):
             name, found, rest = line.partition(":")
@@ -245,7 +248,8 @@ class BenchRun:
         return self.process.poll() is None
 
     def wait_for_traffic(self, host, nic, more_than=100_000, timeout=30):
-        """Whether the NIC comes to carry data, both ways: more than probes and handshakes do."""
+        """Returns whether the NIC comes to carry data, both ways: more than probes and
+        handshakes."""
         name = f"nic{nic}"
         start = self.lab.bytes_of(host)[name]
         deadline = time.monotonic() + timeout
@@ -257,7 +261,8 @@ class BenchRun:
         return False
 
     def wait(self, timeout):
-        """Waits for the end; raises Failed, with what was logged up to then in self.operations."""
+        """Waits for the end; raises Failed, with the operations logged until then in
+        self.operations."""
         self.operations = []
         try:
             self.output = output_of(self.process, timeout)
@@ -270,13 +275,13 @@ class BenchRun:
         return self
 
     def counts(self):
-        """What a run that looks for wrong elements and verdicts tells of itself."""
+        """Returns the summary of a run that checks elements and counts verdicts."""
         return {name: self.result[name] for name in (
             "operations", "checked_elements", "wrong_elements", "suspicions", "mirrored_bytes",
             "replayed_bytes", "op_ms", "max_gap_ms", "verdicts")}
 
     def load(self):
-        """What it wrote at its end."""
+        """Returns the result that the program wrote at its end."""
         if not self.json_path.exists():
             raise Failed(f"{self.text}: it left no result")
         return json.loads(self.json_path.read_text())

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How close AllReduce comes to the line: 4 hosts x 4 NICs x 250 Mbit/s, float32 sums, 64 KB to 64 MB,
-r2ccl beside Open MPI and Gloo; then r2ccl with three of four NICs, and with one slow NIC.
+"""The share of the line that AllReduce reaches: 4 hosts x 4 NICs x 250 Mbit/s, float32 sums, 64 KB
+to 64 MB, r2ccl beside Open MPI and Gloo; then r2ccl with three of four NICs, and with one slow NIC.
 
 Each repetition runs every program once, one after the other, so that all meet the same machine. A
-run's figure is the mean of its operations, run back to back, each counted with its slowest rank; the
-tables give the median of the runs and their spread, and of r2ccl's operations of all runs together
-the 99th percentile (of fewer than a hundred: the slowest). "Line" is what TCP payload the NICs carry. A run
-of r2ccl is a job of its own for each size, with fresh connections; the peers keep theirs.
+run's figure is the mean of its operations, run back to back, each counted with its slowest rank.
+The tables give the median of the runs and their spread, and the 99th percentile of r2ccl's
+operations of all runs together (of fewer than a hundred: the slowest). "Line" is the TCP payload
+that the NICs carry. A run of r2ccl is a job of its own for each size, with new connections; the
+peers keep theirs.
 """
 import sys
 import time
@@ -18,14 +19,14 @@ from lab import (Failed, Lab, LINE_MBPS, NICS, NIC_PAYLOAD_MBPS, bus_mbps, diffe
 KIB, MIB = 1 << 10, 1 << 20
 # bytes, warm-up operations, timed operations: a second or two each at the line's rate.
 PLAN = [(64 * KIB, 50, 400), (1 * MIB, 5, 60), (4 * MIB, 3, 20), (16 * MIB, 1, 7), (64 * MIB, 1, 2)]
-# Ours run more often where an operation is short: so that a 99th percentile says something.
+# r2ccl runs more operations where they are short, so that the 99th percentile is meaningful.
 OUR_ITERATIONS = {64 * KIB: 2000, 1 * MIB: 300, 16 * MIB: 10, 64 * MIB: 3}
 QUICK_PLAN = [(64 * KIB, 5, 20), (1 * MIB, 2, 5), (4 * MIB, 1, 2)]
 VICTIM = (1, 2)  # host, NIC
 SLOW_SHARE = 0.1
-# How long a job runs before a fault comes.
+# The time that a job runs before a fault.
 HEALTHY_S = 1.0
-# After a fault in the middle of a run: when the rest counts as its steady state.
+# After a fault in the middle of a run, the time until the rest counts as its steady state.
 SETTLED_S = 1.5
 
 
@@ -65,7 +66,7 @@ def run_r2ccl(lab, plan, table, sent, quick):
 
 
 def run_peer(lab, peer, plan, table):
-    """The bytes each NIC sent over all sizes, or None."""
+    """Returns the bytes that each NIC sent over all sizes, or None."""
     before = lab.sent_bytes()
     try:
         for size, seconds in peer.run(lab, plan, timeout=120).items():
@@ -98,7 +99,7 @@ def compare(lab, plan, repetitions, quick):
 
 
 def add_ratios(rows):
-    """Ours over the best peer, size by size."""
+    """Adds the ratio of r2ccl to the best peer, size by size."""
     for i, ours in enumerate(rows["r2ccl"]):
         best = max((row[i]["bus_MBps"]["median"] or 0 for name, row in rows.items()
                     if name != "r2ccl"), default=0)
@@ -108,7 +109,7 @@ def add_ratios(rows):
 
 
 def check(lab, quick):
-    """Every element of every operation, outside the timed runs."""
+    """Checks every element of every operation, outside the timed runs."""
     wrong = checked = 0
     errors = []
     for size, iterations in [(1 * MIB, 5)] if quick else [(64 * KIB, 50), (1 * MIB, 20),
@@ -126,7 +127,7 @@ def check(lab, quick):
 
 
 def without_nic(lab, size, iterations):
-    """One NIC is administratively down before the job starts."""
+    """Measures with one NIC administratively down before the job starts."""
     lab.fault(*VICTIM, "down")
     try:
         run = lab.bench("-b", size, "-w", 1, "--iters", iterations, "-c", 0, "--out-of-place")
@@ -136,7 +137,7 @@ def without_nic(lab, size, iterations):
 
 
 def fault_midway(lab, size, seconds, *kind):
-    """The fault comes into a running job; what counts is the time after it has settled."""
+    """Injects the fault into a running job, and counts the time after the job has settled."""
     run = lab.start_bench("-b", size, "-w", 1, "--duration",
                           HEALTHY_S + SETTLED_S + seconds, "-c", 0)
     try:
@@ -150,7 +151,7 @@ def fault_midway(lab, size, seconds, *kind):
 
 
 class Degraded:
-    """One way to lose bandwidth, at one size: its runs, and what is left of the line."""
+    """One way to lose bandwidth, at one size: its runs, and their share of the remaining line."""
 
     def __init__(self, name, size, nics_left, case):
         self.name, self.case = name, case
@@ -235,7 +236,7 @@ def main():
     document = {"what": "line_rate", "machine": machine(), "line_MBps": LINE_MBPS}
     with Lab(options.r2ccl, options.name) as lab:
         document["compare"] = compare(lab, plan, repetitions, options.quick)
-        document["peers"] = peers.versions()  # what was missing is installed now
+        document["peers"] = peers.versions()  # the script may have installed a missing peer
         document["check"] = check(lab, options.quick)
         document["degraded"] = degraded(lab, options.degraded_repetitions or repetitions,
                                         options.quick)

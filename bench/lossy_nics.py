@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Lossy NICs: AllReduce on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC of each host 30 Mbit/s in
-every second run), and packets of one random NIC lost both ways. Is the
-NIC named as lossy, how long after the loss began do all ranks know, and is any other NIC named?
+"""Lossy NICs: AllReduce on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC of each host 30
+Mbit/s in every second run), while packets of one random NIC are lost both ways. The script records
+whether a verdict names the NIC as lossy, the time from the begin of the loss until all ranks have
+the verdict, and whether a verdict names another NIC.
 
 Each run is a job of its own: 2, 5, 10 and 20 % of loss, and operations of 64 KB to 4 MB, in random
 order. A run without a loss (--healthy) must name nothing.
@@ -21,7 +22,7 @@ HOSTS = (3, 4, 5)
 PERCENT = (2, 5, 10, 20)
 BYTES = {"64K": 64 << 10, "256K": 256 << 10, "1M": 1 << 20, "2M": 2 << 20, "4M": 4 << 20}
 NAMED_MAX_S = 2.0
-# Longer, to see verdicts that come too late, or name others.
+# Longer than the target, to see verdicts that come too late, or name others.
 WATCHED_S = 5.0
 AFTER_S = 1.0
 LOSSY = re.compile(r"(h\d+):\d+:\d+ R2CCL WARN (.*): lossy, ([0-9.e+]+) % of the packets")
@@ -29,7 +30,7 @@ OTHER = re.compile(r"(h\d+):\d+:\d+ R2CCL WARN (.*): \w+, \d+ bytes replayed$")
 
 
 def told(reader, pattern):
-    """{rank's host: [(when, what, match)]} of the lines that match."""
+    """Returns {rank's host: [(time, text, match)]} of the lines that match."""
     found = {}
     for when, line in list(reader.lines):
         match = pattern.search(line)
@@ -39,7 +40,7 @@ def told(reader, pattern):
 
 
 def told_by_all(reader, hosts, name):
-    """When the last rank told of the NIC; None while one has not."""
+    """Returns the time when the last rank reported the NIC; None while one has not."""
     found = told(reader, LOSSY)
     times = [min((when for when, what, _ in lines if what == name), default=None)
              for lines in found.values()]
@@ -73,7 +74,7 @@ def one(lab, size, percent, dice):
         said = {what for lines in lossy.values() for _, what, _ in lines}
         result["lossy_verdicts"] = sorted(said)
         result["other_verdicts"] = sorted(what for _, what, _ in others.get("h0", []))
-        # A pair is coarser than the NIC, and names no innocent, if the NIC is one of its ends.
+        # A pair is coarser than the NIC, and names no innocent NIC, if the NIC is one of its ends.
         result["innocent"] = sorted(what for what in said | set(result["other_verdicts"])
                                     if what != name and not re.search(rf"\b{name}\b", what))
     finally:
@@ -84,7 +85,7 @@ def one(lab, size, percent, dice):
 
 
 def plan(options, dice):
-    """The runs of each number of hosts."""
+    """Runs the trials of each number of hosts."""
     runs = {hosts: [(size, percent) for size in BYTES for percent in PERCENT] for hosts in HOSTS}
     for each in runs.values():
         dice.shuffle(each)

@@ -1,5 +1,5 @@
-"""Open MPI and Gloo from Debian, in the same lab and timed the same way. Neither is needed to build
-r2ccl: what is missing is installed here, for the comparison only."""
+"""Open MPI and Gloo from Debian, in the same lab and timed the same way. r2ccl needs neither to
+build: this script installs a missing one, for the comparison only."""
 import pathlib
 import shutil
 import subprocess
@@ -33,7 +33,7 @@ def version(package):
 
 
 class Peer:
-    """One program and one setting of it. `build` says whether it can run here."""
+    """One program with one setting. `build` returns whether it can run here."""
 
     name = ""
     compiler = []
@@ -79,7 +79,8 @@ class OpenMpi(Peer):
         hosts = ",".join(f"h{i}:1" for i in range(HOSTS))
         mca = {"plm_rsh_agent": BENCH_DIR / "peers/lab-rsh.sh", "pml": "ob1", "btl": "tcp,self",
                "btl_tcp_if_include": NIC_LIST, "oob_tcp_if_include": "mgmt",
-               # All "hosts" share the cores of one machine: a rank that spins would starve the others.
+               # All "hosts" share the cores of one machine: a rank that spins would starve the
+               # others.
                "mpi_yield_when_idle": 1, **self.settings}
         options = [word for key, value in mca.items() for word in ("--mca", key, value)]
         return lab.start([lab.r2ccl, "lab", "run", "h0", "mpirun", "--allow-run-as-root", "-np",
@@ -89,7 +90,8 @@ class OpenMpi(Peer):
 
 class Gloo(Peer):
     name = "Gloo, striped by hand"
-    # The reduction functions of Gloo's headers are templates: optimised with our own flags.
+    # The reduction functions of Gloo's headers are templates, so r2ccl's optimization flags apply
+    # to them.
     compiler = ["g++", "-std=c++17", "-pthread", "-lgloo"]
     source = "gloo_allreduce.cc"
 
@@ -99,7 +101,7 @@ class Gloo(Peer):
 
 
 def available(lab):
-    """The peers that run here; the others are named with their reason."""
+    """Returns the peers that run here, and the others with the reason."""
     peers = [OpenMpi("Open MPI, default", {}),
              OpenMpi("Open MPI, ring", {"coll_tuned_use_dynamic_rules": 1,
                                         "coll_tuned_allreduce_algorithm": 4}),

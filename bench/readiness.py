@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What readiness costs while nothing is broken: AllReduce with monitoring on and off (R2CCL_MONITOR=0:
-no timers, probes and mirrors), on 4 hosts x 4 NICs without any shaping, where the CPU is the limit.
+"""The cost of readiness while nothing is broken: AllReduce with monitoring on and off
+(R2CCL_MONITOR=0: no timers, probes and hedges), on 4 hosts x 4 NICs without any shaping, where the
+CPU is the limit.
 
-Each repetition runs the same job three times in a random order: on, off, and off once more. On
-over off is the cost; the second off over the first shows what the machine does to a ratio whose true
-value is 1. Time is the mean operation of a job, CPU the user and system time of all its ranks, less
-what a job of one operation takes, for each operation. A job is as long as --job-s, by the
-operations that an untimed job made possible, and all jobs of a size are equally long.
+Each repetition runs the same job three times in a random order: on, off, and off once more. On over
+off is the cost; the second off over the first shows the effect of the machine on a ratio whose true
+value is 1. Time is the mean operation of a job. CPU is the user and system time of all its ranks,
+less the time of a job of one operation, for each operation. An untimed job gives the number of
+operations for a job of --job-s, and all jobs of a size have that number.
 """
 import math
 import random
@@ -31,8 +32,8 @@ def children_cpu_s():
 
 
 def job(lab, size, iterations, monitor):
-    """Seconds of one operation, and the CPU seconds of all ranks: `r2ccl lab` waits for them, so
-    they count as its own."""
+    """Returns the seconds of one operation, and the CPU seconds of all ranks. `r2ccl lab` waits for
+    the ranks, so their CPU time counts as its own."""
     log = lab.directory / "op.log"
     before = children_cpu_s()
     output_of(lab.start(lab.on_all(lab.r2ccl, "bench", "-b", size, "-w", WARMUP[size], "--iters",
@@ -45,7 +46,8 @@ def job(lab, size, iterations, monitor):
 
 
 def interval(values, statistic, generator):
-    """The statistic and the interval that holds it in 95 % of samples drawn from these values."""
+    """Returns the statistic, and the interval that holds it in 95 % of samples drawn from these
+    values."""
     drawn = sorted(statistic(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return {"value": statistic(values), "low": drawn[int(0.025 * RESAMPLES)],
             "high": drawn[int(0.975 * RESAMPLES) - 1]}
@@ -56,7 +58,7 @@ def geometric_mean(values):
 
 
 def ratios(rows, measure, generator):
-    """Of one measure: its ratios pair by pair, their geometric mean and median."""
+    """Returns one measure's ratios pair by pair, their geometric mean and median."""
     result = {}
     for name, (above, below) in RATIOS.items():
         pairs = [row[above][measure] / row[below][measure] for row in rows]

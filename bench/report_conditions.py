@@ -22,10 +22,10 @@ def row(entry):
 
 
 def conditions(document):
-    head = ["condition", "of the line", "median ms", "p99 ms", "suspicions", "mirrored %",
+    head = ["condition", "of the line", "median ms", "p99 ms", "suspicions", "hedged %",
             "stall of a hole, ms", "of a pull, ms", "wrong elements"]
     lines = ["## Conditions", "",
-             "AllReduce with every element checked, a short run each; the pauses for checking let the "
+             "AllReduce with every element checked, a short run each. The pauses for checking let the "
              "shapers' buckets fill, so a share of the line can exceed 100 % and is no line rate. "
              f"{document['false_verdicts']} verdicts without a fault, {document['failed']} conditions "
              "failed.", ""]

@@ -1,10 +1,10 @@
-"""The parts of RESULTS.md on what a fault costs when it comes, and long after."""
+"""The parts of RESULTS.md on the cost of a fault, when it comes and long after."""
 import stall_svg
 from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 EXTRA_TRIALS_WANTED = 30
 STALL_TRIALS_WANTED = 200
-# At 1 MB, in ms: of the median, and of the 99th percentile.
+# At 1 MB, in ms: the bounds of the median and of the 99th percentile.
 STALL_MAX_MS = {"down": (5, 20), "pull": (5, 20), "hole": (15, 50), "hole-tx": (15, 50),
                 "hole-rx": (15, 50)}
 EXTRA_MAX_MS = {"down": 50, "pull": 50, "hole": 200, "hole-tx": 200, "hole-rx": 200}
@@ -59,7 +59,7 @@ def grey_targets(document):
         if row["kind"] in ("none", "pull"):
             continue
         yield Target(f"AllReduce {row['size']}B, one NIC {row['kind']}",
-                     "at least 97 % of what the bandwidth that is left could do",
+                     "at least 97 % of the rate that the remaining bandwidth permits",
                      row["share_percent"]["median"], lambda v: v >= 97,
                      lambda v, row=row: f"{num(v)} %, p99 {num(row['p99_ms'])} ms (with the NIC pulled: "
                                         f"{num(gone_ms(document, row['size']))})", row["runs"] >= 3)
@@ -74,10 +74,10 @@ def gone_ms(document, size):
 def grey(document):
     lines = ["## Grey NICs", "", "One NIC is bad and not dead: slow, lossy, or with a delay each way. 100 Mbit/s "
              "a NIC without segmentation offload, so that loss takes single packets; every element checked. "
-             "The share is of what three NICs did in the same round, or of what is left of four where a slow NIC "
-             "has a rate of its own; median of the runs (smallest to largest).", ""] + origin(document)
-    lines += table(["size", "NIC", "bus MB/s", "% of what is left", "median ms", "p99 ms, worst run",
-                    "% mirrored", "verdicts"],
+             "The share is of the rate of three NICs in the same round, or, where a slow NIC has a rate of its "
+             "own, of the remaining rate of four; median of the runs (smallest to largest).", ""] + origin(document)
+    lines += table(["size", "NIC", "bus MB/s", "% of the remaining rate", "median ms", "p99 ms, worst run",
+                    "% hedged", "verdicts"],
                    [[row["size"] + "B", row["kind"], spread_text(row["bus_MBps"]),
                      spread_text(row["share_percent"]), num(row["median_ms"], 2), num(row["p99_ms"], 2),
                      num(row["mirrored_percent"], 2), row["verdicts"]] for row in document["rows"]])
@@ -86,10 +86,10 @@ def grey(document):
 
 
 def sim_stalls(document):
-    lines = ["## Stalls of every fault, simulated", "", f"What each fault that the simulator makes costs back-to-back "
+    lines = ["## Stalls of every fault, simulated", "", "The cost of each simulated fault to back-to-back "
              f"AllReduce of {size_text(document['bytes'])} beyond the lost bandwidth, in virtual time: how much longer ten "
-             "operations took, or all until the fault's end, than as many later ones. Of faults "
-             "that stop everybody for a while, what it costs beyond that while.", ""] + origin(document)
+             "operations took, or all until the fault's end, than as many later ones. For faults "
+             "that stop all ranks for a while, the cost beyond that while.", ""] + origin(document)
     lines += table(["fault", "trials", "stall ms, median", "p99", "max", "verdicts"],
                    [[kind, row["trials"], num(row["median"]), num(row["p99"]), num(row["max"]),
                      ", ".join(row["verdicts"]) or "none"] for kind, row in document["kinds"].items()])
@@ -101,8 +101,8 @@ def sim_stalls(document):
 
 def sim_grey(document):
     lines = ["### In virtual time", "", "The same in the simulator, without the noise of a machine: the throughput "
-             "of back-to-back AllReduce, in percent of that with the NIC pulled, after a first quarter of the "
-             "operations under the fault, in which the job learns what the NIC is worth.", ""] + origin(document)
+             "of back-to-back AllReduce under the fault, in percent of the throughput with the NIC pulled. "
+             "The first quarter of the operations, in which the job learns the NIC's rate, does not count.", ""] + origin(document)
     for cluster in document["clusters"]:
         rows = dict(cluster["mean_ms"])
         gone = rows.pop("pull")
@@ -121,7 +121,7 @@ def verdict_targets(document):
     trials = sum(row["trials"] for row in kinds.values())
     right = sum(row["right"] for row in kinds.values())
     slowest = max((find(row, "verdict_ms", "max") or 0 for row in kinds.values()), default=None)
-    yield Target("Verdicts in the lab", "the finest that the evidence permits, nobody innocent",
+    yield Target("Verdicts in the lab", "the finest that the evidence permits, no innocent component",
                  right if kinds else None, lambda v: v == trials, lambda v: f"{v} of {trials} trials",
                  trials >= VERDICT_TRIALS_WANTED)
     yield Target("From the first path down to the verdict on all ranks", "at most 100 ms",
@@ -131,10 +131,10 @@ def verdict_targets(document):
 
 def verdicts(document):
     lines = ["## Verdicts", "", "Every fault that the lab makes, under AllReduce of 1 MB with every element "
-             "checked: is it named at the finest class that the evidence permits, is nobody else, and how "
-             "long after the first path went down (of a killed rank: after the kill) have all ranks "
-             "said so?", ""] + origin(document)
-    lines += table(["fault", "trials", "right", "ms to the verdict, median / max", "what else was said"],
+             "checked. A verdict is right if it names the fault at the finest class that the evidence "
+             "permits, and no innocent component. The time runs from the first path that went down (for "
+             "a killed rank: from the kill) until all ranks have the verdict.", ""] + origin(document)
+    lines += table(["fault", "trials", "right", "ms to the verdict, median / max", "other verdicts"],
                    [[name, row["trials"], row["right"],
                      f"{num(row['verdict_ms']['median'])} / {num(row['verdict_ms']['max'])}",
                      "; ".join(sorted({", ".join(trial["said"]) or "nothing"
@@ -146,20 +146,20 @@ def verdicts(document):
 
 
 def stall_picture(document):
-    """The SVG of the stalls by kind."""
+    """Returns the SVG of the stalls by kind."""
     trials = document["timed"]["trials"]
     return stall_svg.draw(
-        f"What a fault costs, {size_text(document['bytes'])} AllReduce, beyond the lost bandwidth",
+        f"The cost of a fault, {size_text(document['bytes'])} AllReduce, beyond the lost bandwidth",
         {kind: [t["stall_ms"] for t in trials if t["kind"] == kind and t["stall_ms"] is not None]
          for kind in document["kinds"]})
 
 
 def fault_trials(document):
-    """At 1 MB, with the picture; main writes it beside the file."""
+    """Returns the section at 1 MB, with the picture, which main writes beside the file."""
     lines = ["## The operation that a fault hits", "",
              "Back-to-back AllReduce, one job for all trials of a size, a random NIC and moment each. "
-             "The stall is what ten operations from the fault on took beyond the median of later ones "
-             "with a NIC gone. The extra time is the longest operation between fault and repair less "
+             "The stall is the time that ten operations from the fault on took beyond the median of "
+             "later ones with a NIC gone. The extra time is the longest operation between fault and repair less "
              "the median of the run with all NICs. `none` breaks nothing: the noise of the machine.",
              "", "![Stalls by kind of fault](stall.svg)", ""]
     return lines + fault_trials_of_size(document)
@@ -204,9 +204,9 @@ def fault_trials_of_size(document):
 
 def aftermath(document):
     lines = ["## Long after a fault", "", "One fault for each job, which stays for "
-             f"{document['hold_s']:g} s. Of the operations of {size_text(document['bytes'])} that start "
-             f"{document['from_s']:g} s after it or later, those are slow that take more than "
-             f"{document['slow_factor']:g} x their median. `none` breaks nothing.", ""]
+             f"{document['hold_s']:g} s. An operation of {size_text(document['bytes'])} that starts "
+             f"{document['from_s']:g} s after it or later counts as slow if it takes more than "
+             f"{document['slow_factor']:g} x the median of these operations. `none` breaks nothing.", ""]
     lines += origin(document)
     lines += table(["kind", "trials", "operations", "slow", "in 1,000", "most in a trial", "median ms",
                     "p99 ms, worst trial", "slowest ms"],

@@ -23,7 +23,7 @@ def lab(document):
     done = document["summary"]
     lines = ["## Lossy NICs", "", "AllReduce of 64 KB to 4 MB on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC "
              "of each host 30 Mbit/s in every second run), and packets of one NIC lost both "
-             "ways. When do all ranks name it?", ""] + origin(document)
+             "ways. The time runs until all ranks name it.", ""] + origin(document)
     lines += [f"Not named within 2 s: {len(late)} of {len(lossy)}"
               + "".join(f"; {run['hosts']} hosts, {run['bytes']}, {run['percent']} %: "
                         + (f"{num(run['named_s'])} s" if run["named_s"] else "never") for run in late)
@@ -41,8 +41,8 @@ def lab(document):
                      f"{num(said[len(said) // 2])} ({num(said[0])} to {num(said[-1])})" if said else "-"])
     lines += table(["loss", "runs", "named in 2 s", "s to the verdict, median / max",
                     "% said, median (smallest to largest)"], rows)
-    return lines + ["The share is what the first second showed, and rough: the lab drops super-packets of up to 64 KB. "
-                    "`r2ccl status` goes on to measure it.", ""]
+    return lines + ["The share is that of the first second, and rough: the lab drops super-packets of up to 64 KB. "
+                    "`r2ccl status` continues to measure it.", ""]
 
 
 def sim_targets(document):

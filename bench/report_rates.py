@@ -90,7 +90,7 @@ def tails(rows):
 
 
 def failures(results):
-    """A run that failed is in no median; it must not go unsaid."""
+    """Returns the failed runs, which no median includes."""
     lines = []
     for name, rows in results.items():
         for row in rows:
@@ -125,7 +125,7 @@ def nic_bytes(document):
 def degraded(document):
     rows, details = [], []
     lines = ["### Three of four NICs, and a slow one", "",
-             "h1's nic2 is hit. In the run: only what began 1.5 s after the fault counts. The line is "
+             "h1's nic2 is hit. In the run: only operations that began 1.5 s after the fault count. The line is "
              "that of three NICs, or of three and a tenth.", ""]
     for row in document["degraded"]:
         rows.append([row["name"], size_text(row["bytes"]), spread_text(row["bus_MBps"]),
@@ -142,11 +142,11 @@ def degraded(document):
 
 def fan_in(document):
     lines = ["## Fan-in", "", "All to all among 8 hosts x 4 NICs x 100 Mbit/s, 1 MB from each rank to "
-             "each: seven senders share every receiving NIC. Nobody may be taken for late.", ""]
+             "each: seven senders share every receiving NIC. No path may become suspect.", ""]
     lines += origin(document)
     checked = document["checked"]
     return lines + table(
-        ["runs", "% of line", "suspicions", "verdicts", "mirrored bytes", "elements checked", "wrong"],
+        ["runs", "% of line", "suspicions", "verdicts", "hedged bytes", "elements checked", "wrong"],
         [[document["line_percent"]["runs"], spread_text(document["line_percent"]),
           document["suspicions"], document["verdicts"], num(document["mirrored_bytes"], 0),
           num(checked["checked_elements"], 0), document["wrong_elements"]]])

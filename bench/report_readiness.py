@@ -21,10 +21,10 @@ def readiness_targets(document):
 def readiness(document):
     lines = ["## The cost of readiness", "",
              "AllReduce with monitoring over the same without (`R2CCL_MONITOR=0`: no timers, probes "
-             "and mirrors), 4 hosts x 4 NICs without shaping, so that the CPU is the limit. "
+             "and hedges), 4 hosts x 4 NICs without shaping, so that the CPU is the limit. "
              f"{document['pairs']} pairs of jobs of each size, in random order. Geometric mean of "
              "the pairs' ratios, with the 95 % interval (bootstrap). Off over off is the same "
-             "comparison where the true ratio is 1: what it shows is the machine. CPU is user and "
+             "comparison where the true ratio is 1: it shows the noise of the machine. CPU is user and "
              "system time of all ranks.", ""]
     lines += origin(document)
     head = ["size", "ms on", "ms off", "CPU ms on", "CPU ms off", "time on/off", "time off/off",
@@ -41,9 +41,9 @@ def readiness(document):
 def instructions(document):
     lines = ["## Instructions", "",
              "User-space instructions of one rank for each MB that AllReduce makes it send, as "
-             "callgrind counts them. The rank runs some times slower under it (slowdown), and what "
-             "timers drive comes so many times more often: so the difference between on and off "
-             "stands here as counted, and as it is if timers cause all of it.", ""]
+             "callgrind counts them. The rank runs some times slower under it (slowdown), and the work "
+             "of timers comes more often by the same factor. So the table gives the difference between "
+             "on and off twice: as counted, and as it is if timers cause all of it.", ""]
     lines += origin(document)
     rows = []
     for name, row in document["sizes"].items():
@@ -63,7 +63,7 @@ def instructions(document):
         for name, row in document["sizes"].items() for which in ("on", "off")])
     for name, row in document["sizes"].items():
         lines += [f"The costliest functions at {name}B with monitoring, instructions per MB, "
-                  "themselves alone and with what they call:", ""]
+                  "alone and with their callees:", ""]
         lines += table(["alone", "", "with all", ""], [
             [f"{own['instructions_per_MB']:,.0f}", f"`{short(own['function'])}`",
              f"{whole['instructions_per_MB']:,.0f}", f"`{short(whole['function'])}`"]
@@ -72,5 +72,5 @@ def instructions(document):
 
 
 def short(function):
-    """Without arguments and namespace; a name that the library does not tell is an address."""
+    """Returns the name without arguments and namespace; without a symbol, the address."""
     return function.split("(")[0].removeprefix("r2ccl::").split("<")[0] or function

@@ -1,4 +1,4 @@
-"""The parts of RESULTS.md on NICs that come back, and on faults seen where there are none."""
+"""The parts of RESULTS.md on NICs that come back, and on false alarms."""
 from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 FALSE_ALARM_MINUTES = 60
@@ -43,7 +43,7 @@ def false_alarm_targets(document):
     minutes = find(document, "minutes")
     mirrored = find(document, "mirrored_percent")
     yield Target("An hour without a fault, a compiler on all cores",
-                 "0 verdicts, less than 0.5 % mirrored", find(document, "verdicts"),
+                 "0 verdicts, less than 0.5 % hedged", find(document, "verdicts"),
                  lambda v: v == 0 and mirrored < 0.5 and not document["error"],
                  lambda v: f"{v} verdicts, {num(mirrored, 3)} % in {num(minutes, 0)} min",
                  (minutes or 0) >= FALSE_ALARM_MINUTES)
@@ -56,7 +56,7 @@ def soak_targets(document):
                  find(document, "wrong_elements"), lambda v: v == 0 and not document["errors"],
                  lambda v: f"{v} of {num(document['checked_elements'], 0)} under "
                            f"{document['faults']} faults, {len(document['errors'])} jobs failed", enough)
-    yield Target("Verdicts in it that name what was whole", "0", find(document, "innocent"),
+    yield Target("Verdicts in it that name a healthy component", "0", find(document, "innocent"),
                  lambda v: v == 0, lambda v: f"{v} of {document['verdicts']}", enough)
 
 
@@ -90,7 +90,7 @@ def flap(document):
 
 def first_return(document):
     lines = ["## After a first outage", "", f"A NIC is gone for {document['out_s']:g} s, once in each "
-             f"job. What counts are the operations of {size_text(document['bytes'])} that start in the "
+             f"job. The figures count the operations of {size_text(document['bytes'])} that start in the "
              f"{document['counted_s']:g} s from {document['after_s']:g} s after the kernel calls the "
              "NIC running again; median of the trials (smallest to largest). `none` breaks nothing.",
              ""]
@@ -109,8 +109,8 @@ def first_return(document):
 def soak(document):
     lines = ["## Soak", "", "A fault begins every second, at random: of a NIC (down, pulled, holes, slow, "
              "lossy), of a rail, of all NICs of a host, of the management network, or a rank is stopped; "
-             "each for 0.1 to 4 s. Every element checked; damping on. More memory and descriptors than 20 s after the "
-             "begin of a job; 24 bytes of each operation are the measuring program's own.", ""] + origin(document)
+             "each for 0.1 to 4 s. Every element checked; damping on. Memory and descriptors are the growth "
+             "since 20 s after the begin of a job; 24 bytes of each operation are the measuring program's own.", ""] + origin(document)
     lines += table(["job", "faults", "operations", "elements checked", "wrong", "verdicts", "innocent",
                     "operation ms, median / p99 / max", "RSS KiB more", "descriptors more"],
                    [[f"{job['collective']} {job['size']}", job["faults"], num(job["operations"], 0),
@@ -127,7 +127,7 @@ def false_alarms(document):
     lines = ["## False alarms", "", "Mixed collectives and sizes without any fault, every element "
              "checked, while a compiler keeps every core busy.", ""] + origin(document)
     lines += table(["min", "jobs", "operations", "elements checked", "wrong", "suspicions", "verdicts",
-                    "GB sent", "% mirrored"],
+                    "GB sent", "% hedged"],
                    [[num(document["minutes"], 0), len(document["jobs"]),
                      num(document["operations"], 0), num(document["checked_elements"], 0),
                      document["wrong_elements"], document["suspicions"], document["verdicts"],

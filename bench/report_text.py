@@ -1,8 +1,11 @@
-"""What the writers of RESULTS.md share: numbers, tables, the line of a target, and where a figure is
-from.
+"""Shared by the writers of RESULTS.md: numbers, tables, the wrapping of prose, the line of a target,
+and the origin of a figure.
 """
+import re
+import textwrap
 
 MIB = 1 << 20
+COLUMNS = 100
 
 
 def num(value, digits=1):
@@ -25,8 +28,25 @@ def table(head, rows):
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows] + [""]
 
 
+def wrapped(lines):
+    """Returns the lines with prose wrapped at COLUMNS; leaves code blocks, tables, headings and
+    pictures as they are."""
+    out, in_code = [], False
+    for line in lines:
+        in_code ^= line.startswith("```")
+        if in_code or not line or re.match(r"```|\||#|!\[", line):
+            out.append(line)
+            continue
+        bound = re.sub(r"`[^`]{1,70}`", lambda span: span[0].replace(" ", "\0"), line)
+        # No line may begin with a mark that would start a list, a heading or a quotation.
+        bound = re.sub(r" (?=(?:\d+[.)]|[-+*#>=]+)(?: |$))", "\0", bound)
+        out += [part.replace("\0", " ") for part in textwrap.wrap(
+            bound, COLUMNS, break_long_words=False, break_on_hyphens=False)]
+    return out
+
+
 def find(document, *keys):
-    """What stands under the keys, one inside the other; None where one of them is missing."""
+    """Returns the value under the keys, one inside the other; None if one of them is missing."""
     for key in keys:
         if not isinstance(document, dict) or document.get(key) is None:
             return None
@@ -35,7 +55,7 @@ def find(document, *keys):
 
 
 class Target:
-    """One line of the targets' table. A value of None: there is no result. `reached` and `shown` are
+    """One line of the targets' table. A value of None means no result. `reached` and `shown` are
     functions of the value."""
 
     def __init__(self, what, wanted, value, reached, shown, enough=True):
@@ -49,7 +69,7 @@ class Target:
 
 
 def wrong_target(what, document):
-    """No element may be wrong; document: what has the counts."""
+    """Returns the target that no element is wrong. `document` has the counts."""
     return Target(what, "0", find(document, "wrong_elements"), lambda wrong: wrong == 0,
                   lambda wrong: f"{wrong} of {num(find(document, 'checked_elements'), 0)}")
 

@@ -2,7 +2,7 @@
 """Writes RESULTS.md from the JSON of the bench scripts: results_md.py DIRECTORY [OUTPUT]; and beside
 it stall.svg, the picture it shows.
 
-Every figure comes from a file, with its command beside it; what was not measured says so.
+Every figure comes from a file, with its command beside it. A target without a file has "no result".
 """
 import json
 import pathlib
@@ -14,7 +14,7 @@ import report_losses
 import report_rates
 import report_readiness
 import report_returns
-from report_text import table
+from report_text import table, wrapped
 
 
 def no_targets(_):
@@ -54,7 +54,7 @@ def load(directory):
 
 def targets(documents):
     rows = [target.row for name, rule, _ in PARTS for target in rule(documents.get(name, {}))]
-    return ["## Targets", ""] + table(["what", "wanted", "measured", ""], rows)
+    return ["## Targets", ""] + table(["quantity", "target", "measured", "result"], rows)
 
 
 def main():
@@ -73,7 +73,7 @@ def main():
     for name, _, section in PARTS:
         if name in documents:
             lines += section(documents[name])
-    text = "\n".join(lines).rstrip() + "\n"
+    text = "\n".join(wrapped(lines)).rstrip() + "\n"
     if len(sys.argv) == 3:
         output = pathlib.Path(sys.argv[2])
         output.write_text(text)

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Measures everything that stands in RESULTS.md, and writes it. Needs root and a quiet machine.
+# Measures every figure of RESULTS.md, and writes the file. Needs root and a quiet machine.
 #
 # usage: bench/run-all.sh [--quick] [MINUTES [RESULTS.md]]
-#   MINUTES     time for all of it, at least 20; with the 229 unless told, there are as many trials as
-#               the targets ask for, with less in proportion fewer
-#   RESULTS.md  what to write (bench/RESULTS.md)
+#   MINUTES     time for all of it, at least 20; the default of 229 gives as many trials as the
+#               targets ask for, and less time gives fewer in proportion
+#   RESULTS.md  the output (bench/RESULTS.md)
 # env: R2CCL    the command to measure (build/r2ccl)
 #      R2CCL_LAB  name of the lab (r2bench)
-#      JSON_DIR   where the raw results go (build/bench)
+#      JSON_DIR   directory of the raw results (build/bench)
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
@@ -19,7 +19,7 @@ json=${JSON_DIR:-build/bench}
 common=(--r2ccl "${R2CCL:-build/r2ccl}" --name "${R2CCL_LAB:-r2bench}" "${quick[@]}")
 [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,10p bench/run-all.sh; exit 2; }
 
-# What of COUNT the time allows, one at least.
+# Returns the part of COUNT that the time allows, one at least.
 part() {
   local count=$(($1 * (minutes < full ? minutes : full) / full))
   echo $((count > 1 ? count : 1))
@@ -36,7 +36,7 @@ measure() {
   python3 -B "bench/$2.py" "${common[@]}" "${@:3}" --json "$json/$1.json" || status=1
 }
 
-# The minutes each takes of the 229.
+# The minutes of each script, of the 229.
 measure line_rate line_rate --repetitions "$(part 5)"                                 # 8
 measure fan_in fan_in --repetitions "$(part 5)"                                       # 1
 measure fault_trials fault_trials --trials "$(part 200)" --checked-trials 10          # 23

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a grey NIC costs, one that is bad and not dead, in virtual time: exact, the same on every
-machine, and free of any scheduler's noise. Back-to-back AllReduce while one NIC of one host is slow,
-late or lossy, beside the same with that NIC pulled.
+"""The cost of a grey NIC, one that is bad and not dead, in virtual time: exact, the same on every
+machine, and free of any scheduler's noise. Back-to-back AllReduce while one NIC of one host is
+slow, late or lossy, beside the same job with that NIC pulled.
 
-Of the operations after the fault the first quarter does not count: in it the job learns what the NIC is
-worth.
+The first quarter of the operations after the fault does not count: in it the job learns the NIC's
+rate.
 """
 import multiprocessing
 import os
@@ -32,7 +32,7 @@ KINDS = {
 
 
 def repeats(size, quick):
-    """As many bytes for each size, and operations enough to see what comes seldom."""
+    """Returns the same number of bytes for each size, and enough operations to see rare events."""
     return max(60, (25 if quick else 100) * min((1 << 20) // size, 16))
 
 

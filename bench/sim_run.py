@@ -1,4 +1,5 @@
-"""What the bench scripts that simulate share: one `r2ccl sim run`, and the operations it tells of."""
+"""Shared by the bench scripts that simulate: one `r2ccl sim run`, and the operations in its
+output."""
 import json
 import os
 import pathlib
@@ -7,7 +8,7 @@ import tempfile
 
 
 def scenario(fields, operation, fault=None):
-    """The TOML of one run, each part given as a dictionary of numbers and words."""
+    """Returns the TOML of one run, each part given as a dictionary of numbers and words."""
     def lines(values):
         return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     text = lines(fields) + ["[[operation]]"] + lines(operation)
@@ -15,7 +16,7 @@ def scenario(fields, operation, fault=None):
 
 
 def simulate(r2ccl, text):
-    """The document that `sim run` wrote, and what it said if it wrote none."""
+    """Returns the document that `sim run` wrote, and its output if it wrote none."""
     with tempfile.TemporaryDirectory(prefix="r2sim-") as directory:
         file, out = (os.path.join(directory, each) for each in ("scenario.toml", "out.json"))
         pathlib.Path(file).write_text(text)
@@ -27,7 +28,8 @@ def simulate(r2ccl, text):
 
 
 def operations_of(document):
-    """(begin, end) of each operation, in ms: from the first rank's call to the last one's end."""
+    """Returns (begin, end) of each operation, in ms: from the first rank's call to the last one's
+    end."""
     ranks = {}
     for span in document["operations"]:
         ranks.setdefault(span["host"], []).append((span["from_ms"], span["to_ms"]))

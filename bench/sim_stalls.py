@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What each fault that the simulator makes costs back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x
-250 Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
+"""The cost of each simulated fault to back-to-back AllReduce of 1 MB on 4 hosts x 4 NICs x 250
+Mbit/s, in virtual time: exact, the same on every machine, and free of any scheduler's noise.
 
 The stall is how much longer 10 operations from the fault on took, one after the other, or all until
-it ended, than as many of the later ones, which see the rest of it if it lasts. Of faults that stop
-everybody (a whole host, a partition, a stopped rank) and end after 200 ms it is what they took beyond
-these 200 ms. Moment, host and NIC are another in each trial.
+it ended, than as many of the later ones, which see the rest of it if it lasts. A fault that stops
+all ranks (a whole host, a partition, a stopped rank) ends after 200 ms; its stall is the time
+beyond these 200 ms. Each trial has another moment, host and NIC.
 """
 import multiprocessing
 import os
@@ -22,7 +22,7 @@ STALL_OPERATIONS = 10
 BEGIN_MS = (60, 120)
 PAUSE_MS = 200
 LASTS_MS = 20_000
-# kind, amount, how long (None: to the end), and whether everybody waits for its end
+# kind, amount, duration (None: to the end), and whether all ranks wait for its end
 FAULTS = {
     "none": None,
     **{kind: (kind, 0, None, False) for kind in ("down", "pull", "hole", "hole_tx", "hole_rx", "sever",
@@ -41,7 +41,7 @@ FAULTS = {
 
 
 def scenario_of(name, seed):
-    """The TOML of one trial."""
+    """Returns the TOML of one trial."""
     dice = random.Random(f"{name} {seed}")
     fault = None
     if FAULTS[name]:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A soak: half an hour of mixed collectives, every element checked, on 4 hosts x 4 NICs x 250 Mbit/s,
-while a new fault begins every second: one NIC, a rail, all NICs of a host, the management network, or
-a rank that is stopped; each for 0.1 to 4 s, several at a time. No element may be wrong, no job may
-end with an error, and no verdict may name what was whole.
+"""A soak: half an hour of mixed collectives, every element checked, on 4 hosts x 4 NICs x 250
+Mbit/s, while a new fault begins every second: one NIC, a rail, all NICs of a host, the management
+network, or a rank that is stopped; each for 0.1 to 4 s, several at a time. No element may be wrong,
+no job may end with an error, and no verdict may name a healthy component.
 
-Each of the jobs is another collective and size. What came when depends on --seed alone.
+Each of the jobs is another collective and size. The order of faults depends on --seed alone.
 """
 import heapq
 import os
@@ -20,7 +20,8 @@ JOBS = (("all_reduce", "1M"), ("alltoall", "64K"), ("sendrecv", "16M"), ("broadc
         ("all_reduce", "64K"), ("all_reduce", "16M"))
 PERIOD_S = 1.0
 SHORTEST_S, LONGEST_S = 0.1, 4.0
-# A fault may be noticed, and judged, so long after its end: a path that carries nothing is slow to.
+# The library may detect and localise a fault this long after its end: detection is slow on an idle
+# path.
 AFTERMATH_S = 6.0
 EARLY_S = 20.0
 NIC_KINDS = (("down",), ("pull",), ("hole",), ("hole-tx",), ("hole-rx",), ("slow", "10%"),
@@ -28,7 +29,7 @@ NIC_KINDS = (("down",), ("pull",), ("hole",), ("hole-tx",), ("hole-rx",), ("slow
 
 
 class Fault:
-    """One fault under way: what it is, which NICs it troubles, and how it ends."""
+    """One outstanding fault: its kind, the NICs that it affects, and its end."""
 
     def __init__(self, name, nics, begin, end):
         self.name, self.nics, self.begin, self.end = name, nics, begin, end
@@ -36,7 +37,7 @@ class Fault:
 
 
 class Weather:
-    """Faults at random. Each target has one at a time."""
+    """Starts faults at random. Each target has one at a time."""
 
     def __init__(self, lab, processes, dice):
         self.lab, self.processes, self.dice = lab, processes, dice
@@ -122,7 +123,7 @@ def nics_of(host, nic):
 
 
 def innocent(verdicts, faults):
-    """Verdicts that name nothing that was troubled then, or shortly before."""
+    """Returns the verdicts that name no component that was faulty then, or shortly before."""
     found = []
     for verdict in verdicts:
         at = wall(verdict)

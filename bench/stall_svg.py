@@ -1,5 +1,6 @@
-"""The stalls of fault trials as a picture: for each kind of fault, the share of trials (upwards) whose
-stall was at most so many ms (to the right, logarithmic). SVG written by hand: no library to install.
+"""The stalls of fault trials as a picture: for each kind of fault, the share of trials (upwards)
+whose stall was at most this many ms (to the right, logarithmic). The script writes the SVG by hand,
+so that no library is needed.
 """
 import html
 import math
@@ -7,11 +8,11 @@ import math
 WIDTH, HEIGHT = 860, 430
 LEFT, RIGHT, TOP, BOTTOM = 62, 650, 50, 372
 MIN_MS, MAX_MS = 0.1, 3000.0
-# Colours that the colour-blind tell apart (Okabe and Ito), and dashes that a printer does.
+# Colours that colour-blind readers can tell apart (Okabe and Ito), and dashes for printers.
 LOOKS = {"none": ("#888888", "2 3"), "down": ("#0072b2", ""), "pull": ("#56b4e9", "7 3"),
          "hole": ("#d55e00", ""), "hole-tx": ("#e69f00", "7 3"), "hole-rx": ("#cc79a7", "3 2")}
 OTHER_LOOK = ("#000000", "")
-# What is published of MPTCP under Gloo on a link of the same kind: seconds without progress.
+# Published values of MPTCP under Gloo on a link of the same kind: seconds without progress.
 PEER_HOLE_MS, PEER_DOWN_MS = (420, 1720), 510
 
 
@@ -64,7 +65,7 @@ def peer_band():
 
 
 def curve(values, colour, dash):
-    """Steps up at each value, and ends at the largest; what is left of the axis stands at its start."""
+    """Steps up at each value, and ends at the largest; the rest of the axis stands at its start."""
     ordered = sorted(values)
     path = f"M{LEFT:.1f} {y_of(0):.1f}"
     for number, ms in enumerate(ordered, 1):
@@ -74,7 +75,7 @@ def curve(values, colour, dash):
 
 
 def draw(title, stalls):
-    """stalls: {kind: [ms, ...]}; kinds without values are left out."""
+    """Returns the SVG. stalls: {kind: [ms, ...]}; kinds without values are left out."""
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
              f'height="{HEIGHT}" font-family="sans-serif" font-size="12">',
              f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',

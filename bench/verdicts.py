@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Verdicts: every fault that the lab can make, under AllReduce of 1 MB on 4 hosts x 4 NICs x 250 Mbit/s
-with every element checked. Is it named, at the finest class that docs/blame.md permits, is nobody
-else, and how long after the first path went down do all ranks know?
+"""Verdicts: every fault that the lab can make, under AllReduce of 1 MB on 4 hosts x 4 NICs x 250
+Mbit/s with every element checked. The script records whether the verdict names the fault at the
+finest class that docs/blame.md permits, whether it names any other component, and the time from the
+first path that went down until all ranks know.
 
-One job runs through all trials, in random order; R2CCL_DAMPING=0, or NICs that fail every few seconds
-would be held back. A last job for each trial has a rank killed in it.
+One job runs through all trials, in random order, with R2CCL_DAMPING=0, or the library would hold
+back NICs that fail every few seconds. A last job for each trial has a rank killed in it.
 """
 import dataclasses
 import os
@@ -22,18 +23,19 @@ BYTES = 1 << 20
 HOLD_S = 1.2
 RETURN_MAX_S = 10.0
 SETTLE_S = 0.4
-# What a trial is guessed to take.
+# The estimated time of a trial.
 TRIAL_S = HOLD_S + SETTLE_S + 0.9
-# As the log has it: HOST:PID:THREAD R2CCL WARN WHO: KIND, N bytes replayed
-# or WHO: lossy, N % of the packets are lost; it stays in use. One that replaces another says so behind.
+# A verdict in the log: HOST:PID:THREAD R2CCL WARN COMPONENT: KIND, N bytes replayed
+# or COMPONENT: lossy, N % of the packets are lost; it stays in use. The line of a verdict that
+# replaces another has more text at its end, so it does not match.
 ANNOUNCED = re.compile(r"R2CCL WARN .*: (\w+, \d+ bytes replayed|lossy, .* it stays in use)$")
 DEATH = re.compile(r"R2CCL WARN the process of rank (\d+) on (h\d+): ")
 
 
 @dataclasses.dataclass
 class Case:
-    """A kind of fault: `make` chooses one and returns its lab commands, and the sets of verdicts each
-    of which is right."""
+    """A kind of fault: `make` chooses one and returns its lab commands, and the sets of verdicts
+    each of which is right."""
     name: str
     make: object
 
@@ -46,7 +48,7 @@ def nic_case(kind, *right):
 
 
 def or_nothing(kind):
-    """So bad that it may be taken for broken, towards one host or more."""
+    """A fault that permits no verdict, or one that names the NIC, towards one host or more."""
     def make(host, nic, _):
         right = [set(), {f"nic {host} {nic}"}]
         for other in (f"h{each}" for each in range(HOSTS)):
@@ -80,7 +82,7 @@ CASES = [
 
 
 def words(verdict):
-    """What is compared of a verdict."""
+    """Returns the compared part of a verdict."""
     if verdict["scope"] == "rail":
         return f"rail {verdict['nic']}"
     text = f"{verdict['scope']} {verdict['host']} {verdict['nic']}".strip()
@@ -88,7 +90,7 @@ def words(verdict):
 
 
 class Reader(threading.Thread):
-    """Notes when each line of a program came."""
+    """Records the time of each line of a program's output."""
 
     def __init__(self, stream):
         super().__init__(daemon=True)
@@ -100,7 +102,7 @@ class Reader(threading.Thread):
             self.lines.append((time.time(), line.rstrip()))
 
     def announced(self):
-        """When the last rank told of the n-th verdict."""
+        """Returns the time when the last rank reported the n-th verdict."""
         ranks = {}
         for when, line in self.lines:
             if ANNOUNCED.search(line):
@@ -141,7 +143,7 @@ class Trials:
 
 
 def judge(trials, verdicts, announced):
-    """Adds what was said in each trial, and how long it took."""
+    """Adds each trial's verdicts and their times."""
     for trial in trials:
         said = [(words(v), wall(v), when) for v, when in zip(verdicts, announced)
                 if trial["begin"] <= wall(v) < trial["end"]]
@@ -151,7 +153,7 @@ def judge(trials, verdicts, announced):
 
 
 def kill_one(lab, dice):
-    """How long after its kill the others tell that a process died."""
+    """Measures the time from a kill until the others report that the process died."""
     run = lab.start_bench("-b", BYTES, "--duration", 20, "-c", 0, environment={"R2CCL_DEBUG": "WARN"})
     reader = Reader(run.process.stdout)
     host = dice.randrange(HOSTS)

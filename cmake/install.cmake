@@ -1,6 +1,6 @@
-# What `make install` puts where: the library, its headers, the command, and the two ways for others
-# to find them (pkg-config r2ccl, find_package(R2CCL) with the target R2CCL::r2ccl). Every path in
-# the installed files is relative to where they lie, so the tree can be moved or staged.
+# The places where `make install` puts the library, its headers, the command, and the files by which
+# other projects find them (pkg-config r2ccl, find_package(R2CCL) with the target R2CCL::r2ccl).
+# Every path in the installed files is relative to the file, so the tree can be moved or staged.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -37,14 +37,14 @@ if(NOT R2CCL_SANITIZE)
   add_link_options(LINKER:-z,relro LINKER:-z,now)
 endif()
 if(R2CCL_SANITIZE)
-  # Tests are not optimized, and line numbers are all there is to debug with, or compiling would take
-  # three times as long. r2ccl_folder() optimizes what the tests run.
+  # Tests are not optimized, and have only line numbers as debug information, or the compiler would
+  # take three times as long. r2ccl_folder() optimizes the code under test.
   add_compile_options(-O0 -g1 -fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
-  # It looks at memory through a pipe, so that running out of descriptors looks like a bad object.
+  # The check reads memory through a pipe, so without free descriptors it reports a bad object.
   add_compile_options(-fno-sanitize=vptr)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
-  # gcc 12 reports this falsely once sanitizer checks are woven in; the release build has it on.
+  # gcc 12 gives this warning falsely with sanitizer checks; the release build has it on.
   add_compile_options(-Wno-maybe-uninitialized)
   if(R2CCL_SANITIZE MATCHES thread)
     add_compile_options(-Wno-tsan)

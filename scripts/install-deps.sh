@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that r2ccl is built and tested with, and only those that are missing.
-#   install-deps.sh           install what is missing
-#   install-deps.sh --check   install nothing; exit 1 and name what is missing
-#   install-deps.sh --lint    also what `make lint` needs
+# Installs the missing ones of the Debian packages that r2ccl is built and tested with.
+#   install-deps.sh           install the missing packages
+#   install-deps.sh --check   install nothing; exit 1 and name the missing packages
+#   install-deps.sh --lint    also the packages that `make lint` needs
 set -euo pipefail
 
 packages=(g++ cmake make pkg-config libsodium-dev libgtest-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev

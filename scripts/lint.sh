@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Header and sources, whatever git thinks of them: new files count as well.
+# Headers and sources, whether git tracks them or not: new files count as well.
 mapfile -t sources < <(find include src tools tests examples -name '*.h' -o -name '*.cc' \
                             -o -name '*.c' 2>/dev/null | sort)
 if [ "${1:-}" = --fix-format ]; then
@@ -25,8 +25,8 @@ check_tree() {
   python3 -B scripts/tidy.py
 }
 
-# The database is g++'s, so clang must not trip over warning names that only g++ knows. Tests are
-# left out: what they do on purpose (odd values, copies) is what many checks are about.
+# The database is g++'s, so clang must accept warning names that only g++ knows. Tests are left out:
+# many checks find exactly the odd values and copies that tests use on purpose.
 # Files of a folder are checked together, as they are compiled; .clang-tidy's header filter takes the
 # included .cc files in.
 check_code() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Breaks every rule of src/base/mutant.h in turn and looks whether the simulation finds it.
+"""Breaks every rule of src/base/mutant.h in turn and checks that the simulation finds it.
 
-Builds into build-mutants. The exit code is 1 when a broken rule is not found, or when the unbroken
-code fails a seed.
+Builds into build-mutants. The exit code is 1 if the simulation misses a broken rule, or if the
+unbroken code fails a seed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-mutants"
-# Rules that only a rare job breaks: the seeds that are tried at least.
+# The least number of seeds for rules that only a rare job breaks.
 SEEDS = {"host_unwitnessed": 3000, "stale_reports": 7000}
 BEGIN, END = "<!-- mutants: written by scripts/mutants.py -->", "<!-- end of mutants -->"
 
@@ -35,7 +35,7 @@ def mutants(r2ccl):
 
 
 def fuzz(r2ccl, name, seeds, jobs):
-    # Rules of the localiser of losses show in jobs with a lossy NIC.
+    # Rules of the loss localiser show in jobs with a lossy NIC.
     verb = ["losses"] if name.startswith("loss_") else ["fuzz", "--jobs", str(jobs)]
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         done = subprocess.run([r2ccl, "sim", *verb, "--mutant", name, "--seeds", f"1..{seeds}",

@@ -55,7 +55,7 @@ SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)[.!?][)\"]*\s+(?=[\"(
 
 
 def without_markup(text):
-    """The same text with code and quotations replaced, line breaks kept."""
+    """Returns the same text with code and quotations replaced, line breaks kept."""
     def blank(match):
         return "X" + "\n" * match.group(0).count("\n")
     return LINK.sub(r"\1", CODE_OR_QUOTE.sub(blank, text)).replace("*", "")

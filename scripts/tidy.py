@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The rules of this tree that a compiler does not check. `tidy.py [DIRECTORY]` prints one line per
-finding, "file:line: rule: what", and exits 1 if there is any.
+finding, "file:line: rule: message", and exits 1 if there is any.
 
 Each rule is a function from a File (or the list of all files) to findings; RULES lists them.
 tests/tidy_test.py shows that each one fires.
@@ -45,7 +45,7 @@ CLOCK_READ = re.compile(
     r"(?<![\w.>])(?:std::|::)?time\s*\(\s*(?:NULL|nullptr|0|&\w+)\s*\)|\b__?rdtscp?\s*\(")
 SLEEP = re.compile(r"\bsleep_(?:for|until)\s*\(|\b(?:u|nano|clock_nano)?sleep\s*\(")
 
-# These name what the text rules forbid.
+# These files contain the texts that the text rules forbid.
 TEXT_RULE_EXEMPT = {"scripts/tidy.py", "tests/tidy_test.py"}
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 MACHINE = re.compile(r"\.\./shared\b|(?<![\w.])/(?:work|home|root|Users)/\w")
@@ -96,7 +96,8 @@ INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.MULTILINE)
 
 
 def strip_cpp(text):
-    """The same text, place for place, with comments and literals blanked; includes stay readable."""
+    """Returns the same text, place for place, with comments and literals blanked; includes stay
+    readable."""
     def blank(match):
         token = match.group(0)
         line_start = text.rfind("\n", 0, match.start()) + 1
@@ -114,7 +115,8 @@ BODY_QUALIFIERS = {"const", "noexcept", "override", "final", "try", "mutable"}
 
 
 def brace_kind(head):
-    """What an open brace after `head` begins, outside any function: scope, function or other."""
+    """Returns the block that an open brace after `head` begins, outside any function: scope,
+    function or other."""
     head = re.sub(r"\boperator\s*(?:\(\s*\)|[^\w\s(]+)", "operator_", ATTRIBUTE.sub(" ", head))
     while "<" in head and head != (shorter := re.sub(r"<[^<>]*>", "", head)):
         head = shorter
@@ -136,7 +138,7 @@ def brace_kind(head):
 def cpp_functions(code):
     """Yields (first line, last line, head) of each function defined outside another function."""
     code = DIRECTIVE.sub(lambda match: "\n" * match.group(0).count("\n"), code)
-    stack = []  # of (kind, first line, head); inside a function only depth matters
+    stack = []  # entries (kind, first line, head); in a function only depth matters
     head, line, head_line = "", 1, None
     for char in code:
         if char == "\n":
@@ -178,7 +180,7 @@ FOLDER_CALL = re.compile(r"^r2ccl_folder\(\s*(\S+?)(?:\s+DEPS\s+([^)]*))?\)", re
 
 
 def folders(files):
-    """{folder: the folders it may include}, from the r2ccl_folder() calls of CMake."""
+    """Returns {folder: the folders it may include}, from the r2ccl_folder() calls of CMake."""
     calls = [call for file in files if file.path in ("CMakeLists.txt", "tools/CMakeLists.txt")
              for call in FOLDER_CALL.findall(re.sub(r"^\s+(?=r2ccl_folder)", "", file.text,
                                                     flags=re.MULTILINE))]
@@ -223,7 +225,7 @@ def may_include(file, target, allowed):
 
 
 def folder_size(files):
-    """A folder that a reader can take in."""
+    """A folder has few enough files for a reader."""
     count = collections.Counter(file.folder for file in files if file.is_cpp)
     for folder, number in sorted(count.items()):
         if number > FOLDER_FILES_MAX:
@@ -236,7 +238,7 @@ def clock(file):
         return
     if file.path != CLOCK_FILE:
         yield from file.matches(CLOCK_READ, "clock", "`{}` outside " + CLOCK_FILE)
-    # The conformance suite runs on real sockets, and must now and then let the kernel get on.
+    # The conformance suite runs on real sockets, and must now and then let the kernel run.
     if file.path.startswith("src/") and not (file.is_test and file.layer == "transport"):
         yield from file.matches(SLEEP, "sleep", "`{}` in the library")
 
@@ -262,7 +264,8 @@ def file_size(file):
 
 
 def header_guard(file):
-    """#pragma once; a public header also may have the guard that every C compiler knows."""
+    """A header has #pragma once; a public header may also have the guard that every C compiler
+    knows."""
     if not file.path.endswith(".h"):
         return
     guarded = re.search(r"^#pragma once$", file.code, re.MULTILINE) or (
@@ -284,7 +287,7 @@ def unfinished(file):
 
 
 def machine(file):
-    """Nothing refers to what a user of a clone does not have."""
+    """No text refers to files or machines that a user of a clone does not have."""
     if file.path not in TEXT_RULE_EXEMPT:
         yield from file.matches(MACHINE, "machine", "`{}` is not in a user's clone", file.text)
 
@@ -305,7 +308,7 @@ def without_code(text):
 
 
 def anchors(text):
-    """The anchors that GitHub makes from headings."""
+    """Returns the anchors that GitHub makes from headings."""
     fenced = FENCE.sub("", text)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
             for heading in HEADING.findall(fenced)}
@@ -389,7 +392,7 @@ def decision(file):
 
 
 def plain_english(files):
-    """Documents are in plain English: scripts/prose.py says which sentences are not."""
+    """Documents are in plain English: scripts/prose.py lists the sentences that are not."""
     found = [(file.path, sentence) for file in files if file.path.endswith(".md")
              for sentence in prose.sentences(file.path, file.text)]
     headless = [(path, sentence) for path, sentence in found if sentence.is_headless()]
@@ -415,7 +418,8 @@ TEXT_NAMES = {"Makefile", "run", ".clang-tidy", ".clang-format", ".gitignore"}
 
 
 def tree(root):
-    """The files that git would commit; without git (a tarball), those outside build directories."""
+    """Returns the files that git would commit; without git (a tarball), the files outside build
+    directories."""
     git = subprocess.run(["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached",
                           "--others", "--exclude-standard"], cwd=root, capture_output=True,
                          check=False) if shutil.which("git") else None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests what scripts/run-tests.py counts: a wrong sum there would hide every other failure."""
+"""Tests of the counts of scripts/run-tests.py: a wrong sum there would hide every other failure."""
 
 import contextlib
 import importlib.util

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each rule of scripts/tidy.py fires on a bad sample and keeps quiet on the good one beside it."""
+"""Each rule of scripts/tidy.py fires on a bad sample and accepts the good one beside it."""
 
 import importlib.util
 import pathlib
@@ -13,7 +13,7 @@ spec.loader.exec_module(tidy)
 
 
 def rules_hit(samples):
-    """The set of rules that a tree of {path: text} breaks."""
+    """Returns the set of rules that a tree of {path: text} breaks."""
     with tempfile.TemporaryDirectory() as directory:
         root = pathlib.Path(directory)
         for path, text in samples.items():
@@ -33,7 +33,7 @@ class Rules(unittest.TestCase):
     def assert_clean(self, path, text):
         self.assertEqual(rules_hit({path: text}), set(), (path, text))
 
-    # A tree with a header in each of these folders.
+    # Returns a tree with a header in each of these folders.
     TREE = {
         "CMakeLists.txt": "r2ccl_folder(src/base)\nr2ccl_folder(src/protocol/wire DEPS src/base)\n"
                           "r2ccl_folder(src/runtime/link\n             DEPS src/protocol/wire)\n"

@@ -120,7 +120,7 @@ class Job {
     gloo::BarrierOptions barrier(contexts_[0]);
     gloo::barrier(barrier);
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    // All ranks must make the same operations, so rank 0 alone looks at its clock.
+    // All ranks must make the same operations, so only rank 0 reads its clock.
     for (float go = 1; go > 0;) {
       const auto start = Clock::now();
       reduce();

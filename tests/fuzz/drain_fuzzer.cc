@@ -1,4 +1,5 @@
-// Any bytes as the words about a NIC that is taken out of service: refused, or read and said again.
+// Reads any bytes as the text of a drain request: the parser refuses it, or reads it and writes it
+// again.
 #include <span>
 #include <string_view>
 

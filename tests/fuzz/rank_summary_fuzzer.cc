@@ -7,7 +7,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto summary = r2ccl::decode_rank_summary(std::as_bytes(std::span(data, size)));
   if (!summary.ok()) return 0;
-  // What is accepted is within the bounds: it means the same when it is said again, and prints.
+  // An accepted summary is within the bounds: encoded again it decodes to the same value, and it
+  // prints.
   const auto again = r2ccl::decode_rank_summary(r2ccl::encode(summary.value()));
   R2CCL_CHECK(again.ok() && again.value().nics == summary.value().nics);
   const std::vector<r2ccl::RankCard> cards(2);

@@ -36,7 +36,7 @@ example cpp >"$work/readme.cc"
 "$cc" -std=c11 "${strict[@]}" "$work/readme.c" "${flags[@]}" -o "$work/readme_c"
 example bash >"$work/readme.sh"
 cp "$work/readme.c" "$work/app.c"
-# Its own port: other jobs of this machine may have the README's.
+# Its own port: other jobs of this machine may use the README's.
 port=$((20000 + $$ % 10000))
 sed -i "s/MASTER_PORT=29500/MASTER_PORT=$port/" "$work/readme.sh"
 grep -q "MASTER_PORT=$port" "$work/readme.sh"

@@ -1,4 +1,4 @@
-/* The least program that includes the header and calls the library; plain C11 and C++. */
+/* The smallest program that includes the header and calls the library; plain C11 and C++. */
 #include <r2ccl/r2ccl.h>
 #include <stdio.h>
 

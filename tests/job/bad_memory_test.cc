@@ -1,5 +1,5 @@
-// A buffer that a rank cannot touch is that rank's error: it hears which call, buffer and offset,
-// the others hear of the rank, and no NIC is blamed.
+// A buffer that a rank cannot access is that rank's error. The error names the call, the buffer and
+// the offset; the other ranks' errors name the rank; no verdict names a NIC.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,11 +18,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRanks = 3;
 constexpr int kBadRank = 1;
-constexpr size_t kBytes = 8 << 20;  // beyond what is copied, and several chunks
+constexpr size_t kBytes = 8 << 20;  // larger than any copied send, and several chunks
 constexpr size_t kCount = kBytes / sizeof(int32_t);
 constexpr auto kSoon = std::chrono::seconds(2);
 
-// Memory with pages that nobody may touch.
+// Memory with pages that no process may access.
 class TornMemory {
  public:
   TornMemory() : memory_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0)) {
@@ -49,14 +49,14 @@ using Call = std::function<r2cclResult_t(Comm&, const void* send, void* receive,
 struct Case {
   std::string name;
   Call call;
-  bool source = false;    // the source is bad, not the target
-  std::string words;      // what the error says of the call and the buffer
-  bool in_place = false;  // the target is the source, too
+  bool source = false;    // the bad buffer is the source, not the target
+  std::string words;      // text of the error about the call and the buffer
+  bool in_place = false;  // the target is also the source
   size_t torn_from = kBytes / 2;
   size_t torn_bytes = kBytes / 2;
 };
 
-// The result, however the call is waited for.
+// Returns the result of the call, for each kind of wait.
 r2cclResult_t make_call(const Case& test, Comm& comm, const void* send, void* receive,
                         bool blocking) {
   if (blocking) return test.call(comm, send, receive, nullptr);
@@ -112,7 +112,7 @@ Call broadcast_from(int root) {
   };
 }
 
-// From `from` to `to`; the third rank waits for the others in a call of its own.
+// Sends from `from` to `to`; the third rank waits for the others in a call of its own.
 Call send_between(int from, int to) {
   return [from, to](Comm& comm, const void* send, void* receive, r2cclRequest_t* request) {
     if (comm.rank() == from) {
@@ -142,7 +142,8 @@ TEST(BadMemory, ABufferShorterThanItsCountIsItsRanksError) {
   for (const Case& test : cases()) run_case(test);
 }
 
-// Its ends look well, so that only the kernel finds out, in the middle of the operation.
+// The buffer is good at both ends, so only the kernel finds the error, in the middle of the
+// operation.
 TEST(BadMemory, MemoryThatTheKernelRefusesIsItsRanksError) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const std::vector<Case> torn = {
@@ -185,7 +186,7 @@ TEST(BadMemory, ABufferOfMoreThanAnyMemoryIsItsRanksError) {
     const size_t huge = size_t{1} << 42;
     const r2cclResult_t result = r2cclAllReduce(small.data(), target.data(), huge, r2cclInt32,
                                                 r2cclSum, comm.handle(), nullptr);
-    // Each rank finds out by itself, or hears of another that was sooner.
+    // Each rank finds the error itself, or learns of another rank that was sooner.
     EXPECT_TRUE(result == r2cclInvalidArgument || result == r2cclRemoteError);
     const std::string text = r2cclGetLastError(nullptr);
     EXPECT_NE(text.find("of 17592186044416 bytes"), std::string::npos) << text;
@@ -194,7 +195,7 @@ TEST(BadMemory, ABufferOfMoreThanAnyMemoryIsItsRanksError) {
   }});
 }
 
-// All NICs of a host, because memory is the host's.
+// All NICs of a host, because its NICs share its memory.
 TEST(BadMemory, AShortageOfKernelMemoryBreaksNoPath) {
   Job job(kRanks);
   Rounds rounds;

@@ -1,5 +1,5 @@
-// After an operation is complete nothing touches its buffers: they are freed at once, while chunks
-// of them are mirrored and replayed.
+// After an operation is complete the library does not touch its buffers: the test frees them at
+// once, while chunks of them are hedged and retransmitted.
 #include <vector>
 
 #include "job.h"
@@ -11,7 +11,7 @@ constexpr int kRanks = 3;
 constexpr size_t kSmall = 1003;  // below 32 KB: copied when it is sent
 constexpr size_t kLarge = 100 * 1003;
 
-// Everything at once; each buffer is freed as soon as its operation is complete.
+// Starts all operations at once, and frees each buffer as soon as its operation is complete.
 void run_round(Comm& comm, int round) {
   const auto tag = static_cast<uint32_t>(round) * 8;
   const int next = (comm.rank() + 1) % comm.ranks();
@@ -35,13 +35,13 @@ class Breaker {
   uint64_t mirrored() const { return sum(&Report::mirrored); }
   uint64_t replayed() const { return sum(&Report::replayed); }
 
-  // Whatever was under way has ended, and its buffers are gone.
+  // Every operation in flight has ended then, and its buffers are gone.
   void wait_for_rounds() {
     const int enough = rounds_.newest() + 2;
     job_.wait_for("more rounds", [&] { return rounds_.newest() >= enough; });
   }
 
-  // Short enough, on an idle machine, for the path to live on.
+  // The fault is so short that, on an idle machine, the path survives it.
   void blink(int rank, int index) {
     const std::string at = nic(rank, index);
     job_.fault(at, "hole");
@@ -57,7 +57,8 @@ class Breaker {
     mend(rank, index);
   }
 
-  // What the NIC has begun to send is finished long after other paths have delivered it.
+  // The NIC finishes the frames that it has begun long after other paths have delivered their
+  // chunks.
   void crawl(int rank, int index) {
     const std::string at = nic(rank, index);
     const uint64_t before = mirrored();
@@ -92,7 +93,7 @@ RankBody rounds_of(Rounds& rounds) {
   };
 }
 
-TEST(Buffers, AreTouchedNoMoreWhateverIsReplayed) {
+TEST(Buffers, AreTouchedNoMoreWhenChunksAreRetransmitted) {
   Job job(kRanks);
   Rounds rounds;
   job.run({rounds_of(rounds)}, [&] {

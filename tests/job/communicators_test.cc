@@ -11,10 +11,10 @@ constexpr size_t kLarge = 60 * 1003;
 constexpr size_t kSmall = 517;
 constexpr int kRoundsDuringFault = 3;
 
-// Every rank with every other.
+// Exchanges messages between all pairs of ranks.
 void exchange(Comm& comm, Rounds& rounds) {
   for (int round = 0; rounds.enter(round); ++round) {
-    // Other values than the other communicator's.
+    // The values differ from the other communicator's.
     const uint32_t tag = 1'000'000 + static_cast<uint32_t>(round) * 2;
     std::vector<Operation> open;
     for (int step = 1; step < comm.ranks(); ++step) {

@@ -8,7 +8,7 @@
 namespace job {
 namespace {
 
-// As a later version has it.
+// The struct of a later version.
 struct LaterConfig {
   r2cclConfig_t known;
   unsigned char more[64];
@@ -21,7 +21,7 @@ LaterConfig later_config() {
   return config;
 }
 
-// Returns the error of init in a job of one rank; "" when it works.
+// Returns the error of init in a job of one rank; "" if it succeeds.
 std::string said_of(const r2cclConfig_t& config) {
   r2cclUniqueId id;
   check(r2cclGetUniqueId(&id), "unique id");

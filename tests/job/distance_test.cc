@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Each end of a path adds the delay each way. It holds from before the first connection to after
-// the last goodbye, so that the way a job begins and ends has to bear it too.
+// Each end of a path adds the delay in each direction. The delay lasts from before the first
+// connection until after the last goodbye, so it also affects the start and the end of the job.
 TEST(Distance, CostsTimeButNoPath) {
   Job job(kRanks);
   const std::string delay = "delay 5";

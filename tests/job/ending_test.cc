@@ -1,4 +1,4 @@
-// How communicators end: abort from another thread, and destroy with sends still on their way.
+// The ends of communicators: abort from another thread, and destroy with outstanding sends.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,12 +13,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kAtOnce = std::chrono::seconds(2);  // where waiting would take ten, or for ever
-constexpr size_t kHuge = 2 << 20;                  // of elements; seconds at the rate below
+constexpr auto kAtOnce = std::chrono::seconds(2);  // a wait would take ten seconds, or forever
+constexpr size_t kHuge = 2 << 20;                  // number of elements; seconds at the rate below
 constexpr const char* kSlow = "slow 1000000 queue 1000";
 
-// The operations of the rank that is aborted, which frees its buffers the moment that abort is back
-// while its calls may still be on their way out.
+// The operations of the rank that is aborted. It frees its buffers the moment that abort returns,
+// while its calls may not have returned yet.
 struct Victim {
   Buffer source = Buffer(kHuge, {0, 0, 0});
   Buffer target = Buffer(kHuge);
@@ -66,9 +66,9 @@ void set_nics_of_victim(Job& job, const std::string& words) {
   for (int index = 0; index < kNics; ++index) job.fault(nic(0, index), words);
 }
 
-// The victim's NICs are slow from the start, so frames from and to its buffers are cut short in the
-// middle when it is aborted. `before` may add to that; then all is mended, and `after` waits until
-// those frames have gone on.
+// The victim's NICs are slow from the start, so the abort cuts frames from and to its buffers
+// short. `before` may add faults; then all faults end, and `after` waits until those frames are
+// complete.
 void abort_in_flight(const std::function<void(Job&)>& before,
                      const std::function<bool(Job&)>& after) {
   Job job(3);
@@ -95,7 +95,7 @@ void abort_in_flight(const std::function<void(Job&)>& before,
              job.comm(2).async_error() == r2cclRemoteError;
     });
     set_nics_of_victim(job, "");
-    job.wait_for("end of what was under way", [&] { return after(job); });
+    job.wait_for("end of the outstanding frames", [&] { return after(job); });
     over = true;
   });
 }
@@ -124,8 +124,8 @@ TEST(Abort, LeavesTheBuffersToTheCallerWithFramesStuckInAHole) {
       [&](Job& job) { return job.comm(0).report().all(at, "up"); });
 }
 
-// Time for another thread to begin what it has announced. The results that follow do not depend on
-// whether it has; only what they prove does.
+// Gives another thread time to begin its announced call. The results do not depend on this, but the
+// test proves its point only if the call has begun.
 void let_others_run(const Comm& comm) {
   for (int i = 0; i < 100; ++i) (void)comm.report();
 }
@@ -142,7 +142,7 @@ TEST(Finalize, EndsAtOnceWhenAnotherThreadAborts) {
       EXPECT_LT(Clock::now() - start, kAtOnce);
       over = true;
     }
-    // News of the abort that came in the middle of destroy would be destroy's to return.
+    // If the notice of the abort came in the middle of destroy, destroy would return it.
     job.wait_for("end of the finalize", [&] { return over.load(); });
     job.wait_for("news of the abort", [&] { return comm.async_error() != r2cclSuccess; });
     check(comm.destroy(), "destroy");
@@ -155,16 +155,17 @@ TEST(Finalize, EndsAtOnceWhenAnotherThreadAborts) {
 }
 
 constexpr int kMessages = 40;
-constexpr size_t kMessage = 24 * 1024 / sizeof(int32_t);  // small enough to be copied, all of them
+// The link copies messages this small.
+constexpr size_t kMessage = 24 * 1024 / sizeof(int32_t);
 
-// They complete with no receive posted; so most are still with their sender.
+// They complete without a posted receive, so most are still at their sender.
 void send_all(Comm& comm) {
   for (int i = 0; i < kMessages; ++i) {
     Operation::send(comm, static_cast<uint32_t>(i), kMessage, 1).finish();
   }
 }
 
-TEST(Destroy, DeliversWhatWasSentAndCompletedBefore) {
+TEST(Destroy, DeliversSendsThatCompletedBefore) {
   Job job(2);
   std::atomic<bool> sent{false};
   const RankBody body = [&](Comm& comm) {
@@ -245,8 +246,8 @@ TEST(Finalize, FailsOnBothEndsOfALargeSendThatIsNeverReceived) {
   job.run({body});
 }
 
-// Rank 2 hears of the failure so late that rank 1, which heard at once, has long begun to leave. No
-// rank may take one that leaves for the cause.
+// Rank 2 learns of the failure late, after rank 1, which learned at once, has begun to leave. No
+// rank may take a rank that leaves for the cause.
 TEST(Destroy, AfterAFailureLeavesNoRankWithAnotherCause) {
   Job job(3);
   std::atomic<bool> late{false};
@@ -273,13 +274,13 @@ TEST(Destroy, AfterAFailureLeavesNoRankWithAnotherCause) {
   };
   job.run({body}, [&] {
     for (int index = 0; index < kNics; ++index) job.fault(nic(2, index), "delay 400");
-    // Until the fault file is read, which takes some 10 ms.
+    // The time until the library reads the fault file is some 10 ms.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     late = true;
   });
 }
 
-TEST(Finalize, ReportsThatARankFailedBeforeItTookWhatWasSent) {
+TEST(Finalize, ReportsARankThatFailedBeforeItReceivedASend) {
   Job job(2);
   std::atomic<bool> sent{false};
   const RankBody body = [&](Comm& comm) {

@@ -1,5 +1,5 @@
-// Handles that were freed, copied or never made: each call says so, and nothing is read through
-// them.
+// Handles that were freed, copied or never made: each call returns an error, and no call reads
+// through them.
 #include <array>
 #include <cstdlib>
 #include <functional>
@@ -21,7 +21,7 @@ r2cclResult_t reduce(r2cclComm_t comm, Buffer& buffer, r2cclRequest_t* request) 
   return r2cclAllReduce(buffer.data(), buffer.data(), kCount, r2cclInt32, r2cclSum, comm, request);
 }
 
-// Every call that takes a communicator.
+// Makes every call that takes a communicator.
 std::vector<r2cclResult_t> use(r2cclComm_t comm) {
   Buffer buffer(kCount, Values{});
   r2cclResult_t error = r2cclSuccess;
@@ -106,7 +106,7 @@ TEST(Handles, ACopyOfARequestThatHasEndedIsRefused) {
     EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclSuccess);
     EXPECT_EQ(request, nullptr);
     expect_refused(copy, "this request is complete and was freed");
-    // Others that are made meanwhile are not mistaken for it.
+    // A handle that is made meanwhile is not mistaken for it.
     check(reduce(comm.handle(), buffer, &request), "start");
     EXPECT_NE(request, copy);
     expect_refused(copy, "this request is complete and was freed");
@@ -187,7 +187,7 @@ TEST(Handles, ACallThatFailsSetsItsRequestToNull) {
   }});
 }
 
-TEST(Results, OfOurOwnLieBeyondThoseOfNccl) {
+TEST(Results, ThatAreOursLieBeyondTheOnesOfNccl) {
   EXPECT_EQ(r2cclTimeout, 8);
   EXPECT_EQ(r2cclAborted, 1000);
 }

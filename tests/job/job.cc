@@ -16,7 +16,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-// Of the calling thread, over the process's.
+// The calling thread's variables, which take precedence over the process's.
 thread_local const Environment* own_environment = nullptr;
 
 std::string new_file_name() {
@@ -29,7 +29,7 @@ void pause() {
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-// The text or number after "key": in a JSON object that has it once.
+// Returns the text or number after "key". Requires that the JSON object has the key once.
 std::string field(const std::string& text, const std::string& key) {
   const size_t at = text.find("\"" + key + "\":");
   if (at == std::string::npos) throw Broken("no " + key + " in " + text);
@@ -42,12 +42,12 @@ std::string field(const std::string& text, const std::string& key) {
 }  // namespace
 }  // namespace job
 
-// In place of the C library's, for this program and the library under test: the latter takes some
-// of its settings only from the environment, and ranks that are threads share one.
+// Replaces the C library's function for this program and the library under test. The library takes
+// some of its settings only from the environment, and ranks that are threads share one.
 extern "C" __attribute__((visibility("default"))) char* getenv(const char* name) noexcept {
   if (job::own_environment != nullptr) {
     const auto found = job::own_environment->find(name);
-    // As the real one's, the text must not be written to.
+    // As with the real function, the caller must not write to the text.
     if (found != job::own_environment->end()) return const_cast<char*>(found->second.c_str());
   }
   const size_t length = std::strlen(name);
@@ -135,7 +135,7 @@ r2cclResult_t Comm::async_error() const {
 
 Report Comm::report() const {
   Report report;
-  size_t bytes = 64 * 1024;  // more than a small job's
+  size_t bytes = 64 * 1024;  // larger than a small job's
   report.text.resize(bytes);
   check(r2cclCommReport(handle_, report.text.data(), &bytes), "report");
   if (bytes > report.text.size()) throw Broken("a report of " + std::to_string(bytes) + " bytes");
@@ -175,7 +175,7 @@ std::string Job::status_directory() const {
   return runtime_dir_ + "/r2ccl-" + std::to_string(geteuid());
 }
 
-// Ranks of one host talk over lo without NICs, so each says that it is a host of its own.
+// Ranks of one host communicate over lo without NICs, so each rank claims to be a host of its own.
 Environment Job::environment_of(int rank) const {
   std::string nics = "=";
   for (int index = 0; index < kNics; ++index) {
@@ -183,7 +183,7 @@ Environment Job::environment_of(int rank) const {
   }
   return {{"R2CCL_SOCKET_IFNAME", nics},
           {"R2CCL_HOST_ID", "host" + std::to_string(rank)},
-          {"R2CCL_DAMPING", "0"},  // the NICs are broken more often than any sane ones
+          {"R2CCL_DAMPING", "0"},  // the tests break NICs more often than any sane network
           {"R2CCL_FAULT_FILE", fault_file_},
           {"XDG_RUNTIME_DIR", runtime_dir_}};
 }

@@ -1,9 +1,10 @@
-// Whole jobs in one process, for tests: a rank is a thread with its own communicator and addresses
-// of the loopback interface for NICs, and everything goes through r2ccl.h. Faults are acted out by
-// the fault file.
+// Whole jobs in one process, for tests: a rank is a thread with its own communicator, its NICs are
+// addresses of the loopback interface, and every access goes through r2ccl.h. The fault file
+// simulates faults.
 //
 // In one process the sanitizers see all ranks: a byte read or written after its operation ended is
-// a finding, and so is a missing lock. ASan and TSan both look into what sendmsg and recvmsg touch.
+// a finding, and so is a missing lock. ASan and TSan both check the memory that sendmsg and recvmsg
+// touch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,20 +25,21 @@
 
 namespace job {
 
-inline constexpr int kNics = 2;  // of each rank
-// For what must happen but has no bound of its own; sanitizers on a busy machine are slow.
+inline constexpr int kNics = 2;  // for each rank
+// The bound of events that must happen but have no bound of their own; sanitizers on a busy machine
+// are slow.
 inline constexpr int64_t kPatienceMs = 60'000;
 
-// Nothing more can be made of this rank's part of the test.
+// Thrown when this rank cannot continue its part of the test.
 class Broken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 void check(r2cclResult_t result, const std::string& what);
 
-// The address that stands for a NIC.
+// Returns the address that stands for a NIC.
 std::string nic(int rank, int index);
 
-// What a report says, as far as tests ask.
+// The contents of a report that tests read.
 struct Report {
   struct Path {
     int peer = 0;
@@ -52,18 +54,18 @@ struct Report {
   uint64_t replayed = 0;
   std::string text;
 
-  // Of the paths at a NIC. False when there are none.
+  // Returns whether all paths at a NIC have this state. False if there are none.
   bool all(const std::string& nic, const std::string& state) const;
   bool any(const std::string& nic, const std::string& state) const;
-  // By NIC.
+  // Returns the paths to a peer, by NIC.
   std::vector<Path> paths_to(int peer) const;
-  // Over all paths to the peer.
+  // Returns the sum over all paths to the peer.
   uint64_t sent_to(int peer) const;
   uint64_t received_from(int peer) const;
 };
 
-// One rank's communicator. Aborts and destroys it in the end if nobody else did: so a rank that
-// breaks does not keep the others waiting.
+// One rank's communicator. The destructor aborts and destroys it if it still exists, so that a rank
+// that breaks does not keep the others waiting.
 class Comm {
  public:
   Comm(int rank, int ranks, const r2cclUniqueId& id);
@@ -77,7 +79,7 @@ class Comm {
   Report report() const;
   r2cclResult_t async_error() const;
   r2cclResult_t destroy();
-  // For when the job is broken: unless it is destroyed.
+  // Aborts the communicator of a broken job, unless it is destroyed.
   void abort();
 
  private:
@@ -87,12 +89,12 @@ class Comm {
   r2cclComm_t handle_ = nullptr;
 };
 
-// What the ranks of the job run.
+// The function that the ranks of the job run.
 using RankBody = std::function<void(Comm&)>;
 
 class Job {
  public:
-  // Faults of NICs must be there before the ranks when they shall hold from the start.
+  // A fault that shall hold from the start must be set before the ranks start.
   explicit Job(int ranks);
   ~Job();
   Job(const Job&) = delete;
@@ -100,20 +102,20 @@ class Job {
 
   int ranks() const { return ranks_; }
   // Runs every body in a thread for each rank, on a communicator of its own; communicator `b` is
-  // that of body `b`. Meanwhile runs `direct` here. All of them start once all communicators are
-  // there: so no rank leaves while another is on its way in. Whoever throws Broken fails the test
-  // and aborts the job.
+  // that of body `b`. Meanwhile runs `direct` here. The bodies start once all communicators exist,
+  // so that no rank leaves while another one joins. A body that throws Broken fails the test and
+  // aborts the job.
   void run(const std::vector<RankBody>& bodies, const std::function<void()>& direct = nullptr);
   // For `direct`: stays valid until it has returned.
   Comm& comm(int rank, size_t body = 0) const { return *comms_[body][static_cast<size_t>(rank)]; }
 
-  // Where its status sockets are.
+  // Returns the directory of its status sockets.
   std::string status_directory() const;
 
-  // Replaces what is wrong with a NIC, in the fault file's words; "" mends it.
+  // Replaces the fault of a NIC, in the fault file's words; "" repairs the NIC.
   void fault(const std::string& nic, const std::string& words);
-  // For `direct`: looks again and again; throws Broken when `holds` does not come true, or the
-  // test has failed.
+  // For `direct`: polls `holds`. Throws Broken if `holds` does not become true, or the test has
+  // failed.
   void wait_for(const std::string& what, const std::function<bool()>& holds) const;
 
  private:
@@ -130,26 +132,26 @@ class Job {
   std::atomic<bool> broken_{false};
   std::mutex mutex_;  // guards missing_
   std::condition_variable all_arrived_;
-  size_t missing_ = 0;  // communicators that are neither there nor given up
+  size_t missing_ = 0;  // communicators that are still expected: neither made nor given up
 };
 
-// Lets all ranks run the same rounds until somebody says stop.
+// Lets all ranks run the same rounds until a thread calls stop().
 class Rounds {
  public:
-  // Whether the calling rank shall run this round; counts from 0.
+  // Returns whether the calling rank shall run this round; counts from 0.
   bool enter(int round);
-  // Rounds that some rank is in are still run by all.
+  // Ends after the rounds that a rank has entered: all ranks still run those.
   void stop();
   int newest() const;
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   int newest_ = -1;
   bool stopped_ = false;
 };
 
-// What an operation moves: differs by rank, element and round (`tag`), in all bits. Of one rank, or
-// the sum over several.
+// The values of an operation: they differ by rank, element and round (`tag`), in all bits. They are
+// one rank's, or the sum over several ranks.
 struct Values {
   int first_rank = 0;
   int last_rank = 0;
@@ -157,8 +159,8 @@ struct Values {
   int32_t operator[](size_t element) const;
 };
 
-// Memory of its own from malloc, so that the sanitizers see its end; its content goes first, so
-// that wrong values show where they do not look.
+// Memory of its own from malloc, so that the sanitizers see its end. The destructor clears it
+// first, so that wrong values show where the sanitizers do not look.
 class Buffer {
  public:
   explicit Buffer(size_t count);
@@ -169,7 +171,7 @@ class Buffer {
 
   int32_t* data() { return data_; }
   void end();
-  // Throws Broken at the first element that is wrong.
+  // Throws Broken at the first wrong element.
   void expect(const Values& right, const std::string& what) const;
 
  private:
@@ -177,7 +179,7 @@ class Buffer {
   size_t count_ = 0;
 };
 
-// An operation under way with all that belongs to it.
+// An outstanding operation with all its buffers.
 class Operation {
  public:
   static Operation all_reduce(Comm& comm, uint32_t tag, size_t count);
@@ -186,7 +188,7 @@ class Operation {
   static Operation receive(Comm& comm, uint32_t tag, size_t count, int peer);
 
   Operation(Operation&& other) noexcept;
-  // What was not finished is given up, and so the communicator.
+  // Aborts an operation that was not finished, with its communicator.
   ~Operation();
 
   // Waits, frees the source at once, then checks and frees the target.
@@ -206,7 +208,7 @@ class Operation {
   r2cclRequest_t request_ = nullptr;
 };
 
-// A large and a small collective at a time, round after round; then destroys the communicator.
+// Runs a large and a small collective at a time, round after round; then destroys the communicator.
 void reduce_and_broadcast(Comm& comm, Rounds& rounds);
 
 }  // namespace job

@@ -1,5 +1,5 @@
-// A rank may run thousands of small calls ahead of a rank that is late: nothing is wrong then, so
-// no path may go down and no NIC may be blamed.
+// A rank may run thousands of small calls ahead of a late rank. That is no fault: no path may go
+// down, and no verdict may name a NIC.
 #include <chrono>
 #include <functional>
 #include <string>
@@ -13,10 +13,10 @@ namespace {
 
 // A sender may be 4,096 messages ahead of a receiver.
 constexpr int kCalls = 5000;
-// Long enough for the other rank to send all that it may.
+// Long enough for the other rank to send all its permitted messages.
 constexpr auto kLate = std::chrono::seconds(1);
 
-// One call's buffer: from 0 to 15 elements.
+// Returns one call's number of elements: from 0 to 15.
 size_t count_of(int call) {
   return static_cast<size_t>(call) % 16;
 }
@@ -57,7 +57,7 @@ void expect_quiet(const Comm& comm) {
   }
 }
 
-// Rank 0 makes its calls at once, the others theirs much later.
+// Rank 0 makes its calls at once, the other ranks make theirs much later.
 using Call = std::function<r2cclResult_t(Comm&, std::vector<int32_t>&, r2cclRequest_t*)>;
 RankBody run_ahead(const Call& make_call) {
   return [&make_call](Comm& comm) {

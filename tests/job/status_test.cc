@@ -1,5 +1,4 @@
-// The status sockets of running jobs, processes that do with them what they should not, and what
-// operators say there.
+// The status sockets of running jobs: answers, misbehaving clients, and requests of operators.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,7 +46,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // False when the other end has had enough.
+  // Returns false if the other end has closed.
   bool say(const std::string& text) const {
     return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) > 0;
   }
@@ -85,7 +84,7 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// What the socket's name says of its communicator.
+// Returns the part of the socket's name that identifies its communicator.
 std::string comm_of(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
   return name.substr(name.find('-') + 1, 16);
@@ -125,7 +124,7 @@ TEST(Status, TellsWhichPathIsDownWhyAndThatItCameBack) {
     job.wait_for("start", [&] { return job.comm(1).report().all(at, "up"); });
     job.fault(at, "down");
     job.wait_for("end of the NIC", [&] { return job.comm(1).report().all(at, "down"); });
-    // Both ends of its two paths tell, and know why.
+    // Both ends of its two paths report them, with the reason.
     job.wait_for("trouble in the status", [&] {
       const std::string text = ask(path, "job\n");
       return count(text, "\"state\":\"down\"") == 4 && count(text, "\"cause\":\"none\"") == 0;
@@ -141,7 +140,7 @@ TEST(Status, TellsWhichPathIsDownWhyAndThatItCameBack) {
   });
 }
 
-TEST(Status, DoesNotDisturbTheJobWhateverItsAskersDo) {
+TEST(Status, DoesNotDisturbTheJobWhenItsClientsMisbehave) {
   Job job(kRanks);
   Rounds rounds;
   job.run({[&](Comm& comm) { reduce(comm, rounds); }}, [&] {
@@ -164,7 +163,7 @@ TEST(Status, DoesNotDisturbTheJobWhateverItsAskersDo) {
       while (flood.say(rubbish)) {
       }
     }));
-    // Says nothing until it is sent away.
+    // Sends nothing until the rank closes the connection.
     askers.push_back(repeat([](const std::string& path) { (void)Connection(path).rest(); }));
     const int before = rounds.newest();
     job.wait_for("progress", [&] { return rounds.newest() >= before + kRoundsMore; });
@@ -199,7 +198,7 @@ TEST(Status, OfAFailedCommunicatorTellsTheError) {
   });
 }
 
-// Looks again and again; some connections may still be on their way.
+// Polls `holds`; some connections may still be outstanding.
 bool comes_true(const std::function<bool()>& holds) {
   for (int64_t waited = 0; waited < kPatienceMs; waited += 5) {
     if (holds()) return true;
@@ -234,7 +233,7 @@ TEST(Drain, IsTakenOverByACommunicatorThatIsMadeWhileItIsInForce) {
       return comm.rank() == 1 ? report.all(at, "drained") && report.all(nic(1, 0), "up")
                               : report.any(own, "drained") && report.any(own, "up");
     })) << later.report().text;
-    // Whoever asked for it takes it back there as well.
+    // The client that asked for the drain takes it back in this communicator as well.
     ++taken_over;
     EXPECT_TRUE(comes_true([&] { return !later.report().any(own, "drained"); }))
         << later.report().text;

@@ -1,4 +1,4 @@
-// One bit is changed on the wire of a running job, 200 times, in data headers, control frames and
+// Flips one bit on the wire of a running job, 200 times, in data headers, control frames and
 // greetings.
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr int kFlips = 200;
-constexpr int kGreetingEvery = 20;  // for each of which a connection waits in vain
+constexpr int kGreetingEvery = 20;  // a connection waits in vain for each of these
 constexpr std::chrono::seconds kNoticed{1};
 
 // A pattern at the start of the bytes, and the number of bits that every such frame has.
@@ -48,7 +48,8 @@ std::string order(const Frames& frames, std::mt19937& random, int number) {
          std::to_string(number);
 }
 
-// The 1 s of noticing includes the wait for the next frame, and for the fault file to be read.
+// The 1 s until detection includes the wait for the next frame, and for the library to read the
+// fault file.
 void flip_all(Job& job) {
   std::mt19937 random(2024);
   std::chrono::steady_clock::duration longest{};
@@ -57,7 +58,7 @@ void flip_all(Job& job) {
     const int rank = number % kGreetingEvery == 0 ? 1 : static_cast<int>(random() % kRanks);
     job.wait_for("all paths", [&] { return all_up(job); });
     const uint64_t before = incarnations(job);
-    // Rank 0 greets when the connection that is broken from the other end is opened anew.
+    // Rank 0 greets when it opens the connection anew that the other end closed.
     if (number % kGreetingEvery == 0) job.fault(nic(0, index), order(kGreeting, random, number));
     const auto began = std::chrono::steady_clock::now();
     job.fault(nic(rank, index), order(random() % 2 == 0 ? kData : kControl, random, number));

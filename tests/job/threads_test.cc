@@ -1,4 +1,4 @@
-// What r2ccl.h permits several threads to do with one communicator at the same time.
+// The calls that r2ccl.h permits several threads to make on one communicator at the same time.
 #include <atomic>
 #include <future>
 #include <mutex>
@@ -16,7 +16,8 @@ constexpr int kOperations = 120;
 constexpr size_t kSmall = 401;
 constexpr size_t kLarge = 40 * 1003;
 
-// Hands out the operations of a rank in the one order that all ranks share, whatever thread asks.
+// Hands out the operations of a rank in the one order that all ranks share, to any thread that
+// asks.
 class Sequence {
  public:
   explicit Sequence(Comm& comm) : comm_(comm) {}
@@ -51,7 +52,7 @@ class Sequence {
   int next_ = 0;
 };
 
-// All that any thread may ask at any time.
+// Makes all the queries that any thread may make at any time.
 void ask(const Comm& comm, const std::atomic<bool>& over) {
   while (!over) {
     if (comm.async_error() != r2cclSuccess) throw Broken(r2cclGetLastError(comm.handle()));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a user can do wrong, and what strangers can do to a job's ports, ends in a clear error and
-never in a hang. Needs nothing but the loopback interface.
+"""Mistakes of a user, and attacks of strangers on a job's ports, end in a clear error and never in
+a hang. Needs nothing but the loopback interface.
 
 usage: bad_input_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -21,7 +21,7 @@ from local_job import LocalJobCase, PATIENCE_S, SECRET, free_port, rank_number, 
 from proc import cpu_seconds, listening_ports
 
 MISMATCH_BOUND_S = 2
-# When no message shows it, because all wait, calls are compared only after a while.
+# If all ranks wait, no message shows the difference: ranks compare their calls only after a while.
 STANDSTILL_BOUND_S = 5
 
 
@@ -115,7 +115,7 @@ class StartTest(LocalJobCase):
         self.expect_end(job)
 
 
-# What no variable takes. Free texts take anything; file names have a test of their own.
+# A text that no variable accepts. Free texts accept anything; file names have a test of their own.
 NONSENSE = ("banana", "-1", "99999999999999999999", "\x01\xff", "x" * 5000)
 TAKES_ANY_TEXT = {"R2CCL_DEBUG_FILE", "R2CCL_SECRET", "R2CCL_HOST_ID", "R2CCL_FAULT_FILE"}
 
@@ -129,7 +129,7 @@ def documented_variables():
 
 class EnvironmentTest(LocalJobCase):
     def init_error(self, changes):
-        """What a job of one rank says with these variables."""
+        """Returns the outcome of init in a job of one rank with these variables."""
         job = self.start(1, init_only, changes)
         told = self.hear(job[0], "init")
         self.expect_end(job)
@@ -150,7 +150,8 @@ class EnvironmentTest(LocalJobCase):
                     changes[name] = "a b,^,"
                 with self.subTest(name=name, value=changes[name]):
                     told = self.init_error(changes)
-                    if name == theirs:  # another library's, and log_test.py has the warnings
+                    # This variable is another library's; log_test.py checks the warnings.
+                    if name == theirs:
                         self.assert_ok(told)
                         continue
                     self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])
@@ -186,7 +187,7 @@ class EnvironmentTest(LocalJobCase):
     def test_a_fault_file_that_is_not_there_yet_says_no_faults(self):
         self.assert_ok(self.init_error({"R2CCL_FAULT_FILE": "no_faults_so_far"}))
 
-    def test_interface_names_that_match_nothing_are_named_with_what_there_is(self):
+    def test_interface_names_that_match_nothing_are_named_with_those_present(self):
         for value in ("nosuchnic", "=nosuchnic", "=lo@10.9.8.7", "=nosuch@127.0.0.1"):
             with self.subTest(value=value):
                 told = self.init_error({"R2CCL_SOCKET_IFNAME": value})
@@ -211,7 +212,7 @@ class EnvironmentTest(LocalJobCase):
                               ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
                               ({"MASTER_PORT": "70000"}, "MASTER_PORT")):
             with self.subTest(changes=changes):
-                # Two ranks: one alone need not meet anybody.
+                # Two ranks: a single rank need not meet a peer.
                 job = self.start(2, init_only, {"WORLD_SIZE": "2"} | changes, ranks=(1,))
                 told = self.hear(job[1], "init")
                 self.assertNotIn(told["code"], (api.SUCCESS, api.TIMEOUT), told["text"])
@@ -275,16 +276,16 @@ class ArgumentTest(LocalJobCase):
 
 
 class MismatchTest(LocalJobCase):
-    """Calls that differ between ranks: every rank is told in time, who and in what."""
+    """Calls that differ between ranks: every rank learns in time of the rank and the difference."""
 
     def run_mismatch(self, calls, code=api.INVALID_USAGE, bound=MISMATCH_BOUND_S):
-        """What each rank is told, at the latest by the barrier after the call: one whose part was
-        done when the bytes had left could not know yet."""
+        """Returns each rank's error, at the latest by the barrier after the call: a rank whose part
+        was done when the bytes had left could not know of the difference before."""
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.FLOAT32, [1] * 4096)
             with telling(lines, "told"):
-                comm.barrier()  # which the error of ranks that are ahead may end too
+                comm.barrier()  # an error of the ranks that are ahead may end this too
                 calls[rank_number()](comm, data)
                 comm.barrier()
             lines.say(event="async", code=comm.async_error())
@@ -340,7 +341,7 @@ class MismatchTest(LocalJobCase):
                            lambda c, d: c.broadcast(d, d, 100, 0)], bound=STANDSTILL_BOUND_S)
 
     def run_end(self, calls):
-        """What finalize tells each rank after calls that all ended well."""
+        """Returns the error that finalize gives each rank after calls that all ended well."""
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.FLOAT32, [1] * 4096)
@@ -357,7 +358,7 @@ class MismatchTest(LocalJobCase):
             self.assertLess(message["seconds"], MISMATCH_BOUND_S)
         return [message["text"] for message in told.values()]
 
-    def test_a_difference_that_nobody_waits_for_is_told_by_finalize(self):
+    def test_a_difference_that_no_call_waits_for_is_reported_by_finalize(self):
         for text in self.run_end([[lambda c, d: c.broadcast(d, d, 100, 0)],
                                   [lambda c, d: c.broadcast(d, d, 100, 1)]]):
             self.assertIn("from rank 0", text)
@@ -376,7 +377,7 @@ class MismatchTest(LocalJobCase):
 
 
 class StrangerTest(LocalJobCase):
-    """Whoever connects to a job's ports without its secret cannot disturb it."""
+    """A stranger who connects to a job's ports without its secret cannot disturb the job."""
 
     def setUp(self):
         self.files = tempfile.TemporaryDirectory()
@@ -394,17 +395,17 @@ class StrangerTest(LocalJobCase):
         try:
             s.send(data)
         except OSError:
-            pass  # closed on us, as it may
+            pass  # the job closed the connection, as it may
 
     def assault(self, endpoints, seed):
-        """A round of every kind of stranger on every port."""
+        """Tries every kind of stranger once on every port."""
         rng = random.Random(seed)
         for endpoint in endpoints:
             self.push(self.connect(endpoint), rng.randbytes(rng.choice((1, 40, 5000))))
             self.push(self.connect(endpoint), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             self.push(self.connect(endpoint), b"\xff" * 64)
             self.push(self.connect(endpoint), b"\0" * 4096)
-            self.connect(endpoint)  # says nothing and stays
+            self.connect(endpoint)  # sends nothing and stays
             self.connect(endpoint).close()
             reset = self.connect(endpoint)
             reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -424,7 +425,7 @@ class StrangerTest(LocalJobCase):
                 comm.all_reduce(data, out, count, api.INT32)
                 wrong += bytes(out) != right
                 rounds += 1
-                # Rank 0 hears from the test when it is over, and tells the others.
+                # The test tells rank 0 when to end, and rank 0 tells the others.
                 stop[0] = 0
                 if rank == 0:
                     try:
@@ -467,7 +468,7 @@ class StrangerTest(LocalJobCase):
 
 
 class DescriptorTest(LocalJobCase):
-    def test_too_few_at_the_start_are_an_error_that_says_what_to_do(self):
+    def test_too_few_at_the_start_are_an_error_that_names_the_remedy(self):
         def body(lib, lines):
             limit = int(os.environ["LIMIT"])
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -507,7 +508,7 @@ class DescriptorTest(LocalJobCase):
         self.tell_all(job)
         for told in self.hear_all(job, "reduced").values():
             self.assertEqual(told["value"], 4)
-        for stranger in strangers:  # let in, and thrown out when their time was over
+        for stranger in strangers:  # let in, and closed when their time was over
             stranger.settimeout(8)
             with self.assertRaises((ConnectionResetError, EOFError)):
                 if not stranger.recv(1):

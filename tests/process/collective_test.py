@@ -15,7 +15,7 @@ import r2ccl_api as api
 from local_job import LocalJobCase, NICS, rank_number
 
 RANKS_MAX = 5
-# None, one, fewer than ranks, no multiple of anything, and several chunks on several paths.
+# Zero, one, fewer than ranks, no multiple of anything, and several chunks on several paths.
 COUNTS = (0, 1, 3, 1003, 40_001)
 TYPES = (api.INT32, api.INT64, api.FLOAT32, api.FLOAT64)
 OPS = (api.SUM, api.MAX, api.MIN, api.AVG)
@@ -23,12 +23,13 @@ BITS = {api.INT32: 32, api.INT64: 64}
 
 
 def inputs(rank, count):
-    """Differ by rank and element, both signs; sums of five are exact in every type."""
+    """Returns values that differ by rank and element, with both signs; sums of five are exact in
+    every type."""
     return [((i * 7919 + rank * 104_729) % 2001) - 1000 for i in range(count)]
 
 
 def reference(op, datatype, columns):
-    """What the ranks must hold, given each rank's input."""
+    """Returns the values that the ranks must hold, given each rank's input."""
     if op == api.MAX:
         return [max(values) for values in zip(*columns)]
     if op == api.MIN:
@@ -51,7 +52,8 @@ def check_all_reduce(comm, rank, size, wrong):
     checked = 0
     for count in COUNTS:
         columns = [inputs(r, count) for r in range(size)]
-        # The long count covers the code paths of the transport; one type and reduction will do.
+        # The long count covers the code paths of the transport, for which one type and reduction
+        # suffice.
         cases = [(t, o) for t in TYPES for o in OPS] if count < 10_000 else \
             [(api.FLOAT32, api.SUM), (api.INT64, api.AVG)]
         for datatype, op in cases:
@@ -85,7 +87,8 @@ def check_broadcast(comm, rank, size, wrong):
 
 
 def check_pairs(comm, rank, size, wrong):
-    """Everybody sends to everybody, itself too, all at the same time, messages of all sizes."""
+    """Every rank sends to every rank, also to itself, all at the same time, messages of all
+    sizes."""
     for count in COUNTS:
         requests, received = [], []
         for peer in range(size):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command line of r2ccl: its help, what it says of a wrong line, and what `bench` prints. Needs
+"""The command line of r2ccl: its help, its errors for wrong lines, and the output of `bench`. Needs
 nothing but the loopback interface.
 
 usage: command_test.py PATH_OF_R2CCL [unittest arguments]
@@ -14,9 +14,9 @@ from local_job import NICS, PATIENCE_S, free_port
 
 
 class CommandTest(unittest.TestCase):
-    """`r2ccl bench` hands the library's errors on."""
+    """`r2ccl bench` forwards the library's errors."""
 
-    def test_bench_says_what_is_wrong_and_ends_with_an_error(self):
+    def test_bench_names_the_mistake_and_ends_with_an_error(self):
         environment = dict(os.environ, R2CCL_SOCKET_IFNAME="nosuchnic")
         done = program.run("bench", "-p", 2, "-b", "1K", env=environment, timeout=PATIENCE_S)
         self.assertNotEqual(done.returncode, 0)
@@ -34,8 +34,8 @@ class CommandTest(unittest.TestCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertEqual(done.stdout, "")
 
-    def test_of_a_bench_rank_that_fails_the_cause_is_told_and_no_echo(self):
-        # As a launcher starts them: only rank 0 has these files.
+    def test_a_failed_bench_rank_reports_the_cause_once(self):
+        # As under a launcher, only rank 0 has these files.
         environment = dict(os.environ, WORLD_SIZE="3", MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(free_port()), R2CCL_SOCKET_IFNAME="lo")
         ranks = [program.start("bench", "-b", "1K", "--json", "/nonexistent/x",
@@ -48,7 +48,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual([err for _, err in told[1:]], [""] * 2)
         self.assertEqual([rank.returncode for rank in ranks], [2] * 3)
 
-    def test_what_a_command_line_has_wrong_is_named(self):
+    def test_a_wrong_command_line_is_refused_with_the_reason(self):
         for words, said in (
                 (["nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
                 (["help", "nosuch"], "r2ccl: no command 'nosuch'; there are bench, demo, "),
@@ -80,7 +80,7 @@ class CommandTest(unittest.TestCase):
                 self.assertIn("Usage: " + " ".join(["r2ccl", *same[:-1]]), done.stdout)
 
     def help_of_all(self, *words):
-        """The words of each command and its help."""
+        """Returns the words of each command and its help."""
         text = program.run("help", *words, timeout=PATIENCE_S).stdout
         yield words, text
         below = text.split("Subcommands:\n")[1].split("\n\n")[0] if "Subcommands:" in text else ""

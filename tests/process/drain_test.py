@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""`r2ccl drain` under a running job: a NIC is taken out of service, its cable is pulled and plugged in
-again, and it is given back; no operation waits, no element is wrong, and nobody is blamed. In
-network namespaces; says SKIPPED and exits with 77 where those may not be made.
+"""`r2ccl drain` under a running job: the test takes a NIC out of service, pulls its cable and plugs
+it in again, and gives the NIC back. No operation waits, no element is wrong, and no verdict
+appears. Runs in network namespaces; prints SKIPPED and exits with 77 where the machine permits
+none.
 
 usage: drain_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -17,16 +18,16 @@ import program
 from fault_test import FaultCase
 from network_lab import lab
 
-QUIET_BYTES = 100_000  # greetings and probes of paths that are opened again
-DURATION_S = 12  # of a job; all that a test does must happen within it
+QUIET_BYTES = 100_000  # greetings and probes of reopened paths
+DURATION_S = 12  # the length of a job, which covers the whole test
 
 
 class DrainTest(FaultCase):
     shape = ("3", "3", "150")
 
     def start_job(self):
-        """A job with a place of its own for its sockets: whatever else runs on this machine is
-        not to be drained."""
+        """A job with its own directory for its sockets: the test must not drain other jobs of this
+        machine."""
         files = tempfile.TemporaryDirectory()
         self.addCleanup(files.cleanup)
         job = self.start(duration=DURATION_S, XDG_RUNTIME_DIR=files.name)
@@ -82,7 +83,7 @@ class DrainTest(FaultCase):
         result = self.expect_right(job, [])
         self.assertEqual(result["verdicts"], [])
 
-    def test_what_cannot_be_drained_is_refused_with_the_reason(self):
+    def test_an_impossible_drain_is_refused_with_the_reason(self):
         job = self.start_job()
         for words, status, reasons in (
                 (("h9", "nic0"), 2, ("no host", "h9", "h0, h1, h2")),
@@ -100,7 +101,7 @@ class DrainTest(FaultCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("refused", done.stderr)
         self.assertIn("rank 0 (h0) would have no other path in service to 2 ranks", done.stderr)
-        # Nor its counterpart at another host.
+        # A drain of the counterpart at another host is refused, too.
         self.assertEqual(self.drain("h2", "nic1").returncode, 1)
         self.expect_operations(job)
         for nic in ("nic0", "nic2"):
@@ -108,7 +109,7 @@ class DrainTest(FaultCase):
         self.expect_carries(job, "h0", "nic0")
         self.expect_right(job, [])
 
-    def test_a_stopped_rank_is_named_as_what_is_in_the_way(self):
+    def test_a_stopped_rank_is_named_as_the_obstacle(self):
         job = self.start_job()
         _, _, told = self.status_nic("h1", "nic0")
         pid = next(m["pid"] for m in told["members"] if m["host"] == "h1")
@@ -119,17 +120,17 @@ class DrainTest(FaultCase):
             os.kill(pid, signal.SIGCONT)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("rank 1 (h1) gives no answer", done.stderr)
-        # It stays asked for, and is done once the rank runs.
+        # The request stays in force, and succeeds once the rank runs.
         done = self.drain("h0", "nic0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.drain("--undo", "h0", "nic0").returncode, 0)
         self.expect_right(job, [])
 
-    def test_an_operator_who_goes_away_leaves_what_was_asked_for(self):
+    def test_a_drain_outlives_the_operators_command(self):
         job = self.start_job()
         _, _, told = self.status_nic("h1", "nic0")
         pid = next(m["pid"] for m in told["members"] if m["host"] == "h1")
-        os.kill(pid, signal.SIGSTOP)  # the command waits for it
+        os.kill(pid, signal.SIGSTOP)  # the command waits for this process
         try:
             leaving = program.start("drain", "--comm", self.comm, "h2", "nic0",
                                     env=self.environment)
@@ -143,7 +144,7 @@ class DrainTest(FaultCase):
         self.expect_operations(job)
         nic, _, _ = self.status_nic("h2", "nic0")
         self.assertEqual((nic["drained"], nic["paths_drained"], nic["paths_up"]), (True, 2, 0))
-        done = self.drain("--undo", "h2", "nic0")  # nor is the next one held up by it
+        done = self.drain("--undo", "h2", "nic0")  # the abandoned drain does not delay the next one
         self.assertEqual(done.returncode, 0, done.stderr)
         self.expect_carries(job, "h2", "nic0")
         self.expect_right(job, [])
@@ -155,11 +156,11 @@ class DrainTest(FaultCase):
                    for nic in nics]
         told = [(each.communicate(timeout=60), each.returncode) for each in running]
         served = [nic for nic, (_, status) in zip(nics, told) if status == 0]
-        # They ask one rank of one host, which sees who came first.
+        # Both ask one rank of one host, which knows the order of the requests.
         self.assertEqual(len(served), 2, told)
         for (out, err), status in told:
             self.assertIn("out of service after" if status == 0 else "refused", out + err)
-        # A refused one has changed nothing.
+        # A refused drain has changed nothing.
         for nic in nics:
             self.assertEqual(self.status_nic("h1", nic)[0]["drained"], nic in served)
         self.expect_operations(job)

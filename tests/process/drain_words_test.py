@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What `r2ccl drain` does when several jobs have the NIC and one of them is in the way. The jobs are
-sockets of this test, which answer as ranks do, so that each comes to its answer at the moment that
-matters.
+"""`r2ccl drain` with several jobs that have the NIC, one of which prevents the drain. The jobs are
+sockets of this test that answer as ranks do, so that the test controls the moment of each answer.
 
 usage: drain_words_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -15,8 +14,8 @@ import unittest
 import foreign_sockets
 import program
 
-COMM = "d4a1"  # all ids here begin so: other jobs of this machine are not asked
-SILENT = None  # what a rank answers that hangs up: to the command that is the same as a stopped one
+COMM = "d4a1"  # the begin of all ids here: the command asks no other jobs of this machine
+SILENT = None  # the answer of a rank that hangs up: to the command it equals a stopped rank
 
 
 def rank(number, host, **tally):
@@ -26,7 +25,7 @@ def rank(number, host, **tally):
 
 
 def answer(marked, **tally):
-    """Of a job of the ranks 0 (h0) and 1 (h1), about h1 nic0."""
+    """Returns the answer of a job of the ranks 0 (h0) and 1 (h1), about h1 nic0."""
     return {"host": "h1", "nic": "nic0",
             "ranks": [rank(n, f"h{n}", marked=int(marked), **tally) for n in (0, 1)]}
 
@@ -38,13 +37,13 @@ UNKNOWN_HOST = {"problem": "no host of this job is called h1", "unknown": "host"
 
 
 class Job:
-    """Answers `check`, `start`, `undo` and `back` as `answers` says: with it, or with what it
-    returns when it is a function. As a rank does, it is drained by start and not by the others."""
+    """Answers `check`, `start`, `undo` and `back` from `answers`: with the value, or with its
+    result if it is a function. As with a rank, start drains it and the other requests do not."""
 
     def __init__(self, directory, number, **answers):
         self.comm = f"{COMM}{number:012x}"
         self.answers = answers
-        self.heard = []  # the words before the NIC, in the order in which they were said
+        self.heard = []  # the words before the NIC, in the order of the requests
         self.drained = False
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(directory, f"{os.getpid()}-{self.comm}-0.sock"))
@@ -75,7 +74,7 @@ class Job:
         return said() if callable(said) else said
 
     def verbs(self):
-        """Each once where it was said several times running."""
+        """Returns the words with repetitions merged."""
         verbs = [words.split(":")[0] for words in self.heard]
         return [v for v, before in zip(verbs, [None, *verbs]) if v != before]
 
@@ -125,7 +124,7 @@ class DrainWordsTest(unittest.TestCase):
         self.assertNotEqual(again, "start:" + jobs[1].ticket("start"))
         self.expect(self.drain("--undo"), 0, out=["is back in service"])
 
-    def test_what_was_begun_is_taken_back_when_another_job_refuses(self):
+    def test_a_started_drain_is_taken_back_when_another_job_refuses(self):
         begun = self.job(1)
         refusing = self.job(2, start=LAST)
         self.expect(self.drain(), 1, err=[f"refused: job {refusing.comm} needs h1 nic0"],
@@ -134,7 +133,7 @@ class DrainWordsTest(unittest.TestCase):
         self.assertEqual(begun.ticket("back"), begun.ticket("start"))
         self.assertFalse(begun.drained)
 
-    def test_what_somebody_else_asked_for_as_well_is_said_to_stay(self):
+    def test_a_drain_that_another_command_asked_for_too_is_said_to_stay(self):
         begun = self.job(1, back=DRAINED)
         self.job(2, start=LAST)
         self.expect(self.drain(), 1,
@@ -142,7 +141,7 @@ class DrainWordsTest(unittest.TestCase):
                          "rank 1 (h1) has it out of service, because it was so before"],
                     never=["rank 0 (h0) has"])
 
-    def test_one_that_gives_no_answer_may_have_acted(self):
+    def test_a_job_that_gives_no_answer_may_have_acted(self):
         begun = self.job(1)
         silent = self.job(2, start=SILENT)
         self.expect(self.drain(), 2, err=[f"job {silent.comm}: no rank on this host answers"],
@@ -207,7 +206,7 @@ class DrainWordsTest(unittest.TestCase):
                     err=[f"job {late[0].comm}, which is new: no rank", "it stays asked for"])
         self.assertEqual(late[0].heard, ["check"])
 
-    def test_undo_gives_back_what_it_can(self):
+    def test_undo_gives_the_nic_back_to_each_job_that_answers(self):
         silent = self.job(1, undo=SILENT, check=DRAINED)
         other = self.job(2)
         self.expect(self.drain("--undo"), 1, out=[f"job {other.comm}: h1 nic0 is back"],

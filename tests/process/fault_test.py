@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A network fault under a running job: no element is wrong, operations go on, the verdict names the
-NIC that failed and no other, and the NIC carries bytes again once it is repaired. On real kernels'
-sockets in network namespaces; says SKIPPED and exits with 77 where those may not be made.
+"""A network fault under a running job: no element is wrong, operations continue, the verdict names
+the NIC that failed and no other, and the NIC carries bytes again once it is repaired. Runs on real
+kernels' sockets in network namespaces; prints SKIPPED and exits with 77 where the machine permits
+none.
 
 usage: fault_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -18,7 +19,7 @@ import network_lab
 import program
 from network_lab import lab
 
-DURATION_S = 7  # of a job; the fault must be seen, repaired and overcome within it
+DURATION_S = 7  # a job's length; covers detection, repair and return
 SEEN_WITHIN_S = 4
 BACK_WITHIN_S = 15
 CARRIES_BYTES = 500_000  # more than probes and greetings
@@ -41,13 +42,13 @@ class Job:
             stdout=self.output, stderr=subprocess.STDOUT)
 
     def lines(self):
-        """Every rank's complete event lines so far."""
+        """Returns every rank's complete event lines so far."""
         for name in glob.glob(os.path.join(self.directory, "events.*")):
             with open(name, encoding="utf-8") as events:
                 yield [json.loads(line) for line in events.read().split("\n")[:-1]]
 
     def operations(self):
-        """Complete on every rank; 0 before all ranks run."""
+        """Returns the operations complete on every rank; 0 before all ranks run."""
         return min((lines[-1]["operations"] for lines in self.lines() if lines), default=0)
 
     def bytes_of(self, host, nic):
@@ -76,7 +77,7 @@ class Job:
 
 class FaultCase(unittest.TestCase):
     shape = ("3", "3", "150")
-    launcher = ()  # what starts the program on each host
+    launcher = ()  # the words that start the program on each host
 
     @classmethod
     def setUpClass(cls):
@@ -120,7 +121,7 @@ class FaultCase(unittest.TestCase):
                   f"{host} {nic} carries bytes again")
 
     def expect_right(self, job, culprits):
-        """The job ends well, and nobody but `culprits` was blamed."""
+        """The job ends well, and its verdicts name only `culprits`."""
         status = job.process.wait(60)
         self.assertEqual(status, 0, job.text())
         with open(job.json_file, encoding="utf-8") as text:
@@ -149,19 +150,19 @@ class OneNicTest(FaultCase):
     def test_cable_pulled(self):
         self.run_fault("h1", "nic0", "pull", kinds=("carrier_lost",))
 
-    def test_cable_pulled_at_the_lowest_rank_which_judges_for_all(self):
+    def test_cable_pulled_at_the_lowest_rank_which_localises_for_all(self):
         self.run_fault("h0", "nic2", "pull", kinds=("carrier_lost",))
 
     def test_silent_hole_in_both_directions(self):
         self.run_fault("h1", "nic0", "hole")
 
-    def test_silent_hole_for_what_the_host_sends(self):
+    def test_silent_hole_for_packets_that_the_host_sends(self):
         self.run_fault("h2", "nic0", "hole-tx")
 
-    def test_silent_hole_for_what_the_host_receives(self):
+    def test_silent_hole_for_packets_that_the_host_receives(self):
         self.run_fault("h2", "nic1", "hole-rx")
 
-    def test_slow_nic_holds_up_nobody(self):
+    def test_slow_nic_holds_up_no_operation(self):
         self.run_fault("h1", "nic0", "slow", "10%", verdict=False)
 
     def test_flapping_cable_is_taken_back_each_time_without_damping(self):
@@ -209,8 +210,8 @@ class SeveralNicsTest(FaultCase):
         lab("fix", "rail1")
         for host in ("h0", "h1", "h2"):
             self.expect_carries(job, host, "nic1")
-        # The rail is of no host; its NICs may be named as well while not all have noticed. Those of
-        # other rails must not.
+        # A rail belongs to no host. Verdicts may also name its NICs until all have noticed, but no
+        # NICs of other rails.
         self.expect_right(job, [("", "nic1")] + [(f"h{i}", "nic1") for i in range(3)])
 
     def test_a_host_cut_off_for_a_while_is_waited_for(self):
@@ -237,7 +238,7 @@ class SeveralNicsTest(FaultCase):
                 self.expect_right(job, [])
 
     def test_a_management_network_dead_for_a_while_delays_the_start(self):
-        # Before the ranks meet there, while they do, and while they open their paths.
+        # Before the ranks meet there, during the meeting, and while they open their paths.
         for begin in (0, 0.05, 0.1, 0.2):
             with self.subTest(begin=begin):
                 changes = [threading.Timer(begin, lab, ("fault", "mgmt", "hole")),

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Strangers at every given port. With CONNECTIONS it keeps so many open that say too little: half of
-them nothing at all, the others the beginning of a greeting, one byte a second; whoever is thrown
-out comes again at once. It says "full" once so many were tried. With 0 it shouts: one connection
-after the other says garbage and is closed. At the end, by SIGTERM, it says how many it has made.
+"""Opens connections to every given port as a stranger. With CONNECTIONS it keeps this many open
+that send too little: half of them nothing at all, the others the beginning of a greeting, one byte
+a second. It replaces each connection that the job closes. It prints "full" once it has tried this
+many. With 0 it sends garbage: it opens one connection after the other, writes garbage and closes.
+At the end, by SIGTERM, it prints the number of its connections.
 
-With --sources N it comes from N addresses of 127.0.0.0/8, one after the other.
+With --sources N it connects from N addresses of 127.0.0.0/8, one after the other.
 
 usage: flooder.py [--sources N] CONNECTIONS TRIES_PER_SECOND HOST:PORT...
 """
@@ -27,7 +28,7 @@ class Flood:
         self.sources = [f"127.0.{1 + i // 200}.{1 + i % 200}" for i in range(sources)]
         self.epoll = select.epoll()
         self.open = {}  # by descriptor: the socket
-        self.said = {}  # by descriptor of those that drip: how many bytes
+        self.said = {}  # by descriptor of each slow sender: how many bytes it has sent
         self.made = 0
 
     def knock(self):
@@ -56,7 +57,7 @@ class Flood:
                 self.open[fd].send(GREETING[count:count + 1])
                 self.said[fd] = count + 1
             except OSError:
-                pass  # not connected yet, or thrown out already
+                pass  # not connected yet, or closed by the job already
 
     def run(self, until):
         started = time.monotonic()
@@ -93,7 +94,7 @@ def main():
     targets = [(host, int(port)) for host, _, port in
                (target.rpartition(":") for target in words[2:])]
     resource.setrlimit(resource.RLIMIT_NOFILE, (connections + 100, connections + 100))
-    os.nice(5)  # it measures what the job does about it, not who gets this machine's cores
+    os.nice(5)  # the test measures the job's answer to it, not the competition for cores
     ended = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     flood = Flood(targets, connections, rate, sources)

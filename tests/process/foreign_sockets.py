@@ -1,7 +1,7 @@
 """Status sockets of another user, beside which the program under test runs as root.
 
-They are in a /tmp of their own, a mount namespace's, so that other jobs of this machine are not
-found and no file is left.
+They are in a /tmp of their own, a mount namespace's, so that the program finds no other jobs of
+this machine, and no file is left.
 """
 import json
 import os
@@ -66,8 +66,8 @@ print(json.dumps([done.returncode, done.stdout, done.stderr, seconds]))
 
 
 def run_beside(count, answer, *words, environment):
-    """Runs `r2ccl words` beside `count` sockets; each gives `answer`, text or an object, to all
-    requests, or none. Returns the exit status, both outputs and the seconds that it took."""
+    """Runs `r2ccl words` beside `count` sockets; each answers all requests with `answer`, text or
+    an object, or not at all. Returns the exit status, both outputs and the seconds that it took."""
     assert count <= COUNT_MAX
     if answer is not None and not isinstance(answer, str):
         answer = json.dumps(answer)
@@ -83,7 +83,7 @@ def run_beside(count, answer, *words, environment):
 
 
 def need_namespaces():
-    """Skips the test where no mount namespace may be made."""
+    """Skips the test where the machine permits no mount namespace."""
     if os.geteuid() != 0:
         raise unittest.SkipTest("only root asks other users' jobs")
     if subprocess.run(["unshare", "-m", "mount", "--make-rprivate", "/"], capture_output=True,

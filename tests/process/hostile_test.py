@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A running job in hostile surroundings: floods, slow strangers, recordings played again, no
-descriptors left, no ports left, a firewall that forgets. docs/hostile.md says what should happen.
-In network namespaces; says SKIPPED and exits with 77 where those may not be made.
+"""A running job in hostile surroundings: floods, slow strangers, replayed recordings, no
+descriptors left, no ports left, a firewall that forgets. docs/hostile.md describes the right
+behaviour. Runs in network namespaces; prints SKIPPED and exits with 77 where the machine permits
+none.
 
 usage: hostile_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -25,7 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FLOOD = 4000  # connections
 KNOCKS_PER_S = 4000
 PENDING_MAX = 256  # limits::kPendingHandshakesMax
-RESERVED_PLACES = 32  # more of each address of the rank table: the acceptor keeps them for peers
+# The acceptor reserves these for peers, for each address of the rank table.
+RESERVED_PLACES = 32
 FLOODING_ADDRESSES = 3  # h1, a rank's host, floods from two data NICs and the management NIC
 AGE_MAX_S = 5  # limits::kHandshakeAgeMax
 LINES_PER_S = 20  # LogLimit::kLinesPerWindow
@@ -53,13 +55,13 @@ class HostileCase(FaultCase):
         return self.run_in(host, sys.executable, "-B", os.path.join(HERE, name), *words)
 
     def ranks(self, job):
-        """Process ids by rank."""
+        """Returns process ids by rank."""
         pids = proc.children(job.process.pid)
         self.assertEqual(len(pids), int(self.shape[0]))
         return pids
 
     def endpoints_of(self, pids):
-        # Of lo only the host itself can make use.
+        # Only the host itself can reach lo.
         return [f"{address}:{port}" for pid in pids for address, port in proc.listening_ports(pid)
                 if not address.startswith("127.")]
 
@@ -70,7 +72,7 @@ class HostileCase(FaultCase):
 
 
 class FloodTest(HostileCase):
-    """4,000 connections from h1, which is a rank's host too, to all ports of h0 and h2."""
+    """Opens 4,000 connections from h1, which is a rank's host too, to all ports of h0 and h2."""
 
     def flood(self, *endpoints):
         return self.helper("h1", "flooder.py", FLOOD, KNOCKS_PER_S, *endpoints)
@@ -91,7 +93,7 @@ class FloodTest(HostileCase):
         self.expect_carries(job, "h2", "nic0")
         for pid in pids:
             descriptors, memory = before[pid]
-            # Descriptors of paths come and go, and of questions whether a kernel answers.
+            # The number varies with the paths, and with probes of a peer's kernel.
             self.assertLess(proc.descriptors(pid), descriptors + PENDING_MAX +
                             FLOODING_ADDRESSES * RESERVED_PLACES + 20)
             self.assertLess(proc.resident_bytes(pid), memory + (16 << 20))
@@ -105,7 +107,7 @@ class FloodTest(HostileCase):
     def test_a_flood_from_256_addresses_does_not_keep_a_nic_away(self):
         job = self.start(duration=15)
         pids = self.ranks(job)
-        # The higher rank accepts; all its listeners share the places.
+        # The higher rank accepts; all its listeners share the slots.
         listeners = [f"{address}:{port}" for address, port in proc.listening_ports(pids[2])
                      if address.startswith("127.")]
         self.assertTrue(listeners)
@@ -122,7 +124,7 @@ class FloodTest(HostileCase):
         self.expect_right(job, [("h2", "nic0")])
 
     def test_a_flood_on_the_rendezvous_does_not_keep_the_ranks_apart(self):
-        # Rank 0 serves strangers only at first.
+        # Rank 0 serves strangers alone at first.
         self.launcher = ("sh", "-c", '[ $RANK = 0 ] || sleep 2; exec "$0" "$@"')
         flooder = self.flood("h0:29500")
         job = self.start(duration=2)
@@ -144,7 +146,8 @@ class FloodTest(HostileCase):
                               self.text_of(files))
             self.assertGreater(made, 500)
             self.assertLess(lines, 3 * 7 * (LINES_PER_S + 1))
-            # None goes uncounted. Probes of a suspect path, which say nothing either, come on top.
+            # The log counts every connection. Probes of a suspect path add to the count, since they
+            # send nothing either.
             self.assertGreaterEqual(lines - len(told) + sum(map(int, told)), made)
 
     def text_of(self, directory):
@@ -156,7 +159,7 @@ class FloodTest(HostileCase):
 
 
 class ReplayTest(HostileCase):
-    def test_recordings_played_again_are_refused_and_disturb_nobody(self):
+    def test_replayed_recordings_are_refused_and_disturb_no_rank(self):
         recorder = self.helper("h0", "replayer.py", 64 << 10)  # h0 opens all its connections itself
         self.assertEqual(recorder.stdout.readline(), "ready\n")
         job = self.start(duration=9, R2CCL_DEBUG="INFO")
@@ -235,7 +238,8 @@ table inet forgetful {
 }"""
 
     def run_idle(self, timeout_s, idle_s):
-        """What the ranks say of a pause, behind a firewall at h1 that forgets after `timeout_s`."""
+        """Returns the ranks' output about a pause, behind a firewall at h1 that forgets after
+        `timeout_s`."""
         setting = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established"
         lab("run", "h1", "nft", "-f", "-", input=self.RULES)
         if lab("run", "h1", "test", "-e", setting, check=False).returncode != 0:

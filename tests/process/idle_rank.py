@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One rank of a job that works, is idle for a while and works again. Prints one JSON line: how long
-the first operation after the pause took, how many results were wrong, and the report.
+"""One rank of a job that works, is idle for a while and works again. Prints one JSON line: the time
+of the first operation after the pause, the number of wrong results, and the report.
 
 usage: idle_rank.py PATH_OF_R2CCL IDLE_SECONDS
 """
@@ -36,7 +36,7 @@ def main():
     first_s = time.monotonic() - started
     reduce(20)
     told = {"first_s": first_s, "wrong": wrong, "report": json.loads(comm.report())}
-    os.write(1, json.dumps(told).encode() + b"\n")  # at once: others write there too
+    os.write(1, json.dumps(told).encode() + b"\n")  # in one write: other processes write there too
     comm.destroy()
 
 

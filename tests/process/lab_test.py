@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The lab does what it says: networks connect, each fault has its effect and no other, fix undoes it,
-down leaves nothing. Needs root; says SKIPPED and exits with 77 where namespaces may not be made.
+"""The lab works as documented: networks connect, each fault has its effect and no other, fix undoes
+it, down leaves nothing. Needs root; prints SKIPPED and exits with 77 where the machine permits no
+namespaces.
 
 usage: lab_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -19,7 +20,7 @@ from network_lab import NAME, lab
 
 PORT = 7777
 
-# Runs inside a host: answers every datagram on every network and writes down what came.
+# Runs inside a host: answers every datagram on every network and records each one.
 ECHO_SERVER = """
 import socket, sys
 s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -33,7 +34,7 @@ while True:
 """ % PORT
 ECHO_SERVER_4 = ECHO_SERVER.replace("AF_INET6", "AF_INET").replace("'::'", "''")
 
-# Sends argv[4] datagrams by one device, and prints how many answers came.
+# Sends argv[4] datagrams by one device, and prints the number of answers.
 ASK = """
 import socket, sys, time
 device, address, token, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -131,7 +132,7 @@ class LabCase(unittest.TestCase):
             else f"10.77.{subnet}.{host + 1}"
 
     def ask(self, a, b, nic, count=1):
-        """Datagrams from host a to host b by one network: (arrived, answered)."""
+        """Sends datagrams from host a to host b by one network. Returns (arrived, answered)."""
         self.tokens += 1
         token = f"t{self.tokens}."
         device = "mgmt" if nic == "mgmt" else f"nic{nic}"
@@ -141,7 +142,7 @@ class LabCase(unittest.TestCase):
         return arrived, answered
 
     def assert_connected(self, a, b, nic):
-        # The kernel may take a second to believe a carrier that came back.
+        # The kernel may take a second to notice a carrier that came back.
         deadline = time.monotonic() + 3
         while self.ask(a, b, nic)[1] == 0:
             self.assertLess(time.monotonic(), deadline, f"h{a} does not reach h{b} by {nic}")
@@ -218,7 +219,7 @@ class FaultTest(LabCase):
         lab("fix", "h1", "nic0")
         self.assert_connected(0, 1, 0)
 
-    def test_hole_tx_swallows_what_the_host_sends_only(self):
+    def test_hole_tx_swallows_only_packets_from_the_host(self):
         self.assert_connected(0, 1, 0)
         lab("fault", "h1", "nic0", "hole-tx")
         self.assertEqual(self.ask(0, 1, 0), (1, 0))
@@ -226,7 +227,7 @@ class FaultTest(LabCase):
         lab("fix", "h1", "nic0")
         self.assert_connected(0, 1, 0)
 
-    def test_hole_rx_swallows_what_is_sent_to_the_host_only(self):
+    def test_hole_rx_swallows_only_packets_to_the_host(self):
         self.assert_connected(0, 1, 0)
         lab("fault", "h1", "nic0", "hole-rx")
         self.assert_cut(0, 1, 0)
@@ -338,7 +339,7 @@ class UnequalTest(LabCase):
 
 
 class DemoTest(unittest.TestCase):
-    def test_the_demo_breaks_nics_of_its_lab_and_draws_what_happened(self):
+    def test_the_demo_breaks_nics_of_its_lab_and_draws_the_run(self):
         self.addCleanup(lab, "down")
         with tempfile.TemporaryDirectory() as folder:
             picture = os.path.join(folder, "demo.svg")
@@ -367,7 +368,7 @@ class LifeTest(unittest.TestCase):
         self.assertEqual(leftovers(), [])
         self.assertEqual(stubborn.wait(5), -signal.SIGKILL)
         stubborn.stdout.close()
-        lab("down")  # and again is fine
+        lab("down")  # a second time succeeds as well
 
     def test_up_replaces_the_lab(self):
         lab("up", 3, 1, 100)
@@ -416,7 +417,7 @@ class LifeTest(unittest.TestCase):
 
     def test_down_removes_only_files_of_the_lab(self):
         folder = f"/run/r2ccl-lab/{NAME}"
-        namesake = f"/run/{NAME}"  # as /run/sshd is for a lab called sshd
+        namesake = f"/run/{NAME}"  # /run/sshd would be this for a lab called sshd
         os.mkdir(namesake)
         self.addCleanup(os.rmdir, namesake)
         lab("up", 1, 1, 0)
@@ -457,7 +458,7 @@ class LifeTest(unittest.TestCase):
         for _ in range(2):
             self.assertEqual(job.stdout.readline(), "up\n")
         job.terminate()
-        self.assertEqual(job.stdout.read(), "")  # also the grandchildren have let go of it
+        self.assertEqual(job.stdout.read(), "")  # the grandchildren have closed it too
         self.assertEqual(job.wait(5), 128 + signal.SIGTERM)
         job.stdout.close()
 

@@ -1,7 +1,7 @@
 """A job of several ranks on this machine, each a forked process that talks to the test by lines.
 
-Loopback addresses stand for NICs, so nothing leaves the machine and any machine will do. Every wait
-has a bound, and whatever is left when the test ends is killed.
+Loopback addresses stand for NICs, so no packet leaves the machine, and any machine suffices. Every
+wait has a bound, and the test kills every process that remains at its end.
 """
 import contextlib
 import json
@@ -18,7 +18,7 @@ import r2ccl_api as api
 
 NICS = "=lo@127.0.0.1,lo@127.0.0.2"
 SECRET = "the secret of this test"
-PATIENCE_S = 20  # for what must happen but has no bound of its own
+PATIENCE_S = 20  # the bound of events that must happen but have no bound of their own
 
 
 def free_port():
@@ -37,7 +37,7 @@ class Lines:
         os.write(self.write_fd, json.dumps(message).encode() + b"\n")
 
     def hear(self, timeout=PATIENCE_S):
-        """None at the end of the stream; raises TimeoutError."""
+        """Returns None at the end of the stream; raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self.rest:
             left = deadline - time.monotonic()
@@ -97,7 +97,7 @@ def run_rank(body, lines, environment):
         os.environ.update(environment)
         body(api.load(), lines)
         lines.say(event="end")
-    except BaseException:  # whatever it is, the test shall read it
+    except BaseException:  # the test shall read any error
         lines.say(event="exception", text=traceback.format_exc())
     os._exit(0)
 
@@ -116,13 +116,13 @@ def telling(lines, event, **more):
 
 
 def rank_number():
-    """Of the process that asks, in the body of a rank."""
+    """Returns the rank of the calling process, in the body of a rank."""
     return int(os.environ["RANK"])
 
 
 class LocalJobCase(unittest.TestCase):
     def start(self, count, body, environment=None, ranks=None):
-        """Forks ranks (all when None) that run body(library, lines); returns them by number."""
+        """Forks ranks (all if None) that run body(library, lines); returns them by number."""
         common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(free_port()), "R2CCL_SECRET": SECRET,
                   "R2CCL_SOCKET_IFNAME": NICS}

@@ -40,7 +40,7 @@ class LogCase(LocalJobCase):
         self.files = files.name
 
     def run_job(self, count=2, body=reduce_once, **environment):
-        """{rank: [lines of its log]} of a whole job that ends well."""
+        """Returns {rank: [lines of its log]} of a whole job that ends well."""
         job = self.start(count, body, {"XDG_RUNTIME_DIR": self.files, "R2CCL_DEBUG_FILE":
                                        os.path.join(self.files, "log.%p")} | environment)
         for message in self.hear_all(job, "init").values():
@@ -73,7 +73,7 @@ class HealthyJobTest(LogCase):
                           r"connected to all ranks after \d+ ms, with a secret$"):
                 self.assertRegex(text, f"(?m){words}")
             self.assertNotIn("the secret of this test", text)
-            # From the launcher's line on the rank is known.
+            # The rank is known from the launcher's line on.
             first = next(i for i, line in enumerate(lines) if "launcher:" in line)
             for line in lines[first:]:
                 self.assertRegex(line, rf"^[^ ]+:\d+:\d+ \[{rank}\] R2CCL (INFO|WARN) ")
@@ -110,11 +110,11 @@ class SettingsTest(LogCase):
                 self.assertTrue(told[0].startswith(f"{name}={value}"), told)
                 self.assertIn(words, told[0])
                 self.assertIn("ignored", told[0])
-        # Without a level that is understood there is no log.
+        # An unknown level switches the log off.
         lines = self.run_job(1, init_only, NCCL_DEBUG="LOUD")[0]
         self.assertEqual(lines, [])
         told = self.warnings(NCCL_DEBUG_FILE="/nosuch/file")
-        self.assertEqual(told, [])  # ours is set
+        self.assertEqual(told, [])  # the library's own variable is set
         told = self.warnings(R2CCL_SOCKET_IFNAME="", NCCL_SOCKET_IFNAME="nosuch")
         self.assertEqual(len(told), 1, told)
         self.assertRegex(told[0], "^NCCL_SOCKET_IFNAME=nosuch matches no interface.* is ignored$")

@@ -1,10 +1,11 @@
 // Preloaded into a program, gives it a monotonic clock of its own: the kernel's, less the
-// nanoseconds that the file $OWN_CLOCK holds. A test stops the process, adds the length of its
-// pause to the file and lets it go on: to the process no time has passed, as in a machine that was
+// nanoseconds in the file $OWN_CLOCK. A test stops the process, adds the length of its pause to the
+// file and lets it continue. Then no time has passed for the process, as in a machine that was
 // suspended.
 //
-// Of what libr2ccl.so asks of the C library only clock_gettime() and pthread_cond_clockwait() know
-// this clock. The waits of epoll are relative and may end early, which their callers expect.
+// Among the functions that libr2ccl.so calls in the C library, only clock_gettime() and
+// pthread_cond_clockwait() know this clock. The waits of epoll are relative and may end early,
+// which their callers expect.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +23,7 @@ typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct
 
 enum { kSecond = 1000 * 1000 * 1000 };
 
-static const volatile int64_t* behind_ns;  // what the file holds; null before it is mapped
+static const volatile int64_t* behind_ns;  // the content of the file; null before it is mapped
 static ClockWait* real_clockwait;
 
 __attribute__((constructor)) static void begin(void) {
@@ -64,7 +65,7 @@ static int is_over(const struct timespec* end) {
   return now.tv_sec > end->tv_sec || (now.tv_sec == end->tv_sec && now.tv_nsec >= end->tv_nsec);
 }
 
-// The kernel's clock went on during a pause, so that its timeouts may come too early.
+// The kernel's clock went on during a pause, so its timeouts may come too early.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t id,
                            const struct timespec* end) {
   if (id != CLOCK_MONOTONIC) return real_clockwait(condition, mutex, id, end);

@@ -1,4 +1,4 @@
-"""What the kernel says of running processes, by /proc."""
+"""The kernel's view of running processes, by /proc."""
 import os
 import socket
 import struct
@@ -25,7 +25,7 @@ def cpu_seconds(pid):
 
 
 def is_stopped(pid):
-    """SIGSTOP has taken effect on each of its threads."""
+    """Returns whether SIGSTOP has taken effect on each of its threads."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii") as line:
             if line.read().rpartition(")")[2].split()[0] != "T":
@@ -34,7 +34,8 @@ def is_stopped(pid):
 
 
 def _tcp_table(pid):
-    """(local address and port, state, inode) of the IPv4 sockets in the network it lives in."""
+    """Returns (local address and port, state, inode) of the IPv4 sockets in the process's
+    network."""
     with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
         for line in list(table)[1:]:
             words = line.split()
@@ -44,7 +45,7 @@ def _tcp_table(pid):
 
 
 def listening_ports(pid):
-    """[(address, port)] of the IPv4 sockets that this process listens on."""
+    """Returns [(address, port)] of the IPv4 sockets that this process listens on."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:

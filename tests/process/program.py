@@ -1,4 +1,4 @@
-"""The program under test, which every test here is given on its command line."""
+"""The program under test, which every test here gets on its command line."""
 import os
 import subprocess
 import sys
@@ -14,13 +14,14 @@ def run(*words, **options):
 
 
 def start(*words, **options):
-    """As run(), but does not wait for its end."""
+    """Starts it as run() does, but does not wait for its end."""
     return subprocess.Popen([PATH, *map(str, words)], text=True, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, **options)
 
 
 def main(usage, obstacle=None):
-    """Runs the tests of the file that was started; `obstacle()` says why they cannot run here."""
+    """Runs the tests of the started file; `obstacle()` returns the reason why they cannot run
+    here."""
     global PATH
     if len(sys.argv) < 2:
         sys.exit(usage)

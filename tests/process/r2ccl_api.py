@@ -34,8 +34,9 @@ class Config(ctypes.Structure):
 
 
 def load():
-    """In the process that becomes a rank, so that the one that forks never has the library."""
-    # It stands beside the program, as a build leaves it.
+    """Loads the library in the process that becomes a rank, so that the forking process never has
+    it."""
+    # A build puts it beside the program.
     lib = ctypes.CDLL(os.path.join(os.path.dirname(program.PATH), "libr2ccl.so"))
     lib.r2cclGetLastError.restype = ctypes.c_char_p
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks that die, stop, leave, abort or come late: the others get a clear error in time, or wait
-and go on, as the rank that is missing deserves. Needs nothing but the loopback interface.
+and continue, depending on the state of the missing rank. Needs nothing but the loopback interface.
 
 usage: rank_failure_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -23,7 +23,7 @@ COUNT = 200_000
 
 
 def reduce_until_error(lib, lines):
-    """AllReduces without end; tells how it ended and that abort and destroy still work."""
+    """Runs AllReduces without end; reports how it ended and that abort and destroy still work."""
     comm = api.Comm.from_environment(lib)
     data = api.buffer(api.FLOAT32, [1.0] * COUNT)
     out = api.buffer(api.FLOAT32, [0.0] * COUNT)
@@ -66,7 +66,7 @@ class KilledRankTest(LocalJobCase):
         self.expect_orderly_rest(others)
 
     def test_a_killed_rank_is_named_to_all_others_in_time(self):
-        for victim in (3, 0, 1):  # the highest, the lowest (it judges for all), one between
+        for victim in (3, 0, 1):  # the highest, the lowest (the fault localiser), one between
             with self.subTest(victim=victim):
                 job = self.start(4, reduce_until_error)
                 self.hear_all(job, "started")
@@ -96,7 +96,7 @@ class KilledRankTest(LocalJobCase):
         worker = self.read_pid(pid_file)
         self.addCleanup(os.kill, worker, signal.SIGKILL)
         self.kill_one(1, job)
-        os.kill(worker, 0)  # it did live all the time
+        os.kill(worker, 0)  # it lived all the time
 
     def read_pid(self, pid_file):
         deadline = time.monotonic() + 5
@@ -138,7 +138,7 @@ class KilledRankTest(LocalJobCase):
             self.assertLess(message["at"] - since, NOTICED_WITHIN_S)
         self.expect_orderly_rest(others)
 
-    def test_a_rank_killed_while_nobody_calls_is_an_async_error(self):
+    def test_a_rank_killed_between_calls_is_an_async_error(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             comm.barrier()
@@ -160,7 +160,7 @@ class KilledRankTest(LocalJobCase):
 
 
 def connections_to_accept():
-    """How many wait at all the listeners of this machine."""
+    """Returns the number of connections that wait at all the listeners of this machine."""
     with open("/proc/net/tcp", encoding="ascii") as table:
         sockets = [line.split() for line in table.readlines()[1:]]
     return sum(int(queues.split(":")[1], 16) for _, _, _, state, queues, *_ in sockets
@@ -168,7 +168,7 @@ def connections_to_accept():
 
 
 class StoppedRankTest(LocalJobCase):
-    def test_a_rank_stopped_for_ten_seconds_is_waited_for_and_blames_nobody(self):
+    def test_a_rank_stopped_for_ten_seconds_is_waited_for_without_a_verdict(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [rank_number() + 1] * COUNT)
@@ -195,13 +195,14 @@ class StoppedRankTest(LocalJobCase):
         time.sleep(STOPPED_S)
         waiting = connections_to_accept()
         job[1].kill(signal.SIGCONT)
-        self.assertLess(waiting, 10)  # its kernel holds only so many, and must answer to the end
+        # The rank's kernel holds few connections, and must answer to the end.
+        self.assertLess(waiting, 10)
         longest = 0
         for message in self.hear_all(job, "result").values():
             self.assertEqual(message["wrong"], 0)
             self.assertEqual(json.loads(message["report"])["verdicts"], [])
             longest = max(longest, message["longest"])
-        self.assertGreater(longest, STOPPED_S - 1)  # they did wait
+        self.assertGreater(longest, STOPPED_S - 1)  # proof that they waited
         self.expect_end(job)
 
 
@@ -252,7 +253,7 @@ class LeavingTest(LocalJobCase):
                 os._exit(0)
             with telling(lines, "call"):
                 comm.all_reduce(data, data, COUNT)
-            # Rank 0 ends without a word, too.
+            # Rank 0 ends without a message, too.
             if rank_number() == 0:
                 comm.abort()
                 os._exit(0)
@@ -260,7 +261,7 @@ class LeavingTest(LocalJobCase):
                 comm.destroy()
         job = self.start(3, body)
         self.hear_all(job, "started")
-        # Rank 2 computes, or its host is busy.
+        # A stopped rank looks like one that computes, or whose host is busy.
         job[2].kill(signal.SIGSTOP)
         job[1].lines.say(go=True)
         job[1].wait()
@@ -280,7 +281,7 @@ class LeavingTest(LocalJobCase):
             comm.barrier()
             if rank_number() == 0:
                 threading.Timer(0.3, comm.abort).start()
-            with telling(lines, "recv"):  # nobody sends
+            with telling(lines, "recv"):  # no rank sends
                 comm.recv(api.buffer(api.FLOAT32, [0.0] * 8), 8, 1 - rank_number())
             comm.destroy()
         told = self.hear_all(self.start(2, body), "recv")
@@ -358,7 +359,7 @@ class LeavingTest(LocalJobCase):
             self.assertRegex(told[rank]["text"], "rank 1 .*left")
             self.assertLess(told[rank]["seconds"], NOTICED_WITHIN_S)
 
-    def test_what_a_rank_sent_before_it_left_can_still_be_received(self):
+    def test_messages_that_a_rank_sent_before_it_left_can_still_be_received(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [5] * 100)
@@ -447,7 +448,7 @@ class RequestTest(LocalJobCase):
 
 
 class ForkTest(LocalJobCase):
-    def test_a_forked_child_gets_a_clear_error_and_disturbs_nobody(self):
+    def test_a_forked_child_gets_a_clear_error_and_disturbs_no_rank(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
             data = api.buffer(api.INT32, [1] * COUNT)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Records what this host says on TCP connections that begin while it listens, and plays it again.
-On a line on its standard input it opens each of those connections anew and says what was said then:
-as it was, without its first byte, twice, and with one bit changed. Prints how many connections it
-had recorded and how many it has made.
+"""Records the bytes that this host sends on TCP connections that begin while it listens, and
+replays them. On a line on its standard input it opens each of those connections anew and sends the
+recorded bytes: unchanged, without the first byte, twice, and with one bit changed. Prints the
+number of connections recorded and opened.
 
 usage: replayer.py FIRST_BYTES_OF_EACH
 """
@@ -12,13 +12,13 @@ import struct
 import sys
 import time
 
-# What the module does not name.
+# Constants that the module lacks.
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33
 SYN = 2
 
 
 def parse(packet):
-    """(ends, sequence number, flags, payload) of an IPv4 TCP packet, or None."""
+    """Returns (ends, sequence number, flags, payload) of an IPv4 TCP packet, or None."""
     if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
         return None
     header = (packet[0] & 15) * 4
@@ -33,7 +33,7 @@ class Recorder:
     def __init__(self, most_bytes):
         self.most_bytes = most_bytes
         self.begun = {}  # by both ends: the first sequence number
-        self.bytes = {}  # by both ends: what was said first
+        self.bytes = {}  # by both ends: the first bytes
         self.wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
         self.wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
 
@@ -48,7 +48,7 @@ class Recorder:
         elif ends in self.begun:
             said = self.bytes[ends]
             at = (sequence - self.begun[ends]) % 2**32
-            # What was lost or comes again is of no use; the beginning is what matters.
+            # Skips lost and repeated segments; only the beginning matters.
             if at == len(said) < self.most_bytes:
                 said += payload
 
@@ -68,20 +68,21 @@ def changed(said):
 
 
 def play(target, said):
-    """True when the connection was made."""
+    """Returns True if the connection was made."""
     try:
         s = socket.create_connection(target, 1)
     except OSError:
         return False
     with s:
         try:
-            # A greeting must be answered before the rest has a meaning; then comes all at once.
+            # The peer must answer a greeting before the rest has a meaning; then all the rest
+            # follows at once.
             s.sendall(said[:160])
             time.sleep(0.02)
             s.sendall(said[160:])
             time.sleep(0.02)
         except OSError:
-            pass  # thrown out, as it should be
+            pass  # closed by the job, as it should be
     return True
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strangers who speak the whole protocol (wire.py) against jobs: without the run's token they take
+"""Attackers who speak the whole protocol (wire.py) against jobs: without the run's token they take
 over nothing and learn nothing, and a rank of another run is a stranger. Needs nothing but the
 loopback interface.
 
@@ -31,9 +31,9 @@ ROUNDS = 10  # at least
 
 
 def work(lib, lines):
-    """AllReduces, each checked, until the test says that it is over."""
+    """Runs AllReduces and checks each one, until the test ends it."""
     rank = int(os.environ.get("OWN_RANK") or os.environ["RANK"])
-    os.environ["R2CCL_HOST_ID"] = f"host{rank}"  # so that paths are those of NICs
+    os.environ["R2CCL_HOST_ID"] = f"host{rank}"  # so that paths are between NICs
     log = os.environ["R2CCL_DEBUG_FILE"] = os.environ["LOGS"] + f"/log.{rank}"
     error = os.open(log + ".stderr", os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(error, 2)
@@ -64,12 +64,12 @@ def work(lib, lines):
 
 
 def job_name(port, launcher="torchrun", run_id="", slurm_job=""):
-    """As the library names a job that its launcher counts no restarts of."""
+    """Returns the library's name for a job whose launcher counts no restarts."""
     return f"{launcher}/{run_id}/{slurm_job}///////{port}"
 
 
 def environments(port):
-    """The variables that each launcher sets, but for the rank."""
+    """Returns the variables that each launcher sets, but for the rank."""
     return {
         "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": str(port)},
         "Open MPI": {"OMPI_COMM_WORLD_SIZE": str(RANKS), "MASTER_PORT": str(port)},
@@ -127,7 +127,8 @@ class SecurityCase(LocalJobCase):
 
 
 def every_connection():
-    """(from, to, path, kind, NICs) of all that two ranks with two NICs each may have."""
+    """Returns (from, to, path, kind, NICs) of all possible connections of two ranks with two NICs
+    each."""
     for one, other in itertools.permutations(range(RANKS), 2):
         for lower, higher in itertools.product(range(2), repeat=2):
             nics = (lower, higher) if one < other else (higher, lower)
@@ -137,7 +138,7 @@ def every_connection():
 
 
 def derived(secret, job):
-    """The key of that job that a text makes which is not of `r2ccl secret`."""
+    """Returns the key of the job for a text that is not of `r2ccl secret`."""
     salt, text = wire.hashed("r2ccl secret 2: salt", job)[:16], secret.encode()
     out = ctypes.create_string_buffer(32)
     assert wire.sodium().crypto_pwhash(
@@ -147,7 +148,7 @@ def derived(secret, job):
 
 
 class Stranger:
-    """Tries every connection of a job with one key; where one is let in, does its worst."""
+    """Tries every connection of a job with one key; after an accepted handshake does its worst."""
 
     def __init__(self, run):
         self.run, self.let_in, self.words = run, 0, set()
@@ -182,8 +183,8 @@ class Stranger:
 
 
 class Rendezvous(threading.Thread):
-    """A rendezvous in the hands of the test, reached by a forged id: it knows the token of the run.
-    `change(rank, table)` may tell the ranks different tables."""
+    """A rendezvous under the control of the test, reached by a forged id: it knows the token of the
+    run. `change(rank, table)` may give the ranks different tables."""
 
     def __init__(self, change=lambda rank, table: table):
         super().__init__(daemon=True)
@@ -212,7 +213,7 @@ class Rendezvous(threading.Thread):
             try:
                 messages.receive()
             except OSError:
-                pass  # a rank that was lied to leaves
+                pass  # a rank that got a false table leaves
             messages.connection.close()
 
     def close(self):
@@ -223,16 +224,16 @@ class Rendezvous(threading.Thread):
 
 
 class TakeoverTest(SecurityCase):
-    """Without a secret, from the end of the start on."""
+    """Jobs without a secret, from the end of the start on."""
 
     def guesses(self, name):
-        """Runs that somebody could make up who knows all that is public."""
+        """Returns the runs that an attacker with all public knowledge could make up."""
         number = wire.job_number(name)
         for run_number in (number, wire.Run.of(number, bytes(32), b"").number, bytes(16)):
             yield wire.Run(run_number, bytes(32))
         yield wire.Run(number, wire.hashed("r2ccl job secret", b""))
 
-    def test_a_stranger_takes_over_no_path_and_no_word_of_his_is_heard(self):
+    def test_a_stranger_takes_over_no_path_and_none_of_his_messages_is_accepted(self):
         port = free_port()
         job = self.start_work(environments(port)["torchrun"])
         self.hear_all(job, "ready")
@@ -254,14 +255,15 @@ class TakeoverTest(SecurityCase):
             stranger = Stranger(wire.Run(run.number, key))
             stranger.attack(self.ports(job))
             self.assertEqual(stranger.let_in, 0)
-        # The token alone is not enough either: the key binds the table that the ranks hold.
+        # The token alone does not suffice either: the key binds the table that the ranks hold.
         stranger = Stranger(wire.Run.of(rendezvous.job, rendezvous.token, rendezvous.table + b"x"))
         stranger.attack(self.ports(job))
         self.assertEqual(stranger.let_in, 0)
         self.expect_unharmed(job)
 
     def test_the_same_attack_with_the_token_ends_the_job(self):
-        """So the tests above would see an attack that works."""
+        """The same attack succeeds with the token, so the tests above would see an attack that
+        works."""
         rendezvous = self.open_rendezvous()
         job = self.start_work({"ID": rendezvous.id()})
         self.hear_all(job, "ready")
@@ -299,7 +301,7 @@ class TakeoverTest(SecurityCase):
 
 
 class OtherRunTest(SecurityCase):
-    """One secret, two runs: who belongs to the one is a stranger to the other."""
+    """One secret, two runs: a rank of one run is a stranger to the other run."""
 
     def start_known(self, job_number):
         rendezvous = self.open_rendezvous()
@@ -335,7 +337,7 @@ class OtherRunTest(SecurityCase):
                          derived(SECRET, number)))
         for job, _, _ in jobs:
             self.hear_all(job, "ready")
-        # Everybody here has the secret; nobody has the token of the other job.
+        # Every rank here has the secret; no rank has the token of the other job.
         for (job, _, _), (_, number, secret) in itertools.product(jobs, jobs):
             for run in (wire.Run.of(number, bytes(32), b"", secret), wire.Run(number, secret),
                         wire.Run(number, bytes(32))):
@@ -382,10 +384,11 @@ class OtherRunTest(SecurityCase):
 
 
 class SecretTest(SecurityCase):
-    """Attempts to learn a secret by asking, by listening, and from a process."""
+    """Attempts to learn a secret from answers, from the wire, and from a process."""
 
     def serve(self, secret, port=None):
-        """A job whose rank 1 never comes, so that its rendezvous stays; returns its endpoint."""
+        """Starts a job whose rank 1 never comes, so that its rendezvous stays; returns its
+        endpoint."""
         def body(lib, lines):
             with telling(lines, "init"):
                 api.Comm.from_environment(lib)
@@ -431,8 +434,8 @@ class SecretTest(SecurityCase):
         self.assertEqual(len(one), 80)
         self.assertEqual(one[:16], other[:16])
 
-    def test_who_has_the_secret_is_let_in_at_the_same_place(self):
-        """So the test above asked in the right way."""
+    def test_a_stranger_with_the_secret_is_let_in_at_the_same_place(self):
+        """The right secret gets in, so the test above asked in the right way."""
         secret = "production-cluster-2026"
         _, endpoint = self.serve(secret)
         messages = wire.open_rendezvous(endpoint, self.job_id(endpoint[1]), 1,
@@ -450,7 +453,7 @@ class SecretTest(SecurityCase):
                 self.assertNotIn(wire.keyed(key, "r2ccl rendezvous 2: " + label, digest), reply)
 
     def bench(self, environment):
-        """A job of one rank that does its best to leave secrets about."""
+        """A job of one rank that does its best to leave copies of secrets in memory."""
         process = subprocess.Popen(
             [program.PATH, "bench", "-b", "4K", "--duration", "20"], stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -467,7 +470,8 @@ class SecretTest(SecurityCase):
         return process.pid
 
     def hits(self, pid, wanted):
-        """[(name of the mapping, address, is in core dumps)] of each place that holds the bytes."""
+        """Returns [(name of the mapping, address, is in core dumps)] of each place that holds the
+        bytes."""
         found, where = [], None
         with open(f"/proc/{pid}/smaps", encoding="ascii") as maps, \
                 open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:

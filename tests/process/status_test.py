@@ -24,7 +24,7 @@ NOBODY = 65534
 
 
 def reduce_until_told(lib, lines):
-    """AllReduces, one after the other, until the test says something; then leaves in order."""
+    """Runs AllReduces, one after the other, until the test sends a line; then leaves in order."""
     comm = api.Comm.from_environment(lib)
     data = api.buffer(api.FLOAT32, [1.0] * COUNT)
     stop = api.buffer(api.INT32, [0])
@@ -69,7 +69,7 @@ class StatusCase(LocalJobCase):
         return json.loads(done.stdout)["jobs"]
 
     def job_of(self, job):
-        """What the command says of this job, by the process id of rank 0."""
+        """Returns the command's answer about this job, by the process id of rank 0."""
         jobs = self.jobs("--pid", job[min(job)].pid)
         self.assertEqual(len(jobs), 1)
         return jobs[0]
@@ -117,9 +117,9 @@ class StatusTest(StatusCase):
         self.assertEqual(len(self.jobs("--comm", comm[:6])), 1)
         self.end_job(job)
 
-    def test_a_stopped_rank_is_said_to_give_no_answer(self):
+    def test_a_stopped_rank_gives_no_answer(self):
         job = self.start_job()
-        # The one that is asked first and one that it asks in turn.
+        # The rank that the command asks first, and a rank that this one asks in turn.
         for rank in (2, 0):
             job[rank].kill(signal.SIGSTOP)
             begin = time.monotonic()
@@ -146,7 +146,7 @@ class StatusTest(StatusCase):
         job[0].kill(signal.SIGCONT)
         self.end_job(job)
 
-    def test_no_job_is_said_with_where_it_was_looked_for(self):
+    def test_without_a_job_the_command_names_the_directories_it_searched(self):
         done = self.status("--pid", 1)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such running job", done.stderr)
@@ -168,7 +168,7 @@ class StatusTest(StatusCase):
             self.assertTrue(rest.endswith("the job has ended\n"), rest[-200:])
             self.assertEqual(watch.wait(timeout=20), 0)
 
-    def test_words_that_make_no_sense_are_refused(self):
+    def test_unknown_words_are_refused(self):
         for words in (["--watch", "soon"], ["--watch", "0"], ["--pid", "x"], ["--pid", "-1"],
                       ["--what"], ["more"]):
             with self.subTest(words=words):
@@ -178,13 +178,14 @@ class StatusTest(StatusCase):
 
 
 def reduce_on_two_hosts(lib, lines):
-    """As reduce_until_told(), with two ranks on each of the hosts hA and hB."""
+    """Runs reduce_until_told(), with two ranks on each of the hosts hA and hB."""
     os.environ["R2CCL_HOST_ID"] = "hA" if rank_number() < 2 else "hB"
     reduce_until_told(lib, lines)
 
 
 class DrainTest(StatusCase):
-    """`r2ccl drain` in a job with several ranks on a host; what cables do is in drain_test.py."""
+    """`r2ccl drain` in a job with several ranks on a host; drain_test.py has the effects of
+    cables."""
     nic = "lo@127.0.0.2"
 
     def drain(self, *words):
@@ -197,7 +198,7 @@ class DrainTest(StatusCase):
         return job
 
     def nics(self, job):
-        """By rank: its entry of the NIC."""
+        """Returns each rank's entry of the NIC."""
         return {m["rank"]: next(n for n in m["nics"] if n["name"] == self.nic)
                 for m in self.job_of(job)["members"]}
 
@@ -220,7 +221,7 @@ class DrainTest(StatusCase):
         self.assertEqual({n["paths_up"] for n in self.nics(job).values()}, {2})
         self.end_job(job)
 
-    def test_the_last_nic_and_names_that_nobody_has_are_refused(self):
+    def test_the_last_nic_and_unknown_names_are_refused(self):
         job = self.start_job()
         for words, reason in ((("hC", self.nic), "its hosts are hA, hB"),
                               (("hA", "eth0"), "it has lo@127.0.0.1, lo@127.0.0.2")):
@@ -296,7 +297,7 @@ class ForeignSocketTest(StatusCase):
 
 
 class SocketTest(StatusCase):
-    def test_what_a_killed_job_leaves_is_no_job_and_the_next_removes_it(self):
+    def test_sockets_of_a_killed_job_are_no_job_and_the_next_job_removes_them(self):
         job = self.start_job()
         pids = [process.pid for process in job.values()]
         for process in job.values():
@@ -387,7 +388,7 @@ class SocketTest(StatusCase):
         self.end_job(job)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
-    def test_nobody_but_the_owner_of_the_directory_is_listened_to(self):
+    def test_only_sockets_of_the_directorys_owner_count(self):
         os.mkdir(self.place, 0o700)
         path = os.path.join(self.place, "1-0123456789abcdef-0.sock")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -395,7 +396,7 @@ class SocketTest(StatusCase):
             child = os.fork()
             if child == 0:
                 os.setuid(NOBODY)
-                listener.listen()  # whose process this is, is noted here
+                listener.listen()  # the kernel records this process as the owner here
                 signal.pause()
             self.addCleanup(os.waitpid, child, 0)
             self.addCleanup(os.kill, child, signal.SIGKILL)

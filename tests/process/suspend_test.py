@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Hosts that sleep under a running job: their ranks do not run and their monotonic clocks stand
-still, while those of the others go on; and clocks that leap. Nobody is blamed, no element is
-wrong, and the job goes on; a rank that dies is told from all that. The clocks are own_clock.c's.
-In network namespaces; says SKIPPED and exits with 77 where those may not be made.
+still, while the others' clocks run on; and clock steps. No verdict appears, no element is wrong,
+and the job continues; the job still detects a rank that dies meanwhile. The clocks are
+own_clock.c's. Runs in network namespaces; prints SKIPPED and exits with 77 where the machine
+permits none.
 
 usage: suspend_test.py PATH_OF_R2CCL PATH_OF_OWN_CLOCK [unittest arguments]
 """
@@ -22,14 +23,14 @@ from fault_test import FaultCase
 from network_lab import lab
 
 OWN_CLOCK = ""
-UNENDING_S = 1_000_000  # a duration beyond all leaps: the test ends the job
-LEAP_S = 1000  # more than R2CCL_CUTOFF_S, after which a host that is away is given up
-CLOCK_ERROR_S = 1.5  # what an event line may be old
+UNENDING_S = 1_000_000  # a duration beyond all clock steps: the test ends the job
+LEAP_S = 1000  # more than R2CCL_CUTOFF_S, after which the job gives up a missing host
+CLOCK_ERROR_S = 1.5  # the greatest age of an event line
 ENDS_WITHIN_S = 10
 
 
 class HostClock:
-    """How far the monotonic clock of one host's rank is behind the kernel's."""
+    """Sets how far the monotonic clock of one host's rank is behind the kernel's."""
 
     def __init__(self, name):
         self.name = name
@@ -59,7 +60,7 @@ class SuspendTest(FaultCase):
 
     @contextlib.contextmanager
     def suspended(self, *hosts):
-        """For the block these hosts' ranks do not run, and it takes no time on their clocks."""
+        """During the block these hosts' ranks do not run, and no time passes on their clocks."""
         for host in hosts:
             os.kill(self.pids[host], signal.SIGSTOP)
         try:
@@ -71,7 +72,7 @@ class SuspendTest(FaultCase):
                 self.clocks[host].set_back(time.monotonic() - begin)
         finally:
             for host in hosts:
-                with contextlib.suppress(ProcessLookupError):  # it may have been killed
+                with contextlib.suppress(ProcessLookupError):  # the process may have been killed
                     os.kill(self.pids[host], signal.SIGCONT)
 
     def wait_until_stopped(self, pid):
@@ -86,30 +87,32 @@ class SuspendTest(FaultCase):
         self.expect_operations(job)
 
     def expect_clocks(self, job):
-        """Each rank does read its own clock: its last event line seems as old as that is behind."""
+        """Each rank reads its own clock: its last event line appears as old as that clock is
+        behind."""
         ages = {lines[-1]["host"]: time.monotonic() - lines[-1]["t"] for lines in job.lines()}
         for host, clock in enumerate(self.clocks):
             self.assertAlmostEqual(ages[f"h{host}"], clock.behind, delta=CLOCK_ERROR_S)
 
     def expect_checked(self, job):
-        """Every element of every operation so far, on every rank, was looked at and is right."""
+        """Every rank checked every element of every operation so far, and found no error."""
         for lines in job.lines():
             self.assertGreater(lines[-1]["checked"], 100_000)
             self.assertEqual(lines[-1]["wrong"], 0)
 
     def expect_death(self, job, host):
-        """The job has ended with the death of this host's rank, for which nobody else is blamed."""
+        """The job has ended with the death of this host's rank, and no verdict names another
+        component."""
         self.assertNotEqual(job.process.wait(ENDS_WITHIN_S), 0)
         self.assertRegex(job.text(), rf"rank {host} \(host h{host}, .*\) died")
         named = {(v["scope"], v["host"]) for v in job.verdicts()}
         self.assertEqual(named, {("process", f"h{host}")}, job.verdicts())
         self.expect_checked(job)
 
-    def test_suspended_hosts_are_waited_for_and_nobody_is_blamed(self):
+    def test_suspended_hosts_are_waited_for_without_a_verdict(self):
         job = self.start_job(duration=10)
         self.suspend(job, 0.3, 1)
         self.suspend(job, 3, 1)
-        self.suspend(job, 3, 0, 2)  # two at once, one of which judges for all
+        self.suspend(job, 3, 0, 2)  # two at once, one of which is the fault localiser
         self.expect_clocks(job)
         self.assertEqual(self.expect_right(job, [])["verdicts"], [])
 
@@ -123,13 +126,13 @@ class SuspendTest(FaultCase):
             for nic in nics:
                 lab("fix", "h1", nic)
         self.expect_operations(job)
-        # Without its kernel's answers it is a host that is cut off.
+        # The host's kernel does not answer, so the job sees it as cut off.
         self.expect_right(job, [("h1", nic) for nic in ("", "nic0", "nic1")])
 
-    def test_a_rank_that_dies_is_told_from_sleepers_and_from_clocks_that_leap(self):
+    def test_a_dead_rank_is_told_from_suspended_ones_and_from_clock_steps(self):
         job = self.start_job(UNENDING_S)
         self.suspend(job, 10, 1)
-        for leap in range(40):  # of each in turn, the judge's too, wherever it is just then
+        for leap in range(40):  # each in turn, the fault localiser's too
             self.clocks[leap % len(self.clocks)].set_back(-LEAP_S)
             time.sleep(0.05)
         self.expect_operations(job)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Calls that wait for a rank: a timeout, the status, the report and one warning name it. Needs
-nothing but the loopback interface.
+"""Calls that wait for a rank: the timeout error, the status, the report and one warning name it.
+Needs nothing but the loopback interface.
 
 usage: waiting_test.py PATH_OF_R2CCL [unittest arguments]
 """
@@ -16,7 +16,7 @@ from local_job import LocalJobCase, rank_number, telling
 
 COUNT = 262_144
 WARNED_AFTER_S = 10
-BUSY_S = 15  # more for what follows a timer on a busy machine
+BUSY_S = 15  # more for the actions after a timer on a busy machine
 
 
 class WaitingCase(LocalJobCase):
@@ -31,7 +31,7 @@ class WaitingCase(LocalJobCase):
             "XDG_RUNTIME_DIR": self.files} | environment)
 
     def warnings(self, process):
-        """The lines of this rank's log that say what it waits for."""
+        """Returns the lines of this rank's log that say which rank it waits for."""
         name = os.path.join(self.files, f"log.{process.pid}")
         if not os.path.exists(name):
             return []
@@ -53,7 +53,7 @@ class WaitingCase(LocalJobCase):
 
 
 def wait_in_all_reduce(lib, lines):
-    """Two AllReduces, and a third for which the test says when rank 2 begins it."""
+    """Runs two AllReduces, and a third that rank 2 begins when the test says so."""
     comm = api.Comm.from_environment(lib)
     data = api.buffer(api.FLOAT32, [1.0] * COUNT)
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""The protocol of docs/wire.md from outside, so that a test can be a stranger who knows all of it, a
-rank of another run, or a false rendezvous. Uses the library that the engine uses for cryptography,
-and the hash of Python.
+"""The protocol of docs/wire.md from outside, so that a test can be a stranger with full knowledge
+of it, a rank of another run, or a false rendezvous. Uses the engine's library for cryptography, and
+Python's hash.
 """
 import ctypes
 import ctypes.util
@@ -38,11 +38,12 @@ def hashed(label, *inputs):
 
 
 class Refused(Exception):
-    """The peer said no, in these words."""
+    """The peer refused, with this text."""
 
 
 class Connection:
-    """Frames over one TCP connection; remembers what both ends said, and every byte that came."""
+    """Frames over one TCP connection; remembers the frames of both ends, and every received
+    byte."""
 
     def __init__(self, connected, timeout=5):
         self.socket, self.transcript, self.received = connected, hashlib.blake2b(digest_size=32), b""
@@ -69,7 +70,7 @@ class Connection:
         return data
 
     def frame(self, wanted):
-        """A frame of the handshake; raises Refused."""
+        """Returns a frame of the handshake; raises Refused."""
         prefix = self.take(8)
         assert prefix[:4] == b"R2CL", prefix
         if prefix[4] == REFUSE:
@@ -103,7 +104,7 @@ def hello(job, from_rank, to_rank, path, kind, nics=(NO_NIC, NO_NIC), incarnatio
 
 
 class Run:
-    """A rank holds this after the start: the public number of the run, and its key."""
+    """The state that a rank holds after the start: the public number of the run, and its key."""
 
     def __init__(self, number, key):
         self.number, self.key = number, key
@@ -135,7 +136,7 @@ def open_path_connection(endpoint, run, *where, **more):
 
 
 def failure_frame(key, text):
-    """A control frame, the first of its connection, that ends the job with these words."""
+    """Returns a control frame, the first of its connection, that ends the job with this text."""
     notice = bytes([FAILURE, 6]) + text
     body = struct.pack("<BQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1)
     body += struct.pack("<QH", 0, len(notice)) + notice
@@ -145,7 +146,7 @@ def failure_frame(key, text):
 
 
 def control_tag(key, header, sequence):
-    """The tag of a control frame's header: SipHash-2-4."""
+    """Returns the tag of a control frame's header: SipHash-2-4."""
     tag = ctypes.create_string_buffer(8)
     tagged = header + struct.pack("<Q", sequence)
     sodium().crypto_shorthash(tag, tagged, ctypes.c_ulonglong(len(tagged)),
@@ -287,7 +288,7 @@ def arrival(rank, rank_count, card, left_ms=20_000):
 
 
 def replace_in_card(card, **fields):
-    """A card like that one, of another rank or process."""
+    """Returns a copy of that card, of another rank or process."""
     out = bytearray(card)
     if "rank" in fields:
         struct.pack_into("<I", out, 1, fields["rank"])
@@ -316,7 +317,7 @@ def job_number(name):
 
 
 def forged_unique_id(endpoint, job):
-    """An id without a secret that leads to that endpoint."""
+    """Returns an id without a secret that leads to that endpoint."""
     address, port = endpoint
     text = struct.pack("<IBBBB", 0x44493252, 1, 0, 1, 0) + job + bytes(32)
     text += struct.pack("<BH", 4, port) + socket.inet_aton(address) + bytes(12)

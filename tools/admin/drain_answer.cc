@@ -119,7 +119,8 @@ std::vector<std::string> drain_stranded(const json& answer) {
   return lines;
 }
 
-// What the ranks of other hosts say would be too early: they hear of it from these.
+// Answers from ranks of other hosts come too early: they learn of the change from the ranks of this
+// host.
 std::vector<std::string> drain_kept(const json& answer) {
   std::vector<std::string> lines;
   for (const json& rank : ranks_of(answer)) {

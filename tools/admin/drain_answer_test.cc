@@ -34,7 +34,7 @@ TEST(DrainAnswer, WithNothingInTheWayIsCounted) {
   EXPECT_EQ(drain_problem(answer()).why, "");
 }
 
-TEST(DrainAnswer, NamesWhatIsInTheWay) {
+TEST(DrainAnswer, NamesEachObstacle) {
   json it = answer();
   it["ranks"][0]["tally"]["marked"] = 0;
   it["ranks"][1]["tally"]["busy"] = 1;
@@ -50,7 +50,7 @@ TEST(DrainAnswer, NamesWhatIsInTheWay) {
   EXPECT_EQ(lines[3].find("rank 3 (h3) gives no answer"), 0u);
 }
 
-TEST(DrainAnswer, OfAnUndoWaitsForThoseThatStillRest) {
+TEST(DrainAnswer, WaitsInAnUndoForRanksThatStillHaveItDrained) {
   EXPECT_EQ(drain_obstacles(answer(), true).size(), 3u);
   EXPECT_EQ(drain_obstacles(answer(), true)[1], "rank 1 (h1) still rests 2 paths");
   json it = answer();
@@ -58,7 +58,7 @@ TEST(DrainAnswer, OfAnUndoWaitsForThoseThatStillRest) {
   EXPECT_TRUE(drain_obstacles(it, true).empty());
 }
 
-TEST(DrainAnswer, DoesNotWaitForWhoIsGone) {
+TEST(DrainAnswer, DoesNotWaitForRanksThatAreGone) {
   json it = answer();
   for (const char* presence : {"left", "dead", "cut off"}) {
     it["ranks"][2] = {{"rank", 2}, {"host", "h2"}, {"presence", presence}};
@@ -66,7 +66,7 @@ TEST(DrainAnswer, DoesNotWaitForWhoIsGone) {
   }
 }
 
-TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
+TEST(DrainAnswer, NamesRanksThatWouldHaveNoPathLeft) {
   json it = answer();
   for (json& each : it["ranks"]) each["tally"]["marked"] = 0;
   it["ranks"][0]["tally"]["stranded"] = 1;
@@ -75,12 +75,12 @@ TEST(DrainAnswer, NamesWhoWouldBeLeftWithoutAPath) {
   EXPECT_EQ(drain_stranded(it), (std::vector<std::string>{
                                     "rank 0 (h0) would have no other path in service to rank 1",
                                     "rank 1 (h1) would have no other path in service to 2 ranks"}));
-  // What has been done can only be waited for.
+  // The NIC is already out of service, so the command can only wait.
   it["ranks"][0]["tally"]["marked"] = 1;
   EXPECT_EQ(drain_stranded(it).size(), 1u);
 }
 
-TEST(DrainAnswer, OfTheNicsOwnHostSaysWhatWasNotTakenBack) {
+TEST(DrainAnswer, NamesRanksOfTheNicsHostThatDidNotTakeItBack) {
   json it = answer();
   ASSERT_EQ(drain_kept(it).size(), 1u) << "the others have not heard of it yet";
   EXPECT_EQ(drain_kept(it)[0].find("rank 1 (h1) has it out of service"), 0u);

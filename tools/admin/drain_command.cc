@@ -27,17 +27,20 @@ namespace {
 
 using nlohmann::json;
 
-// As long as the library keeps a request: other operators' requests may come first, and with a
-// stopped rank in the job each takes a second or more.
+// The library keeps a request for this time: requests of other operators may come first, and each
+// takes a second or more if a rank of the job is stopped.
 constexpr TimeNs kAnswerTime = limits::kStatusAnswerTime;
-// Another user's job, which may be made up, has less time, and two or three of its ranks are asked.
+// A job of another user may be a forgery. It gets less time, and the command asks only two or three
+// of its ranks.
 constexpr TimeNs kForeignPatience = 2 * kSecond;
 constexpr TimeNs kForeignLimit = 5 * kSecond;
-// Between two looks at how far it is: at first as long as a chunk takes, then as people look.
+// The wait between two progress queries: it begins at the time of a chunk and grows to the interval
+// at which a person would look.
 constexpr TimeNs kLookWaitMin = 5 * kMillisecond;
 constexpr TimeNs kLookWaitMax = 200 * kMillisecond;
 
-// Why nothing can have this name, which would not pass as part of a request; empty: it may.
+// Returns the reason why nothing can have this name, because it would not pass as part of a
+// request; empty if it may.
 std::string name_problem(const std::string& text, size_t bytes_max, const char* never) {
   const bool possible =
       !text.empty() && text.size() <= bytes_max && text.find_first_of(never) == std::string::npos;
@@ -64,7 +67,7 @@ struct DrainOptions {
   uint32_t pid = 0;  // 0: any
   std::string comm;  // the beginning of its id
   double timeout_s = 10;
-  std::set<uid_t> heeded;  // other users whose jobs may refuse it
+  std::set<uid_t> heeded;  // other users whose jobs may refuse the drain
 };
 
 class DrainCommand {
@@ -78,7 +81,7 @@ class DrainCommand {
     LocalJob job;
     json answer;  // the latest
   };
-  // One that has not, or does not say.
+  // A job that does not have the NIC, or does not say.
   struct Strange {
     LocalJob job;
     DrainProblem problem;
@@ -86,12 +89,13 @@ class DrainCommand {
   struct Found {
     std::vector<StatusPlace> places;
     std::vector<std::string> problems;
-    std::vector<LocalJob> jobs;  // that were not known before
+    std::vector<LocalJob> jobs;  // jobs that were unknown before
   };
   std::vector<json> ask_all(const std::vector<LocalJob*>& jobs, const std::string& verb);
   json ask(LocalJob& job, const std::string& verb) { return ask_all({&job}, verb).front(); }
   json answer_of(LocalJob& job, JobReply reply) const;
-  // Only they may refuse a drain: sockets of another user may be made up to be in the way.
+  // Only these users' jobs may refuse a drain: another user could forge sockets that refuse each
+  // one.
   bool may_refuse(const LocalJob& job) const {
     return !is_foreign(job.owner) || options_.heeded.contains(job.owner);
   }
@@ -127,12 +131,12 @@ class DrainCommand {
   const DrainOptions options_;
   const uint64_t ticket_ = make_ticket();  // protocol/drain.h
   SystemClock clock_;
-  TimeNs began_ = 0;  // when the jobs were found
+  TimeNs began_ = 0;  // the time when the jobs were found
   // The jobs that have been asked, concerned or not, by communicator and user.
   std::set<std::pair<uint64_t, uid_t>> known_;
   std::vector<Concerned> jobs_;
   bool all_done_ = true;
-  std::vector<LocalJob> unheeded_;  // left out after they were asked to start
+  std::vector<LocalJob> unheeded_;  // jobs that were asked to start the drain, then left out
   TimeNs deadline_ = kNever;
 };
 
@@ -141,13 +145,13 @@ std::string DrainCommand::title(const LocalJob& job) {
   return "job " + comm_text(job.comm) + user;
 }
 
-// Asks all jobs at once; of each it returns an object with `ranks`, or with `problem`.
+// Asks all jobs at once. Returns an object with `ranks` or with `problem` for each job.
 std::vector<json> DrainCommand::ask_all(const std::vector<LocalJob*>& jobs,
                                         const std::string& verb) {
   const std::string line = "drain " + verb + " " + options_.nic + " " + options_.host + "\n";
   std::vector<JobQuery> queries;
   for (const LocalJob* job : jobs) {
-    // In a job that may refuse, each rank has its time, one after the other.
+    // In a job that may refuse, each rank in turn gets its time.
     const auto ranks = static_cast<TimeNs>(job->files.size());
     const bool patient = may_refuse(*job);
     queries.push_back({*job, line, patient ? kAnswerTime : kForeignPatience,
@@ -161,7 +165,7 @@ std::vector<json> DrainCommand::ask_all(const std::vector<LocalJob*>& jobs,
   return answers;
 }
 
-// A rank that was silent is asked after the others from then on.
+// Later queries ask a rank that was silent after the others.
 json DrainCommand::answer_of(LocalJob& job, JobReply reply) const {
   for (const SilentRank& each : reply.silent) {
     std::ranges::stable_partition(
@@ -199,7 +203,7 @@ DrainCommand::Found DrainCommand::find_new() const {
   StatusSockets sockets = find_status_sockets(found.places);
   found.jobs = choose_jobs(sockets, options_.pid, options_.comm);
   std::erase_if(found.jobs, [&](const LocalJob& job) {
-    // Another user could make up new jobs for ever.
+    // Another user could forge new jobs forever.
     const bool late = clock_.now() >= deadline_ && !may_refuse(job);
     return late || known_.contains({job.comm, job.owner});
   });
@@ -207,7 +211,7 @@ DrainCommand::Found DrainCommand::find_new() const {
   return found;
 }
 
-// Adds to `jobs_` those that have the NIC, and returns the others.
+// Adds the jobs that have the NIC to `jobs_`, and returns the others.
 std::vector<DrainCommand::Strange> DrainCommand::check_new(Found& found) {
   std::vector<Strange> strange;
   std::vector<LocalJob*> asked;
@@ -230,12 +234,12 @@ std::vector<DrainCommand::Strange> DrainCommand::check_new(Found& found) {
   return strange;
 }
 
-// An exit status other than 0 when there is nothing to be done.
+// Finds the jobs that have the NIC. Returns an exit status other than 0 if there is nothing to do.
 int DrainCommand::find() {
   Found found = find_new();
   const std::vector<Strange> strange = check_new(found);
   if (jobs_.empty() && strange.empty()) return tell_none(found);
-  // Jobs without that host or NIC are none of this command's business, unless no other has it.
+  // Jobs without that host or NIC are no concern of this command, unless no job has the NIC.
   bool unclear = false;
   for (const Strange& each : strange) {
     const bool without = each.problem.unknown == "host" || each.problem.unknown == "nic";
@@ -246,8 +250,8 @@ int DrainCommand::find() {
   return unclear || jobs_.empty() ? kExitError : 0;
 }
 
-// A communicator that was made while the others were told may not have heard of it: so whoever
-// waits for its end looks for such once more. True when there are some.
+// A communicator that a process made during the requests may not know of the drain. So the command
+// looks for such communicators again while it waits. Returns true if it finds some.
 bool DrainCommand::find_later() {
   const size_t before = jobs_.size();
   Found found = find_new();
@@ -259,8 +263,8 @@ bool DrainCommand::find_later() {
   return jobs_.size() > before;
 }
 
-// A drain never costs a link its last path, so such a one would not come to its end: there is no
-// way to force it. Giving back is never refused.
+// A drain never takes a link's last path, so a drain of that path would never end, and no option
+// forces it. Giving a NIC back is never refused.
 bool DrainCommand::complain_if_last(const Concerned& each) const {
   const std::vector<std::string> stranded = drain_stranded(each.answer);
   if (options_.undo || stranded.empty()) return false;
@@ -269,7 +273,7 @@ bool DrainCommand::complain_if_last(const Concerned& each) const {
   return true;
 }
 
-// One that has ended has nothing to say.
+// A job that has ended is no error.
 bool DrainCommand::complain_if_unheard(const Concerned& each) const {
   const DrainProblem problem = drain_problem(each.answer);
   if (problem.why.empty() || problem.unknown == "job") return false;
@@ -298,12 +302,12 @@ std::vector<LocalJob*> DrainCommand::all_jobs() {
   return jobs;
 }
 
-// Asks all jobs for it, or none; an exit status other than 0 when that was in vain. What can be
-// given back is, whoever else gives no answer.
+// Asks all jobs for the drain, or none. Returns an exit status other than 0 if that failed. A
+// silent job does not prevent giving a NIC back in the other jobs.
 int DrainCommand::begin() {
   int refused = 0;
   drop_unheeded();
-  unheeded_.clear();  // these were asked for nothing yet
+  unheeded_.clear();  // these jobs were asked for nothing yet
   for (const Concerned& each : jobs_) refused += complain_if_last(each) ? 1 : 0;
   if (refused > 0) return kExitFailed;
   int unheard = 0;
@@ -312,7 +316,7 @@ int DrainCommand::begin() {
   drop_unheeded();
   for (Concerned& each : jobs_) {
     unheard += complain_if_unheard(each) ? 1 : 0;
-    // Who drains another NIC at this moment may have been first.
+    // A drain of another NIC at the same time may have been first.
     refused += complain_if_last(each) ? 1 : 0;
   }
   if (options_.undo) all_done_ = unheard == 0;
@@ -325,8 +329,8 @@ int DrainCommand::begin() {
   return refused > 0 ? kExitFailed : kExitError;
 }
 
-// The others are out of service by now, and somebody was told so: for the sake of a job that was
-// found later nothing is taken back. False when it is in the way.
+// The other jobs have the NIC out of service by now, and the command has reported it. A job that
+// was found later does not revert that. Returns false if such a job prevents the drain.
 bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
   if (!options_.undo) let_connect(each, deadline);
   if (complain_if_last(each)) return false;
@@ -336,8 +340,9 @@ bool DrainCommand::begin_later(Concerned& each, TimeNs deadline) {
   return !unheard && !refused;
 }
 
-// What this command alone has asked for, also of those that did not answer: they may have acted. A
-// communicator that was made meanwhile may have taken it over from another one of its process.
+// Takes back the requests of this command alone, also the unanswered ones, since the rank may have
+// acted. A communicator that was made meanwhile may have inherited the drain from another
+// communicator of its process.
 void DrainCommand::take_back() {
   std::vector<LocalJob*> jobs = all_jobs();
   for (LocalJob& job : unheeded_) jobs.push_back(&job);
@@ -361,19 +366,19 @@ void DrainCommand::complain_if_kept(const LocalJob& which, const json& answer) c
   list(kept);
 }
 
-// Whether there is nothing more to wait for; keeps the answer if it says something.
+// Returns whether the job needs no more waiting. Keeps the answer if it says something.
 bool DrainCommand::is_finished(Concerned& each, json answer) const {
   const DrainProblem problem = drain_problem(answer);
   if (problem.unknown == "job") {
     each.answer = {};
-    return true;  // with it, all that was under way
+    return true;  // the job ended, and all its operations with it
   }
   if (!problem.why.empty()) return false;
   each.answer = std::move(answer);
   return drain_obstacles(each.answer, options_.undo).empty();
 }
 
-// Waits for all at once, each until it is finished or the deadline.
+// Waits for all jobs at once, for each until it is finished or the deadline has passed.
 void DrainCommand::finish(std::vector<Concerned*> waiting, TimeNs deadline) {
   TimeNs wait = kLookWaitMin;
   while (true) {

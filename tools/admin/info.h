@@ -1,4 +1,4 @@
-// r2ccl info: which interfaces are used, and why the others are not.
+// r2ccl info: the interfaces that the library uses, and the reason why it does not use the others.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace r2ccl::tools {
 
-// What the environment says about interfaces; unset is empty.
+// The interfaces that the environment names; unset is empty.
 struct InterfaceSettings {
   NicFilter data;
   std::string control;  // R2CCL_OOB_IFNAME
 };
 
-// R2CCL_SOCKET_IFNAME, or else NCCL_SOCKET_IFNAME, as `get` (getenv, usually) knows them.
+// Returns the value of R2CCL_SOCKET_IFNAME, or else of NCCL_SOCKET_IFNAME. `get` is usually getenv.
 InterfaceSettings interface_settings(const char* (*get)(const char* name));
 
-// The table of interfaces and the lines below it.
+// Returns the table of interfaces and the lines below it.
 std::string describe_interfaces(const std::vector<Nic>& nics, const InterfaceSettings& settings);
 
 }  // namespace r2ccl::tools

@@ -1,4 +1,4 @@
-// r2ccl secret: makes what proves that a process belongs to a job.
+// r2ccl secret: makes the secret by which a process proves that it belongs to a job.
 #include <cstdio>
 
 #include "protocol/wire/key_schedule.h"
@@ -15,7 +15,7 @@ int run_secret(const std::string& file) {
     return status.ok() ? 0 : report_error("secret", status);
   }
   const auto bytes = secret.bytes();
-  // Without a buffer, which would keep a copy.
+  // A buffer would keep a copy of the secret.
   std::setvbuf(stdout, nullptr, _IONBF, 0);
   const bool printed = std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() &&
                        std::fputc('\n', stdout) != EOF;

@@ -36,7 +36,7 @@ void add(std::vector<StatusPlace>& places, const std::string& runtime_dir, uid_t
   if (!known) places.push_back({directory, uid});
 }
 
-// Every user's directory in `parent`.
+// Adds every user's directory in `parent`.
 void add_all(std::vector<StatusPlace>& places, const std::string& parent) {
   for (const std::string& entry : entries_of(parent)) {
     uid_t uid = 0;

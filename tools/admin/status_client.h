@@ -18,28 +18,29 @@ struct StatusPlace {
   uid_t owner = 0;
 };
 
-// A rank's socket; the rank may be gone.
+// A rank's socket; the rank may have ended.
 struct StatusSocketFile {
   std::string path;
   uid_t owner = 0;
   StatusName name;
 };
 
-// Where the processes of `uid` are looked for: a login, a launcher and sudo each have another idea
-// of XDG_RUNTIME_DIR, so the usual places are all looked at. For root also every other user's.
+// Returns the directories that may hold the sockets of `uid`'s processes; for root, also every
+// other user's. A login, a launcher and sudo set XDG_RUNTIME_DIR differently, so the list has all
+// usual places.
 std::vector<StatusPlace> status_places(const char* (*get)(const char* name), uid_t uid);
 
 struct StatusSockets {
   std::vector<StatusSocketFile> files;  // by communicator and rank
-  std::vector<std::string> problems;    // directories that are not to be trusted
+  std::vector<std::string> problems;    // directories that do not deserve trust
 };
 StatusSockets find_status_sockets(const std::vector<StatusPlace>& places);
 
-// Linux has no higher ones.
+// Linux allows no higher process id.
 inline constexpr int kPidMax = 4 * 1024 * 1024;
 
 // All ranks of one communicator that have a socket of one user on this host. Sockets of two users
-// are never one job: a stranger may call its socket as a rank of the job would.
+// are never one job: a foreign process may name its socket like a rank of the job.
 struct LocalJob {
   uint64_t comm = 0;
   uid_t owner = 0;
@@ -48,13 +49,14 @@ struct LocalJob {
     return std::tie(comm, owner) < std::tie(other.comm, other.owner);
   }
 };
-// Those of process `pid` (0: any) whose id begins with `comm`.
+// Returns the jobs of process `pid` (0: any) whose id begins with `comm`.
 std::vector<LocalJob> choose_jobs(const StatusSockets& found, uint32_t pid,
                                   const std::string& comm);
 
-// Whether `uid` is another user, who could slow or mislead the caller (only root asks others).
+// Returns whether `uid` is another user, whose processes could slow or mislead the caller. Only
+// root asks the jobs of other users.
 bool is_foreign(uid_t uid);
-// The user's name and number, for messages.
+// Returns the user's name and number, for messages.
 std::string user_text(uid_t uid);
 
 }  // namespace r2ccl::tools

@@ -20,17 +20,17 @@ namespace {
 
 using nlohmann::json;
 
-// How long a job may take to answer. The library gives its ranks three seconds to answer each
+// The time that a job has to answer. The library gives its ranks three seconds to answer each
 // other.
 struct Limits {
   TimeNs patience = 0;
-  TimeNs first_look = 0;  // without an answer to it there are no rates
+  TimeNs first_look = 0;  // without an answer to this query there are no rates
   TimeNs look = 0;
   TimeNs report = 0;
 };
 constexpr Limits kOwnJobs{1500 * kMillisecond, 3 * kSecond, 6 * kSecond, 5 * kSecond};
-// Limits for other users' jobs: they cost root less than five seconds in all, whatever their
-// sockets do.
+// Limits for other users' jobs: they cost root less than five seconds in all, even if their sockets
+// misbehave.
 constexpr Limits kForeignJobs{600 * kMillisecond, 1200 * kMillisecond, 2200 * kMillisecond,
                               400 * kMillisecond};
 constexpr double kRateInterval = 0.5;
@@ -80,7 +80,7 @@ std::vector<LocalJob> StatusCommand::find() {
   return choose_jobs(found, options_.pid, options_.comm);
 }
 
-// Somebody who chooses a job by its id or process waits for it as for an own one.
+// A caller who selects a job by its id or process waits for it as for a job of his own.
 const Limits& StatusCommand::limits_of(const LocalJob& job) const {
   return is_foreign(job.owner) && !chosen() ? kForeignJobs : kOwnJobs;
 }
@@ -101,7 +101,7 @@ json StatusCommand::ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit
     JobReply& reply = replies[i];
     const std::pair key(jobs[i].comm, jobs[i].owner);
     json answer = std::move(reply.answer);
-    if (answer.is_null() && reply.silent.empty()) continue;  // it has ended
+    if (answer.is_null() && reply.silent.empty()) continue;  // the job has ended
     if (answer.is_null()) {
       json silent = json::array();
       for (const SilentRank& each : reply.silent) {
@@ -118,7 +118,7 @@ json StatusCommand::ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit
       }
       before_[key] = answer;
     }
-    // The socket's name and place say whose job it is, not its answer.
+    // The socket's name and directory identify the job; its answer is no proof.
     answer["comm"] = comm_text(jobs[i].comm);
     answer["uid"] = jobs[i].owner;
     answers.push_back(std::move(answer));
@@ -126,7 +126,7 @@ json StatusCommand::ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit
   return answers;
 }
 
-// Those that are there: a stopped rank would be waited for in vain.
+// Leaves out ranks that gave no answer: a stopped rank would cost the whole limit.
 bool StatusCommand::has_answered(const json& answer, Rank rank) {
   for (const json& member : answer.value("members", json::array())) {
     if (member.is_object() && member.value("rank", json()) == rank.value()) {
@@ -138,7 +138,7 @@ bool StatusCommand::has_answered(const json& answer, Rank rank) {
 
 void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers) {
   std::vector<JobQuery> queries;
-  std::vector<json*> askers;  // of each query: the answer that the report belongs to
+  std::vector<json*> askers;  // for each query, the answer that the report belongs to
   for (json& answer : *answers) {
     answer["reports"] = json::array();
     for (const LocalJob& job : jobs) {
@@ -159,7 +159,7 @@ void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers
   }
 }
 
-// Empty for a silent job of another user: tell_silent_users() counts those.
+// Returns an empty text for a silent job of another user: tell_silent_users() counts these jobs.
 std::string StatusCommand::text_of(const json& job) const {
   const uid_t owner = job.value("uid", uid_t(0));
   std::string text;
@@ -181,7 +181,7 @@ std::string StatusCommand::text_of(const json& job) const {
   return text;
 }
 
-// One line for each user, however many sockets he has.
+// Prints one line for each user, however many sockets he has.
 void StatusCommand::tell_silent_users(const json& jobs) const {
   if (chosen()) return;
   std::map<uid_t, size_t> silent;
@@ -229,7 +229,7 @@ int StatusCommand::tell_none() const {
 }
 
 int StatusCommand::run() {
-  // Rates are differences, so the first answers only serve to be compared with.
+  // Rates are differences, so the first answers only serve as a reference.
   if (!ask(find(), &Limits::first_look).empty()) pause_for(kRateInterval);
   while (true) {
     const std::vector<LocalJob> jobs = find();

@@ -15,10 +15,10 @@
 namespace r2ccl::tools {
 namespace {
 
-constexpr size_t kAnswerBytesMax = 20 * 1024 * 1024;  // more than any rank says
+constexpr size_t kAnswerBytesMax = 20 * 1024 * 1024;  // more than any rank sends
 // Below the usual limit of 1,024 descriptors.
 constexpr size_t kOpenMax = 512;
-// Bounds for another user at a time: the sockets asked, and the bytes of all their answers.
+// Bounds for one other user at a time: the sockets asked, and the bytes of all their answers.
 constexpr size_t kForeignOpenMax = 64;
 constexpr size_t kForeignBytesMax = 64 * 1024 * 1024;
 constexpr size_t kNestingMax = 64;
@@ -37,16 +37,16 @@ class Inquiry {
     std::string text;
     bool ended = false;
   };
-  struct Course {  // of one query
+  struct Course {  // the state of one query
     TimeNs limit_at = 0;
     TimeNs more_at = 0;
     size_t next = 0;      // the first file that was not asked
-    size_t open = 0;      // asked, no answer yet
-    size_t wanted = 1;    // how many may be open
-    size_t next_add = 1;  // how many more when patience ends
+    size_t open = 0;      // ranks that were asked and have not answered
+    size_t wanted = 1;    // the bound of `open`
+    size_t next_add = 1;  // the next growth of the bound, when patience ends
     bool done = false;
   };
-  struct Share {  // of one user
+  struct Share {  // the share of one user
     size_t open = 0;
     size_t bytes = 0;
   };
@@ -84,7 +84,8 @@ Inquiry::Inquiry(const std::vector<JobQuery>& queries, const Clock& clock)
 std::vector<JobReply> Inquiry::run() {
   while (true) {
     const TimeNs now = clock_.now();
-    // The caller's own jobs first: others may have more sockets than can be open.
+    // The caller's own jobs come first: another user may have more sockets than this process can
+    // open.
     for (const bool foreign : {false, true}) {
       for (size_t i = 0; i < queries_.size(); ++i) {
         if (is_foreign(queries_[i].job.owner) == foreign) advance(i, now);
@@ -135,7 +136,7 @@ void Inquiry::ask_next(size_t index) {
     replies_[index].silent.push_back({file, why});
     return;
   }
-  // A fresh socket takes a line at once.
+  // A new socket takes a line at once.
   const std::string& line = queries_[index].request;
   if (send(asked.socket.get(), line.data(), line.size(), MSG_NOSIGNAL) < 0) {
     replies_[index].silent.push_back({file, std::strerror(errno)});
@@ -146,7 +147,8 @@ void Inquiry::ask_next(size_t index) {
   asked_.push_back(std::move(asked));
 }
 
-// Returns why it is not connected; empty: it is. `gone`: nobody listens there any more.
+// Returns the reason why the socket is not connected; empty if it is. Sets `gone` if no process
+// listens there any more.
 std::string Inquiry::connect_to(const StatusSocketFile& file, Fd* socket, bool* gone) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -155,7 +157,7 @@ std::string Inquiry::connect_to(const StatusSocketFile& file, Fd* socket, bool* 
   *socket = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket->valid()) return std::strerror(errno);
   if (connect(socket->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    // ENOENT: it ended after the directory was read.
+    // ENOENT: the process ended after the directory was read.
     *gone = errno == ECONNREFUSED || errno == ENOENT;
     return errno == EAGAIN ? "too many ask it already, or it is stopped" : std::strerror(errno);
   }
@@ -187,7 +189,7 @@ void Inquiry::wait(TimeNs now) {
   }
 }
 
-// One part at a time, so that an endless answer delays no other.
+// Reads one part at a time, so that an endless answer delays no other.
 void Inquiry::read_from(Asked& asked) {
   const ssize_t count = recv(asked.socket.get(), part_.data(), part_.size(), 0);
   if (count == 0) return take(asked);
@@ -222,7 +224,7 @@ void Inquiry::take(Asked& asked) {
   }
 }
 
-// `why`: the reason of its silence; empty: it was not waited for.
+// `why` is the reason of its silence; empty if no answer was expected.
 void Inquiry::end(Asked& asked, const std::string& why) {
   const StatusSocketFile& file = queries_[asked.query].job.files[asked.file];
   asked.ended = true;

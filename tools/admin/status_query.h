@@ -1,5 +1,5 @@
-// Asks the ranks of many jobs at once through their status sockets, so that no socket delays the
-// answer of another one, and no user's sockets use up what the others need.
+// Asks the ranks of many jobs at once through their status sockets. No socket delays the answer of
+// another one, and no user's sockets use up the descriptors that the others need.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,10 +14,12 @@ namespace r2ccl::tools {
 struct JobQuery {
   LocalJob job;
   std::string request;  // one line
-  // After this time without an answer more ranks of the job are asked: one, then two, then four.
+  // After this time without an answer the query asks more ranks of the job: one, then two, then
+  // four.
   TimeNs patience = 0;
-  TimeNs limit = 0;              // for the whole job
-  bool refuse_problems = false;  // an answer with `problem` counts as none, so the next is asked
+  TimeNs limit = 0;  // for the whole job
+  // An answer with `problem` counts as none, so the query asks the next rank.
+  bool refuse_problems = false;
 };
 
 struct SilentRank {
@@ -27,16 +29,17 @@ struct SilentRank {
 
 struct JobReply {
   nlohmann::json answer;     // an object, or null
-  StatusSocketFile speaker;  // the socket that gave it
-  std::vector<SilentRank>
-      silent;  // sockets that gave none; those of processes that ended are left out
+  StatusSocketFile speaker;  // the socket that sent it
+  // Sockets without an answer, except sockets of processes that ended.
+  std::vector<SilentRank> silent;
 };
 
-// The replies in the order of the queries. Returns when each query has its answer, has asked all of
+// Returns the replies in the order of the queries, once each query has its answer, has asked all of
 // its sockets or has reached its limit.
 std::vector<JobReply> ask_jobs(const std::vector<JobQuery>& queries, const Clock& clock);
 
-// The JSON object in `text`; null when it is none, or is nested deeper than ranks ever answer.
+// Returns the JSON object in `text`; null if it is none, or is nested deeper than any rank's
+// answer.
 nlohmann::json parse_status_answer(const std::string& text);
 
 }  // namespace r2ccl::tools

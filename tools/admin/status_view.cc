@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// Ranks of a large job that are shown though nothing is wrong with them.
+// The number of healthy ranks that the view of a large job shows.
 constexpr int kHealthyShown = 32;
 
 const json& list_of(const json& object, const char* field) {
@@ -59,7 +59,7 @@ double paths_of(const json& nic) {
          number_of(nic, "paths_down");
 }
 
-// One of the NIC's paths may have to be used all the same.
+// The library may have to use one of the NIC's paths all the same.
 std::string drained_state(const json& nic) {
   if (number_of(nic, "paths_up") > 0) return "drained, in use";
   return flag_of(nic, "up") ? "drained" : "drained, no link";
@@ -101,7 +101,7 @@ std::string loss_text(const json& object) {
   return object.contains("loss_percent") ? number_text(number_of(object, "loss_percent"), 2) : "-";
 }
 
-// Why there are no numbers.
+// Returns the reason why there are no numbers.
 std::string absence(const json& member) {
   const std::string presence = text_of(member, "presence");
   if (presence == "no answer") return "NO ANSWER: stopped, very busy, or not to be reached now";
@@ -159,11 +159,11 @@ std::string members_text(const json& job, bool whole) {
   return text;
 }
 
-// Shorter calls are under way in every job that works.
+// Every working job has shorter calls outstanding.
 constexpr double kCallShownMs = 1000;
 
-// The calls that ranks wait in, and the ranks that they wait for; ranks with the same text share a
-// row. Empty when no call has lasted.
+// Returns the calls that ranks wait in, and the ranks that they wait for; ranks with the same text
+// share a row. Empty if no call has lasted long.
 std::string calls_text(const json& job) {
   struct Row {
     std::string ranks;
@@ -199,7 +199,7 @@ PathKey key_of(const json& member, const json& trouble, bool reverse) {
 }
 
 std::string cause_text(const json& member, const json& trouble) {
-  // It is there: what its last failure was, if any, does not say why it is watched now.
+  // A suspect path still exists: its last failure, if any, is not the reason for the suspicion.
   if (text_of(trouble, "state") == "suspect") {
     return "late (seen by rank " + count_text(member, "rank") + ")";
   }
@@ -221,7 +221,7 @@ bool drained_any(const json& job) {
   return false;
 }
 
-// Both ends tell of a path; the one that opens it knows when it will be tried again.
+// Both ends report a path; the end that opens it knows the time of the next try.
 std::string troubles_text(const json& job) {
   std::set<PathKey> told;
   for (const json& member : list_of(job, "members")) {
@@ -257,7 +257,7 @@ std::string troubles_text(const json& job) {
   return text;
 }
 
-// Nothing at all is wrong, whether or not it is a NIC's fault.
+// Returns whether the job has no fault at all, of a NIC or otherwise.
 bool sound(const json& job) {
   const json& members = list_of(job, "members");
   return text_of(job, "error").empty() &&
@@ -270,8 +270,8 @@ std::string verdicts_text(const json& job) {
   const json& verdicts = list_of(job, "verdicts");
   if (verdicts.empty() && sound(job)) return "no faults so far\n";
   if (verdicts.empty()) {
-    return "no NIC was found at fault so far; what all NICs of a host lose at once is the host's, "
-           "its process's or its network's\n";
+    return "no NIC was found at fault so far; a loss of all NICs of a host at once is the fault of "
+           "the host, its process or its network\n";
   }
   std::string text = "last " + std::to_string(verdicts.size()) + " of " +
                      count_text(job, "verdict_count") + " faults:\n";
@@ -350,7 +350,7 @@ std::string paths_text(const json& report) {
          count_text(report, "pid") + "):\n" + layout(rows);
 }
 
-// A text that is not UTF-8 throws in dump() unless told otherwise.
+// dump() throws on a text that is not UTF-8, unless an error handler is given.
 std::string json_line(const nlohmann::json& value) {
   constexpr bool kAsciiOnly = true;
   return value.dump(-1, ' ', kAsciiOnly, nlohmann::json::error_handler_t::replace);

@@ -93,7 +93,7 @@ TEST(StatusView, NamesTheRankThatCallsWaitFor) {
       << job_text(it, false);
 }
 
-// It is meant to be so: nothing is wrong, whatever the cable does.
+// The operator drained the NIC: that is no fault, even without a carrier.
 TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   json it = job(2);
   json drained = nic("nic1", 0, 0, 1);
@@ -119,7 +119,7 @@ TEST(StatusView, TellsOfADrainedNicAsDrainedAndNotAsFailed) {
   EXPECT_TRUE(has(job_text(it, false), "nic1  drained, in use  "));
 }
 
-TEST(StatusView, TakesRatesFromWhatPassedBetweenTwoAnswers) {
+TEST(StatusView, TakesRatesFromTheBytesBetweenTwoAnswers) {
   json before = job(2);
   json after = job(2);
   after["members"][0] = member(0, 7000, 51'000'000);
@@ -158,7 +158,7 @@ TEST(StatusView, TellsOfAPathThatOnlyTheOtherEndTellsOf) {
   EXPECT_TRUE(has(text, "and 4 more\n"));
 }
 
-TEST(StatusView, SaysThatASuspectPathIsLateWhateverItsLastFailureWas) {
+TEST(StatusView, SaysThatASuspectPathIsLateAlsoAfterAnEarlierFailure) {
   json it = job(2);
   it["members"][0]["troubles"] = {trouble(1, true, "none", "none"),
                                   trouble(1, true, "carrier_lost", "none")};
@@ -174,7 +174,7 @@ TEST(StatusView, DoesNotSayThatAllIsWellWhenAHostIsIsolated) {
   it["members"][0]["troubles"] = {trouble(1, true, "none", "none")};
   it["members"][1]["presence"] = "no answer";
   EXPECT_FALSE(has(job_text(it, false), "no faults so far"));
-  EXPECT_TRUE(has(job_text(it, false), "no NIC was found at fault so far; what all NICs"));
+  EXPECT_TRUE(has(job_text(it, false), "no NIC was found at fault so far; a loss of all NICs"));
   it = job(2);
   it["members"][1]["presence"] = "left";
   EXPECT_TRUE(has(job_text(it, false), "no faults so far"));
@@ -248,7 +248,7 @@ TEST(StatusView, JsonHoldsNothingThatATerminalWouldObey) {
   EXPECT_EQ(read["jobs"][0][text], 1);
 }
 
-// Every value in turn is of another type than expected.
+// Replaces every value in turn by one of another type.
 void replace_each(const json& whole, json* part, const json& with,
                   const std::function<void(const json&)>& look) {
   if (part->is_object() || part->is_array()) {

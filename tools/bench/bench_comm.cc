@@ -13,7 +13,7 @@ Status to_status(const char* call, r2cclResult_t result, r2cclComm_t comm) {
   return {static_cast<Code>(result), text};
 }
 
-// Texts travel as int32 elements, the smallest type there is.
+// The bench sends texts as int32 elements, the smallest type that there is.
 size_t words_for(size_t bytes) {
   return (bytes + sizeof(int32_t) - 1) / sizeof(int32_t);
 }
@@ -82,7 +82,7 @@ Status BenchComm::all_to_all(const BenchOptions& options, const void* in, void* 
   const size_t part_bytes = part * type_bytes(options.type);
   std::vector<r2cclRequest_t> requests;
   Status status = Status::ok_status();
-  // Receives first, so that nothing comes unexpected; each rank starts with another peer.
+  // Posts receives first, so that no message comes unexpected; each rank starts with another peer.
   for (const bool sends : {false, true}) {
     for (int step = 1; step <= ranks_ && status.ok(); ++step) {
       const int peer = (rank_ + (sends ? step : ranks_ - step)) % ranks_;

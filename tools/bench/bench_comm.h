@@ -16,21 +16,21 @@ class BenchComm {
   static Result<BenchComm> from_environment();
   BenchComm(BenchComm&& other) noexcept;
   BenchComm& operator=(BenchComm&&) = delete;
-  ~BenchComm();  // aborts unless finish() was called: an error must not wait for anybody
+  ~BenchComm();  // aborts unless finish() was called, because an error must not wait for a peer
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // One operation, to its end. All-reduce and broadcast go from `in` to `out` (the same in place);
-  // sendrecv sends to the next rank and receives from the one before, as nccl-tests does; alltoall
-  // sends part r of `in` to rank r, and part r of `out` comes from there.
+  // Runs one operation to its end. All-reduce and broadcast go from `in` to `out` (the same in
+  // place); sendrecv sends to the next rank and receives from the previous one, as in nccl-tests;
+  // alltoall sends part r of `in` to rank r, and receives part r of `out` from it.
   Status run(const BenchOptions& options, const void* in, void* out, size_t count);
   Status barrier();
 
-  // Element by element, the largest over all ranks.
+  // Replaces each element by its maximum over all ranks.
   Status agree_on_max(std::vector<int64_t>* values);
   Status agree_on_sum(std::vector<int64_t>* values);
-  // At rank 0: everybody's text in rank order; elsewhere: empty.
+  // Returns all ranks' texts in rank order at rank 0, and nothing elsewhere.
   Result<std::vector<std::string>> gather(const std::string& text);
 
   std::string report() const;  // r2cclCommReport; empty when there is none

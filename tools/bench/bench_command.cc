@@ -26,11 +26,11 @@ std::vector<bool> placements(const BenchOptions& options) {
       options.collective == Collective::all_reduce || options.collective == Collective::broadcast;
   if (!has_in_place || options.out_of_place_only) return {false};
   if (options.in_place_only) return {true};
-  // A duration is spent once.
+  // The time of `duration_s` is spent once.
   return options.duration_s > 0 ? std::vector<bool>{false} : std::vector<bool>{false, true};
 }
 
-// Measures every size; rank 0 prints each row as it is done.
+// Measures every size; rank 0 prints each row once it is measured.
 Status run_table(const BenchOptions& options, BenchComm* comm, Bench* bench) {
   bool print = comm->rank() == 0;
   if (print) std::fputs(table_header(options, comm->ranks()).c_str(), stdout);
@@ -62,7 +62,7 @@ Status run_measurement(const BenchOptions& options, BenchComm* comm, Bench* benc
     events = std::move(started.value());
   }
   Status status = run_table(options, comm, bench);
-  // Also after an error: what was measured up to then is what one wants to see.
+  // The log is useful after an error too: it has the operations up to then.
   if (!options.op_log_file.empty() && comm->rank() == 0) {
     R2CCL_RETURN_IF_ERROR(write_text(options.op_log_file, operation_log(bench->runs())));
   }
@@ -83,7 +83,7 @@ Status print_summary(const BenchOptions& options, BenchComm* comm, const Bench& 
                     result_json(options, comm->ranks(), bench.runs(), reports.value()));
 }
 
-// What can be known to be wrong before anything is measured.
+// Returns the errors that are known before the measurement.
 Status check_job(const BenchOptions& options, int ranks) {
   if (options.root < 0 || options.root >= ranks) {
     return {Code::invalid_argument, "-r must be a rank, 0 to " + std::to_string(ranks - 1)};
@@ -99,7 +99,7 @@ Status check_job(const BenchOptions& options, int ranks) {
   return Status::ok_status();
 }
 
-// Those that rank 0 writes after the measurement.
+// Checks the result files, which rank 0 writes after the measurement.
 Status check_results(const BenchOptions& options) {
   R2CCL_RETURN_IF_ERROR(check_writable("--json", options.json_file));
   return check_writable("--op-log", options.op_log_file);
@@ -111,15 +111,16 @@ Status check_local_job(const BenchOptions& options) {
   return check_results(options);
 }
 
-// A rank of the bench aborts only after it has told its error, so what the others hear of that is
-// no news; any other end of a peer is.
+// A rank of the bench aborts only after it has reported its error, so the others need not report
+// that abort. They report any other end of a peer.
 int report_rank_error(const Status& status) {
   const bool told_there =
       status.code() == Code::remote && status.message().ends_with("r2cclCommAbort was called");
   return told_there ? kExitError : report_error("bench", status);
 }
 
-// A port that is free now; the small chance that it is taken a moment later gives a clear error.
+// Returns a port that is free now. If another process takes it a moment later, the job fails with a
+// clear error.
 int free_port() {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   Fd owner(fd);

@@ -5,8 +5,8 @@
 
 namespace r2ccl::tools {
 
-// Joins the job that the environment describes and runs the benchmark; `options` must be resolved.
-// Returns the exit status: 0, kExitFailed when an element was wrong, kExitError.
+// Joins the job that the environment describes and runs the benchmark. Requires resolved `options`.
+// Returns the exit status: 0, kExitFailed if an element was wrong, kExitError.
 int run_bench_rank(const BenchOptions& options);
 
 }  // namespace r2ccl::tools

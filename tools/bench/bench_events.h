@@ -1,6 +1,6 @@
-// A line of JSON every so often while a benchmark runs, for displays and fault trials:
+// Writes a line of JSON periodically while a benchmark runs, for displays and fault trials:
 // {"t": monotonic seconds, "rank": r, "host": "h0", "operations": n, "checked": n, "wrong": n,
-//  "nics": {"nic0": {"tx": bytes, "rx": bytes}}, "verdicts": [those not told before]}
+//  "nics": {"nic0": {"tx": bytes, "rx": bytes}}, "verdicts": [the new ones]}
 #pragma once
 
 #include <condition_variable>
@@ -15,12 +15,12 @@
 
 namespace r2ccl::tools {
 
-// The rank's own file: "%r" stands for the rank.
+// Returns the rank's own file: "%r" stands for the rank.
 std::string events_path(const std::string& file, int rank);
 
 class BenchEvents {
  public:
-  // Writes to events_path(file), or to standard output when it is "-".
+  // Writes to events_path(file), or to standard output if it is "-".
   static Result<std::unique_ptr<BenchEvents>> start(const std::string& file, int period_ms,
                                                     const BenchComm& comm, const Clock& clock,
                                                     const BenchProgress& progress);

@@ -35,7 +35,7 @@ Status make_sizes(BenchOptions* options) {
   if (!first.ok()) return first.status();
   Result<uint64_t> last = options->bytes_max.empty() ? first : read_bytes("-e", options->bytes_max);
   if (!last.ok()) return last.status();
-  // nccl-tests' default is a step of 1 MiB; powers of two are what everybody types.
+  // nccl-tests' default is a step of 1 MiB, but its users ask for powers of two.
   int factor = options->step_factor.value_or(options->step_bytes.empty() ? 2 : 0);
   if (options->step_factor && factor < 2) return {Code::invalid_argument, "-f must be 2 or more"};
   uint64_t step = 0;
@@ -77,7 +77,7 @@ Status resolve(BenchOptions* options) {
   R2CCL_RETURN_IF_ERROR(look_up(kRedOps, "-o", options->redop_name, &options->redop));
   if (options->type_name == "float32") options->type_name = "float";
   if (options->type_name == "float64") options->type_name = "double";
-  // nccl-tests counts the checks; we check all or none.
+  // nccl-tests counts the checks; this bench checks all or none.
   std::optional<int> check = options->check_text.empty() ? 1 : parse_int(options->check_text);
   if (!check || *check < 0) return {Code::invalid_argument, "-c must be 0 or 1"};
   options->check = *check != 0;
@@ -92,7 +92,7 @@ Status resolve(BenchOptions* options) {
   options->sizes.clear();
   if (options->collective == Collective::barrier) {
     options->sizes = {0};
-    options->check = false;  // it moves no values
+    options->check = false;  // a barrier moves no values
     return Status::ok_status();
   }
   R2CCL_RETURN_IF_ERROR(make_sizes(options));

@@ -1,4 +1,4 @@
-// What `r2ccl bench` measures: names and sizes as in nccl-tests.
+// The options of `r2ccl bench`: names and sizes as in nccl-tests.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct BenchOptions {
   bool in_place_only = false;
   bool out_of_place_only = false;
   double duration_s = 0;  // 0: `iterations` operations of each size
-  int local_ranks = 0;    // fork this many ranks here; 0: the launcher did it
+  int local_ranks = 0;    // ranks to fork here; 0: the launcher started this rank
   std::string json_file, op_log_file, events_file;
   int events_ms = 100;
 
@@ -35,19 +35,20 @@ struct BenchOptions {
   r2cclDataType_t type = r2cclFloat32;
   r2cclRedOp_t redop = r2cclSum;
   bool check = false;
-  std::vector<uint64_t> sizes;  // bytes, as they were asked for
-  uint64_t bytes_last = 0;      // the largest that was asked for, whether a step meets it or not
+  std::vector<uint64_t> sizes;  // bytes, as the user gave them
+  uint64_t bytes_last = 0;      // the largest that the user gave, whether a step meets it or not
 };
 
-// Fills the derived fields; an error names the option.
+// Fills the derived fields. An error names the option.
 Status resolve(BenchOptions* options);
 
 size_t type_bytes(r2cclDataType_t type);
-// `bytes` rounded up to what can be measured: whole elements, and for alltoall equal parts.
+// Returns `bytes` rounded up to a measurable size: whole elements, and for alltoall equal parts.
 uint64_t whole_bytes(const BenchOptions& options, uint64_t bytes, int ranks);
 
-// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what makes the figure of merit
-// comparable to the speed of one port whatever the number of ranks (nccl-tests/doc/PERFORMANCE.md).
+// Returns bus bandwidth over algorithm bandwidth, as nccl-tests defines it. The factor makes the
+// result comparable to the speed of one port for any number of ranks
+// (nccl-tests/doc/PERFORMANCE.md).
 double bus_factor(Collective collective, int ranks);
 
 }  // namespace r2ccl::tools

@@ -12,14 +12,14 @@ double ms(TimeNs time) {
   return static_cast<double>(time) / 1e6;
 }
 
-// The value below which a share `q` of the sorted values lies (nearest rank).
+// Returns the value below which a share `q` of the sorted values lies (nearest rank).
 TimeNs percentile(const std::vector<TimeNs>& sorted, double q) {
   if (sorted.empty()) return 0;
   auto index = static_cast<size_t>(q * static_cast<double>(sorted.size()));
   return sorted[std::min(index, sorted.size() - 1)];
 }
 
-// {"h0": {"nic0": {"tx": ..., "rx": ...}}}: the ranks of one host add up.
+// Returns {"h0": {"nic0": {"tx": ..., "rx": ...}}}: the sums over the ranks of each host.
 Json nic_bytes(const std::vector<Json>& reports) {
   Json hosts = Json::object();
   for (const Json& report : reports) {
@@ -46,12 +46,12 @@ uint64_t suspicions(const std::vector<Json>& reports) {
   return sum;
 }
 
-// Null where nothing was looked at: a zero would say that all was right.
+// Returns null if the bench checked nothing: a zero would say that all was right.
 Json if_checked(const BenchOptions& options, uint64_t elements) {
   return options.check ? json(elements) : json();
 }
 
-// Two placements of one size give one entry: out of place, as it stands first in the table.
+// Merges two placements of one size into one entry, out of place first, as in the table.
 Json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs) {
   Json list = Json::array();
   for (const BenchRun& run : runs) {

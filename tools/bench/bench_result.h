@@ -1,4 +1,4 @@
-// What a benchmark found out, as values: tables, logs and JSON are made from these.
+// The results of a benchmark as values: tables, logs and JSON are made from these.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace r2ccl::tools {
 
-// One timed operation. Over all ranks the durations and gaps are the largest; starts are rank 0's.
+// One timed operation. Durations and gaps are the largest over all ranks; starts are rank 0's.
 struct TimedOperation {
   TimeNs start = 0;
   TimeNs duration = 0;
-  TimeNs gap = 0;  // since the completion before it, less the time spent filling and checking
+  TimeNs gap = 0;  // since the previous completion, less the time for filling and checking
 };
 
 // All operations of one size in one placement.
@@ -39,20 +39,20 @@ struct OperationTimes {
   double p50_ms = 0, p99_ms = 0, max_ms = 0;
 };
 OperationTimes operation_times(const std::vector<BenchRun>& runs);
-// The longest time between two completions.
+// Returns the longest time between two completions.
 double max_gap_ms(const std::vector<BenchRun>& runs);
 
-// The JSON document; `reports` are the ranks' r2cclCommReport texts.
+// Returns the JSON document; `reports` are the ranks' r2cclCommReport texts.
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
                         const std::vector<std::string>& reports);
 
-// The table of nccl-tests, line for line, so that scripts which parse that parse this.
+// Return the table of nccl-tests, line for line, so that scripts which parse that parse this.
 std::string table_header(const BenchOptions& options, int ranks);
 std::string table_row_start(const BenchOptions& options, const BenchRun& run);
 std::string table_row_part(const BenchOptions& options, int ranks, const BenchRun* run);
 std::string table_footer(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs);
 
-// Text with one line an operation: number, start, duration and gap.
+// Returns a text with one line for each operation: number, start, duration and gap.
 std::string operation_log(const std::vector<BenchRun>& runs);
 
 }  // namespace r2ccl::tools

@@ -5,7 +5,8 @@
 namespace r2ccl::tools {
 namespace {
 
-// Between two agreements whether to go on: often enough to stop in time, seldom enough not to show.
+// The time between two agreements whether to continue: short enough to stop in time, long enough
+// not to affect the result.
 constexpr TimeNs kBatch = 250 * kMillisecond;
 constexpr int64_t kBatchOperationsMax = 10'000;
 
@@ -71,7 +72,7 @@ Status Bench::run_one(bool timed) {
   if (options_.check) {
     fill_input();
     ready_ = clock_.now();
-    // Ranks fill at different speeds; waiting for the slowest filler is not the network's time.
+    // Ranks fill at different speeds; the wait for the slowest filler is not the network's time.
     R2CCL_RETURN_IF_ERROR(comm_->barrier());
   }
   TimeNs start = clock_.now();

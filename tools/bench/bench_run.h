@@ -14,8 +14,8 @@
 
 namespace r2ccl::tools {
 
-// What the event stream reads while the measurement runs. Relaxed: a reader that is an operation
-// behind is no matter.
+// Counters that the event stream reads during the measurement. Their order is relaxed: the reader
+// may be an operation behind.
 struct BenchProgress {
   std::atomic<uint64_t> operations{0};
   std::atomic<uint64_t> checked_elements{0};
@@ -26,20 +26,20 @@ class Bench {
  public:
   Bench(const BenchOptions& options, BenchComm* comm, const Clock& clock, BenchProgress* progress);
 
-  // Measures one size in one placement. Collective. After an error the operations that this rank
-  // completed are still in runs().
+  // Measures one size in one placement. Collective. After an error runs() still has the operations
+  // that this rank completed.
   Status measure(uint64_t bytes, bool in_place);
   const std::vector<BenchRun>& runs() const { return runs_; }
 
  private:
   Status run_warmup();
   Status run_for_duration();
-  // Some operations back to back (with checks: each after a barrier).
+  // Runs some operations back to back (with checks: each after a barrier).
   Status run_batch(int operations, bool timed);
   Status run_one(bool timed);
   void fill_input();
   uint64_t count_wrong() const;
-  // Of an all-to-all of `part` elements from each rank.
+  // Checks an all-to-all of `part` elements from each rank.
   uint64_t count_wrong_parts(uint64_t part) const;
   Status combine_over_ranks();
   BenchRun& current() { return runs_.back(); }
@@ -53,7 +53,7 @@ class Bench {
   std::unique_ptr<std::byte[]> in_, out_;
   uint64_t iteration_ = 0;  // counts all operations, so that no two have the same values
   bool current_in_place_ = false;
-  TimeNs ready_ = 0;  // when this rank last had nothing to do but the next operation
+  TimeNs ready_ = 0;  // the last time when this rank had only the next operation to do
   std::vector<BenchRun> runs_;
 };
 

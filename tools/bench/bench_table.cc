@@ -1,5 +1,6 @@
 // The table of nccl-tests: same columns, same widths, same comment lines. Rates are in GB/s (10^9
-// bytes/s) with more digits than theirs, because our networks may be a hundred times slower.
+// bytes/s) with more digits than nccl-tests prints, because a network here may be a hundred times
+// slower.
 #include <algorithm>
 #include <cstdio>
 

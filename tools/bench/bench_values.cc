@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kSumLimit = 1u << 24;  // float32 counts exactly up to here
 
-// Chris Wellons' low-bias 32-bit mixer, cut to what the compiler can vectorise well.
+// Chris Wellons' low-bias 32-bit mixer, reduced to operations that the compiler vectorises well.
 constexpr uint32_t mix(uint32_t x) {
   x ^= x >> 16;
   x *= 0x7feb352du;
@@ -28,7 +28,8 @@ constexpr uint32_t hash_of(size_t element, uint32_t seed) {
              static_cast<uint32_t>(static_cast<uint64_t>(element) >> 32) * 0x27d4eb2fu + seed);
 }
 
-// So that wider types have all their bits at stake: odd, so that no bit of the sum gets lost.
+// Returns a factor that carries the values into the high bits, so that the check covers all bits of
+// wider types. The factor is odd, so that no bit of the sum gets lost.
 template <typename T>
 constexpr T scale() {
   if constexpr (std::is_same_v<T, float>) return 1;
@@ -38,8 +39,8 @@ constexpr T scale() {
 }
 
 // Element values for a multiplier of a, m, and of b, n: one rank's input has m = 1 and n = w[r],
-// the sum of all has m = p and n = sum(w). For every other element, by chance, the weights are
-// turned around, so that a maximum does not always come from the same rank.
+// the sum of all ranks has m = p and n = sum(w). The weights are reversed for every other element,
+// by chance, so that a maximum does not always come from the same rank.
 struct Pattern {
   uint32_t seed;
   uint32_t a_mask;
@@ -64,7 +65,7 @@ void fill_as(void* buffer, size_t count, Pattern pattern) {
   for (size_t i = 0; i < count; ++i) out[i] = pattern.at<T>(i);
 }
 
-// With a divisor, the complete sum is divided once in the element's own type, as avg is defined.
+// With a divisor, divides the complete sum once in the element's own type, as avg is defined.
 template <typename T>
 uint64_t count_wrong_as(const void* buffer, size_t count, Pattern pattern, int32_t divisor) {
   const T* in = static_cast<const T*>(buffer);

@@ -1,11 +1,11 @@
-// Values for checking: every input differs by rank, element and iteration, and every result can be
-// told in advance, exactly, without asking the other ranks.
+// Values for checking: every input differs by rank, element and iteration, and each rank computes
+// every expected result exactly, without asking the other ranks.
 //
-// The value of rank r is (a + b * w[r]) * scale, with a and b pseudo-random in (element, iteration)
-// and fixed distinct weights w (turned around for half of the elements). So a sum is (p * a + b *
-// sum(w)) * scale in O(1), and it is wrong as soon as any contribution is missing, doubled, stale
-// or from another place. All sums stay below 2^24 * scale, which the type holds exactly, so no
-// order of additions can round.
+// The value of rank r is (a + b * w[r]) * scale. a and b are pseudo-random in (element, iteration);
+// the weights w are fixed and distinct, and reversed for half of the elements. So a sum is (p * a +
+// b * sum(w)) * scale in O(1), and it is wrong as soon as any contribution is missing, doubled,
+// stale or from another place. All sums stay below 2^24 * scale, which the type holds exactly, so
+// no order of additions can round.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,14 @@ class BenchValues {
   static constexpr int kRanksMax = 1024;
   explicit BenchValues(int ranks);
 
-  // Rank `rank`'s input.
+  // Fills `buffer` with rank `rank`'s input.
   void fill(void* buffer, size_t count, r2cclDataType_t type, int rank, uint64_t iteration) const;
 
-  // How many elements are not what the reduction over all ranks must give.
+  // Returns the number of elements that differ from the reduction over all ranks.
   uint64_t count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
                                r2cclRedOp_t redop, uint64_t iteration) const;
-  // How many elements are not rank `rank`'s input, from its element `first` on.
+  // Returns the number of elements that differ from rank `rank`'s input, from its element `first`
+  // on.
   uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type, int rank,
                               uint64_t iteration, size_t first = 0) const;
 

@@ -40,7 +40,7 @@ class BenchValuesTest : public ::testing::Test {
     return data;
   }
 
-  // The reduction in the plainest way, in the order given by `first`: no order may matter.
+  // Reduces in the plainest way, in an order that begins at `first`: the order must not matter.
   std::vector<T> reduced(const BenchValues& values, int ranks, r2cclRedOp_t redop, int first) {
     std::vector<T> result = input(values, first % ranks, 7);
     for (int i = 1; i < ranks; ++i) {

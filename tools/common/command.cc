@@ -24,7 +24,7 @@ std::string no_such_command(const CLI::App& command, const std::string& name,
          "; there are " + known + ". Run `" + name + " --help` for more.";
 }
 
-// CLI11 says of an unknown command no more than that one is required.
+// For an unknown command CLI11 says only that a command is required.
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help or --version
   const CLI::App* at = &app;

@@ -1,4 +1,4 @@
-// What main() wires together: each subcommand registers itself and leaves the function to run.
+// The parts that main() connects: each subcommand registers itself and leaves the function to run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,22 +8,22 @@
 
 namespace r2ccl::tools {
 
-// The chosen subcommand's work; returns the exit status.
+// Runs the chosen subcommand and returns the exit status.
 using Action = std::function<int()>;
 
 // Exit statuses beside 0.
-inline constexpr int kExitFailed = 1;  // it ran, and what it found is not right
-inline constexpr int kExitError = 2;   // it could not be done, or the command line is wrong
+inline constexpr int kExitFailed = 1;  // it ran, and found an error
+inline constexpr int kExitError = 2;   // it could not run, or the command line is wrong
 
-// Prints what is wrong with the command line, or the help that it asks for; returns the exit
-// status. Without any word that is the help of the whole command.
+// Prints the error in the command line, or the help that it asks for, and returns the exit status.
+// Without any word it prints the help of the whole command.
 int report_usage(const CLI::App& app, const CLI::ParseError& error);
-// "r2ccl lab: no command 'word'; there are up, down, ..."
+// Returns "r2ccl lab: no command 'word'; there are up, down, ..."
 std::string no_such_command(const CLI::App& command, const std::string& name,
                             const std::string& word);
 std::string version_text();
 
-// Sleeps so long, whatever signals come.
+// Sleeps for this time; signals do not shorten it.
 void pause_for(double seconds);
 
 // Prints "r2ccl COMMAND: message" to stderr; returns kExitError.

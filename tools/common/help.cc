@@ -24,9 +24,9 @@ struct Example {
   const char* meaning;
 };
 
-// Here and not beside each command, so that they have one form.
+// Examples stand here and not beside each command, so that they have one form.
 constexpr std::array kExamples = {
-    Example{"", "r2ccl demo", "break NICs under a job and draw what happened"},
+    Example{"", "r2ccl demo", "break NICs under a job and draw the run"},
     Example{"", "r2ccl bench -p 4 -b 16M", "measure AllReduce between four ranks on this machine"},
     Example{"", "r2ccl info", "print which NICs a job would use, and why"},
     Example{"", "r2ccl status", "show the running jobs of this host"},
@@ -60,7 +60,7 @@ constexpr std::array kExamples = {
     Example{"sim", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 1..1000", "1000 random jobs with random faults"},
     Example{"sim fuzz", "r2ccl sim fuzz --seeds 7 --twice", "whether seed 7 is the same run again"},
-    Example{"sim replay", "r2ccl sim replay 7 --svg run.svg", "draw what happens in seed 7"},
+    Example{"sim replay", "r2ccl sim replay 7 --svg run.svg", "draw the run of seed 7"},
     Example{"sim replay", "r2ccl sim replay 7 --toml job.toml", "write its scenario, to change it"},
     Example{"sim run", "r2ccl sim run job.toml", "run a scenario"},
     Example{"sim losses", "r2ccl sim losses --seeds 1..100", "100 random jobs with lossy NICs"},
@@ -94,7 +94,7 @@ void add_examples(CLI::App* command, const std::string& name) {
   }
 }
 
-// Lines of at most `width` bytes, broken at spaces.
+// Returns lines of at most `width` bytes, broken at spaces.
 std::string wrapped(const std::string& text, size_t width) {
   std::istringstream words(text);
   std::string out;
@@ -126,7 +126,7 @@ std::pair<std::string, std::string> type_and_bounds(const CLI::Option& option) {
   return {type, bounds};
 }
 
-// `r2ccl help lab up`.
+// Prints the help of the command `words`, as for `r2ccl help lab up`.
 int print_help(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   std::string name = "r2ccl";
@@ -166,7 +166,7 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (!option->get_option_text().empty()) return " " + option->get_option_text();
   if (option->get_type_size() == 0) return "";
   const std::string name = option->get_name(true, false);
-  // A positional in capitals says what it is.
+  // A positional in capitals needs no type: its name gives it.
   const bool says_it =
       option->get_positional() && std::isupper(static_cast<unsigned char>(name[0]));
   const bool optional_value = option->get_expected_min() == 0 && !option->get_positional();

@@ -17,10 +17,10 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-// The help of `command`, whose words are `name`: "r2ccl lab up".
+// Returns the help of `command`, whose words are `name`: "r2ccl lab up".
 std::string help_text(const CLI::App& command, const std::string& name);
 
-// Appends its examples to the help of every command. Call once all commands are there.
+// Appends its examples to the help of every command. Requires that all commands are registered.
 void add_examples(CLI::App* app);
 
 }  // namespace r2ccl::tools

@@ -16,7 +16,7 @@ Status check_writable(const std::string& option, const std::string& path) {
   if (path.empty() || path == "-") return Status::ok_status();
   const std::string context = option + " " + path;
   std::error_code error;
-  // Opening it would not do: to the reader of a pipe that would be all.
+  // Does not open an existing file: the reader of a pipe would take the close for the end.
   if (std::filesystem::exists(path, error)) {
     if (std::filesystem::is_directory(path, error)) return system_error(context, EISDIR);
     if (access(path.c_str(), W_OK) != 0) return system_error(context, errno);

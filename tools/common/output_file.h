@@ -1,4 +1,4 @@
-// Files that a command writes at its end: better to know at its start that it cannot.
+// Files that a command writes at its end. The command checks at its start that it can write them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace r2ccl::tools {
 
-// An error that names `option` when `path` could not be written. Empty and "-" (standard output)
-// can; what the file holds stays, and none is left where none was.
+// Returns an error that names `option` if `path` cannot be written. Accepts an empty path and "-"
+// (standard output). Keeps the content of an existing file, and leaves no new file behind.
 Status check_writable(const std::string& option, const std::string& path);
 
 Status write_text(const std::string& path, const std::string& text);

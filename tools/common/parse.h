@@ -1,4 +1,4 @@
-// Numbers from text, whole or not at all.
+// Parses numbers from text. The whole text must be the number.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace r2ccl::tools {
 
 std::optional<int> parse_int(const std::string& text);
 std::optional<double> parse_number(const std::string& text);
-// Bytes with an optional binary unit: 1048576, 64K, 1M, 4G.
+// Returns bytes with an optional binary unit: 1048576, 64K, 1M, 4G.
 std::optional<uint64_t> parse_bytes(const std::string& text);
 
 }  // namespace r2ccl::tools

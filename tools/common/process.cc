@@ -43,8 +43,8 @@ Status start_error(const Command& command, int error) {
   return system_error("cannot run " + program, error);
 }
 
-// The child's side, up to exec. Only system calls: the parent may have threads. On failure the
-// errno goes to the parent over a pipe that a successful exec closes.
+// Runs in the child up to exec, with system calls only, because the parent may have threads. On
+// failure the errno goes to the parent over a pipe that a successful exec closes.
 [[noreturn]] void exec_child(char* const* argv, const char* netns, int in, int out, int err,
                              int failure) {
   int netns_fd = -1;
@@ -64,12 +64,12 @@ void drain(Fd* fd, std::string* text) {
   if (n == 0 || (n < 0 && errno != EINTR)) fd->reset();
 }
 
-// Feeds `input` and collects both outputs until the program has closed them. Poll, because a
-// program that fills one pipe while we block on another would hang us both.
+// Feeds `input` and collects both outputs until the program has closed them. It polls: a program
+// that fills one pipe while this process blocks on another would hang both.
 void converse(const std::string& input, Fd in, Fd out, Fd err, Outcome* outcome) {
   size_t written = 0;
   if (input.empty()) in.reset();
-  // Or a large write would wait for a program that waits for us to read.
+  // A large blocking write would wait for a program that waits for this process to read.
   if (in.valid()) fcntl(in.get(), F_SETFL, O_NONBLOCK);
   while (in.valid() || out.valid() || err.valid()) {
     std::array<pollfd, 3> fds{
@@ -118,7 +118,7 @@ Result<Outcome> run_program(const Command& command) {
   err.value().write_end.reset();
   failure.value().write_end.reset();
 
-  // A program that ends without reading its input must not end us.
+  // A program that ends without reading its input must not end this process.
   sighandler_t old_handler = signal(SIGPIPE, SIG_IGN);
   Outcome outcome;
   converse(command.input, std::move(in.value().write_end), std::move(out.value().read_end),

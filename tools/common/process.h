@@ -12,7 +12,7 @@ namespace r2ccl::tools {
 
 struct Command {
   std::vector<std::string> argv;
-  std::string input;       // what the program reads on standard input
+  std::string input;       // text for the program's standard input
   std::string netns_path;  // a network namespace to run it in; empty: this one
 };
 
@@ -22,14 +22,14 @@ struct Outcome {
   std::string err;
 };
 
-// Runs the program to its end. An error only when it could not be started; a missing program is
-// named together with the package that has it.
+// Runs the program to its end. Returns an error only if it could not be started; the error for a
+// missing program names the package that has it.
 Result<Outcome> run_program(const Command& command);
 
-// As above, and an exit status other than 0 is an error that quotes what the program said.
+// Does the same, but returns an error that quotes the program's output if the exit status is not 0.
 Result<std::string> run_checked(const Command& command);
 
-// What a shell would report for this wait status.
+// Returns the exit status that a shell would report for this wait status.
 int exit_status(int wait_status);
 
 }  // namespace r2ccl::tools

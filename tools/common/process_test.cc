@@ -6,7 +6,7 @@ namespace r2ccl::tools {
 namespace {
 
 TEST(Process, FeedsInputAndCollectsBothOutputs) {
-  // More than a pipe holds, so that a one-sided conversation would hang.
+  // More bytes than a pipe holds, so that a one-sided conversation would hang.
   std::string input(1 << 20, 'x');
   Result<Outcome> outcome = run_program({{"sh", "-c", "tee /dev/stderr; exit 7"}, input, ""});
   ASSERT_TRUE(outcome.ok()) << outcome.status().message();
@@ -27,7 +27,7 @@ TEST(Process, NamesAMissingProgram) {
   EXPECT_NE(outcome.status().message().find("no-such-program"), std::string::npos);
 }
 
-TEST(Process, QuotesWhatAFailedProgramSaid) {
+TEST(Process, QuotesTheOutputOfAFailedProgram) {
   Result<std::string> outcome = run_checked({{"sh", "-c", "echo no cheese >&2; exit 3"}, "", ""});
   ASSERT_FALSE(outcome.ok());
   EXPECT_NE(outcome.status().message().find("no cheese"), std::string::npos);

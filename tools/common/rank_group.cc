@@ -18,11 +18,11 @@ namespace r2ccl::tools {
 
 Result<pid_t> spawn_child(const std::function<int()>& body) {
   pid_t parent = getpid();
-  std::fflush(nullptr);  // or the child would print our buffers once more
+  std::fflush(nullptr);  // or the child would print the parent's buffers once more
   pid_t pid = fork();
   if (pid < 0) return system_error("fork", errno);
   if (pid > 0) {
-    setpgid(pid, pid);  // on both sides, so that it holds before either goes on
+    setpgid(pid, pid);  // on both sides, so that it holds before either continues
     return pid;
   }
   setpgid(0, 0);
@@ -56,7 +56,7 @@ Status RankGroup::start(const std::string& prefix, const std::function<int()>& b
   member.prefix = prefix;
   Fd child_end(ends[1]);
   Result<pid_t> pid = spawn_child([&] {
-    // Ranks are in the background of the terminal, where reading would stop them.
+    // Ranks run in the background of the terminal, where a read would stop them.
     if (int null = open("/dev/null", O_RDONLY | O_CLOEXEC); null >= 0) dup2(null, 0);
     if (child_end.valid()) {
       dup2(child_end.get(), 1);

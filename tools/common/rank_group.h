@@ -1,4 +1,4 @@
-// The processes of one job: started together, attended to until the last has ended.
+// The processes of one job: they start together and are served until the last has ended.
 #pragma once
 
 #include <signal.h>
@@ -13,9 +13,9 @@
 
 namespace r2ccl::tools {
 
-// Starts `body` in a child process that is the leader of its own process group, so that a signal to
-// the group reaches also what the body starts, and that is ended when this process ends. `body`
-// returns the exit status.
+// Starts `body` in a child process and returns its process id. The child leads its own process
+// group, so that a signal to the group also reaches processes that the body starts. The kernel ends
+// the child when this process ends. `body` returns the exit status.
 Result<pid_t> spawn_child(const std::function<int()>& body);
 
 class RankGroup {
@@ -31,13 +31,13 @@ class RankGroup {
   // of its output.
   Status start(const std::string& prefix, const std::function<int()>& body);
   void signal_all(int signal_number);
-  // Serves output and signals for at most timeout_ms (-1: until something happens); hands SIGINT
-  // and SIGTERM on to the ranks. False when every rank has ended.
+  // Serves output and signals for at most timeout_ms (-1: until something happens), and forwards
+  // SIGINT and SIGTERM to the ranks. Returns false once every rank has ended.
   bool attend_for(int timeout_ms);
-  // Until every rank has ended. The worst exit status.
+  // Serves the ranks until every one has ended. Returns the worst exit status.
   int attend();
   int worst_status() const { return worst_status_; }
-  bool interrupted() const { return interrupted_; }  // by a signal that was handed on
+  bool interrupted() const { return interrupted_; }  // by a signal that was forwarded
 
  private:
   struct Member {

@@ -66,7 +66,7 @@ std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) 
     if (!peer.empty()) line += " (towards " + peer + ")";
     const std::string loss = report_text(verdict, "loss_percent");
     if (!loss.empty()) line += ", " + loss + " % of its packets lost";
-    // Absent when no transfer was under way.
+    // Absent if no transfer was outstanding.
     const std::string detected = report_text(verdict, "detected_ms");
     if (!detected.empty()) line += ", detected in " + detected + " ms";
     line += ", stall " + report_text(verdict, "stall_ms") + " ms, " +

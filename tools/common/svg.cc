@@ -6,7 +6,7 @@
 namespace r2ccl::tools {
 namespace {
 
-// Two decimals: finer than a pixel, and files stay small.
+// Two decimals are finer than a pixel and keep the files small.
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f", value);

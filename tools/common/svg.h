@@ -12,7 +12,7 @@ struct Point {
   double y = 0;
 };
 
-// How a text is placed at its point.
+// The position of a text relative to its point.
 enum class Anchor { start, middle, end };
 
 struct TextStyle {
@@ -52,7 +52,7 @@ class ChartArea {
   double right() const { return corner_.x + width_; }
   double top() const { return corner_.y; }
   double bottom() const { return corner_.y + height_; }
-  // Grid lines and numbers at round values.
+  // Draws grid lines and numbers at round values.
   void draw_axes(Svg* svg, const std::string& x_label, const std::string& y_label) const;
 
  private:
@@ -61,7 +61,7 @@ class ChartArea {
   std::pair<double, double> x_range_, y_range_;
 };
 
-// A step of 1, 2 or 5 times a power of ten that cuts `range` into at most `pieces`.
+// Returns a step of 1, 2 or 5 times a power of ten that cuts `range` into at most `pieces`.
 double round_step(double range, int pieces);
 
 }  // namespace r2ccl::tools

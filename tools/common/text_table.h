@@ -1,4 +1,4 @@
-// Tables for people.
+// Tables in plain text.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace r2ccl::tools {
 
 using TextRow = std::vector<std::string>;
 
-// Left-aligned columns, two spaces between them, none at the end of a line. A row may be shorter
-// than others; then its last cell may be wider than its column.
+// Returns the rows as left-aligned columns, two spaces between them, none at the end of a line. A
+// row may be shorter than others; then its last cell may be wider than its column.
 std::string layout(const std::vector<TextRow>& rows);
 
-// `text` with what a terminal would obey replaced: it may come from another user's process.
+// Returns `text` with control characters replaced: it may come from another user's process.
 std::string printable(const std::string& text);
 
 }  // namespace r2ccl::tools

@@ -32,9 +32,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kSampleMs = 100;
-constexpr int kEventsMs = 25;  // how exactly the time of a verdict is known
+constexpr int kEventsMs = 25;  // the precision of a verdict's time
 constexpr double kStartLimitS = 30, kEndLimitS = 30;
-constexpr size_t kSmoothing = 10;  // samples that a rate is taken over
+constexpr size_t kSmoothing = 10;  // samples that make one rate
 
 // A directory for the ranks' streams and results, removed at the end.
 class WorkFolder {
@@ -57,14 +57,14 @@ class WorkFolder {
   std::string path_;
 };
 
-// "2,579,496,960"
+// Returns "2,579,496,960".
 std::string with_separators(uint64_t number) {
   std::string text = std::to_string(number);
   for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
   return text;
 }
 
-// "4 MB" of "4M".
+// Returns "4 MB" for "4M".
 std::string size_text(const std::string& bytes) {
   const size_t digits = bytes.find_first_not_of("0123456789.");
   if (digits == std::string::npos) return bytes + " bytes";
@@ -74,7 +74,7 @@ std::string size_text(const std::string& bytes) {
 struct Snapshot {
   double t_s = 0;
   uint64_t operations = 0;
-  double operations_s = 0;  // when the operations were counted
+  double operations_s = 0;  // the time when the operations were counted
   SentBytes sent;
 };
 
@@ -195,7 +195,7 @@ Status Demo::do_due_steps() {
 
 void Demo::tell_verdicts() {
   for (const DemoVerdict& verdict : watch_.poll()) {
-    // Bytes and the like are in the report; a line has 100 columns.
+    // The report has the bytes and other details; a line has 100 columns.
     screen_.news(now(), "VERDICT " + verdict.text.substr(0, verdict.text.rfind(", ")), false);
     record_.verdicts.push_back({verdict.t_s - start_s_, verdict.caption});
   }
@@ -203,7 +203,7 @@ void Demo::tell_verdicts() {
 
 Status Demo::sample() {
   tell_verdicts();
-  // After a fault that took its time to make: two samples close together say nothing of a rate.
+  // A fault that took long to make delays a sample: two samples close together give no rate.
   if (!recent_.empty() && now() - recent_.back().t_s < kSampleMs / 2e3) return Status::ok_status();
   Result<SentBytes> sent = stage_.sent_bytes(watch_);
   if (!sent.ok()) return sent.status();
@@ -256,7 +256,7 @@ Status Demo::follow() {
   return Status::ok_status();
 }
 
-// What the ranks said, for a failure.
+// Returns the output of the ranks, for a failure.
 std::string Demo::rank_output() const {
   std::string text;
   for (int host = 0; host < options_.hosts; ++host) {
@@ -300,7 +300,7 @@ std::string Demo::result_text(const nlohmann::json& result) const {
          with_separators(result.value("wrong_elements", uint64_t{0})) + " wrong.";
 }
 
-// The log of rank 0 has each operation with its time, which is finer than what can be sampled.
+// Reads the log of rank 0, which has the time of each operation: finer than samples.
 void Demo::read_operations() {
   std::ifstream in(bench_.op_log_file);
   const double factor = bus_factor(Collective::all_reduce, options_.hosts);
@@ -314,7 +314,7 @@ void Demo::read_operations() {
   }
 }
 
-// Whether it is the job whose curve under Gloo is known.
+// Returns whether this is the job whose curve under Gloo is known.
 bool Demo::is_default() const {
   const DemoOptions usual;
   return !options_.loopback && options_.hosts == usual.hosts && options_.nics == usual.nics &&
@@ -340,7 +340,7 @@ Result<int> Demo::run() {
   Status status = follow();
   int exit_status = conclude(status);
   if (!record_.faults.empty() && record_.faults.back().end_s == record_.faults.back().start_s) {
-    record_.faults.back().end_s = now();  // the demo ended before it was mended
+    record_.faults.back().end_s = now();  // the demo ended before the repair
   }
   std::ofstream out(options_.svg_file);
   out << draw_demo(record_);
@@ -357,7 +357,7 @@ Result<int> run_demo(const DemoOptions& options) {
   BenchOptions bench;
   bench.bytes_min = options.bytes;
   bench.check_text = "1";
-  bench.duration_s = 1;  // the schedule will say
+  bench.duration_s = 1;  // the schedule sets it later
   R2CCL_RETURN_IF_ERROR(resolve(&bench));
   Result<WorkFolder> folder = WorkFolder::make();
   if (!folder.ok()) return folder.status();

@@ -1,5 +1,5 @@
-// The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of it all. Where
-// no lab can be made, it falls back to loopback and says so.
+// The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of the run.
+// Where no lab can be made, it falls back to loopback and says so.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct DemoOptions {
   std::string json_file;  // the benchmark's results; empty: not kept
 };
 
-// Returns the exit status: 0 only if the job came to its end and no element was wrong. What it
-// made is removed in any case.
+// Runs the demo and removes everything that it made. Returns the exit status: 0 only if the job
+// came to its end and no element was wrong.
 Result<int> run_demo(const DemoOptions& options);
 
 }  // namespace r2ccl::tools

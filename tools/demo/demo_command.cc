@@ -9,7 +9,7 @@ namespace r2ccl::tools {
 void add_demo_command(CLI::App* app, Action* action) {
   auto o = std::make_shared<DemoOptions>();
   CLI::App* sub = app->add_subcommand(
-      "demo", "Break NICs under a running all-reduce, in a lab of its own, and draw what happened");
+      "demo", "Break NICs under a running all-reduce, in a lab of its own, and draw the run");
   sub->add_option("--hosts", o->hosts, "hosts")->check(CLI::Range(2, 16))->capture_default_str();
   sub->add_option("--nics", o->nics, "NICs per host")
       ->check(CLI::Range(2, 8))

@@ -5,9 +5,9 @@
 
 namespace r2ccl::tools {
 
-// Bus MB/s in each tenth of a second, for the demo's default lab, size and schedule.
+// Returns bus MB/s in each tenth of a second, for the demo's default lab, size and schedule.
 std::span<const float> demo_gloo_mbps();
-// Version and date.
+// Returns the version and the date.
 const char* demo_gloo_source();
 
 }  // namespace r2ccl::tools

@@ -11,7 +11,7 @@
 namespace r2ccl::tools {
 namespace {
 
-// Takes the lab away however the demo ends.
+// Removes the lab however the demo ends.
 class LabGuard {
  public:
   explicit LabGuard(std::string name) : name_(std::move(name)) {
@@ -68,7 +68,7 @@ class LabStage final : public DemoStage {
  private:
   std::unique_ptr<LabGuard> guard_;
   Lab lab_;
-  std::string secret_;  // an open start would be told between the frames
+  std::string secret_;  // without a secret, the start's warning would break into the table
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The demo where no namespaces may be made.
+// The demo on a machine that permits no namespaces.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@ std::string address_of(LabPort port) {
   return "127.0." + std::to_string(port.nic + 1) + "." + std::to_string(port.host + 1);
 }
 
-// A port that nobody uses now; rank 0 takes it in a moment.
+// Returns a free port; rank 0 takes it in a moment.
 Result<int> find_free_port() {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -44,7 +44,7 @@ class LoopbackStage final : public DemoStage {
         fault_file_(std::move(fault_file)),
         port_(port) {}
 
-  // Must come before the first rank.
+  // Requires that no rank has started.
   Status write_fault_file() const {
     std::ofstream out(fault_file_ + ".new", std::ios::trunc);
     for (int host = 0; host < hosts_; ++host) {
@@ -85,7 +85,7 @@ class LoopbackStage final : public DemoStage {
     return write_fault_file();
   }
 
-  // The kernel has one counter for all of loopback, so the ranks must say it themselves.
+  // The kernel has one counter for all of loopback, so the ranks must report their own bytes.
   Result<SentBytes> sent_bytes(const DemoWatch& watch) const override {
     SentBytes sent = watch.sent_bytes();
     for (std::vector<uint64_t>& host : sent) host.resize(static_cast<size_t>(nics_));

@@ -30,7 +30,7 @@ void shade_faults(Svg* svg, const ChartArea& area, const DemoRecord& record, boo
     style.fill = "#b03a3c";
     style.bold = true;
     style.anchor = Anchor::middle;
-    // The NICs above what happens to them, so that the label stays within its band.
+    // The NICs stand above the fault's kind, so that the label stays within its band.
     const size_t colon = fault.label.find(": ");
     const double middle = (from.x + to.x) / 2;
     const bool two_lines = colon != std::string::npos;
@@ -49,7 +49,7 @@ std::vector<Point> line_of(const ChartArea& area, const DemoCurve& curve, double
   return points;
 }
 
-// The line rate of the NICs that work, as steps.
+// Returns the line rate of the working NICs, as steps.
 std::vector<Point> what_is_left(const ChartArea& area, const DemoRecord& record) {
   std::vector<Point> points = {area.at(0, record.line_bytes_per_s / kMega)};
   for (const DemoFault& fault : record.faults) {
@@ -63,8 +63,8 @@ std::vector<Point> what_is_left(const ChartArea& area, const DemoRecord& record)
   return points;
 }
 
-// A triangle at each verdict's time, and below the chart, where no curve is, a caption for each
-// fault.
+// Draws a triangle at each verdict's time, and a caption for each fault below the chart, where no
+// curve is.
 void draw_verdicts(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   TextStyle style;
   style.size = kCaptionSize;
@@ -113,7 +113,7 @@ void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record, double 
   draw_verdicts(svg, area, record);
 }
 
-// Below the chart: what each line is.
+// Draws the key to the lines, below the chart.
 void draw_key(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   struct Entry {
     std::string text;
@@ -174,7 +174,7 @@ double highest(const DemoRecord& record) {
       top = std::max(top, sum);
     }
   }
-  // A burst must not squeeze all else.
+  // A burst must not squeeze the rest of the curve.
   top = std::min(top, 1.25 * std::max(record.line_bytes_per_s, kMega));
   return std::max(top / kMega * 1.04, 1.0);
 }

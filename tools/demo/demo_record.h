@@ -1,4 +1,4 @@
-// What the demo saw, as a value: samples over time, faults and verdicts; and its picture.
+// The record of a demo as a value: samples over time, faults and verdicts; and its picture.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace r2ccl::tools {
 
 struct DemoSample {
   double t_s = 0;
-  double bus_bytes_per_s = 0;                        // of the all-reduce
+  double bus_bytes_per_s = 0;                        // the all-reduce's
   std::vector<std::vector<double>> nic_bytes_per_s;  // sent, by host and NIC
 };
 
@@ -16,8 +16,8 @@ struct DemoFault {
   double start_s = 0;
   double end_s = 0;
   std::string label;
-  double lost_bytes_per_s = 0;  // of the line rate
-  bool expects_verdict = true;  // slow is not broken
+  double lost_bytes_per_s = 0;  // the lost part of the line rate
+  bool expects_verdict = true;  // a slow NIC is not broken
 };
 
 struct DemoMark {
@@ -25,7 +25,7 @@ struct DemoMark {
   std::string text;  // in a few words
 };
 
-// Bytes per second in one tenth of a second after the other.
+// Bytes per second in consecutive tenths of a second.
 struct DemoCurve {
   static constexpr double kBinSeconds = 0.1;
   std::vector<double> bytes_per_s;
@@ -36,10 +36,10 @@ struct DemoCurve {
 
 struct DemoRecord {
   std::string title;     // the result
-  std::string subtitle;  // of what
+  std::string subtitle;  // the subject of the measurement
   int victim_host = 0;
-  double line_bytes_per_s = 0;  // what all NICs of a host carry together
-  DemoCurve bus;                // of all operations; empty where the job did not come to its end
+  double line_bytes_per_s = 0;  // the rate of all NICs of a host together
+  DemoCurve bus;                // all operations; empty if the job did not come to its end
   DemoCurve other;              // the same faults under another library; may be empty
   std::string other_name;
   std::vector<DemoSample> samples;
@@ -47,9 +47,9 @@ struct DemoRecord {
   std::vector<DemoMark> verdicts;
 };
 
-// Two charts above each other: the all-reduce's bus bandwidth beside the line rate that is left and
-// the other library, and what each NIC of the victim host sends, stacked. Faults are shaded in
-// both, verdicts are marks with captions.
+// Draws two charts, one above the other: the all-reduce's bus bandwidth beside the remaining line
+// rate and the other library, and the stacked rates of the victim host's NICs. Both shade the
+// faults, and mark verdicts with captions.
 std::string draw_demo(const DemoRecord& record);
 
 }  // namespace r2ccl::tools

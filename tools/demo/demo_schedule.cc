@@ -24,7 +24,7 @@ DemoSchedule make_demo_schedule(int hosts, int nics, double fault_s, double mend
   add("silent black hole", {nic(2)}, {FaultKind::hole, 0, false});
   add("slowed to 10 %", {nic(3)}, {FaultKind::slow, 10, true},
       "(slow is not broken: it stays in use and gets less to do)");
-  // With fewer than three NICs this would cut the host off, which is another story.
+  // With fewer than three NICs this would cut the host off, which is a different fault.
   if (nics >= 3) add("two NICs gone", {nic(0), nic(1)}, {FaultKind::pull, 0, false});
   schedule.end_s = now;
   return schedule;

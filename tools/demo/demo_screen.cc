@@ -27,7 +27,8 @@ std::string DemoScreen::bar(double bytes_per_s) const {
   return text;
 }
 
-// One NIC: a bar of its rate, or in words why there is none. Always of the same width.
+// Returns one NIC's cell: a bar of its rate, or the reason in words why there is none. All cells
+// have the same width.
 std::string DemoScreen::cell(double bytes_per_s, const std::string& fault) const {
   constexpr double kIdleShare = 0.005;
   char text[96];

@@ -1,5 +1,5 @@
-// The demo's output: on a terminal a table that renews itself with the news above it, elsewhere a
-// plain line a second.
+// The demo's output. A terminal gets a table that renews itself with the news above it; any other
+// output gets one plain line a second.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ class DemoScreen {
   DemoScreen(bool terminal, double nic_bytes_per_s)
       : terminal_(terminal), nic_bytes_per_s_(nic_bytes_per_s) {}
 
-  // A line that stays: a fault, a repair, a verdict.
+  // Prints a line that stays: a fault, a repair, a verdict.
   void news(double t_s, const std::string& text, bool bad);
-  // Broken NICs are red, with their fault. Others that carry nothing have no work.
+  // Shows broken NICs in red, with their fault. A working NIC without traffic has no work.
   void show(const DemoSample& sample, const std::vector<BrokenNic>& broken,
             const std::string& status);
 

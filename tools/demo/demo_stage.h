@@ -1,5 +1,6 @@
-// Where the demo's hosts live and how their NICs break: a lab of namespaces, or, where none may be
-// made, processes on loopback whose NICs are addresses and whose faults the library acts out.
+// The place of the demo's hosts, which also breaks their NICs: a lab of namespaces, or, where the
+// machine permits none, processes on loopback. There, NICs are addresses, and the library simulates
+// their faults.
 #pragma once
 
 #include <functional>
@@ -18,24 +19,25 @@ class DemoStage {
  public:
   virtual ~DemoStage() = default;
 
-  // For the child process that becomes the host's rank.
+  // Runs in the child process that becomes the host's rank.
   virtual int run_rank(int host, const std::function<int()>& body) const = 0;
   virtual Status fault(const LabTarget& target, const LabFault& fault) = 0;
   virtual Status fix(const LabTarget& target) = 0;
-  // Since the start, by host and NIC; `watch` knows what the ranks say.
+  // Returns the bytes since the start, by host and NIC; `watch` has the ranks' own counts.
   virtual Result<SentBytes> sent_bytes(const DemoWatch& watch) const = 0;
 };
 
-// The lab is removed with the stage. Interruptions wait from here on for somebody to read them
-// (RankGroup does), so that none ends the demo between making the lab and removing it.
+// Makes the lab, and removes it with the stage. Signals stay blocked from here on until a reader
+// takes them (RankGroup does), so that none ends the demo between making the lab and removing it.
 Result<std::unique_ptr<DemoStage>> make_lab_stage(const DemoOptions& options);
 
-// Keeps the faults in `fault_file`, for R2CCL_FAULT_FILE. NIC k of host i is 127.0.(k+1).(i+1),
-// and held to its rate in the same way.
+// Keeps the faults in `fault_file`, for R2CCL_FAULT_FILE. NIC k of host i is 127.0.(k+1).(i+1); the
+// fault file also limits it to its rate.
 Result<std::unique_ptr<DemoStage>> make_loopback_stage(const DemoOptions& options,
                                                        const std::string& fault_file);
 
-// A NIC's line of that file; an error for a fault that a stream of bytes cannot act out.
+// Returns a NIC's line of that file, or an error for a fault that a stream of bytes cannot
+// simulate.
 Result<std::string> fault_file_line(const std::string& address, double rate_bytes_per_s,
                                     const LabFault* fault);
 

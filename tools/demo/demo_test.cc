@@ -75,7 +75,7 @@ TEST(DemoCurve, SpreadsTheBytesOfAnOperationOverItsTime) {
   EXPECT_NEAR(curve.bytes_per_s[1], 50, 1e-9);
   EXPECT_NEAR(curve.bytes_per_s[2], 100, 1e-9);
   EXPECT_NEAR(curve.bytes_per_s[3], 50, 1e-9);
-  curve.add(1, 1, 20);  // took no time: nothing can be said
+  curve.add(1, 1, 20);  // took no time, so it has no rate
   EXPECT_EQ(curve.bytes_per_s.size(), 4u);
 }
 
@@ -115,7 +115,7 @@ TEST(DemoWatch, TellsAVerdictOnceAndWaitsForWholeLines) {
   EXPECT_EQ(watch.wrong_elements(), 1u);
 }
 
-TEST(DemoWatch, KnowsWhatEachNicHasSent) {
+TEST(DemoWatch, KnowsTheBytesThatEachNicSent) {
   std::string file = ::testing::TempDir() + "demo_watch_nics_test.events";
   std::ofstream(file, std::ios::trunc)
       << R"({"nics": {"lo@127.0.1.1": {"tx": 5}, "lo@127.0.2.1": {"tx": 7}}})"

@@ -17,7 +17,7 @@ DemoWatch::DemoWatch(std::vector<std::string> files) {
 
 namespace {
 
-// "h2 nic1, silent": a component in the words of `r2ccl lab`.
+// Returns "h2 nic1, silent": a component in the words of `r2ccl lab`.
 std::string caption_of(const json& verdict, const std::string& text) {
   const auto field = [&](const char* name) {
     const auto found = verdict.find(name);
@@ -70,7 +70,7 @@ void DemoWatch::take_line(size_t rank, const std::string& line,
     operations_ = event.value("operations", uint64_t{0});
     last_event_s_ = event.value("t", 0.0);
   }
-  // Every rank tells the same verdicts, and the words are what a person compares.
+  // Every rank reports the same verdicts, so their texts identify them.
   for (const json& verdict : event.value("verdicts", json::array())) {
     const json report = {{"verdicts", json::array({verdict})}};
     for (const std::string& words : verdict_lines({report.dump()})) {

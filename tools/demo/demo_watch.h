@@ -1,4 +1,4 @@
-// Follows the event streams of a running benchmark (BenchEvents' lines in one file a rank).
+// Follows the event streams of a running benchmark (BenchEvents' lines in one file for each rank).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace r2ccl::tools {
 using SentBytes = std::vector<std::vector<uint64_t>>;  // by host and NIC
 
 struct DemoVerdict {
-  std::string text;     // all of it
-  std::string caption;  // the component and what is wrong with it
-  double t_s = 0;       // when a rank said so, by the monotonic clock
+  std::string text;     // the whole line
+  std::string caption;  // the component and its fault
+  double t_s = 0;       // the time of a rank's report, by the monotonic clock
 };
 
 class DemoWatch {
@@ -21,14 +21,14 @@ class DemoWatch {
   // files[r] is rank r's stream; it need not exist yet.
   explicit DemoWatch(std::vector<std::string> files);
 
-  // Reads what is new. Returns the verdicts that no rank had told before, in words.
+  // Reads the new lines. Returns the verdicts that no rank had reported before, in words.
   std::vector<DemoVerdict> poll();
 
-  uint64_t operations() const { return operations_; }  // of rank 0
+  uint64_t operations() const { return operations_; }  // rank 0's
   double last_event_s() const { return last_event_s_; }
   uint64_t checked_elements() const;  // over all ranks
   uint64_t wrong_elements() const;
-  // As the ranks say, one rank a host; NICs by name, none before a rank's first line.
+  // Returns the ranks' counts, one rank a host; NICs by name, none before a rank's first line.
   SentBytes sent_bytes() const;
 
  private:

@@ -30,7 +30,7 @@ std::string netns_path(const std::string& name) {
   return "/run/netns/" + name;
 }
 
-// `ip -batch` and friends: the empty script costs nothing.
+// Runs `ip -batch` and similar programs; an empty script costs nothing.
 Status run_batch(const char* program, const std::string& netns, const std::string& script) {
   if (script.empty()) return Status::ok_status();
   Command command;
@@ -51,7 +51,7 @@ std::string hosts_file_text(const LabSpec& spec) {
   return text;
 }
 
-// The lab's namespaces that exist, whatever the state file says.
+// Returns the lab's existing namespaces, even if the state file disagrees.
 std::vector<std::string> existing_namespaces(const std::string& name) {
   std::vector<std::string> found;
   std::error_code error;
@@ -64,8 +64,8 @@ std::vector<std::string> existing_namespaces(const std::string& name) {
   return found;
 }
 
-// The polite signal first. A process that is still there after that keeps its namespace's devices
-// alive, and a later lab of the same name would find itself beside a ghost.
+// Sends SIGTERM first. A process that survived would keep its namespace's devices alive, and a
+// later lab of the same name would find them.
 void end_processes(const std::vector<std::string>& namespaces) {
   constexpr int kRounds = 50;
   constexpr useconds_t kRoundUs = 10'000;
@@ -77,7 +77,7 @@ void end_processes(const std::vector<std::string>& namespaces) {
         any = true;
         if (round == 0) kill(pid, SIGTERM);
         if (round == kRounds) kill(pid, SIGKILL);
-        waitpid(pid, nullptr, WNOHANG);  // ours when this process made the lab
+        waitpid(pid, nullptr, WNOHANG);  // this process's own child if it made the lab
       }
     }
     if (!any) return;
@@ -85,7 +85,7 @@ void end_processes(const std::vector<std::string>& namespaces) {
   }
 }
 
-// Whether every veth end in the namespace is ready to carry packets.
+// Returns whether every veth end in the namespace is ready to carry packets.
 Result<bool> is_operational(const std::string& netns) {
   Result<std::string> links =
       run_checked({{"ip", "-j", "link", "show", "type", "veth"}, "", netns_path(netns)});
@@ -96,8 +96,8 @@ Result<bool> is_operational(const std::string& netns) {
          });
 }
 
-// The kernel brings carriers up at its leisure, once a second when there are many. A lab whose
-// ports do not forward yet would greet its first program with a fault.
+// The kernel brings carriers up with a delay, once a second if there are many. A lab whose ports do
+// not forward yet would present a fault to its first program.
 Status wait_until_operational(const LabSpec& spec) {
   constexpr int kRounds = 500;
   constexpr useconds_t kRoundUs = 10'000;
@@ -283,7 +283,7 @@ Status Lab::enter(int host) const {
 }
 
 Result<std::vector<NicBytes>> Lab::bytes(int host) const {
-  // /proc/PID/net shows the namespace of that process, so nobody has to enter it.
+  // /proc/PID/net shows the namespace of that process, so the caller need not enter it.
   std::ifstream in("/proc/" + std::to_string(holders_[static_cast<size_t>(host)]) + "/net/dev");
   if (!in) return Status(Code::system, "h" + std::to_string(host) + " is gone");
   std::map<std::string, NicBytes> found;

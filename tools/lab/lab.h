@@ -1,9 +1,9 @@
 // A lab: a small cluster inside one machine. Hosts are namespaces, each with shaped NICs plugged
-// into one switch a rail, and a management network; NICs, switches and cables can be broken and
-// mended while programs run. docs/lab.md tells how to use it.
+// into one switch a rail, and a management network. The caller can break and repair NICs, switches
+// and cables while programs run. docs/lab.md tells how to use it.
 //
-// State is in /run/r2ccl-lab/NAME (lab_folder.h), so that one command makes a lab and another uses
-// it.
+// The state is in /run/r2ccl-lab/NAME (lab_folder.h), so that one command makes a lab and another
+// uses it.
 #pragma once
 
 #include <sys/types.h>
@@ -25,15 +25,15 @@ struct NicBytes {
 
 class Lab {
  public:
-  // Whether this machine lets us make one: privileges and programs.
+  // Returns whether this machine permits a lab: privileges and programs.
   static Status available();
 
-  // Makes the lab, replacing one of the same name. After an error nothing is left behind.
+  // Makes the lab, replacing one of the same name. Leaves nothing behind after an error.
   static Result<Lab> up(const LabSpec& spec);
-  // The lab that another process made.
+  // Returns the lab that another process made.
   static Result<Lab> open(const std::string& name);
-  // Removes the lab and every process in it, also what is left of a half-made or damaged one.
-  // Whether there was anything is no matter.
+  // Removes the lab and every process in it, also the rest of a half-made or damaged one. A missing
+  // lab is no error.
   static Status down(const std::string& name);
 
   const LabSpec& spec() const { return spec_; }
@@ -41,12 +41,12 @@ class Lab {
   Status fault(const LabTarget& target, const LabFault& fault);
   Status fix(const LabTarget& target);
   Status fix_all();
-  // The hole of `pause` closes: a fix that touches nothing else.
+  // Undoes the black hole of `pause`, and no other fault.
   Status unhole(const LabTarget& target);
 
   // Moves the calling single-threaded process into the host; for use between fork and exec.
   Status enter(int host) const;
-  // Counters of the host's interfaces, NICs in order, then mgmt.
+  // Returns the counters of the host's interfaces: NICs in order, then mgmt.
   Result<std::vector<NicBytes>> bytes(int host) const;
 
  private:

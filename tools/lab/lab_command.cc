@@ -28,7 +28,7 @@ struct LabOptions {
   std::vector<std::string> words;
 };
 
-// Runs `work` on the open lab. Of `run` and `all` the words are a program and its options.
+// Runs `work` on the open lab. For `run` and `all` the words are a program and its options.
 template <typename Work>
 int with_lab(const LabOptions& options, Work work) {
   Result<Lab> lab = Lab::open(options.shape.name);
@@ -43,7 +43,7 @@ int with_lab(const LabOptions& options, Work work) {
   return work(&lab.value());
 }
 
-// Faults are matched with operation logs, whose times are on the same clock.
+// Prints the time too, so that faults can be matched with operation logs, which use the same clock.
 void print_event(const LabTarget& target, const std::string& what) {
   double seconds = static_cast<double>(SystemClock().now()) / 1e9;
   std::printf("%.6f %s: %s\n", seconds, target.text.c_str(), what.c_str());
@@ -185,12 +185,13 @@ void add_up(CLI::App* lab, const std::shared_ptr<LabOptions>& o, Action* action)
   sub->callback([o, action] { *action = [o] { return up(*o); }; });
 }
 
-// The rest of the line, from the first word that is not an option of ours, is a program to run.
+// Takes the rest of the line, from the first word that is no option of the lab, as a program to
+// run.
 void take_command(CLI::App* sub, const std::shared_ptr<LabOptions>& o, Action* action,
                   int (*work)(const LabOptions&)) {
   sub->prefix_command();
   sub->fallthrough(false);
-  sub->footer("Options go before the program; what follows its name is the program's own.");
+  sub->footer("Options go before the program; words after its name belong to the program.");
   sub->add_option("--name", o->shape.name, "which lab (also R2CCL_LAB)")
       ->type_name("NAME")
       ->capture_default_str();

@@ -12,13 +12,13 @@
 namespace r2ccl::tools {
 namespace {
 
-// A folder of the labs alone: a lab called `sshd` must not touch /run/sshd.
+// This folder holds labs only: a lab called `sshd` must not touch /run/sshd.
 constexpr const char* kLabs = "/run/r2ccl-lab";
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr mode_t kFolderMode = 0755;
 constexpr mode_t kFileMode = 0644;
 
-// The parent folder; its owner decides which files the lab believes.
+// Opens the parent folder. Its owner decides which files the lab believes.
 Result<Fd> open_labs() {
   Fd labs(open(kLabs, kFolderFlags));
   if (!labs.valid()) return system_error(std::string("cannot open ") + kLabs, errno);
@@ -93,7 +93,7 @@ Status LabFolder::remove() const {
       return system_error("cannot remove " + path(file), errno);
     }
   }
-  // Files of others keep the folder alive.
+  // Files of other programs keep the folder alive.
   if (unlinkat(labs.get(), name_.c_str(), AT_REMOVEDIR) != 0 && errno != ENOTEMPTY &&
       errno != EEXIST && errno != ENOENT) {
     return system_error(std::string("cannot remove ") + kLabs + "/" + name_, errno);

@@ -16,10 +16,10 @@ class LabFolder {
   // Refuses a name that check_lab_name() refuses; touches no file.
   static Result<LabFolder> of(const std::string& name);
 
-  // Requires that the parent folder, where it exists, is a directory of this user.
+  // Makes the folder. Requires that the parent folder, if it exists, is a directory of this user.
   Status make() const;
   Status write(const char* file, const std::string& text) const;
-  // Removes the lab's files, and the folder when nothing else is in it. Follows no link.
+  // Removes the lab's files, and the folder if nothing else is in it. Follows no link.
   Status remove() const;
 
   std::string path(const char* file) const;

@@ -33,13 +33,13 @@ Status mount_at(const char* source, const char* target, const char* type, unsign
   return system_error(std::string("mount on ") + target, errno);
 }
 
-// Own /dev/shm and /etc/hosts, and a /sys that shows this network namespace's interfaces.
+// Mounts an own /dev/shm and /etc/hosts, and a /sys that shows this network namespace's interfaces.
 Status make_mounts(const LabHostSettings& settings) {
   Fd cgroups(open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC));
   R2CCL_RETURN_IF_ERROR(mount_at("none", "/", nullptr, MS_REC | MS_SLAVE));
   R2CCL_RETURN_IF_ERROR(mount_at("sysfs", "/sys", "sysfs", 0));
   if (cgroups.valid()) {
-    // CPU quotas stay visible; a machine without cgroups has nothing to show.
+    // CPU quotas stay visible; a machine without cgroups has none.
     std::string from = "/proc/self/fd/" + std::to_string(cgroups.get());
     (void)mount(from.c_str(), "/sys/fs/cgroup", nullptr, MS_BIND | MS_REC, nullptr);
   }
@@ -47,7 +47,7 @@ Status make_mounts(const LabHostSettings& settings) {
   return mount_at(settings.hosts_file.c_str(), "/etc/hosts", nullptr, MS_BIND);
 }
 
-// As in netlab setups everywhere: several NICs of one host must not answer ARP for each other.
+// As in common netlab setups: several NICs of one host must not answer ARP for each other.
 Status tune_network(const LabHostSettings& settings) {
   R2CCL_RETURN_IF_ERROR(write_sysctl("ipv4/tcp_congestion_control", settings.congestion));
   R2CCL_RETURN_IF_ERROR(write_sysctl("ipv4/conf/all/arp_ignore", "1"));
@@ -55,7 +55,7 @@ Status tune_network(const LabHostSettings& settings) {
   R2CCL_RETURN_IF_ERROR(write_sysctl("ipv4/conf/all/rp_filter", "0"));
   R2CCL_RETURN_IF_ERROR(write_sysctl("ipv4/conf/default/rp_filter", "0"));
   if (!settings.ipv6) {
-    // A kernel without IPv6 has no such file, and nothing to switch off.
+    // A kernel without IPv6 has no such file and needs no switch.
     (void)write_sysctl("ipv6/conf/all/disable_ipv6", "1");
     return Status::ok_status();
   }
@@ -80,13 +80,14 @@ Status become_host(const LabHostSettings& settings) {
   return tune_network(settings);
 }
 
-// The holder keeps nothing of the process that made it: no terminal, directory or descriptor.
+// Runs the holder, which keeps nothing of the process that made it: no terminal, directory or
+// descriptor.
 [[noreturn]] void hold(const LabHostSettings& settings, Fd report) {
   setsid();
   signal(SIGHUP, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);  // `down` asks with SIGTERM
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // `down` sends SIGTERM
   Status status = become_host(settings);
   if (!status.ok()) {
     const std::string& text = status.message();
@@ -97,7 +98,7 @@ Status become_host(const LabHostSettings& settings) {
   int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
   if (null > 2) close(null);
-  // `report` is closed on exec, and that is the word that the host is ready.
+  // The exec closes `report`, which tells the parent that the host is ready.
   std::string title = "r2ccl-lab:" + settings.netns_path.substr(settings.netns_path.rfind('/') + 1);
   close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
   execlp("sleep", title.c_str(), "infinity", nullptr);
@@ -123,7 +124,8 @@ std::string proc_file(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-// Whoever enters a mount namespace leaves a chroot: none of the files named here would be found.
+// Returns whether this process is in a chroot. A process that enters a mount namespace leaves its
+// chroot, so it would find none of the files named here.
 bool in_chroot() {
   const auto before = namespace_id("/");
   return join("/proc/self/ns/mnt", CLONE_NEWNS).ok() && namespace_id("/") != before;
@@ -145,7 +147,7 @@ Status may_make_namespaces() {
   if (status == 0) return Status::ok_status();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kChroot) {
     return {Code::system,
-            "this is a chroot, which whoever enters a host of the lab would leave: run this "
+            "this is a chroot, which a process leaves when it enters a host of the lab: run this "
             "command outside of it, or in a container"};
   }
   return {Code::system,
@@ -178,7 +180,7 @@ Result<pid_t> start_lab_host(const LabHostSettings& settings) {
 Status enter_lab_host(pid_t holder) {
   char cwd[PATH_MAX] = "/";
   [[maybe_unused]] char* known = getcwd(cwd, sizeof cwd);
-  // One pidfd names all namespaces at once, and cannot come to mean another process on the way.
+  // One pidfd names all namespaces at once, and never refers to another process later.
   Fd process(static_cast<int>(syscall(SYS_pidfd_open, holder, 0)));
   constexpr int kAll = CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
   if (!process.valid() || setns(process.get(), kAll) != 0) {
@@ -232,7 +234,8 @@ Status allow_congestion(const std::string& name) {
     return {Code::invalid_argument,
             "TCP congestion control '" + name + "': this kernel offers " + available};
   }
-  // Exactly one blank between names: the kernel takes an empty word for the end of the list.
+  // Requires exactly one blank between names: the kernel takes an empty word for the end of the
+  // list.
   return write_sysctl("ipv4/tcp_allowed_congestion_control", allowed + " " + name);
 }
 

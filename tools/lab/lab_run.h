@@ -1,4 +1,4 @@
-// Programs inside a lab: one in one host, or a job with ranks on every host at once.
+// Runs programs inside a lab: one in one host, or a job with ranks on every host at once.
 #pragma once
 
 #include <functional>
@@ -20,12 +20,12 @@ struct LabJob {
 // Replaces this process by the program, inside the host. Returns only on error.
 Status run_on_host(const Lab& lab, int host, const std::vector<std::string>& argv);
 
-// Runs the program once a rank, with set_rank_environment's variables and HOST set, and standard
-// input closed; hands SIGINT and SIGTERM on. Returns the worst exit status (128 + signal number for
-// a rank that a signal ended).
+// Runs the program once for each rank, with set_rank_environment's variables and HOST set, and
+// standard input closed. Forwards SIGINT and SIGTERM. Returns the worst exit status (128 + signal
+// number for a rank that a signal ended).
 Result<int> run_on_all(const Lab& lab, const LabJob& job);
 
-// Where one rank of a job runs.
+// The place of one rank of a job.
 struct RankPlace {
   int host = 0;
   int hosts = 1;
@@ -34,10 +34,10 @@ struct RankPlace {
   std::string master_addr;
   int master_port = 29500;
 };
-// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets
-// them.
+// Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun
+// does.
 void set_rank_environment(const RankPlace& place);
-// For the child that becomes this rank: enters the host, sets the variables, runs `body`.
+// Runs in the child that becomes this rank: enters the host, sets the variables, runs `body`.
 int run_rank_in_lab(const Lab& lab, const RankPlace& place, const std::function<int()>& body);
 
 }  // namespace r2ccl::tools

@@ -7,8 +7,8 @@
 namespace r2ccl::tools {
 namespace {
 
-// Room for one super-packet of 64 KB with its headers: a bucket that is smaller would make the
-// shaper cut super-packets up, which costs the machine more than the lab is worth.
+// Room for one super-packet of 64 KB with its headers. With a smaller bucket the shaper would split
+// super-packets, which costs more CPU time than the rest of the lab.
 constexpr int64_t kBurstBytesMin = 66'000;
 
 std::string tbf(const LabSpec& spec, const std::string& device, int64_t rate_bps) {
@@ -32,8 +32,8 @@ int64_t slow_rate(const LabSpec& spec, LabPort port, const LabFault& fault) {
   return std::llround(static_cast<double>(nic_of(spec, port).rate_bps) * fault.amount / 100);
 }
 
-// A chain of its own for each direction and purpose, so that faults of different kinds add up and
-// a fault given twice replaces itself. The egress hook needs Linux 5.16.
+// Each direction and purpose has its own chain, so that faults of different kinds add up and a
+// fault given twice replaces itself. The egress hook needs Linux 5.16.
 std::string drop_rule(LabPort port, const std::string& purpose, const std::string& direction,
                       const std::string& condition) {
   std::string table = port_name(port), chain = purpose + "_" + direction;
@@ -48,7 +48,7 @@ std::string lose_condition(double percent) {
 }
 
 std::string address_add(const LabSpec& spec, LabPort port, const char* verb) {
-  // nodad: an address that is still tentative cannot be bound, for a second after the link is up.
+  // nodad: a tentative address cannot be bound, for a second after the link is up.
   return std::string("addr ") + verb + " " + prefix_of(spec, port) + " dev " + device_name(port) +
          (spec.ipv6 ? " nodad" : "") + "\n";
 }
@@ -83,7 +83,7 @@ LabScripts up_scripts(const LabSpec& spec) {
       widest = std::max(widest, nic.mtu);
     }
   }
-  // A bridge takes its smallest port's MTU unless told otherwise; a switch does not do that.
+  // A bridge takes its smallest port's MTU unless told otherwise; a switch does not.
   for (int rail = LabPort::kMgmt; rail < spec.rail_count(); ++rail) {
     int mtu = rail_mtu[static_cast<size_t>(rail + 1)];
     scripts.fabric_ip +=
@@ -137,7 +137,7 @@ PortScripts fault_scripts(const LabSpec& spec, LabPort port, const LabFault& fau
       break;
     case FaultKind::slow: {
       int64_t rate = slow_rate(spec, port, fault);
-      if (rate <= 0) break;  // a share of an unshaped NIC: refused before we come here
+      if (rate <= 0) break;  // a share of an unshaped NIC: the lab refused it earlier
       scripts.host_tc = tbf(spec, device_name(port), rate);
       scripts.fabric_tc = tbf(spec, name, rate);
       break;
@@ -155,7 +155,7 @@ PortScripts fix_scripts(const LabSpec& spec, LabPort port) {
   PortScripts scripts = unhole_scripts(port);
   std::string name = port_name(port), device = device_name(port);
   scripts.fabric_nft = "add table netdev " + name + "\ndelete table netdev " + name + "\n";
-  // An IPv6 address is gone once its link was down; whoever runs the host would put it back.
+  // The kernel drops an IPv6 address while its link is down; an operator would restore it.
   scripts.host_ip = "link set " + device + " up\n" + address_add(spec, port, "replace");
   if (int64_t rate = nic_of(spec, port).rate_bps; rate > 0) {
     scripts.host_tc = tbf(spec, device, rate);

@@ -29,7 +29,7 @@ std::optional<int> numbered(const std::string& word, const std::string& prefix) 
   return parse_int(word.substr(prefix.size()));
 }
 
-// "h1:nic2=25" -> port and number.
+// Parses "h1:nic2=25" into a port and a number.
 std::optional<std::pair<LabPort, double>> parse_override(const std::string& item) {
   size_t colon = item.find(':'), equals = item.find('=');
   if (colon == std::string::npos || equals == std::string::npos || equals < colon) return {};
@@ -226,7 +226,7 @@ Result<LabTarget> parse_rail_target(const LabSpec& spec, const std::string& word
 }  // namespace
 
 Result<LabTarget> parse_target(const LabSpec& spec, std::vector<std::string>* words) {
-  if (words->empty()) return bad("say what: hI nicK, hI mgmt, railK or mgmt");
+  if (words->empty()) return bad("name a target: hI nicK, hI mgmt, railK or mgmt");
   std::string first = words->front();
   words->erase(words->begin());
   if (first[0] != 'h') return parse_rail_target(spec, first);
@@ -244,7 +244,7 @@ namespace {
 struct KindName {
   FaultKind kind;
   const char* name;
-  const char* amount;  // what its argument means; null: it takes none
+  const char* amount;  // the meaning of its argument; null: it takes none
 };
 constexpr KindName kKinds[] = {
     {FaultKind::down, "down", nullptr},
@@ -321,7 +321,7 @@ std::string to_json(const LabSpec& spec) {
 Result<LabSpec> lab_spec_from_json(const std::string& text) {
   using nlohmann::json;
   json doc = json::parse(text, nullptr, false);
-  // The file is written by this program; anything else is a broken state directory.
+  // This program writes the file; other content means a damaged state directory.
   try {
     LabSpec spec;
     auto nic = [](const json& j) {

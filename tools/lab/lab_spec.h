@@ -1,4 +1,5 @@
-// The description of a lab as a value: which hosts, NICs, rates, MTUs, and what may be broken.
+// The description of a lab as a value: its hosts, NICs, rates and MTUs, and the faults that it can
+// have.
 //
 // Host i is the namespace NAME-hi, its NICs are nic0, nic1, ... and mgmt. NIC k of every host is
 // plugged into the switch (bridge) railk of the namespace NAME-fab; the switch port is called hink.
@@ -34,7 +35,7 @@ struct LabSpec {
   int rail_count() const;  // the largest number of NICs that any host has
 };
 
-// What a user types for `lab up`.
+// The options of `lab up`.
 struct LabShape {
   std::string name = "r2lab";
   int hosts = 0;
@@ -63,15 +64,15 @@ struct LabPort {
   friend bool operator==(const LabPort&, const LabPort&) = default;
 };
 const LabNic& nic_of(const LabSpec& spec, LabPort port);
-std::string device_name(LabPort port);                      // nic1, mgmt: as the host sees it
-std::string port_name(LabPort port);                        // h2n1, h2nm: as the switch sees it
+std::string device_name(LabPort port);                      // nic1, mgmt: the name on the host
+std::string port_name(LabPort port);                        // h2n1, h2nm: the name on the switch
 std::string rail_name(LabPort port);                        // rail1, railm
 std::string address_of(const LabSpec& spec, LabPort port);  // without prefix length
 std::string prefix_of(const LabSpec& spec, LabPort port);   // address/length
 std::string mac_of(LabPort port);
 
-// What to break: "h2 nic1", "h2 mgmt", "rail1" (the switch: this NIC of every host) or "mgmt".
-// Words are consumed from the front of `words`.
+// The subject of a fault: "h2 nic1", "h2 mgmt", "rail1" (the switch: this NIC of every host) or
+// "mgmt". Consumes words from the front of `words`.
 struct LabTarget {
   std::vector<LabPort> ports;
   bool whole_rail = false;
@@ -83,25 +84,25 @@ LabTarget target_of(LabPort port);
 enum class FaultKind {
   down,     // the operator sets the interface down; on a rail: the switch is off, as pull
   pull,     // the cable is out: no carrier
-  hole,     // nothing comes through in either direction, the carrier stays
-  hole_tx,  // nothing that the host sends comes through
-  hole_rx,  // nothing that is sent to the host comes through
+  hole,     // a black hole: drops all packets in both directions, keeps the carrier
+  hole_tx,  // drops all packets that the host sends
+  hole_rx,  // drops all packets that are sent to the host
   slow,     // a lower rate in both directions
-  lose,     // a share of the packets is dropped in both directions
+  lose,     // drops a share of the packets in both directions
 };
 struct LabFault {
   FaultKind kind = FaultKind::down;
   double amount = 0;      // slow: Mbit/s, or a share of the NIC's own rate; lose: percent
   bool relative = false;  // slow 10%
 };
-// `words`: KIND [AMOUNT], all of them used.
+// Parses KIND [AMOUNT]. Requires that this is all of `words`.
 Result<LabFault> parse_fault(const std::vector<std::string>& words);
 std::string describe(const LabFault& fault);
 
 std::string to_json(const LabSpec& spec);
 Result<LabSpec> lab_spec_from_json(const std::string& text);
 
-// "h3" or "3".
+// Parses "h3" or "3".
 std::optional<int> parse_host(const LabSpec& spec, const std::string& word);
 
 }  // namespace r2ccl::tools

@@ -24,7 +24,7 @@ constexpr int64_t kRepeatMax = 100'000;
 constexpr int64_t kCountMax = int64_t{1} << 30;
 constexpr double kTimeMaxMs = 1e9;
 
-// One table of the file. Remembers the first thing that is wrong with it.
+// One table of the file. Remembers its first error.
 class Table {
  public:
   Table(const toml::table& table, std::string where, std::string file)
@@ -39,7 +39,7 @@ class Table {
                      " to " + std::to_string(most));
     return fallback;
   }
-  // A time in milliseconds, or as `unit_ns` says.
+  // Returns a time in milliseconds, or in units of `unit_ns`.
   TimeNs time(const char* key, TimeNs fallback, double unit_ns = 1e6) {
     const toml::node* node = find(key);
     if (node == nullptr) return fallback;
@@ -57,7 +57,7 @@ class Table {
     wrong(*node, std::string(key) + " must be true or false");
     return fallback;
   }
-  // One of the values that have a name.
+  // Returns one of the values that have a name.
   template <typename T>
   T choice(const char* key, T fallback, std::initializer_list<T> all) {
     const toml::node* node = find(key);
@@ -71,7 +71,7 @@ class Table {
     wrong(*node, std::string(key) + " must be one of " + names);
     return fallback;
   }
-  // Keys that nobody asked for.
+  // Refuses keys that no call has read.
   void refuse_others(std::initializer_list<std::string_view> also = {}) {
     for (const auto& [key, node] : table_) {
       const std::string_view name = key.str();
@@ -185,7 +185,7 @@ Status read_fault(const toml::table& table, Table& in, Scenario& s) {
   return in.error();
 }
 
-// Every [[name]] of the file.
+// Calls `each` for every [[name]] of the file.
 template <typename Each>
 Status for_each_table(const toml::table& file, const char* name, const std::string& file_name,
                       const Each& each) {

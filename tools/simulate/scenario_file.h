@@ -1,4 +1,4 @@
-// Scenarios as TOML: what a person writes to try a fault, and what a seed is printed as.
+// Scenarios as TOML: a person writes one to try a fault, and the command prints a seed as one.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace r2ccl::tools {
 
-// An error names the line, the key, and what may stand there.
+// Returns the scenario. An error names the line, the key, and the permitted values.
 Result<sim::Scenario> parse_scenario(const std::string& text, const std::string& file_name);
 Result<sim::Scenario> read_scenario(const std::string& path);
-// parse_scenario() gives the same scenario back.
+// Returns a text from which parse_scenario() gives the same scenario back.
 std::string to_toml(const sim::Scenario& scenario);
 
 }  // namespace r2ccl::tools

@@ -29,7 +29,7 @@ TEST(ScenarioFile, NeedsLittle) {
   EXPECT_EQ(scenario.value().operations[2].count, 5U);
 }
 
-TEST(ScenarioFile, SaysWhereItIsWrongAndWhatMayStandThere) {
+TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
   const std::string job = "[[operation]]\n";
   EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 64");
   EXPECT_EQ(error_of("hosts = 2\nnic = 3\n" + job).substr(0, 25), "f.toml:2: unknown key nic");

@@ -1,4 +1,4 @@
-// `r2ccl sim`: the engine on a simulated network, where a seed is a run.
+// `r2ccl sim`: runs the engine on a simulated network, where one seed gives one run.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -40,7 +40,7 @@ struct FuzzOptions {
   std::string json_path;
 };
 
-// "A..B", or one number.
+// Parses "A..B", or one number.
 bool parse_seeds(const std::string& text, SimPoolOptions& out) {
   static const std::regex kRange(R"((\d{1,18})(?:\.\.(\d{1,18}))?)");
   std::smatch match;
@@ -118,7 +118,7 @@ class Fuzz {
   int conclude() const {
     std::vector<TextRow> rows;
     for (const auto& [what, seeds] : covered_) rows.push_back({what, std::to_string(seeds)});
-    std::printf("What the seeds went through, and how many did:\n%s", layout(rows).c_str());
+    std::printf("Events, and the number of seeds that had each:\n%s", layout(rows).c_str());
     std::printf(
         "%llu seeds in %.1f s (%.0f s simulated), %llu with chunks sent again, %zu failed\n",
         static_cast<unsigned long long>(seeds_), seconds(), simulated_s_,
@@ -217,7 +217,7 @@ int show(const char* command, const Scenario& scenario, const ShowOptions& optio
 
 void add_output_options(CLI::App* command, ShowOptions& options) {
   command->add_option("--svg", options.svg_path, "Draw the run into this file")->type_name("FILE");
-  command->add_option("--json", options.json_path, "Write what happened into this file, too")
+  command->add_option("--json", options.json_path, "Write the result into this file, too")
       ->type_name("FILE");
   command->add_option("--mutant", options.mutant, "Break this rule (builds with mutants only)")
       ->type_name("NAME");
@@ -244,7 +244,7 @@ void add_fuzz(CLI::App* sim, Action* action) {
 }
 
 void add_replay(CLI::App* sim, Action* action) {
-  CLI::App* command = sim->add_subcommand("replay", "Run one seed, and show what happens");
+  CLI::App* command = sim->add_subcommand("replay", "Run one seed, and show its events");
   auto options = std::make_shared<ShowOptions>();
   command->add_option("SEED", options->seed, "The seed")->required();
   command->add_option("--toml", options->toml_path, "Write its scenario into this file")
@@ -265,7 +265,7 @@ void add_run(CLI::App* sim, Action* action) {
   add_output_options(command, *options);
   command->footer(
       "`r2ccl sim replay SEED --toml FILE` writes one to begin with; docs/simulation.md\n"
-      "says what may stand in it.");
+      "lists its fields.");
   command->callback([options, action] {
     *action = [options] {
       const auto scenario = read_scenario(options->file);

@@ -1,4 +1,4 @@
-// A simulated run as JSON, for programs that look at it.
+// A simulated run as JSON, for programs that read it.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace r2ccl::tools {
 
-// What was violated, what was counted, and with notes what happened when; times in ms since the
-// job's begin. docs/simulation.md has the fields.
+// Returns the violations, the counters and, with notes, the events with their times; times in ms
+// since the job's begin. docs/simulation.md has the fields.
 std::string trial_json(const sim::TrialResult& result);
 
 }  // namespace r2ccl::tools

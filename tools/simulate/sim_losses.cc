@@ -30,7 +30,7 @@ struct Options {
   bool until_found = false;
 };
 
-// Trials of one range of loss.
+// The trials of one range of loss.
 struct Row {
   uint32_t below_ppm;
   const char* name;
@@ -38,7 +38,7 @@ struct Row {
   uint64_t in_time = 0;
   uint64_t named = 0;
   uint64_t pairs = 0;
-  uint64_t several = 0;  // verdicts about one fault
+  uint64_t several = 0;  // more than one verdict about one fault
   std::vector<TimeNs> times{};
 };
 
@@ -105,7 +105,7 @@ class Losses {
     std::printf("%s: %s\n", describe(trial).c_str(), text.c_str());
   }
 
-  // So much loss both ways must be named, whatever else is wrong.
+  // A trial without other faults must name a NIC that loses this much both ways.
   void fail_if_plain(const LossTrial& trial) {
     const NicFaults& faults = trial.lossy.faults;
     const bool plain = faults.loss_ppm >= 30'000 && faults.loss_ppm <= 100'000 &&

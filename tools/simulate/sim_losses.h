@@ -1,4 +1,5 @@
-// `r2ccl sim losses`: random jobs with a NIC that loses packets; is it named, and only it?
+// `r2ccl sim losses`: runs random jobs with a NIC that loses packets, and checks that the verdict
+// names this NIC and no other.
 #pragma once
 
 #include "tools/common/command.h"

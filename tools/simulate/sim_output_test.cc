@@ -1,4 +1,4 @@
-// What a simulated run leaves for people and programs.
+// Tests of the output of a simulated run, for people and for programs.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ Scenario scenario() {
   return s;
 }
 
-TEST(SimJson, HasEachRanksOperationsTheFaultAndWhatCameOfIt) {
+TEST(SimJson, HasEachRanksOperationsTheFaultAndItsEffects) {
   const TrialResult result = run_trial(scenario(), true);
   const auto document = nlohmann::json::parse(trial_json(result));
   EXPECT_TRUE(document.at("violations").empty());
@@ -42,7 +42,7 @@ TEST(SimJson, HasEachRanksOperationsTheFaultAndWhatCameOfIt) {
   ASSERT_EQ(document.at("faults").size(), 1u);
   EXPECT_EQ(document.at("faults")[0].at("host"), 1);
   EXPECT_EQ(document.at("faults")[0].at("nic"), 0);
-  EXPECT_EQ(document.at("down").size(), 4u);  // of two paths, at both ends
+  EXPECT_EQ(document.at("down").size(), 4u);  // two paths, each with two ends
   size_t verdicts = 0;
   for (const auto& note : document.at("notes")) {
     verdicts += note.at("what") == "verdict: nic h1 nic0, carrier_lost" ? 1 : 0;

@@ -91,8 +91,8 @@ class Worker {
     return {};
   }
 
-  // Takes what the worker has said. Outcomes are appended; an error when a new worker was needed
-  // and could not be started.
+  // Reads the worker's output and appends its outcomes. Returns an error if a new worker was needed
+  // and could not start.
   Status read(std::vector<SeedOutcome>& outcomes) {
     char buffer[64 * 1024];
     const ssize_t bytes = ::read(pipe_.get(), buffer, sizeof(buffer));
@@ -150,7 +150,7 @@ class Worker {
     return next_ <= options_.last ? start() : Status();
   }
 
-  // The last line that the worker wrote to its standard error.
+  // Returns the last line that the worker wrote to its standard error.
   std::string last_words() const {
     std::string text(4096, '\0');
     const off_t size = lseek(words_.get(), 0, SEEK_END);
@@ -180,7 +180,7 @@ class Worker {
   Fd pipe_;
   Fd words_;
   std::string text_;
-  std::optional<uint64_t> running_;  // this seed
+  std::optional<uint64_t> running_;  // the seed that runs now
   SteadyClock::time_point since_;
   bool late_ = false;
 };

@@ -1,5 +1,5 @@
-// Runs simulated trials in worker processes, so that one that aborts or hangs is a finding and not
-// the end of the search.
+// Runs simulated trials in worker processes, so that a trial that aborts or hangs is a finding and
+// not the end of the search.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace r2ccl::tools {
 
 struct SeedOutcome {
   uint64_t seed = 0;
-  std::string violation;  // the first; empty: none
+  std::string violation;  // the first violation; empty: none
   uint64_t trace_hash = 0;
   uint64_t resent = 0;  // chunks
   double simulated_s = 0;
@@ -26,12 +26,13 @@ struct SimPoolOptions {
   uint64_t first = 0;
   uint64_t last = 0;   // inclusive
   int workers = 0;     // 0: one for each processor that this process may use
-  bool twice = false;  // each seed is run again, and must be the same run
+  bool twice = false;  // runs each seed again, and requires the same run
   Mutant mutant = Mutant::none;
   TimeNs seed_time_max = 60 * kSecond;
 };
 
-// Calls `on_outcome` as seeds end, in no particular order, until it says false or all have ended.
+// Calls `on_outcome` as seeds end, in no particular order, until it returns false or all have
+// ended.
 Status run_seeds(const SimPoolOptions& options,
                  const std::function<bool(const SeedOutcome&)>& on_outcome);
 

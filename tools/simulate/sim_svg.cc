@@ -15,7 +15,7 @@ constexpr double kTop = 60;
 constexpr double kRow = 22;
 constexpr double kRightMargin = 20;
 constexpr double kLegend = 40;
-constexpr double kShortest = 1.5;  // pixels: nothing that happened is invisible
+constexpr double kShortest = 1.5;  // pixels: a shorter span would be invisible
 
 const char* colour_of(TrialSpan::What what) {
   switch (what) {
@@ -59,7 +59,7 @@ class Picture {
     svg_.text({kLeft, 24}, title, {.size = 15, .bold = true});
     svg_.text({kLeft, 42}, describe(scenario_), {.size = 11});
     draw_rows();
-    // What is above hides what is below: a fault the paths that fell to it, not the reverse.
+    // Later shapes hide earlier ones: a fault hides the failed paths, not the reverse.
     for (const auto what : {TrialSpan::What::operation, TrialSpan::What::down,
                             TrialSpan::What::suspect, TrialSpan::What::fault}) {
       for (const TrialSpan& span : result_.spans) {
