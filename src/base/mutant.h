@@ -41,6 +41,8 @@ namespace r2ccl {
   X(any_header, "a header's tag is not looked at")                                                \
   X(any_transmission, "a data frame need not be the next one of its stream")                      \
   X(believe_the_path, "a chunk that its path counts is not sent again though nobody lists it")    \
+  X(host_unwitnessed, "a host is named though no host that works has missed it")                  \
+  X(stale_reports, "a report is not taken back when another rank judges")                         \
   X(loss_any_cover, "one of several NICs that explain a loss equally well is named")              \
   X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                      \
   X(loss_congestion, "what other pairs and the host's other NICs lose is no matter")              \

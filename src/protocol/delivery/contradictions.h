@@ -1,6 +1,6 @@
-// Remembers statements of a peer that cannot be true, and the connection of each. The first one
-// may be the fault of its connection, which is opened anew. The same one on another connection is
-// the fault of a rank, which no connection mends. Pure.
+// Remembers statements of a peer that cannot be true, and the connection of each. The first one may
+// be the fault of its connection, which is opened anew. The same one on another connection is the
+// fault of a rank, which no connection mends: it ends the job. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,26 @@ namespace r2ccl {
 
 class Contradictions {
  public:
-  // `what` names it fully, and never names the connection. True when it was said on another
-  // connection before, or when the peer has said so many other things that no more are kept.
-  bool repeated(const std::string& what, PathId path, Incarnation incarnation) {
-    const std::pair connection(path, incarnation);
+  // `what` follows the word "it" and names the statement fully, never the connection. `name`: of
+  // the path, for people. Returns true when the statement ends the job: another connection brought
+  // it before, or the peer has made so many others that no more are kept.
+  bool add(const std::string& what, PathId path, Incarnation incarnation, const std::string& name) {
+    if (final_ || !repeated(what, {path, incarnation})) return false;
+    final_ = true;
+    text_ = "it " + what + ", on two connections, the second by " + name;
+    return true;
+  }
+  // One statement has ended the job.
+  bool final() const { return final_; }
+  // Returns the text of that statement once; empty before and after.
+  std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  using Connection = std::pair<PathId, Incarnation>;
+  // A sound peer makes none.
+  static constexpr size_t kKept = 64;
+
+  bool repeated(const std::string& what, const Connection& connection) {
     if (const auto found = said_.find(what); found != said_.end()) {
       return found->second != connection;
     }
@@ -26,11 +42,9 @@ class Contradictions {
     return false;
   }
 
- private:
-  // Sound peers say none.
-  static constexpr size_t kKept = 64;
-
-  std::map<std::string, std::pair<PathId, Incarnation>> said_;
+  std::map<std::string, Connection> said_;
+  std::string text_;
+  bool final_ = false;
 };
 
 }  // namespace r2ccl

@@ -57,6 +57,7 @@ void Judge::observe(const Observation& o, TimeNs now) {
     return ask_again(now);
   }
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
+  if (o.cause == DownCause::none) return withdraw(o, now);
   if (is_of_bytes(finest(o))) return excuse(o, now);
   if (excused(o, now) || update(o) || absorbed(o, now)) return;
   // It had come back since.
@@ -393,65 +394,14 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   return verdict;
 }
 
-// Each of its NICs is part of this fault, and none reaches anybody. A host with one NIC is that
-// NIC.
-bool Judge::lost_all(uint32_t host, TimeNs since) const {
-  std::set<NicName> lost;
-  for (const Open& open : open_) {
-    const Observation& o = open.seen;
-    if (o.near.host != host && o.far.host != host) continue;
-    const NicName& nic = o.near.host == host ? o.near : o.far;
-    const NicName& opposite = o.near.host == host ? o.far : o.near;
-    if (subject(o) != nullptr || answers(open) || reported(nic)) return false;
-    if (!reported(opposite) && !broken_nics_.contains(opposite)) lost.insert(nic);
-  }
-  return lost.size() >= 2 && lost.size() == nics_of_hosts_[host] &&
-         std::ranges::none_of(lost,
-                              [&](const NicName& nic) { return reaches_others(nic, {}, since); });
-}
-
-// A NIC that lost the host reaches another one.
-bool Judge::missed_by_others(uint32_t host, TimeNs since) const {
-  return std::ranges::any_of(open_, [&](const Open& open) {
-    const Observation& o = open.seen;
-    if (o.near.host != host && o.far.host != host) return false;
-    const auto& [own, opposite] =
-        o.near.host == host ? std::tie(o.near, o.far) : std::tie(o.far, o.near);
-    return reaches_others(opposite, own, since);
-  });
-}
-
-// All NICs of one end's host, or of both: then nobody can tell which.
-Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
-  const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
-  const uint32_t other = near_lost ? seed.seen.far.host : seed.seen.near.host;
-  std::set<NicName> nics;
-  for (const Open& open : open_) {
-    for (const NicName& nic : {open.seen.near, open.seen.far}) {
-      if (nic.host == host) nics.insert(nic);
-    }
-  }
-  Verdict verdict =
-      take([&](const Observation& o) { return o.near.host == host || o.far.host == host; });
-  const bool both = near_lost && far_lost;
-  verdict.scope = both ? Scope::pair : Scope::host;
-  verdict.culprit = {host, ""};
-  if (both) verdict.other = {other, ""};
-  for (const NicName& nic : nics) remember(nic, true, now);
-  return verdict;
-}
-
 Verdict Judge::judge_one(const Open& seed, TimeNs now) {
   const Observation& o = seed.seen;
   if (subject(o) != nullptr || reported(o.near) || reported(o.far)) return judge_nic(seed, now);
-  const bool near_lost = lost_all(o.near.host, seed.at);
-  const bool far_lost = lost_all(o.far.host, seed.at);
-  // With third hosts, one of both must have been seen to be the other one's misfortune only, and
-  // somebody that lost the host to reach others.
-  const uint32_t host = near_lost ? o.near.host : o.far.host;
-  const bool one = near_lost != far_lost && (!tried(seed) || missed_by_others(host, seed.at));
-  const bool tells = one || nics_of_hosts_.size() == 2;
-  if ((near_lost || far_lost) && tells) return judge_hosts(seed, near_lost, far_lost, now);
+  const bool near_lost = lost_all(o.near.host, seed);
+  const bool far_lost = lost_all(o.far.host, seed);
+  if ((near_lost || far_lost) && host_is_known(seed, near_lost, far_lost)) {
+    return judge_hosts(seed, near_lost, far_lost, now);
+  }
   // A NIC does not reset connections: their ends do, or what lies between.
   const bool between = evidence(seed) == Evidence::reset ||
                        (!answers(seed) && reaches_others(o.near, o.far, seed.at) &&
@@ -505,6 +455,8 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     } else if (rail == RailEvidence::partial && now < heard_all_at) {
       // The paths that carry nothing will tell a rail from NICs that failed together.
       for (Open* open : fault) open->ripe_at = heard_all_at;
+    } else if (waits_for_witness(*ripe, now)) {
+      ripe->ripe_at = ripe->at + kEcho;
     } else {
       verdicts.push_back(judge_one(Open(*ripe), now));
     }

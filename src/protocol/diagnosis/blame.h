@@ -129,8 +129,8 @@ class Judge {
   // `nics_of_hosts`: how many data NICs each host of the job has.
   explicit Judge(std::vector<size_t> nics_of_hosts) : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
-  // The same report may come again with more bytes and a longer stall. One that names a host that
-  // the job does not have is ignored.
+  // The same report may come again with more bytes and a longer stall. One without a cause takes an
+  // earlier one back. One that names a host that the job does not have is ignored.
   void observe(const Observation& observation, TimeNs now);
   // Another has judged, who could not be reached meanwhile.
   void on_verdict(const Verdict& verdict, TimeNs now);
@@ -144,8 +144,8 @@ class Judge {
       TimeNs now);
   // Verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
-  // Forgets a report that another rank judges from now on.
-  void withdraw(const Observation& o);
+  // Forgets a report that another rank judges from now on, or that its observer takes back.
+  void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
 
  private:
@@ -236,8 +236,11 @@ class Judge {
   Evidence evidence(const Open& open) const;
   std::set<uint32_t> hosts_opposite(const NicName& nic, const Open& like) const;
   size_t witnesses_against(const NicName& nic, const Open& like) const;
-  bool lost_all(uint32_t host, TimeNs since) const;
-  bool missed_by_others(uint32_t host, TimeNs since) const;
+  bool heard(const Open& open) const;
+  bool lost_all(uint32_t host, const Open& seed) const;
+  bool missed_by_others(uint32_t host, const Open& seed) const;
+  bool host_is_known(const Open& seed, bool near_lost, bool far_lost) const;
+  bool waits_for_witness(const Open& open, TimeNs now) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
   Verdict judge_rail(const std::vector<Open*>& fault, TimeNs now);
   NicName worse_end(const Open& pair) const;

@@ -29,6 +29,12 @@ inline Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int i
   return o;
 }
 
+inline Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, int index = 0) {
+  Observation o = seen(observer, peer, DownCause::peer_notice, index);
+  o.peer_cause = peer_cause;
+  return o;
+}
+
 // Each with four NICs.
 inline std::vector<size_t> hosts(size_t count) {
   return std::vector<size_t>(count, 4);

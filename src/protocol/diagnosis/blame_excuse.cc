@@ -36,8 +36,12 @@ bool Judge::excused(const Observation& o, TimeNs now) {
   return false;
 }
 
-void Judge::withdraw(const Observation& o) {
-  std::erase_if(open_, [&](const Open& open) { return id_of(open.seen) == id_of(o); });
+// Losses that waited for the verdict on this one are asked for.
+void Judge::withdraw(const Observation& o, TimeNs now) {
+  const auto same = [&](const Open& open) {
+    return !open.probed && id_of(open.seen) == id_of(o) && is_of(open.seen, o.near, o.far);
+  };
+  if (std::erase_if(open_, same) > 0) ask_again(now);
 }
 
 }  // namespace r2ccl

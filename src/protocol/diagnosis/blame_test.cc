@@ -16,12 +16,6 @@ namespace {
 constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the judge's patience
 constexpr TimeNs kLater = 10 * kSecond;       // later than any echo
 
-Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, int index = 0) {
-  Observation o = seen(observer, peer, DownCause::peer_notice, index);
-  o.peer_cause = peer_cause;
-  return o;
-}
-
 std::vector<Verdict> judge(const std::vector<Observation>& observations, TimeNs at = kRipe) {
   Judge judge(hosts(4));
   for (const Observation& o : observations) judge.observe(o, 0);
@@ -38,48 +32,6 @@ TEST(Judge, NamesTheNicThatItsOwnHostSawGoDown) {
     EXPECT_EQ(verdicts[0].kind, cause);
     EXPECT_EQ(verdicts[0].rank, Rank(0));
   }
-}
-
-// One end closes the connection whose bytes were changed; the other may see just that.
-TEST(Judge, NamesNobodyForBytesThatWereChangedOnTheWay) {
-  for (const DownCause cause : {DownCause::corrupted, DownCause::protocol}) {
-    const auto here = [&](DownCause what) {
-      Observation o = seen(0, 1, what);
-      o.up_us = 5'000'000;
-      return o;
-    };
-    Observation there = seen(1, 0, DownCause::connection_lost);
-    there.up_us = 5'000'000;
-    EXPECT_TRUE(judge({here(cause), there}).empty());
-    EXPECT_TRUE(judge({there, here(cause)}).empty());
-    EXPECT_TRUE(judge({told(1, 0, cause), here(cause)}).empty());
-    // Another pair, or the same after it was up again, has its own fault.
-    EXPECT_EQ(judge({here(cause), seen(2, 3, DownCause::connection_lost)}).size(), 1u);
-  }
-}
-
-// A report comes again when its stall is known; the path had been up for a moment only.
-TEST(Judge, NamesNobodyWhenAReportOfChangedBytesComesAgain) {
-  Judge judge(hosts(4));
-  Observation changed = seen(0, 1, DownCause::corrupted, 0, 1);
-  Observation closed = seen(1, 0, DownCause::connection_lost, 0, 2);
-  changed.up_us = closed.up_us = 5'000;
-  for (const TimeNs at : {TimeNs{0}, 60 * kMillisecond}) {
-    judge.observe(closed, at);
-    judge.observe(changed, at);
-  }
-  EXPECT_TRUE(judge.due(60 * kMillisecond + kRipe).empty());
-}
-
-TEST(Judge, StillNamesAPairThatIsLostAfterItsBytesWereChanged) {
-  Judge judge(hosts(4));
-  Observation changed = seen(0, 1, DownCause::corrupted);
-  changed.up_us = 5'000'000;
-  judge.observe(changed, 0);
-  Observation lost = seen(0, 1, DownCause::silent, 0, 200);
-  lost.up_us = 100'000;
-  judge.observe(lost, kSecond);
-  EXPECT_EQ(judge.due(kSecond + kRipe).size(), 1u);
 }
 
 TEST(Judge, BelievesAPeerThatSaysItsOwnNicWentDown) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/limits.h"
 
 namespace r2ccl {
@@ -335,6 +336,16 @@ void PathModel::excuse(TimeNs duration) {
     transmission.due_at += duration;
     transmission.expected_at += duration;
   }
+}
+
+void PathModel::check_invariants() const {
+  uint64_t bytes = 0;
+  for (const Transmission& transmission : outstanding_) bytes += transmission.bytes;
+  R2CCL_CHECK(bytes == bytes_outstanding_);
+  R2CCL_CHECK(bytes_outstanding_ <= bytes_sent_);
+  R2CCL_CHECK(frames_delivered_ + outstanding_.size() == frames_sent_);
+  R2CCL_CHECK(rate_ > 0);
+  R2CCL_CHECK(window_ <= limits::kWindowBytesMax);
 }
 
 }  // namespace r2ccl

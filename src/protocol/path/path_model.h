@@ -125,6 +125,8 @@ class PathModel {
   // How much later than expected an acknowledgement may be before anybody wonders.
   TimeNs slack() const;
 
+  void check_invariants() const;
+
  private:
   TimeNs wire_time_at_most(uint64_t bytes) const;
   TimeNs delay_to_compare(TimeNs now) const;

@@ -192,7 +192,7 @@ Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
     if (ended[static_cast<size_t>(rank)]) continue;
     const auto& paths = engine_.link(Rank(rank))->paths();
-    if (std::ranges::any_of(paths, [](const auto& path) { return path->lane_ready(); })) {
+    if (std::ranges::any_of(paths, [](const auto& path) { return path->control_writable(); })) {
       return Rank(rank);
     }
   }
@@ -206,6 +206,16 @@ void Incidents::tell(const Report& report, Rank judge, TimeNs now) {
       make_notice(NoticeKind::observation, subject, encode(report.observation)));
 }
 
+// The rank that judges now knows what the other end says of the same loss. The one that was told
+// before may not, and may read the report long after this.
+void Incidents::take_back(const Report& report, Rank judge, TimeNs now) {
+  if (!report.path || mutated(Mutant::stale_reports)) return;
+  Report retraction = report;
+  retraction.observation.cause = DownCause::none;
+  retraction.observation.peer_cause = DownCause::none;
+  tell(retraction, judge, now);
+}
+
 void Incidents::report_all(Rank judge, TimeNs now) {
   std::erase_if(reports_, [&](const Report& report) {
     return report.settled && now >= report.settled_at + kKept;
@@ -215,14 +225,11 @@ void Incidents::report_all(Rank judge, TimeNs now) {
     if (report.told == judge && !settles) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
-      const TimeNs stall = engine_.link(report.observation.peer)->stall_of(*report.path);
+      const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;
-    // The rank that judges now knows what the other end says of the same loss.
-    if (report.told == engine_.self() && judge != engine_.self()) {
-      judge_.withdraw(report.observation);
-    }
+    if (report.told && report.told != judge) take_back(report, *report.told, now);
     const bool news = report.told != judge || report.observation.stall_us != told_stall_us;
     report.told = judge;
     if (news) tell(report, judge, now);

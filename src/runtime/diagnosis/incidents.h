@@ -57,6 +57,7 @@ class Incidents {
   void add(const Verdict& verdict);
   Rank judging_rank(const std::vector<bool>& ended) const;
   void tell(const Report& report, Rank judge, TimeNs now);
+  void take_back(const Report& report, Rank judge, TimeNs now);
   void report_all(Rank judge, TimeNs now);
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
   void probe(Rank asker, const ProbeRequest& request);

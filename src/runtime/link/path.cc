@@ -27,8 +27,13 @@ LossMeter::Counters loss_counters(const Connection& connection) {
 
 }  // namespace
 
-Path::Path(Owner& owner, PathSpec path_spec, std::span<std::byte> scratch, bool damping)
-    : spec(std::move(path_spec)), returns(damping), owner_(owner), scratch_(scratch) {}
+Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
+           std::span<std::byte> scratch, bool damping)
+    : PathEnd(place, path_spec.lane_only, nic_queue),
+      spec(std::move(path_spec)),
+      returns(damping),
+      owner_(owner),
+      scratch_(scratch) {}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection lane, TimeNs now) {
@@ -96,7 +101,7 @@ void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
   flush_data();
 }
 
-uint64_t Path::pace_room() const {
+uint64_t Path::credit() const {
   const uint64_t sent = model.bytes_sent();
   return pace_permitted_ > sent ? pace_permitted_ - sent : 0;
 }
@@ -118,8 +123,21 @@ TimeNs Path::data_unanswered() const {
   return data_ == nullptr ? kNever : data_->info().unanswered_ns;
 }
 
-TimeNs Path::lane_unanswered() const {
+TimeNs Path::control_unanswered() const {
   return lane_ == nullptr ? kNever : lane_->connection().info().unanswered_ns;
+}
+
+void Path::note_failure(const PathEvent& event, bool fault) {
+  if (!fault) {
+    history.attempt = event.why;
+    return;
+  }
+  ++history.downs;
+  history.down_at = event.at;
+  history.cause = event.cause;
+  history.peer_cause = event.peer_cause;
+  history.why = event.why;
+  history.attempt.clear();
 }
 
 void Path::sample_losses(TimeNs now) {
@@ -240,10 +258,16 @@ bool Path::resume(TimeNs now) {
   return false;
 }
 
-void Path::break_path(DownCause cause, const std::string& why) {
+void Path::break_by(DownCause cause, DownCause seen_by_peer, const std::string& why) {
   if (broken) return;
   broken = cause;
+  peer_cause = seen_by_peer;
   broken_why = why;
+}
+
+void Path::break_path(DownCause cause, const std::string& why) {
+  if (broken) return;
+  break_by(cause, DownCause::none, why);
   // A goodbye or a last acknowledgement may lie in the lane unread: it says what the break means.
   if (lane_ != nullptr) {
     bool more = true;

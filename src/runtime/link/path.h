@@ -15,14 +15,14 @@
 
 #include "protocol/path/loss_meter.h"
 #include "protocol/path/pace.h"
-#include "protocol/path/path_model.h"
-#include "protocol/path/path_state.h"
+#include "protocol/path/path_end.h"
 #include "protocol/path/return_policy.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/link/control_lane.h"
 #include "runtime/link/frame_reader.h"
 #include "runtime/link/frame_writer.h"
+#include "runtime/link/link_host.h"
 #include "runtime/link/user_memory.h"
 
 namespace r2ccl {
@@ -39,7 +39,7 @@ struct PathSpec {
   Endpoint remote;  // the peer's listener on its NIC
 };
 
-class Path : private FrameReader::Owner {
+class Path final : public PathEnd, private FrameReader::Owner {
  public:
   class Owner {
    public:
@@ -58,17 +58,16 @@ class Path : private FrameReader::Owner {
     virtual TimeNs now() const = 0;
   };
 
-  Path(Owner& owner, PathSpec spec, std::span<std::byte> scratch, bool damping);
+  // `place`: among the paths of its link. `nic_queue`: of its local NIC.
+  Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
+       std::span<std::byte> scratch, bool damping);
 
   PathSpec spec;
-  PathState state;
-  PathModel model;
   ReturnPolicy returns;
-  uint32_t dials = 0;    // connections that were begun
-  bool drained = false;  // one of its NICs is out of service
-  bool resting = false;  // and so it gets nothing new: its link has another path
+  uint32_t dials = 0;  // connections that were begun
+  TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
   // It carries nothing because a NIC is out of service, connected or not.
-  bool at_rest() const { return drained && (resting || !state.usable()); }
+  bool at_rest() const { return drained && (standby || !state.usable()); }
 
   // Both connections of one incarnation are there: begins to prove the path. A lane-only path has
   // no `data` and is up at once.
@@ -78,26 +77,24 @@ class Path : private FrameReader::Owner {
   std::deque<Transmission> detach(DownCause cause, TimeNs now);
 
   // --- sending ---
-  bool can_start_frame() const { return data_ != nullptr && !writer_->busy(); }
+  bool can_start_frame() const override { return data_ != nullptr && !writer_->busy(); }
   // Legal when can_start_frame(). The header's path fields are filled in here.
   void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
                   TimeNs now, TimeNs nic_time);
   // For tests; null without a data connection.
   const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
-  // What the peer's pace permits: bytes beyond what was already sent.
-  uint64_t pace_room() const;
+  uint64_t credit() const override;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
   void pad(ChannelId channel, MessageNo message) {
     if (writer_) writer_->pad(channel, message);
   }
   void keep(ChannelId channel);
-  // A frame is half-written for ever, because its bytes cannot be read: no data goes out any more.
-  bool abandoned() const { return writer_ && writer_->abandoned(); }
+  bool abandoned() const override { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---
   // Until then nothing is read or written; kNever: the path is not paused.
   TimeNs paused_until() const { return paused_until_; }
-  bool paused() const { return paused_until_ != kNever; }
+  bool paused() const override { return paused_until_ != kNever; }
   // True when the pause is over and reads and writes go on.
   bool resume(TimeNs now);
 
@@ -110,46 +107,15 @@ class Path : private FrameReader::Owner {
   bool probe_received() const { return probe_received_; }
 
   // --- lane ---
-  bool lane_ready() const { return lane_ != nullptr && lane_->can_send(); }
+  bool control_writable() const override { return lane_ != nullptr && lane_->can_send(); }
   void send_control(ControlFrame& frame);
-  // As ConnectionInfo has it; kNever without that connection.
-  TimeNs data_unanswered() const;
-  TimeNs lane_unanswered() const;
+  TimeNs data_unanswered() const override;
+  TimeNs control_unanswered() const override;
   uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
 
   // Reads the kernels' counters of both connections, if they may have changed since the last time.
   void sample_losses(TimeNs now);
   const LossMeter& losses() const { return losses_; }
-
-  // Asks and answers on this lane, for the detector.
-  struct LaneHealth {
-    struct Ask {
-      uint32_t number = 0;
-      TimeNs sent_at = 0;
-      TimeNs missed_at = 0;  // from when on an answer is missed; later by what is excused
-    };
-    std::deque<Ask> asks;  // not answered yet on this lane, oldest first
-    TimeNs last_asked_at = 0;
-    TimeNs answered_at = 0;         // when an answer last came on this lane
-    TimeNs kernel_answered_at = 0;  // when a plain connect on this path last succeeded
-    TimeNs acknowledged_at = 0;     // the peer's kernel owed this lane nothing
-    TimeNs round_trip = 0;          // 0: not known yet
-    TimeNs last_round_trip = 0;
-    uint32_t answer_due = 0;  // the peer's ask to be answered on this lane
-    TimeNs last_sent_at = 0;
-
-    // From when on an answer is missed; kNever: none is.
-    TimeNs missed_since() const {
-      TimeNs since = kNever;
-      for (const Ask& ask : asks) since = std::min(since, ask.missed_at);
-      return since;
-    }
-    // What a round trip takes now, as far as that can be seen.
-    TimeNs round_trip_at(TimeNs now) const {
-      return asks.empty() ? last_round_trip : std::max(last_round_trip, now - asks.front().sent_at);
-    }
-  };
-  LaneHealth health;
 
   // Over all incarnations, for reports.
   struct History {
@@ -168,8 +134,13 @@ class Path : private FrameReader::Owner {
   uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }
   uint64_t total_control_frames() const { return control_frames_; }
   uint64_t total_bytes_received() const { return bytes_received_before_ + bytes_received(); }
-  // Set by on_broken until the link has acted.
-  std::optional<DownCause> broken;
+  // Records why the path is down, or why it did not come up (`fault`: it was up before, and its end
+  // was not planned).
+  void note_failure(const PathEvent& event, bool fault);
+
+  // The one way to break a path: records the cause, unless the path is broken already. The link
+  // acts on it in its next progress().
+  void break_by(DownCause cause, DownCause peer_cause, const std::string& why);
   std::string broken_why;
   bool closed_by_kernel = false;           // the break is an end of stream or a reset
   DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice

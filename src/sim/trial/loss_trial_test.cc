@@ -28,6 +28,14 @@ TEST(LossTrial, NamesTheLossyNicAndNoInnocentOne) {
   }
 }
 
+// One NIC of host 4 is so slow that no probe of it is answered in time. The other one shares a path
+// with the lossy NIC, and loses it.
+TEST(LossTrial, NamesNoHostOfWhichOneNicIsSlowAndTheOtherMeetsTheLossyOne) {
+  const LossOutcome outcome = run(random_loss_trial(30151));
+  EXPECT_TRUE(outcome.named);
+  EXPECT_TRUE(outcome.innocent.empty());
+}
+
 TEST(LossTrial, TwoHostsCannotTellWhichNicLoses) {
   LossTrial trial;
   trial.hosts = 2;

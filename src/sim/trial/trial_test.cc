@@ -45,6 +45,12 @@ INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92
 // A rank that had lost all its paths judged alone, and went on with it when another one judged.
 INSTANTIATE_TEST_SUITE_P(JudgedAlone, TrialTest, testing::Values<uint64_t>(3415));
 
+// The judging rank's host was dark, and its own probes were its evidence against another host.
+INSTANTIATE_TEST_SUITE_P(DarkJudge, TrialTest, testing::Values<uint64_t>(2419));
+
+// A rank without a carrier read a report three seconds late, without the other end's excuse.
+INSTANTIATE_TEST_SUITE_P(StaleReport, TrialTest, testing::Values<uint64_t>(6875));
+
 // Of two faults of one rail at once each left evidence against a NIC between them.
 INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
 

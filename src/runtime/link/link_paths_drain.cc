@@ -2,7 +2,7 @@
 // itself. Their connections stay, so that nothing has to be opened when the NIC comes back.
 #include <algorithm>
 
-#include "runtime/link/link.h"
+#include "runtime/link/link_paths.h"
 
 namespace r2ccl {
 namespace {
@@ -15,36 +15,36 @@ bool in_service_soon(const PathState& state) {
 
 }  // namespace
 
-void Link::set_drained(NicSet local, NicSet remote) {
+void LinkPaths::set_drained(NicSet local, NicSet remote) {
   drained_local_ = local;
   drained_remote_ = remote;
-  for (Path* path : paths()) {
-    if (path->spec.lane_only) continue;
+  for (Path* path : all()) {
+    if (path->control_only) continue;
     const bool was = path->drained;
     path->drained = local.contains(path->spec.local_nic) || remote.contains(path->spec.remote_nic);
     // What has been repaired meanwhile may be back at once.
     if (was && !path->drained) path->returns.on_news(now());
   }
-  rest_drained();
-  touch();
+  choose_standby();
+  events_.wake();
 }
 
 // A drain never costs a link its last path: when no other is up, drained ones are used.
-void Link::rest_drained() {
-  const bool others = std::ranges::any_of(paths(), [](const Path* path) {
-    return !path->drained && !path->spec.lane_only && path->state.usable();
+void LinkPaths::choose_standby() {
+  const bool others = std::ranges::any_of(all(), [](const Path* path) {
+    return !path->drained && !path->control_only && path->state.usable();
   });
-  for (Path* path : paths()) path->resting = path->drained && others;
+  for (Path* path : all()) path->standby = path->drained && others;
 }
 
 // `local`, `remote`: the NIC in question at this end and at the peer's, kNoNic where it is not.
-void Link::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
-  if (peer_end_ || goodbye_received_) return;
+void LinkPaths::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
+  if (events_.peer_ended() || events_.peer_said_goodbye()) return;
   bool touched = false;
   bool other = false;
-  for (Path* path : paths()) {
+  for (Path* path : all()) {
     const PathSpec& spec = path->spec;
-    if (spec.lane_only) continue;
+    if (path->control_only) continue;
     const bool here = local != kNoNic && spec.local_nic == local;
     const bool there = remote != kNoNic && spec.remote_nic == remote;
     if (!here && !there) {
@@ -54,18 +54,18 @@ void Link::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     touched = true;
     const bool marked =
         (here && drained_local_.contains(local)) || (there && drained_remote_.contains(remote));
-    const bool in_use = marked && !path->resting && in_service_soon(path->state);
+    const bool in_use = marked && !path->standby && in_service_soon(path->state);
     const bool busy = !path->model.outstanding().empty();
     ++tally.paths;
     tally.up += path->state.usable() ? 1 : 0;
     tally.marked += marked ? 1 : 0;
     tally.in_use += in_use ? 1 : 0;
     tally.busy += busy ? 1 : 0;
-    if (!marked || in_use || busy) tally.peer = peer_;
+    if (!marked || in_use || busy) tally.peer = end_.peer;
   }
   if (!touched || other) return;
   ++tally.stranded;
-  tally.stranded_peer = peer_;
+  tally.stranded_peer = end_.peer;
 }
 
 }  // namespace r2ccl

@@ -1,0 +1,327 @@
+#include "protocol/path/failure_detector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/mutant.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kAskInterval = 5 * kMillisecond;
+constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
+constexpr TimeNs kControlMargin = 10 * kMillisecond;
+constexpr TimeNs kControlMarginUnknown = 200 * kMillisecond;
+// A suspect path may stay suspect for so long without a sign of life, the peer being alive
+// elsewhere.
+constexpr TimeNs kSilentAfter = 100 * kMillisecond;
+constexpr TimeNs kStalledAfter = 400 * kMillisecond;
+// A connection whose packets got lost for so long waits longer still (TCP doubles its timer), and a
+// new connection need not.
+constexpr TimeNs kUnacknowledgedAfter = 300 * kMillisecond;
+// The last usable path does not become suspect; it fails only after this.
+constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
+// A peer that answers nothing may be stopped: then its kernel answers. The detector asks it soon,
+// because new connections work as soon as the network does, while TCP waits ever longer; later less
+// often.
+constexpr TimeNs kReconnectMin = 100 * kMillisecond;
+constexpr TimeNs kReconnectMax = 250 * kMillisecond;
+// A live control stream carries a heartbeat in each of these.
+constexpr TimeNs kSilentHeartbeats = 3;
+// A pong by any control stream takes less than this when the peer runs. A longer one was a stop or
+// a clock step.
+constexpr TimeNs kRoundTripMax = 1 * kSecond;
+constexpr TimeNs kCompensatedSilence = 25 * kMillisecond;
+// After a silence of this length connections wait for TCP's timer.
+constexpr TimeNs kSilence = 100 * kMillisecond;
+// The sender of a casual ping does not wait for its pong, but in the end it counts as missed.
+constexpr TimeNs kCasualMissed = 100 * kMillisecond;
+constexpr size_t kPingsMax = 32;
+// While a path is suspect, and while the peer owes an answer, run() is due so often.
+constexpr TimeNs kSuspectInterval = 5 * kMillisecond;
+constexpr TimeNs kUnheardInterval = 50 * kMillisecond;
+
+// The connection waits for an acknowledgement of packets that got lost: retransmission timeout.
+bool is_unacknowledged(const PathEnd& path, TimeNs now) {
+  if (path.model.outstanding().empty()) return false;
+  const TimeNs unanswered = path.data_unanswered();
+  if (unanswered == kNever) return false;
+  const TimeNs waiting = now - path.model.outstanding().front().sent_at;
+  return std::min(unanswered, waiting) > kUnacknowledgedAfter;
+}
+
+}  // namespace
+
+TimeNs FailureDetector::control_overdue_at(const PathEnd& path) {
+  const TimeNs since = path.health.missed_since();
+  if (since == kNever) return kNever;
+  const TimeNs known = path.health.round_trip;
+  return since + (known == 0 ? kControlMarginUnknown : 2 * known + kControlMargin);
+}
+
+// Bytes that other links send later share the NIC with the bytes that this path has sent before.
+TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
+  if (path.model.outstanding().empty() || path.abandoned()) return kNever;
+  const Transmission& oldest = path.model.outstanding().front();
+  const uint64_t others = path.queue.outstanding() - path.model.bytes_outstanding();
+  const TimeNs shared = path.queue.time_of(others + oldest.ahead);
+  return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
+}
+
+// A path on standby stands in as well: it is used as soon as no other is up.
+bool FailureDetector::is_last(const PathEnd& path) const {
+  return std::ranges::none_of(paths_, [&](const PathEnd* other) {
+    return other != &path && !other->control_only && other->state.usable();
+  });
+}
+
+bool FailureDetector::on_frame(TimeNs now) {
+  heard_at_ = now;
+  const bool asked = asked_at_ != 0;
+  if (asked && now - asked_at_ > kCompensatedSilence) compensate_pause(now - asked_at_, now);
+  on_silence_ended(now);
+  if (spacing(now) > limits::kStateResendMax) next_ask_ = std::min(next_ask_, now);
+  asked_at_ = 0;
+  return asked;
+}
+
+void FailureDetector::on_silence_ended(TimeNs now) {
+  if (unheard(now) > kSilence) silence_ended_at_ = now;
+}
+
+void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
+  for (PathEnd* path : paths_) {
+    path->model.excuse(duration);
+    for (PathHealth::Ping& ping : path->health.pings) {
+      ping.missed_at = std::max(ping.missed_at, std::min(ping.missed_at + duration, now));
+    }
+  }
+}
+
+void FailureDetector::compensate_idle(TimeNs duration, TimeNs now) {
+  compensate_pause(duration, now);
+  if (asked_at_ != 0) asked_at_ = std::min(asked_at_ + duration, now);
+}
+
+uint32_t FailureDetector::on_ping_sent(PathEnd& path, bool casual, TimeNs now) {
+  const uint32_t number = ping_number_++;
+  if (ping_number_ == 0) ping_number_ = 1;
+  path.health.last_ping_at = now;
+  path.health.pings.push_back({number, now, casual ? now + kCasualMissed : now});
+  if (path.health.pings.size() > kPingsMax) path.health.pings.pop_front();
+  return number;
+}
+
+// A pong comes on the control stream of its ping, and shows that this one works both ways.
+void FailureDetector::on_pong(PathEnd& path, uint32_t number, TimeNs now) {
+  PathHealth& health = path.health;
+  while (!health.pings.empty() && health.pings.front().number <= number) {
+    const PathHealth::Ping ping = health.pings.front();
+    health.pings.pop_front();
+    if (ping.number != number) continue;
+    on_evidence(ping.sent_at);
+    const TimeNs sample = std::clamp<TimeNs>(now - ping.sent_at, 1, kRoundTripMax);
+    health.round_trip =
+        health.round_trip == 0 ? sample : health.round_trip + (sample - health.round_trip) / 4;
+    health.last_round_trip = sample;
+    health.pong_at = now;
+  }
+}
+
+void FailureDetector::run(TimeNs now) {
+  for (PathEnd* path : paths_) {
+    if (path->paused()) continue;
+    if (path->state.phase() == PathPhase::up) check_up(*path, now);
+    if (path->state.phase() == PathPhase::suspect) check_suspect(*path, now);
+  }
+  check_silence(now);
+}
+
+void FailureDetector::check_up(PathEnd& path, TimeNs now) {
+  const TimeNs overdue = data_overdue_at(path);
+  const bool data_late = overdue <= now;
+  const bool control_late = control_overdue_at(path) <= now;
+  if ((!data_late && !control_late) || mutated(Mutant::never_late)) return;
+  const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
+  const TimeNs missed = path.health.missed_since();
+  const bool control_proof = control_late && evidence_at_ >= missed + kControlMargin / 2;
+  ask(&path, now);
+  const bool proof = data_proof || control_proof || mutated(Mutant::accuse_sleepers);
+  if (!proof || path.control_only) return;
+  if (is_last(path)) {
+    const TimeNs since = data_proof ? overdue : missed;
+    if (evidence_at_ < since + kLastPathPatience) return;
+    return actions_.fail(path, DownCause::silent, "the last path is silent", now);
+  }
+  actions_.suspect(path, data_proof ? "data" : "control stream",
+                   now - (data_proof ? overdue : missed), now);
+}
+
+void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
+  if (mutated(Mutant::suspect_for_ever)) return;
+  const TimeNs since = path.state.since();
+  const bool data_late = data_overdue_at(path) <= now;
+  const bool pong = path.health.pong_at > since;
+  if (!data_late && (pong || control_overdue_at(path) > now)) return actions_.clear(path, now);
+  const bool kernel_answers = path.health.kernel_answered_at >= since;
+  if (!kernel_answers) actions_.probe_kernel(path, now);
+  ask_suspect(path, pong, now);
+  const TimeNs asks_from = since + kSilentAfter / 2;
+  const bool peer_alive = evidence_at_ > asks_from || mutated(Mutant::accuse_sleepers);
+  if (!peer_alive || now - since < kSilentAfter) return;
+  // Slow is not dead: data that still trickles has more time.
+  const bool trickles = path.model.last_delivery_at() > since;
+  const bool sign_of_life = kernel_answers || pong || trickles;
+  const TimeNs bound = is_unacknowledged(path, now) ? kSilentAfter : kStalledAfter;
+  if (sign_of_life && now - std::max(since, path.model.last_delivery_at()) < bound) return;
+  actions_.fail(
+      path, sign_of_life ? DownCause::stalled : DownCause::silent,
+      sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through", now);
+}
+
+void FailureDetector::ask_suspect(PathEnd& path, bool pong, TimeNs now) {
+  // Evidence counts from this time on, so an idle peer is not asked before.
+  const TimeNs asks_from = path.state.since() + kSilentAfter / 2;
+  const bool not_asked = path.health.pings.empty() && !pong;
+  // While chunks wait, the state that comes with each pong may end the suspicion.
+  const bool chunks_wait = !path.model.outstanding().empty();
+  const bool ask_peer = now > asks_from && evidence_at_ <= asks_from;
+  if (chunks_wait || not_asked || ask_peer) ask(&path, now);
+}
+
+// Asks whether the peer runs. The pong is the comparison for the path in doubt, and brings the
+// whole current state. Where one idle path is in doubt, one control stream that answers tells as
+// much as all of them. The detector pings all of them when the last ping had no pong, when more
+// paths are in doubt, and when chunks wait, which the state may concern.
+void FailureDetector::ask(PathEnd* in_doubt, TimeNs now) {
+  if (now < next_ask_) return;
+  const bool fresh = now - next_ask_ > kAskIntervalMax;
+  ask_wait_ = fresh ? kAskInterval : std::min(2 * ask_wait_, 4 * kAskInterval);
+  next_ask_ = now + std::max(ask_wait_, spacing(now));
+  if (asked_at_ == 0) asked_at_ = now;
+  const TimeNs last_ask_at = std::exchange(last_ask_at_, now);
+  const bool chunks_wait = in_doubt != nullptr && !in_doubt->model.outstanding().empty();
+  const bool answered = fresh || evidence_at_ >= last_ask_at;
+  const bool one_will_do = answered && !chunks_wait && !others_in_doubt(in_doubt, now);
+  PathEnd* witness = one_will_do ? choose_witness(in_doubt, now) : nullptr;
+  if (witness != nullptr) {
+    actions_.send_ping(*witness, now);
+    // A ping that is under way on an idle control stream arrives no sooner when another follows.
+    const bool owes = in_doubt == nullptr || !in_doubt->health.pings.empty();
+    if (!owes && in_doubt->control_writable()) actions_.send_ping(*in_doubt, now);
+    return;
+  }
+  for (PathEnd* path : paths_) {
+    if (path->control_writable() && !path->broken) actions_.send_ping(*path, now);
+  }
+}
+
+bool FailureDetector::others_in_doubt(const PathEnd* in_doubt, TimeNs now) const {
+  return std::ranges::any_of(paths_, [&](const PathEnd* path) {
+    return path != in_doubt && path->state.connected() &&
+           (path->state.phase() == PathPhase::suspect || control_overdue_at(*path) <= now);
+  });
+}
+
+// Returns the next control stream that can be expected to answer: prompt, and not itself in doubt.
+PathEnd* FailureDetector::choose_witness(const PathEnd* in_doubt, TimeNs now) {
+  const TimeNs prompt = actions_.prompt_round_trip(now);
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const size_t index = (witness_cursor_ + i) % paths_.size();
+    PathEnd& path = *paths_[index];
+    if (&path == in_doubt || !path.good_control() || path.health.round_trip_at(now) > prompt) {
+      continue;
+    }
+    witness_cursor_ = index + 1;
+    return &path;
+  }
+  return nullptr;
+}
+
+// An idle path has sent pings only, and a path without a ping shares the question to the peer.
+bool FailureDetector::owed_in_silence(const PathEnd& path) const {
+  TimeNs since = asked_at_ == 0 ? kNever : asked_at_;
+  if (!path.model.outstanding().empty()) {
+    since = path.model.outstanding().front().sent_at;
+  } else if (!path.health.pings.empty()) {
+    since = path.health.pings.front().sent_at;
+  }
+  return since < silence_ended_at_;
+}
+
+TimeNs FailureDetector::silence(TimeNs now) const {
+  if (asked_at_ == 0) return 0;
+  TimeNs heard_at = asked_at_;
+  for (const PathEnd* path : paths_) {
+    heard_at = std::max({heard_at, path->health.kernel_answered_at, path->health.acknowledged_at});
+  }
+  return now - heard_at;
+}
+
+TimeNs FailureDetector::reconnect_interval(TimeNs now) const {
+  const auto usable =
+      std::ranges::count_if(paths_, [](const PathEnd* path) { return path->carries(); });
+  const TimeNs least = usable > 1 ? kReconnectMin : kLastPathPatience;
+  return std::max(least, std::min(unheard(now) / 2, kReconnectMax));
+}
+
+// The kernel of a stopped peer acknowledges the control frames that reach it.
+void FailureDetector::note_acknowledged(TimeNs now) {
+  if (asked_at_ == 0 || now < next_kernel_look_) return;
+  next_kernel_look_ = now + kReconnectMin / 4;
+  for (PathEnd* path : paths_) {
+    const TimeNs unanswered = path->control_unanswered();
+    TimeNs& acknowledged_at = path->health.acknowledged_at;
+    if (unanswered != kNever) acknowledged_at = std::max(acknowledged_at, now - unanswered);
+  }
+}
+
+// A peer whose kernel owes an answer is cut off, or its connections are dead and no kernel knows
+// them. A new connection tells, and is of use at once. The detector opens none to a peer that is
+// merely stopped: a kernel holds only so many connections that no process accepts.
+void FailureDetector::check_silence(TimeNs now) {
+  note_acknowledged(now);
+  const bool connected = heard_at_ != 0 && std::ranges::any_of(paths_, [](const PathEnd* path) {
+                           return path->state.connected();
+                         });
+  if (connected && now - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) {
+    ask(nullptr, now);
+  }
+  const TimeNs interval = reconnect_interval(now);
+  if (silence(now) < interval) return;
+  for (PathEnd* path : paths_) {
+    if (path->state.connected()) actions_.reconnect(*path, interval, now);
+  }
+}
+
+TimeNs FailureDetector::next_timeout(TimeNs now) const {
+  TimeNs next = asked_at_ == 0 ? kNever : now + kUnheardInterval;
+  for (const PathEnd* path : paths_) {
+    const PathPhase phase = path->state.phase();
+    if (path->paused() || (phase != PathPhase::up && phase != PathPhase::suspect)) continue;
+    const TimeNs overdue = std::min(data_overdue_at(*path), control_overdue_at(*path));
+    next = std::min(next, std::max(overdue, next_ask_));
+    if (phase == PathPhase::suspect) next = std::min(next, now + kSuspectInterval);
+  }
+  return next;
+}
+
+TimeNs FailureDetector::kernel_answer_bound(const PathEnd& path) {
+  return kSilentAfter + 4 * path.health.round_trip;
+}
+
+void FailureDetector::check_invariants() const {
+  R2CCL_CHECK(ping_number_ != 0);
+  R2CCL_CHECK(ask_wait_ <= 4 * kAskInterval);
+  R2CCL_CHECK(evidence_at_ <= heard_at_ || heard_at_ == 0);
+  for (const PathEnd* path : paths_) {
+    const auto& pings = path->health.pings;
+    R2CCL_CHECK(pings.size() <= kPingsMax);
+    R2CCL_CHECK(std::ranges::is_sorted(pings, {}, &PathHealth::Ping::sent_at));
+    R2CCL_CHECK(path->health.round_trip >= 0 && path->health.round_trip <= kRoundTripMax);
+  }
+}
+
+}  // namespace r2ccl

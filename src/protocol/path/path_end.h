@@ -1,0 +1,59 @@
+// One end of a path, as the failure detector and the path scheduler see it. The runtime's Path adds
+// the connections; tests use a fake. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "protocol/path/nic_queue.h"
+#include "protocol/path/path_health.h"
+#include "protocol/path/path_model.h"
+#include "protocol/path/path_state.h"
+#include "protocol/wire/wire.h"
+
+namespace r2ccl {
+
+class PathEnd {
+ public:
+  // `nic_queue`: of its NIC at this end; must outlive the path.
+  PathEnd(size_t place, bool carries_no_chunks, const NicQueue& nic_queue)
+      : index(place), control_only(carries_no_chunks), queue(nic_queue) {}
+  virtual ~PathEnd() = default;
+  PathEnd(const PathEnd&) = delete;
+  PathEnd& operator=(const PathEnd&) = delete;
+
+  const size_t index;       // its place among the paths of its link
+  const bool control_only;  // the out-of-band path: carries control frames, never chunks
+  const NicQueue& queue;
+  PathState state;
+  PathModel model;
+  PathHealth health;
+  std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
+  bool drained = false;             // one of its NICs is out of service
+  bool standby = false;             // drained, and its link has another path: gets nothing new
+
+  // The path may be given new chunks.
+  bool carries() const { return state.usable() && !control_only && !standby; }
+  // Its control stream takes a frame now.
+  virtual bool control_writable() const = 0;
+  // Its data connection takes a new frame now.
+  virtual bool can_start_frame() const = 0;
+  // The receive credit that is left, in bytes.
+  virtual uint64_t credit() const = 0;
+  // The kernel of this host is short of memory: nothing is read or written for a moment.
+  virtual bool paused() const = 0;
+  // A frame is half-written for ever, because its bytes cannot be read.
+  virtual bool abandoned() const = 0;
+  // ConnectionInfo::unanswered_ns of each connection; kNever without it.
+  virtual TimeNs data_unanswered() const = 0;
+  virtual TimeNs control_unanswered() const = 0;
+
+  // A control stream that is in service and takes a frame. A drained path may be unplugged at any
+  // moment, so its control stream is not.
+  bool good_control() const {
+    return control_writable() && !broken && !control_only && state.usable() && !standby;
+  }
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,223 @@
+#include "protocol/path/path_scheduler.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/mutant.h"
+#include "protocol/wire/wire.h"
+
+namespace r2ccl {
+namespace {
+
+// A hedged chunk must be finished so much sooner on the other path.
+constexpr TimeNs kHedgeGain = 3 * kMillisecond;
+// A difference of delays below this is within the noise.
+constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
+// Larger than any segment of a plan: only its own end waits for such a message.
+constexpr uint64_t kLongMessage = 512 * 1024;
+// At this rate a chunk by time is as large as a path's smallest window.
+constexpr double kSmallestWindowRate =
+    static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
+// A rate that is so many times another path's is no error of measurement.
+constexpr double kUnlike = 4;
+// So many smallest windows of other senders may be ahead at the NICs, there and back.
+constexpr TimeNs kWindowsAhead = 8;
+
+}  // namespace
+
+// An unmeasured rate may be a token bucket's burst. Cap it, or each message becomes one chunk on
+// one path.
+double PathScheduler::fastest_rate() const {
+  double fastest = 0;
+  for (const PathEnd* path : paths_) {
+    if (!path->carries()) continue;
+    const double rate = path->model.bytes_per_ns();
+    const double believed =
+        path->model.rate_known() ? rate : std::min(rate, PathModel::kRateInitial);
+    fastest = std::max(fastest, believed);
+  }
+  return fastest > 0 ? fastest : PathModel::kRateInitial;
+}
+
+PathModel::Best PathScheduler::best_shown() const {
+  PathModel::Best best;
+  double known = 0;
+  double prior = 0;
+  for (const PathEnd* path : paths_) {
+    if (!path->carries()) continue;
+    double& fastest = path->model.rate_known() ? known : prior;
+    fastest = std::max(fastest, path->model.shown_bytes_per_ns());
+    best.deviation = std::min(best.deviation, path->model.deviation());
+  }
+  if (known == 0) {
+    best.bytes_per_ns = std::max(best.bytes_per_ns, prior);
+  } else {
+    // The prior may be a token bucket's burst, beside which every measured path would look slow.
+    prior = std::min(prior, PathModel::kRateInitial);
+    // A path with a measured slow rate says nothing about others which have shown much more.
+    if (prior <= kUnlike * known) best.bytes_per_ns = std::max(known, prior);
+  }
+  for (const PathEnd* path : paths_) {
+    // The time on a slow path is its time on the wire, with an error as large as any delay.
+    if (!path->carries() || path->model.is_slow(best.bytes_per_ns)) continue;
+    best.delay = std::min(best.delay, path->model.recent_delay());
+  }
+  return best;
+}
+
+void PathScheduler::compare_paths() {
+  const PathModel::Best best = best_shown();
+  for (PathEnd* path : paths_) path->model.compare(best);
+}
+
+TimeNs PathScheduler::shortest_min_rtt() const {
+  TimeNs shortest = kNever;
+  for (const PathEnd* path : paths_) {
+    if (path->carries()) shortest = std::min(shortest, path->model.base_delay());
+  }
+  return shortest;
+}
+
+size_t PathScheduler::usable() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(paths_, [](const PathEnd* path) { return path->carries(); }));
+}
+
+// Returns the number of paths that finish an equal share of the message almost as soon as the best
+// one. The message would wait for the others; they carry chunks of longer operations.
+size_t PathScheduler::paths_for(uint64_t message_bytes, TimeNs now) const {
+  const uint64_t share = message_bytes / std::max<size_t>(usable(), 1);
+  TimeNs shortest = kNever;
+  for (const PathEnd* path : paths_) {
+    if (path->carries()) shortest = std::min(shortest, path->model.time_alone(share, now));
+  }
+  return static_cast<size_t>(std::ranges::count_if(paths_, [&](const PathEnd* path) {
+    return path->carries() && path->model.time_alone(share, now) <= shortest + shortest / 2;
+  }));
+}
+
+// Returns the time at which everything that is known to wait would be delivered if all usable paths
+// shared it.
+TimeNs PathScheduler::backlog_done_at(uint64_t fresh_bytes, TimeNs now) const {
+  double rate = 0;
+  uint64_t bytes = fresh_bytes;
+  for (const PathEnd* path : paths_) {
+    if (!path->carries()) continue;
+    rate += path->model.bytes_per_ns();
+    bytes += path->model.bytes_under_way(now);
+  }
+  if (rate <= 0) return now;
+  return now + shortest_min_rtt() + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
+}
+
+bool PathScheduler::takes(const PathEnd& path, uint64_t bytes, bool urgent) {
+  if (!path.can_start_frame()) return false;
+  const uint64_t frame = bytes + kDataHeaderBytes;
+  if (!path.model.has_room(frame)) return false;
+  if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be under way
+  const uint64_t allowance = urgent ? path.model.window() : 0;
+  return path.credit() + allowance >= frame || mutated(Mutant::no_pace);
+}
+
+bool PathScheduler::any_free() const {
+  return std::ranges::any_of(paths_, [](const PathEnd* path) {
+    return path->carries() && !path->broken && takes(*path, 0, true);
+  });
+}
+
+PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) const {
+  PathEnd* best = nullptr;
+  PathEnd* best_free = nullptr;
+  TimeNs best_at = kNever;
+  TimeNs best_free_at = kNever;
+  for (PathEnd* path : paths_) {
+    if (!path->carries() || path->broken || path == demand.avoid) continue;
+    const TimeNs at = path->model.finish_at(demand.bytes, now);
+    if (at < best_at) {
+      best = path;
+      best_at = at;
+    }
+    if (std::ranges::find(demand.reserved, path) != demand.reserved.end()) continue;
+    if (at < best_free_at && takes(*path, demand.bytes, demand.urgent)) {
+      best_free = path;
+      best_free_at = at;
+    }
+  }
+  if (best == nullptr) return {};
+  if (best_free == best) return {best, nullptr};
+  // A slower path may help as long as it is done before the others are through with the rest. A
+  // difference of half the chunk's time is within the error of the measured rates.
+  const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
+  const TimeNs bound = std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
+  if (best_free != nullptr && best_free_at <= bound) return {best_free, nullptr};
+  return {nullptr, best};
+}
+
+uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, TimeNs now) const {
+  const size_t paths = paths_for(message_bytes, now);
+  const double rate = fastest_rate();
+  if (message_bytes < kLongMessage) return chunk_cut(message_bytes, paths, rate);
+  return chunk_cut(message_bytes, paths, std::max(rate, rate_of_shared_nics()));
+}
+
+// Where other links send through the same NICs a path has only a part of its NIC's rate. Chunks by
+// that part alone would cost more processor time than they save: a smallest window is under way on
+// each path in any case.
+double PathScheduler::rate_of_shared_nics() const {
+  double fastest = 0;
+  for (const PathEnd* path : paths_) {
+    if (path->carries()) fastest = std::max(fastest, path->queue.bytes_per_ns());
+  }
+  return std::min(fastest, kSmallestWindowRate);
+}
+
+bool PathScheduler::due_soon(TimeNs due, TimeNs now) {
+  return now + kHedgeGain >= due;
+}
+
+PathEnd* PathScheduler::faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due,
+                                         TimeNs now) const {
+  for (PathEnd* idle : paths_) {
+    if (idle == &slow || !idle->carries() || idle->broken) continue;
+    if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
+    const TimeNs gain = kHedgeGain + idle->model.wire_time(bytes);
+    if (idle->model.finish_at(bytes, now) + gain < due) return idle;
+  }
+  return nullptr;
+}
+
+TimeNs PathScheduler::prompt_round_trip(TimeNs now) const {
+  TimeNs fastest = kNever;
+  for (const PathEnd* path : paths_) {
+    if (path->good_control()) fastest = std::min(fastest, path->health.round_trip_at(now));
+  }
+  if (fastest == kNever) return kNever;
+  const auto window_time = static_cast<TimeNs>(limits::kWindowBytesMin / fastest_rate());
+  return 2 * fastest + 2 * kMillisecond + kWindowsAhead * window_time;
+}
+
+bool PathScheduler::is_prompt(const PathEnd& path, TimeNs now) const {
+  return path.good_control() && path.health.round_trip_at(now) <= prompt_round_trip(now);
+}
+
+PathEnd* PathScheduler::choose_control(TimeNs now) {
+  const TimeNs prompt = prompt_round_trip(now);
+  PathEnd* second = nullptr;
+  PathEnd* last = nullptr;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const size_t index = (control_cursor_ + i) % paths_.size();
+    PathEnd& path = *paths_[index];
+    if (!path.control_writable() || path.broken) continue;
+    if (path.control_only) {
+      last = &path;
+    } else if (path.good_control() && path.health.round_trip_at(now) <= prompt) {
+      control_cursor_ = index + 1;
+      return &path;
+    } else if (second == nullptr) {
+      second = &path;
+    }
+  }
+  return second != nullptr && usable() > 0 ? second : last != nullptr ? last : second;
+}
+
+}  // namespace r2ccl

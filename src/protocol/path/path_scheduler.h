@@ -1,0 +1,78 @@
+// Chooses the path of each chunk and of each control frame of one link. Pure: it reads the paths'
+// estimates and changes no path.
+//
+// A chunk goes to the path that would finish it first (earliest completion first, as in the
+// multipath schedulers BLEST, Ferlin et al., IFIP Networking 2016, and ECF, Lim et al., CoNEXT
+// 2017). Where that path is busy, a slower one may take the chunk only if it is done before the
+// others are through with the rest; otherwise the chunk waits. It differs from ECF in its horizon:
+// ECF weighs one chunk, this scheduler everything that is known to wait on the link.
+// The alternative not taken is a fixed split by weight: it needs exact rates in advance, and one
+// path that slows down delays the whole operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/path/path_end.h"
+
+namespace r2ccl {
+
+class PathScheduler {
+ public:
+  // The paths of the link, by index; they must outlive the scheduler.
+  explicit PathScheduler(std::vector<PathEnd*> paths) : paths_(std::move(paths)) {}
+
+  // --- chunks ---
+  struct Choice {
+    PathEnd* path = nullptr;     // null: none is to take the chunk now
+    PathEnd* awaited = nullptr;  // a busy path that will finish the chunk sooner than any free one
+  };
+  // `fresh_bytes`: not yet given to any path. `avoid`: not this path; null: any. `urgent`: the
+  // chunk may exceed the receive credit by a window. `reserved` paths count as busy.
+  struct Demand {
+    uint64_t bytes = 0;
+    uint64_t fresh_bytes = 0;
+    const PathEnd* avoid = nullptr;
+    bool urgent = false;
+    std::span<const PathEnd* const> reserved = {};
+  };
+  Choice choose(const Demand& demand, TimeNs now) const;
+  // Some path takes a frame without payload now.
+  bool any_free() const;
+  // Returns the chunk size for a message, in bytes.
+  uint32_t chunk_bytes(uint64_t message_bytes, TimeNs now) const;
+  // Returns an idle path that would finish `bytes` at least `gain_min` before `due`; null: none.
+  PathEnd* faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due, TimeNs now) const;
+  // No idle path can be that much faster for a chunk that is due at `due`.
+  static bool due_soon(TimeNs due, TimeNs now);
+  // Tells each path's model about the best path.
+  void compare_paths();
+  size_t usable() const;
+
+  // --- control frames ---
+  // The longest round trip of a prompt control stream; kNever: none is good. Some frames of other
+  // senders may be ahead on any.
+  TimeNs prompt_round_trip(TimeNs now) const;
+  bool is_prompt(const PathEnd& path, TimeNs now) const;
+  // Returns the prompt control streams in turn; else any that is connected; the out-of-band one
+  // when no other is left; null when none takes a frame.
+  PathEnd* choose_control(TimeNs now);
+
+ private:
+  PathModel::Best best_shown() const;
+  double fastest_rate() const;
+  double rate_of_shared_nics() const;
+  TimeNs shortest_min_rtt() const;
+  size_t paths_for(uint64_t message_bytes, TimeNs now) const;
+  TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
+  static bool takes(const PathEnd& path, uint64_t bytes, bool urgent);
+
+  const std::vector<PathEnd*> paths_;
+  size_t control_cursor_ = 0;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,60 @@
+#include "protocol/path/peer_liveness.h"
+
+#include <algorithm>
+
+namespace r2ccl {
+namespace {
+
+// Small pauses, of which a busy rank has many, must not put off the cut-off for ever.
+constexpr TimeNs kLongPause = 1 * kSecond;
+// A host that nothing reaches after its goodbye has left; less than the bound of finalize.
+constexpr TimeNs kLeftAfter = 5 * kSecond;
+constexpr TimeNs kAllDownInterval = 20 * kMillisecond;
+
+}  // namespace
+
+bool PeerLiveness::on_all_down(TimeNs now) {
+  if (all_down_since_ != 0) return false;
+  all_down_since_ = now;
+  evidence_.on_all_down(now);
+  return true;
+}
+
+// After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
+// left: a path may have failed, and one in a black hole does not tell that it was closed.
+void PeerLiveness::on_data_paths(bool carries, bool carried, TimeNs now) {
+  if (carries || !carried) {
+    no_data_since_ = 0;
+  } else if (no_data_since_ == 0) {
+    no_data_since_ = now;
+  }
+}
+
+void PeerLiveness::compensate_idle(TimeNs duration, TimeNs now) {
+  if (duration <= kLongPause) return;
+  for (TimeNs* since : {&all_down_since_, &no_data_since_}) {
+    if (*since != 0) *since = std::min(*since + duration, now);
+  }
+}
+
+std::optional<PeerLiveness::End> PeerLiveness::check(bool goodbye, TimeNs silence,
+                                                     TimeNs now) const {
+  const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
+  if (goodbye && (evidence_.refusals() > 0 || down >= kLeftAfter)) {
+    return End{PeerEnd::goodbye, "the peer left in order"};
+  }
+  if (evidence_.proves_death()) return End{PeerEnd::dead, "its kernel refuses new connections"};
+  const TimeNs no_data = no_data_since_ == 0 ? 0 : now - no_data_since_;
+  if (std::max({down, no_data, silence}) < cutoff_) return std::nullopt;
+  return End{PeerEnd::cut_off,
+             "no path has reached it for " + std::to_string(cutoff_ / kSecond) + " s"};
+}
+
+TimeNs PeerLiveness::next_timeout(TimeNs now) const {
+  TimeNs next = kNever;
+  if (no_data_since_ != 0) next = no_data_since_ + cutoff_;
+  if (all_down_since_ != 0) next = std::min(next, now + kAllDownInterval);
+  return next;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,65 @@
+// Whether the peer of a link still exists: it left in order, its process died, or its host is cut
+// off. Pure.
+//
+// Death needs the word of the peer's kernel (DeathEvidence); a cut-off host is one that nothing has
+// reached for longer than a bound, as in the session timeout of a membership service (ZooKeeper,
+// USENIX ATC 2010). It differs in that a short interruption of the host itself does not count.
+// The alternative not taken is to declare the peer dead when all its connections broke: a switch
+// that restarts breaks them too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "protocol/path/death_evidence.h"
+
+namespace r2ccl {
+
+// How a peer ended.
+enum class PeerEnd : uint8_t {
+  goodbye,  // in order
+  dead,     // its kernel refuses every connection: the process is gone
+  cut_off,  // nothing reaches it, for longer than the bound
+};
+
+class PeerLiveness {
+ public:
+  // `cutoff`: a host is cut off after it.
+  PeerLiveness(size_t paths, TimeNs cutoff) : evidence_(paths), cutoff_(cutoff) {}
+
+  // --- evidence ---
+  // The peer, or a kernel in its place, accepted or acknowledged something.
+  void on_alive() { evidence_.on_alive(); }
+  // A kernel refused a new connection of this path.
+  void on_refused(size_t path, TimeNs now) { evidence_.on_refused(path, now); }
+  // `closed`: the peer's kernel closed the connection in order, or reset it.
+  void on_failed(size_t path, bool closed, TimeNs now) { evidence_.on_failed(path, closed, now); }
+  // No path is connected. Returns whether that is new.
+  bool on_all_down(TimeNs now);
+  void on_connected() { all_down_since_ = 0; }
+  // `carries`: a data path is up or suspect. `carried`: one has ever been.
+  void on_data_paths(bool carries, bool carried, TimeNs now);
+  // The loop of this process stood still for `duration`.
+  void compensate_idle(TimeNs duration, TimeNs now);
+
+  bool all_down() const { return all_down_since_ != 0; }
+  struct End {
+    PeerEnd end;
+    std::string why;
+  };
+  // Returns how the peer ended, once it has. `goodbye`: it said goodbye. `silence`: of the whole
+  // peer, by the failure detector.
+  std::optional<End> check(bool goodbye, TimeNs silence, TimeNs now) const;
+  // Returns the time at which check() is due again if nothing happens before.
+  TimeNs next_timeout(TimeNs now) const;
+
+ private:
+  DeathEvidence evidence_;
+  const TimeNs cutoff_;
+  TimeNs all_down_since_ = 0;  // 0: some path is connected, or none has ever been
+  TimeNs no_data_since_ = 0;   // 0: some path carries data, or none ever has
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,127 @@
+#include "runtime/link/channels.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "base/mutant.h"
+
+namespace r2ccl {
+namespace {
+
+// Messages up to this size overtake larger ones of other channels.
+constexpr uint64_t kSmallMessage = 32 * 1024;
+// Byte credit that a channel gets when its turn comes.
+constexpr int64_t kQuantum = 256 * 1024;
+
+}  // namespace
+
+Channel& ChannelSet::at(ChannelId id) {
+  const auto found = channels_.find(id);
+  R2CCL_CHECK(found != channels_.end());
+  return *found->second;
+}
+
+const Channel& ChannelSet::at(ChannelId id) const {
+  const auto found = channels_.find(id);
+  R2CCL_CHECK(found != channels_.end());
+  return *found->second;
+}
+
+Channel& ChannelSet::add(ChannelId id) {
+  R2CCL_CHECK(channels_.size() < limits::kChannelsMax);
+  order_.push_back(id);
+  return *channels_.emplace(id, std::make_unique<Channel>(id)).first->second;
+}
+
+void ChannelSet::open(ChannelId id, MessageClient& client) {
+  const auto found = channels_.find(id);
+  Channel& opened = found != channels_.end() ? *found->second : add(id);
+  R2CCL_CHECK(!opened.opened);
+  opened.opened = true;
+  opened.client = &client;
+}
+
+Result<Channel*> ChannelSet::heard(ChannelId id) {
+  if (const auto found = channels_.find(id); found != channels_.end()) return found->second.get();
+  const auto unopened =
+      std::ranges::count_if(channels_, [](const auto& entry) { return !entry.second->opened; });
+  if (static_cast<size_t>(unopened) >= limits::kChannelsUnopenedMax ||
+      channels_.size() >= limits::kChannelsMax) {
+    return Status(Code::remote, "channel " + std::to_string(id.value()) +
+                                    ", beyond what may be used before it is opened here");
+  }
+  return &add(id);
+}
+
+bool ChannelSet::idle() const {
+  return std::ranges::all_of(channels_, [](const auto& entry) {
+    const Channel& channel = *entry.second;
+    return channel.send.idle() && (channel.receive.idle() || channel.receive.cancelled());
+  });
+}
+
+ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs now) {
+  Fresh large;
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const size_t place = (cursor_ + i) % order_.size();
+    Channel& candidate = *channels_.at(order_[place]);
+    const uint64_t message = candidate.send.next_message_bytes();
+    const auto chunk = candidate.send.next_fresh(scheduler.chunk_bytes(message, now));
+    if (!chunk) continue;
+    if (message <= kSmallMessage) return {&candidate, *chunk};
+    if (large.from == nullptr) {
+      large = {&candidate, *chunk};
+      if (candidate.quantum <= 0) {
+        candidate.quantum = kQuantum;
+        cursor_ = (place + 1) % order_.size();
+      }
+    }
+  }
+  return large;
+}
+
+uint64_t ChannelSet::fresh_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [id, channel] : channels_) bytes += channel->send.fresh_bytes();
+  return bytes;
+}
+
+void ChannelSet::complete(Ended what, ChannelId channel, MessageNo number, const Status& why) {
+  completions_.push_back({what, channel, number, why});
+}
+
+void ChannelSet::forget_completions(ChannelId channel) {
+  std::erase_if(completions_, [&](const Completion& c) { return c.channel == channel; });
+}
+
+void ChannelSet::deliver_completions() {
+  // Clients post more from inside their callbacks, which may complete at once.
+  while (!completions_.empty()) {
+    std::vector<Completion> batch;
+    batch.swap(completions_);
+    for (const Completion& ended : batch) {
+      MessageClient* client = at(ended.channel).client;
+      if (client == nullptr) continue;  // cancelled by an earlier callback of this batch
+      switch (ended.what) {
+        case Ended::sent:
+          client->on_sent(peer_, ended.channel, ended.number);
+          break;
+        case Ended::received:
+          client->on_received(peer_, ended.channel, ended.number);
+          break;
+        case Ended::mismatch:
+          client->on_mismatch(peer_, ended.channel, ended.why);
+          break;
+      }
+    }
+  }
+}
+
+void ChannelSet::check_invariants() const {
+  R2CCL_CHECK(order_.size() == channels_.size());
+  R2CCL_CHECK(channels_.size() <= limits::kChannelsMax);
+  R2CCL_CHECK(order_.empty() || cursor_ < order_.size());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,83 @@
+// The channels of one link: the ledgers of each, which of them sends next, and the completions that
+// the clients have not heard of yet. Progress thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "protocol/delivery/receive_ledger.h"
+#include "protocol/delivery/send_ledger.h"
+#include "protocol/path/path_scheduler.h"
+#include "runtime/link/message_port.h"
+
+namespace r2ccl {
+
+struct Channel {
+  explicit Channel(ChannelId id)
+      : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
+  bool opened = false;              // at this end; the peer may use it earlier
+  MessageClient* client = nullptr;  // none until it is opened, and after it is cancelled
+  SendLedger send;
+  ReceiveLedger receive;
+  uint64_t changed_version = 0;  // of the link's state, when the receiving end last changed
+  int64_t quantum = 0;           // byte credit of deficit round robin
+  bool releasing = false;        // the client waits only for the end of its sends
+};
+
+class ChannelSet {
+ public:
+  explicit ChannelSet(Rank peer) : peer_(peer) {}
+
+  // Requires that the channel exists.
+  Channel& at(ChannelId id);
+  const Channel& at(ChannelId id) const;
+  const std::map<ChannelId, std::unique_ptr<Channel>>& all() const { return channels_; }
+  void open(ChannelId id, MessageClient& client);
+  // Returns the channel that the peer names. The peer may have opened it first, but not any number
+  // of channels.
+  Result<Channel*> heard(ChannelId id);
+  // Nothing is posted, outstanding or unread on any channel.
+  bool idle() const;
+
+  // --- sending ---
+  struct Fresh {
+    Channel* from = nullptr;  // null: nothing is left to send, or permitted
+    ChunkRef chunk;
+  };
+  // Returns the next new chunk: of small messages first, of the others by deficit round robin
+  // (Shreedhar and Varghese, SIGCOMM 1995).
+  Fresh next_fresh(const PathScheduler& scheduler, TimeNs now);
+  uint64_t fresh_bytes() const;
+
+  // --- completions ---
+  enum class Ended : uint8_t { sent, received, mismatch };
+  void complete(Ended what, ChannelId channel, MessageNo number, const Status& why = {});
+  // Drops the completions of this channel.
+  void forget_completions(ChannelId channel);
+  // Tells the clients, also of the completions that they cause.
+  void deliver_completions();
+
+  void check_invariants() const;
+
+ private:
+  struct Completion {
+    Ended what;
+    ChannelId channel;
+    MessageNo number;
+    Status why;
+  };
+
+  Channel& add(ChannelId id);
+
+  const Rank peer_;
+  std::map<ChannelId, std::unique_ptr<Channel>> channels_;
+  std::vector<ChannelId> order_;  // of creation
+  size_t cursor_ = 0;             // in order_
+  std::vector<Completion> completions_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,247 @@
+#include "runtime/link/chunk_sender.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/mutant.h"
+
+namespace r2ccl {
+namespace {
+
+// The budget of hedges: a burst, plus a share of all payload.
+constexpr uint64_t kHedgeBurst = 8 * 1024 * 1024;
+constexpr uint64_t kHedgeShare = 50;  // one part in
+// More than the largest MTU, and enough to tell a slow path's time from the schedulers'.
+constexpr size_t kProbeBytes = 16 * 1024;
+
+}  // namespace
+
+void ChunkSender::transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now) {
+  auto& on = static_cast<Path&>(path);
+  const DataHeader header = from.send.transmit(chunk);
+  Transmission transmission;
+  transmission.channel = from.send.channel();
+  transmission.chunk = chunk;
+  payload_bytes_ += header.payload_bytes;
+  const std::span<const std::byte> payload = from.send.bytes(chunk);
+  if (settings_.witness != nullptr) settings_.witness->on_transmit(end_, on, header, payload);
+  send_frame(on, header, payload, transmission, now);
+}
+
+void ChunkSender::send_probe(Path& path, TimeNs now) {
+  DataHeader header;
+  header.type = FrameType::probe;
+  header.payload_bytes = mutated(Mutant::small_proof) ? 64 : kProbeBytes;
+  Transmission transmission;
+  transmission.probe = true;
+  send_frame(path, header, {}, transmission, now);
+}
+
+void ChunkSender::send_frame(Path& path, const DataHeader& header,
+                             std::span<const std::byte> payload, Transmission transmission,
+                             TimeNs now) {
+  NicQueue& queue = host_.queue(path.spec.local_nic);
+  queue.on_sent(kDataHeaderBytes + header.payload_bytes, path.model.outstanding().empty(), now);
+  path.send_frame(header, payload, transmission, now, queue.time_of(queue.outstanding()));
+}
+
+void ChunkSender::dispatch(TimeNs now) {
+  scheduler_.compare_paths();
+  const std::vector<const PathEnd*> awaited = dispatch_retransmissions(now);
+  while (dispatch_fresh(awaited, now)) {
+  }
+  if (!settings_.monitor) return;
+  hedge_last_chunks(now);
+  if (payload_bytes_ != payload_probed_) probe_slow_paths(now);
+}
+
+// A path that a retransmission waits for gets no new chunk: small chunks could fill it for ever.
+bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs now) {
+  const ChannelSet::Fresh next = channels_.next_fresh(scheduler_, now);
+  if (next.from == nullptr) return false;
+  PathScheduler::Demand demand;
+  demand.bytes = next.from->send.bytes(next.chunk).size();
+  demand.fresh_bytes = channels_.fresh_bytes();
+  demand.urgent = now < burst_until_;
+  demand.reserved = awaited;
+  PathEnd* path = scheduler_.choose(demand, now).path;
+  if (path == nullptr) return false;
+  next.from->quantum -= static_cast<int64_t>(demand.bytes);
+  transmit(*path, *next.from, next.chunk, now);
+  // A chunk on a path on probation goes by another path as well.
+  if (settings_.monitor && path->model.doubtful()) {
+    queue_.push_back({next.from->send.channel(), next.chunk, path, true});
+  }
+  return true;
+}
+
+bool ChunkSender::is_pointless(const Retransmission& next) const {
+  const SendLedger& send = channels_.at(next.channel).send;
+  return !send.needs_delivery(next.chunk) || (next.hedge && send.copies(next.chunk) != 1);
+}
+
+// Retransmits the chunks that a path takes now. A chunk that waits for a path keeps its place and
+// holds up no chunk that another path takes. Returns the paths that chunks wait for.
+std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
+  std::vector<const PathEnd*> awaited;
+  if (queue_.empty()) return awaited;
+  // A chunk waits if one of its size waits already: a full queue costs one choice and not one each.
+  std::vector<std::pair<const PathEnd*, uint64_t>> waiting;  // avoided path, bytes
+  // Writing may break a path, and a frame that is read then may cancel a channel.
+  std::deque<Retransmission> queue = std::exchange(queue_, {});
+  while (!queue.empty() && scheduler_.any_free()) {
+    const Retransmission next = queue.front();
+    queue.pop_front();
+    if (is_pointless(next)) continue;
+    Channel& from = channels_.at(next.channel);
+    const uint64_t bytes = from.send.bytes(next.chunk).size();
+    if (next.hedge && !may_hedge(bytes)) continue;
+    const PathEnd* avoid = next.hedge ? next.avoid : nullptr;
+    const bool waits = std::ranges::any_of(
+        waiting, [&](const auto& other) { return other.first == avoid && other.second <= bytes; });
+    if (waits) {
+      queue_.push_back(next);
+      continue;
+    }
+    const PathScheduler::Choice choice =
+        scheduler_.choose({bytes, channels_.fresh_bytes(), avoid, true, {}}, now);
+    if (choice.path != nullptr) {
+      (next.hedge ? hedged_bytes_ : retransmitted_bytes_) += bytes;
+      transmit(*choice.path, from, next.chunk, now);
+      continue;
+    }
+    // Waiting is no use when the avoided path is all that is left, and trusted again.
+    const bool only_avoided = next.hedge && choice.awaited == nullptr && scheduler_.usable() > 0;
+    if (only_avoided) continue;
+    queue_.push_back(next);
+    waiting.emplace_back(avoid, bytes);
+    if (choice.awaited != nullptr) awaited.push_back(choice.awaited);
+  }
+  std::ranges::copy_if(queue, std::back_inserter(queue_), [this](const Retransmission& each) {
+    return channels_.at(each.channel).send.needs_delivery(each.chunk);
+  });
+  return awaited;
+}
+
+// A path that gets no chunks because it was slow shows only by a probe that it no longer is.
+void ChunkSender::probe_slow_paths(TimeNs now) {
+  for (Path* path : paths_) {
+    if (!path->carries() || path->broken) continue;
+    if (!path->can_start_frame() || !path->model.wants_probe(now)) continue;
+    payload_probed_ = payload_bytes_;
+    send_probe(*path, now);
+  }
+}
+
+bool ChunkSender::may_hedge(uint64_t bytes) const {
+  return hedged_bytes_ + bytes <= kHedgeBurst + payload_bytes_ / kHedgeShare;
+}
+
+// Near the end of an operation, idle paths take a copy of the chunks that would finish last.
+void ChunkSender::hedge_last_chunks(TimeNs now) {
+  if (!queue_.empty()) return;
+  for (Path* slow : paths_) {
+    if (slow->model.outstanding().empty() || !slow->state.usable()) continue;
+    const Transmission& oldest = slow->model.outstanding().front();
+    if (oldest.probe || PathScheduler::due_soon(oldest.due_at, now)) continue;
+    Channel& from = channels_.at(oldest.channel);
+    if (!from.send.needs_delivery(oldest.chunk) || from.send.copies(oldest.chunk) != 1) continue;
+    const uint64_t bytes = from.send.bytes(oldest.chunk).size();
+    if (!may_hedge(bytes)) continue;
+    PathEnd* idle = scheduler_.faster_idle_path(*slow, bytes, oldest.due_at, now);
+    if (idle == nullptr) continue;
+    hedged_bytes_ += bytes;
+    transmit(*idle, from, oldest.chunk, now);
+  }
+}
+
+void ChunkSender::allow_burst(TimeNs now) {
+  burst_until_ = now + limits::kOverdrawTime;
+}
+
+void ChunkSender::on_suspect(Path& path, TimeNs now) {
+  note_stalled(path);
+  for (const Transmission& transmission : path.model.outstanding()) {
+    if (transmission.probe) continue;
+    const Channel& from = channels_.at(transmission.channel);
+    if (from.send.needs_delivery(transmission.chunk) && from.send.copies(transmission.chunk) == 1) {
+      queue_.push_back({transmission.channel, transmission.chunk, &path, true});
+    }
+  }
+  allow_burst(now);
+}
+
+// Retransmits the chunks that were outstanding on the failed path and on no other.
+uint64_t ChunkSender::on_failed(const std::deque<Transmission>& lost, TimeNs now) {
+  allow_burst(now);
+  uint64_t bytes = 0;
+  std::vector<Retransmission> again;
+  for (const Transmission& transmission : lost) {
+    if (transmission.probe) continue;
+    Channel& from = channels_.at(transmission.channel);
+    if (mutated(Mutant::trust_the_socket) && &transmission != &lost.back()) continue;
+    if (!from.send.copy_gone(transmission.chunk) || mutated(Mutant::no_replay)) continue;
+    again.push_back({transmission.channel, transmission.chunk, nullptr, false});
+    bytes += from.send.bytes(transmission.chunk).size();
+  }
+  queue_.insert(queue_.begin(), again.begin(), again.end());
+  return bytes;
+}
+
+// The oldest outstanding chunk has waited longest: its delivery gives the stall.
+void ChunkSender::note_stalled(Path& path) {
+  path.stall = 0;
+  for (const Transmission& transmission : path.model.outstanding()) {
+    if (transmission.probe) continue;
+    if (!channels_.at(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
+    stalled_.push_back({&path, transmission.channel, transmission.chunk, transmission.sent_at});
+    return;
+  }
+}
+
+void ChunkSender::settle_stalled(TimeNs now) {
+  std::erase_if(stalled_, [&](const StalledChunk& one) {
+    if (channels_.at(one.channel).send.needs_delivery(one.chunk)) return false;
+    one.path->stall = std::max(one.path->stall, now - one.sent_at);
+    return true;
+  });
+}
+
+void ChunkSender::on_delivered(const Path& path, const Transmission& transmission,
+                               uint64_t counted) {
+  if (transmission.probe) return;
+  // Other copies are outstanding, or the chunk is acknowledged.
+  if (!channels_.at(transmission.channel).send.copy_gone(transmission.chunk)) return;
+  unlisted_.push_back({paths_[path.index], path.state.incarnation(), transmission.channel,
+                       transmission.chunk, counted});
+}
+
+void ChunkSender::settle_unlisted(uint64_t version, const Contradicts& contradicts) {
+  std::erase_if(unlisted_, [&](const Unlisted& one) {
+    if (one.counted > version) return false;
+    const SendLedger& send = channels_.at(one.channel).send;
+    if (send.needs_delivery(one.chunk) && !send.peer_discards()) {
+      retransmit_unlisted(one, contradicts);
+    }
+    return true;
+  });
+}
+
+void ChunkSender::retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts) {
+  if (mutated(Mutant::believe_the_path)) return;
+  contradicts(*lost.path, lost.incarnation,
+              "counts chunk " + std::to_string(lost.chunk.index) + " of message " +
+                  std::to_string(lost.chunk.message.value()) + " of channel " +
+                  std::to_string(lost.channel.value()) + " as received and does not list it");
+  if (channels_.at(lost.channel).send.copies(lost.chunk) > 0) return;
+  queue_.push_back({lost.channel, lost.chunk, nullptr, false});
+}
+
+void ChunkSender::cancel(ChannelId channel) {
+  std::erase_if(queue_, [channel](const Retransmission& r) { return r.channel == channel; });
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,114 @@
+// Gives the chunks of one link to its paths: new chunks, retransmissions, hedges and probes.
+// Progress thread only.
+//
+// A hedge is a second copy of a chunk on another path (Dean and Barroso, "The Tail at Scale",
+// CACM 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path,
+// those of a path on probation, and the last chunks of an operation where an idle path would finish
+// them sooner. A budget bounds the bytes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/path/path_scheduler.h"
+#include "runtime/link/channels.h"
+#include "runtime/link/link_host.h"
+#include "runtime/link/path.h"
+
+namespace r2ccl {
+
+class ChunkSender {
+ public:
+  ChunkSender(LinkHost& host, LinkEnd end, const LinkSettings& settings, ChannelSet& channels,
+              PathScheduler& scheduler, std::vector<Path*> paths)
+      : host_(host),
+        end_(end),
+        settings_(settings),
+        channels_(channels),
+        scheduler_(scheduler),
+        paths_(std::move(paths)) {}
+
+  // Gives chunks to the paths that take them now.
+  void dispatch(TimeNs now);
+  // Sends a full-size frame without content.
+  void send_probe(Path& path, TimeNs now);
+
+  // The path is suspect: its chunks are hedged.
+  void on_suspect(Path& path, TimeNs now);
+  // The path is about to fail, and was not suspect before.
+  void on_failing(Path& path) { note_stalled(path); }
+  // The path failed with these transmissions outstanding, oldest first. Returns the number of bytes
+  // that must be retransmitted.
+  uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now);
+  // The path counts this transmission as received, in the peer's state `counted`; the channels of
+  // the same frame have been applied.
+  void on_delivered(const Path& path, const Transmission& transmission, uint64_t counted);
+  // A control frame that held the peer's whole state was applied up to `version`. `contradicts` is
+  // told of each chunk that a path counts as received and the peer does not list.
+  using Contradicts = std::function<void(Path& path, Incarnation incarnation, const std::string&)>;
+  void settle_unlisted(uint64_t version, const Contradicts& contradicts);
+  // Measures the stalls that have ended.
+  void settle_stalled(TimeNs now);
+  void cancel(ChannelId channel);
+
+  uint64_t hedged_bytes() const { return hedged_bytes_; }
+  uint64_t retransmitted_bytes() const { return retransmitted_bytes_; }
+
+ private:
+  // A chunk that must go out again: its copies are lost, or (hedge) late.
+  struct Retransmission {
+    ChannelId channel;
+    ChunkRef chunk;
+    const PathEnd* avoid = nullptr;  // a hedge goes elsewhere
+    bool hedge = false;
+  };
+  // A chunk that was outstanding on a path when that path became suspect or failed.
+  struct StalledChunk {
+    Path* path = nullptr;
+    ChannelId channel;
+    ChunkRef chunk;
+    TimeNs sent_at = 0;
+  };
+  // A chunk that its path counts as received, and that is not acknowledged.
+  struct Unlisted {
+    Path* path = nullptr;
+    Incarnation incarnation;
+    ChannelId channel;
+    ChunkRef chunk;
+    uint64_t counted = 0;  // the peer's version that counted it
+  };
+
+  bool dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs now);
+  std::vector<const PathEnd*> dispatch_retransmissions(TimeNs now);
+  bool is_pointless(const Retransmission& next) const;
+  void hedge_last_chunks(TimeNs now);
+  void probe_slow_paths(TimeNs now);
+  bool may_hedge(uint64_t bytes) const;
+  void note_stalled(Path& path);
+  void allow_burst(TimeNs now);
+  void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
+  void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
+  void send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
+                  Transmission transmission, TimeNs now);
+
+  LinkHost& host_;
+  const LinkEnd end_;
+  const LinkSettings& settings_;
+  ChannelSet& channels_;
+  PathScheduler& scheduler_;
+  const std::vector<Path*> paths_;
+  std::deque<Retransmission> queue_;
+  std::vector<StalledChunk> stalled_;
+  std::vector<Unlisted> unlisted_;
+  TimeNs burst_until_ = 0;  // new chunks may exceed the receive credit by a window
+  uint64_t hedged_bytes_ = 0;
+  uint64_t retransmitted_bytes_ = 0;
+  uint64_t payload_bytes_ = 0;
+  uint64_t payload_probed_ = 0;  // payload_bytes_ when a slow path last got a probe
+};
+
+}  // namespace r2ccl

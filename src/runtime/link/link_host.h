@@ -1,0 +1,77 @@
+// The surroundings of a link: the services of its engine, its settings, and the events that it
+// reports.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/path/nic_queue.h"
+#include "protocol/path/pace.h"
+#include "protocol/path/peer_liveness.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/wire.h"
+#include "runtime/connection/handshake_io.h"
+#include "runtime/connection/reactor.h"
+#include "runtime/link/link_witness.h"
+#include "runtime/link/user_memory.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+// A path changed its phase at this end.
+struct PathEvent {
+  Rank peer;
+  PathId path;
+  NicId local_nic;
+  NicId remote_nic;
+  PathPhase from = PathPhase::down;
+  PathPhase to = PathPhase::down;
+  DownCause cause = DownCause::none;       // seen by this end
+  DownCause peer_cause = DownCause::none;  // seen by the peer, when it spoke first
+  TimeNs at = 0;
+  TimeNs detected_ns = 0;       // from the first unacknowledged send, or the event, to now
+  uint64_t replayed_bytes = 0;  // that had to be retransmitted
+  TimeNs up_ns = 0;             // for how long it had been up, suspicion included
+  bool planned = false;         // it was at rest, and nothing was under way on it: no fault
+  bool aftermath = false;       // of a silence of the whole peer: no fault of its own
+  std::string why;
+};
+
+// The services that a link needs of the engine that owns it.
+class LinkHost {
+ public:
+  virtual ~LinkHost() = default;
+  virtual const Clock& clock() const = 0;
+  virtual Reactor& reactor() = 0;
+  virtual Transport& transport() = 0;
+  virtual const RunIdentity& run() const = 0;
+  virtual std::array<std::byte, kNonceBytes> nonce() = 0;
+  virtual std::span<std::byte> scratch() = 0;
+  virtual NicPace& pace(NicId nic) = 0;
+  virtual NicQueue& queue(NicId nic) = 0;
+  // Tells a peer where that NIC of this rank is now; empty: nothing to tell.
+  virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
+
+  virtual void on_path_event(const PathEvent& event) = 0;
+  virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
+  virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
+  // Memory of a client cannot be touched. Said again until the client's channel is cancelled.
+  virtual void on_bad_memory(const BadMemory& bad) = 0;
+  // The peer has made an impossible statement twice, on two connections: no path mends that. `why`
+  // follows the peer's name. The link lives, so that both ends can be told.
+  virtual void on_contradiction(Rank peer, const std::string& why) = 0;
+};
+
+struct LinkSettings {
+  bool monitor = true;  // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
+  bool damping = true;
+  TimeNs cutoff = 300 * kSecond;
+  LinkWitness* witness = nullptr;  // none in production
+};
+
+}  // namespace r2ccl

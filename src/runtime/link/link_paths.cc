@@ -1,0 +1,265 @@
+// The life of each path, from validation to failure.
+#include "runtime/link/link_paths.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mutant.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kValidationMax = 1 * kSecond;
+constexpr TimeNs kValidationInterval = 20 * kMillisecond;
+
+}  // namespace
+
+std::vector<PathEnd*> LinkPaths::path_ends() const {
+  return {all().begin(), all().end()};
+}
+
+void LinkPaths::act_on_breaks(TimeNs now) {
+  for (Path* path : all()) {
+    if (path->broken) fail_path(*path, *path->broken, path->peer_cause, path->broken_why, now);
+  }
+  const bool any =
+      std::ranges::any_of(all(), [](const Path* path) { return path->state.connected(); });
+  if (any) liveness_.on_connected();
+}
+
+void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
+  resume_paused(now);
+  compensate_idle(idle_ns, now);
+  validate(now);
+  note_data_paths(now);
+  if (settings_.monitor) detector_.run(now);
+  dial(now);
+  if (!events_.peer_ended()) {
+    const auto end = liveness_.check(events_.peer_said_goodbye(), detector_.silence(now), now);
+    if (end) events_.on_peer_gone(*end);
+  }
+  choose_standby();
+}
+
+TimeNs LinkPaths::next_timeout(TimeNs now) const {
+  TimeNs next = liveness_.next_timeout(now);
+  if (settings_.monitor) next = std::min(next, detector_.next_timeout(now));
+  const bool reopens = opens() || events_.peer_said_goodbye() || liveness_.all_down();
+  for (const PathSlot& slot : slots_) {
+    const Path& path = *slot.path;
+    if (path.paused()) {
+      next = std::min(next, path.paused_until());
+      continue;
+    }
+    next = std::min(next, slot.dialer->next_timeout());
+    const bool validates = path.state.phase() == PathPhase::proving;
+    if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
+    if (!path.state.connected() && reopens && !slot.dialer->busy()) {
+      next = std::min(next, path.returns.next_attempt());
+    }
+  }
+  return next;
+}
+
+void LinkPaths::on_frame(TimeNs now) {
+  if (detector_.on_frame(now)) {
+    // The connections that had seemed dead are not: keep them.
+    for (PathSlot& slot : slots_) {
+      if (slot.path->state.connected() && !slot.dialer->probing()) slot.dialer->cancel();
+    }
+  }
+  liveness_.on_alive();
+}
+
+void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
+  if (idle_ns <= limits::kExcusedGap) return;
+  detector_.compensate_idle(idle_ns, now);
+  liveness_.compensate_idle(idle_ns, now);
+}
+
+// A shortage is this host's: nothing that is outstanding is the later for it, on any path.
+void LinkPaths::resume_paused(TimeNs now) {
+  bool any = false;
+  for (Path* path : all()) any = path->resume(now) || any;
+  if (any) detector_.compensate_pause(limits::kShortagePause, now);
+}
+
+void LinkPaths::validate(TimeNs now) {
+  for (Path* path : all()) {
+    if (path->state.phase() != PathPhase::proving || path->broken) continue;
+    const bool valid =
+        path->control_only || (path->probe_received() && path->model.frames_sent() > 0 &&
+                               path->model.outstanding().empty());
+    if (valid) {
+      path->state.prove(now);
+      if (path->history.downs > 0) ++path->history.returns;
+      path->history.attempt.clear();
+      events_.on_state_changed();
+      report_change(*path, PathPhase::proving, now, {});
+    } else if (now - path->state.since() > kValidationMax) {
+      fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
+    } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
+      events_.send_probe(*path, now);
+    }
+  }
+}
+
+void LinkPaths::note_data_paths(TimeNs now) {
+  bool carries = false;
+  bool carried = false;
+  for (const Path* path : all()) {
+    if (path->control_only) continue;
+    const PathPhase phase = path->state.phase();
+    carries = carries || phase == PathPhase::up || phase == PathPhase::suspect;
+    carried = carried || path->history.downs > 0;
+  }
+  liveness_.on_data_paths(carries, carried, now);
+}
+
+void LinkPaths::send_ping(PathEnd& path, TimeNs now) {
+  events_.send_ping(path_of(path), now);
+}
+
+void LinkPaths::suspect(PathEnd& end, const char* stream, TimeNs late, TimeNs now) {
+  Path& path = path_of(end);
+  path.state.suspect(now);
+  ++path.history.suspicions;
+  R2CCL_LOG(info, "path %s to rank %d is suspect: its %s is overdue by %.1f ms",
+            path.spec.local_name.c_str(), end_.peer.value(), stream,
+            static_cast<double>(late) / 1e6);
+  events_.on_suspect(path, now);
+  events_.on_state_changed();
+  report_change(path, PathPhase::up, now, {});
+}
+
+void LinkPaths::clear(PathEnd& end, TimeNs now) {
+  end.state.clear(now);
+  events_.on_state_changed();
+  report_change(path_of(end), PathPhase::suspect, now, {});
+}
+
+void LinkPaths::fail(PathEnd& path, DownCause cause, const char* why, TimeNs now) {
+  fail_path(path_of(path), cause, DownCause::none, why, now);
+}
+
+bool LinkPaths::ping(NicId local_nic) {
+  bool shares = false;
+  for (Path* path : all()) {
+    if (path->spec.local_nic != local_nic || !path->good_control()) continue;
+    shares = true;
+    if (path->health.pings.empty()) events_.send_ping(*path, now());
+  }
+  return shares;
+}
+
+void LinkPaths::report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event) {
+  event.peer = end_.peer;
+  event.path = path.spec.id;
+  event.local_nic = path.spec.local_nic;
+  event.remote_nic = path.spec.remote_nic;
+  event.from = from;
+  event.to = path.state.phase();
+  event.at = now;
+  events_.on_path_event(event);
+}
+
+PathEvent LinkPaths::failure_event(const Path& path, DownCause cause, DownCause peer_cause,
+                                   const std::string& why, TimeNs now) const {
+  const auto& outstanding = path.model.outstanding();
+  PathEvent event;
+  event.cause = cause;
+  event.peer_cause = peer_cause;
+  event.why = why;
+  event.at = now;
+  // The operator who took its NIC out of service may pull the cable: that is no failure of the
+  // path.
+  event.planned = path.standby && outstanding.empty();
+  const PathPhase phase = path.state.phase();
+  if (phase == PathPhase::up || phase == PathPhase::suspect) {
+    event.up_ns = now - path.state.up_since();
+  }
+  if (!outstanding.empty()) event.detected_ns = now - outstanding.front().sent_at;
+  event.aftermath = cause == DownCause::stalled && detector_.owed_in_silence(path);
+  return event;
+}
+
+void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
+                          TimeNs now) {
+  const PathPhase from = path.state.phase();
+  PathEvent event = failure_event(path, cause, peer_cause, why, now);
+  const bool fault = (from == PathPhase::up || from == PathPhase::suspect) && !event.planned;
+  const bool goodbye = events_.peer_said_goodbye();
+  slots_[path.index].dialer->cancel();
+  liveness_.on_failed(path.index, std::exchange(path.closed_by_kernel, false), now);
+  if (from == PathPhase::up) events_.on_failing(path);
+  // The peer must not take the aftermath for a stall of the path either.
+  const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
+  event.replayed_bytes =
+      events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
+  path.returns.on_down(now, fault);
+  path.note_failure(event, fault);
+  if (goodbye) path.returns.on_news(now);  // likely the peer's leaving: see whether it has
+  events_.on_state_changed();
+  const bool any =
+      std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
+  if (!any && liveness_.on_all_down(now)) {
+    detector_.on_all_down();
+    for (Path* each : all()) each->returns.on_news(now);
+  }
+  if (!goodbye) report_change(path, from, now, std::move(event));
+}
+
+// Returns the transmissions that were outstanding.
+std::deque<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
+  host_.queue(path.spec.local_nic).on_lost(path.model.bytes_outstanding());
+  return path.detach(cause, now);
+}
+
+void LinkPaths::close(TimeNs now) {
+  for (PathSlot& slot : slots_) {
+    slot.dialer->cancel();
+    slot.pending_data.reset();
+    (void)detach(*slot.path, DownCause::closing, now);
+  }
+}
+
+void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
+  for (Path* path : all()) {
+    if (path->spec.local_nic != nic) continue;
+    events_.wake();
+    if (usable) {
+      path->returns.on_news(now());
+    } else if (path->state.connected()) {
+      fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause),
+                now());
+    }
+  }
+}
+
+bool LinkPaths::ready() const {
+  return std::ranges::any_of(
+      all(), [](const Path* path) { return !path->control_only && path->state.usable(); });
+}
+
+Path* LinkPaths::find(PathId id) const {
+  for (Path* path : all()) {
+    if (path->spec.id == id) return path;
+  }
+  return nullptr;
+}
+
+void LinkPaths::check_invariants() const {
+  detector_.check_invariants();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Path& path = *slots_[i].path;
+    R2CCL_CHECK(path.index == i);
+    R2CCL_CHECK(!path.standby || path.drained);
+    R2CCL_CHECK(path.state.connected() || path.model.outstanding().empty());
+    path.model.check_invariants();
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,147 @@
+// The paths of one link: opens, validates, suspects, fails and reopens them, and knows whether the
+// peer still exists. Progress thread only.
+//
+// The decisions lie in pure parts of protocol/path: the failure detector, the peer's liveness, the
+// reconnect backoff of each path. This class carries them out on the connections, and reports each
+// change to the link.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include "protocol/admin/drain.h"
+#include "protocol/path/failure_detector.h"
+#include "protocol/path/path_scheduler.h"
+#include "protocol/path/peer_liveness.h"
+#include "runtime/connection/path_dialer.h"
+#include "runtime/link/link_host.h"
+#include "runtime/link/path.h"
+
+namespace r2ccl {
+
+class LinkPaths final : private FailureDetector::Actions, private PathDialer::Owner {
+ public:
+  // The link, which is told of each change.
+  class Events {
+   public:
+    virtual ~Events() = default;
+    // Sends the link's state with a ping on the path's control stream.
+    virtual void send_ping(Path& path, TimeNs now) = 0;
+    virtual void send_probe(Path& path, TimeNs now) = 0;
+    virtual void on_suspect(Path& path, TimeNs now) = 0;
+    // The path is about to fail, and was not suspect before.
+    virtual void on_failing(Path& path) = 0;
+    // Returns the number of bytes that must be retransmitted.
+    virtual uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now) = 0;
+    // The state of the paths, which control frames carry, is another one.
+    virtual void on_state_changed() = 0;
+    virtual void on_path_event(const PathEvent& event) = 0;
+    // progress() is due.
+    virtual void wake() = 0;
+    virtual void on_peer_gone(const PeerLiveness::End& end) = 0;
+    virtual bool peer_said_goodbye() const = 0;
+    virtual bool peer_ended() const = 0;
+  };
+
+  LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& specs,
+            const LinkSettings& settings, Path::Owner& owner, Events& events);
+  ~LinkPaths() override;
+
+  // The paths as Path*, in the order of their specs.
+  auto all() const {
+    return std::views::transform(slots_, [](const PathSlot& slot) { return slot.path.get(); });
+  }
+  Path* find(PathId id) const;
+  FailureDetector& detector() { return detector_; }
+  const FailureDetector& detector() const { return detector_; }
+  PathScheduler& scheduler() { return scheduler_; }
+  // This peer's index in the credit account of the path's NIC.
+  size_t pace_sender(const Path& path) const { return slots_[path.index].pace_sender; }
+  bool opens() const { return end_.self < end_.peer; }
+  bool ready() const;  // some path can carry chunks
+  const std::string& last_dial_failure() const { return last_dial_failure_; }
+
+  // --- driven by the link ---
+  // Fails the paths whose connections broke.
+  void act_on_breaks(TimeNs now);
+  // Does everything else that is due. `idle_ns`: how long the engine's loop had not run before.
+  void progress(TimeNs now, TimeNs idle_ns);
+  TimeNs next_timeout(TimeNs now) const;
+  // A control frame has come.
+  void on_frame(TimeNs now);
+  // Closes all connections for ever.
+  void close(TimeNs now);
+
+  // --- events of the engine; as in Link ---
+  Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
+  void adopt(EstablishedConnection connection);
+  void on_nic_change(NicId nic, bool usable, DownCause cause);
+  void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port);
+  void set_source(NicId local_nic, const std::vector<Address>& addresses);
+  void set_drained(NicSet local, NicSet remote);
+  NicSet drained_remote() const { return drained_remote_; }
+  void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
+  bool ping(NicId local_nic);
+
+  void check_invariants() const;
+
+ private:
+  struct PathSlot {
+    std::unique_ptr<Path> path;
+    // Dials for the lower rank; the higher rank only probes whether the peer is there.
+    std::unique_ptr<PathDialer> dialer;
+    size_t pace_sender = 0;
+    // The acceptor holds a path's data connection until its control stream joins.
+    std::optional<EstablishedConnection> pending_data;
+  };
+
+  TimeNs now() const { return host_.clock().now(); }
+  Path& path_of(PathEnd& path) const { return *slots_[path.index].path; }
+  std::vector<PathEnd*> path_ends() const;
+  void validate(TimeNs now);
+  void compensate_idle(TimeNs idle_ns, TimeNs now);
+  void resume_paused(TimeNs now);
+  void note_data_paths(TimeNs now);
+  void dial(TimeNs now);
+  void open(PathSlot& slot, TimeNs now);
+  bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
+              TimeNs now);
+  TimeNs connect_bound(Path& path, TimeNs now);
+  void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
+                 TimeNs now);
+  PathEvent failure_event(const Path& path, DownCause cause, DownCause peer_cause,
+                          const std::string& why, TimeNs now) const;
+  std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs now);
+  void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
+  void choose_standby();
+
+  // FailureDetector::Actions
+  void send_ping(PathEnd& path, TimeNs now) override;
+  void suspect(PathEnd& path, const char* stream, TimeNs late, TimeNs now) override;
+  void clear(PathEnd& path, TimeNs now) override;
+  void fail(PathEnd& path, DownCause cause, const char* why, TimeNs now) override;
+  void probe_kernel(PathEnd& path, TimeNs now) override;
+  void reconnect(PathEnd& path, TimeNs interval, TimeNs now) override;
+  TimeNs prompt_round_trip(TimeNs now) const override { return scheduler_.prompt_round_trip(now); }
+  // PathDialer::Owner
+  void on_dialed(PathDialer& dialer, DialedPath dialed) override;
+  void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
+
+  LinkHost& host_;
+  const LinkEnd end_;
+  const LinkSettings& settings_;
+  Events& events_;
+  std::vector<PathSlot> slots_;
+  FailureDetector detector_;
+  PathScheduler scheduler_;
+  PeerLiveness liveness_;
+  NicSet drained_local_;
+  NicSet drained_remote_;
+  std::string last_dial_failure_;
+};
+
+}  // namespace r2ccl

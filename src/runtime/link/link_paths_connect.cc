@@ -1,0 +1,247 @@
+// The connections of a link's paths: this end dials, or adopts those that the peer dialed.
+#include <cerrno>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mutant.h"
+#include "runtime/link/link_paths.h"
+
+namespace r2ccl {
+namespace {
+
+// Between the beginnings of two kernel probes of one path: one that fails at once must not spin.
+constexpr TimeNs kProbeInterval = 20 * kMillisecond;
+// A kernel answers a SYN immediately; only the queues of the NICs delay it.
+constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
+constexpr TimeNs kShortOutage = 1 * kSecond;
+constexpr uint32_t kLongDial = 4;  // one in so many waits as long as it may, on each path another
+
+}  // namespace
+
+LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& specs,
+                     const LinkSettings& settings, Path::Owner& owner, Events& events)
+    : host_(host),
+      end_(end),
+      settings_(settings),
+      events_(events),
+      slots_([&] {
+        std::vector<PathSlot> slots;
+        for (const PathSpec& spec : specs) {
+          PathSlot slot;
+          slot.path = std::make_unique<Path>(owner, slots.size(), spec, host.queue(spec.local_nic),
+                                             host.scratch(), settings.damping);
+          slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
+                                                     host.reactor(), host.transport(), host.run());
+          if (!spec.lane_only) slot.pace_sender = host.pace(spec.local_nic).add_sender();
+          slots.push_back(std::move(slot));
+        }
+        return slots;
+      }()),
+      detector_(*this, path_ends()),
+      scheduler_(path_ends()),
+      liveness_(specs.size(), settings.cutoff) {}
+
+// Ends the attempts before it closes the connections that carry data.
+LinkPaths::~LinkPaths() {
+  for (PathSlot& slot : slots_) slot.pending_data.reset();
+  for (PathSlot& slot : slots_) slot.dialer.reset();
+}
+
+void LinkPaths::dial(TimeNs now) {
+  for (PathSlot& slot : slots_) {
+    Path& path = *slot.path;
+    slot.dialer->progress(now);
+    if (path.state.connected() || slot.dialer->busy() || now < path.returns.next_attempt()) {
+      continue;
+    }
+    // The lower rank opens paths. The higher one only calls, when all paths are down or the peer
+    // may have left: that shows whether the peer lives, and tells it the way back.
+    if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
+    if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
+    path.returns.on_attempt(now);
+    open(slot, now);
+  }
+}
+
+// A short bound lets many attempts find the moment at which the network is back. After an outage
+// that was not short the route may be a longer one, so some attempts have the full bound.
+TimeNs LinkPaths::connect_bound(Path& path, TimeNs now) {
+  const TimeNs known = path.health.round_trip;
+  const TimeNs away_since = path.state.connected() ? detector_.heard_at() : path.history.down_at;
+  const bool turn = (path.spec.id.value() + path.dials++) % kLongDial == 0;
+  const bool long_one = turn && now - away_since > kShortOutage;
+  if (known == 0 || long_one) return DialRequest{}.answered_within;
+  return std::min(kKernelAnswer + 4 * known, DialRequest{}.answered_within);
+}
+
+void LinkPaths::open(PathSlot& slot, TimeNs now) {
+  Path& path = *slot.path;
+  DialRequest request;
+  request.path = path.spec.id;
+  request.lane_only = path.spec.lane_only;
+  request.local_nic = path.spec.local_nic;
+  request.remote_nic = path.spec.remote_nic;
+  // The peer opens paths, but may not know where this NIC is by now.
+  if (!opens() && !path.spec.lane_only) request.call = host_.address_notice(path.spec.local_nic);
+  request.probe_only = !opens() && request.call.empty();
+  request.self = end_.self;
+  request.peer = end_.peer;
+  request.remote = path.spec.remote;
+  request.options.device = path.spec.device;
+  request.options.source = path.spec.source;
+  request.last_used = path.state.incarnation();
+  request.answered_within = connect_bound(path, now);
+  slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
+}
+
+void LinkPaths::probe_kernel(PathEnd& end, TimeNs now) {
+  const Path& path = path_of(end);
+  PathDialer& dialer = *slots_[end.index].dialer;
+  if (dialer.busy() || now - dialer.started_at() < kProbeInterval) return;
+  DialRequest probe;
+  probe.probe_only = true;
+  probe.path = path.spec.id;
+  probe.remote = path.spec.remote;
+  probe.options.device = path.spec.device;
+  probe.options.source = path.spec.source;
+  probe.answered_within =
+      std::min(FailureDetector::kernel_answer_bound(path), probe.answered_within);
+  dialer.start(std::move(probe), {}, now);
+}
+
+void LinkPaths::reconnect(PathEnd& end, TimeNs interval, TimeNs now) {
+  PathSlot& slot = slots_[end.index];
+  if (now - slot.dialer->started_at() < interval || slot.dialer->busy()) return;
+  const bool anew = opens() && !mutated(Mutant::dead_connections);
+  anew ? open(slot, now) : probe_kernel(end, now);
+}
+
+// Returns false when a connection of the new incarnation broke at once.
+bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
+                       EstablishedConnection control, TimeNs now) {
+  const Status attached = path.attach(host_.reactor(), std::move(data), std::move(control), now);
+  if (attached.ok()) return true;
+  R2CCL_LOG(info, "path %s to rank %d: %s", path.spec.local_name.c_str(), end_.peer.value(),
+            attached.message().c_str());
+  if (path.state.connected()) {
+    path.break_by(DownCause::connection_lost, DownCause::none, attached.message());
+  }
+  return false;
+}
+
+void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
+  Path& path = *find(dialer.request().path);
+  events_.wake();
+  liveness_.on_alive();
+  if (!dialed.lane) {
+    path.health.kernel_answered_at = now();
+    return;
+  }
+  if (path.state.connected()) {
+    if (!detector_.asked()) return;  // the peer has been heard meanwhile
+    detector_.on_silence_ended(now());
+    fail_path(path, DownCause::stalled, DownCause::none,
+              "silent for long, while a new connection is answered", now());
+  }
+  (void)attach(path, std::move(dialed.data), std::move(*dialed.lane), now());
+  events_.on_state_changed();
+}
+
+void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
+  events_.wake();
+  last_dial_failure_ = failure.why;
+  if (failure.error == EMFILE) {
+    R2CCL_LOG(warn, "cannot dial rank %d: %s", end_.peer.value(), failure.why.c_str());
+  } else {
+    R2CCL_LOG(trace, "dial to rank %d failed: %s", end_.peer.value(), failure.why.c_str());
+  }
+  Path& path = *find(dialer.request().path);
+  if (failure.connected) path.health.kernel_answered_at = now();
+  if (!dialer.request().probe_only && !path.state.connected()) path.history.attempt = failure.why;
+  const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
+  if (!seeks || events_.peer_ended()) return;
+  if (failure.connected) liveness_.on_alive();
+  if (failure.error == ECONNREFUSED) liveness_.on_refused(path.index, now());
+}
+
+Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
+  const Path* path = find(identity.path);
+  if (path == nullptr) return Status(Code::remote, "a path that this rank does not have");
+  if (identity.from_nic != path->spec.remote_nic || identity.to_nic != path->spec.local_nic) {
+    return Status(Code::remote, "a path between other NICs");
+  }
+  if (identity.kind == ConnectionKind::call)
+    return AcceptDecision{path->state.incarnation(), {}, {}};
+  if (identity.from > identity.to) {
+    return Status(Code::remote, "the lower rank opens the paths of a link");
+  }
+  AcceptDecision decision;
+  decision.last_used = path->state.incarnation();
+  const auto& pending = slots_[path->index].pending_data;
+  if (identity.kind == ConnectionKind::data) {
+    if (path->spec.lane_only) return Status(Code::remote, "a data connection on a lane-only path");
+    if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
+  } else if (!path->spec.lane_only) {
+    if (!pending || pending->session.incarnation != theirs) {
+      return Status(Code::remote, "a lane without its data connection");
+    }
+    decision.join = theirs;
+  }
+  return decision;
+}
+
+void LinkPaths::adopt(EstablishedConnection established) {
+  Path* path = find(established.session.identity.path);
+  if (path == nullptr || events_.peer_ended()) return;
+  auto& pending = slots_[path->index].pending_data;
+  events_.wake();
+  if (established.session.identity.kind == ConnectionKind::data) {
+    pending = std::move(established);
+    return;
+  }
+  const bool joins = pending && pending->session.incarnation == established.session.incarnation;
+  // Else it is a control stream whose data connection was replaced meanwhile.
+  if (joins == path->spec.lane_only) return;
+  // The peer dials only a path that it has lost: the connection here is dead on its side.
+  if (path->state.connected()) {
+    fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
+  }
+  (void)attach(*path, std::exchange(pending, std::nullopt), std::move(established), now());
+  events_.on_state_changed();
+}
+
+namespace {
+
+const Address* same_family(const std::vector<Address>& addresses, const Address& as) {
+  const auto found =
+      std::ranges::find_if(addresses, [&](const Address& a) { return a.family == as.family; });
+  return found == addresses.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
+  for (Path* path : all()) {
+    if (path->spec.remote_nic != remote_nic) continue;
+    const Address* address = same_family(addresses, path->spec.remote.address);
+    if (address == nullptr) continue;
+    path->spec.remote = {*address, port};
+    path->spec.remote.address.scope = path->spec.source.scope;
+    path->returns.on_news(now());
+    events_.wake();
+  }
+}
+
+void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresses) {
+  for (Path* path : all()) {
+    if (path->spec.local_nic != local_nic) continue;
+    const Address* address = same_family(addresses, path->spec.source);
+    if (address == nullptr) continue;
+    path->spec.source = *address;
+    path->returns.on_news(now());
+    events_.wake();
+  }
+}
+
+}  // namespace r2ccl
