@@ -31,12 +31,10 @@ check_tree() {
 # included .cc files in.
 check_code() {
   echo "== clang-tidy"
-  cmake --preset release >/dev/null
-  local report status=0
-  report=$(run-clang-tidy -quiet -p build -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option \
-    "/r2ccl[^/]*\.dir/Unity/.*\.cxx$|$PWD/(src|tools)/.*(?<!_test)\.cc$" 2>/dev/null) || status=1
-  grep -v '^clang-tidy' <<<"$report" || true
-  return "$status"
+  cmake --preset release >/dev/null || return 1
+  run-clang-tidy -quiet -p build -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option \
+    "/r2ccl[^/]*\.dir/Unity/.*\.cxx$|$PWD/(src|tools)/.*(?<!_test)\.cc$" 2>/dev/null |
+    sed -u "s|^clang-tidy.* $PWD/\(.*\)|checked \1|"
 }
 
 failed=0

@@ -79,7 +79,8 @@ SUITES = {
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 9,000 more "
-            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the installed files. "
+            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the installed files, two long process "
+            "tests. "
             "`make check` runs these.",
     "check": "Left out: 100,000 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
