@@ -23,7 +23,8 @@ TEST(JsonWriter, KeepsCharactersThatAreWhole) {
 }
 
 TEST(JsonWriter, ReplacesBytesThatAreNoCharacter) {
-  // Alone, cut short, too long a form, a surrogate, beyond the last one.
+  // In turn: a lone byte, a truncated character, an overlong form, a surrogate, a value beyond the
+  // last character.
   EXPECT_EQ(quoted("\xff"), R"("\ufffd")");
   EXPECT_EQ(quoted("\x80z"), R"("\ufffdz")");
   EXPECT_EQ(quoted("a\xe2\x82"), R"("a\ufffd\ufffd")");

@@ -1,6 +1,6 @@
-// Breaks a rule of the contract on purpose, one at a time, so that tests can show that they would
-// notice. Only in a build with R2CCL_MUTANTS; everywhere else mutated() is false when compiled, and
-// nothing of this is left.
+// Mutants break one rule of the contract on purpose, so that tests can show that they would notice.
+// They exist only in a build with R2CCL_MUTANTS. Everywhere else mutated() is a constant false, and
+// the compiler removes the mutants.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ TEST(Printable, OfAnythingIsBoundedAndStable) {
   for (int i = 0; i < 20'000; ++i) {
     std::string text(random() % 24, '\0');
     for (char& letter : text) {
-      // Mostly bytes that are near the borders of UTF-8's forms.
+      // Mostly bytes near the borders of UTF-8's forms.
       constexpr unsigned char kBorders[] = {0xc2, 0xe2, 0x80, 0x9b, 0xae, 0xf4, 0x1b, 'a'};
       letter = static_cast<char>(random() % 4 == 0 ? random() : kBorders[random() % 8]);
     }
