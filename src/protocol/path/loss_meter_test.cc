@@ -42,7 +42,7 @@ TEST(LossMeter, CountsALossOnlyOnceSomethingIsDelivered) {
   EXPECT_EQ(meter.count(3 * kPeriod).lost, 0U);
 }
 
-// The peer says that it had the packet already a round trip later.
+// A round trip later the peer reports that it had the packet already.
 TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
   EXPECT_EQ(count_of({{1, {100, 1, 90}}, {2, {200, 0, 190}}}, 2),
             (LossCount{.sent = 200, .lost = 0, .periods = 2, .lossy = 0}));
@@ -53,7 +53,8 @@ TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
   EXPECT_EQ(meter.sent(), 200U);
 }
 
-// Small packets pass an MTU hole, large ones are sent again and again: no loss, but a stall.
+// Small packets pass an MTU black hole, and the kernel retransmits large ones for ever: a stall, no
+// loss.
 TEST(LossMeter, DoesNotTakeAStallForALossBecauseTheOtherConnectionDelivers) {
   LossMeter meter;
   meter.sample(LossMeter::kData, {100, 0, 90}, 0);
