@@ -1,5 +1,5 @@
-// The two ledgers of a channel against a model, in every order of events that a small world allows:
-// two paths, a few chunks, and at each step anything that can happen in life.
+// Checks the two ledgers of a channel against a model, in every order of events that a small world
+// allows: two paths, a few chunks, and at each step every event that can happen in production.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,13 +27,13 @@ constexpr std::byte kUntouched{0xee};
 enum class Event : uint8_t {
   send_a,          // the next fresh chunk goes out on path a
   send_b,          // and on path b
-  mirror,          // the oldest chunk under way on a goes out on b as well
+  mirror,          // the oldest chunk outstanding on a goes out on b as well
   header_a,        // the header and half of the payload of the next frame on a arrive
   arrive_a,        // a frame on a arrives, or the rest of one
   arrive_b,        // and on b
   report,          // the receiver's state reaches the sender
   old_report,      // so does a state of two events ago
-  path_a_down,     // what a carries is lost; what is nowhere else is replayed on b
+  path_a_down,     // the chunks on a are lost; chunks without another copy go out on b
   post,            // the next receive is posted
   cancel_receive,  // the receiver gives up
   cancel_send,     // the sender does
@@ -67,7 +67,7 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // False when the event cannot happen now; then nothing has changed.
+  // Returns false when the event cannot happen now; then nothing has changed.
   bool apply(Event event) {
     const bool happened = happen(event);
     if (happened) {
@@ -77,7 +77,7 @@ class World {
     return happened;
   }
 
-  // Lets everything happen that still has to, and checks that nothing was lost.
+  // Delivers everything that is outstanding, and checks that nothing was lost.
   void finish() {
     if (receive_cancelled_ || send_cancelled_) return;
     while (happen(Event::post)) {
@@ -111,7 +111,7 @@ class World {
   struct Path {
     uint32_t incarnation = 1;
     size_t arrived = 0;            // frames of this incarnation
-    size_t acknowledged = 0;       // of those, known at the sender
+    size_t acknowledged = 0;       // part of those, known at the sender
     std::deque<Copy> outstanding;  // not acknowledged, oldest first
     std::optional<ReceiveLedger::Place> half;
   };
@@ -169,7 +169,7 @@ class World {
   }
 
   bool send_fresh(Path& path) {
-    // The cut that is wanted differs from chunk to chunk: the first one decides.
+    // The wanted chunk size differs from chunk to chunk; the first one of a message decides.
     const auto chunk = send_.next_fresh(headers_.size() % 2 == 0 ? 4 : 8);
     if (!chunk) return false;
     expect(!headers_.contains(key(*chunk)), "what is fresh was never sent");
@@ -242,7 +242,7 @@ class World {
     return true;
   }
 
-  // The first `count` bytes of the payload have come.
+  // The first `count` bytes of the payload arrive.
   void write(const Path& path, const DataHeader& header, size_t count) {
     if (path.half->placement != Placement::direct) return;
     const size_t at = header.message.value() * kRoom + header.offset;
@@ -280,7 +280,7 @@ class World {
     return true;
   }
 
-  // As the link does: no other copy of an accepted chunk may touch its destination.
+  // As in the link, no other copy of an accepted chunk may touch its destination.
   void redirect(const DataHeader& header, const Path& winner) {
     for (Path& other : paths_) {
       if (&other == &winner || !other.half) continue;
@@ -369,7 +369,7 @@ class World {
   std::array<Path, 2> paths_;
   std::vector<Snapshot> history_;
 
-  std::map<Key, DataHeader> headers_;  // of every chunk that was ever sent
+  std::map<Key, DataHeader> headers_;  // headers of every chunk that was ever sent
   std::set<Key> accepted_;
   static constexpr size_t kMessagesMax = 6;
   std::array<int, kMessagesMax> sent_{};
@@ -397,7 +397,8 @@ struct Explored {
   std::array<uint64_t, kEvents> happened{};
 };
 
-// Every order of `depth` events that can happen. Worlds are not copied but lived again.
+// Runs every order of `depth` events that can happen. It does not copy a world but replays its
+// events.
 void explore(const Setup& setup, std::vector<Event>& events, size_t depth, Explored& explored) {
   for (int e = 0; e < kEvents && !testing::Test::HasFailure(); ++e) {
     World world(setup);
@@ -419,7 +420,7 @@ void explore_all(const Setup& setup, size_t depth) {
   Explored explored;
   explore(setup, events, depth, explored);
   if (testing::Test::HasFailure()) return;
-  // A world in which something never happens proves nothing about it.
+  // A world in which an event never happens proves nothing about it.
   for (int e = 0; e < kEvents; ++e) {
     EXPECT_GT(explored.happened[static_cast<size_t>(e)], 0u)
         << describe({static_cast<Event>(e)}) << " never happened";
@@ -444,7 +445,7 @@ TEST(LedgerWorld, KeepsEveryPromiseToMessagesOfNoBytes) {
 }
 
 TEST(LedgerWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
-  // Two messages were accepted early and acknowledged: they are complete here and open there.
+  // The receiver accepted two messages early and acknowledged them: complete here, open there.
   explore_all({{4, 0, 4, 4, 4},
                100,
                {Event::send_a, Event::send_a, Event::arrive_a, Event::arrive_a, Event::report},
@@ -453,7 +454,8 @@ TEST(LedgerWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
 }
 
 TEST(LedgerWorld, KeepsEveryPromiseAfterALongStory) {
-  // Chunk 0 half read on a and mirrored on b, chunk 1 on a, nothing posted.
+  // The receiver has read half of chunk 0 on a, which is hedged on b. Chunk 1 is on a, and no
+  // receive is posted.
   explore_all({{8, 4, 4},
                100,
                {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},

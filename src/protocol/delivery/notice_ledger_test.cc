@@ -24,7 +24,7 @@ TEST(NoticeLedger, SaysANoticeUntilItWasApplied) {
   EXPECT_FALSE(ledger.on_applied(1));
   ASSERT_EQ(ledger.report().size(), 1u);
   EXPECT_EQ(ledger.report().front(), (NoticeReport{1, text(2)}));
-  EXPECT_FALSE(ledger.on_applied(0));  // said earlier, arrives late
+  EXPECT_FALSE(ledger.on_applied(0));  // an older acknowledgement arrives late
   EXPECT_EQ(ledger.pending(), 1u);
   EXPECT_FALSE(ledger.on_applied(2));
   EXPECT_EQ(ledger.pending(), 0u);

@@ -31,13 +31,13 @@ Bytes content(const DataHeader& header) {
   return Bytes(header.payload_bytes, static_cast<std::byte>(0x10 + header.offset / kCut));
 }
 
-// The chunk's header has arrived.
+// Places a chunk whose header has arrived.
 const DataHeader& placed(ReceiveLedger& ledger, const DataHeader& header) {
   EXPECT_TRUE(ledger.place(header).ok());
   return header;
 }
 
-// Places the chunk, writes its bytes where it was told to, accepts it.
+// Places the chunk, writes its bytes to the destination, and accepts it.
 ReceiveLedger::Accepted arrive(ReceiveLedger& ledger, const DataHeader& header) {
   const auto place = ledger.place(header);
   EXPECT_TRUE(place.ok()) << place.status().message();
@@ -156,7 +156,7 @@ TEST(ReceiveLedger, AnEagerChunkThatFindsItsReceivePostedReturnsItsCreditOnce) {
   r.ledger.post(r.room(100), kContext);
   arrive(r.ledger, chunk_of(0, 100, 0, true));
   EXPECT_EQ(r.ledger.report().eager_total, kPool + kCut);
-  arrive(r.ledger, chunk_of(0, 100, 0, true));  // its replay
+  arrive(r.ledger, chunk_of(0, 100, 0, true));  // its retransmission
   EXPECT_EQ(r.ledger.report().eager_total, kPool + kCut);
 }
 
@@ -256,7 +256,7 @@ TEST(ReceiveLedger, MessagesOfNoBytesArriveToo) {
   r.ledger.post({}, kContext);
   EXPECT_TRUE(arrive(r.ledger, chunk_of(0, 0, 0)).message_complete);
   EXPECT_FALSE(arrive(r.ledger, chunk_of(0, 0, 0)).fresh);
-  // And before their receive: they cost no eager bytes, but count as eager.
+  // Also before their receive is posted: they cost no eager bytes, but count as eager.
   EXPECT_TRUE(arrive(r.ledger, chunk_of(1, 0, 0, true)).fresh);
   EXPECT_TRUE(r.ledger.post({}, kContext).complete);
   EXPECT_EQ(r.ledger.report().low_water, MessageNo(2));
@@ -284,7 +284,7 @@ TEST(ReceiveLedger, ReportsMessagesThatCompletedOutOfOrder) {
 TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   Receiver r;
   for (int m = 0; m < 4; ++m) r.ledger.post(std::span(r.memory).subspan(0, 100), kContext);
-  // By version: message 1, 3, 2, and 1 again.
+  // In the order of versions: message 1, 3, 2, and 1 again.
   (void)r.ledger.accept(placed(r.ledger, chunk_of(1, 100, 1)), {}, 10);
   (void)r.ledger.accept(placed(r.ledger, chunk_of(3, 100, 0)), {}, 11);
   (void)r.ledger.accept(placed(r.ledger, chunk_of(2, 100, 1)), {}, 12);
