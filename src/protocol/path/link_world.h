@@ -3,7 +3,7 @@
 // and returns under new incarnations. Control frames come in time, late or twice.
 //
 // The model knows the messages, the frames on the wires and the reports to each end. It knows
-// nothing of the ledgers' own records. The world does between ledgers and paths what the link does.
+// nothing of the ledgers' own records. Like the link, the world connects ledgers and paths.
 #pragma once
 
 #include <algorithm>
@@ -95,7 +95,7 @@ class World {
   const std::string& failure() const { return failure_; }
 
  private:
-  static constexpr uint32_t kChunksMax = 2;  // of one message
+  static constexpr uint32_t kChunksMax = 2;  // in one message
   static constexpr size_t kMessagesMax = 3;
   static constexpr uint64_t kNotices = 3;
   static constexpr uint64_t kNoticeSlots = 2;  // notices fill these in turn
@@ -106,7 +106,7 @@ class World {
     PathState receiver;
     PathModel model;
     std::vector<DataHeader> wire;  // written, and not yet read whole
-    uint64_t frames_read = 0;      // of this connection
+    uint64_t frames_read = 0;      // on this connection
     std::optional<ReceiveLedger::Place> half;
     std::optional<DataHeader> stray;
     // The model's part: the connection of each end, 0 for none, and the versions that the sender
@@ -211,7 +211,7 @@ class World {
   TimeNs now_ = kMillisecond;
   // The receiver's state, as in the link.
   uint64_t version_ = 1;
-  uint64_t changed_version_ = 0;  // of the channel
+  uint64_t changed_version_ = 0;  // the channel's
   uint64_t reflected_ = 0;        // acknowledged by the sender
   uint64_t heard_version_ = 0;    // known to the sender
 

@@ -73,12 +73,12 @@ class NicQueue {
   static constexpr TimeNs kPeriod = 10 * kMillisecond;
   static constexpr double kDecay = 0.999;
   static constexpr double kRateInitial = 0.00375;  // 3.75 MB/s, until the NIC has shown its rate
-  // 10 Mbit/s: a time in which nothing came through, for whatever reason, is not the NIC's rate.
+  // 10 Mbit/s: a time in which nothing came through, for any reason, is not the NIC's rate.
   static constexpr double kRateMin = 0.00125;
 
   uint64_t outstanding_ = 0;
   size_t busy_paths_ = 0;
-  TimeNs period_at_ = 0;  // of time in which bytes were always outstanding
+  TimeNs period_at_ = 0;  // begin of the period; in it, bytes were always outstanding
   uint64_t period_bytes_ = 0;
   // Busy time of the period before the running one. Where operations are so short that the NIC is
   // never busy for a whole period, the sum of their busy times gives a lower bound of its rate. It

@@ -10,8 +10,8 @@
 // A path that is slower than the best gets bandwidth probes while it is idle. When one of those is
 // fast, the path gets chunks again, on probation: a token bucket passes a probe quickly, and that
 // says nothing about its rate. The time for which the receiver delayed an acknowledgement counts
-// for neither delay nor rate. The window is what the rate, min_rtt and the usual lateness need and
-// no more. Chunks beyond it wait in user space, where a better path can still take them.
+// for neither delay nor rate. The window covers the rate, min_rtt and the usual lateness, and no
+// more. Chunks beyond it wait in user space, where a better path can still take them.
 #pragma once
 
 #include <algorithm>
@@ -172,7 +172,7 @@ class PathModel {
   TimeNs base_delay_ = kDelayInitial;
   uint32_t delay_samples_ = 0;
   std::array<TimeNs, 4> recent_delays_{};
-  Best best_;                      // of the link's paths
+  Best best_;                      // among the link's paths
   TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the previous one
   TimeNs delay_min_before_ = kNever;
   TimeNs delay_period_at_ = 0;
@@ -183,7 +183,7 @@ class PathModel {
   uint64_t deviations_ = 0;  // number of samples
   uint64_t window_ = kWindowInitial;
   size_t nic_paths_ = 1;
-  uint64_t frame_bytes_ = 0;  // of the last delivered frame
+  uint64_t frame_bytes_ = 0;  // the last delivered frame's
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;
