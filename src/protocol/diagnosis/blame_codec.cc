@@ -1,4 +1,4 @@
-// What ranks tell each other to find whom a fault is to be blamed on: the bodies of notices.
+// The bodies of the notices that ranks send each other to localise a fault.
 #include <algorithm>
 
 #include "base/printable.h"

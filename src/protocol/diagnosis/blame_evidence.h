@@ -1,4 +1,4 @@
-// What the tests of blame say to a judge.
+// The observations that the tests of the fault localiser make.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ inline Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, 
   return o;
 }
 
-// Each with four NICs.
+// Each host has four NICs.
 inline std::vector<size_t> hosts(size_t count) {
   return std::vector<size_t>(count, 4);
 }

@@ -13,8 +13,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the judge's patience
-constexpr TimeNs kLater = 10 * kSecond;       // later than any echo
+constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the probe timeout
+constexpr TimeNs kLater = 10 * kSecond;       // later than any late report
 
 std::vector<Verdict> judge(const std::vector<Observation>& observations, TimeNs at = kRipe) {
   Judge judge(hosts(4));
@@ -180,7 +180,7 @@ TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
 }
 
 TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
-  // At once, and while the first one still echoes.
+  // At once, and within the late-report window of the first one.
   for (const TimeNs later : {TimeNs{0}, kRipe + kSecond}) {
     Judge judge(hosts(4));
     judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
@@ -193,7 +193,8 @@ TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
   }
 }
 
-// Each fault is told when its own time is over, with all that was seen of it until then.
+// The localiser reports each fault when its own time is over, with all observations of it until
+// then.
 TEST(Judge, TellsEachFaultInItsOwnTime) {
   constexpr TimeNs kPatience = 250 * kMillisecond;
   constexpr TimeNs kPatienceDirect = 60 * kMillisecond;
@@ -239,7 +240,7 @@ TEST(Judge, TellsEachFaultInItsOwnTime) {
   }
 }
 
-// All pairs of the hosts' NICs `index`, each seen from one end.
+// Returns all pairs of the hosts' NICs `index`, each seen from one end.
 std::vector<Observation> all_pairs(uint32_t hosts, DownCause cause, int index = 0) {
   std::vector<Observation> all;
   for (uint32_t a = 0; a < hosts; ++a) {
@@ -273,7 +274,7 @@ TEST(Judge, NamesTheRailWhenAllHostsLostTheirCarrier) {
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
-// What has traffic fails at once, here between neighbours; the rest is noticed at a heartbeat.
+// Paths with traffic fail at once, here between neighbours; the others notice at a heartbeat.
 std::vector<Observation> ring() {
   return {seen(0, 1, DownCause::silent), seen(1, 2, DownCause::silent),
           seen(2, 3, DownCause::silent), seen(3, 0, DownCause::silent)};
@@ -435,7 +436,7 @@ TEST(Blame, BytesCutShortAreRefused) {
 
 TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
   auto bytes = encode(seen(0, 1, DownCause::silent));
-  // Two ranks, two names of host, length and "nic0": the cause follows.
+  // Two ranks, and two names of host, length and "nic0"; the cause follows.
   constexpr size_t kCauseAt = 4 + 4 + 2 * (4 + 1 + 4);
   ASSERT_EQ(bytes[kCauseAt], static_cast<std::byte>(DownCause::silent));
   bytes[kCauseAt] = std::byte{99};
