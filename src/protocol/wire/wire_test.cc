@@ -21,7 +21,7 @@ class Rng {
  public:
   explicit Rng(uint64_t seed) : engine_(seed) {}
   uint64_t any() {
-    // Large values are as likely as small ones, so that every byte of a field is exercised.
+    // Large values are as likely as small ones, so the test exercises every byte of a field.
     return engine_() >> (engine_() % 64);
   }
   uint64_t below(uint64_t bound) { return engine_() % bound; }
@@ -112,7 +112,7 @@ std::span<const std::byte> body_of(const Bytes& frame) {
   return std::span(frame).subspan(kControlHeaderBytes);
 }
 
-// One of everything, with room to find each field by its place.
+// Returns a frame with one of everything, with room to find each field by its place.
 ControlFrame full_frame() {
   ControlFrame f;
   f.lane_sequence = 1;
@@ -140,7 +140,7 @@ TEST(DataHeader, EveryFieldComesBackAsItWasSent) {
   }
 }
 
-// Decoding what encode() forgot to write would still compare equal if both ends forgot it: so each
+// If encode() and decode() both forgot a field, both frames would still compare equal. So each
 // field must change the bytes, and no two fields the same ones.
 TEST(DataHeader, EachFieldHasBytesOfItsOwn) {
   const DataHeader zero;
@@ -192,7 +192,7 @@ TEST(DataHeader, RefusesSizesThatContradictEachOther) {
   DataHeader bad = good;
   bad.payload_bytes = 1809;  // beyond the end of the message
   EXPECT_TRUE(refused(bad));
-  bad.payload_bytes = 1807;  // a hole at the end
+  bad.payload_bytes = 1807;  // a gap at the end
   EXPECT_TRUE(refused(bad));
   bad = good;
   bad.offset = 8193;  // between two chunks
@@ -244,7 +244,7 @@ TEST(DataHeader, OfAnUnknownTypeSaysHowMuchToSkip) {
     EXPECT_EQ(decoded.value().header.payload_bytes, 777u);
     EXPECT_EQ(decoded.value().header.transmission, 5u);
   }
-  header.payload_bytes = limits::kChunkBytesMax + 1;  // what nobody would skip
+  header.payload_bytes = limits::kChunkBytesMax + 1;  // too much for any reader to skip
   HeaderBytes bytes = encoded(header);
   bytes[5] = std::byte{200};
   EXPECT_FALSE(decode_data_header(bytes).ok());
