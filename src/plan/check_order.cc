@@ -1,6 +1,5 @@
-// Order: conflicting accesses of one rank are ordered by `after`. It suffices to look, for each
-// piece of memory, at the last write and the reads since: everything before is ordered through
-// them.
+// Order: conflicting accesses of one rank are ordered by `after`. For each piece of memory the
+// check needs only the last write and the reads since: these order everything before them.
 #include <algorithm>
 #include <vector>
 

@@ -82,8 +82,8 @@ TEST(HalvingDoubling, MovesAsLittleAsTheRing) {
   }
 }
 
-// The arithmetic in ring.cc: at 1 MB with 4 ranks the pipeline must be 2 segments deep, and what is
-// sent must not need what has just arrived.
+// The arithmetic in ring.cc: at 1 MB with 4 ranks the pipeline must be 2 segments deep, and a send
+// must not need the segment that has just arrived.
 TEST(Ring, SendsNothingThatItHasOnlyJustReceived) {
   const RankPlan plan =
       make_plan(all_reduce(Algorithm::ring, 4, (1 << 20) / sizeof(float)), Rank(0));
