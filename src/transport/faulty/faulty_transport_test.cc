@@ -49,7 +49,7 @@ class FaultyTest : public testing::Test {
     const iovec slice{text.data(), text.size()};
     return connection.write({&slice, 1});
   }
-  // What can be read now; the last result says why no more.
+  // Reads all available bytes; the last result says why there are no more.
   static std::string read(Connection& connection, IoResult* last = nullptr) {
     std::string out;
     for (;;) {
@@ -64,7 +64,7 @@ class FaultyTest : public testing::Test {
   static bool readable(Transport& transport, int poll_id) {
     std::array<PollEvent, 1> events;
     EXPECT_TRUE(transport.poller().add(poll_id, 1, false).ok());
-    // Twice: the first look may be ended by the wake-up of a changed plan.
+    // Twice: the wake-up of a changed plan may end the first look.
     size_t count = transport.poller().wait(events, 0);
     if (count == 0) count = transport.poller().wait(events, 0);
     transport.poller().remove(poll_id);
@@ -189,7 +189,7 @@ TEST_F(FaultyTest, ASlowNicPassesItsRateAndNoMore) {
     arrived += read(*accepted_).size();
     clock_.advance(kMillisecond);
   }
-  // 1 MB/s for half a second, give or take the 10 ms that may pass at once.
+  // 1 MB/s for half a second, within the 10 ms that may pass at once.
   EXPECT_NEAR(static_cast<double>(arrived), 500'000.0, 10'000.0);
 }
 
