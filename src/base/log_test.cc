@@ -39,7 +39,7 @@ int fork_while_another_thread_logs() {
   return stuck;
 }
 
-TEST(Log, AForkedChildMayWriteWhateverOtherThreadsDid) {
+TEST(Log, AForkedChildMayWriteWhileOtherThreadsOfTheParentDo) {
   const pid_t process = fork();
   ASSERT_GE(process, 0);
   if (process == 0) _exit(fork_while_another_thread_logs());

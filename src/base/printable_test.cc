@@ -34,7 +34,7 @@ TEST(Printable, ReplacesEveryControlCharacter) {
   EXPECT_EQ(printable_text("\u009b31mred", kPlenty), "?31mred");
 }
 
-TEST(Printable, ReplacesWhatReordersOrHidesText) {
+TEST(Printable, ReplacesCharactersThatReorderOrHideText) {
   for (const std::string hidden :
        {"\u200b", "\u200e", "\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2069",
         "\u2028", "\u2029", "\u061c", "\ufeff", "\U000e0041"}) {
@@ -59,7 +59,7 @@ TEST(Printable, CutsBetweenCharactersAndSaysSo) {
   EXPECT_EQ(printable_text("abcd", 3), "...");
 }
 
-TEST(Printable, OfAnythingIsBoundedAndStable) {
+TEST(Printable, IsBoundedAndStableForAnyText) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {
     std::string text(random() % 24, '\0');

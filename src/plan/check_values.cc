@@ -135,7 +135,8 @@ class SymbolicRun {
     std::vector<Expression>& written = memory(to.rank, Buffer::output);
     const auto [begin, end] = pieces_of(source);
     for (size_t i = begin; i < end; ++i) {
-      if (read[i] == kUndefined) return subject_.wrong(from, "reads what was never written");
+      if (read[i] == kUndefined)
+        return subject_.wrong(from, "reads elements that were never written");
       written[i] = read[i];
     }
     return Status::ok_status();
@@ -149,8 +150,10 @@ class SymbolicRun {
     std::vector<Expression>& target = memory(receive.rank, Buffer::output);
     const auto [begin, end] = pieces_of(step.target);
     for (size_t i = begin; i < end; ++i) {
-      if (received[i] == kUndefined) return subject_.wrong(send, "reads what was never written");
-      if (own[i] == kUndefined) return subject_.wrong(receive, "reads what was never written");
+      if (received[i] == kUndefined)
+        return subject_.wrong(send, "reads elements that were never written");
+      if (own[i] == kUndefined)
+        return subject_.wrong(receive, "reads elements that were never written");
       if (expressions_.inputs(own[i]).overlaps(expressions_.inputs(received[i]))) {
         return subject_.wrong(receive, "reduces an input that is already in");
       }

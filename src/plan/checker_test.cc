@@ -131,7 +131,7 @@ TEST_P(Mutants, ADroppedDependencyIsCaught) {
   expect_all_caught("last dependency dropped", drop([](auto& after) { return after.end() - 1; }));
 }
 
-TEST_P(Mutants, TwoSwappedStepsOfALaneAreCaught) {
+TEST_P(Mutants, TwoSwappedStepsOfAStepQueueAreCaught) {
   expect_all_caught("swap", [](RankPlan& plan, size_t i) {
     for (size_t j = i + 1; j < plan.steps.size(); ++j) {
       Step& a = plan.steps[i];

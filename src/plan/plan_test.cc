@@ -42,7 +42,7 @@ TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   for (const PlanKey& other : others) EXPECT_NE(plan_hash(other), plan_hash(key));
 }
 
-TEST(PlanHash, DoesNotDependOnWhereTheInputLiesOrOnWhoChoseTheAlgorithm) {
+TEST(PlanHash, DoesNotDependOnThePlaceOfTheInputOrTheChooserOfTheAlgorithm) {
   PlanKey key = all_reduce(Algorithm::automatic, 4, 100);
   const uint64_t hash = plan_hash(key);
   key.in_place = true;

@@ -149,7 +149,7 @@ TEST(PlanTime, TheRingHidesTheLatencyOfAllHopsButTheLast) {
   }
 }
 
-TEST(PlanTime, FourRanksReachTheShareOfTheLineThatIsAskedFor) {
+TEST(PlanTime, FourRanksReachTheRequiredShareOfTheLine) {
   const Fabric fabric;
   const auto share = [&](uint64_t bytes) {
     const PlanKey key = in_place(Collective::all_reduce, 4, bytes);

@@ -27,7 +27,7 @@ TEST(ChunkSet, IsFullOnlyWhenEveryChunkIsThere) {
   EXPECT_TRUE(set.full());
 }
 
-TEST(ChunkSet, PrefixJumpsOverWhatCameBefore) {
+TEST(ChunkSet, PrefixSkipsChunksThatCameEarlier) {
   ChunkSet set(5);
   set.insert(1);
   set.insert(2);

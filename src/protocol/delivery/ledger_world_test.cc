@@ -172,7 +172,7 @@ class World {
     // The wanted chunk size differs from chunk to chunk; the first one of a message decides.
     const auto chunk = send_.next_fresh(headers_.size() % 2 == 0 ? 4 : 8);
     if (!chunk) return false;
-    expect(!headers_.contains(key(*chunk)), "what is fresh was never sent");
+    expect(!headers_.contains(key(*chunk)), "a fresh chunk was never sent");
     expect(
         receive_cancelled_ || chunk->message.value() < low_water_.value() + setup_.messages_ahead,
         "no message is further ahead of the receiver than the bound");
@@ -218,14 +218,14 @@ class World {
         const Copy copy = path.outstanding.front();
         path.outstanding.pop_front();
         const bool again = send_.copy_gone(copy.chunk);
-        expect(!again || receive_cancelled_, "what arrived is never sent again");
+        expect(!again || receive_cancelled_, "a chunk that arrived is never sent again");
       }
     }
     if (!current || send_cancelled_ || receive_cancelled_) return true;
     for (const auto& [which, header] : headers_) {
       const ChunkRef chunk{MessageNo(which.first), which.second};
       expect(send_.needs_delivery(chunk) != accepted_.contains(which),
-             "the sender knows what was accepted");
+             "the sender knows every accepted chunk");
     }
     return true;
   }
@@ -338,12 +338,12 @@ class World {
     expect(state.low_water >= low_water_, "the low-water mark never falls");
     low_water_ = state.low_water;
     for (size_t m = 0; !send_cancelled_ && m < send_.low_water().value(); ++m) {
-      expect(whole(m), "the sender is done only with what was accepted");
+      expect(whole(m), "the sender is done only with accepted chunks");
     }
     if (receive_cancelled_) return;
     uint64_t done = 0;
     while (done < posted_ && whole(done)) ++done;
-    expect(low_water_ == MessageNo(done), "the low-water mark is what is done");
+    expect(low_water_ == MessageNo(done), "the low-water mark counts the finished messages");
     uint64_t early = 0;
     uint64_t returned = 0;
     for (const Key& which : accepted_) {

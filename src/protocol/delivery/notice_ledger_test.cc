@@ -13,7 +13,7 @@ Notice notice(uint64_t subject, size_t bytes, uint8_t kind = 1) {
   return {{kind, subject}, text(bytes)};
 }
 
-TEST(NoticeLedger, SaysANoticeUntilItWasApplied) {
+TEST(NoticeLedger, RepeatsANoticeUntilItWasApplied) {
   NoticeLedger ledger;
   ledger.set(notice(1, 1));
   ledger.set(notice(2, 2));
@@ -88,7 +88,7 @@ TEST(NoticeLedger, TakesEachNoticeOnceAndNoneThatIsOlder) {
   EXPECT_EQ(ledger.applied(), 4u);
 }
 
-TEST(NoticeLedger, SaysNoMoreThanOneFrameHolds) {
+TEST(NoticeLedger, ReportsNoMoreThanOneFrameHolds) {
   NoticeLedger many;
   for (size_t i = 0; i < NoticeLedger::kPerFrame + 1; ++i) many.set(notice(i, 1));
   EXPECT_EQ(many.report().size(), NoticeLedger::kPerFrame);

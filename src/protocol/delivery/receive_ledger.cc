@@ -81,7 +81,7 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (cancelled_ || header.message < low_water_) return Place{};
   const uint64_t index = header.message.value() - low_water_.value();
   if (index >= messages_ahead_) {
-    return Status(Code::remote, "a message number far beyond what is open");
+    return Status(Code::remote, "a message number far beyond the open messages");
   }
   if (index >= open_.size()) open_.resize(index + 1);
   Open& open = open_[index];

@@ -90,7 +90,7 @@ TEST(ReceiveLedger, CompletesAMessageOnceWhenItsLastChunkIsThere) {
   EXPECT_TRUE(r.ledger.idle());
 }
 
-TEST(ReceiveLedger, OfTwoCopiesUnderWayOneIsAccepted) {
+TEST(ReceiveLedger, AcceptsOneOfTwoOutstandingCopies) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);
   const DataHeader header = chunk_of(0, 100, 0);
@@ -203,7 +203,7 @@ struct Mismatch {
 // The sender sends 150 bytes for kContext.
 class ReceiveLedgerMismatch : public testing::TestWithParam<Mismatch> {};
 
-TEST_P(ReceiveLedgerMismatch, IsToldOnceByTheFirstChunkAndTheOthersGoNowhere) {
+TEST_P(ReceiveLedgerMismatch, IsReportedOnceByTheFirstChunkAndTheOthersGoNowhere) {
   Receiver r;
   const Mismatch& m = GetParam();
   EXPECT_TRUE(r.ledger.post(r.room(m.posted_bytes), m.posted_context).mismatch.ok());
@@ -217,7 +217,7 @@ TEST_P(ReceiveLedgerMismatch, IsToldOnceByTheFirstChunkAndTheOthersGoNowhere) {
   EXPECT_TRUE(r.untouched(0));
 }
 
-TEST_P(ReceiveLedgerMismatch, IsToldByThePostThatCameLaterAndNoChunkTouchesItsMemory) {
+TEST_P(ReceiveLedgerMismatch, IsReportedByTheLaterPostAndNoChunkTouchesItsMemory) {
   Receiver r;
   const Mismatch& m = GetParam();
   arrive(r.ledger, chunk_of(0, 150, 0, true));
@@ -298,7 +298,7 @@ TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   };
   using Messages = std::vector<uint64_t>;
   EXPECT_EQ(reported(0, 13), (Messages{1, 2, 3}));
-  EXPECT_EQ(reported(0, 12), (Messages{2, 3})) << "what changed again counts as later";
+  EXPECT_EQ(reported(0, 12), (Messages{2, 3})) << "a second change counts as later";
   EXPECT_EQ(reported(11, 13), (Messages{1, 2}));
   EXPECT_EQ(reported(13, 20), Messages{});
   std::vector<ReceiveLedger::Change> changes;
@@ -310,7 +310,7 @@ TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   EXPECT_EQ(changes[1].bytes, kPartialMessageBytes + 1);
 }
 
-TEST(ReceiveLedger, WhatIsBelowTheLowWaterMarkIsDoneForEver) {
+TEST(ReceiveLedger, MessagesBelowTheLowWaterMarkAreDoneForEver) {
   Receiver r;
   r.ledger.post(r.room(10), kContext);
   arrive(r.ledger, chunk_of(0, 10, 0));
@@ -319,7 +319,7 @@ TEST(ReceiveLedger, WhatIsBelowTheLowWaterMarkIsDoneForEver) {
   EXPECT_FALSE(r.ledger.accept(chunk_of(0, 10, 0), {}, 1).fresh);
 }
 
-TEST(ReceiveLedger, CancelDiscardsWhatComesLater) {
+TEST(ReceiveLedger, CancelDiscardsLaterChunks) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);
   const DataHeader under_way = chunk_of(0, 100, 0);

@@ -81,7 +81,7 @@ TEST(SendLedger, CutsAMessageWhenItsFirstChunkGoesAndNeverAgain) {
   EXPECT_EQ(s.ledger.transmit({MessageNo(0), 1}), second);
 }
 
-TEST(SendLedger, HeaderSaysWhatTheMessageIs) {
+TEST(SendLedger, HeaderDescribesTheMessage) {
   Sender s;
   s.permit_all();
   s.post(100);
@@ -118,7 +118,7 @@ TEST(SendLedger, CopiesSmallMessagesSoThatTheirMemoryMayChangeAtOnce) {
   EXPECT_EQ(bytes[99], std::byte{1});
 }
 
-TEST(SendLedger, BoundsWhatItCopiesAndTakesThatBackAsMessagesComplete) {
+TEST(SendLedger, BoundsItsCopiesAndFreesThemAsMessagesComplete) {
   Sender s;
   s.permit_all();
   const uint64_t fit = limits::kBufferedBytesPerChannel / limits::kBufferedSendBytesMax;
@@ -133,7 +133,7 @@ TEST(SendLedger, BoundsWhatItCopiesAndTakesThatBackAsMessagesComplete) {
   EXPECT_FALSE(s.post(limits::kBufferedSendBytesMax).buffered);
 }
 
-TEST(SendLedger, CopiesTheRestOfWhatWasSentWhole) {
+TEST(SendLedger, CopiesTheUnacknowledgedRestOfMessagesThatWereSentWhole) {
   Sender s;
   s.permit_all();
   s.memory[20 * kCut] = std::byte{1};
@@ -185,7 +185,7 @@ TEST(SendLedger, AMessageOfNoBytesIsOneChunkThatMustBeAcknowledged) {
   EXPECT_TRUE(s.ledger.idle());
 }
 
-TEST(SendLedger, EagerBytesAreChargedOnceAndAReplayNeedsNoMore) {
+TEST(SendLedger, EagerBytesAreChargedOnceAndARetransmitNeedsNoMore) {
   Sender s(kCut);
   s.post(2 * kCut);
   const auto chunk = s.ledger.next_fresh(kCut);
@@ -251,7 +251,7 @@ TEST(SendLedger, MessagesMayCompleteOutOfOrderAndEachOnce) {
   EXPECT_TRUE(s.ledger.idle());
 }
 
-TEST(SendLedger, ABitmapAcknowledgesBeyondAHole) {
+TEST(SendLedger, ABitmapAcknowledgesBeyondAGap) {
   Sender s;
   s.permit_all();
   s.post(10 * kCut);
@@ -263,7 +263,7 @@ TEST(SendLedger, ABitmapAcknowledgesBeyondAHole) {
   }
 }
 
-TEST(SendLedger, RefusesAcknowledgementsOfWhatWasNeverSent) {
+TEST(SendLedger, RefusesAcknowledgementsOfChunksThatWereNeverSent) {
   const auto refused = [](auto change) {
     Sender s(kCut);
     s.post(3 * kCut);  // one chunk may go, two may not
@@ -288,7 +288,7 @@ TEST(SendLedger, RefusesAcknowledgementsOfWhatWasNeverSent) {
   EXPECT_TRUE(refused([](ChannelReport& r) { r.low_water = MessageNo(UINT64_MAX); }));
 }
 
-TEST(SendLedger, AsksForAReplayOnlyWhenTheLastCopyIsGone) {
+TEST(SendLedger, AsksForARetransmitOnlyWhenTheLastCopyIsGone) {
   Sender s;
   s.permit_all();
   s.post(10);
@@ -322,7 +322,7 @@ TEST(SendLedger, OpensNoMoreMessagesThanTheReceiverWillHold) {
   EXPECT_EQ(s.send_all(), static_cast<int>(limits::kMessagesAheadMax));
 }
 
-TEST(SendLedger, CancelForgetsEverythingAndHearsLateAcknowledgements) {
+TEST(SendLedger, CancelForgetsEverythingAndAcceptsLateAcknowledgements) {
   Sender s;
   s.permit_all();
   s.post(2 * kCut);
@@ -340,7 +340,7 @@ TEST(SendLedger, CancelForgetsEverythingAndHearsLateAcknowledgements) {
   EXPECT_TRUE(s.completed.empty());
 }
 
-TEST(SendLedger, CountsWhatWasNeverSent) {
+TEST(SendLedger, CountsTheBytesThatWereNeverSent) {
   Sender s;
   s.permit_all();
   s.post(10'000);

@@ -22,7 +22,7 @@ Observation taken_back(Observation o) {
 }
 
 // One end closes the connection whose bytes were changed; the other may see just that.
-TEST(Judge, NamesNobodyForBytesThatWereChangedOnTheWay) {
+TEST(Judge, NamesNoNicForBytesThatWereChangedInTransit) {
   for (const DownCause cause : {DownCause::corrupted, DownCause::protocol}) {
     const auto here = [&](DownCause what) {
       Observation o = seen(0, 1, what);
@@ -40,7 +40,7 @@ TEST(Judge, NamesNobodyForBytesThatWereChangedOnTheWay) {
 }
 
 // A report comes again when its stall is known; the path had been up only for a moment.
-TEST(Judge, NamesNobodyWhenAReportOfChangedBytesComesAgain) {
+TEST(Judge, NamesNoNicWhenAReportOfChangedBytesComesAgain) {
   Judge judge(hosts(4));
   Observation changed = seen(0, 1, DownCause::corrupted, 0, 1);
   Observation closed = seen(1, 0, DownCause::connection_lost, 0, 2);
@@ -124,7 +124,7 @@ TEST(Judge, DropsAReportThatItsObserverTakesBack) {
 }
 
 // The notice that takes a report back replaces one that was not delivered.
-TEST(Judge, AccusesNobodyForAReportThatIsTakenBackBeforeItIsHeard) {
+TEST(Judge, AccusesNoNicForAReportThatIsTakenBackBeforeItArrives) {
   EXPECT_TRUE(judge({taken_back(seen(2, 0, DownCause::connection_lost))}).empty());
 }
 

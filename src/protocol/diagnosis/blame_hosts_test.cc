@@ -46,7 +46,7 @@ void lose_all_nics(Judge& judge, uint32_t host, std::initializer_list<uint32_t> 
   }
 }
 
-TEST(Judge, NamesAHostThatNobodyReachesThoughTheyReachEachOther) {
+TEST(Judge, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
   Judge judge(small_hosts(4));
   lose_all_nics(judge, 3, {1, 2});
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -104,7 +104,7 @@ TEST(Judge, NamesNoHostByTheProbesOfAJudgeThatIsCutOff) {
 
 // A NIC of the judging rank's host reached host 5 before it missed host 7. That is no proof that it
 // worked then, and the second question does not ask host 5.
-TEST(Judge, NamesNoHostBecauseOfWhatItsWitnessReachedBefore) {
+TEST(Judge, NamesNoHostByAnEarlierAnswerOfItsWitness) {
   CutOffJudge dark;
   dark.judge.observe(seen(0, 7, DownCause::silent, 0), 11 * kMillisecond);
   dark.answer_first();
@@ -119,7 +119,7 @@ TEST(Judge, WaitsForAWitnessBeforeItNamesAHost) {
   lose_all_nics(judge, 3, {1, 2});
   const auto requests = judge.wanted(10 * kMillisecond);
   ASSERT_FALSE(requests.empty());
-  EXPECT_TRUE(judge.due(kSecond).empty()) << "nobody has answered";
+  EXPECT_TRUE(judge.due(kSecond).empty()) << "no host has answered";
   EXPECT_NE(judge.next_timeout(), kNever);
   for (const ProbeRequest& request : requests) {
     for (const uint32_t near : request.hosts) answer(judge, request, near, all, kSecond);
@@ -139,7 +139,7 @@ TEST(Judge, NamesNoHostWithoutAWitnessWhenItHasWaitedLongEnough) {
 }
 
 // No host has a descriptor to probe with, and all have said so: the lost paths are the evidence.
-TEST(Judge, NamesAHostByItsLostPathsWhereNobodyCanTry) {
+TEST(Judge, NamesAHostByItsLostPathsWhereNoHostCanProbe) {
   Judge judge(small_hosts(4));
   lose_all_nics(judge, 3, {1, 2});
   judge.observe(seen(0, 3, DownCause::silent, 0), 0);

@@ -25,7 +25,7 @@ void answer_all(Judge& judge, const ProbeRequest& request, int index,
 }
 
 // One pair was lost, and the probes tell the rest before the probe timeout.
-TEST(Judge, TellsByProbesWhatOnePairCannot) {
+TEST(Judge, LocalisesByProbesAFaultThatOnePairCannot) {
   struct Case {
     const char* name;
     std::set<std::pair<uint32_t, uint32_t>> broken;
@@ -33,7 +33,7 @@ TEST(Judge, TellsByProbesWhatOnePairCannot) {
   };
   const Case cases[] = {
       {"a NIC", {{0, 1}, {0, 2}, {0, 3}}, Scope::nic},
-      {"what lies between", {{0, 1}}, Scope::pair},
+      {"the network between them", {{0, 1}}, Scope::pair},
       {"the rail", {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}, Scope::rail},
   };
   for (const Case& c : cases) {
@@ -52,7 +52,7 @@ TEST(Judge, TellsByProbesWhatOnePairCannot) {
 }
 
 // A stopped process answers no request, and its kernel answers the others' probes.
-TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
+TEST(Judge, DoesNotNeedTheAnswerOfEveryHost) {
   Judge judge(hosts(3));
   judge.observe(seen(1, 0, DownCause::silent), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -67,7 +67,7 @@ TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
   EXPECT_EQ(verdicts[0].culprit, nic(0));
 }
 
-TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
+TEST(Judge, BelievesAnyEndThatSaysAConnectPasses) {
   Judge judge(hosts(3));
   judge.observe(seen(1, 0, DownCause::silent), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -110,7 +110,7 @@ TEST(Judge, BlamesNoNicForConnectionsThatWereResetThoughTheirEndsReachEachOther)
 
 // No host could try the lost pairs. So the localiser waits for paths that carry nothing, and the
 // other probes' answers hold all the while.
-TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
+TEST(Judge, RemembersTheProbesAnswersWhileItWaitsForIdlePaths) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   judge.observe(seen(0, 2, DownCause::silent), 0);
@@ -129,7 +129,7 @@ TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
 
 // Each NIC of host 0 is lost to one other, and neither of these reaches another NIC. Two faults
 // elsewhere look the same.
-TEST(Judge, NamesNoHostThatNobodyMissesWhoReachesOthers) {
+TEST(Judge, NamesNoHostThatOnlyUnreachableNicsMiss) {
   Judge judge({2, 2, 2});
   judge.observe(seen(0, 1, DownCause::silent, 1), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -167,7 +167,7 @@ TEST(Judge, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
   EXPECT_EQ(judge.due(9 * kSecond).size(), 1u);
 }
 
-TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
+TEST(Judge, NamesAProcessThatDiedAndNotItsNics) {
   Judge judge(hosts(3));
   judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);
   judge.observe(seen(2, 1, DownCause::connection_lost, 1), 0);
@@ -178,7 +178,7 @@ TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
   died.observer = Rank(2);
   judge.observe(died, kMillisecond);
   const auto verdicts = judge.due(kMillisecond);
-  ASSERT_EQ(verdicts.size(), 1u) << "once, whoever tells it";
+  ASSERT_EQ(verdicts.size(), 1u) << "once, from either end";
   EXPECT_EQ(verdicts[0].scope, Scope::process);
   EXPECT_EQ(verdicts[0].process, Rank(1));
   EXPECT_EQ(judge.next_timeout(), kNever);

@@ -78,7 +78,7 @@ TEST(LossLocaliser, NamesTheNicThatEveryLossyPairHasInCommon) {
   EXPECT_EQ(verdicts[0].rank, Rank(0));
 }
 
-TEST(LossLocaliser, NamesTheNicThatLosesOnlyWhatItReceivesOrSends) {
+TEST(LossLocaliser, NamesTheNicThatLosesInOneDirectionOnly) {
   EXPECT_EQ(words(judged(4, {{0, 1, kLoses},
                              {2, 1, kLoses},
                              {3, 1, kFewer},
@@ -126,13 +126,13 @@ TEST(LossLocaliser, NamesTwoNicsThatOnlyTogetherExplainAllLoss) {
 }
 
 // With three hosts two lossy NICs and a lossy switch are the same evidence.
-TEST(LossLocaliser, NamesNobodyOfARingOfLossyPairs) {
+TEST(LossLocaliser, NamesNoNicOfARingOfLossyPairs) {
   EXPECT_TRUE(
       judged(3, {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kLoses}, {0, 1, kClean, 1}}, 5 * kSecond)
           .empty());
 }
 
-TEST(LossLocaliser, TakesABurstForCongestion) {
+TEST(LossLocaliser, CountsABurstAsCongestion) {
   EXPECT_TRUE(judged(4,
                      {{0, 1, kBurst},
                       {2, 1, kBurst},
@@ -149,7 +149,7 @@ TEST(LossLocaliser, TakesABurstForCongestion) {
   EXPECT_TRUE(judged(localiser, {{0, 1, kLoses}, {2, 1, kLoses}, {0, 1, kClean, 1}}, 0).empty());
 }
 
-TEST(LossLocaliser, TakesALossOfAllNicsOfAHostForAFanIn) {
+TEST(LossLocaliser, CountsALossOfAllNicsOfAHostAsAFanIn) {
   EXPECT_TRUE(judged(4,
                      {{0, 1, kLoses},
                       {2, 1, kLoses},
@@ -162,7 +162,7 @@ TEST(LossLocaliser, TakesALossOfAllNicsOfAHostForAFanIn) {
                   .empty());
 }
 
-TEST(LossLocaliser, TakesALossThatOthersHaveTooForCongestion) {
+TEST(LossLocaliser, CountsALossThatOthersHaveTooAsCongestion) {
   EXPECT_TRUE(judged(6,
                      {{0, 1, kLoses},
                       {2, 1, kLoses},

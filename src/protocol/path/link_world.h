@@ -190,7 +190,8 @@ class World {
   void check_path(const Path& path);
   void check_notices() {
     expect(notices_delivered_ == notices_heard_, "the latest notice that was heard is delivered");
-    expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
+    expect(notices_at_sender_.applied() == notices_heard_,
+           "the sender knows which notices were delivered");
     for (uint64_t slot = 0; slot < kNoticeSlots; ++slot) {
       expect(latest_notices_[slot] == latest_notice(slot, notices_heard_), "so is each slot's");
     }

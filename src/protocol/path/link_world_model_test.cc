@@ -136,7 +136,7 @@ bool World::send_on(Path& path) {
   }
   const auto chunk = send_.next_fresh(setup_.cut);
   if (!chunk) return false;
-  expect((sent_ & bit(*chunk)) == 0, "what is fresh was never sent");
+  expect((sent_ & bit(*chunk)) == 0, "a fresh chunk was never sent");
   transmit(path, *chunk);
   return true;
 }
@@ -151,7 +151,7 @@ void World::transmit(Path& path, ChunkRef chunk) {
   expect(header.message == chunk.message && header.offset == uint64_t{chunk.index} * setup_.cut &&
              header.payload_bytes == chunk_bytes(m, chunk.index) &&
              header.message_bytes == setup_.messages[m] && header.chunk_bytes == setup_.cut,
-         "a chunk is what the cut says");
+         "a chunk has the chosen size");
   header.incarnation = path.sender.incarnation();
   header.transmission = path.model.frames_sent();
   Transmission transmission;
@@ -234,7 +234,7 @@ void World::hear_of(Path& path, const PathReport& report, const Said& said) {
   expect(path.model.on_delivered(report.frames_received, 0, path.suspected, now_, delivered),
          "an honest count is taken");
   for (const Transmission& each : delivered) {
-    expect(!send_.copy_gone(each.chunk), "what arrived is never sent again");
+    expect(!send_.copy_gone(each.chunk), "a chunk that arrived is never sent again");
   }
   if (path.suspected && path.model.outstanding().empty()) {
     path.suspected = false;
@@ -269,7 +269,7 @@ bool World::begin(Path& path) {
   const Placement right = (accepted_ & chunk) != 0         ? Placement::discard
                           : (posted_chunks() & chunk) != 0 ? Placement::direct
                                                            : Placement::early;
-  expect(path.half->placement == right, "a copy of what was accepted goes nowhere");
+  expect(path.half->placement == right, "a copy of an accepted chunk goes nowhere");
   write(path, header, header.payload_bytes / 2);
   return true;
 }
@@ -483,12 +483,12 @@ void World::check() {
 
 void World::check_sender() {
   const size_t done = leading(heard_, setup_.messages.size());
-  expect(send_.low_water() == MessageNo(done), "the sender is done with what was acknowledged");
+  expect(send_.low_water() == MessageNo(done), "the sender is done with acknowledged messages");
   for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
     const bool whole = (heard_ & all_of(m)) == all_of(m);
     const bool heard = (heard_ & bit(chunk)) != 0;
     if ((sent_ & bit(chunk)) == 0) return;
-    expect(send_.needs_delivery(chunk) == !heard, "the sender knows what it was told, and no more");
+    expect(send_.needs_delivery(chunk) == !heard, "the sender knows the reports, no more");
     if (whole || heard || !send_.needs_delivery(chunk)) return;
     const std::span<const std::byte> bytes = send_.bytes(chunk);
     expect(bytes.size() == chunk_bytes(m, i) &&
@@ -524,7 +524,7 @@ void World::check_permission() {
     const bool permitted = m < posted_heard_ || charged <= credit_heard_;
     if (!permitted || m >= low_water_heard_ + setup_.messages_ahead) next.reset();
   }
-  expect(send_.next_fresh(setup_.cut) == next, "what is permitted may be sent, and nothing else");
+  expect(send_.next_fresh(setup_.cut) == next, "the sender sends the permitted chunk, no other");
 }
 
 void World::check_receiver() {
@@ -532,14 +532,14 @@ void World::check_receiver() {
   expect(state.low_water >= low_water_, "the low-water mark never falls");
   low_water_ = state.low_water;
   expect(low_water_ == MessageNo(leading(accepted_, posted_)),
-         "the low-water mark is what is done");
+         "the low-water mark counts the finished messages");
   expect(state.posted == MessageNo(posted_), "every posted receive is announced");
   expect(state.eager_total == credit(), "credit comes back once");
   expect(bytes_in(accepted_ & ~posted_chunks()) <= setup_.pool, "early bytes fit the pool");
   for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
     if ((accepted_ & posted_chunks() & bit(chunk)) == 0) return;
     expect(all_are(target(m, i), chunk_bytes(m, i), kConsumed),
-           "nothing touches what was accepted");
+           "nothing touches an accepted chunk");
   });
   for (size_t m = 0; m < setup_.messages.size(); ++m) {
     const bool done = m < posted_ && (accepted_ & all_of(m)) == all_of(m);
@@ -560,7 +560,7 @@ void World::check_path(const Path& path) {
   const uint64_t under_way =
       path.model.frames_sent() - (path.at_sender == 0 ? 0 : path.frames_told);
   expect(path.model.outstanding().size() == under_way,
-         "what is under way is what was not reported");
+         "the outstanding chunks are the unreported ones");
 }
 
 bool World::settled() const {

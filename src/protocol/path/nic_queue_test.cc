@@ -17,7 +17,7 @@ void run_at_line_rate(NicQueue& queue, TimeNs begin, int chunks) {
   }
 }
 
-TEST(NicQueue, KnowsWhatIsUnderWayAndOnHowManyPaths) {
+TEST(NicQueue, KnowsTheOutstandingBytesAndTheirNumberOfPaths) {
   NicQueue queue;
   queue.on_sent(100, true, 0);
   queue.on_sent(50, false, 0);
@@ -42,14 +42,14 @@ TimeNs shared_time(NicQueue queue, uint64_t bytes) {
   return queue.time_of(bytes);
 }
 
-TEST(NicQueue, IsTakenForSlowUntilItHasShownItsRate) {
+TEST(NicQueue, CountsAsSlowUntilItHasShownItsRate) {
   NicQueue queue;
   EXPECT_GT(shared_time(queue, kChunk), 5 * kMillisecond);
   run_at_line_rate(queue, kSecond, 12);
   EXPECT_NEAR(static_cast<double>(shared_time(queue, kChunk)), 1e6, 0.15e6);
 }
 
-TEST(NicQueue, OfOnePathSaysNothingThatThePathDoesNotKnowBetter) {
+TEST(NicQueue, GivesNoTimeForASinglePathWhichKnowsBetter) {
   NicQueue queue;
   queue.on_sent(kChunk, true, 0);
   EXPECT_EQ(queue.time_of(kChunk), 0);
@@ -60,7 +60,7 @@ TEST(NicQueue, OfOnePathSaysNothingThatThePathDoesNotKnowBetter) {
 }
 
 // 10 Gbit/s, where an operation takes less than a millisecond.
-TEST(NicQueue, OfShortOperationsKnowsItsRateAfterAFewOfThem) {
+TEST(NicQueue, KnowsItsRateAfterAFewShortOperations) {
   NicQueue queue;
   for (int i = 0; i < 20; ++i) {
     const TimeNs at = (1 + i) * kSecond;

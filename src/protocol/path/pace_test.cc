@@ -27,7 +27,7 @@ TEST(NicPace, GivesALoneSenderAFullWindowBeforeAnyRateIsKnown) {
   EXPECT_EQ(pace.share(sender, kRoundTrip, kStart), limits::kPaceWindowMin);
 }
 
-TEST(NicPace, TheWindowIsTwiceWhatTheMeasuredRateNeeds) {
+TEST(NicPace, TheWindowIsTwiceTheNeedOfTheMeasuredRate) {
   NicPace pace(1);
   const size_t sender = pace.add_sender();
   const TimeNs now = receive(pace, {sender}, 1.25, 200 * kMillisecond);  // 10 Gbit/s
@@ -68,7 +68,7 @@ TEST(NicPace, RanksOfOneHostShareTheirNic) {
   EXPECT_EQ(none.share(0, kRoundTrip, now), limits::kPaceWindowMin);
 }
 
-TEST(NicPace, StarvesNobodyHoweverManyThereAre) {
+TEST(NicPace, StarvesNoSenderHoweverManyThereAre) {
   NicPace pace(8);
   std::vector<size_t> senders;
   for (int i = 0; i < 200; ++i) senders.push_back(pace.add_sender());

@@ -159,7 +159,7 @@ TEST(PathModel, FollowsAFallToATenthWithin100Ms) {
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
 }
 
-TEST(PathModel, ASuspectedPathThatComesLateIsBelievedAtOnce) {
+TEST(PathModel, ALateAcknowledgementOfASuspectPathLowersTheRateAtOnce) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.run_for(500 * kMillisecond);
   d.wire.rate = kGigabit250 / 10;
@@ -204,7 +204,7 @@ TEST(PathModel, FindsTheBaseDelayOfAnIdlePath) {
   }
 }
 
-TEST(PathModel, WhatTheReceiverHeldBackCountsForNeitherDelayNorRate) {
+TEST(PathModel, TheAcknowledgementDelayCountsForNeitherDelayNorRate) {
   constexpr TimeNs kHeld = limits::kNewsDelay;
   Driver holding(Wire(kGigabit250, 100 * kMicrosecond + kHeld));
   holding.held = kHeld;
@@ -228,7 +228,7 @@ TEST(PathModel, ASmallDifferenceOfDelaysCountsOnceItWasSeenOften) {
   d.ping_pong(5000, 20 * kMillisecond, 10);
   EXPECT_GT(extra(), kMillisecond);
   d.now += kSecond;
-  EXPECT_EQ(extra(), 0) << "what was measured long ago is tried again";
+  EXPECT_EQ(extra(), 0) << "a path that was measured long ago is tried again";
 }
 
 TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
@@ -262,7 +262,7 @@ TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
 }
 
 // Otherwise other paths, whose rates are known, would look slow beside it, and carry nothing.
-TEST(PathModel, WhatATokenBucketLetThroughIsSoonForgotten) {
+TEST(PathModel, ATokenBucketsBurstIsSoonForgotten) {
   constexpr double kSlow = kGigabit250 / 10;
   Driver d(Wire(kSlow, 100 * kMicrosecond, 60'000));
   double most = 0;
@@ -336,7 +336,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Speed{0.03125, 50 * kMicrosecond}, Speed{0.03125, 50 * kMillisecond},
                     Speed{1.25, 50 * kMicrosecond}, Speed{1.25, 50 * kMillisecond}));
 
-TEST(PathModel, WhatIsSilentIsOverdueInGoodTime) {
+TEST(PathModel, ASilentPathIsOverdueInGoodTime) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   EXPECT_EQ(d.model.overdue_at(), kNever);
   d.run_for(500 * kMillisecond);
@@ -348,7 +348,7 @@ TEST(PathModel, WhatIsSilentIsOverdueInGoodTime) {
   EXPECT_LT(d.model.overdue_at(), d.now + 20 * kMillisecond);
 }
 
-TEST(PathModel, WhatIsExpectedGrowsWithWhatIsAhead) {
+TEST(PathModel, TheLossDeadlineGrowsWithTheBytesAhead) {
   PathModel model;
   const TimeNs alone = model.finish_at(30'000, kStart);
   Transmission ahead;
@@ -358,7 +358,7 @@ TEST(PathModel, WhatIsExpectedGrowsWithWhatIsAhead) {
   EXPECT_NEAR(static_cast<double>(model.finish_at(30'000, kStart) - alone), 2e6, 1e4);
 }
 
-TEST(PathModel, TimeInWhichNobodyLookedIsExcused) {
+TEST(PathModel, APauseOfTheProcessMovesTheDeadlines) {
   PathModel model;
   Transmission transmission;
   transmission.bytes = 1000;
@@ -368,7 +368,7 @@ TEST(PathModel, TimeInWhichNobodyLookedIsExcused) {
   EXPECT_EQ(model.overdue_at(), before + 28 * kMillisecond);
 }
 
-TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
+TEST(PathModel, CountsFramesAndReturnsThemInOrder) {
   PathModel model;
   for (uint64_t i = 0; i < 5; ++i) {
     Transmission transmission;
@@ -403,7 +403,7 @@ TEST(PathModel, AnEmptyPathTakesAChunkOfAnySize) {
   EXPECT_FALSE(model.has_room(1));
 }
 
-TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
+TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsTheOutstandingBytes) {
   Driver d(Wire(1.25, 100 * kMicrosecond));
   d.run_for(kSecond);
   const double rate = d.model.bytes_per_ns();
@@ -416,7 +416,7 @@ TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
   EXPECT_EQ(d.model.overdue_at(), kNever);
 }
 
-TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
+TEST(PathModel, BytesThatMustHaveArrivedSinceTheLastAcknowledgementAreNotUnderWay) {
   constexpr uint32_t kBytes = 31'250;  // a millisecond
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.run_for(kSecond);
@@ -433,7 +433,7 @@ TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
   EXPECT_EQ(d.model.bytes_under_way(d.now), 4 * kBytes);
 }
 
-TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
+TEST(PathModel, TakesTheBestRateAsItsPriorUntilItHasShownOne) {
   PathModel model;
   model.compare({0.5, kNever, 0});
   EXPECT_EQ(model.bytes_per_ns(), 0.5);

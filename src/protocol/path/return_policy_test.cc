@@ -51,7 +51,7 @@ TEST(ReturnPolicy, SpacesAttemptsByTheOutageThenFrom250MsAfterAMinuteTo5SAfterAn
   }
 }
 
-TEST(ReturnPolicy, NewsMakesTheNextAttemptDueAtOnce) {
+TEST(ReturnPolicy, AnEventMakesTheNextAttemptDueAtOnce) {
   ReturnPolicy policy;
   policy.on_down(kStart, true);
   policy.on_attempt(kStart + 3600 * kSecond);

@@ -106,7 +106,7 @@ TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
   EXPECT_EQ(ends.acceptor->state(), State::failed);
 }
 
-TEST(Handshake, LaneJoinsTheIncarnationOfItsDataConnection) {
+TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
   ConnectionIdentity lane = kIdentity;
   lane.kind = ConnectionKind::lane;
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
@@ -194,7 +194,7 @@ TEST(Handshake, SaysOnBothSidesThatTheRunIsAnotherAndNamesTheRank) {
   EXPECT_TRUE(mentions(outcome.acceptor, "rank 3, belongs to another job or to another run"));
 }
 
-TEST(Handshake, RefusesEverybodyBeforeTheRanksHaveMet) {
+TEST(Handshake, RefusesEveryPeerBeforeTheRanksHaveMet) {
   const Outcome outcome = meet(run_with_key(1), RunIdentity());
   EXPECT_TRUE(mentions(outcome.initiator, "the start of its job is not over"));
 }
@@ -207,7 +207,7 @@ TEST(Handshake, RefusesAHelloAtTheListenerOfAnotherNic) {
   EXPECT_TRUE(mentions(initiator->error(), "listener of another NIC"));
 }
 
-TEST(Handshake, AnswersAHelloWithoutTheRightProofWithTheSameBytesWhateverItsKeyIs) {
+TEST(Handshake, AnswersAHelloWithoutTheRightProofWithTheSameBytesForEveryKey) {
   Bytes answers[2];
   for (uint8_t key = 0; key < 2; ++key) {
     auto stranger = make_initiator(run_with_key(9), kIdentity, Incarnation(), nonce(1), {});
@@ -227,7 +227,7 @@ TEST(Handshake, SaysOnBothSidesThatTheEpochIsAnother) {
   EXPECT_TRUE(mentions(outcome.acceptor, "epoch 0, this rank in 2"));
 }
 
-TEST(Handshake, TellsTheInitiatorWhatThePolicySays) {
+TEST(Handshake, TellsTheInitiatorThePolicysError) {
   const auto policy = [](const ConnectionIdentity& identity,
                          Incarnation) -> Result<AcceptDecision> {
     return Status(Code::remote, "this is not rank " + std::to_string(identity.to.value()));
@@ -329,7 +329,7 @@ TEST(Handshake, RefusesEveryFrameWithAnyBitFlipped) {
   }
 }
 
-TEST(Handshake, IsNotDoneWhenAnyFrameIsCutShort) {
+TEST(Handshake, IsNotDoneWhenAnyFrameIsTruncated) {
   const std::vector<size_t> sizes = frame_sizes();
   for (size_t frame = 0; frame < sizes.size(); ++frame) {
     for (size_t size = 0; size < sizes[frame]; ++size) {

@@ -51,7 +51,7 @@ class RendezvousHandshake : public HandshakeBase {
         cpace::session_key(scalar_, initiator ? messages.responder_share : messages.initiator_share,
                            session_nonce_, messages);
     if (!key) {
-      fail({Code::remote, "malformed handshake from peer: its share of the key is none"});
+      fail({Code::remote, "malformed handshake from peer: its share of the key is invalid"});
       return false;
     }
     crypto::derive_into(root_, std::span(*key).first<32>(), kRootLabel,

@@ -191,7 +191,7 @@ bool somebody_is_done(size_t index, const std::function<void(Bytes&)>& change) {
          (index < 3 && ends.acceptor->state() == State::done);
 }
 
-TEST(RendezvousHandshake, RefusesEveryFrameWithAnyBitFlippedOrCutShort) {
+TEST(RendezvousHandshake, RefusesEveryFrameWithAnyBitFlippedOrTruncated) {
   Ends ends;
   std::vector<size_t> sizes;
   for (int round = 0; round < 2; ++round) {
@@ -244,7 +244,7 @@ TEST(RunIdentity, IsTheSameForTheSameTokenTableAndSecretAlone) {
   EXPECT_NE(run.key, run_of(job_with_secret(0), 5, "table").key);
 }
 
-TEST(RunIdentity, RanksThatWereToldDifferentTablesRefuseEachOtherAndSaySo) {
+TEST(RunIdentity, RanksWithDifferentTablesRefuseEachOtherAndSaySo) {
   const ConnectionIdentity identity{
       ConnectionKind::data, Rank(0), Rank(1), PathId(), NicId(0), NicId(0)};
   const AcceptPolicy policy = [](const ConnectionIdentity&, Incarnation) {
@@ -265,7 +265,7 @@ LockedBytes secret_text(const std::string& text) {
   return LockedBytes::copy_of(std::as_bytes(std::span(text)));
 }
 
-TEST(Secret, OfTheUserIsStretchedForItsJobAlone) {
+TEST(Secret, IsStretchedForItsJobAloneWhenTheUserChoseIt) {
   const JobIdentity job = job_with_secret(0);
   std::array<std::byte, kJobIdBytes> other = job.id;
   other[0] ^= std::byte{1};
@@ -276,7 +276,7 @@ TEST(Secret, OfTheUserIsStretchedForItsJobAlone) {
   EXPECT_NE(a, derive_secret(secret_text("production-cluster-2026"), other).value());
 }
 
-TEST(Secret, ThatWasGeneratedIsFreshAndTakenAsItIs) {
+TEST(Secret, IsFreshAndNotStretchedWhenItWasGenerated) {
   const LockedBytes text = generate_secret();
   const std::string letters(reinterpret_cast<const char*>(text.bytes().data()),
                             text.bytes().size());

@@ -261,7 +261,7 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
 }
 
 Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes) {
-  if (load<uint32_t>(bytes.data()) != kControlMagic) return bad_frame("wrong magic on a lane");
+  if (load<uint32_t>(bytes.data()) != kControlMagic) return bad_frame("wrong control magic");
   if (load<uint8_t>(bytes.data() + 4) != kWireVersion) return bad_frame("unknown wire version");
   const auto size = load<uint32_t>(bytes.data() + 8);
   if (size > limits::kControlBodyBytesMax) return bad_frame("oversized control frame");
@@ -294,7 +294,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   for (size_t i = 0; i < notices && !in.bad(); ++i) {
     if (!get_notice(in, f.notices.emplace_back())) return bad_frame("bad notice entry");
   }
-  if (in.bad()) return bad_frame("control frame cut short");
+  if (in.bad()) return bad_frame("truncated control frame");
   return f;
 }
 

@@ -226,7 +226,7 @@ TEST(DataHeader, RefusesAMessageLargerThanAnyMayBe) {
   }
 }
 
-TEST(DataHeader, OfAnUnknownTypeSaysHowMuchToSkip) {
+TEST(DataHeader, GivesTheBytesToSkipForAnUnknownType) {
   DataHeader header;
   header.payload_bytes = 777;
   header.transmission = 5;
@@ -288,14 +288,14 @@ TEST(ControlFrame, EveryFieldComesBackAsItWasSent) {
   }
 }
 
-TEST(ControlFrame, IsAppendedToWhatIsThere) {
+TEST(ControlFrame, IsAppendedToTheBuffer) {
   Bytes out(7, std::byte{9});
   encode(full_frame(), out);
   EXPECT_EQ(Bytes(out.begin() + 7, out.end()), encoded(full_frame()));
   EXPECT_EQ(out[6], std::byte{9});
 }
 
-TEST(ControlFrame, CutShortAnywhereIsRefused) {
+TEST(ControlFrame, IsRefusedWhenTruncatedAnywhere) {
   Rng rng(5);
   for (int i = 0; i < 20; ++i) {
     const Bytes bytes = encoded(i == 0 ? full_frame() : random_frame(rng));
@@ -356,7 +356,7 @@ TEST(ControlFrame, RefusesMoreEntriesThanAnHonestPeerHas) {
   EXPECT_FALSE(decode_control_body(body_of(encoded(frame))).ok());
 }
 
-TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneThatAsksLeast) {
+TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) {
   // The path entry begins after 49 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
   constexpr size_t kPhaseAt = kControlHeaderBytes + 49 + 6 + 6;
   Bytes bytes = encoded(full_frame());

@@ -105,7 +105,7 @@ TEST_F(TcpTest, RunningOutOfDescriptorsLeavesTheConnectionInTheBacklog) {
   EXPECT_EQ(listener->accept_error(), 0);
 }
 
-TEST_F(TcpTest, TheLowWaterMarkBoundsWhatWaitsInTheKernel) {
+TEST_F(TcpTest, TheLowWaterMarkBoundsTheBytesThatWaitInTheKernel) {
   constexpr uint32_t kLowWater = 32768;
   const std::unique_ptr<Listener> listener = listen("127.0.0.1");
   const std::unique_ptr<Connection> connection =
