@@ -66,7 +66,7 @@ r2cclResult_t with_comm(const char* function, r2cclComm_t handle, Body body) {
   });
 }
 
-// A failed call must not leave a value that looks like a request.
+// Sets the request to NULL: a failed call must not leave a value that looks like a request.
 void clear(r2cclRequest_t* request) {
   if (request != nullptr) *request = nullptr;
 }

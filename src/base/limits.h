@@ -10,7 +10,7 @@
 
 namespace r2ccl::limits {
 
-// --- chunks: the unit of dispatch, acknowledgement and replay ---------------------------------
+// --- chunks: the unit of dispatch, acknowledgement and retransmission -------------------------
 inline constexpr uint32_t kChunkBytesMin = 4 * 1024;
 inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 inline constexpr uint32_t kChunkAlignment = 64;
@@ -49,7 +49,7 @@ inline constexpr size_t kChannelsMax = 512;
 // here.
 inline constexpr size_t kChannelsUnopenedMax = 32;
 
-// --- permission and pace ----------------------------------------------------------------------
+// --- permission and receive credit ------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.
 inline constexpr uint64_t kEagerBytes = 256 * 1024;
 // Bytes that one sender may always have on the way to a NIC, however many senders share it. This is
@@ -83,7 +83,7 @@ inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.
 inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
 // The receiver acknowledges after this much data, which is a part of the bytes that a path has
-// under way by default.
+// outstanding by default.
 inline constexpr uint64_t kNewsBytes = 96 * 1024;
 // Time that an acknowledgement of the peer's state version may wait.
 inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;

@@ -23,7 +23,8 @@ thread_local int t_rank = -1;       // below 0: none
 std::mutex g_mutex;                 // guards the variables below
 std::FILE* g_file = nullptr;        // null: stderr
 
-// Never destroyed, because another thread may still write while the process ends.
+// Returns the process's limit. Never destroyed, because another thread may still write while the
+// process ends.
 LogLimit& limit() {
   static LogLimit* const instance = new LogLimit;
   return *instance;
@@ -81,8 +82,8 @@ void write_suppressed(TimeNs now) {
   g_untold.store(!limit().all_told(), std::memory_order_relaxed);
 }
 
-// If a thread forks while another one writes, the child would find the lock held for ever by a
-// thread that it does not have. So the forking thread holds the lock during the fork.
+// Makes a fork hold the lock. If a thread forks while another one writes, the child would otherwise
+// find the lock held for ever, by a thread that it does not have.
 void register_fork_handlers_once() {
   static const int error =
       pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });

@@ -40,7 +40,8 @@ class RankOrder {
     std::vector<uint32_t> readers;
   };
 
-  // An input that is not the output as well is never written, so nothing conflicts there.
+  // Returns whether steps may write the region. An input that is not the output as well is never
+  // written, so nothing conflicts there.
   bool is_written(const Region& region) const {
     return region.buffer == Buffer::output || subject_.in_place[rank_];
   }

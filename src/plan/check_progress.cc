@@ -68,7 +68,7 @@ class TightRun {
     attempt_message(sends ? id.rank : peer, sends ? peer : id.rank);
   }
 
-  // The next message of a step queue needs both of its ends to be ready.
+  // Completes the next message of a step queue if both of its ends are ready.
   void attempt_message(size_t from, size_t to) {
     const Exchange& exchange = subject_.exchanges.at({from, to});
     size_t& next = messages_done_[{from, to}];

@@ -208,8 +208,9 @@ Status check_values(const Subject& subject, const std::vector<StepId>& schedule)
   return SymbolicRun(subject).run(schedule);
 }
 
-// A step knows that a rank has begun when that follows from its `after` steps. An acknowledgement
-// proves nothing, because a rank may take in bytes before it posts the receive.
+// Checks that no rank ends before all began. A step knows that a rank has begun when that follows
+// from its `after` steps. An acknowledgement proves nothing, because a rank may take in bytes
+// before it posts the receive.
 Status check_barrier(const Subject& subject, const std::vector<StepId>& schedule) {
   const size_t ranks = subject.plans.size();
   std::vector<std::vector<RankSet>> known(ranks);

@@ -47,7 +47,7 @@ class HalvingDoubling {
     Region given;
   };
 
-  // Map between a rank and its position among the q ranks that take part.
+  // Return the position among the q ranks that take part, and the rank at a position.
   uint32_t position() const { return self_ < 2 * folded_ ? self_ / 2 : self_ - folded_; }
   uint32_t rank_at(uint32_t position) const {
     return position < folded_ ? 2 * position + 1 : position + folded_;
@@ -111,7 +111,8 @@ class HalvingDoubling {
                    [&](const Region& piece) { plan_.receive(rank(peer), piece); });
   }
 
-  // From here on the partial result is in the output.
+  // Adds the steps that reduce `region` from `peer`. From here on the partial result is in the
+  // output.
   void reduce(uint32_t peer, const Region& region, bool last) {
     for_each_piece(region, segment_, [&](const Region& piece) {
       plan_.receive_reduce(rank(peer), piece, {Buffer::output, piece.offset, piece.count}, last);

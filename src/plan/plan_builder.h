@@ -19,7 +19,7 @@ class PlanBuilder {
 
   Rank rank() const { return plan_.rank; }
 
-  // Both ends of a transfer leave it out if it has no elements.
+  // Add a transfer. Both of its ends leave it out if it has no elements.
   void send(Rank peer, const Region& source);
   void receive(Rank peer, const Region& target);
   void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction);

@@ -93,12 +93,13 @@ class Connection {
   virtual ConnectState connect_state() = 0;
   // Returns the errno value of a failed connect; 0 otherwise.
   virtual int connect_error() const = 0;
-  // Vectored and non-blocking. Requires that `slices` holds at least one byte.
+  // Reads or writes. Vectored and non-blocking. Requires that `slices` holds at least one byte.
   virtual IoResult read(std::span<const iovec> slices) = 0;
   virtual IoResult write(std::span<const iovec> slices) = 0;
-  // As read(). But a transport whose NIC writes by itself may go on to fill `slices` after this has
-  // returned, up to the next receive(), which returns those bytes. fence() and destruction end that
-  // for good: no byte that was in flight when the connection failed lands any more.
+  // Reads as read() does. But a transport whose NIC writes by itself may go on to fill `slices`
+  // after this has returned, up to the next receive(), which returns those bytes. fence() and
+  // destruction end that for good: no byte that was in flight when the connection failed lands any
+  // more.
   virtual IoResult receive(std::span<const iovec> slices) { return read(slices); }
   virtual void fence() {}
   virtual ConnectionInfo info() const = 0;
@@ -138,7 +139,7 @@ class Poller {
   // Events carry `token`. Read interest is always on.
   virtual Status add(int poll_id, uint64_t token, bool want_write) = 0;
   virtual void modify(int poll_id, uint64_t token, bool want_write) = 0;
-  // Must precede the destruction of the connection or listener.
+  // Removes an id; must precede the destruction of the connection or listener.
   virtual void remove(int poll_id) = 0;
   // Fills `events` and returns their number; returns 0 after `timeout_ns` (kNever: no limit) or
   // wake().

@@ -27,7 +27,8 @@ class NicSet {
   constexpr explicit NicSet(uint64_t bits) : bits_(bits) {}
 
   constexpr uint64_t bits() const { return bits_; }
-  // kNoNic is in no set: only a NIC can be taken out of service.
+  // Returns whether the NIC is in the set. kNoNic is in no set: only a NIC can be taken out of
+  // service.
   constexpr bool contains(NicId nic) const {
     return nic.value() < limits::kNicsMax && (bits_ >> nic.value() & 1) != 0;
   }

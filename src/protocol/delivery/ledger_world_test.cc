@@ -242,7 +242,7 @@ class World {
     return true;
   }
 
-  // The first `count` bytes of the payload arrive.
+  // Writes the first `count` bytes of the payload.
   void write(const Path& path, const DataHeader& header, size_t count) {
     if (path.half->placement != Placement::direct) return;
     const size_t at = header.message.value() * kRoom + header.offset;
@@ -280,7 +280,8 @@ class World {
     return true;
   }
 
-  // As in the link, no other copy of an accepted chunk may touch its destination.
+  // Discards the rest of every other copy of an accepted chunk, as the link does: it must not touch
+  // the chunk's destination.
   void redirect(const DataHeader& header, const Path& winner) {
     for (Path& other : paths_) {
       if (&other == &winner || !other.half) continue;

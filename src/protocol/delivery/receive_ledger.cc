@@ -97,7 +97,8 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   return Place{Placement::early, nullptr, take_spare(header.payload_bytes)};
 }
 
-// A block that is much larger does not do: the held memory could then be many times the pool.
+// Returns a spare block of memory that is large enough, or a new one. A block that is much larger
+// does not do: the held memory could then be many times the pool.
 std::vector<std::byte> ReceiveLedger::take_spare(size_t bytes) {
   std::vector<std::byte> memory;
   const auto fits = std::ranges::find_if(spare_, [bytes](const auto& spare) {

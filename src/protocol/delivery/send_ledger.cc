@@ -102,8 +102,9 @@ std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
   return ChunkRef{number, open.next_fresh};
 }
 
-// The receiver refuses messages that are this far beyond its own low-water mark, so the sender must
-// count from the same mark. The receiver's mark only rises, so the sender's copy of it is safe.
+// Returns whether the receiver would refuse the message. The receiver refuses messages that are
+// this far beyond its own low-water mark, so the sender must count from the same mark. The
+// receiver's mark only rises, so the sender's copy of it is safe.
 bool SendLedger::too_far_ahead(MessageNo number) const {
   const MessageNo from = mutated(Mutant::own_low_water) ? first_ : receiver_low_water_;
   return number.value() - from.value() >= messages_ahead_;

@@ -71,8 +71,9 @@ void Judge::observe(const Observation& o, TimeNs now) {
   open_.push_back({o, now, now + patience});
 }
 
-// A host without networks reaches its own verdict about itself. Its peers may not notice before it
-// is back and resets the connections that they still have open: that is the same fault.
+// Drops the observations that the verdict explains. A host without networks reaches its own verdict
+// about itself. Its peers may not notice before it is back and resets the connections that they
+// still have open: that is the same fault.
 void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.culprit, true, now);
@@ -353,7 +354,7 @@ NicName Judge::worse_end(const Open& open) const {
   return badness(pair.near, pair.far) < badness(pair.far, pair.near) ? pair.far : pair.near;
 }
 
-// Both ends reach others, or each other.
+// Makes a verdict on a pair: both ends reach others, or each other.
 Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
   const NicName near = seed.seen.near;
   const NicName far = seed.seen.far;

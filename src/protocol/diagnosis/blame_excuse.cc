@@ -6,8 +6,8 @@
 
 namespace r2ccl {
 
-// One end closed the connection because of bytes on it; the other sees that it was closed. Neither
-// is evidence against a NIC. The same report may come again later.
+// Excuses the pair. One end closed the connection because of bytes on it; the other sees that it
+// was closed. Neither is evidence against a NIC. The same report may come again later.
 void Judge::excuse(const Observation& o, TimeNs now) {
   if (excused(o, now)) return;
   Excuse excuse{pair_of(o.near, o.far), now, {id_of(o)}};
@@ -21,7 +21,8 @@ void Judge::excuse(const Observation& o, TimeNs now) {
   excuses_.push_back(std::move(excuse));
 }
 
-// A path that has come back since is lost for another reason.
+// Returns whether an excuse covers the observation. A path that has come back since is lost for
+// another reason.
 bool Judge::excused(const Observation& o, TimeNs now) {
   if (subject(o) != nullptr) return false;
   for (Excuse& excuse : excuses_) {

@@ -107,7 +107,8 @@ std::map<LossLocaliser::Pair, LossCount> LossLocaliser::totals() const {
   return totals;
 }
 
-// One full queue may drop packets of both directions: in each of them that is one period.
+// Returns the pairs that are lossy. One full queue may drop packets of both directions: in each of
+// them that is one period.
 std::vector<LossLocaliser::Pair> LossLocaliser::lossy_pairs(
     const std::map<Pair, LossCount>& totals) const {
   std::map<Pair, uint32_t> worse;  // direction
@@ -134,7 +135,8 @@ bool LossLocaliser::stands_out(const LossCount& count, const Cover& touched,
   return count.ppm() >= kMargin * others.ppm() || mutated(Mutant::loss_congestion);
 }
 
-// A loss at all busy NICs of a host is the fault of the host or its switch port, not of a NIC.
+// Returns whether some busy NIC of the host loses nothing. A loss at all busy NICs of a host is the
+// fault of the host or its switch port, not of a NIC.
 bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                             const std::map<Pair, LossCount>& totals) const {
   if (nics_of_hosts_[nic.host] < 2 || mutated(Mutant::loss_congestion)) return true;

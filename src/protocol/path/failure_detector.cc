@@ -71,7 +71,8 @@ TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
   return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
 }
 
-// A path on standby can replace this one: the link uses it as soon as no other is up.
+// Returns whether no other path can replace this one. A path on standby can: the link uses it as
+// soon as no other is up.
 bool FailureDetector::is_last(const PathEnd& path) const {
   return std::ranges::none_of(paths_, [&](const PathEnd* other) {
     return other != &path && !other->control_only && other->state.usable();
@@ -115,7 +116,8 @@ uint32_t FailureDetector::on_ping_sent(PathEnd& path, bool casual, TimeNs now) {
   return number;
 }
 
-// A pong comes on the control stream of its ping, and shows that this stream works both ways.
+// Records a pong. It comes on the control stream of its ping, and shows that this stream works both
+// ways.
 void FailureDetector::on_pong(PathEnd& path, uint32_t number, TimeNs now) {
   PathHealth& health = path.health;
   while (!health.pings.empty() && health.pings.front().number <= number) {
@@ -268,7 +270,8 @@ TimeNs FailureDetector::reconnect_interval(TimeNs now) const {
   return std::max(least, std::min(unheard(now) / 2, kReconnectMax));
 }
 
-// The kernel of a stopped peer acknowledges the control frames that reach it.
+// Notes which control streams the peer's kernel has acknowledged. The kernel of a stopped peer
+// acknowledges the control frames that reach it.
 void FailureDetector::note_acknowledged(TimeNs now) {
   if (asked_at_ == 0 || now < next_kernel_look_) return;
   next_kernel_look_ = now + kReconnectMin / 4;
@@ -279,10 +282,10 @@ void FailureDetector::note_acknowledged(TimeNs now) {
   }
 }
 
-// When the peer's kernel owes an answer, the peer is cut off, or its connections are dead and no
-// kernel knows them. A new connection shows which, and is usable at once. The detector opens none
-// to a peer that is merely stopped: a kernel holds only so many connections that no process
-// accepts.
+// Opens new connections to a silent peer. When the peer's kernel owes an answer, the peer is cut
+// off, or its connections are dead and no kernel knows them. A new connection shows which, and is
+// usable at once. The detector opens none to a peer that is merely stopped: a kernel holds only so
+// many connections that no process accepts.
 void FailureDetector::check_silence(TimeNs now) {
   note_acknowledged(now);
   const bool connected = heard_at_ != 0 && std::ranges::any_of(paths_, [](const PathEnd* path) {

@@ -51,7 +51,7 @@ class LossMeter {
   // The connections of a path. A delivery on one is no evidence for the other.
   static constexpr size_t kData = 0;
   static constexpr size_t kControl = 1;
-  // New connections count from 0.
+  // Starts new connections, which count from 0.
   void reset() { last_ = {}; }
   void sample(size_t connection, const Counters& counters, TimeNs now);
   // Returns the counts of the window up to `now`. If there is a second period with a loss, packets

@@ -67,9 +67,10 @@ TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
   return now + delay_to_compare(now) + wire_time(bytes_under_way(now) + bytes);
 }
 
-// The receiver acknowledges seldom. Transmissions whose predicted ack time has passed since its
-// last word count as arrived. But if the receiver has acknowledged later than that time, and not
-// these transmissions, the path is behind with everything.
+// Returns the bytes that are likely still in flight. The receiver acknowledges seldom.
+// Transmissions whose predicted ack time has passed since its last word count as arrived. But if
+// the receiver has acknowledged later than that time, and not these transmissions, the path is
+// behind with everything.
 uint64_t PathModel::bytes_under_way(TimeNs now) const {
   if (outstanding_.empty() || outstanding_.front().due_at + kNoise <= told_at_)
     return bytes_outstanding_;
@@ -112,7 +113,8 @@ TimeNs PathModel::wire_time(uint64_t bytes) const {
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
 }
 
-// A rate that only a burst has shown must not shorten a loss deadline.
+// Returns an upper bound of the wire time: a rate that only a burst has shown must not shorten a
+// loss deadline.
 TimeNs PathModel::wire_time_at_most(uint64_t bytes) const {
   const double rate = rate_known_ ? rate_ : std::min(rate_, kRateInitial);
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate);
@@ -201,16 +203,17 @@ void PathModel::learn_burst(const Transmission& first, const Transmission& last,
   show(last.ahead, at - first.sent_at);
 }
 
-// The sample contains the delay: while the rate is a guess, the delay is one too. Only the last few
-// samples count, because a token bucket lets a burst through at once.
+// Adds a sample of the rate. It contains the delay: while the rate is a guess, the delay is one
+// too. Only the last few samples count, because a token bucket lets a burst through at once.
 void PathModel::show(uint64_t bytes, TimeNs elapsed) {
   recent_rates_[rate_samples_++ % recent_rates_.size()] =
       static_cast<double>(bytes) / static_cast<double>(elapsed);
 }
 
-// Before the rate was known, a slow path's wire time looked like delay. A busy path shows its delay
-// no more, so the window would stay too large. Two transmissions with more and with fewer bytes
-// ahead tell both apart: on a long path they take the same time, on a slow one they do not.
+// Separates delay and rate. Before the rate was known, a slow path's wire time looked like delay. A
+// busy path shows its delay no more, so the window would stay too large. Two transmissions with
+// more and with fewer bytes ahead tell both apart: on a long path they take the same time, on a
+// slow one they do not.
 void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   if (guessed_elapsed_ == kNever || queued.ahead <= guessed_bytes_) return;
   const TimeNs longer = std::max<TimeNs>(now - queued.sent_at - guessed_elapsed_, 0);
@@ -222,7 +225,8 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   base_delay_ = delay_min_now_;
 }
 
-// A path that never has two transmissions outstanding shows no rate in measure_rate().
+// Learns from a transmission that was alone on the path (app-limited). A path that never has two
+// transmissions outstanding shows no rate in measure_rate().
 void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   const TimeNs elapsed = at - transmission.sent_at;
   show(transmission.bytes, elapsed);
@@ -297,8 +301,9 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
   if (outstanding_.empty()) interval_at_ = 0;
 }
 
-// The bytes that were outstanding at its send took this long. That is the rate now, unless
-// something else was the cause; so one case lowers the rate only so far.
+// Lowers the rate after a late acknowledgement. The bytes outstanding at the send took this long.
+// That is the rate now, unless something else was the cause; so one case lowers the rate only so
+// far.
 void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
   const auto time = static_cast<double>(now - transmission.sent_at);
   const double sample = static_cast<double>(transmission.ahead) / time;

@@ -25,8 +25,8 @@ constexpr TimeNs kWindowsAhead = 8;
 
 }  // namespace
 
-// An unmeasured rate may be a token bucket's burst. Cap it, or each message becomes one chunk on
-// one path.
+// Returns the rate that sets the chunk size. An unmeasured rate may be a token bucket's burst. Cap
+// it, or each message becomes one chunk on one path.
 double PathScheduler::fastest_rate() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
@@ -160,9 +160,9 @@ uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, TimeNs now) const {
   return chunk_cut(message_bytes, paths, std::max(rate, rate_of_shared_nics()));
 }
 
-// Where other links send through the same NICs, a path has only a part of its NIC's rate. Chunks
-// sized by that part alone would cost more processor time than they save: each path has a smallest
-// window outstanding in any case.
+// Returns the rate for the chunk size on shared NICs. Where other links send through the same NICs,
+// a path has only a part of its NIC's rate. Chunks sized by that part alone would cost more
+// processor time than they save: each path has a smallest window outstanding in any case.
 double PathScheduler::rate_of_shared_nics() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {

@@ -37,7 +37,7 @@ class PathState {
   void suspect(TimeNs now);
   // Records that the overdue data has arrived. Legal in `suspect` only.
   void clear(TimeNs now);
-  // Legal in every phase but `down`.
+  // Records that the path failed. Legal in every phase but `down`.
   void fail(DownCause cause, TimeNs now);
 
  private:

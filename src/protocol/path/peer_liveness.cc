@@ -21,9 +21,9 @@ bool PeerLiveness::on_all_down(TimeNs now) {
   return true;
 }
 
-// After its goodbye the peer waits for this rank's. So neither the goodbye nor closed connections
-// show that the peer has left: a path may have failed, and one in a black hole does not tell that
-// the peer closed it too.
+// Notes since when no path carries data. After its goodbye the peer waits for this rank's. So
+// neither the goodbye nor closed connections show that the peer has left: a path may have failed,
+// and one in a black hole does not tell that the peer closed it too.
 void PeerLiveness::on_data_paths(bool carries, bool carried, TimeNs now) {
   if (carries || !carried) {
     no_data_since_ = 0;

@@ -48,7 +48,8 @@ class ReturnPolicy {
     if (age >= 3600 * kSecond) return 5 * kSecond;
     return 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000;
   }
-  // Three failures within about a minute are normal. Beyond that each failure doubles the wait.
+  // Returns until when the penalty holds the path back; 0: it does not. Three failures within about
+  // a minute are normal. Beyond that each failure doubles the wait.
   TimeNs held_until() const {
     if (!damping_ || penalty_ <= kForgiven) return 0;
     const double wait = static_cast<double>(kSecond) * std::exp2(penalty_ - kForgiven);

@@ -27,9 +27,9 @@ using Scalar = crypto::Wiped<crypto_core_ristretto255_SCALARBYTES>;
 using SessionKey = crypto::Wiped<crypto_hash_sha512_BYTES>;
 using Bytes = std::span<const std::byte>;
 
-// generator_string(): `password` is its PRS, `channel` its CI, `session` its sid.
+// Returns generator_string(): `password` is its PRS, `channel` its CI, `session` its sid.
 std::vector<std::byte> generator_string(Bytes password, Bytes channel, Bytes session);
-// calculate_generator().
+// Returns calculate_generator().
 Point generator(Bytes password, Bytes channel, Bytes session);
 
 Scalar random_scalar();

@@ -25,7 +25,7 @@ unsigned char* raw(std::span<std::byte> bytes) {
   return reinterpret_cast<unsigned char*>(bytes.data());
 }
 
-// The random bytes of a generated secret; nothing for any other text.
+// Returns the random bytes of a generated secret; nothing for any other text.
 LockedBytes parse_generated(const LockedBytes& text) {
   const std::string_view all(text_of(text), text.bytes().size());
   if (all.size() != kSecretPrefix.size() + kSecretHexBytes || !all.starts_with(kSecretPrefix)) {

@@ -55,7 +55,7 @@ struct DecodedHeader {
 // Fails on bytes that cannot be a frame: wrong magic or version, sizes that contradict each other.
 Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes);
 
-// --- lane ---------------------------------------------------------------------------------------
+// --- control stream -----------------------------------------------------------------------------
 
 enum class PathPhase : uint8_t {
   down = 0,     // no usable connection under this incarnation

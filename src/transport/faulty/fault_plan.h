@@ -73,7 +73,7 @@ class FaultPlan {
   // Returns whether the failure that was ordered last has happened.
   bool operation_has_failed() const;
 
-  // For FaultyTransport. Every set() changes the version and wakes the pollers.
+  // Returns the version. For FaultyTransport: every set() changes it and wakes the pollers.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   NicFault fault_of(const FaultTarget& target) const;
   // Returns the bytes that the connection may still move before its reset.

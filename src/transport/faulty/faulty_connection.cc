@@ -215,7 +215,7 @@ void FaultyConnection::pump_transmit(TimeNs now) {
   }
 }
 
-// Written bytes move on whether or not their writer looks.
+// Moves the due bytes on. They move whether or not their writer looks.
 TimeNs FaultyConnection::move_held(TimeNs now) {
   refresh();
   if (!alive() || (outgoing_.empty() && !departed_)) return kNever;

@@ -20,7 +20,7 @@ int set_listen_options(int socket, AddressFamily family);
 // Makes all traffic of `socket` leave and enter by `device` only. Returns EPERM where the system
 // wants privileges for this (Linux before 5.7).
 int bind_to_device(int socket, const std::string& device);
-// The next best: traffic leaves by `device` as far as routes allow. Nothing restricts entry.
+// Makes traffic leave by `device` as far as routes allow: the next best. Nothing restricts entry.
 int prefer_device(int socket, AddressFamily family, const std::string& device);
 // Port 0 leaves the choice to connect(), which can reuse ports between different remotes.
 int bind_source(int socket, const Address& source);

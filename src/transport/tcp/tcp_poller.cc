@@ -115,7 +115,8 @@ size_t TcpPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   return filled;
 }
 
-// The counter saturates long after it has served its purpose, so the result does not matter.
+// Ends a wait. The counter saturates long after it has served its purpose, so the result does not
+// matter.
 void TcpPoller::wake() {
   eventfd_write(wake_event_.get(), 1);
 }

@@ -37,8 +37,8 @@ Address source_on(const std::string& device, AddressFamily family) {
   return {};
 }
 
-// A link-local address means something on one link only, so the index of the device on this host
-// replaces a scope that came from another host.
+// Sets the scope of a link-local address. It means something on one link only, so the index of the
+// device on this host replaces a scope that came from another host.
 void set_scope(Address& address, const std::string& device) {
   if (address.family != AddressFamily::ipv6 || !is_link_local(address)) return;
   if (const uint32_t index = if_nametoindex(device.c_str()); index != 0) address.scope = index;

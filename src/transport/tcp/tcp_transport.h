@@ -23,8 +23,9 @@ class TcpTransport final : public Transport {
   static Result<std::unique_ptr<TcpTransport>> open(TcpOptions options);
 
   Poller& poller() override { return *poller_; }
-  // A filter that matches nothing is an error on the first call. Later calls only set `reason`: an
-  // interface that disappears from a running job is a fault and no mistake of the user's.
+  // Returns the NICs. A filter that matches nothing is an error on the first call. Later calls only
+  // set `reason`: an interface that disappears from a running job is a fault and no mistake of the
+  // user's.
   Result<std::vector<Nic>> nics() override;
   int nic_events_poll_id() const override { return nic_events_.fd(); }
   bool drain_nic_events() override { return nic_events_.drain(); }
