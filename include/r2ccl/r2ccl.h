@@ -5,11 +5,11 @@
  * the request can be tested, waited on and aborted.
  *
  * Errors: a network fault is not an error. A call fails only for a wrong argument, a call that does
- * not match the other ranks', a rank that died or left, or when nothing is left to try within the
- * stated bound; r2cclGetLastError then names the cause.
+ * not match the other ranks', a rank that died or left, or when no path worked within the stated
+ * bound; r2cclGetLastError then names the cause.
  *
- * Handles: a communicator ends with r2cclCommDestroy, a request with the call that says how it
- * ended. The use of a handle, or of a copy, after that is r2cclInvalidArgument.
+ * Handles: a communicator ends with r2cclCommDestroy, a request with the call that returns its
+ * result. The use of a handle, or of a copy, after that is r2cclInvalidArgument.
  *
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
  * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
@@ -44,7 +44,7 @@ typedef struct r2cclComm* r2cclComm_t;
 typedef struct r2cclRequest* r2cclRequest_t;
 
 /* Opaque: rendezvous addresses and the job's secret. Hand it to the other ranks over a channel
- * that you trust; who holds it can join the job. */
+ * that you trust: every process that holds it can join the job. */
 typedef struct {
   char internal[R2CCL_UNIQUE_ID_BYTES];
 } r2cclUniqueId;
@@ -104,79 +104,80 @@ typedef struct {
         R2CCL_CONFIG_UNDEF_INT                                                        \
   }
 
-/* R2CCL_VERSION_CODE of the loaded library. */
+/* Sets *version to the R2CCL_VERSION_CODE of the loaded library. */
 R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
 
 /* Makes a fresh id with a fresh 256-bit secret, and opens the rendezvous listener that the other
- * ranks will reach in the calling process, so call it in one rank only and keep that process alive
- * until every rank has returned from init. With R2CCL_COMM_ID=host:port set the listener is opened
- * there instead. */
+ * ranks will reach in the calling process. So call it in one rank only, and keep that process alive
+ * until every rank has returned from init. R2CCL_COMM_ID=host:port sets another place for the
+ * listener. */
 R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
 
-/* Collective over all nranks; blocks until every rank has arrived or the init bound passes (default
- * 120 s), and then names the ranks that are missing. */
+/* Collective over all nranks. Blocks until every rank has arrived or the init bound passes (default
+ * 120 s); the error then names the missing ranks. */
 R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                           int rank);
 R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                                 int rank, const r2cclConfig_t* config);
-/* Rank, size and rendezvous from the launcher's environment: torchrun, Open MPI, MPICH, Slurm.
- * config may be NULL. */
+/* Takes rank, size and rendezvous from the launcher's environment: torchrun, Open MPI, MPICH,
+ * Slurm. config may be NULL. */
 R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config);
 
 /* Ends the communicator in order: waits until all operations are complete everywhere, so that no
- * rank sees this one vanish. Collective; ranks that do not finalize are waited for no longer than a
- * cut-off host (R2CCL_CUTOFF_S, cutoff_ms), and then named by r2cclTimeout. r2cclInvalidUsage when
- * the ranks have not all made the same collective calls, or a Send or Recv is without its
- * counterpart: on the rank that finalizes too early, too, while a rank that waits for it in a call
- * gets r2cclRemoteError from that call. */
+ * rank sees this one vanish. Collective. It waits for ranks that do not finalize no longer than for
+ * a cut-off host (R2CCL_CUTOFF_S, cutoff_ms), and then returns r2cclTimeout, whose text names them.
+ * Returns r2cclInvalidUsage when the ranks have not all made the same collective calls, or when a
+ * Send or Recv has no counterpart. The rank that finalizes too early gets it, too, while a rank
+ * that waits for it in a call gets r2cclRemoteError from that call. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
-/* Frees the communicator, finalizing first if that was not done and no error is pending, and then
- * returns what r2cclCommFinalize returns. It is freed whatever this returns, unless comm is no
- * communicator: ask r2cclGetLastError(NULL) why it failed. Like finalize it waits
- * for this rank's own operations; abort first what the others will never match. */
+/* Frees the communicator. Finalizes it first if the caller has not done so and no error is pending,
+ * and then returns the result of r2cclCommFinalize. The communicator is freed with every result,
+ * unless comm is no communicator; r2cclGetLastError(NULL) tells why the call failed. Like finalize
+ * it waits for this rank's own operations, so first abort each one that the other ranks will never
+ * match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted at once, then waits at most half a second until the other
- * ranks know. On return no buffer is touched any more. The other ranks get r2cclRemoteError naming
- * this rank. Still destroy it. */
+ * ranks know. After the return the library touches no buffer any more. The other ranks get
+ * r2cclRemoteError, which names this rank. The caller must still destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
 
-/* *error is r2cclSuccess or the error that ended this communicator. */
+/* Sets *error to r2cclSuccess or to the error that ended this communicator. */
 R2CCL_API r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* error);
 R2CCL_API const char* r2cclGetErrorString(r2cclResult_t result);
-/* What went wrong last, in words: on comm, or, when comm is NULL, on this thread. Valid until the
- * thread's next r2ccl call. */
+/* Returns the text of the last error: of comm, or of this thread when comm is NULL. It is valid
+ * until the thread's next r2ccl call. */
 R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
 R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
 R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
 
-/* A JSON text that describes the communicator: NICs and bytes, paths and states, verdicts. Writes
- * at most *bytes including the final NUL; *bytes becomes the size needed. buffer may be NULL to
- * ask for the size. docs/report.md has the fields. */
+/* Writes a JSON text that describes the communicator: NICs and bytes, paths and states, verdicts.
+ * Writes at most *bytes including the final NUL, and sets *bytes to the size needed. buffer may be
+ * NULL to ask for the size. docs/report.md has the fields. */
 R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
 
-/* Buffers are aligned to their element's size. What differs between the ranks' calls (which call,
- * count, type, op, root) fails on every rank as soon as bytes of one meet the other; a call of 0
- * elements moves none, and two ranks that each wait for the other's are not told.
+/* Buffers are aligned to their element's size. Calls of the ranks that differ (in the call, count,
+ * type, op or root) fail on every rank as soon as bytes of one call meet the other. A call of 0
+ * elements moves no bytes, so two ranks that each wait for the other's bytes get no error.
  *
- * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call looks
- * at them when it starts, and the kernel refuses others later: r2cclInvalidArgument then names
- * call, buffer and offset, the other ranks get r2cclRemoteError naming this rank, and the
- * communicator only serves to be destroyed. The look sees memory that is not mapped, and rights at
- * the buffer's end; memory that is taken away during the call, or protected in the middle, may
- * still end the process with SIGSEGV, because the library itself reads small messages and reduces.
+ * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call checks
+ * them when it starts, and the kernel may refuse them later. r2cclInvalidArgument then names call,
+ * buffer and offset, the other ranks get r2cclRemoteError, which names this rank, and the caller
+ * can only destroy the communicator. The check finds unmapped memory, and wrong rights at the
+ * buffer's end. Memory that is unmapped during the call, or protected in the middle, may still end
+ * the process with SIGSEGV, because the library itself reads small messages and reduces.
  *
- * recvbuff[i] = op over all ranks of sendbuff[i], i < count, identical bits on every rank.
- * In place when sendbuff == recvbuff; other overlaps are refused. */
+ * Sets recvbuff[i] to op over all ranks of sendbuff[i], i < count, with identical bits on every
+ * rank. In place when sendbuff == recvbuff; the call refuses other overlaps. */
 R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                                        r2cclRequest_t* request);
-/* recvbuff on every rank = sendbuff of root. sendbuff is read at the root only. */
+/* Copies sendbuff of the root to recvbuff of every rank. Only the root reads sendbuff. */
 R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                        r2cclRequest_t* request);
-/* The n-th Send from A to B meets the n-th Recv at B from A; count and type must agree. Ordered
- * against nothing else. A Send is complete once its buffer may be overwritten: a small one may be
- * long before the Recv, one to this rank itself only with it. */
+/* The n-th Send from A to B meets the n-th Recv at B from A; count and type must agree. There is no
+ * other order. A Send is complete once the caller may overwrite its buffer: a small Send may be
+ * complete long before the Recv, a Send to this rank itself only with its Recv. */
 R2CCL_API r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype,
                                   int peer, r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
@@ -184,19 +185,19 @@ R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t 
 /* No rank returns (or completes the request) before every rank has called. */
 R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 
-/* A call that is given a request pointer sets *request to NULL when it fails. A request that is
- * NULL is complete, and its result is r2cclSuccess: so an array of requests of which some have
- * ended can be tested, waited for and aborted as a whole. */
+/* A call with a request pointer sets *request to NULL when it fails. A NULL request is complete,
+ * and its result is r2cclSuccess. So a caller can test, await and abort an array of requests as a
+ * whole, also when some of them have ended. */
 
-/* *done is 1 when the request is complete; its result is returned then and the request is freed and
- * set to NULL. Otherwise *done is 0 and r2cclSuccess is returned. */
+/* If the request is complete, sets *done to 1, returns its result, frees the request and sets it to
+ * NULL. Otherwise sets *done to 0 and returns r2cclSuccess. */
 R2CCL_API r2cclResult_t r2cclRequestTest(r2cclRequest_t* request, int* done);
-/* Waits for at most timeout_ms (-1: no bound). r2cclTimeout leaves the request as it was; every
- * other result is the operation's, and the request is freed and set to NULL. */
+/* Waits for at most timeout_ms (-1: no bound). r2cclTimeout leaves the request as it was. Every
+ * other result is the operation's, and the call frees the request and sets it to NULL. */
 R2CCL_API r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms);
-/* Gives the operation up. On return its buffers are touched no more; the request is freed. An
- * operation that other ranks take part in cannot be finished by them, so they get r2cclRemoteError
- * naming this rank, and the communicator only serves to be destroyed. */
+/* Gives the operation up and frees the request. After the return the library touches its buffers no
+ * more. Other ranks that take part in the operation cannot finish it, so they get r2cclRemoteError,
+ * which names this rank, and the caller can only destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// The last error in words, per thread, as r2cclGetLastError hands it out.
+// The text of the last error per thread, for r2cclGetLastError.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace r2ccl::api {
 
-// Remembers the status's message for this thread and translates its code.
+// Stores the status's message for this thread and translates its code.
 r2cclResult_t result_of(const Status& status);
 r2cclResult_t error(Code code, const std::string& message);
 const char* last_error();
 void set_last_error(const std::string& message);
 
-// Runs `body`, which returns r2cclResult_t, and turns what must never leave a C function into a
-// result: running out of memory is the caller's to handle, everything else is a bug of ours.
+// Runs `body`, which returns r2cclResult_t, and translates each exception into a result, because
+// none may leave a C function. The caller can handle a lack of memory; every other exception is a
+// bug of r2ccl.
 template <typename Body>
 r2cclResult_t guarded(const char* function, Body body);
 

@@ -8,10 +8,11 @@
 namespace r2ccl::api {
 namespace {
 
-// No version of the struct is as large: a size beyond was never initialised, and must not be read.
+// No version of the struct is as large. A larger size was never initialised and must not be read.
 constexpr size_t kConfigBytesMax = 4096;
 
-// A version of the library that knows the field would obey it; this one must not leave it out.
+// Checks that the part of the struct beyond this version is unset. A newer library would obey a
+// field in the tail. This one refuses it, because it must not ignore it.
 Status check_tail(const r2cclConfig_t& given) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
   const auto* known = bytes + std::min(given.size, sizeof given);

@@ -1,4 +1,4 @@
-// The caller's r2cclConfig_t, laid over what the environment says.
+// Applies the caller's r2cclConfig_t on top of the settings from the environment.
 #pragma once
 
 #include "base/status.h"
@@ -7,8 +7,8 @@
 
 namespace r2ccl::api {
 
-// Reads `given->size` bytes, however many fields the caller's version of the struct has, and sets
-// what it sets in `config`. An error names the field.
+// Reads `given->size` bytes, however many fields the caller's version of the struct has, and copies
+// the fields that are set to `config`. An error names the field.
 Status apply_config(const r2cclConfig_t& given, Config* config);
 
 }  // namespace r2ccl::api

@@ -15,8 +15,8 @@ struct Tables {
   HandleTable<r2cclRequest_t, RequestObject> requests{0xa7};
 };
 
-// Never destroyed: at exit a communicator may still be there, and in a forked child those of the
-// parent always are.
+// Returns the tables of this process. Never destroyed: at exit a communicator may still exist, and
+// in a forked child the parent's communicators always do.
 Tables& tables() {
   static Tables* const instance = new Tables;
   return *instance;

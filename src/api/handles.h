@@ -1,9 +1,9 @@
 // The objects behind the opaque pointers of the C API.
 //
-// A handle is a number and no address: the table of its kind says which object it stands for, and a
-// number is given only once. So a copy of a handle that was freed, or memory that was never
-// initialised, is an error in words; nothing is read through the pointer. A lookup costs a lock
-// without contention and a hash, some 50 ns of an operation that takes tens of microseconds.
+// A handle is a number and no address. The table of its kind maps it to an object, and no number is
+// used twice. So a copy of a freed handle, or uninitialised memory, gives an error in words; the
+// library reads nothing through the pointer. A lookup costs an uncontended lock and a hash, some 50
+// ns of an operation that takes tens of microseconds.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace r2ccl::api {
 
-// How many forks this process is away from the one that loaded the library. Cheaper than getpid(),
-// which is a system call.
+// Returns the number of forks between the process that loaded the library and this one. Cheaper
+// than getpid(), which is a system call.
 uint32_t fork_generation();
 
 // A forked child has the memory of its parent's objects, but neither threads nor connections.
@@ -41,12 +41,12 @@ struct RequestObject : OfOneProcess {
   std::weak_ptr<CommObject> comm;
 };
 
-// All handles of one kind in this process. May be called by any thread.
+// All handles of one kind in this process. Any thread may call it.
 template <typename Handle, typename Object>
 class HandleTable {
  public:
-  // `mark` tells the kinds apart. With it in the topmost byte no handle is an address that a
-  // process can have, so that a pointer to something is no handle either.
+  // `mark` tells the kinds apart. It fills the topmost byte, so no handle equals an address that a
+  // process can have, and no pointer is mistaken for a handle.
   explicit HandleTable(uint8_t mark) : mark_(static_cast<uintptr_t>(mark) << kMarkShift) {}
 
   Handle add(std::shared_ptr<Object> object) {
@@ -54,26 +54,26 @@ class HandleTable {
     live_.emplace(last_ + 1, std::move(object));
     return reinterpret_cast<Handle>(mark_ | ++last_);
   }
-  // Null when it stands for nothing, or no longer.
+  // Returns the object of the handle; null if the handle has none any more, or never had.
   std::shared_ptr<Object> find(Handle handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(number_of(handle));
     return found == live_.end() ? nullptr : found->second;
   }
-  // Ends the handle; of several threads one is given the object.
+  // Ends the handle and returns its object. If several threads call this, one gets the object.
   std::shared_ptr<Object> take(Handle handle) {
     const std::lock_guard lock(mutex_);
     const auto node = live_.extract(number_of(handle));
     return node.empty() ? nullptr : std::move(node.mapped());
   }
-  // Whether it was ever returned by add().
+  // Returns whether add() ever returned this handle.
   bool was_given(Handle handle) const {
     const std::lock_guard lock(mutex_);
     const uintptr_t number = number_of(handle);
     return number != 0 && number <= last_;
   }
 
-  // Around fork(), so that the child finds the table whole.
+  // Held around fork(), so that the child finds a consistent table.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -81,7 +81,7 @@ class HandleTable {
   static_assert(sizeof(Handle) == 8, "56 bits are never used up, 24 would be");
   static constexpr int kMarkShift = 56;
 
-  // 0, which is never given: it is of no or another kind.
+  // Returns 0, which add() never uses, for a handle of no kind or of another kind.
   uintptr_t number_of(Handle handle) const {
     const auto value = reinterpret_cast<uintptr_t>(handle);
     constexpr uintptr_t kNumber = (uintptr_t{1} << kMarkShift) - 1;
@@ -89,7 +89,7 @@ class HandleTable {
   }
 
   const uintptr_t mark_;
-  mutable std::mutex mutex_;  // guards what follows; held across fork
+  mutable std::mutex mutex_;  // guards the members below; held across fork
   uintptr_t last_ = 0;
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> live_;
 };

@@ -32,21 +32,21 @@ const SystemClock& system_clock() {
   return *clock;
 }
 
-// A rendezvous must outlive the call that made it, until every rank has met, and nothing that the
-// caller holds stands for it: so the process keeps them here.
+// A rendezvous must outlive the call that made it until every rank has met, and the caller holds no
+// handle of it. So the process keeps it here.
 struct Kept {
   std::mutex mutex;  // guards rendezvous
   std::vector<std::shared_ptr<RendezvousThread>> rendezvous;
 };
 
 Kept& kept() {
-  // Never destroyed: at exit its threads may still serve ranks that are late.
+  // Never destroyed: at exit its threads may still serve late ranks.
   static auto* const instance = new Kept;
   return *instance;
 }
 
 DrainBook& drain_book() {
-  // Never destroyed: at exit a communicator may still be there.
+  // Never destroyed: at exit a communicator may still exist.
   static auto* const instance = new DrainBook;
   return *instance;
 }
@@ -57,8 +57,9 @@ void keep(std::unique_ptr<RendezvousThread> rendezvous) {
   kept().rendezvous.push_back(std::move(rendezvous));
 }
 
-// Called when joining failed. An application usually ends then, and with it the rendezvous that it
-// holds: the other ranks should have their answer first, or they would wait for it in vain.
+// Waits after a failed init until the rendezvous of this process has answered the other ranks. An
+// application usually exits after the failure and ends its rendezvous, and the other ranks would
+// wait for their answers in vain.
 void let_others_be_told() {
   std::vector<std::shared_ptr<RendezvousThread>> all;
   {
@@ -134,8 +135,8 @@ Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
   return rendezvous_addresses(nics.value(), kUniqueIdEndpointsMax);
 }
 
-// One line for a job, from the rank that opened the rendezvous, whatever the log is set to: who
-// reached that port during the start may have taken a rank's place.
+// Logs one line for a job at every log level, from the rank that opened the rendezvous: a process
+// that could reach that port during the start may have taken a rank's place.
 void warn_of_open_start(const CommunicatorOptions& options) {
   const bool open = std::ranges::any_of(
       options.rendezvous, [](const Endpoint& each) { return !is_loopback(each.address); });
@@ -167,8 +168,8 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   return made;
 }
 
-// Takes the time that it needs from the bound that is left for meeting the others, in whole seconds
-// for the sake of messages.
+// Subtracts its own duration from the bound that is left for meeting the other ranks, in whole
+// seconds for readable messages.
 Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* config) {
   const TimeNs begin = system_clock().now();
   auto found = resolve(place, config->socket_family, config->init_timeout_ns, system_clock());
@@ -239,7 +240,7 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   auto job = make_job_identity(launch.value().job_name, secret.value());
   if (!job.ok()) return job.status();
   options.job = std::move(job).value();
-  // From here on the key is enough.
+  // The key replaces the secret from here on.
   secret.value() = {};
   config.value().secret = {};
   options.config = config.value();

@@ -1,4 +1,4 @@
-// From what the caller and the environment say to a connected communicator.
+// Makes a connected communicator from the caller's arguments and the environment.
 #pragma once
 
 #include <memory>

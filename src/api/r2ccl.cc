@@ -1,4 +1,4 @@
-// The C edge: checks arguments, translates errors once, and hands on to the communicator.
+// The C edge: checks arguments, translates errors once, and calls the communicator.
 #include "r2ccl/r2ccl.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t 
   return found;
 }
 
-// Runs body(CommObject*) for the communicator that `handle` stands for.
+// Runs body(CommObject*) for the communicator of `handle`.
 template <typename Body>
 r2cclResult_t with_comm(const char* function, r2cclComm_t handle, Body body) {
   return guarded(function, [&]() -> r2cclResult_t {
@@ -66,7 +66,7 @@ r2cclResult_t with_comm(const char* function, r2cclComm_t handle, Body body) {
   });
 }
 
-// A failed call must not leave a value behind that looks like a request.
+// Sets the request to NULL: a failed call must not leave a value that looks like a request.
 void clear(r2cclRequest_t* request) {
   if (request != nullptr) *request = nullptr;
 }
@@ -123,7 +123,7 @@ Result<ReduceOp> check_op(const char* function, r2cclRedOp_t op) {
                                             " is not supported; sum, max, min and avg are");
 }
 
-// No machine that Linux runs on lets a process address more: 56 bits.
+// No machine that Linux runs on lets a process address more than 56 bits.
 constexpr uint64_t kAddressSpaceBytes = uint64_t{1} << 56;
 
 Status check_buffer(const char* function, const char* name, const void* buffer, size_t count,
@@ -154,7 +154,7 @@ Status check_overlap(const char* function, const void* send, const void* receive
                             ": sendbuff and recvbuff overlap; in place means that they are equal");
 }
 
-// Memory that this rank's part of the call cannot touch. In place it is written.
+// Returns memory that this rank's part of the call cannot access. An in-place buffer is written.
 std::optional<BadMemory> find_bad_buffer(const void* send, const void* receive, size_t bytes) {
   std::optional<BadMemory> bad;
   const auto range = [bytes](const void* buffer) {
@@ -181,8 +181,8 @@ Status check_open(const char* function, CommObject* comm) {
   return comm->communicator->failure();
 }
 
-// Calls start(), which returns the operation's Request, and blocks for the result or hands the
-// request to the caller. A call that is `refused` ends at once: there is nothing to wait for.
+// Calls start(), which returns the operation's Request, and blocks for the result or passes the
+// request to the caller. A `refused` call ends at once, because there is nothing to wait for.
 template <typename Start>
 r2cclResult_t conclude(CommObject* comm, r2cclRequest_t* request, bool refused, Start start) {
   if (request == nullptr || refused) {
@@ -192,7 +192,7 @@ r2cclResult_t conclude(CommObject* comm, r2cclRequest_t* request, bool refused, 
   }
   auto object = std::make_shared<RequestObject>();
   object->comm = comm->weak_from_this();
-  // The handle comes first: once the operation has started, nothing may fail here any more.
+  // Add the handle first: once the operation has started, nothing may fail here any more.
   const r2cclRequest_t handle = requests().add(object);
   try {
     object->request = start();
@@ -285,12 +285,12 @@ r2cclResult_t r2cclCommDestroy(r2cclComm_t handle) {
     if (handle == nullptr) return error(Code::invalid_argument, "r2cclCommDestroy: comm is NULL");
     if (const auto inherited = comms().find(handle);
         inherited != nullptr && inherited->inherited()) {
-      // A forked child owns neither the thread nor the connections; there is nothing to end.
+      // A forked child owns neither the thread nor the connections, so there is nothing to end.
       return r2cclSuccess;
     }
     const auto found = find_comm("r2cclCommDestroy", handle);
     if (!found.ok()) return result_of(found.status());
-    // While this waits, another thread may abort the communicator; so the handle ends after it.
+    // Another thread may abort the communicator during this wait, so the handle ends after it.
     const bool failed = !found.value()->communicator->failure().ok();
     const r2cclResult_t result = failed ? r2cclSuccess : finalize(found.value().get());
     (void)comms().take(handle);
@@ -392,7 +392,7 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     const size_t size = count * r2ccl::size_of(type.value());
     const auto bad = find_bad_buffer(sendbuff, recvbuff, size);
-    // Where a count is too large buffers seem to overlap that do not.
+    // With a count that is too large, separate buffers seem to overlap.
     if (!bad) R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
     return conclude(comm, request, bad.has_value(), [&] {
@@ -519,7 +519,7 @@ r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request) {
     if (*request == nullptr) return r2cclSuccess;
     const auto found = find_request("r2cclRequestAbort", *request);
     if (!found.ok()) return result_of(found.status());
-    // A communicator that is gone has completed its requests.
+    // A communicator that was freed has completed its requests.
     if (const auto comm = found.value()->comm.lock();
         comm != nullptr && !found.value()->request->done()) {
       comm->communicator->abort("r2cclRequestAbort was called");

@@ -23,7 +23,7 @@ void warn_once(const std::string& warning) {
   if (told->insert(warning).second) R2CCL_LOG(warn, "%s", warning.c_str());
 }
 
-// Another library's log file that cannot be written is no reason to fail.
+// Opens the log. A log file that was set for another library is no reason to fail.
 Status open_log(const Config& config) {
   const Status opened = log_configure(config.debug, config.debug_file);
   if (opened.ok()) return {};
@@ -34,8 +34,8 @@ Status open_log(const Config& config) {
   return {};
 }
 
-// Another library's choice of interfaces holds where it can: it may name what only that library
-// uses.
+// Ignores another library's choice of interfaces if it selects no usable one, because it may name
+// interfaces that only that library uses.
 void check_foreign_names(const std::string& variable, std::string& names) {
   if (names.empty() || !is_foreign(variable)) return;
   const auto all = read_nics();

@@ -1,5 +1,5 @@
-// The settings of this process: the environment, read and checked, with warnings in the log about
-// what a person has probably not meant.
+// The settings of this process: reads and checks the environment, and warns in the log about
+// probable mistakes.
 #pragma once
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 
 namespace r2ccl::api {
 
-// Also configures the log. The library logs each warning once in a process.
+// Returns the settings, and configures the log. The library logs each warning once in a process.
 Result<Config> load_settings();
 
 }  // namespace r2ccl::api

@@ -1,5 +1,6 @@
-// CHECK: a condition that only a bug in r2ccl can break. It stays on in release builds, because a
-// collective library that goes on after a broken invariant hands wrong numbers to a training job.
+// CHECK states a condition that only a bug in r2ccl can break. It stays on in release builds,
+// because a collective library that goes on after a broken invariant hands wrong numbers to a
+// training job.
 #pragma once
 
 namespace r2ccl {

@@ -1,5 +1,5 @@
-// Time as a value. Only the system clock object reads the machine's clock; everything else is
-// handed `now`, so that the simulator can run the same code on virtual time.
+// Time as a value. Only the system clock object reads the machine's clock. All other code is handed
+// `now`, so the simulator can run the same code on virtual time.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace r2ccl {
 
-// Nanoseconds on a clock that never goes back. Also used for durations.
+// Nanoseconds on a clock that never goes back; also a duration.
 using TimeNs = int64_t;
 
 inline constexpr TimeNs kMicrosecond = 1'000;
@@ -28,11 +28,11 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimeNs now() const = 0;
-  // Nanoseconds since 1970, for verdicts and logs only: it may jump.
+  // Returns the nanoseconds since 1970. For verdicts and logs only: this clock may jump.
   virtual TimeNs wall() const = 0;
 };
 
-// The machine's CLOCK_MONOTONIC and CLOCK_REALTIME. Stateless; any thread.
+// Reads the machine's CLOCK_MONOTONIC and CLOCK_REALTIME. Stateless; any thread may use it.
 class SystemClock final : public Clock {
  public:
   TimeNs now() const override;

@@ -5,8 +5,8 @@
 
 namespace r2ccl {
 
-// A hash of small integers by the finaliser of splitmix64 (Steele, Lea, Flood 2014): every input
-// bit reaches every output bit. Never 0, so that 0 can mean "none".
+// Returns a hash of small integers by the finaliser of splitmix64 (Steele, Lea, Flood 2014): every
+// input bit reaches every output bit. It is never 0, so that 0 can mean "none".
 constexpr uint64_t hash_of(std::initializer_list<uint64_t> fields) {
   uint64_t hash = 0;
   for (const uint64_t field : fields) {

@@ -1,4 +1,4 @@
-// Strong ids: small integers that cannot be swapped by mistake.
+// Strong ids: small integers that the compiler does not let a caller mix up.
 #pragma once
 
 #include <compare>
@@ -25,13 +25,13 @@ class StrongId {
 using Rank = StrongId<struct RankTag, int32_t>;
 // A NIC of one rank: an index into the NIC table that this rank advertised at start.
 using NicId = StrongId<struct NicTag, uint16_t>;
-// No data NIC: a path over the loopback interface, or one that has only a lane.
+// No data NIC: the path uses the loopback interface, or has only a control stream.
 inline constexpr NicId kNoNic{UINT16_MAX};
-// A path of one link: both ends compute the same value from the two NIC indices.
+// A path of one link. Both ends compute the same value from the two NIC indices.
 using PathId = StrongId<struct PathTag, uint16_t>;
 // A counter of one path's connections; 0 means never connected.
 using Incarnation = StrongId<struct IncarnationTag, uint32_t>;
-// One ordered stream of messages from one rank to another: a communicator and a traffic class.
+// One ordered stream of messages from one rank to another, for one communicator and traffic class.
 using ChannelId = StrongId<struct ChannelTag, uint32_t>;
 // Dense per (channel, directed pair), starting at 0, never reused.
 using MessageNo = StrongId<struct MessageTag, uint64_t>;

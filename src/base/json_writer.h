@@ -1,4 +1,4 @@
-// Writes JSON text: enough for reports, without a library in the shared object.
+// Writes JSON text. It does just enough for reports, without a library in the shared object.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class JsonWriter {
   }
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
-  // Text that is JSON already.
+  // Appends text that is JSON already.
   JsonWriter& json(std::string_view text) { return raw(text); }
   JsonWriter& value(uint64_t number) { return raw(std::to_string(number)); }
   JsonWriter& value(int number) { return raw(std::to_string(number)); }
@@ -70,7 +70,7 @@ class JsonWriter {
     text_ += '"';
     for (size_t at = 0; at < text.size();) {
       const char c = text[at];
-      // A reader refuses the whole text for one wrong byte.
+      // A JSON reader refuses the whole text for one wrong byte, so replace that byte.
       const size_t length = utf8_length(text.substr(at));
       if (length != 1) {
         text_ += length == 0 ? std::string_view("\\ufffd") : text.substr(at, length);

@@ -11,7 +11,7 @@ std::string quoted(std::string_view text) {
   return out.text();
 }
 
-TEST(JsonWriter, EscapesWhatJsonDoesNotAllow) {
+TEST(JsonWriter, EscapesCharactersThatJsonDoesNotAllow) {
   EXPECT_EQ(quoted("a\"b\\c"), R"("a\"b\\c")");
   EXPECT_EQ(quoted("\n\x1b\x7f"), R"("\u000a\u001b\u007f")");
 }
@@ -23,7 +23,8 @@ TEST(JsonWriter, KeepsCharactersThatAreWhole) {
 }
 
 TEST(JsonWriter, ReplacesBytesThatAreNoCharacter) {
-  // Alone, cut short, too long a form, a surrogate, beyond the last one.
+  // In turn: a lone byte, a truncated character, an overlong form, a surrogate, a value beyond the
+  // last character.
   EXPECT_EQ(quoted("\xff"), R"("\ufffd")");
   EXPECT_EQ(quoted("\x80z"), R"("\ufffdz")");
   EXPECT_EQ(quoted("a\xe2\x82"), R"("a\ufffd\ufffd")");
@@ -34,7 +35,7 @@ TEST(JsonWriter, ReplacesBytesThatAreNoCharacter) {
   EXPECT_EQ(quoted("\xc3z"), R"("\ufffdz")");
 }
 
-TEST(JsonWriter, PutsInWhatIsJsonAlready) {
+TEST(JsonWriter, InsertsTextThatIsJsonAlready) {
   JsonWriter out;
   out.begin_array().json("{\"a\":1}").value(2).end_array();
   EXPECT_EQ(out.text(), R"([{"a":1},2])");

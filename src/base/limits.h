@@ -1,5 +1,5 @@
-// Every bound of the library in one place, with the reason for its size. Memory of one communicator
-// of p ranks is at most
+// Every bound of the library in one place, with the reason for its size. The memory of one
+// communicator of p ranks is at most
 //   staging + (p - 1) * (2 * eager + paths * (window buffers in the kernel + scratch)).
 #pragma once
 
@@ -10,52 +10,53 @@
 
 namespace r2ccl::limits {
 
-// --- chunks: the unit of dispatch, acknowledgement and replay ---------------------------------
+// --- chunks: the unit of dispatch, acknowledgement and retransmission -------------------------
 inline constexpr uint32_t kChunkBytesMin = 4 * 1024;
 inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 inline constexpr uint32_t kChunkAlignment = 64;
-// A chunk should keep the fastest path busy for this long: short enough that the loss of one costs
-// little, long enough that its header and its acknowledgement do too.
+// Time for which one chunk keeps the fastest path busy. It is short, so the loss of a chunk costs
+// little, and long enough that its header and its acknowledgement cost little too.
 inline constexpr TimeNs kChunkDuration = 1'500 * kMicrosecond;
-// Chunks of one message that may lie beyond its first unacknowledged chunk: what one
-// acknowledgement's bitmap can describe.
+// Chunks of one message that may lie beyond its first unacknowledged chunk. The bitmap of one
+// acknowledgement describes this many.
 inline constexpr uint32_t kAckBitmapChunks = 1024;
 
 // --- messages ---------------------------------------------------------------------------------
-// Point-to-point transfers are cut into messages of at most this size.
+// The library splits point-to-point transfers into messages of at most this size.
 inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
-// Messages up to this size are copied when they are sent, within the bound per channel, so that a
-// small operation need not wait for its last acknowledgements: the copy takes microseconds, the
-// round trip a good part of a millisecond.
+// The send ledger copies messages up to this size at the send, within the bound per channel, so a
+// small operation need not wait for its last acknowledgements. The copy takes microseconds; the
+// round trip takes a good part of a millisecond.
 inline constexpr uint64_t kBufferedSendBytesMax = 32 * 1024;
 inline constexpr uint64_t kBufferedBytesPerChannel = 1024 * 1024;
-// Messages that a sender may have open beyond the receiver's low-water mark, per channel.
+// Messages per channel that a sender may have open beyond the receiver's low-water mark.
 inline constexpr uint64_t kMessagesAheadMax = 4096;
-// Messages posted on a channel, per peer and direction, from the oldest unfinished one on: deep
-// enough for any pipeline, well inside the bound above, and so that memory does not grow with an
-// operation.
+// Messages posted on a channel, per peer and direction, counted from the oldest unfinished one.
+// This is deep enough for any pipeline and well inside the bound above. It keeps memory independent
+// of the size of an operation.
 inline constexpr uint64_t kMessagesPostedMax = 1024;
 
 // --- jobs -------------------------------------------------------------------------------------
-// Ranks of one job: bounds what one stranger can make the rendezvous of an unauthenticated job
-// keep.
+// Ranks of one job. It bounds the memory that one unauthenticated connection can make a rendezvous
+// server keep.
 inline constexpr int32_t kRanksMax = 1 << 16;
 
 // --- channels -----------------------------------------------------------------------------------
 // Channels of one link: two for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;
-// Of these, channels that the peer has used before this rank has opened them: it may be ahead by
-// the creation of some communicators, and each may hold an eager pool's bytes here.
+// Part of these: channels that the peer has used before this rank has opened them. The peer may be
+// ahead by the creation of some communicators, and each channel may hold an eager pool's bytes
+// here.
 inline constexpr size_t kChannelsUnopenedMax = 32;
 
-// --- permission and pace ----------------------------------------------------------------------
+// --- permission and receive credit ------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.
 inline constexpr uint64_t kEagerBytes = 256 * 1024;
-// What one sender may always have on the way to a NIC, however many senders share it: its smallest
-// window, so that no sender starves.
+// Bytes that one sender may always have on the way to a NIC, however many senders share it. This is
+// the smallest window, so no sender starves.
 inline constexpr uint64_t kPaceShareMin = 16 * 1024;
-// For so long after trouble a sender may have a window more than that under way: what was on paths
-// that broke moves to others at once.
+// For this long after a fault a sender may have one window of bytes beyond its receive credit under
+// way: the burst allowance. The chunks of failed paths can then move to other paths at once.
 inline constexpr TimeNs kOverdrawTime = 100 * kMillisecond;
 // A NIC's window before its rate is known.
 inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
@@ -65,12 +66,13 @@ inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
 inline constexpr uint64_t kWindowBytesInitial = 128 * 1024;
 inline constexpr uint64_t kWindowBytesMin = 16 * 1024;
 inline constexpr uint64_t kWindowBytesMax = 16 * 1024 * 1024;
-// Queueing delay that a window may add over the base delay: at 250 Mbit/s 128 KB, which measured
-// full rate with acknowledgements in 4.4 ms, where default socket buffers gave 17.5 ms.
+// Queueing delay that a window may add over min_rtt. At 250 Mbit/s this is 128 KB, which measured
+// the full rate with acknowledgements in 4.4 ms; default socket buffers gave 17.5 ms.
 inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
-// Time in which a rank did not run counts against nobody, if it is more than this.
+// Pause threshold: a rank that did not run for longer than this compensates its timers for the
+// pause.
 inline constexpr TimeNs kExcusedGap = 3 * kMillisecond;
-// Paths of one link: NIC pairs plus the out-of-band lane.
+// Paths of one link: NIC pairs plus the out-of-band control stream.
 inline constexpr size_t kPathsMax = 65;
 // NICs one rank may advertise.
 inline constexpr size_t kNicsMax = 64;
@@ -78,17 +80,18 @@ inline constexpr size_t kNicsMax = 64;
 // --- control frames ---------------------------------------------------------------------------
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
-// News that nobody waits for may stay this long for company.
+// Delayed acknowledgement: a state change that delays no operation may wait this long for others.
 inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
-// So much received data is acknowledged at once: a part of what a path has under way by default.
+// The receiver acknowledges after this much data, which is a part of the bytes that a path has
+// outstanding by default.
 inline constexpr uint64_t kNewsBytes = 96 * 1024;
-// How long the peer's news may wait before it is reflected.
+// Time that an acknowledgement of the peer's state version may wait.
 inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
-// First wait before unreflected state is sent again on another lane; doubles up to the second
-// value.
+// First wait before a rank retransmits unacknowledged state on another control stream. The wait
+// doubles up to the second value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
 inline constexpr TimeNs kStateResendMax = 250 * kMillisecond;
-// An idle lane says that it lives this often.
+// An idle control stream carries a heartbeat this often.
 inline constexpr TimeNs kHeartbeatInterval = 1 * kSecond;
 
 // --- connections ------------------------------------------------------------------------------
@@ -96,36 +99,37 @@ inline constexpr size_t kPendingHandshakesMax = 256;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 
-// So long a path rests when the kernel is short of memory for it. A shortage ends when others free
-// memory; to try more often would only take processor from them.
+// A path pauses this long when the kernel is short of memory for it. A shortage ends when other
+// processes free memory; to try more often would only take processor time from them.
 inline constexpr TimeNs kShortagePause = 10 * kMillisecond;
 
 // --- status -------------------------------------------------------------------------------------
-// Processes that ask one communicator at the same time; the others wait to be let in.
+// Processes that may query one communicator at the same time. Further ones wait to be accepted.
 inline constexpr size_t kStatusClientsMax = 8;
-// One line comes at once from a process that means it; an answer is taken by whoever reads it.
+// A client sends its one line at once and reads the answer as it comes, so both times are generous.
 inline constexpr TimeNs kStatusRequestTime = 1 * kSecond;
 inline constexpr TimeNs kStatusAnswerTime = 10 * kSecond;
-// An answer may be so old: texts are made at most so often, however many ask.
+// An answer may be this old. The library makes texts at most this often, however many clients ask.
 inline constexpr TimeNs kStatusFreshness = 100 * kMillisecond;
 // The report of a job of 4,000 ranks with eight NICs.
 inline constexpr size_t kStatusAnswerBytesMax = 16 * 1024 * 1024;
 // A rank that has not answered in this time is stopped or cut off.
 inline constexpr TimeNs kSurveyAnswerTime = 1 * kSecond;
 inline constexpr TimeNs kSurveyTimeMax = 3 * kSecond;
-// Ranks that are asked at a time; one that has not answered for a while makes room for the next.
+// Ranks that are queried at a time. One that has not answered for the probe timeout makes room for
+// the next.
 inline constexpr size_t kSurveyAskedMax = 64;
 inline constexpr TimeNs kSurveyPatience = 50 * kMillisecond;
-// Different commands that wait for a rank which takes none: a further one gets no answer.
+// Different commands that may wait for a rank that accepts none. A further one gets no answer.
 inline constexpr size_t kSurveyNoticesAhead = 16;
 
 // --- staging ----------------------------------------------------------------------------------
-// Bytes of a communicator's staging pool, where receives that will be reduced land.
+// Bytes of a communicator's staging pool, which takes receives that a reduction then reads.
 inline constexpr size_t kStagingBytes = 8 * 1024 * 1024;
 
 // --- plans ------------------------------------------------------------------------------------
-// Plans that a communicator keeps ready: few enough to be searched one by one, and a bound on their
-// steps (some 150 bytes each) for jobs whose plans are large.
+// Plans that a communicator keeps ready. They are few enough for a linear search, and the second
+// value bounds their steps (some 150 bytes each) for jobs whose plans are large.
 inline constexpr size_t kPlansCachedMax = 32;
 inline constexpr size_t kPlanStepsCachedMax = 128 * 1024;
 

@@ -16,14 +16,15 @@
 namespace r2ccl {
 namespace {
 
-// Process-wide by nature, like the stream it writes to. Relaxed: a level change needs no ordering.
+// Process-wide, like the stream it writes to. Relaxed: a level change needs no ordering.
 std::atomic<int> g_level{static_cast<int>(LogLevel::none)};
-std::atomic<bool> g_untold{false};  // some suppressed lines were not told yet
+std::atomic<bool> g_untold{false};  // some suppressed lines are not reported yet
 thread_local int t_rank = -1;       // below 0: none
-std::mutex g_mutex;                 // guards what follows
+std::mutex g_mutex;                 // guards the variables below
 std::FILE* g_file = nullptr;        // null: stderr
 
-// Never destroyed: another thread may still write while the process ends.
+// Returns the process's limit. Never destroyed, because another thread may still write while the
+// process ends.
 LogLimit& limit() {
   static LogLimit* const instance = new LogLimit;
   return *instance;
@@ -61,7 +62,7 @@ const char* name_of(LogLevel level) {
   return "?";
 }
 
-// With the lock held.
+// Requires the lock.
 void write_line(LogLevel level, const std::string& text) {
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
@@ -72,7 +73,7 @@ void write_line(LogLevel level, const std::string& text) {
   std::fflush(out);
 }
 
-// With the lock held.
+// Requires the lock.
 void write_suppressed(TimeNs now) {
   while (const auto suppressed = limit().take_suppressed(now)) {
     write_line(suppressed->level, std::to_string(suppressed->lines) +
@@ -81,8 +82,8 @@ void write_suppressed(TimeNs now) {
   g_untold.store(!limit().all_told(), std::memory_order_relaxed);
 }
 
-// A child that is forked while another thread writes would find the lock taken for ever, by a
-// thread that it does not have. So the forking thread holds it meanwhile.
+// Makes a fork hold the lock. If a thread forks while another one writes, the child would otherwise
+// find the lock held for ever, by a thread that it does not have.
 void register_fork_handlers_once() {
   static const int error =
       pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });

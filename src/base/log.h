@@ -1,7 +1,6 @@
-// NCCL-shaped logging: silent unless R2CCL_DEBUG (or NCCL_DEBUG) asks for more.
-// Lines go to stderr or R2CCL_DEBUG_FILE: "host:pid:tid [rank] R2CCL INFO text", without [rank]
-// where a thread does not work for one rank. Any thread. However often
-// something happens, it fills no log: log_limit.h.
+// Logging in NCCL's format: silent unless R2CCL_DEBUG (or NCCL_DEBUG) asks for more. Lines go to
+// stderr or R2CCL_DEBUG_FILE as "host:pid:tid [rank] R2CCL INFO text", without [rank] where a
+// thread does not work for one rank. Any thread may log. log_limit.h bounds repeated lines.
 #pragma once
 
 #include <string>
@@ -11,13 +10,14 @@
 
 namespace r2ccl {
 
-// Sets the level and the file ("" is stderr; %h and %p expand to host name and process id). The
-// file that was opened first stays. An error says why it cannot be written; then nothing changes.
+// Sets the level and the file. An empty name means stderr; %h and %p expand to host name and
+// process id. The first file that was opened stays. An error says why the file cannot be written,
+// and then changes nothing.
 Status log_configure(LogLevel level, const std::string& file);
 bool log_enabled(LogLevel level);
 LogLevel log_level();
 
-// While it lives, lines of this thread carry the rank.
+// While this object lives, lines of its thread carry the rank.
 class LogRank {
  public:
   explicit LogRank(int rank);
@@ -30,8 +30,8 @@ class LogRank {
 };
 [[gnu::format(printf, 3, 4)]] void log_printf(LogSite site, LogLevel level, const char* format,
                                               ...);
-// Writes how many lines were suppressed, where that is no longer going on; `now` all that is not
-// told yet. Cheap when there is nothing to tell.
+// Reports the number of suppressed lines of each site whose window has ended, or with `now` of
+// every site. Cheap when there is nothing to report.
 void log_suppressed(bool now = false);
 
 }  // namespace r2ccl

@@ -1,6 +1,6 @@
-// Keeps a fault that repeats, or a flood of strangers, from filling the log: of each kind of line
-// the first few of a second are written, the rest is counted and told in one line afterwards.
-// A value; the log holds its lock around it.
+// Keeps a repeating fault or a flood of unauthenticated connections from filling the log. It admits
+// the first few lines of each kind in a second, counts the rest and reports them in one line
+// afterwards. A value; the log holds its lock around it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace r2ccl {
 
 enum class LogLevel { none = 0, version = 1, warn = 2, info = 3, trace = 4 };
 
-// Where in the code a line comes from: lines of one site are of one kind.
+// The place in the code that writes a line. Lines of one site are of one kind.
 struct LogSite {
   const char* file;
   int line;
@@ -27,7 +27,7 @@ class LogLimit {
   static constexpr int kLinesPerWindow = 20;
   static constexpr TimeNs kWindow = kSecond;
 
-  // False when the line must be suppressed: it is counted then.
+  // Returns whether to write the line; counts it as suppressed if not.
   bool admit(const LogSite& site, LogLevel level, const std::string& text, TimeNs now);
 
   struct Suppressed {
@@ -35,20 +35,21 @@ class LogLimit {
     uint64_t lines;
     std::string last;
   };
-  // What was suppressed in a window that is over by `now`, once; nothing when all is told.
+  // Returns the suppressed lines of one window that is over by `now`, each window once; nothing
+  // when all were reported.
   std::optional<Suppressed> take_suppressed(TimeNs now);
   bool all_told() const { return untold_ == 0; }
 
  private:
   struct Kind {
-    TimeNs since = 0;  // when its window began
+    TimeNs since = 0;  // begin of its window
     int written = 0;   // in this window
     LogLevel level = LogLevel::none;
-    uint64_t suppressed = 0;  // and not told yet
+    uint64_t suppressed = 0;  // lines that are not reported yet
     std::string last;
   };
   std::map<LogSite, Kind> kinds_;  // as many as the code has sites
-  uint64_t untold_ = 0;            // lines
+  uint64_t untold_ = 0;            // lines that are not reported yet
 };
 
 }  // namespace r2ccl

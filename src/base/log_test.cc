@@ -13,7 +13,7 @@
 namespace r2ccl {
 namespace {
 
-// In a process of its own: the log's level and file are the process's, and stay.
+// Runs in a process of its own, because the log's level and file belong to the process and stay.
 int fork_while_another_thread_logs() {
   const std::string file = testing::TempDir() + "r2ccl_log." + std::to_string(getpid());
   if (!log_configure(LogLevel::info, file).ok()) return 1;
@@ -25,7 +25,7 @@ int fork_while_another_thread_logs() {
   for (int i = 0; i < 300 && stuck == 0; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);  // ends the child if the log's lock is taken for ever
+      alarm(20);  // ends the child if the log's lock is held for ever
       R2CCL_LOG(info, "a line from a child");
       _exit(0);
     }
@@ -39,7 +39,7 @@ int fork_while_another_thread_logs() {
   return stuck;
 }
 
-TEST(Log, AForkedChildMayWriteWhateverOtherThreadsDid) {
+TEST(Log, AForkedChildMayWriteWhileOtherThreadsOfTheParentDo) {
   const pid_t process = fork();
   ASSERT_GE(process, 0);
   if (process == 0) _exit(fork_while_another_thread_logs());

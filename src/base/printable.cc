@@ -15,7 +15,7 @@ struct Range {
   char32_t last;
 };
 
-// Characters that a terminal obeys, or that a reader does not see.
+// Characters that control a terminal, or that are invisible.
 constexpr std::array kUnprintable = {
     Range{0x0000, 0x001f},    // C0 controls
     Range{0x007f, 0x009f},    // DEL and the C1 controls: U+009B begins an escape sequence, too
@@ -33,7 +33,7 @@ constexpr std::array kUnprintable = {
 char32_t character_of(std::string_view sequence) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
   if (sequence.size() == 1) return byte(0);
-  // The first byte holds 7 - length bits, each other one six.
+  // The first byte holds 7 - length bits; each other byte holds six.
   char32_t value = byte(0) & (0x7fU >> sequence.size());
   for (size_t i = 1; i < sequence.size(); ++i) value = value << 6 | (byte(i) & 0x3fU);
   return value;
@@ -57,7 +57,7 @@ size_t utf8_length(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Forms that are too long, surrogates, and what lies beyond the last character.
+  // Overlong forms, surrogates, and values beyond the last character are wrong.
   const unsigned second = byte(1);
   const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
                      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90);
@@ -67,7 +67,7 @@ size_t utf8_length(std::string_view text) {
 std::string printable_text(std::string_view text, size_t bytes_max) {
   R2CCL_CHECK(bytes_max >= kCut.size());
   std::string out;
-  size_t kept = 0;  // of `out`, should it have to be cut
+  size_t kept = 0;  // length of `out` if it must be truncated
   for (size_t at = 0; at < text.size();) {
     const size_t length = utf8_length(text.substr(at));
     const std::string_view sequence = text.substr(at, std::max<size_t>(length, 1));

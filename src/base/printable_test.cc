@@ -34,7 +34,7 @@ TEST(Printable, ReplacesEveryControlCharacter) {
   EXPECT_EQ(printable_text("\u009b31mred", kPlenty), "?31mred");
 }
 
-TEST(Printable, ReplacesWhatReordersOrHidesText) {
+TEST(Printable, ReplacesCharactersThatReorderOrHideText) {
   for (const std::string hidden :
        {"\u200b", "\u200e", "\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2069",
         "\u2028", "\u2029", "\u061c", "\ufeff", "\U000e0041"}) {
@@ -59,12 +59,12 @@ TEST(Printable, CutsBetweenCharactersAndSaysSo) {
   EXPECT_EQ(printable_text("abcd", 3), "...");
 }
 
-TEST(Printable, OfAnythingIsBoundedAndStable) {
+TEST(Printable, IsBoundedAndStableForAnyText) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {
     std::string text(random() % 24, '\0');
     for (char& letter : text) {
-      // Mostly bytes that are near the borders of UTF-8's forms.
+      // Mostly bytes near the borders of UTF-8's forms.
       constexpr unsigned char kBorders[] = {0xc2, 0xe2, 0x80, 0x9b, 0xae, 0xf4, 0x1b, 'a'};
       letter = static_cast<char>(random() % 4 == 0 ? random() : kBorders[random() % 8]);
     }

@@ -1,6 +1,6 @@
-// Operating errors: what a caller can act on. A fault of the network is not an error but an event
-// into a state machine, and a bug is a CHECK; so a Status only ever says that something which the
-// caller asked for could not be had, and why, in words that name the thing to change.
+// Operating errors: the errors that a caller can act on. A fault of the network is not an error but
+// an event into a state machine, and a bug is a CHECK. So a Status only says that the library could
+// not provide something that the caller asked for, and why. Its words name the thing to change.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace r2ccl {
 
-// The values equal those of r2cclResult_t, so that the C edge is a cast: NCCL's where NCCL has the
-// code, and from 1000 on where it has not.
+// The values equal those of r2cclResult_t, so the C edge is a cast. They are NCCL's where NCCL has
+// the code, and start at 1000 where it has not.
 enum class Code {
   ok = 0,
   system = 2,            // the operating system refused: sockets, memory, files
-  internal = 3,          // a broken promise inside r2ccl that was caught before harm
-  invalid_argument = 4,  // a value that can never be right
+  internal = 3,          // r2ccl caught a bug of its own before it did harm
+  invalid_argument = 4,  // a value that is wrong in every state
   invalid_usage = 5,     // a call that does not fit the state, or does not match the other ranks
   remote = 6,            // another rank failed, left or cannot be reached
   in_progress = 7,       // not finished yet
@@ -36,7 +36,7 @@ class [[nodiscard]] Status {
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same error, told from one layer further up: "context: message".
+  // Returns the same error with context of a higher layer: "context: message".
   Status with_context(const std::string& context) const {
     return ok() ? *this : Status(code_, context + ": " + message_);
   }
@@ -48,7 +48,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// "what: strerror(error)" with Code::system.
+// Returns "what: strerror(error)" with Code::system.
 Status system_error(const std::string& what, int error);
 
 template <typename T>
@@ -81,7 +81,7 @@ class [[nodiscard]] Result {
 
 }  // namespace r2ccl
 
-// Hands an error up to the caller of the enclosing function.
+// Returns an error to the caller of the enclosing function.
 #define R2CCL_RETURN_IF_ERROR(expression)                        \
   do {                                                           \
     if (::r2ccl::Status status_ = (expression); !status_.ok()) { \

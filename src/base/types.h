@@ -1,4 +1,4 @@
-// Element types and reductions: the engine's own words for the API's enums (same numbers).
+// Element types and reductions: the engine's names for the API's enums (same numbers).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The dissemination barrier (Hensgen, Finkel, Manber 1988): in round k each rank signals the one
-// 2^k further on, once it has heard everything of the rounds before. After ceil(log2 p) rounds
-// everybody has heard, through others, of everybody.
+// 2^k further on, once it has received every signal of the rounds before. After ceil(log2 p) rounds
+// every rank has heard, through others, from every other.
 #include "plan/algorithms.h"
 
 namespace r2ccl {

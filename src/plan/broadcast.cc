@@ -1,9 +1,10 @@
 // Broadcast. Both forms number the ranks from the root: position 0 is the root.
 //
-// Chain: position i receives from i - 1 and hands on to i + 1, segment by segment. Every rank sends
+// Chain: position i receives from i - 1 and sends to i + 1, segment by segment. Every rank sends
 // the vector at most once; with K segments the last rank is done after (1 + (p - 2) / K) n / b,
-// plus p - 1 latencies. Binomial tree: ceil(log2 p) hops; position i receives from i without its
-// lowest bit.
+// plus p - 1 latencies.
+//
+// Binomial tree: ceil(log2 p) hops. Position i receives from i without its lowest bit.
 #include <algorithm>
 #include <bit>
 
@@ -51,7 +52,7 @@ void build_tree_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuil
   const uint32_t lowest = self == 0 ? std::bit_ceil(order.ranks) : self & (~self + 1);
   for_each_piece({buffer, 0, key.count}, segment, [&](const Region& piece) {
     if (self > 0) plan.receive(order.rank(self - lowest), piece);
-    // The largest subtree first: it has the most hops before it.
+    // The largest subtree goes first, because it needs the most further hops.
     for (uint32_t d = lowest / 2; d > 0; d /= 2) {
       if (self + d < order.ranks) plan.send(order.rank(self + d), piece);
     }

@@ -1,6 +1,5 @@
-// Order: conflicting accesses of one rank are ordered by `after`. It suffices to look, for each
-// piece of memory, at the last write and the reads since: everything before is ordered through
-// them.
+// Order: conflicting accesses of one rank are ordered by `after`. For each piece of memory the
+// check needs only the last write and the reads since: these order everything before them.
 #include <algorithm>
 #include <vector>
 
@@ -41,7 +40,8 @@ class RankOrder {
     std::vector<uint32_t> readers;
   };
 
-  // An input that is not the output as well is never written, so nothing conflicts there.
+  // Returns whether steps may write the region. An input that is not the output as well is never
+  // written, so nothing conflicts there.
   bool is_written(const Region& region) const {
     return region.buffer == Buffer::output || subject_.in_place[rank_];
   }

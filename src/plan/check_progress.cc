@@ -1,5 +1,5 @@
-// Progress: runs the plan under the tightest rules that an executor may have. All of them are of
-// the form "this starts only when that is complete", so one run shows it for every order of events,
+// Progress: runs the plan under the tightest rules that an executor may have. All of them have the
+// form "this starts only when that is complete". So one run proves it for every order of events,
 // and any executor with more freedom has a subset of the constraints.
 #include <algorithm>
 #include <vector>
@@ -52,7 +52,7 @@ class TightRun {
     std::vector<uint32_t> pending;
     std::vector<std::vector<uint32_t>> dependents;
     std::vector<bool> complete;
-    std::vector<uint32_t> staged;  // receive_reduce steps: one slot, given in this order
+    std::vector<uint32_t> staged;  // receive_reduce steps: one slot, assigned in this order
     size_t staged_complete = 0;
   };
 
@@ -68,7 +68,7 @@ class TightRun {
     attempt_message(sends ? id.rank : peer, sends ? peer : id.rank);
   }
 
-  // The next message of a lane needs both of its ends to be ready.
+  // Completes the next message of a step queue if both of its ends are ready.
   void attempt_message(size_t from, size_t to) {
     const Exchange& exchange = subject_.exchanges.at({from, to});
     size_t& next = messages_done_[{from, to}];
@@ -100,7 +100,7 @@ class TightRun {
   const Subject& subject_;
   std::vector<RankState> ranks_;
   std::map<std::pair<size_t, size_t>, size_t> messages_done_;
-  std::vector<StepId> open_;  // steps that something has just become possible for
+  std::vector<StepId> open_;  // steps that an event may just have made possible
   std::vector<StepId> schedule_;
 };
 

@@ -1,5 +1,5 @@
-// Values: runs the plan on expressions instead of numbers. Equal expressions have equal ids, so
-// that two ranks hold the same bits exactly when they hold the same id.
+// Values: runs the plan on expressions instead of numbers. Equal expressions have equal ids, so two
+// ranks hold the same bits exactly when they hold the same id.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -27,7 +27,7 @@ class RankSet {
     }
     return false;
   }
-  // The first rank missing of `ranks`; `ranks` when none is.
+  // Returns the first rank missing of `ranks`; `ranks` when none is.
   size_t first_missing(size_t ranks) const {
     for (size_t rank = 0; rank < ranks; ++rank) {
       if (!contains(rank)) return rank;
@@ -127,14 +127,16 @@ class SymbolicRun {
     return {at(region.offset), at(region.offset + region.count)};
   }
 
-  // What `from` reads becomes what `to` writes; both are the same step for a copy.
+  // Copies the expression that `from` reads to the target of `to`; for a copy both are the same
+  // step.
   Status move(StepId from, StepId to) {
     const Region& source = subject_.step(from).source;
     const std::vector<Expression>& read = memory(from.rank, source.buffer);
     std::vector<Expression>& written = memory(to.rank, Buffer::output);
     const auto [begin, end] = pieces_of(source);
     for (size_t i = begin; i < end; ++i) {
-      if (read[i] == kUndefined) return subject_.wrong(from, "reads what was never written");
+      if (read[i] == kUndefined)
+        return subject_.wrong(from, "reads elements that were never written");
       written[i] = read[i];
     }
     return Status::ok_status();
@@ -148,8 +150,10 @@ class SymbolicRun {
     std::vector<Expression>& target = memory(receive.rank, Buffer::output);
     const auto [begin, end] = pieces_of(step.target);
     for (size_t i = begin; i < end; ++i) {
-      if (received[i] == kUndefined) return subject_.wrong(send, "reads what was never written");
-      if (own[i] == kUndefined) return subject_.wrong(receive, "reads what was never written");
+      if (received[i] == kUndefined)
+        return subject_.wrong(send, "reads elements that were never written");
+      if (own[i] == kUndefined)
+        return subject_.wrong(receive, "reads elements that were never written");
       if (expressions_.inputs(own[i]).overlaps(expressions_.inputs(received[i]))) {
         return subject_.wrong(receive, "reduces an input that is already in");
       }
@@ -193,7 +197,7 @@ class SymbolicRun {
 
   const Subject& subject_;
   Expressions expressions_;
-  std::vector<uint64_t> cuts_;  // of the elements: piece i is from cuts_[i] to cuts_[i + 1]
+  std::vector<uint64_t> cuts_;  // element positions: piece i is from cuts_[i] to cuts_[i + 1]
   std::vector<std::vector<Expression>> inputs_;   // per rank and piece
   std::vector<std::vector<Expression>> outputs_;  // in place also the input
 };
@@ -204,8 +208,9 @@ Status check_values(const Subject& subject, const std::vector<StepId>& schedule)
   return SymbolicRun(subject).run(schedule);
 }
 
-// A step knows that a rank has begun when that follows from what it comes after. An acknowledgement
-// proves nothing: bytes may be taken in before the receive is posted.
+// Checks that no rank ends before all began. A step knows that a rank has begun when that follows
+// from its `after` steps. An acknowledgement proves nothing, because a rank may take in bytes
+// before it posts the receive.
 Status check_barrier(const Subject& subject, const std::vector<StepId>& schedule) {
   const size_t ranks = subject.plans.size();
   std::vector<std::vector<RankSet>> known(ranks);

@@ -1,4 +1,4 @@
-// The stages of check_plan. Each may rely on those before it having passed.
+// The stages of check_plan. Each may rely on the success of the stages before it.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ Status check_shape(const Subject& subject);
 Status check_matching(Subject& subject);  // fills exchanges
 Status check_order(const Subject& subject);
 
-// The steps in an order in which they can always be carried out, a send directly before its
-// receive.
+// Returns the steps in an order that an executor can always follow, with each send directly before
+// its receive.
 Result<std::vector<StepId>> check_progress(const Subject& subject);
 
 Status check_values(const Subject& subject, const std::vector<StepId>& schedule);

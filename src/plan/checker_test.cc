@@ -24,7 +24,7 @@ struct Whole {
   Status check() const { return check_plan(key, plans, in_place); }
 };
 
-// in_place(rank) says where the input lies.
+// Builds a plan; in_place(rank) tells where the input lies.
 template <typename InPlace>
 Whole build(PlanKey key, const PlanLimits& limits, InPlace in_place) {
   Whole whole;
@@ -94,7 +94,7 @@ TEST(PlanChecker, ProvesEveryBarrierUpTo33Ranks) {
   }
 }
 
-// Every single fault of a kind, in every place of a plan, must be found.
+// The checker must find every single fault of a kind, in every place of a plan.
 class Mutants : public testing::TestWithParam<PlanKey> {
  protected:
   // Applies `mutate` to each step in turn; it returns false where it changes nothing.
@@ -131,7 +131,7 @@ TEST_P(Mutants, ADroppedDependencyIsCaught) {
   expect_all_caught("last dependency dropped", drop([](auto& after) { return after.end() - 1; }));
 }
 
-TEST_P(Mutants, TwoSwappedStepsOfALaneAreCaught) {
+TEST_P(Mutants, TwoSwappedStepsOfAStepQueueAreCaught) {
   expect_all_caught("swap", [](RankPlan& plan, size_t i) {
     for (size_t j = i + 1; j < plan.steps.size(); ++j) {
       Step& a = plan.steps[i];
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Reductions, Mutants, kReductions, name_of);
 INSTANTIATE_TEST_SUITE_P(Broadcasts, Mutants, kBroadcasts, name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);
 
-// Plans made by hand, one fault each.
+// Makes a plan by hand; each has one fault.
 Whole by_hand(std::vector<std::vector<Step>> steps, uint64_t count) {
   Whole whole;
   whole.key =

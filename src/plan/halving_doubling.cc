@@ -2,8 +2,8 @@
 // recursive doubling. It moves as little as the ring, 2 (q - 1) / q of the vector, in 2 log2 q
 // hops, where q is the largest power of two up to p.
 //
-// The p - q ranks too many are folded in: of each of the first p - q pairs (2i, 2i + 1) the even
-// rank hands its whole vector to the odd one before, and gets the result from it after.
+// The algorithm folds in the p - q excess ranks. In each of the first p - q pairs (2i, 2i + 1), the
+// even rank first sends its whole vector to the odd one, and at the end receives the result.
 #include <bit>
 #include <vector>
 
@@ -38,7 +38,8 @@ class HalvingDoubling {
   }
 
  private:
-  // One round of halving between this rank and `peer` (a position): what each of them keeps.
+  // One round of halving between this rank and `peer` (a position): the half that each of them
+  // keeps.
   struct Round {
     uint32_t distance;
     uint32_t peer;
@@ -46,13 +47,13 @@ class HalvingDoubling {
     Region given;
   };
 
-  // Position among the q ranks that take part, and back.
+  // Return the position among the q ranks that take part, and the rank at a position.
   uint32_t position() const { return self_ < 2 * folded_ ? self_ / 2 : self_ - folded_; }
   uint32_t rank_at(uint32_t position) const {
     return position < folded_ ? 2 * position + 1 : position + folded_;
   }
 
-  // How the rank at `position` halves `range` with the one `distance` away.
+  // Returns how the rank at `position` halves `range` with the one `distance` away.
   static Round halve(const Region& range, uint32_t position, uint32_t distance) {
     Region low = range;
     low.count = range.count / 2;
@@ -61,8 +62,8 @@ class HalvingDoubling {
     return {distance, position ^ distance, keeps_low ? low : high, keeps_low ? high : low};
   }
 
-  // `kept` of a round of the rank at `position`, cut as its later rounds will: what goes first
-  // comes first. Parts too small to be worth a message stay together.
+  // Returns `kept` of a round of the rank at `position`, cut as its later rounds will cut it, in
+  // the order in which they send it. Parts too small to be worth a message stay together.
   std::vector<Region> parts(Region kept, uint32_t position, uint32_t distance) const {
     std::vector<Region> result;
     for (distance /= 2; distance > 0 && kept.count / 2 >= part_; distance /= 2) {
@@ -110,7 +111,8 @@ class HalvingDoubling {
                    [&](const Region& piece) { plan_.receive(rank(peer), piece); });
   }
 
-  // From here on the partial result is in the output.
+  // Adds the steps that reduce `region` from `peer`. From here on the partial result is in the
+  // output.
   void reduce(uint32_t peer, const Region& region, bool last) {
     for_each_piece(region, segment_, [&](const Region& piece) {
       plan_.receive_reduce(rank(peer), piece, {Buffer::output, piece.offset, piece.count}, last);
@@ -125,10 +127,10 @@ class HalvingDoubling {
   const uint32_t core_;    // q
   const uint32_t folded_;  // p - q
   const uint32_t self_;
-  const uint64_t segment_;  // elements of the largest message
-  const uint64_t part_;     // elements of the smallest part that gets a message of its own
+  const uint64_t segment_;  // elements in the largest message
+  const uint64_t part_;     // elements in the smallest part that gets a message of its own
   const uint64_t count_;
-  Buffer partial_ = Buffer::input;  // where this rank's partial result is
+  Buffer partial_ = Buffer::input;  // place of this rank's partial result
   std::vector<Round> rounds_;
 };
 

@@ -19,10 +19,10 @@ uint64_t plan_hash(const PlanKey& key) {
 
 namespace {
 
-// The number of bytes from which on a ring is faster than halving-doubling. With r = the product of
-// rate and latency, a ring hides its latencies when a block is 2 r; that is the switch point for
-// powers of two, where both move the same bytes. Otherwise folding moves the vector twice more in
-// 2 hops, so they are equal where 2 n / rate = (2 (p - 1) - 2 log2 q - 2) latencies.
+// Returns the number of bytes from which on a ring is faster than halving-doubling. With r = the
+// product of rate and latency, a ring hides its latencies when a block is 2 r; that is the switch
+// point for powers of two, where both move the same bytes. Otherwise folding moves the vector twice
+// more in 2 hops, so they are equal where 2 n / rate = (2 (p - 1) - 2 log2 q - 2) latencies.
 uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
   const uint64_t full_blocks = limits.ring_bytes_per_rank * ranks;
   if (std::has_single_bit(ranks)) return full_blocks;
@@ -43,7 +43,7 @@ Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
-  // Whole cache lines, so that neighbouring segments share none.
+  // Round up to whole cache lines, so that neighbouring segments share none.
   constexpr uint64_t kLine = 64;
   const uint64_t lines = (bytes + kLine - 1) / kLine * kLine;
   const uint64_t clamped = std::clamp(lines, limits.segment_bytes_min, limits.segment_bytes_max);
@@ -54,7 +54,7 @@ namespace {
 
 void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
   if (key.rank_count == 1) {
-    // One input is its own sum and its own average.
+    // A single input is its own sum and its own average.
     plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
   } else if (choose_algorithm(key, limits) == Algorithm::ring) {
     build_ring_all_reduce(key, limits, plan);
@@ -71,7 +71,7 @@ void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& 
       build_tree_broadcast(key, limits, plan);
     }
   }
-  // Last, so that the bytes are on their way meanwhile.
+  // The copy comes last, so that the bytes travel meanwhile.
   if (plan.rank() == key.root) {
     plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
   }

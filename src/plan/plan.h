@@ -1,18 +1,16 @@
-// A plan says who sends what to whom in which order, for one collective. It is a value: plain data,
-// comparable, built by a pure function and the same on every rank. The executor runs it, the
-// checker (plan/checker.h) proves it, and later the fluid simulator costs it.
+// A plan describes one collective: each rank's sends, receives, reductions and their order. It is a
+// value: plain data, comparable, built by a pure function and the same on every rank. The executor
+// runs it, the checker (plan/checker.h) proves it, and later the fluid simulator costs it.
 //
 // Execution rules, which the checker assumes and the executor keeps:
-//  * A step starts when all its `after` steps are complete and, for send and receive steps, when
-//  every
-//    earlier step of the list of the same direction and peer has started. So the i-th send from a
-//    to b in a's list meets the i-th receive from a in b's list.
+//  * A step starts when all its `after` steps are complete. A send or receive step also waits until
+//    every earlier step of the list with the same direction and peer has started. So the i-th send
+//    from a to b in a's list meets the i-th receive from a in b's list.
 //  * A send is complete when its source may be overwritten. A receive is complete when the bytes
-//  are in
-//    their place. A receive_reduce lands in staging of the executor's own; it is complete when
-//    target = source (op) received has been done, element by element, in that operand order. Only
-//    the reduction waits for `after`: the bytes may arrive before. Staging may be scarce: slots are
-//    given in the order of the list, so a plan must get by with one.
+//    are in their place. A receive_reduce lands in staging of the executor's own; it is complete
+//    when target = source (op) received has been done, element by element, in that operand order.
+//    Only the reduction waits for `after`: the bytes may arrive before. Staging may be scarce: the
+//    executor assigns slots in the order of the list, so a plan must get by with one.
 //  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
 #pragma once
 
@@ -40,7 +38,7 @@ struct Region {
 enum class StepKind : uint8_t {
   send,            // source -> peer
   receive,         // peer -> target
-  receive_reduce,  // target = source (op) what peer sent
+  receive_reduce,  // target = source (op) the bytes of peer
   copy,            // target = source; nothing to do when they are the same memory
 };
 
@@ -55,11 +53,12 @@ struct Step {
 };
 
 enum class Collective : uint8_t { all_reduce, broadcast, barrier };
-// For broadcast, ring is a pipelined chain and halving_doubling a binomial tree: of two ways the
-// one that moves many bytes best and the one that has few hops. Barrier has only one way.
+// For broadcast, ring is a pipelined chain and halving_doubling a binomial tree: one moves many
+// bytes best, the other has few hops. Barrier has only one algorithm.
 enum class Algorithm : uint8_t { automatic, ring, halving_doubling };
 
-// What a plan is a pure function of. All ranks must agree on it: its hash travels in every chunk.
+// The input of a plan, which is a pure function of it. All ranks must agree on it: its hash travels
+// in every chunk.
 struct PlanKey {
   Collective collective = Collective::all_reduce;
   Algorithm algorithm = Algorithm::automatic;
@@ -72,7 +71,7 @@ struct PlanKey {
   friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
 };
 
-// Never 0, so that 0 can mean "no plan".
+// Returns the hash; never 0, so that 0 can mean "no plan".
 uint64_t plan_hash(const PlanKey& key);
 
 // One rank's part of a plan.
@@ -82,11 +81,11 @@ struct RankPlan {
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-// `automatic` resolved by the switch points: what the collective really uses.
+// Returns the algorithm that the collective uses: resolves `automatic` by the switch points.
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
-// The part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank (times a
-// logarithm).
+// Returns the part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank
+// (times a logarithm).
 RankPlan make_plan(const PlanKey& key, Rank rank, const PlanLimits& limits = kPlanLimits);
 
 }  // namespace r2ccl

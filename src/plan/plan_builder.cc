@@ -97,7 +97,7 @@ void PlanBuilder::note_write(const Region& region, uint32_t step) {
   accesses_.insert(next, {region.offset, Access{.end = end, .writer = step}});
 }
 
-// The first range that starts at or after `position`, once no range lies across it.
+// Returns the first range that starts at or after `position`, once no range lies across it.
 PlanBuilder::Accesses::iterator PlanBuilder::cut(uint64_t position) {
   const auto next = accesses_.lower_bound(position);
   if (next == accesses_.begin()) return next;

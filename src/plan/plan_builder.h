@@ -1,7 +1,7 @@
-// Builds the step list of one rank. An algorithm only says what is sent and received, in an order
-// in which doing one step after the other would be right; the builder finds the dependencies from
-// the regions, so that no algorithm can forget one: read after write, write after read (a receive
-// waits until every send from its target is acknowledged), write after write.
+// Builds the step list of one rank. An algorithm only names its sends and receives, in an order in
+// which a sequential run would be correct. The builder finds the dependencies from the regions, so
+// that no algorithm can forget one: read after write, write after read (a receive waits until every
+// send from its target is acknowledged), write after write.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,22 @@ class PlanBuilder {
 
   Rank rank() const { return plan_.rank; }
 
-  // A transfer of no elements is left out, by both of its ends alike.
+  // Add a transfer. Both of its ends leave it out if it has no elements.
   void send(Rank peer, const Region& source);
   void receive(Rank peer, const Region& target);
   void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction);
-  // From input to output; left out when they are the same memory.
+  // Copies from input to output; leaves the copy out when they are the same memory.
   void copy(const Region& source, const Region& target);
 
-  // Messages without bytes. The signal is sent when everything awaited so far has arrived.
+  // Messages without bytes. A rank sends the signal when everything that it awaited so far has
+  // arrived.
   void signal(Rank peer);
   void await(Rank peer);
 
   RankPlan take() { return std::move(plan_); }
 
  private:
-  // Who touched a range last: the step that wrote it and those that have read it since.
+  // The last accesses to a range: the step that wrote it and the steps that have read it since.
   struct Access {
     uint64_t end = 0;
     uint32_t writer = kNobody;
@@ -52,7 +53,8 @@ class PlanBuilder {
 
   const bool in_place_;
   RankPlan plan_;
-  Accesses accesses_;  // of the memory that steps write: the output, in place also the input
+  // Accesses to the memory that steps write: the output, in place also the input.
+  Accesses accesses_;
   std::vector<uint32_t> awaited_;
 };
 

@@ -42,7 +42,7 @@ TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   for (const PlanKey& other : others) EXPECT_NE(plan_hash(other), plan_hash(key));
 }
 
-TEST(PlanHash, DoesNotDependOnWhereTheInputLiesOrOnWhoChoseTheAlgorithm) {
+TEST(PlanHash, DoesNotDependOnThePlaceOfTheInputOrTheChooserOfTheAlgorithm) {
   PlanKey key = all_reduce(Algorithm::automatic, 4, 100);
   const uint64_t hash = plan_hash(key);
   key.in_place = true;
@@ -82,8 +82,8 @@ TEST(HalvingDoubling, MovesAsLittleAsTheRing) {
   }
 }
 
-// The arithmetic in ring.cc: at 1 MB with 4 ranks the pipeline must be 2 segments deep, and what is
-// sent must not need what has just arrived.
+// The arithmetic in ring.cc: at 1 MB with 4 ranks the pipeline must be 2 segments deep, and a send
+// must not need the segment that has just arrived.
 TEST(Ring, SendsNothingThatItHasOnlyJustReceived) {
   const RankPlan plan =
       make_plan(all_reduce(Algorithm::ring, 4, (1 << 20) / sizeof(float)), Rank(0));

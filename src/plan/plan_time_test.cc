@@ -1,5 +1,5 @@
-// How long plans take on an ideal fabric: each rank sends one message at a time at full rate, and
-// what is sent is usable one latency later. A bubble in a plan shows here without any network.
+// The time of plans on an ideal fabric: each rank sends one message at a time at full rate, and the
+// receiver can use it one latency later. A bubble in a plan shows here without any network.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class IdealRun {
     }
   }
 
-  // Seconds until every rank is done.
+  // Returns the seconds until every rank is done.
   double run() {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (uint32_t i = 0; i < ranks_[rank].pending.size(); ++i) {
@@ -128,7 +128,7 @@ PlanKey in_place(Collective collective, int32_t ranks, uint64_t bytes) {
   return key;
 }
 
-// What the line alone would need: 2 (p - 1) / p of the vector through each rank.
+// Returns the time of the line alone: 2 (p - 1) / p of the vector through each rank.
 double line_time(const PlanKey& key, const Fabric& fabric) {
   const double p = key.rank_count;
   const auto bytes = static_cast<double>(key.count * size_of(key.type));
@@ -149,7 +149,7 @@ TEST(PlanTime, TheRingHidesTheLatencyOfAllHopsButTheLast) {
   }
 }
 
-TEST(PlanTime, FourRanksReachTheShareOfTheLineThatIsAskedFor) {
+TEST(PlanTime, FourRanksReachTheRequiredShareOfTheLine) {
   const Fabric fabric;
   const auto share = [&](uint64_t bytes) {
     const PlanKey key = in_place(Collective::all_reduce, 4, bytes);
@@ -175,8 +175,8 @@ TEST(PlanTime, HalvingDoublingOverlapsItsRounds) {
   EXPECT_NEAR(IdealRun(key, fabric).run(), vector_s + 5 * fabric.latency_s, 1e-5);
 }
 
-// The switch points stand for a product of rate and latency of 32 KB, so with about that the choice
-// must be near the better of the two for every number of ranks and bytes.
+// The switch points assume a product of rate and latency of 32 KB, so near that value the choice
+// must be close to the better of the two for every number of ranks and bytes.
 TEST(PlanTime, TheChosenAlgorithmIsNearlyTheFasterOne) {
   const Fabric fabric;
   for (int32_t ranks = 2; ranks <= 16; ++ranks) {

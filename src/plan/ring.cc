@@ -3,10 +3,10 @@
 //   step k of the first half:   rank r sends block r - k, and reduces block r - k - 1 as it arrives
 //   step k of the second half:  rank r sends block r + 1 - k, and receives block r - k
 //
-// After the first half rank r holds the complete block r + 1. Each rank sends 2 (p - 1) blocks:
-// 2 (p - 1) / p of the vector, which is the least there can be with equal ranks.
+// After the first half rank r holds the complete block r + 1. Each rank sends 2 (p - 1) blocks: 2
+// (p - 1) / p of the vector, which is the least there can be with equal ranks.
 //
-// Why blocks are cut into segments. What rank r sends in step k it received in step k - 1. Were a
+// Why blocks have segments: rank r sends in step k the block that it received in step k - 1. Were a
 // block one message, each of the 2 (p - 1) steps would cost a block's time T plus the latency L
 // between the last byte sent and the next rank's first (delivery, reduction, wake-up). Cut into S
 // segments that go back to back, segment s of step k needs segment s of step k - 1, which arrived
@@ -20,9 +20,9 @@
 //     1 MB: T = 2.18 ms, S = 2:  hidden 1.1 ms of latency;  13.1 ms + 0.3 ms: 97.8 % of the line
 //    16 MB: T = 35 ms,   S = 16: hidden 33 ms;               210 ms + 0.3 ms: 99.9 %
 //
-// Segment size does not enter the total, because a message is delivered as it arrives; so segments
-// are as large as the first condition and the staging slots allow. Dividing a block further only
-// helps when L grows towards T: then the plan of the choice is halving-doubling.
+// The segment size does not enter the total, because a rank receives a message as it arrives. So
+// segments are as large as the first condition and the staging slots allow. Dividing a block
+// further only helps when L grows towards T: then the plan of the choice is halving-doubling.
 #include "plan/algorithms.h"
 
 namespace r2ccl {
@@ -66,7 +66,7 @@ class Ring {
  private:
   Rank at(uint64_t position) const { return Rank(static_cast<int32_t>(position % ranks_)); }
 
-  // Block `index` modulo p. The first count % p blocks have one element more.
+  // Returns block `index` modulo p. The first count % p blocks have one element more.
   Region block(uint64_t index, Buffer buffer) const {
     const uint64_t b = index % ranks_;
     const uint64_t base = count_ / ranks_;

@@ -1,4 +1,4 @@
-// Where a listener can be reached: an IPv4 or IPv6 address and a port. A value.
+// The address at which a listener can be reached: IPv4 or IPv6, and a port. A value.
 #pragma once
 
 #include <array>
@@ -26,17 +26,17 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// "10.1.2.3" or "fe80::1%eth0".
+// Returns "10.1.2.3" or "fe80::1%eth0".
 std::string to_string(const Address& address);
-// "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
+// Returns "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
 std::string to_string(const Endpoint& endpoint);
-// The inverse of to_string(Address); a scope is an interface name or index. Nothing else is taken.
+// Parses the output of to_string(Address) and nothing else. A scope is an interface name or index.
 std::optional<Address> parse_address(const std::string& text);
-// 169.254.0.0/16 or fe80::/10: good only on the NIC it belongs to.
+// Returns true for 169.254.0.0/16 and fe80::/10: usable only on the NIC it belongs to.
 bool is_link_local(const Address& address);
-// 127.0.0.0/8 or ::1.
+// Returns true for 127.0.0.0/8 and ::1.
 bool is_loopback(const Address& address);
-// True when both lie in one subnet by the longer of the two prefixes.
+// Returns true when both lie in one subnet by the longer of the two prefixes.
 bool same_subnet(const Address& a, const Address& b);
 
 }  // namespace r2ccl

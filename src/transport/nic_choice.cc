@@ -63,7 +63,7 @@ bool is_global(const Address& address) {
   return !is_link_local(address) && !is_loopback(address);
 }
 
-// Why the NIC cannot carry anything, however much it is wanted; empty when it can.
+// Returns why the NIC cannot carry anything, even if the user names it; empty when it can.
 std::string obstacle(const Nic& nic) {
   if (!nic.up) return "down";
   if (!nic.carrier) return "no carrier";
@@ -71,7 +71,7 @@ std::string obstacle(const Nic& nic) {
   return "";
 }
 
-// Why the NIC is not chosen when nobody asks for it; empty when it is.
+// Returns why the NIC is not a default choice; empty when it is.
 std::string default_objection(const Nic& nic) {
   if (!kind_carries_data(nic.kind)) return to_string(nic.kind);
   if (nic.master != 0) return "part of a bond or bridge";
@@ -93,7 +93,7 @@ std::string known_names(const std::vector<Nic>& nics) {
   return out.empty() ? "none" : out;
 }
 
-// The NIC that stands for one address of `nics`' device, named without the prefix length.
+// Makes the NIC that stands for one address of `nics`' device, named without the prefix length.
 Result<Nic> make_address_nic(const AddressNic& wanted, const std::vector<Nic>& nics,
                              const NicFilter& filter) {
   const std::string name = wanted.device + "@" + to_string(wanted.address);
@@ -103,7 +103,7 @@ Result<Nic> make_address_nic(const AddressNic& wanted, const std::vector<Nic>& n
     return Status(Code::invalid_argument, describe(filter) + ": no interface " + wanted.device +
                                               "; there are: " + known_names(nics));
   }
-  // All of 127.0.0.0/8 is the loopback's, whatever is configured.
+  // All of 127.0.0.0/8 belongs to the loopback, with any configuration.
   const bool is_ours =
       (device->kind == NicKind::loopback && is_loopback(wanted.address)) ||
       std::any_of(device->addresses.begin(), device->addresses.end(), [&](const Address& address) {

@@ -1,4 +1,4 @@
-// Which interfaces carry data. Pure, so that every odd machine can be a test.
+// Chooses the interfaces that carry data. Pure, so that every odd machine can be a test.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,34 @@
 
 namespace r2ccl {
 
-// What the user said about data NICs, in NCCL's language: "eth,nic" selects by prefix, "=eth0,eth1"
-// by exact name, "^docker" and "^=docker0" leave out; empty says nothing. Beyond NCCL's:
+// The user's choice of data NICs, in NCCL's language: "eth,nic" selects by prefix, "=eth0,eth1" by
+// exact name, "^docker" and "^=docker0" leave out; empty chooses nothing. Beyond NCCL's:
 // "lo@127.0.1.1,lo@127.0.2.1/16" makes each address a NIC of its own (see AddressNic).
 struct NicFilter {
   std::string text;
-  std::string variable = "R2CCL_SOCKET_IFNAME";  // where the text came from, for messages
+  std::string variable = "R2CCL_SOCKET_IFNAME";  // source of the text, for messages
 };
 
 // Sets `usable` and `reason` on every NIC, and appends one NIC per "device@address" of the filter.
 //
-// With no filter a NIC is chosen when it is up, has carrier, has an address that is neither
+// Without a filter it chooses each NIC that is up, has carrier, has an address that is neither
 // link-local nor loopback, is no part of a bond or bridge, and is Ethernet, InfiniBand, VLAN, bond,
 // veth or macvlan. Names that are left out narrow this choice; names that are selected replace it:
-// a NIC that is asked for needs to be up, with carrier and any address.
+// a NIC that the user names needs to be up, with carrier and any address.
 //
-// An error: a filter without a name, a selection that matches no interface (the message lists those
-// that exist), or an address that is none of its device's.
+// Returns an error for a filter without a name, a selection that matches no interface (the message
+// lists the existing ones), or an address that its device does not have.
 Result<std::vector<Nic>> choose_nics(std::vector<Nic> nics, const NicFilter& filter);
 
-// An address that acts as a NIC: where no namespaces may be made, several of 127.0.0.0/8 stand for
-// the NICs of several hosts. Connections are bound to the address and not to the device.
+// An address that acts as a NIC. Where no namespaces may be made, several addresses of 127.0.0.0/8
+// stand for the NICs of several hosts. Connections are bound to the address and not to the device.
 struct AddressNic {
   std::string device;
   Address address;
 };
 
-// From "lo@127.0.1.1" or "lo@127.0.1.1/16"; nothing when `name` is an ordinary interface name. The
-// prefix, which says who shares a rail, is /24 (IPv6: /64) when not given.
+// Parses "lo@127.0.1.1" or "lo@127.0.1.1/16"; returns nothing when `name` is an ordinary interface
+// name. The prefix, which decides the rail, is /24 (IPv6: /64) when not given.
 std::optional<AddressNic> parse_address_nic(const std::string& name);
 
 }  // namespace r2ccl

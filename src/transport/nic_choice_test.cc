@@ -70,7 +70,7 @@ std::string error(const std::string& filter) {
   return nics.status().message();
 }
 
-TEST(NicChoice, WithoutAFilterTakesWhatCarriesDataAndSaysWhyNotTheRest) {
+TEST(NicChoice, WithoutAFilterTakesTheNicsThatCarryDataAndSaysWhyNotTheRest) {
   EXPECT_EQ(chosen(""), "eth0 eth1 ib0 bond0 eth0.7 nic0");
   EXPECT_EQ(reason("", "eth0"), "chosen: ethernet");
   EXPECT_EQ(reason("", "lo"), "not used: loopback");
@@ -105,14 +105,14 @@ TEST(NicChoice, ACaretLeavesOutAndKeepsTheDefaultRuleForTheRest) {
   EXPECT_EQ(reason("^eth", "lo"), "not used: loopback");
 }
 
-TEST(NicChoice, WhatIsAskedForMayBeOfAnyKindButMustWork) {
+TEST(NicChoice, ANamedNicMayBeOfAnyKindButMustWork) {
   EXPECT_EQ(chosen("=lo"), "lo");
   EXPECT_EQ(chosen("dummy,docker,slave"), "docker0 dummy0 slave0");
   EXPECT_EQ(chosen("pulled,off,nic"), "nic0");
   EXPECT_EQ(reason("pulled", "pulled0"), "not used: no carrier");
 }
 
-TEST(NicChoice, AListThatMatchesNothingNamesItselfAndWhatThereIs) {
+TEST(NicChoice, AListThatMatchesNothingNamesItselfAndTheExistingNics) {
   EXPECT_EQ(error("foo,bar").substr(0, 66),
             "IFNAME=foo,bar matches no interface; there are: lo, eth0, eth1, et");
   error("=eth");
@@ -143,7 +143,7 @@ TEST(NicChoice, AnAddressThatIsNoneOfItsDeviceIsAnError) {
   }
 }
 
-TEST(Address, ParsesWhatItPrintsAndNothingElse) {
+TEST(Address, ParsesItsOwnOutputAndNothingElse) {
   for (const char* text : {"10.1.2.3", "::1", "fe80::1", "fe80::1%lo"}) {
     const std::optional<Address> address = parse_address(text);
     ASSERT_TRUE(address) << text;
@@ -155,7 +155,7 @@ TEST(Address, ParsesWhatItPrintsAndNothingElse) {
   }
 }
 
-TEST(Address, KnowsWhatStaysOnALinkOrAHost) {
+TEST(Address, KnowsAddressesThatStayOnALinkOrAHost) {
   EXPECT_TRUE(is_link_local(*parse_address("169.254.3.4")));
   EXPECT_TRUE(is_link_local(*parse_address("febf::1")));
   EXPECT_FALSE(is_link_local(*parse_address("fec0::1")));

@@ -25,15 +25,15 @@ namespace r2ccl {
 
 enum class IoKind : uint8_t {
   progressed,  // `bytes` > 0 were moved
-  blocked,     // nothing can move now; readiness will be reported
+  blocked,     // nothing can move now; the poller will report readiness
   closed,      // read: the peer ended its stream in order, after the last byte was read
   failed,      // the connection is gone; `error` is an errno value
   refused,     // the kernel refused this call and the connection lives: `error` says why
 };
 
-// Errors of a read or write that say nothing about the connection. EFAULT: memory of `slices`
-// cannot be touched. The others: the kernel is short of memory; readiness does not tell when it no
-// longer is, so the owner must try again after a pause.
+// Errors of a read or write that say nothing about the connection. EFAULT: the kernel cannot access
+// memory of `slices`. The others: the kernel is short of memory. Readiness does not tell when the
+// shortage ends, so the owner must try again after a pause.
 constexpr bool is_refusal(int error) {
   return error == EFAULT || error == ENOMEM || error == ENOBUFS;
 }
@@ -46,16 +46,16 @@ struct IoResult {
 
 enum class ConnectState : uint8_t { pending, established, failed };
 
-// An idle connection asks the peer's kernel so often, by whatever the transport has for that.
+// An idle connection probes the peer's kernel this often, by any means of the transport.
 inline constexpr TimeNs kKeepAlive = 5 * kSecond;
 
 // Counts of one direction of a connection, from this end on, since it was opened. A count that the
 // transport cannot know stays 0.
 struct PacketCounts {
   uint64_t sent = 0;           // packets with payload, retransmissions included
-  uint64_t retransmitted = 0;  // of these, retransmissions
-  uint64_t spurious = 0;       // of these, those that the peer had already (RFC 2883: D-SACK)
-  uint64_t delivered = 0;      // packets that the peer has acknowledged
+  uint64_t retransmitted = 0;  // part of `sent`
+  uint64_t spurious = 0;   // part of `retransmitted`: the peer had them already (RFC 2883: D-SACK)
+  uint64_t delivered = 0;  // packets that the peer has acknowledged
 
   PacketCounts& operator+=(const PacketCounts& other) {
     sent += other.sent;
@@ -67,42 +67,46 @@ struct PacketCounts {
   friend bool operator==(const PacketCounts&, const PacketCounts&) = default;
 };
 
-// What a transport knows of a connection beyond its bytes, for `status` and the detector.
+// A transport's knowledge of a connection beyond its bytes, for `status` and the detector.
 struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
-  uint64_t unsent_bytes = 0;   // accepted by write() but not yet handed to the wire
+  uint64_t unsent_bytes = 0;   // accepted by write() but not yet passed to the wire
   PacketCounts packets;
-  // For how long the peer's kernel has owed an answer, at most; 0: it owes none; kNever: not known.
+  // The longest time for which the peer's kernel may have owed an answer; 0: it owes none; kNever:
+  // not known.
   TimeNs unanswered_ns = kNever;
 };
 
-// ConnectionInfo::unanswered_ns of a connection that has heard no acknowledgement for `silent_ns`.
+// Returns ConnectionInfo::unanswered_ns of a connection that has heard no acknowledgement for
+// `silent_ns`.
 inline TimeNs unanswered_time(bool in_flight, TimeNs silent_ns) {
   return in_flight || silent_ns >= 2 * kKeepAlive ? silent_ns : 0;
 }
 
-// A reliable ordered byte stream over one path. Destroying it closes abortively: bytes not yet
-// delivered are discarded and the peer sees a failure, because an orderly end is said in a goodbye
-// frame and never by a close.
+// A reliable ordered byte stream over one path. Destroying it closes abortively: undelivered bytes
+// are discarded and the peer sees a failure. A goodbye frame announces an orderly end, never a
+// close.
 class Connection {
  public:
   virtual ~Connection() = default;
 
   virtual ConnectState connect_state() = 0;
-  // The errno value of a failed connect; 0 otherwise.
+  // Returns the errno value of a failed connect; 0 otherwise.
   virtual int connect_error() const = 0;
-  // Vectored and non-blocking. `slices` is not empty and holds at least one byte.
+  // Reads or writes. Vectored and non-blocking. Requires that `slices` holds at least one byte.
   virtual IoResult read(std::span<const iovec> slices) = 0;
   virtual IoResult write(std::span<const iovec> slices) = 0;
-  // As read(). But a transport whose NIC writes by itself may go on to fill `slices` after this has
-  // returned, up to the next receive(), which returns those bytes. fence() and destruction end that
-  // for good: nothing that was under way when the connection failed lands any more.
+  // Reads as read() does. But a transport whose NIC writes by itself may go on to fill `slices`
+  // after this has returned, up to the next receive(), which returns those bytes. fence() and
+  // destruction end that for good: no byte that was in flight when the connection failed lands any
+  // more.
   virtual IoResult receive(std::span<const iovec> slices) { return read(slices); }
   virtual void fence() {}
   virtual ConnectionInfo info() const = 0;
-  // The address the other side connects from or is reached at.
+  // Returns the address that the other side connects from or is reached at.
   virtual Endpoint remote() const = 0;
-  // Identity for Poller; unique among the live connections and listeners of one transport.
+  // Returns the identity for Poller; unique among the live connections and listeners of one
+  // transport.
   virtual int poll_id() const = 0;
 };
 
@@ -110,10 +114,11 @@ class Listener {
  public:
   virtual ~Listener() = default;
 
-  // The next pending connection, or null when there is none. It is also null when descriptors or
-  // memory have run out: `accept_error` then holds an errno value until the next accept() that
-  // gets on, and the backlog keeps the rest. Readiness is level-triggered, so the owner must then
-  // remove the listener from the poller and add it again after a pause, or it will spin.
+  // Returns the next pending connection, or null when there is none. It also returns null when
+  // descriptors or memory have run out. `accept_error` then holds an errno value until an accept()
+  // succeeds, and the backlog keeps the other connections. Readiness is level-triggered, so the
+  // owner must then remove the listener from the poller and add it again after a pause, or it will
+  // spin.
   virtual std::unique_ptr<Connection> accept() = 0;
   virtual int accept_error() const = 0;
   virtual Endpoint local() const = 0;
@@ -131,18 +136,19 @@ class Poller {
  public:
   virtual ~Poller() = default;
 
-  // `token` comes back in events. Read interest is always on.
+  // Events carry `token`. Read interest is always on.
   virtual Status add(int poll_id, uint64_t token, bool want_write) = 0;
   virtual void modify(int poll_id, uint64_t token, bool want_write) = 0;
-  // Must precede the destruction of the connection or listener.
+  // Removes an id; must precede the destruction of the connection or listener.
   virtual void remove(int poll_id) = 0;
-  // Fills `events` and returns how many; returns 0 after `timeout_ns` (kNever: no limit) or wake().
+  // Fills `events` and returns their number; returns 0 after `timeout_ns` (kNever: no limit) or
+  // wake().
   virtual size_t wait(std::span<PollEvent> events, TimeNs timeout_ns) = 0;
-  // Ends the current or next wait() early. Any thread.
+  // Ends the current or next wait() early. Any thread may call it.
   virtual void wake() = 0;
 };
 
-// What an interface is made of; decides whether it is used when nothing is said about it.
+// The kind of an interface. It decides whether the interface is a default choice.
 enum class NicKind : uint8_t {
   other,
   ethernet,
@@ -169,7 +175,7 @@ struct Nic {
   std::array<uint8_t, 8> hardware{};  // MAC or the last eight bytes of an IPoIB address
   std::vector<Address> addresses;     // global ones first
   NicKind kind = NicKind::other;
-  uint32_t master = 0;  // index of the bond or bridge it is enslaved to; 0: none
+  uint32_t master = 0;  // index of the bond or bridge that it belongs to; 0: none
   uint32_t mtu = 0;
   uint64_t speed_mbps = 0;  // link speed as the driver claims; 0 unknown; never a rate
   bool up = false;          // administratively up
@@ -193,18 +199,19 @@ class Transport {
   virtual ~Transport() = default;
 
   virtual Poller& poller() = 0;
-  // All interfaces of this host, also those not chosen, in kernel order.
+  // Returns all interfaces of this host, also unchosen ones, in kernel order.
   virtual Result<std::vector<Nic>> nics() = 0;
-  // A descriptor-like id that becomes readable when any NIC or address may have changed; -1: none.
+  // Returns a descriptor-like id that becomes readable when any NIC or address may have changed;
+  // -1: none.
   virtual int nic_events_poll_id() const = 0;
-  // Consumes pending change notices; true when nics() should be read again.
+  // Consumes pending change notices; returns true when the caller should call nics() again.
   virtual bool drain_nic_events() = 0;
   // Listens on `local` (port 0: choose one), on `device` only when it is named.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                                    const std::string& device) = 0;
-  // Starts to connect; the connection's first writable event says that it has finished. What the
-  // network refuses at once (no route, no such NIC, connection refused) is a connection that has
-  // failed; a Status says that there was no descriptor to be had or that `remote` is no address.
+  // Starts to connect; the connection's first writable event shows that it has finished. If the
+  // network refuses at once (no route, no such NIC, connection refused), returns a connection that
+  // has failed. A Status means that there was no descriptor, or that `remote` is no address.
   virtual Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
                                                       const ConnectOptions& options) = 0;
 };

@@ -17,7 +17,7 @@ std::vector<std::byte> encode(const DrainQuestion& question) {
   return bytes;
 }
 
-// Bytes that a later version appends are not looked at; a verb that it adds is not understood.
+// Ignores bytes that a later version appends, and refuses a verb that it adds.
 Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   DrainQuestion question;

@@ -1,9 +1,10 @@
-// A NIC that an operator takes out of service: who knows of it, and how far it has come. Pure.
+// The question whether a NIC is out of service, and the answers of the ranks: which rank knows of
+// it, and how far the drain has come. Pure.
 //
-// A rank owns the state of its own NICs and tells each peer all of it whenever it changes, so both
-// ends of a path know whether one of its NICs is out of service. Nobody decides for another rank:
-// the operator's wish reaches the ranks that have the NIC as a question, and what every rank
-// answers says what is still in the way.
+// A rank owns the state of its own NICs and tells each peer all of it at every change. So both ends
+// of a path know whether one of its NICs is out of service. No rank decides for another one: the
+// operator's command reaches the ranks that have the NIC as a question, and each rank's answer
+// tells which of its paths still use it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace r2ccl {
 
-// Some of one rank's NICs.
+// A set of one rank's NICs.
 class NicSet {
  public:
   static_assert(limits::kNicsMax <= 64);
@@ -26,7 +27,8 @@ class NicSet {
   constexpr explicit NicSet(uint64_t bits) : bits_(bits) {}
 
   constexpr uint64_t bits() const { return bits_; }
-  // kNoNic is in no set: what is not a NIC cannot be taken out of service.
+  // Returns whether the NIC is in the set. kNoNic is in no set: only a NIC can be taken out of
+  // service.
   constexpr bool contains(NicId nic) const {
     return nic.value() < limits::kNicsMax && (bits_ >> nic.value() & 1) != 0;
   }
@@ -42,21 +44,22 @@ class NicSet {
 };
 
 enum class DrainVerb : uint8_t {
-  check = 0,  // how are things? Changes nothing
+  check = 0,  // asks for the state; changes nothing
   drain = 1,
   undo = 2,
-  take_back = 3,  // undo, unless anybody but the holder of the ticket has asked for it too
+  take_back = 3,  // undo, unless a command other than the ticket's has asked for it too
 };
 
 inline constexpr size_t kDrainNicBytesMax = 64;
 
-// What every rank of the job is asked. Those of the host do as the verb says, and all answer.
+// The question to every rank of the job. The ranks of the host act on the verb, and all ranks
+// answer.
 struct DrainQuestion {
   uint32_t number = 0;
   DrainVerb verb = DrainVerb::check;
   Rank host;        // a rank of the host, which stands for it
-  std::string nic;  // by its name, because ranks of one host may number them differently
-  // Of the command that asks, and of no other: it may take back what it alone asked for. 0: never.
+  std::string nic;  // its name, because ranks of one host may number NICs differently
+  // Identifies one command, which may take back only its own requests. 0: never.
   uint64_t ticket = 0;
   friend bool operator==(const DrainQuestion&, const DrainQuestion&) = default;
 };
@@ -66,18 +69,18 @@ Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes);
 // One rank's paths that end at the NIC, here or at the peer.
 struct DrainTally {
   uint32_t paths = 0;
-  uint32_t up = 0;         // of these
+  uint32_t up = 0;         // part of these
   uint32_t marked = 0;     // the NIC is out of service, as far as this end knows
   uint32_t in_use = 0;     // and yet used, because their link has no other that is up
-  uint32_t busy = 0;       // something is under way on them from this end
-  uint32_t stranded = 0;   // links for which no path is left that is up and stays in service
-  Rank peer{-1};           // at the other end of a path that is in the way; -1: none is
-  Rank stranded_peer{-1};  // at the other end of such a link; -1: there is none
+  uint32_t busy = 0;       // this end has bytes outstanding on them
+  uint32_t stranded = 0;   // links without a path that is up and stays in service
+  Rank peer{-1};           // at the other end of a path that still uses the NIC; -1: none
+  Rank stranded_peer{-1};  // at the other end of such a link; -1: none
   bool out_of_service() const { return marked == paths && in_use == 0 && busy == 0; }
   friend bool operator==(const DrainTally&, const DrainTally&) = default;
 };
 
-// The answer, with the question's number before it.
+// Encodes the answer, with the question's number before it.
 std::vector<std::byte> encode_drain_answer(uint32_t number, const DrainTally& tally);
 struct DrainAnswer {
   uint32_t number = 0;

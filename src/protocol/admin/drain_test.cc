@@ -5,7 +5,7 @@
 namespace r2ccl {
 namespace {
 
-TEST(NicSet, HoldsWhatIsPutInAndNothingElse) {
+TEST(NicSet, HoldsTheNicsThatWereSetAndNoOthers) {
   NicSet set;
   for (uint16_t nic = 0; nic < limits::kNicsMax; ++nic) {
     EXPECT_FALSE(set.contains(NicId(nic)));
@@ -17,7 +17,7 @@ TEST(NicSet, HoldsWhatIsPutInAndNothingElse) {
   }
 }
 
-TEST(NicSet, HasNoRoomForWhatIsNoNic) {
+TEST(NicSet, DoesNotHoldAnIdThatIsNoNic) {
   NicSet all(UINT64_MAX);
   EXPECT_FALSE(all.contains(kNoNic));
   EXPECT_FALSE(all.contains(NicId(limits::kNicsMax)));
@@ -41,7 +41,7 @@ TEST(DrainQuestion, ComesBackAsItWasSent) {
   EXPECT_EQ(back.value(), question());
 }
 
-TEST(DrainQuestion, IsRefusedAtEveryLengthButItsOwnAndReadWithWhatALaterVersionAppends) {
+TEST(DrainQuestion, IsRefusedAtEveryShorterLengthAndReadWithBytesThatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(question());
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_drain_question(std::span(bytes).first(size)).ok()) << size;
@@ -50,7 +50,7 @@ TEST(DrainQuestion, IsRefusedAtEveryLengthButItsOwnAndReadWithWhatALaterVersionA
   EXPECT_TRUE(decode_drain_question(bytes).ok());
 }
 
-TEST(DrainQuestion, OfAVerbOrANameThatCannotBeIsRefused) {
+TEST(DrainQuestion, IsRefusedWithAnImpossibleVerbOrName) {
   std::vector<std::byte> bytes = encode(question());
   bytes[4] = std::byte{4};
   EXPECT_FALSE(decode_drain_question(bytes).ok());

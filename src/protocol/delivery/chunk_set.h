@@ -1,4 +1,4 @@
-// Which chunks of one message are accepted: a bit each, and how many lie in the unbroken prefix.
+// The accepted chunks of one message: a bit each, and the length of the unbroken prefix.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class ChunkSet {
     return chunk < prefix_ || ((words_[chunk / 64] >> (chunk % 64)) & 1) != 0;
   }
 
-  // True when the chunk was not in the set.
+  // Returns true when the chunk was not in the set.
   bool insert(uint32_t chunk) {
     if (contains(chunk)) return false;
     words_[chunk / 64] |= uint64_t{1} << (chunk % 64);
@@ -31,7 +31,7 @@ class ChunkSet {
     return true;
   }
 
-  // Bits prefix .. of the set, at most `bytes_max` bytes, without trailing zero bytes.
+  // Returns the bits from the prefix on, at most `bytes_max` bytes, without trailing zero bytes.
   std::vector<std::byte> bitmap(size_t bytes_max) const;
 
  private:

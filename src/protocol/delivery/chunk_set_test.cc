@@ -27,7 +27,7 @@ TEST(ChunkSet, IsFullOnlyWhenEveryChunkIsThere) {
   EXPECT_TRUE(set.full());
 }
 
-TEST(ChunkSet, PrefixJumpsOverWhatCameBefore) {
+TEST(ChunkSet, PrefixSkipsChunksThatCameEarlier) {
   ChunkSet set(5);
   set.insert(1);
   set.insert(2);
@@ -42,7 +42,7 @@ TEST(ChunkSet, BitmapStartsAtThePrefixAndHasNoZeroBytesAtItsEnd) {
   ChunkSet set(100);
   EXPECT_TRUE(set.bitmap(128).empty());
   set.insert(0);
-  EXPECT_TRUE(set.bitmap(128).empty());  // the prefix says it all
+  EXPECT_TRUE(set.bitmap(128).empty());  // the prefix describes all
   set.insert(3);                         // prefix 1: bit 2
   EXPECT_EQ(set.bitmap(128), std::vector{std::byte{0b100}});
   set.insert(1 + 8);

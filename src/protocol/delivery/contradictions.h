@@ -1,6 +1,6 @@
 // Remembers statements of a peer that cannot be true, and the connection of each. The first one may
-// be the fault of its connection, which is opened anew. The same one on another connection is the
-// fault of a rank, which no connection mends: it ends the job. Pure.
+// be the fault of its connection, which the link then opens anew. The same one on another
+// connection is the fault of a rank, which no connection mends: it ends the job. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,24 @@ namespace r2ccl {
 
 class Contradictions {
  public:
-  // `what` follows the word "it" and names the statement fully, never the connection. `name`: of
-  // the path, for people. Returns true when the statement ends the job: another connection brought
-  // it before, or the peer has made so many others that no more are kept.
+  // Records a statement. `what` follows the word "it" and names the statement fully, never the
+  // connection. `name`: of the path, for people. Returns true when the statement ends the job:
+  // another connection brought it before, or the peer has made so many others that this object
+  // keeps no more.
   bool add(const std::string& what, PathId path, Incarnation incarnation, const std::string& name) {
     if (final_ || !repeated(what, {path, incarnation})) return false;
     final_ = true;
     text_ = "it " + what + ", on two connections, the second by " + name;
     return true;
   }
-  // One statement has ended the job.
+  // Returns whether one statement has ended the job.
   bool final() const { return final_; }
   // Returns the text of that statement once; empty before and after.
   std::string take() { return std::exchange(text_, {}); }
 
  private:
   using Connection = std::pair<PathId, Incarnation>;
-  // A sound peer makes none.
+  // A correct peer makes none.
   static constexpr size_t kKept = 64;
 
   bool repeated(const std::string& what, const Connection& connection) {

@@ -1,5 +1,5 @@
-// The two ledgers of a channel against a model, in every order of events that a small world allows:
-// two paths, a few chunks, and at each step anything that can happen in life.
+// Checks the two ledgers of a channel against a model, in every order of events that a small world
+// allows: two paths, a few chunks, and at each step every event that can happen in production.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,13 +27,13 @@ constexpr std::byte kUntouched{0xee};
 enum class Event : uint8_t {
   send_a,          // the next fresh chunk goes out on path a
   send_b,          // and on path b
-  mirror,          // the oldest chunk under way on a goes out on b as well
+  mirror,          // the oldest chunk outstanding on a goes out on b as well
   header_a,        // the header and half of the payload of the next frame on a arrive
   arrive_a,        // a frame on a arrives, or the rest of one
   arrive_b,        // and on b
   report,          // the receiver's state reaches the sender
   old_report,      // so does a state of two events ago
-  path_a_down,     // what a carries is lost; what is nowhere else is replayed on b
+  path_a_down,     // the chunks on a are lost; chunks without another copy go out on b
   post,            // the next receive is posted
   cancel_receive,  // the receiver gives up
   cancel_send,     // the sender does
@@ -67,7 +67,7 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // False when the event cannot happen now; then nothing has changed.
+  // Returns false when the event cannot happen now; then nothing has changed.
   bool apply(Event event) {
     const bool happened = happen(event);
     if (happened) {
@@ -77,7 +77,7 @@ class World {
     return happened;
   }
 
-  // Lets everything happen that still has to, and checks that nothing was lost.
+  // Delivers everything that is outstanding, and checks that nothing was lost.
   void finish() {
     if (receive_cancelled_ || send_cancelled_) return;
     while (happen(Event::post)) {
@@ -111,7 +111,7 @@ class World {
   struct Path {
     uint32_t incarnation = 1;
     size_t arrived = 0;            // frames of this incarnation
-    size_t acknowledged = 0;       // of those, known at the sender
+    size_t acknowledged = 0;       // part of those, known at the sender
     std::deque<Copy> outstanding;  // not acknowledged, oldest first
     std::optional<ReceiveLedger::Place> half;
   };
@@ -169,10 +169,10 @@ class World {
   }
 
   bool send_fresh(Path& path) {
-    // The cut that is wanted differs from chunk to chunk: the first one decides.
+    // The wanted chunk size differs from chunk to chunk; the first one of a message decides.
     const auto chunk = send_.next_fresh(headers_.size() % 2 == 0 ? 4 : 8);
     if (!chunk) return false;
-    expect(!headers_.contains(key(*chunk)), "what is fresh was never sent");
+    expect(!headers_.contains(key(*chunk)), "a fresh chunk was never sent");
     expect(
         receive_cancelled_ || chunk->message.value() < low_water_.value() + setup_.messages_ahead,
         "no message is further ahead of the receiver than the bound");
@@ -218,14 +218,14 @@ class World {
         const Copy copy = path.outstanding.front();
         path.outstanding.pop_front();
         const bool again = send_.copy_gone(copy.chunk);
-        expect(!again || receive_cancelled_, "what arrived is never sent again");
+        expect(!again || receive_cancelled_, "a chunk that arrived is never sent again");
       }
     }
     if (!current || send_cancelled_ || receive_cancelled_) return true;
     for (const auto& [which, header] : headers_) {
       const ChunkRef chunk{MessageNo(which.first), which.second};
       expect(send_.needs_delivery(chunk) != accepted_.contains(which),
-             "the sender knows what was accepted");
+             "the sender knows every accepted chunk");
     }
     return true;
   }
@@ -242,7 +242,7 @@ class World {
     return true;
   }
 
-  // The first `count` bytes of the payload have come.
+  // Writes the first `count` bytes of the payload.
   void write(const Path& path, const DataHeader& header, size_t count) {
     if (path.half->placement != Placement::direct) return;
     const size_t at = header.message.value() * kRoom + header.offset;
@@ -280,7 +280,8 @@ class World {
     return true;
   }
 
-  // As the link does: no other copy of an accepted chunk may touch its destination.
+  // Discards the rest of every other copy of an accepted chunk, as the link does: it must not touch
+  // the chunk's destination.
   void redirect(const DataHeader& header, const Path& winner) {
     for (Path& other : paths_) {
       if (&other == &winner || !other.half) continue;
@@ -338,12 +339,12 @@ class World {
     expect(state.low_water >= low_water_, "the low-water mark never falls");
     low_water_ = state.low_water;
     for (size_t m = 0; !send_cancelled_ && m < send_.low_water().value(); ++m) {
-      expect(whole(m), "the sender is done only with what was accepted");
+      expect(whole(m), "the sender is done only with accepted chunks");
     }
     if (receive_cancelled_) return;
     uint64_t done = 0;
     while (done < posted_ && whole(done)) ++done;
-    expect(low_water_ == MessageNo(done), "the low-water mark is what is done");
+    expect(low_water_ == MessageNo(done), "the low-water mark counts the finished messages");
     uint64_t early = 0;
     uint64_t returned = 0;
     for (const Key& which : accepted_) {
@@ -369,7 +370,7 @@ class World {
   std::array<Path, 2> paths_;
   std::vector<Snapshot> history_;
 
-  std::map<Key, DataHeader> headers_;  // of every chunk that was ever sent
+  std::map<Key, DataHeader> headers_;  // headers of every chunk that was ever sent
   std::set<Key> accepted_;
   static constexpr size_t kMessagesMax = 6;
   std::array<int, kMessagesMax> sent_{};
@@ -397,7 +398,8 @@ struct Explored {
   std::array<uint64_t, kEvents> happened{};
 };
 
-// Every order of `depth` events that can happen. Worlds are not copied but lived again.
+// Runs every order of `depth` events that can happen. It does not copy a world but replays its
+// events.
 void explore(const Setup& setup, std::vector<Event>& events, size_t depth, Explored& explored) {
   for (int e = 0; e < kEvents && !testing::Test::HasFailure(); ++e) {
     World world(setup);
@@ -419,7 +421,7 @@ void explore_all(const Setup& setup, size_t depth) {
   Explored explored;
   explore(setup, events, depth, explored);
   if (testing::Test::HasFailure()) return;
-  // A world in which something never happens proves nothing about it.
+  // A world in which an event never happens proves nothing about it.
   for (int e = 0; e < kEvents; ++e) {
     EXPECT_GT(explored.happened[static_cast<size_t>(e)], 0u)
         << describe({static_cast<Event>(e)}) << " never happened";
@@ -444,7 +446,7 @@ TEST(LedgerWorld, KeepsEveryPromiseToMessagesOfNoBytes) {
 }
 
 TEST(LedgerWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
-  // Two messages were accepted early and acknowledged: they are complete here and open there.
+  // The receiver accepted two messages early and acknowledged them: complete here, open there.
   explore_all({{4, 0, 4, 4, 4},
                100,
                {Event::send_a, Event::send_a, Event::arrive_a, Event::arrive_a, Event::report},
@@ -453,7 +455,8 @@ TEST(LedgerWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
 }
 
 TEST(LedgerWorld, KeepsEveryPromiseAfterALongStory) {
-  // Chunk 0 half read on a and mirrored on b, chunk 1 on a, nothing posted.
+  // The receiver has read half of chunk 0 on a, which is hedged on b. Chunk 1 is on a, and no
+  // receive is posted.
   explore_all({{8, 4, 4},
                100,
                {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},

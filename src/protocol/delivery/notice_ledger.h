@@ -1,10 +1,10 @@
-// The notices of one link: state that one rank tells another, delivered whatever fails and however
-// late. Pure.
+// The notices of one link: state that one rank tells another. The ledger delivers each one in spite
+// of all faults, however late. Pure.
 //
 // A notice has a slot: its kind and the subject within that kind. A newer notice of the same slot
-// replaces one that the peer has not applied yet, because only the latest value counts. A
-// sender that needs each of several notices delivered gives them different subjects. So no notice
-// is dropped, and a peer that reads nothing for hours costs as much memory as there are slots.
+// replaces one that the peer has not applied yet, because only the latest value counts. A sender
+// that needs each of several notices delivered gives them different subjects. So the ledger drops
+// no notice, and a peer that reads nothing for hours costs as much memory as there are slots.
 //
 // Notices are numbered in the order in which they were set. A frame carries the lowest numbers that
 // are pending, so the reader may skip a missing number below one that it reads: a newer notice has
@@ -52,14 +52,14 @@ class NoticeLedger {
     }
     pending_.emplace(next_++, std::move(notice));
   }
-  // Returns how many the peer has not applied yet.
+  // Returns the number of notices that the peer has not applied yet.
   size_t pending() const { return pending_.size(); }
   size_t pending(uint8_t kind) const {
     const auto first = numbers_.lower_bound({kind, 0});
     const auto last = numbers_.upper_bound({kind, UINT64_MAX});
     return static_cast<size_t>(std::distance(first, last));
   }
-  // Returns the oldest of them, as many as one frame may hold.
+  // Returns the oldest pending notices, as many as one frame may hold.
   std::vector<NoticeReport> report() const {
     std::vector<NoticeReport> said;
     size_t bytes = 0;
@@ -70,12 +70,12 @@ class NoticeLedger {
     }
     return said;
   }
-  // A frame has carried these.
+  // Records that a frame has carried these notices.
   void on_said(const std::vector<NoticeReport>& said) {
     if (!said.empty()) said_ = std::max(said_, said.back().number + 1);
   }
-  // The peer has applied all below this number. Returns whether that makes room in the next frame
-  // for notices that no frame has carried yet.
+  // Records that the peer has applied all notices below this number. Returns whether that makes
+  // room in the next frame for notices that no frame has carried yet.
   bool on_applied(uint64_t number) {
     const size_t before = pending_.size();
     while (!pending_.empty() && pending_.begin()->first < number) {
@@ -86,9 +86,9 @@ class NoticeLedger {
   }
 
   // --- the peer's ---
-  // Below this number each was delivered, or replaced by one that was.
+  // Returns the number below which each notice was delivered, or replaced by one that was.
   uint64_t applied() const { return applied_; }
-  // Returns whether this one is to be delivered now: neither it nor a later one was.
+  // Returns whether to deliver this notice now: neither it nor a later one was delivered.
   bool take(uint64_t number) {
     if (number < applied_ || number == UINT64_MAX) return false;
     applied_ = number + 1;
@@ -97,9 +97,9 @@ class NoticeLedger {
 
  private:
   std::map<uint64_t, Notice> pending_;      // by number
-  std::map<NoticeSlot, uint64_t> numbers_;  // of these
+  std::map<NoticeSlot, uint64_t> numbers_;  // numbers of these
   uint64_t next_ = 0;
-  uint64_t said_ = 0;  // frames have carried numbers below this one
+  uint64_t said_ = 0;  // frames have carried the numbers below this one
   uint64_t applied_ = 0;
 };
 

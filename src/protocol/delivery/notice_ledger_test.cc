@@ -13,7 +13,7 @@ Notice notice(uint64_t subject, size_t bytes, uint8_t kind = 1) {
   return {{kind, subject}, text(bytes)};
 }
 
-TEST(NoticeLedger, SaysANoticeUntilItWasApplied) {
+TEST(NoticeLedger, RepeatsANoticeUntilItWasApplied) {
   NoticeLedger ledger;
   ledger.set(notice(1, 1));
   ledger.set(notice(2, 2));
@@ -24,7 +24,7 @@ TEST(NoticeLedger, SaysANoticeUntilItWasApplied) {
   EXPECT_FALSE(ledger.on_applied(1));
   ASSERT_EQ(ledger.report().size(), 1u);
   EXPECT_EQ(ledger.report().front(), (NoticeReport{1, text(2)}));
-  EXPECT_FALSE(ledger.on_applied(0));  // said earlier, arrives late
+  EXPECT_FALSE(ledger.on_applied(0));  // an older acknowledgement arrives late
   EXPECT_EQ(ledger.pending(), 1u);
   EXPECT_FALSE(ledger.on_applied(2));
   EXPECT_EQ(ledger.pending(), 0u);
@@ -88,7 +88,7 @@ TEST(NoticeLedger, TakesEachNoticeOnceAndNoneThatIsOlder) {
   EXPECT_EQ(ledger.applied(), 4u);
 }
 
-TEST(NoticeLedger, SaysNoMoreThanOneFrameHolds) {
+TEST(NoticeLedger, ReportsNoMoreThanOneFrameHolds) {
   NoticeLedger many;
   for (size_t i = 0; i < NoticeLedger::kPerFrame + 1; ++i) many.set(notice(i, 1));
   EXPECT_EQ(many.report().size(), NoticeLedger::kPerFrame);

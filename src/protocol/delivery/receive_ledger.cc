@@ -64,8 +64,8 @@ Status ReceiveLedger::learn(Open& open, MessageNo number, const DataHeader& head
           ? 1
           : (header.message_bytes + header.chunk_bytes - 1) / header.chunk_bytes;
   if (chunks > UINT32_MAX) return {Code::remote, "a message with too many chunks"};
-  // Before a receive is posted nothing vouches for the size, so no memory may follow from it: the
-  // eager pool bounds what can have been sent.
+  // Before a receive is posted, nothing confirms the size, so the size must allocate no memory. The
+  // eager pool bounds the bytes that the sender can have sent.
   const bool fits = open.posted || chunks <= limits::kMessageBytesMax / limits::kChunkBytesMin;
   if (!fits) return {Code::remote, "an early message is larger than any message may be"};
   open.known = true;
@@ -81,7 +81,7 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (cancelled_ || header.message < low_water_) return Place{};
   const uint64_t index = header.message.value() - low_water_.value();
   if (index >= messages_ahead_) {
-    return Status(Code::remote, "a message number far beyond what is open");
+    return Status(Code::remote, "a message number far beyond the open messages");
   }
   if (index >= open_.size()) open_.resize(index + 1);
   Open& open = open_[index];
@@ -97,7 +97,8 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   return Place{Placement::early, nullptr, take_spare(header.payload_bytes)};
 }
 
-// Not one that is much larger: what is held could then be many times the pool.
+// Returns a spare block of memory that is large enough, or a new one. A block that is much larger
+// does not do: the held memory could then be many times the pool.
 std::vector<std::byte> ReceiveLedger::take_spare(size_t bytes) {
   std::vector<std::byte> memory;
   const auto fits = std::ranges::find_if(spare_, [bytes](const auto& spare) {

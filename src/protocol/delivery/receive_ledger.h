@@ -1,8 +1,9 @@
-// The receiving end of one channel: which receives are posted, which chunks are accepted, and what
-// the sender is permitted. Pure, but for the copy of early bytes into the buffer posted for them.
+// The receiving end of one channel: the posted receives, the accepted chunks, and the sender's
+// permission. Pure, except that it copies early bytes into the buffer posted for them.
 //
-// It keeps the receiver's half of the contract: of every chunk one copy is accepted, once; what is
-// below the low-water mark is done for ever; bytes without a posted receive fit the eager pool.
+// It keeps the receiver's half of the contract. It accepts one copy of every chunk, once. Messages
+// below the low-water mark are complete for ever. Bytes without a posted receive fit the eager
+// pool.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +31,11 @@ class ReceiveLedger {
         eager_total_(eager_total),
         eager_limit_(eager_total) {}
 
-  // What to do with the payload of a chunk whose header has arrived.
+  // The destination of the payload of a chunk whose header has arrived.
   enum class Placement : uint8_t {
     direct,   // into `destination`
-    early,    // no receive is posted yet: into `early`, which the caller hands to accept()
-    discard,  // a duplicate, or of a cancelled channel or a mismatched message
+    early,    // no receive is posted yet: into `early`, which the caller passes to accept()
+    discard,  // a duplicate, or part of a cancelled channel or a mismatched message
   };
   struct Place {
     Placement placement = Placement::discard;
@@ -42,43 +43,48 @@ class ReceiveLedger {
     std::vector<std::byte> early = {};
   };
 
-  // Posts the next receive. Chunks that came early are copied in now; true when that completed it.
+  // Posts the next receive and copies in the chunks that came early. Returns whether that completed
+  // it.
   struct Posted {
     MessageNo number;
     bool complete = false;
-    Status mismatch;  // the message that came early is not what was posted
+    Status mismatch;  // the early message is not the posted one
   };
   Posted post(std::span<std::byte> bytes, uint64_t context);
 
-  // Fails when the chunk breaks the protocol (no permission, another cut) with Code::remote, and
-  // with Code::invalid_usage when it does not fit the posted receive: the ranks' calls differ. Of
-  // one message that is said once, here or by post(); its other chunks are discarded.
+  // Returns the destination of a chunk. Fails with Code::remote when the chunk breaks the protocol
+  // (no permission, another chunk size), and with Code::invalid_usage when it does not fit the
+  // posted receive: the ranks' calls differ. Here or in post(), the ledger reports that once for a
+  // message and discards its other chunks.
   Result<Place> place(const DataHeader& header);
 
   struct Accepted {
     bool fresh = false;             // false: a duplicate; its bytes must have gone nowhere
     bool message_complete = false;  // the posted receive is complete
   };
-  // The chunk has arrived whole, where place() said. `early` holds its bytes if it was early.
-  // `version` is above all earlier ones: report() and changes() tell by it what is news.
+  // Records that the whole chunk has arrived at the destination that place() gave. `early` holds
+  // its bytes if it was early. `version` is above all earlier ones: report() and changes() use it
+  // to find changes.
   Accepted accept(const DataHeader& header, std::vector<std::byte> early, uint64_t version);
 
-  // The absolute state for the sender: the marks, and those of the incomplete messages and of the
-  // complete ones above the mark that changed after version `since` and up to `up_to`.
+  // Returns the absolute state for the sender: the marks, and the marks of the messages that
+  // changed after version `since` and up to `up_to`, if they are incomplete or above the low-water
+  // mark.
   ChannelReport report(uint64_t since = 0, uint64_t up_to = UINT64_MAX) const;
-  // What report(since) would say of each message: when that changed, and its size in a frame.
+  // The report of one message in report(since): the version of its last change, and its size in a
+  // frame.
   struct Change {
     uint64_t version = 0;
     size_t bytes = 0;
   };
   void changes(uint64_t since, std::vector<Change>& out) const;
 
-  // Forgets all posted receives: from now on everything that arrives is discarded.
+  // Forgets all posted receives: from now on the ledger discards every chunk that arrives.
   void cancel();
   bool cancelled() const { return cancelled_; }
-  // Chunks may arrive, be thrown away and never be listed.
+  // Returns whether chunks may arrive, be discarded and never be listed.
   bool discards() const { return discards_; }
-  // True when no posted receive is incomplete.
+  // Returns true when no posted receive is incomplete.
   bool idle() const;
 
  private:
@@ -86,18 +92,18 @@ class ReceiveLedger {
     std::span<std::byte> bytes;
     uint64_t context = 0;
     bool posted = false;
-    bool known = false;       // a chunk has arrived: size, context and cut below are the sender's
-    bool mismatched = false;  // the ranks' calls differ: nothing goes into `bytes` any more
+    bool known = false;  // a chunk has arrived: size, context and chunk size below are the sender's
+    bool mismatched = false;  // the ranks' calls differ: no more bytes go into `bytes`
     uint64_t message_bytes = 0;
     uint64_t sender_context = 0;
     uint32_t chunk_bytes = 0;
     ChunkSet accepted;
-    uint64_t changed = 0;  // the version that `accepted` last changed with; 0: nothing accepted
+    uint64_t changed = 0;  // version of the last change of `accepted`; 0: nothing accepted
     std::vector<std::pair<uint32_t, std::vector<std::byte>>> early;  // chunks, until it is posted
     bool complete() const { return posted && known && !mismatched && accepted.full(); }
   };
 
-  // Whether the sender and this end mean the same; notes it in `open` if not.
+  // Returns whether the sender and this end mean the same message; notes it in `open` if not.
   Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
   std::vector<std::byte> take_spare(size_t bytes);
@@ -110,14 +116,14 @@ class ReceiveLedger {
   MessageNo low_water_;  // number of open_.front()
   MessageNo next_post_;  // number of the next receive to be posted
   uint64_t eager_total_;
-  uint64_t eager_limit_;  // pool size: early bytes held never exceed it
+  uint64_t eager_limit_;  // pool size: the early bytes held never exceed it
   uint64_t early_bytes_ = 0;
-  // Memory of early chunks for the next ones, no more than the pool. Freed each time, it would be
-  // given back to the kernel and be cleared twice before it holds a byte again.
+  // Memory of early chunks for reuse by the next ones, no more than the pool. To free it each time
+  // would return it to the kernel, which clears it, and the allocator would clear it again.
   std::vector<std::vector<std::byte>> spare_;
   uint64_t spare_bytes_ = 0;
   bool cancelled_ = false;
-  bool discards_ = false;  // it was cancelled, or a message did not match
+  bool discards_ = false;  // the channel was cancelled, or a message did not match
   std::deque<Open> open_;
 };
 

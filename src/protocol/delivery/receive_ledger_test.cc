@@ -31,13 +31,13 @@ Bytes content(const DataHeader& header) {
   return Bytes(header.payload_bytes, static_cast<std::byte>(0x10 + header.offset / kCut));
 }
 
-// The chunk's header has arrived.
+// Places a chunk whose header has arrived.
 const DataHeader& placed(ReceiveLedger& ledger, const DataHeader& header) {
   EXPECT_TRUE(ledger.place(header).ok());
   return header;
 }
 
-// Places the chunk, writes its bytes where it was told to, accepts it.
+// Places the chunk, writes its bytes to the destination, and accepts it.
 ReceiveLedger::Accepted arrive(ReceiveLedger& ledger, const DataHeader& header) {
   const auto place = ledger.place(header);
   EXPECT_TRUE(place.ok()) << place.status().message();
@@ -90,7 +90,7 @@ TEST(ReceiveLedger, CompletesAMessageOnceWhenItsLastChunkIsThere) {
   EXPECT_TRUE(r.ledger.idle());
 }
 
-TEST(ReceiveLedger, OfTwoCopiesUnderWayOneIsAccepted) {
+TEST(ReceiveLedger, AcceptsOneOfTwoOutstandingCopies) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);
   const DataHeader header = chunk_of(0, 100, 0);
@@ -156,7 +156,7 @@ TEST(ReceiveLedger, AnEagerChunkThatFindsItsReceivePostedReturnsItsCreditOnce) {
   r.ledger.post(r.room(100), kContext);
   arrive(r.ledger, chunk_of(0, 100, 0, true));
   EXPECT_EQ(r.ledger.report().eager_total, kPool + kCut);
-  arrive(r.ledger, chunk_of(0, 100, 0, true));  // its replay
+  arrive(r.ledger, chunk_of(0, 100, 0, true));  // its retransmission
   EXPECT_EQ(r.ledger.report().eager_total, kPool + kCut);
 }
 
@@ -203,7 +203,7 @@ struct Mismatch {
 // The sender sends 150 bytes for kContext.
 class ReceiveLedgerMismatch : public testing::TestWithParam<Mismatch> {};
 
-TEST_P(ReceiveLedgerMismatch, IsToldOnceByTheFirstChunkAndTheOthersGoNowhere) {
+TEST_P(ReceiveLedgerMismatch, IsReportedOnceByTheFirstChunkAndTheOthersGoNowhere) {
   Receiver r;
   const Mismatch& m = GetParam();
   EXPECT_TRUE(r.ledger.post(r.room(m.posted_bytes), m.posted_context).mismatch.ok());
@@ -217,7 +217,7 @@ TEST_P(ReceiveLedgerMismatch, IsToldOnceByTheFirstChunkAndTheOthersGoNowhere) {
   EXPECT_TRUE(r.untouched(0));
 }
 
-TEST_P(ReceiveLedgerMismatch, IsToldByThePostThatCameLaterAndNoChunkTouchesItsMemory) {
+TEST_P(ReceiveLedgerMismatch, IsReportedByTheLaterPostAndNoChunkTouchesItsMemory) {
   Receiver r;
   const Mismatch& m = GetParam();
   arrive(r.ledger, chunk_of(0, 150, 0, true));
@@ -256,7 +256,7 @@ TEST(ReceiveLedger, MessagesOfNoBytesArriveToo) {
   r.ledger.post({}, kContext);
   EXPECT_TRUE(arrive(r.ledger, chunk_of(0, 0, 0)).message_complete);
   EXPECT_FALSE(arrive(r.ledger, chunk_of(0, 0, 0)).fresh);
-  // And before their receive: they cost no eager bytes, but count as eager.
+  // Also before their receive is posted: they cost no eager bytes, but count as eager.
   EXPECT_TRUE(arrive(r.ledger, chunk_of(1, 0, 0, true)).fresh);
   EXPECT_TRUE(r.ledger.post({}, kContext).complete);
   EXPECT_EQ(r.ledger.report().low_water, MessageNo(2));
@@ -284,7 +284,7 @@ TEST(ReceiveLedger, ReportsMessagesThatCompletedOutOfOrder) {
 TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   Receiver r;
   for (int m = 0; m < 4; ++m) r.ledger.post(std::span(r.memory).subspan(0, 100), kContext);
-  // By version: message 1, 3, 2, and 1 again.
+  // In the order of versions: message 1, 3, 2, and 1 again.
   (void)r.ledger.accept(placed(r.ledger, chunk_of(1, 100, 1)), {}, 10);
   (void)r.ledger.accept(placed(r.ledger, chunk_of(3, 100, 0)), {}, 11);
   (void)r.ledger.accept(placed(r.ledger, chunk_of(2, 100, 1)), {}, 12);
@@ -298,7 +298,7 @@ TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   };
   using Messages = std::vector<uint64_t>;
   EXPECT_EQ(reported(0, 13), (Messages{1, 2, 3}));
-  EXPECT_EQ(reported(0, 12), (Messages{2, 3})) << "what changed again counts as later";
+  EXPECT_EQ(reported(0, 12), (Messages{2, 3})) << "a second change counts as later";
   EXPECT_EQ(reported(11, 13), (Messages{1, 2}));
   EXPECT_EQ(reported(13, 20), Messages{});
   std::vector<ReceiveLedger::Change> changes;
@@ -310,7 +310,7 @@ TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   EXPECT_EQ(changes[1].bytes, kPartialMessageBytes + 1);
 }
 
-TEST(ReceiveLedger, WhatIsBelowTheLowWaterMarkIsDoneForEver) {
+TEST(ReceiveLedger, MessagesBelowTheLowWaterMarkAreDoneForEver) {
   Receiver r;
   r.ledger.post(r.room(10), kContext);
   arrive(r.ledger, chunk_of(0, 10, 0));
@@ -319,7 +319,7 @@ TEST(ReceiveLedger, WhatIsBelowTheLowWaterMarkIsDoneForEver) {
   EXPECT_FALSE(r.ledger.accept(chunk_of(0, 10, 0), {}, 1).fresh);
 }
 
-TEST(ReceiveLedger, CancelDiscardsWhatComesLater) {
+TEST(ReceiveLedger, CancelDiscardsLaterChunks) {
   Receiver r;
   r.ledger.post(r.room(100), kContext);
   const DataHeader under_way = chunk_of(0, 100, 0);

@@ -18,7 +18,7 @@ constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
 uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns) {
   const auto by_time =
       static_cast<uint64_t>(fastest_bytes_per_ns * static_cast<double>(limits::kChunkDuration));
-  // Equal chunks, as many for each path: paths that are equally fast are done together.
+  // Equal chunks, the same number for each path: paths that are equally fast finish together.
   const uint64_t share = message_bytes / std::max<size_t>(path_count, 1);
   const uint64_t chunks_per_path = share / std::max<uint64_t>(by_time, 1) + 1;
   const uint64_t wanted =
@@ -71,7 +71,7 @@ const SendLedger::Open* SendLedger::find(MessageNo message) const {
 
 void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
   open.chunk_bytes = chunk_bytes;
-  // A message of no bytes is one chunk of no bytes: it still has to arrive.
+  // A message of no bytes is one chunk of no bytes, because it must still arrive.
   const uint64_t chunks = std::max<uint64_t>((open.size + chunk_bytes - 1) / chunk_bytes, 1);
   R2CCL_CHECK(chunks <= UINT32_MAX);
   open.acknowledged = ChunkSet(static_cast<uint32_t>(chunks));
@@ -102,8 +102,9 @@ std::optional<ChunkRef> SendLedger::next_fresh(uint32_t chunk_bytes) {
   return ChunkRef{number, open.next_fresh};
 }
 
-// The receiver refuses messages that are this far beyond its own low-water mark, so the sender must
-// count from the same mark. The receiver's mark only rises, so what the sender knows of it is safe.
+// Returns whether the receiver would refuse the message. The receiver refuses messages that are
+// this far beyond its own low-water mark, so the sender must count from the same mark. The
+// receiver's mark only rises, so the sender's copy of it is safe.
 bool SendLedger::too_far_ahead(MessageNo number) const {
   const MessageNo from = mutated(Mutant::own_low_water) ? first_ : receiver_low_water_;
   return number.value() - from.value() >= messages_ahead_;
@@ -164,7 +165,7 @@ uint32_t SendLedger::copies(ChunkRef chunk) const {
 
 Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& completed) {
   retired_.clear();
-  // All messages before the cursor were sent whole (or cancelled), and none behind it.
+  // All messages before the cursor were sent whole (or cancelled), and none after it.
   if (report.low_water.value() > first_.value() + cursor_) {
     return {Code::remote, "acknowledges all messages below " +
                               std::to_string(report.low_water.value()) + " of channel " +
@@ -217,7 +218,7 @@ void SendLedger::complete(Open& open, MessageNo number, std::vector<Posted>& com
   open.complete = true;
   completed.push_back({number, open.buffered()});
   buffered_bytes_ -= open.buffer.size();
-  // A half-written frame may still refer to it until the caller has dealt with `completed`.
+  // A half-written frame may still refer to the buffer until the caller has handled `completed`.
   if (open.buffered()) retired_.push_back(std::move(open.buffer));
 }
 

@@ -1,9 +1,10 @@
-// The sending end of one channel: which messages are open, how each is cut into chunks, which
-// chunks are acknowledged, and what the receiver permits. Pure.
+// The sending end of one channel: the open messages, the chunks of each, the acknowledged chunks,
+// and the receiver's permission. Pure.
 //
-// It keeps the sender's half of the contract: bytes stay referenced until acknowledged (retain),
-// the cut of a message never changes once its first chunk went out, and every first transmission is
-// covered by a posted receive or by the eager pool (permission). Replays and mirrors need none.
+// It keeps the sender's half of the contract. Bytes stay referenced until they are acknowledged
+// (retain). The chunk size of a message never changes after its first chunk went out. A posted
+// receive or the eager pool covers every first transmission (permission). Retransmits and hedges
+// need no permission.
 #pragma once
 
 #include <cstddef>
@@ -39,65 +40,67 @@ class SendLedger {
 
   ChannelId channel() const { return channel_; }
 
-  // Opens the next message. `bytes` must stay valid and untouched until it is complete, unless the
-  // message is buffered: then they are copied here and may be overwritten at once.
+  // Opens the next message. `bytes` must stay valid and unchanged until it is complete, unless the
+  // message is buffered: the ledger then copies them, and the caller may overwrite them at once.
   struct Posted {
     MessageNo number;
     bool buffered = false;
   };
   Posted post(std::span<const std::byte> bytes, uint64_t context);
-  // When all that was posted has been sent: buffers what is not yet acknowledged of it, the oldest
-  // message first, as far as the bound allows. Appends the messages whose bytes are no longer
-  // needed. True when no message needs its bytes any more.
+  // Releases send buffers. When all posted messages have been sent, copies their unacknowledged
+  // bytes, the oldest message first, as far as the bound allows. Appends the messages whose bytes
+  // are no longer needed. Returns true when no message needs its bytes any more.
   bool buffer_rest(std::vector<Posted>& ended);
 
-  // The first chunk that was never sent and that permission allows now. `cut` is the chunk size to
-  // use if this is the first chunk of its message.
+  // Returns the first chunk that was never sent and that permission allows now. `cut` is the chunk
+  // size to use if this is the first chunk of its message.
   std::optional<ChunkRef> next_fresh(uint32_t cut);
-  // Bytes posted but never sent, permitted or not.
+  // Returns the bytes that are posted but were never sent, permitted or not.
   uint64_t fresh_bytes() const { return fresh_bytes_; }
-  // The size of the message whose chunk next_fresh() would return; 0 when there is none.
+  // Returns the size of the message whose chunk next_fresh() would return; 0 when there is none.
   uint64_t next_message_bytes() const;
 
-  // Records that one more copy of the chunk is on its way. Returns the header's fields; the caller
+  // Records that one more copy of the chunk is in flight. Returns the header's fields; the caller
   // fills in path, incarnation and transmission.
   DataHeader transmit(ChunkRef chunk);
   std::span<const std::byte> bytes(ChunkRef chunk) const;
-  // A copy left the world: it arrived (and is acknowledged or a duplicate) or its path died. True
-  // when the chunk is not acknowledged and no copy of it is under way any more.
+  // Records that a copy is no longer in flight: it was delivered, or its path failed. Returns true
+  // when the chunk is not acknowledged and has no other copy in flight.
   bool copy_gone(ChunkRef chunk);
-  // False too for messages that are complete or cancelled.
+  // Returns whether the chunk is unacknowledged; false also for complete or cancelled messages.
   bool needs_delivery(ChunkRef chunk) const;
   uint32_t copies(ChunkRef chunk) const;
 
-  // Applies what the receiver says; absolute, so repetition and age do no harm. Appends the
-  // messages that became complete. Fails when the peer acknowledges what was never sent.
+  // Applies the receiver's report. A report is absolute, so repetition and age do no harm. Appends
+  // the messages that became complete. Fails when the peer acknowledges a chunk that was never
+  // sent.
   Status apply(const ChannelReport& report, std::vector<Posted>& completed);
 
-  // The peer throws chunks of this channel away, and need not list what a path has delivered.
+  // Returns whether the peer discards chunks of this channel, so that it need not list the chunks
+  // that a path has delivered.
   bool peer_discards() const { return peer_discards_; }
 
-  // Forgets every open message; chunks under way will be acknowledged into nothing.
+  // Forgets every open message. The ledger ignores later acknowledgements of its chunks.
   void cancel();
   bool cancelled() const { return cancelled_; }
   bool idle() const { return open_.empty(); }
-  // Messages below are complete.
+  // Returns the mark below which messages are complete.
   MessageNo low_water() const { return first_; }
 
  private:
   struct Open {
-    const std::byte* data = nullptr;  // its bytes; of a buffered message null
+    const std::byte* data = nullptr;  // its bytes; null in a buffered message
     uint64_t size = 0;
     uint64_t context = 0;
-    uint32_t chunk_bytes = 0;  // 0: not cut yet
+    uint32_t chunk_bytes = 0;  // 0: the chunk size is not fixed yet
     uint32_t next_fresh = 0;   // chunks below were sent at least once
     bool complete = false;
-    std::vector<std::byte> buffer;  // of a buffered message: its bytes from `buffered_from` on
+    std::vector<std::byte> buffer;  // a buffered message's bytes from `buffered_from` on
     uint64_t buffered_from = 0;
     bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;
-    std::vector<uint8_t> copies;  // under way, per chunk
-    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
+    std::vector<uint8_t> copies;  // copies in flight, per chunk
+    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in retransmits
   };
 
   Open* find(MessageNo message);
@@ -119,7 +122,7 @@ class SendLedger {
   // has accepted messages for which no receive is posted yet: they are complete here, not there.
   MessageNo receiver_low_water_;
   MessageNo posted_;      // the peer has posted every receive below
-  uint64_t eager_total_;  // bytes the peer ever permitted eagerly
+  uint64_t eager_total_;  // bytes that the peer ever permitted eagerly
   uint64_t eager_used_ = 0;
   uint64_t fresh_bytes_ = 0;
   size_t cursor_ = 0;  // index in open_ of the first message with fresh chunks
@@ -131,8 +134,9 @@ class SendLedger {
   std::deque<Open> open_;
 };
 
-// Chunk size for a message: kChunkDuration of the fastest path, but no more than an equal share for
-// each path, within the limits, a multiple of 64, and never more chunks than an index can count.
+// Returns the chunk size for a message: kChunkDuration of the fastest path, but no more than an
+// equal share for each path, within the limits, a multiple of 64, and never more chunks than an
+// index can count.
 uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns);
 
 }  // namespace r2ccl

@@ -32,7 +32,7 @@ struct Sender {
     for (const SendLedger::Posted& each : ended) completed.push_back(each.number);
     return status;
   }
-  // Sends everything that is permitted; returns how many chunks that was.
+  // Sends every permitted chunk; returns their number.
   int send_all(uint32_t cut = kCut) {
     int chunks = 0;
     while (const auto chunk = ledger.next_fresh(cut)) {
@@ -52,7 +52,7 @@ PartialMessage partial(uint64_t message, uint32_t prefix, std::vector<std::byte>
   return {MessageNo(message), prefix, std::move(bitmap)};
 }
 
-// Its buffered messages point into themselves.
+// Its buffered messages point into the ledger itself.
 static_assert(!std::is_copy_constructible_v<SendLedger> && !std::is_copy_assignable_v<SendLedger>);
 
 TEST(SendLedger, SendsNothingWithoutPermission) {
@@ -77,11 +77,11 @@ TEST(SendLedger, CutsAMessageWhenItsFirstChunkGoesAndNeverAgain) {
   EXPECT_EQ(third.offset, 8192u);
   EXPECT_EQ(third.payload_bytes, 1808u);
   EXPECT_FALSE(s.ledger.next_fresh(kCut));
-  // A replay is the same chunk.
+  // A retransmission is the same chunk.
   EXPECT_EQ(s.ledger.transmit({MessageNo(0), 1}), second);
 }
 
-TEST(SendLedger, HeaderSaysWhatTheMessageIs) {
+TEST(SendLedger, HeaderDescribesTheMessage) {
   Sender s;
   s.permit_all();
   s.post(100);
@@ -112,13 +112,13 @@ TEST(SendLedger, CopiesSmallMessagesSoThatTheirMemoryMayChangeAtOnce) {
   s.ledger.transmit(chunk);
   const std::span<const std::byte> bytes = s.ledger.bytes(chunk);
   EXPECT_EQ(bytes[99], std::byte{1});
-  // A half-written frame may read them until the caller has heard of the end.
+  // A half-written frame may read them until the caller knows that the message ended.
   s.report.low_water = MessageNo(1);
   ASSERT_TRUE(s.apply().ok());
   EXPECT_EQ(bytes[99], std::byte{1});
 }
 
-TEST(SendLedger, BoundsWhatItCopiesAndTakesThatBackAsMessagesComplete) {
+TEST(SendLedger, BoundsItsCopiesAndFreesThemAsMessagesComplete) {
   Sender s;
   s.permit_all();
   const uint64_t fit = limits::kBufferedBytesPerChannel / limits::kBufferedSendBytesMax;
@@ -133,7 +133,7 @@ TEST(SendLedger, BoundsWhatItCopiesAndTakesThatBackAsMessagesComplete) {
   EXPECT_FALSE(s.post(limits::kBufferedSendBytesMax).buffered);
 }
 
-TEST(SendLedger, CopiesTheRestOfWhatWasSentWhole) {
+TEST(SendLedger, CopiesTheUnacknowledgedRestOfMessagesThatWereSentWhole) {
   Sender s;
   s.permit_all();
   s.memory[20 * kCut] = std::byte{1};
@@ -166,7 +166,7 @@ TEST(SendLedger, CopiesNoMoreOfTheRestThanItsBound) {
   EXPECT_FALSE(s.ledger.buffer_rest(ended));
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(ended[0].number, MessageNo(0));
-  // What is acknowledged need not be copied, and makes room.
+  // An acknowledged chunk need not be copied, and makes room.
   s.report.partial = {partial(1, 3)};
   ASSERT_TRUE(s.apply().ok());
   EXPECT_TRUE(s.ledger.buffer_rest(ended));
@@ -185,7 +185,7 @@ TEST(SendLedger, AMessageOfNoBytesIsOneChunkThatMustBeAcknowledged) {
   EXPECT_TRUE(s.ledger.idle());
 }
 
-TEST(SendLedger, EagerBytesAreChargedOnceAndAReplayNeedsNoMore) {
+TEST(SendLedger, EagerBytesAreChargedOnceAndARetransmitNeedsNoMore) {
   Sender s(kCut);
   s.post(2 * kCut);
   const auto chunk = s.ledger.next_fresh(kCut);
@@ -204,7 +204,7 @@ TEST(SendLedger, APostedReceiveCostsNoEagerBytes) {
   s.permit_all();
   s.post(kCut);
   EXPECT_FALSE(s.ledger.transmit(*s.ledger.next_fresh(kCut)).eager);
-  // A chunk that went out under permission stays so, whatever is known when it is replayed.
+  // A chunk that went out under permission stays so, whenever it is retransmitted.
   s.ledger.copy_gone({MessageNo(0), 0});
   EXPECT_FALSE(s.ledger.transmit({MessageNo(0), 0}).eager);
 }
@@ -251,7 +251,7 @@ TEST(SendLedger, MessagesMayCompleteOutOfOrderAndEachOnce) {
   EXPECT_TRUE(s.ledger.idle());
 }
 
-TEST(SendLedger, ABitmapAcknowledgesBeyondAHole) {
+TEST(SendLedger, ABitmapAcknowledgesBeyondAGap) {
   Sender s;
   s.permit_all();
   s.post(10 * kCut);
@@ -263,7 +263,7 @@ TEST(SendLedger, ABitmapAcknowledgesBeyondAHole) {
   }
 }
 
-TEST(SendLedger, RefusesAcknowledgementsOfWhatWasNeverSent) {
+TEST(SendLedger, RefusesAcknowledgementsOfChunksThatWereNeverSent) {
   const auto refused = [](auto change) {
     Sender s(kCut);
     s.post(3 * kCut);  // one chunk may go, two may not
@@ -288,13 +288,13 @@ TEST(SendLedger, RefusesAcknowledgementsOfWhatWasNeverSent) {
   EXPECT_TRUE(refused([](ChannelReport& r) { r.low_water = MessageNo(UINT64_MAX); }));
 }
 
-TEST(SendLedger, AsksForAReplayOnlyWhenTheLastCopyIsGone) {
+TEST(SendLedger, AsksForARetransmitOnlyWhenTheLastCopyIsGone) {
   Sender s;
   s.permit_all();
   s.post(10);
   const ChunkRef chunk = *s.ledger.next_fresh(kCut);
   s.ledger.transmit(chunk);
-  s.ledger.transmit(chunk);  // a mirror
+  s.ledger.transmit(chunk);  // a hedge
   EXPECT_EQ(s.ledger.copies(chunk), 2u);
   EXPECT_FALSE(s.ledger.copy_gone(chunk));
   EXPECT_TRUE(s.ledger.copy_gone(chunk));
@@ -322,7 +322,7 @@ TEST(SendLedger, OpensNoMoreMessagesThanTheReceiverWillHold) {
   EXPECT_EQ(s.send_all(), static_cast<int>(limits::kMessagesAheadMax));
 }
 
-TEST(SendLedger, CancelForgetsEverythingAndHearsLateAcknowledgements) {
+TEST(SendLedger, CancelForgetsEverythingAndAcceptsLateAcknowledgements) {
   Sender s;
   s.permit_all();
   s.post(2 * kCut);
@@ -340,7 +340,7 @@ TEST(SendLedger, CancelForgetsEverythingAndHearsLateAcknowledgements) {
   EXPECT_TRUE(s.completed.empty());
 }
 
-TEST(SendLedger, CountsWhatWasNeverSent) {
+TEST(SendLedger, CountsTheBytesThatWereNeverSent) {
   Sender s;
   s.permit_all();
   s.post(10'000);
@@ -349,7 +349,7 @@ TEST(SendLedger, CountsWhatWasNeverSent) {
   EXPECT_EQ(s.ledger.next_message_bytes(), 10'000u);
   s.ledger.transmit(*s.ledger.next_fresh(kCut));
   EXPECT_EQ(s.ledger.fresh_bytes(), 10'050u - kCut);
-  s.ledger.transmit({MessageNo(0), 0});  // a mirror is not fresh
+  s.ledger.transmit({MessageNo(0), 0});  // a hedge is not fresh
   EXPECT_EQ(s.ledger.fresh_bytes(), 10'050u - kCut);
   s.send_all();
   EXPECT_EQ(s.ledger.fresh_bytes(), 0u);
@@ -368,7 +368,8 @@ TEST(ChunkCut, GivesEveryPathAShareOfAMessage) {
 }
 
 TEST(ChunkCut, LeavesNoSmallRest) {
-  // 64 KB a path, and 46 KB last as long as a chunk should: two of 32 KB, not one and a rest.
+  // 64 KB a path, and 46 KB last as long as a chunk should: two chunks of 32 KB, not one and a
+  // rest.
   EXPECT_EQ(chunk_cut(256 * 1024, 4, 0.03125), 32u * 1024);
 }
 

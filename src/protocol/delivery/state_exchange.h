@@ -22,23 +22,25 @@ class StateExchange {
  public:
   // --- this end's state ---
   uint64_t version() const { return version_; }
-  // The peer has applied every change up to this version.
+  // Returns the version up to which the peer has applied every change.
   uint64_t acknowledged() const { return acknowledged_; }
   void bump_version() { ++version_; }
-  // The peer is likely to wait for the latest change: it is sent without delay.
+  // Records that the peer probably waits for the latest change, so that the next frame goes at
+  // once.
   void mark_urgent() { urgent_ = true; }
-  // Payload has arrived that no frame has acknowledged yet.
+  // Records payload that no frame has acknowledged yet.
   void on_payload(uint64_t bytes);
   bool much_unreported() const { return unreported_bytes_ >= limits::kNewsBytes; }
 
-  // The peer acknowledges the versions up to `version`. A version from the future is ignored.
+  // Records that the peer acknowledges the versions up to `version`. Ignores a version from the
+  // future.
   void on_acknowledged(uint64_t version);
 
   // --- the peer's state ---
   uint64_t peer_version() const { return peer_version_; }
-  // A frame has acknowledged the latest version of the peer's state that is known here.
+  // Returns whether a frame has acknowledged the latest known version of the peer's state.
   bool peer_informed() const { return peer_acknowledged_ >= peer_version_; }
-  // Every change up to `version` of the peer's state has been applied.
+  // Records that every change up to `version` of the peer's state has been applied.
   void on_peer_state(uint64_t version, TimeNs now);
 
   // --- sending ---
@@ -49,11 +51,11 @@ class StateExchange {
     explicit operator bool() const { return change || retransmit || acknowledge; }
   };
   Due due(TimeNs now);
-  // No path takes a frame now: what is due is due again a little later.
+  // Records that no path takes a frame now, so the due changes become due again a little later.
   void postpone(const Due& due, TimeNs now);
-  // A frame is about to retransmit: the next retransmission waits twice as long.
+  // Doubles the wait of the next retransmission; the caller is about to retransmit.
   void back_off() { wait_ = std::min(2 * wait_, limits::kStateResendMax); }
-  // A frame with the changes up to `version` was sent on a path that delivers it soon. The
+  // Records a frame with the changes up to `version`, on a path that delivers it soon. The
   // retransmission timer runs for at least two round trips and at least `wait_min`.
   void on_sent(uint64_t version, TimeNs round_trip, TimeNs wait_min, TimeNs now);
   // Moves a running retransmission timer to `now`.
@@ -67,7 +69,7 @@ class StateExchange {
  private:
   uint64_t version_ = 1;
   uint64_t sent_ = 0;  // <= version_: the changes that frames have carried, or count as such
-  uint64_t sent_in_full_ = 0;  // <= version_: up to here the last frame had room
+  uint64_t sent_in_full_ = 0;  // <= version_: the last frame had room up to here
   uint64_t acknowledged_ = 0;  // <= version_
   uint64_t peer_version_ = 0;
   uint64_t peer_acknowledged_ = 0;  // <= peer_version_

@@ -10,8 +10,9 @@
 
 namespace r2ccl {
 
-// A direct report says something new, unless it is of a NIC that was named already.
-// A path that has come back since the verdict, and is lost anew, tells of another fault.
+// Returns whether a recent verdict explains the observation. A direct report is news, unless it is
+// of a NIC that was named already. A path that came back after the verdict, and is lost again,
+// shows another fault.
 bool Judge::absorbed(const Observation& o, TimeNs now) const {
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
     if (now >= recent.until() || now - recent.at > up_ns(o)) return false;
@@ -33,7 +34,8 @@ bool Judge::update(const Observation& o) {
   return true;
 }
 
-// What its connections told before was not the NICs' fault. Told once, whoever reports it.
+// Drops the earlier reports of the ended peer's connections: they were not the NICs' fault. Reports
+// the end once, whichever rank observes it.
 void Judge::end_peer(const Observation& o) {
   std::erase_if(open_, [&](const Open& open) {
     return open.seen.observer == o.peer || open.seen.peer == o.peer;
@@ -60,7 +62,7 @@ void Judge::observe(const Observation& o, TimeNs now) {
   if (o.cause == DownCause::none) return withdraw(o, now);
   if (is_of_bytes(finest(o))) return excuse(o, now);
   if (excused(o, now) || update(o) || absorbed(o, now)) return;
-  // It had come back since.
+  // The path had come back since.
   for (const NicName& nic : {o.near, o.far}) broken_nics_.erase(nic);
   broken_pairs_.erase(pair_of(o.near, o.far));
   undecided_.erase(pair_of(o.near, o.far));
@@ -69,8 +71,9 @@ void Judge::observe(const Observation& o, TimeNs now) {
   open_.push_back({o, now, now + patience});
 }
 
-// A host without networks judges itself. Its peers may not notice before it is back and resets what
-// they still have open: that is the same fault.
+// Drops the observations that the verdict explains. A host without networks reaches its own verdict
+// about itself. Its peers may not notice before it is back and resets the connections that they
+// still have open: that is the same fault.
 void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.culprit, true, now);
@@ -106,7 +109,7 @@ void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs no
     std::erase_if(open_, of_pair);
     return;
   }
-  // One end's word that it works is enough: the other end may have had no time.
+  // One end's answer that the pair works is enough: the other end may have had no time.
   const auto found = reached_.find(pair);
   if (found != reached_.end() && found->second.question >= answer.number) return;
   if (found != reached_.end()) reached_.erase(found);
@@ -123,7 +126,8 @@ void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs no
   open_.push_back(std::move(open));
 }
 
-// Its two ends reach each other, or are said to: what broke the path does not stop a connect.
+// Returns whether the pair's two ends reach each other, or are said to: the fault does not stop a
+// connect.
 bool Judge::answers(const Open& open) const {
   if (finest(open.seen) == DownCause::stalled) return true;
   const auto found = reached_.find(pair_of(open.seen.near, open.seen.far));
@@ -140,19 +144,20 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
     found->second.tried.insert(pair_of(reach.near, reach.far));
     take_answer(reach, answer, now);
   }
-  // Each pair has two ends, so without one host's answer all is known.
+  // Each pair has two ends, so one host's answer may be missing.
   if (found->second.awaited.size() > 1) return;
   for (Open& open : open_) {
     if (open.question != answer.number || open.probed || subject(open.seen) != nullptr) continue;
-    // Where the hosts could not try, what is lost elsewhere must tell, and idle paths are slow.
+    // Where the hosts could not try the pair, losses elsewhere are the evidence, and idle paths are
+    // slow to notice.
     const TimeNs patience = !tried(open) ? kEcho : answers(open) ? kPatienceStalled : kSettle;
     const TimeNs known_at = open.at + patience;
     open.ripe_at = std::max(known_at, now);
   }
 }
 
-// Whether one NIC of every host lost all the others. With two hosts nobody can tell that from a
-// NIC.
+// Returns whether one NIC of every host lost all the others. With two hosts the evidence for a rail
+// is the same as for a NIC.
 Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const {
   std::set<NicName> nics;
   std::set<NicName> without_carrier;
@@ -173,7 +178,7 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
   if (tried(*fault.front()) && without_carrier.empty()) {
     const bool some_work = std::ranges::any_of(
         nics, [&](const NicName& nic) { return reaches_others(nic, {}, fault.front()->at); });
-    // Some pairs may not be known: where a round trip takes long, no answer says nothing.
+    // Some pairs may be unknown: where a round trip takes long, a missing answer proves nothing.
     const bool none_alone = std::ranges::all_of(nics, [&](const NicName& nic) {
       const auto of_nic = [&](const auto& pair) { return pair.first == nic || pair.second == nic; };
       const auto lost = std::ranges::count_if(pairs, of_nic);
@@ -210,7 +215,8 @@ void Judge::index() {
   }
 }
 
-// It was reached, or reached another one than `opposite`, after the pair broke.
+// Returns whether the NIC was reached, or reached another one than `opposite`, after the pair
+// broke.
 bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const {
   return std::ranges::any_of(reached_, [&](const auto& entry) {
     const auto& [pair, reached] = entry;
@@ -225,19 +231,20 @@ bool Judge::reported(const NicName& nic) const {
 
 Judge::Evidence Judge::evidence(const Open& open) const {
   if (!answers(open)) return Evidence::silent;
-  // Where one end gives a path up, the other sees no more than its connections' end.
+  // When one end gives a path up, the other end sees only that its connections closed.
   const bool given_up = index_.given_up.contains(pair_of(open.seen.near, open.seen.far));
   return given_up ? Evidence::stalled : Evidence::reset;
 }
 
-// Towards which hosts it was lost in the same way as `like`: each way has a cause of its own.
+// Returns the hosts towards which the NIC was lost with the same evidence as `like`: each kind of
+// evidence has a cause of its own.
 std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
   const Evidence how = evidence(like);
   const auto count = [&](const NicName& a, const NicName& b) {
     if (a != nic && b != nic) return;
     const NicName& opposite = a == nic ? b : a;
-    // What is broken itself is no witness.
+    // A NIC that is broken itself is no witness.
     if (!reported(opposite) && !broken_nics_.contains(opposite)) hosts.insert(opposite.host);
   };
   if (const auto found = index_.of_nic.find(nic); found != index_.of_nic.end()) {
@@ -251,8 +258,8 @@ std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) c
   return hosts;
 }
 
-// How many of these lost it by no fault of their own: a NIC that as many others lost may as well be
-// what broke their pair.
+// Returns how many of these hosts lost the NIC by no fault of their own. A NIC that as many others
+// lost may just as well be the cause of their broken pair.
 size_t Judge::witnesses_against(const NicName& nic, const Open& like) const {
   const size_t against = hosts_opposite(nic, like).size();
   std::set<uint32_t> witnesses;
@@ -265,7 +272,7 @@ size_t Judge::witnesses_against(const NicName& nic, const Open& like) const {
   return witnesses.size();
 }
 
-// When the NIC was first seen to fail towards another one than `opposite`.
+// Returns the time at which the NIC first failed towards another one than `opposite`.
 TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) const {
   TimeNs first = kNever;
   for (const Open& open : open_) {
@@ -295,7 +302,7 @@ void Judge::note_undecided(const NicName& nic, const Open& seed, TimeNs now) {
   }
 }
 
-// Takes what `explained` says out of `open_` and adds it up.
+// Removes the observations that `explained` accepts from `open_` and adds them up.
 Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
   Verdict verdict;
   std::optional<Observation> decisive;
@@ -330,16 +337,16 @@ Verdict Judge::judge_rail(const std::vector<Open*>& fault, TimeNs now) {
   return verdict;
 }
 
-// The end of a broken pair that the evidence is against.
+// Returns the end of a broken pair that has more evidence against it.
 NicName Judge::worse_end(const Open& open) const {
   const Observation& pair = open.seen;
-  // A host that saw its own NIC fail knows best, and next best whom it told so.
+  // A host that saw its own NIC fail knows best, and next best a host that it told so.
   if (subject(pair) != nullptr) return *subject(pair);
   for (const NicName& nic : {pair.near, pair.far}) {
     if (reported(nic)) return nic;
   }
-  // Else the end that reaches nobody, or failed towards more hosts, or towards others before the
-  // other end did.
+  // Otherwise the end that reaches no NIC, or failed towards more hosts, or failed towards others
+  // before the other end did.
   const auto badness = [&](const NicName& nic, const NicName& opposite) {
     return std::tuple(!answers(open) && !reaches_others(nic, opposite, open.at),
                       hosts_opposite(nic, open).size(), -lost_elsewhere_at(nic, opposite));
@@ -347,7 +354,7 @@ NicName Judge::worse_end(const Open& open) const {
   return badness(pair.near, pair.far) < badness(pair.far, pair.near) ? pair.far : pair.near;
 }
 
-// Both ends reach others, or each other.
+// Makes a verdict on a pair: both ends reach others, or each other.
 Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
   const NicName near = seed.seen.near;
   const NicName far = seed.seen.far;
@@ -369,13 +376,13 @@ Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
 Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   const NicName culprit = worse_end(seed);
   const NicName other = seed.seen.near == culprit ? seed.seen.far : seed.seen.near;
-  // Of the NICs that lost it some work: else all may share one misfortune.
+  // Some NICs that lost it must work, because otherwise all may share one fault of their own.
   const bool witnessed = std::ranges::any_of(open_, [&](const Open& open) {
     if (!touches(open.seen, culprit)) return false;
     const NicName& opposite = open.seen.near == culprit ? open.seen.far : open.seen.near;
     return reaches_others(opposite, culprit, seed.at);
   });
-  // Where probes say nothing, only what was lost counts.
+  // If probes say nothing, only losses count.
   const bool probed = tried(seed) && !answers(seed);
   const bool side_known =
       reported(culprit) || (probed ? hosts_opposite(culprit, seed).size() >= 2 && witnessed
@@ -402,7 +409,7 @@ Verdict Judge::judge_one(const Open& seed, TimeNs now) {
   if ((near_lost || far_lost) && host_is_known(seed, near_lost, far_lost)) {
     return judge_hosts(seed, near_lost, far_lost, now);
   }
-  // A NIC does not reset connections: their ends do, or what lies between.
+  // A NIC does not reset connections; their ends do, or the network between them.
   const bool between = evidence(seed) == Evidence::reset ||
                        (!answers(seed) && reaches_others(o.near, o.far, seed.at) &&
                         reaches_others(o.far, o.near, seed.at));
@@ -413,7 +420,7 @@ void Judge::explain_by_loss(
     const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
     TimeNs now) {
   if (mutated(Mutant::loss_pairs)) return;
-  // A NIC that reaches nobody, or was seen to go down, has more than a loss.
+  // A NIC that reaches no other, or was seen to go down, has a worse fault than a loss.
   const auto concerned = [&](const Open& open) {
     return !open.probed && subject(open.seen) == nullptr && answers(open);
   };
@@ -429,14 +436,14 @@ void Judge::explain_by_loss(
 }
 
 void Judge::forget_old(TimeNs now) {
-  // Who waits for idle paths still needs what the probes have said meanwhile.
+  // A fault that waits for idle paths still needs the probes' answers.
   const auto old = [&](const auto& entry) { return entry.second.at + kEcho + kSecond <= now; };
   std::erase_if(questions_, old);
   std::erase_if(reached_, old);
   std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
   std::erase_if(excuses_, [&](const Excuse& excuse) { return excuse.at + kEcho <= now; });
   std::erase_if(undecided_, [&](const auto& entry) { return entry.second.at + kEcho <= now; });
-  // What no lost path has brought up was asked in vain.
+  // If no lost path is open, nothing needs the unanswered probes.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }
 
@@ -453,7 +460,7 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     if (rail == RailEvidence::full) {
       verdicts.push_back(judge_rail(fault, now));
     } else if (rail == RailEvidence::partial && now < heard_all_at) {
-      // The paths that carry nothing will tell a rail from NICs that failed together.
+      // The paths that carry nothing will distinguish a rail from NICs that failed together.
       for (Open* open : fault) open->ripe_at = heard_all_at;
     } else if (waits_for_witness(*ripe, now)) {
       ripe->ripe_at = ripe->at + kEcho;

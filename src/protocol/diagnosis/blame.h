@@ -1,12 +1,13 @@
-// From what ranks saw of their paths to one verdict a fault: who, which NIC, what kind. Pure.
+// Fault localiser: makes one verdict for each fault from the ranks' observations of their paths. A
+// verdict names the rank, the NIC and the kind. Pure.
 //
-// A verdict says what the evidence can tell and no more; docs/blame.md has the table. An interface
-// that its own host saw go down or lose its carrier, or told a peer so, is named. For all else the
-// hosts at both ends and some others are asked to open connections between their NICs, which
-// kernels answer: a NIC that reaches nobody, while others reach each other, is named; when both
-// ends of a broken pair reach others, it is what lies between them; when no NIC of a rail reaches
-// another one, it is the rail. With two hosts nobody can tell: the side is unknown, both ends are
-// given.
+// A verdict never exceeds its evidence; docs/blame.md has the table. It names an
+// interface that its own host saw go down or lose its carrier, or whose host told a peer so. For
+// every other fault the localiser asks the hosts at both ends and some others to open connections
+// between their NICs, which kernels answer. A NIC that reaches no other, while others reach each
+// other, is named. When both ends of a broken pair reach others, the verdict is the network between
+// them. When no NIC of a rail reaches another one, it is the rail. With two hosts the side is
+// unknown, and the verdict gives both ends.
 #pragma once
 
 #include <compare>
@@ -35,36 +36,36 @@ struct NicName {
   friend auto operator<=>(const NicName&, const NicName&) = default;
 };
 
-// One end's report that a path which had been up went down. With NICs without a name: that the
-// peer's process has died (`connection_lost`), or that its host is cut off (`silent`).
+// One end's report that a path which had been up went down. With NICs without a name it reports
+// that the peer's process has died (`connection_lost`), or that its host is cut off (`silent`).
 struct Observation {
   Rank observer;
   Rank peer;
   NicName near;  // the observer's end
   NicName far;
-  DownCause cause = DownCause::none;       // what the observer saw
-  DownCause peer_cause = DownCause::none;  // when `cause` is peer_notice: what the peer saw
+  DownCause cause = DownCause::none;       // the observer's evidence
+  DownCause peer_cause = DownCause::none;  // the peer's evidence, when `cause` is peer_notice
   uint64_t detected_us = 0;
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;
-  uint64_t up_us = 0;  // for how long the path had been up
+  uint64_t up_us = 0;  // time for which the path had been up
   TimeNs wall = 0;
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-// What a verdict is about.
+// The subject of a verdict.
 enum class Scope : uint8_t {
   nic = 0,      // `culprit`, its cable or its port
-  pair = 1,     // `culprit` or `other`, or what lies between: the side is unknown
-  rail = 2,     // what connects the NICs of all hosts; `culprit` is that of the first host
+  pair = 1,     // `culprit` or `other`, or the network between them: the side is unknown
+  rail = 2,     // the network between the NICs of all hosts; `culprit` is the first host's NIC
   host = 3,     // nothing reaches the host of `culprit` on any NIC: it is silent
   process = 4,  // `process` died, on the host of `culprit`
 };
 const char* to_string(Scope scope);
 
-// Asks a host to open connections from its NICs to those of the other `hosts`.
+// Asks a host to open connections from its NICs to the NICs of the other `hosts`.
 struct ProbeRequest {
-  uint32_t number = 0;  // of the judge; the answer repeats it
+  uint32_t number = 0;  // the localiser's number; the answer repeats it
   std::vector<uint32_t> hosts;
   friend bool operator==(const ProbeRequest&, const ProbeRequest&) = default;
 };
@@ -78,16 +79,16 @@ struct Reach {
 
 struct ProbeAnswer {
   uint32_t number = 0;
-  uint32_t host = 0;  // whose NICs are the near ends
+  uint32_t host = 0;  // its NICs are the near ends
   std::vector<Reach> tried;
   friend bool operator==(const ProbeAnswer&, const ProbeAnswer&) = default;
 };
 
-// Both ends of a pair, and third hosts; more could not tell more of a fault.
+// Both ends of a pair, and third hosts. More hosts would add nothing to the evidence of a fault.
 inline constexpr size_t kProbeHostsMax = 6;
-// Requests that the judging rank waits for at a time: a further one gives up the oldest.
+// Requests that the judging rank waits for at a time. A further one gives up the oldest.
 inline constexpr uint32_t kQuestionsMax = 64;
-// What fits into one notice, with the longest names.
+// As many as fit into one notice, with the longest names.
 inline constexpr size_t kProbesMax = 48;
 
 struct Verdict {
@@ -95,13 +96,13 @@ struct Verdict {
   Scope scope = Scope::nic;
   NicName culprit;
   Rank rank;      // the observer whose evidence decided
-  NicName other;  // of a pair; both without a name: all NICs of the two hosts
+  NicName other;  // with Scope::pair; both without a name: all NICs of the two hosts
   DownCause kind = DownCause::none;
   uint64_t detected_us = 0;  // the earliest report
   uint64_t replayed_bytes = 0;
   uint64_t stall_us = 0;  // the longest
   TimeNs wall = 0;
-  Rank process;           // of a process: which
+  Rank process;           // with Scope::process: the dead rank
   uint32_t loss_ppm = 0;  // with DownCause::lossy: packets lost of a million sent
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
@@ -122,49 +123,51 @@ enum class LossExplains : uint8_t {
   yes,      // a verdict has named one of the NICs, or the pair, as lossy
 };
 
-// Collects observations for a short while, so that what one fault caused is told once. Each fault
-// has its own time, from the first observation that no verdict explains.
+// Collects observations for a short while, so that each fault gets one verdict. Each fault has its
+// own time, from the first observation that no verdict explains.
 class Judge {
  public:
-  // `nics_of_hosts`: how many data NICs each host of the job has.
+  // `nics_of_hosts`: the number of data NICs of each host of the job.
   explicit Judge(std::vector<size_t> nics_of_hosts) : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
-  // The same report may come again with more bytes and a longer stall. One without a cause takes an
-  // earlier one back. One that names a host that the job does not have is ignored.
+  // Takes a report. The same report may come again with more bytes and a longer stall. A report
+  // without a cause takes an earlier one back. The localiser ignores a report with an unknown host.
   void observe(const Observation& observation, TimeNs now);
-  // Another has judged, who could not be reached meanwhile.
+  // Takes the verdict of another judging rank that this one could not reach meanwhile.
   void on_verdict(const Verdict& verdict, TimeNs now);
-  // What the hosts named in it must be asked, each once.
+  // Returns the requests to send: one to each host that they name, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
   void on_answer(const ProbeAnswer& answer, TimeNs now);
-  // Drops connections that broke because of a loss that is named, and holds those back for which it
-  // may be: the more precise verdict stands for them.
+  // Drops broken connections that a named loss explains, and holds back the ones that it may
+  // explain: the more precise verdict stands for them.
   void explain_by_loss(
       const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
       TimeNs now);
-  // Verdicts that are ripe.
+  // Returns the verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
   // Forgets a report that another rank judges from now on, or that its observer takes back.
   void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
 
  private:
-  // A process that dies closes all its connections at once: time to hear that it did, and for
-  // several reports of one fault to be asked for together.
+  // Coalesce time. A process that dies closes all its connections at once: this is the time for its
+  // death to be reported, and for several reports of one fault to share one question.
   static constexpr TimeNs kGather = 10 * kMillisecond;
-  // When the stall of what was hit is known, and all carriers of a dead switch are reported.
+  // Settle time: the stall of the affected chunks is known then, and all carriers of a dead switch
+  // are reported.
   static constexpr TimeNs kSettle = 60 * kMillisecond;
-  // For answers that do not come: both hosts of a pair may be stopped.
+  // Probe timeout: the answers may never come, because both hosts of a pair may be stopped.
   static constexpr TimeNs kPatience = 250 * kMillisecond;
-  // A kernel answers on the very pair whose path was lost: connections say nothing then, only what
-  // other paths lose.
+  // A kernel answers on the very pair whose path was lost. Connections prove nothing then; only the
+  // losses of other paths do.
   static constexpr TimeNs kPatienceStalled = 250 * kMillisecond;
-  // Both ends of a path report its loss within this, also when one of them had not yet used it.
+  // Both ends of a path report its loss within this time, also when one of them had not used it
+  // yet.
   static constexpr TimeNs kSameLoss = 100 * kMillisecond;
-  // For the localiser of losses to name what a connection broke of.
+  // Time for the loss localiser to name the cause of a broken connection.
   static constexpr TimeNs kLossPatience = 2 * kSecond;
   static constexpr TimeNs kLossLook = 50 * kMillisecond;
-  // Paths that carry nothing notice at their next heartbeat.
+  // Late-report window: paths that carry nothing notice a fault at their next heartbeat.
   static constexpr TimeNs kEcho = 2500 * kMillisecond;
 
   using Pair = std::pair<NicName, NicName>;  // in order
@@ -172,9 +175,9 @@ class Judge {
     Observation seen;
     TimeNs at = 0;
     TimeNs ripe_at = 0;
-    uint32_t question = 0;  // what is asked because of its fault; 0: nothing yet
-    bool covered = false;   // that question tries this very pair, and came after it was lost
-    bool probed = false;    // a probe that was not answered, and no path that was lost
+    uint32_t question = 0;  // number of the question about its fault; 0: not asked yet
+    bool covered = false;   // that question tries this very pair, and came after the pair was lost
+    bool probed = false;    // a probe without an answer, not a lost path
   };
   struct Recent {
     NicName nic;
@@ -184,19 +187,19 @@ class Judge {
     TimeNs at = 0;
     TimeNs until() const { return at + kEcho; }
   };
-  // Names a report for as long as it may come again.
+  // Identifies a report for as long as it may come again.
   using ReportId = std::tuple<Rank, Rank, TimeNs>;
   static ReportId id_of(const Observation& o) { return {o.observer, o.peer, o.wall}; }
   // The bytes of a connection of this pair were wrong.
   struct Excuse {
     Pair pair;
     TimeNs at = 0;
-    std::vector<ReportId> reports;  // of the same loss
+    std::vector<ReportId> reports;  // all about the same loss
   };
-  // How a pair was lost.
+  // The way in which a pair was lost.
   enum class Evidence : uint8_t {
     silent,   // it answers nothing
-    stalled,  // it answers, and yet bytes did not pass
+    stalled,  // it answers, but bytes did not pass
     reset,    // it answers; the connection is gone
   };
   struct Question {
@@ -227,7 +230,7 @@ class Judge {
   std::vector<std::vector<Open*>> faults();
   std::vector<Open*> fault_of(const Open& seed);
   RailEvidence rail_evidence(const std::vector<Open*>& fault) const;
-  // A probe has said something of its pair.
+  // Returns whether a probe has an answer for its pair.
   bool tried(const Open& open) const;
   void index();
   bool known_broken(const NicName& a, const NicName& b) const;
@@ -254,10 +257,10 @@ class Judge {
   void remember(const NicName& nic, bool named, TimeNs now);
   void forget_old(TimeNs now);
 
-  // An index of `open_` while verdicts are made: a fault may have thousands of entries.
+  // An index of `open_` while the localiser makes verdicts: a fault may have thousands of entries.
   struct Index {
     std::set<NicName> reported;  // by their own hosts
-    std::set<Pair> given_up;     // one end at least says more than that the connection ended
+    std::set<Pair> given_up;     // at least one end reports more than the end of the connection
     std::map<NicName, std::vector<size_t>> of_nic;
   };
 
@@ -267,15 +270,15 @@ class Judge {
   std::vector<Recent> recent_;
   std::vector<Excuse> excuses_;
   std::vector<Verdict> ready_;
-  std::set<Rank> ended_;  // processes that were told dead
-  // What is asked and what came of it, while it is of use.
+  std::set<Rank> ended_;  // processes that were reported dead
+  // The questions and their answers, while they are of use.
   uint32_t last_question_ = 0;
   std::map<uint32_t, Question> questions_;
   std::map<Pair, Reached> reached_;
-  // Named and not seen to work again: what they do not reach is no news.
+  // Named and not seen to work again: their failed probes are no news.
   std::set<NicName> broken_nics_;
   std::set<Pair> broken_pairs_;
-  // Lost pairs that a verdict without a name has told of: for a while still evidence against both.
+  // Lost pairs of a verdict that names no NIC. For a while they remain evidence against both ends.
   struct Undecided {
     Evidence how;
     TimeNs at;

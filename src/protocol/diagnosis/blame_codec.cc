@@ -1,4 +1,4 @@
-// What ranks tell each other to find whom a fault is to be blamed on: the bodies of notices.
+// The bodies of the notices that ranks send each other to localise a fault.
 #include <algorithm>
 
 #include "base/printable.h"
@@ -80,7 +80,7 @@ Result<Observation> decode_observation(std::span<const std::byte> bytes) {
   o.stall_us = in.get<uint64_t>();
   o.up_us = in.get<uint64_t>();
   o.wall = static_cast<TimeNs>(in.get<uint64_t>());
-  if (in.bad()) return Status(Code::remote, "an observation cut short");
+  if (in.bad()) return Status(Code::remote, "a truncated observation");
   return o;
 }
 
@@ -118,7 +118,7 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
   v.wall = static_cast<TimeNs>(in.get<uint64_t>());
   v.process = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   v.loss_ppm = in.get<uint32_t>();
-  if (in.bad()) return Status(Code::remote, "a verdict cut short");
+  if (in.bad()) return Status(Code::remote, "a truncated verdict");
   return v;
 }
 
@@ -139,7 +139,7 @@ Result<ProbeRequest> decode_probe_request(std::span<const std::byte> bytes) {
   const size_t count = in.get<uint8_t>();
   if (count > kProbeHostsMax) return Status(Code::remote, "too many hosts to probe");
   for (size_t i = 0; i < count; ++i) request.hosts.push_back(in.get<uint32_t>());
-  if (in.bad()) return Status(Code::remote, "a request to probe cut short");
+  if (in.bad()) return Status(Code::remote, "a truncated request to probe");
   return request;
 }
 
@@ -172,7 +172,7 @@ Result<ProbeAnswer> decode_probe_answer(std::span<const std::byte> bytes) {
     reach.reached = in.get<uint8_t>() == 1;
     answer.tried.push_back(std::move(reach));
   }
-  if (in.bad()) return Status(Code::remote, "an answer to a probe cut short");
+  if (in.bad()) return Status(Code::remote, "a truncated answer to a probe");
   return answer;
 }
 

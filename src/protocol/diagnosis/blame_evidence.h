@@ -1,4 +1,4 @@
-// What the tests of blame say to a judge.
+// The observations that the tests of the fault localiser make.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline NicName nic(uint32_t host, int index = 0) {
   return {host, "nic" + std::to_string(index)};
 }
 
-// Rank r runs on host r. `wall` orders reports.
+// Returns an observation. Rank r runs on host r. `wall` orders reports.
 inline Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int index = 0,
                         TimeNs wall = 100) {
   Observation o;
@@ -35,7 +35,7 @@ inline Observation told(uint32_t observer, uint32_t peer, DownCause peer_cause, 
   return o;
 }
 
-// Each with four NICs.
+// Returns `count` hosts with four NICs each.
 inline std::vector<size_t> hosts(size_t count) {
   return std::vector<size_t>(count, 4);
 }

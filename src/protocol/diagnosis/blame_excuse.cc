@@ -1,4 +1,4 @@
-// Losses that are evidence against nobody, because of what one end says of them.
+// Losses that are evidence against no NIC, because of the report of one end.
 #include <algorithm>
 
 #include "protocol/diagnosis/blame.h"
@@ -6,8 +6,8 @@
 
 namespace r2ccl {
 
-// One end closed the connection because of what came on it; the other sees that it was closed.
-// Neither is evidence against a NIC. The same report may come again later.
+// Excuses the pair. One end closed the connection because of bytes on it; the other sees that it
+// was closed. Neither is evidence against a NIC. The same report may come again later.
 void Judge::excuse(const Observation& o, TimeNs now) {
   if (excused(o, now)) return;
   Excuse excuse{pair_of(o.near, o.far), now, {id_of(o)}};
@@ -21,7 +21,8 @@ void Judge::excuse(const Observation& o, TimeNs now) {
   excuses_.push_back(std::move(excuse));
 }
 
-// A path that has come back since is lost for another reason.
+// Returns whether an excuse covers the observation. A path that has come back since is lost for
+// another reason.
 bool Judge::excused(const Observation& o, TimeNs now) {
   if (subject(o) != nullptr) return false;
   for (Excuse& excuse : excuses_) {
@@ -36,7 +37,7 @@ bool Judge::excused(const Observation& o, TimeNs now) {
   return false;
 }
 
-// Losses that waited for the verdict on this one are asked for.
+// Losses that waited for the verdict on this one get a question.
 void Judge::withdraw(const Observation& o, TimeNs now) {
   const auto same = [&](const Open& open) {
     return !open.probed && id_of(open.seen) == id_of(o) && is_of(open.seen, o.near, o.far);

@@ -1,4 +1,4 @@
-// Reports that accuse nobody: excused by the other end, or taken back.
+// Reports that accuse no NIC: the other end excuses them, or their observer takes them back.
 #include <gtest/gtest.h>
 
 #include "protocol/diagnosis/blame_evidence.h"
@@ -6,7 +6,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the judge's patience
+constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the probe timeout
 
 std::vector<Verdict> judge(const std::vector<Observation>& observations) {
   Judge judge(hosts(4));
@@ -14,7 +14,7 @@ std::vector<Verdict> judge(const std::vector<Observation>& observations) {
   return judge.due(kRipe);
 }
 
-// The report without its cause, as it is sent to take it back.
+// Returns the report without its cause, as an observer sends it to take it back.
 Observation taken_back(Observation o) {
   o.cause = DownCause::none;
   o.peer_cause = DownCause::none;
@@ -22,7 +22,7 @@ Observation taken_back(Observation o) {
 }
 
 // One end closes the connection whose bytes were changed; the other may see just that.
-TEST(Judge, NamesNobodyForBytesThatWereChangedOnTheWay) {
+TEST(Judge, NamesNoNicForBytesThatWereChangedInTransit) {
   for (const DownCause cause : {DownCause::corrupted, DownCause::protocol}) {
     const auto here = [&](DownCause what) {
       Observation o = seen(0, 1, what);
@@ -39,8 +39,8 @@ TEST(Judge, NamesNobodyForBytesThatWereChangedOnTheWay) {
   }
 }
 
-// A report comes again when its stall is known; the path had been up for a moment only.
-TEST(Judge, NamesNobodyWhenAReportOfChangedBytesComesAgain) {
+// A report comes again when its stall is known; the path had been up only for a moment.
+TEST(Judge, NamesNoNicWhenAReportOfChangedBytesComesAgain) {
   Judge judge(hosts(4));
   Observation changed = seen(0, 1, DownCause::corrupted, 0, 1);
   Observation closed = seen(1, 0, DownCause::connection_lost, 0, 2);
@@ -101,7 +101,7 @@ TEST(Judge, JudgesAReportThatComesAnewAfterItWasWithdrawn) {
   EXPECT_EQ(judge.due(kRipe).size(), 1u);
 }
 
-// A loss waits for the verdict on another one of the same NIC, which is withdrawn.
+// A loss waits for the verdict on another one of the same NIC, whose report is then taken back.
 TEST(Judge, AsksForALossThatWaitedForOneThatIsWithdrawn) {
   Judge judge(hosts(8));
   const Observation first = seen(0, 1, DownCause::silent);
@@ -124,7 +124,7 @@ TEST(Judge, DropsAReportThatItsObserverTakesBack) {
 }
 
 // The notice that takes a report back replaces one that was not delivered.
-TEST(Judge, AccusesNobodyForAReportThatIsTakenBackBeforeItIsHeard) {
+TEST(Judge, AccusesNoNicForAReportThatIsTakenBackBeforeItArrives) {
   EXPECT_TRUE(judge({taken_back(seen(2, 0, DownCause::connection_lost))}).empty());
 }
 

@@ -1,4 +1,4 @@
-// The statements that one observation makes by itself, for the parts of the judge.
+// The facts that follow from one observation by itself, for the parts of the fault localiser.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ inline bool touches(const Observation& o, const NicName& nic) {
   return o.near == nic || o.far == nic;
 }
 
-// The observer's own host saw what happened to its NIC.
+// Returns whether the observer's own host saw the failure of its NIC.
 inline bool direct(DownCause cause) {
   return cause == DownCause::interface_down || cause == DownCause::carrier_lost;
 }
 
-// The NIC that this is first-hand evidence of, or the word of its own host; null: neither.
+// Returns the NIC that this is first-hand evidence of, or the word of its own host; null: neither.
 inline const NicName* subject(const Observation& o) {
   if (direct(o.cause)) return &o.near;
   return o.cause == DownCause::peer_notice && direct(o.peer_cause) ? &o.far : nullptr;
@@ -39,12 +39,14 @@ inline TimeNs up_ns(const Observation& o) {
   return static_cast<TimeNs>(std::min<uint64_t>(o.up_us, kNever / kMicrosecond)) * kMicrosecond;
 }
 
-// Wrong bytes are a fault of what lies between two NICs at most, if not of a rank.
+// Returns whether bytes were wrong. That is a fault of the network between two NICs at most, if not
+// of a rank.
 inline bool is_of_bytes(DownCause cause) {
   return cause == DownCause::corrupted || cause == DownCause::protocol;
 }
 
-// A direct report weighs most, then the word of a rank that saw it, then of one that was told.
+// Returns the weight of the evidence: a direct report weighs most, then the word of a rank that saw
+// the failure, then that of a rank that was told.
 inline int weight(const Observation& o) {
   if (direct(o.cause)) return 3;
   if (subject(o) != nullptr) return 2;

@@ -1,4 +1,5 @@
-// When a whole host is named: it lost all its NICs, and somebody who works is witness to that.
+// Decides when a verdict names a whole host: the host lost all its NICs, and a working NIC
+// witnessed that.
 #include <algorithm>
 #include <tuple>
 
@@ -8,16 +9,16 @@
 
 namespace r2ccl {
 
-// Whether the hosts that were asked for this loss have answered, all but one: each pair has two
-// ends.
+// Returns whether all but one of the hosts that were asked about this loss have answered: each pair
+// has two ends.
 bool Judge::heard(const Open& open) const {
   const auto found = questions_.find(open.question);
   return open.covered && found != questions_.end() && found->second.awaited.size() <= 1;
 }
 
-// Each of its NICs is part of this fault, and none reaches anybody. A host with one NIC is that
-// NIC. Where no probe tried the pair of `seed`, only lost paths count: the other probes may be
-// those of a host that is cut off itself, or of an older question.
+// Returns whether each of the host's NICs is part of this fault, and none reaches another. A host
+// with one NIC counts as that NIC. Where no probe tried the pair of `seed`, only lost paths count:
+// the other probes may come from a host that is cut off itself, or belong to an older question.
 bool Judge::lost_all(uint32_t host, const Open& seed) const {
   const bool probes_count = tried(seed) || mutated(Mutant::host_unwitnessed);
   std::set<NicName> lost;
@@ -35,8 +36,9 @@ bool Judge::lost_all(uint32_t host, const Open& seed) const {
                               [&](const NicName& nic) { return reaches_others(nic, {}, seed.at); });
 }
 
-// A NIC that lost the host reaches another one. The answer that says so came after the question
-// for this loss: an older one says nothing, because the NIC's host may be cut off since.
+// Returns whether a NIC that lost the host reaches another one. Its answer must be later than the
+// question about this loss: an older one proves nothing, because the NIC's host may be cut off
+// since.
 bool Judge::missed_by_others(uint32_t host, const Open& seed) const {
   const auto asked = questions_.find(seed.question);
   const bool fresh = asked != questions_.end() && !mutated(Mutant::host_unwitnessed);
@@ -50,9 +52,10 @@ bool Judge::missed_by_others(uint32_t host, const Open& seed) const {
   });
 }
 
-// Whether the evidence tells which of the two hosts lost all. With third hosts, a NIC that lost the
-// host must be seen to reach others. The lost paths alone decide where the hosts have answered and
-// could not try. Without their answers the judge's own host may be the one that is cut off.
+// Returns whether the evidence tells which of the two hosts lost all. With third hosts, a NIC that
+// lost the host must be seen to reach others. The lost paths alone decide where the hosts have
+// answered and could not try. Without their answers, the judging rank's own host may be the one
+// that is cut off.
 bool Judge::host_is_known(const Open& seed, bool near_lost, bool far_lost) const {
   if (nics_of_hosts_.size() == 2) return true;
   if (near_lost == far_lost) return false;
@@ -61,7 +64,7 @@ bool Judge::host_is_known(const Open& seed, bool near_lost, bool far_lost) const
   return heard(seed) || mutated(Mutant::host_unwitnessed);
 }
 
-// The hosts that could bear witness have not answered yet.
+// Returns whether the hosts that could bear witness have not answered yet.
 bool Judge::waits_for_witness(const Open& open, TimeNs now) const {
   if (nics_of_hosts_.size() == 2 || now >= open.at + kEcho) return false;
   if (subject(open.seen) != nullptr || tried(open) || heard(open)) return false;
@@ -69,7 +72,7 @@ bool Judge::waits_for_witness(const Open& open, TimeNs now) const {
   return lost_all(open.seen.near.host, open) != lost_all(open.seen.far.host, open);
 }
 
-// All NICs of one end's host, or of both: then nobody can tell which.
+// Names all NICs of one end's host. If both hosts lost all, the verdict gives both.
 Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
   const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
   const uint32_t other = near_lost ? seed.seen.far.host : seed.seen.near.host;

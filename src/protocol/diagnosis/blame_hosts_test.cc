@@ -1,4 +1,4 @@
-// Which evidence names a whole host.
+// The evidence that names a whole host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kNics = 2;
 
-// Host `near` tries its NICs to those of all others that were asked. `reached` says which answer.
+// Host `near` tries its NICs to the NICs of all other hosts in the request. `reached` decides which
+// ones answer.
 void answer(Judge& judge, const ProbeRequest& request, uint32_t near,
             const std::function<bool(const NicName& far)>& reached, TimeNs now) {
   ProbeAnswer answer{request.number, near, {}};
@@ -37,7 +38,7 @@ std::vector<size_t> small_hosts(size_t count) {
   return std::vector<size_t>(count, kNics);
 }
 
-// Each of `lost_by` reports one NIC of host `host` that fell silent.
+// Each host of `lost_by` reports one NIC of host `host` that fell silent.
 void lose_all_nics(Judge& judge, uint32_t host, std::initializer_list<uint32_t> lost_by) {
   int index = 0;
   for (const uint32_t observer : lost_by) {
@@ -45,7 +46,7 @@ void lose_all_nics(Judge& judge, uint32_t host, std::initializer_list<uint32_t> 
   }
 }
 
-TEST(Judge, NamesAHostThatNobodyReachesThoughTheyReachEachOther) {
+TEST(Judge, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
   Judge judge(small_hosts(4));
   lose_all_nics(judge, 3, {1, 2});
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -63,7 +64,7 @@ TEST(Judge, NamesAHostThatNobodyReachesThoughTheyReachEachOther) {
 }
 
 // A connection between host 0 and another broke, and the hosts that were asked reach each other.
-// Then the judge's host, 0, goes dark: it reaches nobody, and hears nobody's answer.
+// Then the judging rank's host, 0, goes dark: it reaches no host, and hears no answer.
 struct CutOffJudge {
   CutOffJudge() {
     judge.observe(seen(0, 1, DownCause::connection_lost, 1), 0);
@@ -74,7 +75,7 @@ struct CutOffJudge {
     ASSERT_EQ(first[0].hosts, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
     for (const uint32_t near : first[0].hosts) answer(judge, first[0], near, all, kFirstAt);
   }
-  // Asks for what was lost meanwhile.
+  // Asks about the losses since then.
   void go_dark(uint32_t asked) {
     const auto second = judge.wanted(kFirstAt + 10 * kMillisecond);
     ASSERT_EQ(second.size(), 1u);
@@ -101,9 +102,9 @@ TEST(Judge, NamesNoHostByTheProbesOfAJudgeThatIsCutOff) {
   dark.expect_pairs();
 }
 
-// A NIC of the judge's host reached host 5 before it missed host 7. That is no proof that it worked
-// then, and the second question does not ask host 5.
-TEST(Judge, NamesNoHostBecauseOfWhatItsWitnessReachedBefore) {
+// A NIC of the judging rank's host reached host 5 before it missed host 7. That is no proof that it
+// worked then, and the second question does not ask host 5.
+TEST(Judge, NamesNoHostByAnEarlierAnswerOfItsWitness) {
   CutOffJudge dark;
   dark.judge.observe(seen(0, 7, DownCause::silent, 0), 11 * kMillisecond);
   dark.answer_first();
@@ -111,14 +112,14 @@ TEST(Judge, NamesNoHostBecauseOfWhatItsWitnessReachedBefore) {
   dark.expect_pairs();
 }
 
-// Two paths were lost by two misfortunes, and no host has answered. The judge waits, and the
-// answers clear the host.
+// Two faults lost two paths, and no host has answered. The localiser waits, and the answers clear
+// the host.
 TEST(Judge, WaitsForAWitnessBeforeItNamesAHost) {
   Judge judge(small_hosts(4));
   lose_all_nics(judge, 3, {1, 2});
   const auto requests = judge.wanted(10 * kMillisecond);
   ASSERT_FALSE(requests.empty());
-  EXPECT_TRUE(judge.due(kSecond).empty()) << "nobody has answered";
+  EXPECT_TRUE(judge.due(kSecond).empty()) << "no host has answered";
   EXPECT_NE(judge.next_timeout(), kNever);
   for (const ProbeRequest& request : requests) {
     for (const uint32_t near : request.hosts) answer(judge, request, near, all, kSecond);
@@ -138,7 +139,7 @@ TEST(Judge, NamesNoHostWithoutAWitnessWhenItHasWaitedLongEnough) {
 }
 
 // No host has a descriptor to probe with, and all have said so: the lost paths are the evidence.
-TEST(Judge, NamesAHostByItsLostPathsWhereNobodyCanTry) {
+TEST(Judge, NamesAHostByItsLostPathsWhereNoHostCanProbe) {
   Judge judge(small_hosts(4));
   lose_all_nics(judge, 3, {1, 2});
   judge.observe(seen(0, 3, DownCause::silent, 0), 0);

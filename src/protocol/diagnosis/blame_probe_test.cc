@@ -1,4 +1,4 @@
-// What third hosts' probes add to what the ends of a path saw.
+// The evidence that third hosts' probes add to the reports of a path's two ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace r2ccl {
 namespace {
 
-// Each probes its NICs of this index to all later hosts' ones; `broken` pairs are not reached.
+// Each host probes its NIC of this index to the same NIC of all later hosts; `broken` pairs are not
+// reached.
 void answer_all(Judge& judge, const ProbeRequest& request, int index,
                 const std::set<std::pair<uint32_t, uint32_t>>& broken, TimeNs now) {
   for (const uint32_t near : request.hosts) {
@@ -23,8 +24,8 @@ void answer_all(Judge& judge, const ProbeRequest& request, int index,
   }
 }
 
-// One pair was lost, and the probes tell the rest, before the judge's patience is over.
-TEST(Judge, TellsByProbesWhatOnePairCannot) {
+// One pair was lost, and the probes tell the rest before the probe timeout.
+TEST(Judge, LocalisesByProbesAFaultThatOnePairCannot) {
   struct Case {
     const char* name;
     std::set<std::pair<uint32_t, uint32_t>> broken;
@@ -32,7 +33,7 @@ TEST(Judge, TellsByProbesWhatOnePairCannot) {
   };
   const Case cases[] = {
       {"a NIC", {{0, 1}, {0, 2}, {0, 3}}, Scope::nic},
-      {"what lies between", {{0, 1}}, Scope::pair},
+      {"the network between them", {{0, 1}}, Scope::pair},
       {"the rail", {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}, Scope::rail},
   };
   for (const Case& c : cases) {
@@ -51,7 +52,7 @@ TEST(Judge, TellsByProbesWhatOnePairCannot) {
 }
 
 // A stopped process answers no request, and its kernel answers the others' probes.
-TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
+TEST(Judge, DoesNotNeedTheAnswerOfEveryHost) {
   Judge judge(hosts(3));
   judge.observe(seen(1, 0, DownCause::silent), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -66,7 +67,7 @@ TEST(Judge, NeedsNotTheAnswerOfEveryHost) {
   EXPECT_EQ(verdicts[0].culprit, nic(0));
 }
 
-TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
+TEST(Judge, BelievesAnyEndThatSaysAConnectPasses) {
   Judge judge(hosts(3));
   judge.observe(seen(1, 0, DownCause::silent), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -81,7 +82,7 @@ TEST(Judge, BelievesThatAConnectPassesWhoeverSaysSo) {
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
 }
 
-// A third host that reaches nobody is another matter than a connection that broke.
+// A third host that reaches no other is another matter than a connection that broke.
 TEST(Judge, KeepsAPairThatAnswersApartFromNicsThatDoNot) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 2, DownCause::connection_lost), 0);
@@ -107,9 +108,9 @@ TEST(Judge, BlamesNoNicForConnectionsThatWereResetThoughTheirEndsReachEachOther)
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
-// Nobody could try the pairs that were lost. So the judge waits for paths that carry nothing, and
-// what the other probes have said holds all the while.
-TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
+// No host could try the lost pairs. So the localiser waits for paths that carry nothing, and the
+// other probes' answers hold all the while.
+TEST(Judge, RemembersTheProbesAnswersWhileItWaitsForIdlePaths) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   judge.observe(seen(0, 2, DownCause::silent), 0);
@@ -126,9 +127,9 @@ TEST(Judge, RemembersWhatProbesSaidWhileItWaitsForIdlePaths) {
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
-// Each NIC of host 0 is lost to one other, and neither of these reaches anybody: two misfortunes
+// Each NIC of host 0 is lost to one other, and neither of these reaches another NIC. Two faults
 // elsewhere look the same.
-TEST(Judge, NamesNoHostThatNobodyMissesWhoReachesOthers) {
+TEST(Judge, NamesNoHostThatOnlyUnreachableNicsMiss) {
   Judge judge({2, 2, 2});
   judge.observe(seen(0, 1, DownCause::silent, 1), 0);
   const auto requests = judge.wanted(10 * kMillisecond);
@@ -136,7 +137,7 @@ TEST(Judge, NamesNoHostThatNobodyMissesWhoReachesOthers) {
   for (const uint32_t host : requests[0].hosts) {
     ProbeAnswer answer{requests[0].number, host, {}};
     for (uint32_t other = 0; other < 3; ++other) {
-      // The other NIC of host 1 is down, so nobody tries it.
+      // The other NIC of host 1 is down, so no host tries it.
       if (other == host || host == 1 || other == 1) continue;
       answer.tried.push_back({nic(host, 0), nic(other, 0), false});
     }
@@ -148,8 +149,8 @@ TEST(Judge, NamesNoHostThatNobodyMissesWhoReachesOthers) {
   EXPECT_NE(verdicts[0].scope, Scope::host);
 }
 
-// A host that was cut off has judged itself, and is heard only when it is back. Meanwhile others
-// lost the connections that it had lost long before.
+// A host that was cut off has reached a verdict about itself, and the others hear it only when it
+// is back. Meanwhile they lost the connections that it had lost long before.
 TEST(Judge, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 3, DownCause::connection_lost), 0);
@@ -166,7 +167,7 @@ TEST(Judge, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
   EXPECT_EQ(judge.due(9 * kSecond).size(), 1u);
 }
 
-TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
+TEST(Judge, NamesAProcessThatDiedAndNotItsNics) {
   Judge judge(hosts(3));
   judge.observe(seen(0, 1, DownCause::connection_lost, 0), 0);
   judge.observe(seen(2, 1, DownCause::connection_lost, 1), 0);
@@ -177,7 +178,7 @@ TEST(Judge, TakesAProcessThatDiedForThatAndNotForItsNics) {
   died.observer = Rank(2);
   judge.observe(died, kMillisecond);
   const auto verdicts = judge.due(kMillisecond);
-  ASSERT_EQ(verdicts.size(), 1u) << "once, whoever tells it";
+  ASSERT_EQ(verdicts.size(), 1u) << "once, from either end";
   EXPECT_EQ(verdicts[0].scope, Scope::process);
   EXPECT_EQ(verdicts[0].process, Rank(1));
   EXPECT_EQ(judge.next_timeout(), kNever);

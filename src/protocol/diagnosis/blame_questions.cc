@@ -1,4 +1,5 @@
-// Which hosts a judge asks to probe, and for what: one question at a time for one fault.
+// Chooses the hosts that the localiser asks to probe, and the losses to ask about: one question at
+// a time for one fault.
 #include <algorithm>
 
 #include "protocol/diagnosis/blame.h"
@@ -6,8 +7,8 @@
 
 namespace r2ccl {
 
-// Groups what is open: two entries are of one fault when they have a NIC in common, or are linked
-// by others that have. A union-find over the NICs.
+// Groups the open entries into faults: two entries belong to one fault when they have a NIC in
+// common, or are linked by others that have. A union-find over the NICs.
 std::vector<std::vector<Judge::Open*>> Judge::faults() {
   std::map<NicName, size_t> nics;
   std::vector<size_t> parent;
@@ -39,8 +40,8 @@ std::vector<Judge::Open*> Judge::fault_of(const Open& seed) {
   return {};
 }
 
-// Both ends of the pairs that are asked for, then of the fault's others, as many as there is room
-// for, and third hosts.
+// Returns both ends of the pairs that the question is about, then ends of the fault's other pairs,
+// as many as there is room for, and third hosts.
 std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
                                        const std::vector<Open*>& fault) const {
   std::set<uint32_t> hosts;
@@ -53,7 +54,7 @@ std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
       add(open->seen.far.host);
     }
   }
-  // Not the same few for every fault of a large job.
+  // Do not ask the same few hosts about every fault of a large job.
   const auto count = static_cast<uint32_t>(nics_of_hosts_.size());
   const uint32_t first = *hosts.begin();
   for (uint32_t i = 1; i < count; ++i) add((first + i) % count);
@@ -65,11 +66,10 @@ bool Judge::wants_question(const Open& open, TimeNs now) const {
          open.at + kGather <= now;
 }
 
-// Returns the losses of a fault that need a question of their own now. A few
-// pairs of one NIC tell as much as all, and the verdict explains the rest. So while a question is
-// pending or its verdict is near, the fault's other losses wait for the verdict (ask_again). Where
-// the tried pairs answer, the verdict takes longer, and only losses that connects say nothing of
-// wait for it.
+// Returns the losses of a fault that need a question of their own now. A few pairs of one NIC tell
+// as much as all, and the verdict explains the rest. So while a question is pending or its verdict
+// is near, the fault's other losses wait for the verdict (ask_again). Where the tried pairs answer,
+// the verdict takes longer, and only losses for which connects are no evidence wait for it.
 std::vector<Judge::Open*> Judge::without_question(const std::vector<Open*>& fault, TimeNs now) {
   uint32_t question = 0;
   bool soon = false;
@@ -121,7 +121,7 @@ std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
   return requests;
 }
 
-// After a verdict: losses that it did not explain, and that no question has tried, are asked for.
+// After a verdict, asks about the losses that it did not explain and that no question has tried.
 void Judge::ask_again(TimeNs now) {
   const auto waits = [](const Open& open) {
     return open.question != 0 && !open.covered && !open.probed && subject(open.seen) == nullptr;

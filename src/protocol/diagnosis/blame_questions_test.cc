@@ -1,4 +1,4 @@
-// How many requests a judge sends for a fault, whatever the number of hosts.
+// The number of requests that the localiser sends for a fault, for any number of hosts.
 #include <gtest/gtest.h>
 
 #include "protocol/diagnosis/blame_evidence.h"
@@ -31,7 +31,7 @@ void answer_all(Judge& judge, const ProbeRequest& request, bool reached, TimeNs 
   }
 }
 
-// Drives the judge until no more is due; returns its verdicts.
+// Drives the localiser until no more is due; returns its verdicts.
 std::vector<Verdict> finish(Judge& judge, bool reached, size_t& requests) {
   std::vector<Verdict> verdicts;
   for (TimeNs now = 10 * kMillisecond; now < kSecond; now += 5 * kMillisecond) {
@@ -109,7 +109,7 @@ TEST(BlameQuestions, TheVerdictOfOneFaultLeadsToTheQuestionOfTheNext) {
   EXPECT_EQ(verdicts[1].culprit, nic(kOther));
 }
 
-// A judge waits for so many answers and no more, so that a rank which reads none costs a bound.
+// The localiser waits for this many answers and no more, so a rank that reads none costs a bound.
 TEST(BlameQuestions, AnAnswerToAQuestionThatWasGivenUpIsIgnored) {
   Judge judge(hosts(2 * kQuestionsMax + 4));
   std::vector<ProbeRequest> requests;

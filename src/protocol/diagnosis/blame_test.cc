@@ -13,8 +13,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the judge's patience
-constexpr TimeNs kLater = 10 * kSecond;       // later than any echo
+constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the probe timeout
+constexpr TimeNs kLater = 10 * kSecond;       // later than any late report
 
 std::vector<Verdict> judge(const std::vector<Observation>& observations, TimeNs at = kRipe) {
   Judge judge(hosts(4));
@@ -59,12 +59,12 @@ TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
   const std::set<NicName> both = {verdicts[0].culprit, verdicts[0].other};
   EXPECT_EQ(both, (std::set<NicName>{nic(0), nic(1)}));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
-  EXPECT_EQ(verdicts[0].rank, Rank(0)) << "who saw it decides, not who was told";
+  EXPECT_EQ(verdicts[0].rank, Rank(0)) << "the observer decides, not the rank that was told";
 }
 
 // A chain of lost pairs, 2-0-1-3, is host 0's NIC and one pair, or host 1's and one pair. A ring is
 // the NICs of hosts 0 and 1, or those of 2 and 3.
-TEST(Judge, NamesNoNicThatTheEvidenceIsNotMoreAgainstThanItsWitnesses) {
+TEST(Judge, NamesNoNicWithoutMoreEvidenceThanAgainstItsWitnesses) {
   const std::vector<Observation> chain = {seen(0, 2, DownCause::stalled),
                                           seen(0, 1, DownCause::stalled),
                                           seen(1, 3, DownCause::stalled)};
@@ -110,7 +110,7 @@ TEST(Judge, RanksOfOneHostCountAsOneWitness) {
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
 }
 
-TEST(Judge, TellsTwoFaultsAtOnceApart) {
+TEST(Judge, SeparatesTwoFaultsAtOnce) {
   const auto verdicts = judge({
       seen(1, 0, DownCause::silent, 0),
       seen(2, 0, DownCause::silent, 0),
@@ -133,7 +133,7 @@ TEST(Judge, ADirectReportDoesNotHideAnotherFault) {
   EXPECT_EQ(verdicts[1].culprit, nic(2, 1));
 }
 
-TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
+TEST(Judge, AbsorbsTheLateReportsOfIdlePaths) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
@@ -142,7 +142,7 @@ TEST(Judge, AbsorbsWhatIdlePathsNoticeLater) {
   EXPECT_TRUE(judge.due(kLater).empty());
 }
 
-TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
+TEST(Judge, AbsorbsLateReportsAtBothEndsOfAPairWhoseSideIsUnknown) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
@@ -151,7 +151,7 @@ TEST(Judge, AbsorbsEchoesAtBothEndsOfAPairWhoseSideIsUnknown) {
   EXPECT_TRUE(judge.due(2 * kSecond).empty());
 }
 
-TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
+TEST(Judge, ReportsANewFaultOfTheSameNicAfterTheLateReports) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
@@ -159,7 +159,7 @@ TEST(Judge, TellsANewFaultOfTheSameNicAfterItsEchoes) {
   EXPECT_EQ(judge.due(kLater + kRipe).size(), 1u);
 }
 
-TEST(Judge, AnotherNicIsNoEcho) {
+TEST(Judge, ALossOfAnotherNicIsNoLateReport) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::carrier_lost, 0), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
@@ -167,7 +167,7 @@ TEST(Judge, AnotherNicIsNoEcho) {
   EXPECT_EQ(judge.due(2 * kRipe + kSecond).size(), 1u);
 }
 
-TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
+TEST(Judge, ADirectReportIsNoLateReportOfAPairWhoseSideWasUnknown) {
   Judge judge(hosts(4));
   judge.observe(seen(0, 1, DownCause::silent), 0);
   ASSERT_EQ(judge.due(kRipe).size(), 1u);
@@ -179,8 +179,8 @@ TEST(Judge, ADirectReportIsNoEchoOfAPairWhoseSideWasUnknown) {
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
-TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
-  // At once, and while the first one still echoes.
+TEST(Judge, ADirectReportIsNoLateReportOfItsPeersFault) {
+  // At once, and within the late-report window of the first one.
   for (const TimeNs later : {TimeNs{0}, kRipe + kSecond}) {
     Judge judge(hosts(4));
     judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
@@ -193,8 +193,9 @@ TEST(Judge, ADirectReportIsNoEchoOfItsPeersFault) {
   }
 }
 
-// Each fault is told when its own time is over, with all that was seen of it until then.
-TEST(Judge, TellsEachFaultInItsOwnTime) {
+// The localiser reports each fault when its own time is over, with all observations of it until
+// then.
+TEST(Judge, ReportsEachFaultInItsOwnTime) {
   constexpr TimeNs kPatience = 250 * kMillisecond;
   constexpr TimeNs kPatienceDirect = 60 * kMillisecond;
   constexpr TimeNs kSecondAt = 50 * kMillisecond;
@@ -239,7 +240,7 @@ TEST(Judge, TellsEachFaultInItsOwnTime) {
   }
 }
 
-// All pairs of the hosts' NICs `index`, each seen from one end.
+// Returns all pairs of the hosts' NICs `index`, each seen from one end.
 std::vector<Observation> all_pairs(uint32_t hosts, DownCause cause, int index = 0) {
   std::vector<Observation> all;
   for (uint32_t a = 0; a < hosts; ++a) {
@@ -273,7 +274,7 @@ TEST(Judge, NamesTheRailWhenAllHostsLostTheirCarrier) {
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
-// What has traffic fails at once, here between neighbours; the rest is noticed at a heartbeat.
+// Paths with traffic fail at once, here between neighbours; the others notice at a heartbeat.
 std::vector<Observation> ring() {
   return {seen(0, 1, DownCause::silent), seen(1, 2, DownCause::silent),
           seen(2, 3, DownCause::silent), seen(3, 0, DownCause::silent)};
@@ -362,7 +363,7 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
   EXPECT_EQ(verdicts[0].detected_us, 33u) << "of the earliest report";
 }
 
-TEST(Judge, TellsTheNextFaultOfANicFromTheEchoOfTheLast) {
+TEST(Judge, SeparatesTheNextFaultOfANicFromTheLateReportsOfTheLast) {
   for (const DownCause cause : {DownCause::silent, DownCause::interface_down}) {
     Judge judge(hosts(4));
     judge.observe(seen(0, 1, cause), 0);
@@ -377,7 +378,7 @@ TEST(Judge, TellsTheNextFaultOfANicFromTheEchoOfTheLast) {
   }
 }
 
-TEST(Judge, SaysWhenItWantsToBeAsked) {
+TEST(Judge, SaysWhenItIsDueNext) {
   Judge judge(hosts(4));
   EXPECT_EQ(judge.next_timeout(), kNever);
   judge.observe(seen(0, 1, DownCause::silent), 5 * kSecond);
@@ -420,7 +421,7 @@ TEST(Blame, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   EXPECT_EQ(verdict.value(), v);
 }
 
-TEST(Blame, BytesCutShortAreRefused) {
+TEST(Blame, TruncatedBytesAreRefused) {
   const auto observation = encode(seen(0, 1, DownCause::silent));
   for (size_t size = 0; size < observation.size(); ++size) {
     EXPECT_FALSE(decode_observation(std::span(observation).first(size)).ok()) << size;
@@ -435,7 +436,7 @@ TEST(Blame, BytesCutShortAreRefused) {
 
 TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
   auto bytes = encode(seen(0, 1, DownCause::silent));
-  // Two ranks, two names of host, length and "nic0": the cause follows.
+  // Two ranks, and two names of host, length and "nic0"; the cause follows.
   constexpr size_t kCauseAt = 4 + 4 + 2 * (4 + 1 + 4);
   ASSERT_EQ(bytes[kCauseAt], static_cast<std::byte>(DownCause::silent));
   bytes[kCauseAt] = std::byte{99};
@@ -444,14 +445,14 @@ TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
   EXPECT_EQ(decoded.value().cause, DownCause::none);
 }
 
-TEST(Blame, AScopeOfALaterVersionBlamesNobodyAlone) {
+TEST(Blame, AScopeOfALaterVersionNamesNoSingleNic) {
   auto bytes = encode(Verdict());
   constexpr size_t kScopeAt = 4;  // after the number
   bytes[kScopeAt] = std::byte{99};
   EXPECT_EQ(decode_verdict(bytes).value().scope, Scope::pair);
 }
 
-TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
+TEST(Blame, SurvivesGarbageAndItsMeaning) {
   std::mt19937_64 random(1);
   Judge judge(hosts(4));
   TimeNs now = 0;
@@ -476,7 +477,7 @@ TEST(Blame, SurvivesGarbageAndWhateverItMeans) {
   }
 }
 
-TEST(Blame, SurvivesWhateverAHostileRankSays) {
+TEST(Blame, SurvivesAnyReportOfAHostileRank) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 20'000; ++i) {
     ProbeAnswer answer{1, static_cast<uint32_t>(random() % 3), {}};

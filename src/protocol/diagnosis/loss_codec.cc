@@ -49,7 +49,7 @@ Result<LossReport> decode_loss_report(std::span<const std::byte> bytes) {
     sample.count.lossy = in.get<uint32_t>();
     report.samples.push_back(std::move(sample));
   }
-  if (in.bad()) return Status(Code::remote, "a report of losses cut short");
+  if (in.bad()) return Status(Code::remote, "a truncated report of losses");
   return report;
 }
 

@@ -19,8 +19,8 @@ bool touches_any(const NicPair& pair, const std::set<NicName>& nics) {
   return nics.contains(pair.first) || nics.contains(pair.second);
 }
 
-// All sets of at most `room` NICs that, with `chosen`, touch every pair from `next` on. Branches on
-// the ends of the first pair that is not covered: one of them is in every cover.
+// Finds all sets of at most `room` NICs that, with `chosen`, touch every pair from `next` on.
+// Branches on the ends of the first uncovered pair: one of them is in every cover.
 void find_covers(const std::vector<NicPair>& pairs, size_t next, std::set<NicName>& chosen,
                  size_t room, std::set<std::set<NicName>>& covers) {
   while (next < pairs.size() && touches_any(pairs[next], chosen)) ++next;
@@ -36,8 +36,8 @@ void find_covers(const std::vector<NicPair>& pairs, size_t next, std::set<NicNam
   }
 }
 
-// The NICs that are in every smallest set that touches all `pairs`; none when no set of at most
-// `size_max` does.
+// Returns the NICs that are in every smallest set that touches all `pairs`; none when no set of at
+// most `size_max` does.
 std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_max) {
   for (size_t size = 1; size <= size_max; ++size) {
     std::set<std::set<NicName>> covers;
@@ -54,7 +54,7 @@ std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_
   return {};
 }
 
-// Takes the pairs that hang together with the first of `pairs` out of it.
+// Removes the pairs that are connected with the first one from `pairs`, and returns them.
 std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
   std::set<NicName> nics = {pairs.front().first, pairs.front().second};
   std::vector<NicPair> component;
@@ -97,14 +97,15 @@ void LossLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
   named_[pair_of(verdict.culprit, other)] = now;
 }
 
-// Both directions of a pair, and all ranks of its hosts, together.
+// Returns the counts of both directions of a pair and all ranks of its hosts together.
 std::map<LossLocaliser::Pair, LossCount> LossLocaliser::totals() const {
   std::map<Pair, LossCount> totals;
   for (const auto& [key, seen] : seen_) totals[pair_of(key.near, key.far)] += seen.count;
   return totals;
 }
 
-// One full queue may drop packets of both directions: in each of them that is one period.
+// Returns the pairs that are lossy. One full queue may drop packets of both directions: in each of
+// them that is one period.
 std::vector<LossLocaliser::Pair> LossLocaliser::lossy_pairs(
     const std::map<Pair, LossCount>& totals) const {
   std::map<Pair, uint32_t> worse;  // direction
@@ -121,7 +122,7 @@ std::vector<LossLocaliser::Pair> LossLocaliser::lossy_pairs(
   return lossy;
 }
 
-// It loses a far larger share than the pairs that `touched` has no part in.
+// Returns whether it loses a far larger share than the pairs without a NIC of `touched`.
 bool LossLocaliser::stands_out(const LossCount& count, const Cover& touched,
                                const std::map<Pair, LossCount>& totals) const {
   LossCount others;
@@ -131,7 +132,8 @@ bool LossLocaliser::stands_out(const LossCount& count, const Cover& touched,
   return count.ppm() >= kMargin * others.ppm() || mutated(Mutant::loss_congestion);
 }
 
-// A loss at all busy NICs of a host is the fault of the host or its switch port, not of a NIC.
+// Returns whether some busy NIC of the host loses nothing. A loss at all busy NICs of a host is the
+// fault of the host or its switch port, not of a NIC.
 bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                             const std::map<Pair, LossCount>& totals) const {
   if (nics_of_hosts_[nic.host] < 2 || mutated(Mutant::loss_congestion)) return true;
@@ -189,7 +191,7 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
       if (!touches(pair, nic)) continue;
       count += totals.at(pair);
       const NicName& other = pair.first == nic ? pair.second : pair.first;
-      // Another NIC that is named as well explains the loss of that pair.
+      // If another NIC is named as well, it explains the loss of that pair.
       if (!culprits.contains(other)) witnesses.insert(other.host);
     }
     TimeNs since = now;
@@ -202,7 +204,7 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
     if (!stands_out(count, culprits, totals)) continue;
     if (host_is_clean_elsewhere(nic, lossy, totals)) name(Scope::nic, nic, {}, count, now);
   }
-  // A chain or a ring of lossy pairs has no explanation that is better than others.
+  // A chain or a ring of lossy pairs has no best explanation.
   if (component.size() != 1) return;
   const auto& [one, other] = component.front();
   const LossCount& count = totals.at(component.front());

@@ -1,12 +1,12 @@
-// From the losses that ranks see on their paths to the NIC that loses packets. Pure.
+// Localises the NIC that loses packets from the losses that ranks see on their paths. Pure.
 //
 // A variant of binary loss tomography, "smallest consistent failure set" (Duffield, Network
 // Tomography of Binary Network Performance Characteristics, IEEE Trans. Inf. Theory 2006), on
-// passive counters as in 007 (Arzani et al., NSDI 2018): each rank reports the retransmissions that
-// its kernel counts per path; a pair of NICs is lossy or clean; the smallest set of NICs that
-// touches every lossy pair is the explanation. A NIC is named only if it is in every smallest set:
-// with two hosts, or one lossy pair, both ends explain the loss equally well, and the verdict is
-// the pair.
+// passive counters as in 007 (Arzani et al., NSDI 2018). Each rank reports the retransmissions that
+// its kernel counts per path. A pair of NICs is lossy or clean. The smallest set of NICs that
+// touches every lossy pair is the explanation. A verdict names a NIC only if it is in every
+// smallest set: with two hosts, or one lossy pair, both ends explain the loss equally well, and the
+// verdict is the pair.
 //
 // It differs from 007, which ranks links by votes and always names one, because here a verdict that
 // names an innocent NIC is worse than none. Congestion also loses packets, and is no fault. Four
@@ -14,10 +14,9 @@
 //  - a full queue drops in bursts: evidence is the number of 125 ms periods with a loss, and not
 //    the number of packets, and at least two hosts must have seen it;
 //  - a fan-in hits all NICs of a host that carry as much: if they all lose, no NIC is named;
-//  - congestion hits what carries most: a NIC loses eight times as large a share as the pairs that
-//    it has no part in;
-//  - a packet that was only late, or reordered, is reported by the peer's D-SACK and does not
-//  count.
+//  - congestion hits the busiest NICs: a bad NIC loses eight times as large a share as the pairs
+//    without it;
+//  - a late or reordered packet does not count, because the peer's D-SACK reports it.
 // The alternative not taken is active probing (trains of packets, as BADABING does): it would see
 // idle NICs too, but it adds load where the network is in trouble, and the control streams already
 // cross every pair of NICs with small packets all the time. The other alternative, telling
@@ -51,7 +50,7 @@ struct LossSample {
   friend bool operator==(const LossSample&, const LossSample&) = default;
 };
 
-// Everything that a rank has sent of late: also the paths without a loss, which clear NICs.
+// All packets that a rank has sent lately, also on paths without a loss, which clear NICs.
 struct LossReport {
   Rank observer;
   TimeNs wall = 0;
@@ -62,48 +61,50 @@ struct LossReport {
 // As many as fit into one notice, with the longest names.
 inline constexpr size_t kLossSamplesMax = 40;
 
-// Truncates to the bound: the samples with most losses stay, then those with most packets.
+// Encodes the report, truncated to the bound: it keeps the samples with most losses, then the ones
+// with most packets.
 std::vector<std::byte> encode(const LossReport& report);
 Result<LossReport> decode_loss_report(std::span<const std::byte> bytes);
 
 class LossLocaliser {
  public:
-  // A rank that sees losses reports so often.
+  // A rank that sees losses reports this often.
   static constexpr TimeNs kReportInterval = 250 * kMillisecond;
 
-  // `nics_of_hosts`: how many data NICs each host of the job has.
+  // `nics_of_hosts`: the number of data NICs of each host of the job.
   explicit LossLocaliser(std::vector<size_t> nics_of_hosts)
       : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
-  // Replaces the rank's last report. Samples that contradict themselves, or name a host that the
-  // job does not have, are ignored.
+  // Replaces the rank's last report. Ignores samples that contradict themselves, or name a host
+  // that the job does not have.
   void on_report(const LossReport& report, TimeNs now);
-  // Another rank has judged: what it named is not named again.
+  // Takes the verdict of another judging rank, so that this one does not name the same component
+  // again.
   void on_verdict(const Verdict& verdict, TimeNs now);
-  // New verdicts: their kind is DownCause::lossy.
+  // Returns new verdicts; their kind is DownCause::lossy.
   std::vector<Verdict> due(TimeNs now);
   TimeNs next_timeout() const;
 
   LossExplains explains(const NicName& near, const NicName& far, TimeNs now) const;
 
  private:
-  // A report is evidence for so long.
+  // A report is evidence for this long.
   static constexpr TimeNs kFresh = 1 * kSecond;
-  // A component that is lossy without loss for so long works again: the next loss is news.
+  // A lossy component without loss for this long works again: the next loss is news.
   static constexpr TimeNs kCleared = 10 * kSecond;
-  // For the evidence of other pairs, before only the pair is named.
+  // Time to wait for evidence of other pairs before the verdict names only the pair.
   static constexpr TimeNs kPairPatience = 2 * kSecond;
-  // A NIC is lossy for so long before it is named: one full queue may drop packets of many pairs,
-  // and the rate of a loss that has just begun is hardly known.
+  // A NIC must be lossy for this long before it is named: one full queue may drop packets of many
+  // pairs, and the rate of a loss that has just begun is uncertain.
   static constexpr TimeNs kNicPatience = 500 * kMillisecond;
-  // Periods with a loss: of a pair, to be lossy at all; of all pairs of a NIC, to name it; of a
-  // pair, to name that.
+  // Periods with a loss that are needed: in a pair, to call it lossy; over all pairs of a NIC, to
+  // name the NIC; in a pair, to name the pair.
   static constexpr uint32_t kPairPeriods = 2;
   static constexpr uint32_t kNicPeriods = 6;
   static constexpr uint32_t kNamedPairPeriods = 5;
   static constexpr uint32_t kPpmMin = 200;
   static constexpr uint64_t kMargin = 8;
-  // More NICs that lose packets at the same time are not told apart.
+  // The localiser cannot separate more NICs that lose packets at the same time.
   static constexpr size_t kCoverMax = 3;
 
   using Pair = std::pair<NicName, NicName>;  // in order
@@ -138,7 +139,8 @@ class LossLocaliser {
   std::map<Key, Seen> seen_;
   std::map<Rank, TimeNs> wall_;
   std::map<Pair, PairState> lossy_;
-  // Named, and when the loss was last seen. A pair has two ends, a NIC has itself twice.
+  // The named components, and when their loss was last seen. A pair has two ends; a NIC is there
+  // twice.
   std::map<Pair, TimeNs> named_;
   std::vector<Verdict> ready_;
   TimeNs judged_at_ = 0;

@@ -25,7 +25,7 @@ struct Row {
   uint32_t from;
   uint32_t to;
   LossCount count;
-  int index = 0;  // of both NICs
+  int index = 0;  // the same for both NICs
 };
 
 // Every rank reports again and again for `duration`; rank r runs on host r.
@@ -52,7 +52,7 @@ std::vector<Verdict> judged(size_t host_count, const std::vector<Row>& rows,
   return judged(localiser, rows, duration);
 }
 
-// "nic h1nic0", "pair h0nic0 h1nic0"; in order.
+// Returns the verdicts as "nic h1nic0" or "pair h0nic0 h1nic0", in order.
 std::vector<std::string> words(const std::vector<Verdict>& verdicts) {
   std::vector<std::string> all;
   for (const Verdict& verdict : verdicts) {
@@ -78,7 +78,7 @@ TEST(LossLocaliser, NamesTheNicThatEveryLossyPairHasInCommon) {
   EXPECT_EQ(verdicts[0].rank, Rank(0));
 }
 
-TEST(LossLocaliser, NamesTheNicThatLosesOnlyWhatItReceivesOrSends) {
+TEST(LossLocaliser, NamesTheNicThatLosesInOneDirectionOnly) {
   EXPECT_EQ(words(judged(4, {{0, 1, kLoses},
                              {2, 1, kLoses},
                              {3, 1, kFewer},
@@ -100,14 +100,14 @@ TEST(LossLocaliser, NamesTheSameNicOnceWhileItLoses) {
   EXPECT_EQ(judged(localiser, rows).size(), 1U);
   EXPECT_TRUE(judged(localiser, rarely, 20 * kSecond, 2 * kSecond).empty());
   EXPECT_TRUE(judged(localiser, rows, kSecond, 23 * kSecond).empty());
-  // It had recovered in between.
+  // The NIC had recovered in between.
   EXPECT_EQ(judged(localiser, rows, kSecond, 40 * kSecond).size(), 1U);
 }
 
 TEST(LossLocaliser, NamesThePairWhereBothEndsExplainItAlike) {
   const std::vector<Row> two = {{0, 1, kLoses}, {1, 0, kLoses}, {0, 1, kClean, 1}};
   EXPECT_EQ(words(judged(2, two)), Words{"pair h0nic0 h1nic0"});
-  // With more hosts others may still lose to one of the two.
+  // With more hosts others may still lose packets to one of the two.
   const std::vector<Row> one = {{0, 1, kLoses}, {1, 2, kClean}, {2, 0, kClean}, {0, 1, kClean, 1}};
   EXPECT_TRUE(judged(3, one, kSecond).empty());
   EXPECT_EQ(words(judged(3, one, 3 * kSecond)), Words{"pair h0nic0 h1nic0"});
@@ -126,13 +126,13 @@ TEST(LossLocaliser, NamesTwoNicsThatOnlyTogetherExplainAllLoss) {
 }
 
 // With three hosts two lossy NICs and a lossy switch are the same evidence.
-TEST(LossLocaliser, NamesNobodyOfARingOfLossyPairs) {
+TEST(LossLocaliser, NamesNoNicOfARingOfLossyPairs) {
   EXPECT_TRUE(
       judged(3, {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kLoses}, {0, 1, kClean, 1}}, 5 * kSecond)
           .empty());
 }
 
-TEST(LossLocaliser, TakesABurstForCongestion) {
+TEST(LossLocaliser, CountsABurstAsCongestion) {
   EXPECT_TRUE(judged(4,
                      {{0, 1, kBurst},
                       {2, 1, kBurst},
@@ -144,12 +144,12 @@ TEST(LossLocaliser, TakesABurstForCongestion) {
                       {0, 1, kClean, 1}},
                      5 * kSecond)
                   .empty());
-  // A single burst that meets many pairs twice is over before it counts.
+  // A single burst that hits many pairs twice is over before it counts.
   LossLocaliser localiser(hosts(4));
   EXPECT_TRUE(judged(localiser, {{0, 1, kLoses}, {2, 1, kLoses}, {0, 1, kClean, 1}}, 0).empty());
 }
 
-TEST(LossLocaliser, TakesALossOfAllNicsOfAHostForAFanIn) {
+TEST(LossLocaliser, CountsALossOfAllNicsOfAHostAsAFanIn) {
   EXPECT_TRUE(judged(4,
                      {{0, 1, kLoses},
                       {2, 1, kLoses},
@@ -162,7 +162,7 @@ TEST(LossLocaliser, TakesALossOfAllNicsOfAHostForAFanIn) {
                   .empty());
 }
 
-TEST(LossLocaliser, TakesALossThatOthersHaveTooForCongestion) {
+TEST(LossLocaliser, CountsALossThatOthersHaveTooAsCongestion) {
   EXPECT_TRUE(judged(6,
                      {{0, 1, kLoses},
                       {2, 1, kLoses},

@@ -1,10 +1,10 @@
-// Whether the peer's process is dead, by the answers of its kernel.
+// Decides from the answers of the peer's kernel whether the peer's process is dead.
 //
-// Each answer alone proves little, because a RST to a SYN can be forged while the network is down.
-// So death needs one of two:
+// Each answer alone proves little, because an attacker can forge a RST to a SYN while the network
+// is down. So death needs one of two:
 // - The kernel closed each connection that was open to the end, and refuses new ones.
-// - The kernel refuses every new connection for seconds. A host does so that was cut off while its
-//   process died, or that has restarted.
+// - The kernel refuses every new connection for seconds. A host does so when it was cut off
+//   while its process died, or when it has restarted.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,15 @@ class DeathEvidence {
  public:
   explicit DeathEvidence(size_t paths) : paths_(paths) {}
 
-  // A path failed. `closed`: the peer's kernel closed its connection in order, or reset it.
+  // Records that a path failed. `closed`: the peer's kernel closed its connection in order, or
+  // reset it.
   void on_failed(size_t path, bool closed, TimeNs at) { paths_[path] = {at, closed, false}; }
-  // No path is connected any more: refusals count from now on.
+  // Records that no path is connected any more. Refusals count from now on.
   void on_all_down(TimeNs at) {
     all_down_at_ = at;
     on_alive();
   }
-  // The peer, or a kernel in its place, accepted or acknowledged something.
+  // Records that the peer, or a kernel in its place, accepted or acknowledged something.
   void on_alive() {
     refusals_ = 0;
     for (Path& path : paths_) path.refused = false;
@@ -53,9 +54,10 @@ class DeathEvidence {
   }
 
  private:
-  // With closed connections: so many refusals, and from as many of the closed paths.
+  // With closed connections, death needs this many refusals, from as many of the closed paths.
   static constexpr size_t kRefusals = 2;
-  // Without: they must last for so long. Several attempts are made in a second.
+  // Without closed connections, the refusals must last this long. A rank makes several attempts a
+  // second.
   static constexpr size_t kRefusalsAlone = 4;
   static constexpr TimeNs kRefusedFor = 3 * kSecond;
   // Paths that failed within this time of the last one were open to the end.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr TimeNs kStart = 100 * kSecond;
 
-// A peer with three paths, all of which failed at `kStart`.
+// Returns the evidence of a peer with three paths, all of which failed at `kStart`.
 DeathEvidence failed_paths(bool closed) {
   DeathEvidence evidence(3);
   for (size_t path = 0; path < 3; ++path) evidence.on_failed(path, closed, kStart);

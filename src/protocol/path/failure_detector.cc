@@ -14,36 +14,37 @@ constexpr TimeNs kAskInterval = 5 * kMillisecond;
 constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
 constexpr TimeNs kControlMargin = 10 * kMillisecond;
 constexpr TimeNs kControlMarginUnknown = 200 * kMillisecond;
-// A suspect path may stay suspect for so long without a sign of life, the peer being alive
-// elsewhere.
+// A path may stay suspect this long without a sign of life while the peer is alive elsewhere.
 constexpr TimeNs kSilentAfter = 100 * kMillisecond;
 constexpr TimeNs kStalledAfter = 400 * kMillisecond;
-// A connection whose packets got lost for so long waits longer still (TCP doubles its timer), and a
-// new connection need not.
+// A connection whose packets were lost for this long waits longer still, because TCP doubles its
+// timer. A new connection need not.
 constexpr TimeNs kUnacknowledgedAfter = 300 * kMillisecond;
 // The last usable path does not become suspect; it fails only after this.
 constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
-// A peer that answers nothing may be stopped: then its kernel answers. The detector asks it soon,
-// because new connections work as soon as the network does, while TCP waits ever longer; later less
-// often.
+// A peer that answers nothing may be stopped; then its kernel answers. The detector asks the kernel
+// soon, because new connections work as soon as the network does, while TCP waits ever longer.
+// Later the detector asks less often.
 constexpr TimeNs kReconnectMin = 100 * kMillisecond;
 constexpr TimeNs kReconnectMax = 250 * kMillisecond;
-// A live control stream carries a heartbeat in each of these.
+// A live control stream carries a heartbeat in each of these intervals.
 constexpr TimeNs kSilentHeartbeats = 3;
-// A pong by any control stream takes less than this when the peer runs. A longer one was a stop or
+// A pong on any control stream takes less than this when the peer runs. A longer one was a stop or
 // a clock step.
 constexpr TimeNs kRoundTripMax = 1 * kSecond;
 constexpr TimeNs kCompensatedSilence = 25 * kMillisecond;
 // After a silence of this length connections wait for TCP's timer.
 constexpr TimeNs kSilence = 100 * kMillisecond;
-// The sender of a casual ping does not wait for its pong, but in the end it counts as missed.
+// The sender of a casual ping does not wait for its pong, but a pong later than this counts as
+// missed.
 constexpr TimeNs kCasualMissed = 100 * kMillisecond;
 constexpr size_t kPingsMax = 32;
-// While a path is suspect, and while the peer owes an answer, run() is due so often.
+// run() is due this often while a path is suspect, and while the peer owes an answer.
 constexpr TimeNs kSuspectInterval = 5 * kMillisecond;
 constexpr TimeNs kUnheardInterval = 50 * kMillisecond;
 
-// The connection waits for an acknowledgement of packets that got lost: retransmission timeout.
+// Returns whether the connection waits for an acknowledgement of lost packets: retransmission
+// timeout.
 bool is_unacknowledged(const PathEnd& path, TimeNs now) {
   if (path.model.outstanding().empty()) return false;
   const TimeNs unanswered = path.data_unanswered();
@@ -70,7 +71,8 @@ TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
   return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
 }
 
-// A path on standby stands in as well: it is used as soon as no other is up.
+// Returns whether no other path can replace this one. A path on standby can: the link uses it as
+// soon as no other is up.
 bool FailureDetector::is_last(const PathEnd& path) const {
   return std::ranges::none_of(paths_, [&](const PathEnd* other) {
     return other != &path && !other->control_only && other->state.usable();
@@ -114,7 +116,8 @@ uint32_t FailureDetector::on_ping_sent(PathEnd& path, bool casual, TimeNs now) {
   return number;
 }
 
-// A pong comes on the control stream of its ping, and shows that this one works both ways.
+// Records a pong. It comes on the control stream of its ping, and shows that this stream works both
+// ways.
 void FailureDetector::on_pong(PathEnd& path, uint32_t number, TimeNs now) {
   PathHealth& health = path.health;
   while (!health.pings.empty() && health.pings.front().number <= number) {
@@ -171,7 +174,7 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   const TimeNs asks_from = since + kSilentAfter / 2;
   const bool peer_alive = evidence_at_ > asks_from || mutated(Mutant::accuse_sleepers);
   if (!peer_alive || now - since < kSilentAfter) return;
-  // Slow is not dead: data that still trickles has more time.
+  // A slow path is not dead: one whose data still trickles has more time.
   const bool trickles = path.model.last_delivery_at() > since;
   const bool sign_of_life = kernel_answers || pong || trickles;
   const TimeNs bound = is_unacknowledged(path, now) ? kSilentAfter : kStalledAfter;
@@ -182,7 +185,7 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
 }
 
 void FailureDetector::ask_suspect(PathEnd& path, bool pong, TimeNs now) {
-  // Evidence counts from this time on, so an idle peer is not asked before.
+  // Evidence counts from this time on, so the detector does not ask an idle peer before.
   const TimeNs asks_from = path.state.since() + kSilentAfter / 2;
   const bool not_asked = path.health.pings.empty() && !pong;
   // While chunks wait, the state that comes with each pong may end the suspicion.
@@ -192,9 +195,9 @@ void FailureDetector::ask_suspect(PathEnd& path, bool pong, TimeNs now) {
 }
 
 // Asks whether the peer runs. The pong is the comparison for the path in doubt, and brings the
-// whole current state. Where one idle path is in doubt, one control stream that answers tells as
+// whole current state. When one idle path is in doubt, one control stream that answers tells as
 // much as all of them. The detector pings all of them when the last ping had no pong, when more
-// paths are in doubt, and when chunks wait, which the state may concern.
+// paths are in doubt, and when chunks wait, which the state may acknowledge.
 void FailureDetector::ask(PathEnd* in_doubt, TimeNs now) {
   if (now < next_ask_) return;
   const bool fresh = now - next_ask_ > kAskIntervalMax;
@@ -208,7 +211,7 @@ void FailureDetector::ask(PathEnd* in_doubt, TimeNs now) {
   PathEnd* witness = one_will_do ? choose_witness(in_doubt, now) : nullptr;
   if (witness != nullptr) {
     actions_.send_ping(*witness, now);
-    // A ping that is under way on an idle control stream arrives no sooner when another follows.
+    // A ping that is in flight on an idle control stream arrives no sooner when another follows.
     const bool owes = in_doubt == nullptr || !in_doubt->health.pings.empty();
     if (!owes && in_doubt->control_writable()) actions_.send_ping(*in_doubt, now);
     return;
@@ -225,7 +228,7 @@ bool FailureDetector::others_in_doubt(const PathEnd* in_doubt, TimeNs now) const
   });
 }
 
-// Returns the next control stream that can be expected to answer: prompt, and not itself in doubt.
+// Returns the next control stream that is likely to answer: it is prompt and not itself in doubt.
 PathEnd* FailureDetector::choose_witness(const PathEnd* in_doubt, TimeNs now) {
   const TimeNs prompt = actions_.prompt_round_trip(now);
   for (size_t i = 0; i < paths_.size(); ++i) {
@@ -240,7 +243,7 @@ PathEnd* FailureDetector::choose_witness(const PathEnd* in_doubt, TimeNs now) {
   return nullptr;
 }
 
-// An idle path has sent pings only, and a path without a ping shares the question to the peer.
+// An idle path has sent pings only. A path without a ping counts from the ping to the whole peer.
 bool FailureDetector::owed_in_silence(const PathEnd& path) const {
   TimeNs since = asked_at_ == 0 ? kNever : asked_at_;
   if (!path.model.outstanding().empty()) {
@@ -267,7 +270,8 @@ TimeNs FailureDetector::reconnect_interval(TimeNs now) const {
   return std::max(least, std::min(unheard(now) / 2, kReconnectMax));
 }
 
-// The kernel of a stopped peer acknowledges the control frames that reach it.
+// Notes which control streams the peer's kernel has acknowledged. The kernel of a stopped peer
+// acknowledges the control frames that reach it.
 void FailureDetector::note_acknowledged(TimeNs now) {
   if (asked_at_ == 0 || now < next_kernel_look_) return;
   next_kernel_look_ = now + kReconnectMin / 4;
@@ -278,9 +282,10 @@ void FailureDetector::note_acknowledged(TimeNs now) {
   }
 }
 
-// A peer whose kernel owes an answer is cut off, or its connections are dead and no kernel knows
-// them. A new connection tells, and is of use at once. The detector opens none to a peer that is
-// merely stopped: a kernel holds only so many connections that no process accepts.
+// Opens new connections to a silent peer. When the peer's kernel owes an answer, the peer is cut
+// off, or its connections are dead and no kernel knows them. A new connection shows which, and is
+// usable at once. The detector opens none to a peer that is merely stopped: a kernel holds only so
+// many connections that no process accepts.
 void FailureDetector::check_silence(TimeNs now) {
   note_acknowledged(now);
   const bool connected = heard_at_ != 0 && std::ranges::any_of(paths_, [](const PathEnd* path) {

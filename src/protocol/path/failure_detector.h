@@ -4,15 +4,15 @@
 // A path is suspect when it misses its own loss deadline AND the peer has meanwhile acted on
 // something that was sent after that deadline. So a peer that was descheduled, or a pause of this
 // process, makes no path suspect: everything is overdue together then. A suspect path fails after a
-// bound without a sign of life; one whose data still trickles, or whose peer's kernel answers, has
-// a longer bound.
+// bound without a sign of life. A path whose data still trickles, or whose peer's kernel answers,
+// has a longer bound.
 //
 // The method varies two standard ones. The loss deadline of a path comes from its own estimators,
 // as in an adaptive failure detector (Bertier, Marin, Sens, DSN 2002; RFC 6298's timer), but it
-// never decides alone: the comparison with the other paths takes the place of a fixed threshold,
-// as TCP's RACK (RFC 8985) compares a packet with others that were sent later and have arrived.
-// The alternative not taken is a heartbeat with a timeout on each path: a timeout short enough to
-// find a fault in milliseconds accuses every process that the scheduler stops for longer.
+// never decides alone. The comparison with the other paths takes the place of a fixed threshold, as
+// TCP's RACK (RFC 8985) compares a packet with others that were sent later and have arrived. The
+// alternative not taken is a heartbeat with a timeout on each path: a timeout short enough to find
+// a fault in milliseconds accuses every process that the scheduler stops for longer.
 #pragma once
 
 #include <cstddef>
@@ -36,13 +36,13 @@ class FailureDetector {
     virtual void suspect(PathEnd& path, const char* stream, TimeNs late, TimeNs now) = 0;
     virtual void clear(PathEnd& path, TimeNs now) = 0;
     virtual void fail(PathEnd& path, DownCause cause, const char* why, TimeNs now) = 0;
-    // Tries a plain connect that the peer's kernel must answer within kernel_answer_bound(), even
+    // Tries a plain connect. The peer's kernel must answer it within kernel_answer_bound(), even
     // when its process is stopped. Only one at a time.
     virtual void probe_kernel(PathEnd& path, TimeNs now) = 0;
-    // Opens a new connection of the path where this end may, else as probe_kernel(); unless an
-    // attempt began less than `interval` ago.
+    // Opens a new connection of the path where this end may, else does as probe_kernel(). Does
+    // nothing if an attempt began less than `interval` ago.
     virtual void reconnect(PathEnd& path, TimeNs interval, TimeNs now) = 0;
-    // PathScheduler::prompt_round_trip().
+    // Returns PathScheduler::prompt_round_trip().
     virtual TimeNs prompt_round_trip(TimeNs now) const = 0;
   };
 
@@ -51,21 +51,21 @@ class FailureDetector {
       : actions_(actions), paths_(std::move(paths)) {}
 
   // --- evidence ---
-  // A control frame has come. Returns whether the peer had been asked and owed it.
+  // Records a control frame. Returns whether the peer had been asked and owed it.
   bool on_frame(TimeNs now);
-  // The peer acted on something that was sent at `sent_at`.
+  // Records that the peer acted on something that was sent at `sent_at`.
   void on_evidence(TimeNs sent_at) { evidence_at_ = std::max(evidence_at_, sent_at); }
-  // Returns the number of a new ping. A casual one is not missed before 100 ms.
+  // Returns the number of a new ping. A casual ping is not missed before 100 ms.
   uint32_t on_ping_sent(PathEnd& path, bool casual, TimeNs now);
   void on_pong(PathEnd& path, uint32_t number, TimeNs now);
-  // A connection of the link was dialed although the peer seemed silent.
+  // Records that a connection of the link was dialed although the peer seemed silent.
   void on_silence_ended(TimeNs now);
-  // No path is connected: the peer owes no answer.
+  // Records that no path is connected, so the peer owes no answer.
   void on_all_down() { asked_at_ = 0; }
-  // The loop of this process, or all of the peer, stood still for `duration`: nothing that is under
-  // way is the later for it.
+  // Records that the loop of this process, or all of the peer, stood still for `duration`. This
+  // moves every running deadline.
   void compensate_pause(TimeNs duration, TimeNs now);
-  // As compensate_pause(), and the peer's silence is shorter by it.
+  // Does as compensate_pause(), and shortens the peer's silence by `duration`.
   void compensate_idle(TimeNs duration, TimeNs now);
 
   // --- decisions ---
@@ -73,26 +73,28 @@ class FailureDetector {
   // Returns the time at which run() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
 
-  // --- what others need to know ---
-  // The peer owes an answer.
+  // --- queries ---
+  // Returns whether the peer owes an answer.
   bool asked() const { return asked_at_ != 0; }
-  // 0: the peer answers; else the time for which it has answered nothing although it was asked.
+  // Returns the time for which the peer has answered nothing although it was asked; 0: it answers.
   TimeNs unheard(TimeNs now) const { return asked_at_ == 0 ? 0 : now - asked_at_; }
   // Returns the time for which nothing has come from the peer's host, not even from its kernel.
   TimeNs silence(TimeNs now) const;
-  // The least time between two frames to a peer that answers nothing. The kernel of a stopped
-  // process keeps only so many, for however long.
+  // Returns the least time between two frames to a peer that answers nothing. The kernel of a
+  // stopped process queues only so many frames, however long the process is stopped.
   TimeNs spacing(TimeNs now) const { return unheard(now) / 4; }
   TimeNs heard_at() const { return heard_at_; }
-  // The peer began to owe an answer on this path before the end of a silence of the whole peer.
+  // Returns whether the peer began to owe an answer on this path before the end of a silence of the
+  // whole peer.
   bool owed_in_silence(const PathEnd& path) const;
-  // The time at which the oldest chunk of the path is overdue, with the bytes that other links have
-  // sent through its NIC; kNever: no chunk is outstanding.
+  // Returns the time at which the oldest chunk of the path is overdue, counting the bytes that
+  // other links have sent through its NIC; kNever: no chunk is outstanding.
   static TimeNs data_overdue_at(const PathEnd& path);
-  // The time at which the oldest missed pong is overdue; kNever: none is missed.
+  // Returns the time at which the oldest missed pong is overdue; kNever: none is missed.
   static TimeNs control_overdue_at(const PathEnd& path);
 
-  // A later answer of the kernel says nothing more, and a new connection may be due on this path.
+  // Returns the bound for an answer of the kernel. A later answer proves nothing more, and a new
+  // connection may be due on this path.
   static TimeNs kernel_answer_bound(const PathEnd& path);
 
   void check_invariants() const;
@@ -103,7 +105,7 @@ class FailureDetector {
   void ask_suspect(PathEnd& path, bool pong, TimeNs now);
   void check_silence(TimeNs now);
   void note_acknowledged(TimeNs now);
-  // `in_doubt`: the path that causes the question; null: the whole peer is in doubt.
+  // `in_doubt`: the path that causes the ping; null: the whole peer is in doubt.
   void ask(PathEnd* in_doubt, TimeNs now);
   bool others_in_doubt(const PathEnd* in_doubt, TimeNs now) const;
   PathEnd* choose_witness(const PathEnd* in_doubt, TimeNs now);
@@ -112,10 +114,10 @@ class FailureDetector {
 
   Actions& actions_;
   const std::vector<PathEnd*> paths_;
-  uint32_t ping_number_ = 1;     // of the next ping; never 0
+  uint32_t ping_number_ = 1;     // number of the next ping; never 0
   TimeNs evidence_at_ = 0;       // the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time
-  TimeNs asked_at_ = 0;          // the peer was asked and nothing has come since; 0: something has
+  TimeNs asked_at_ = 0;          // the peer was asked and has sent nothing since; 0: it has
   TimeNs silence_ended_at_ = 0;  // all control streams had been silent until then
   TimeNs next_ask_ = 0;
   TimeNs last_ask_at_ = 0;  // <= next_ask_

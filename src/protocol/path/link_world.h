@@ -1,9 +1,9 @@
-// For tests: one direction of a link in a small world, and a model that it is held against after
-// every event. A sender and a receiver with their ledgers, two paths of which one fails and returns
-// under new incarnations, and control frames that come in time, late or twice.
+// For tests: one direction of a link in a small world, and a model that checks it after every
+// event. The world has a sender and a receiver with their ledgers, and two paths. One path fails
+// and returns under new incarnations. Control frames come in time, late or twice.
 //
-// The model knows the messages, what was put on a wire and what each end was told; of how the
-// ledgers remember it, nothing. What the link does between ledgers and paths is done here as there.
+// The model knows the messages, the frames on the wires and the reports to each end. It knows
+// nothing of the ledgers' own records. Like the link, the world connects ledgers and paths.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +25,20 @@
 
 namespace r2ccl::link_world {
 
-// Path a is the one that fails; b carries on.
+// Path a fails; path b carries on.
 enum class Event : uint8_t {
-  send_a,            // the next chunk, a replay first, goes out on a
+  send_a,            // the next chunk goes out on a, a retransmission first
   send_b,            // and on b
   read_a,            // half of the next frame on a arrives, or the rest of one
   read_b,            // a whole frame on b
-  stray,             // a frame of an earlier connection of a comes late
-  duplicate,         // a is suspected: what it carries goes out on b as well
+  stray,             // a frame of an earlier connection of a arrives late
+  duplicate,         // a is suspect: its chunks go out on b as well
   down_at_sender,    // the sender's end of a fails
-  down_at_receiver,  // the receiver's does
-  up,                // the sender, which has lost a, opens it anew
+  down_at_receiver,  // the receiver's end of a fails
+  up,                // the sender has lost a and opens it anew
   report,            // the receiver's state reaches the sender
-  say_slowly,        // it goes out on a lane that holds it up
-  late_report,       // what was held up arrives, and may do so again
+  say_slowly,        // the report goes out on a slow control stream
+  late_report,       // the delayed report arrives, and may do so again
   answer,            // the sender's state reaches the receiver
   notice,            // the receiver has a notice for the sender
   post,              // the next receive is posted
@@ -46,7 +46,7 @@ enum class Event : uint8_t {
 inline constexpr size_t kEvents = 15;
 const char* to_string(Event event);
 
-// Stands for a state: two different ones do not have the same in practice.
+// A hash of a state. In practice two different states never have the same digest.
 class Digest {
  public:
   template <typename... Values>
@@ -82,23 +82,23 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // False when the event cannot happen now; then nothing has changed.
+  // Returns false when the event cannot happen now; then nothing has changed.
   bool happen(Event event);
-  // Holds both ends against the model.
+  // Checks both ends against the model.
   void check();
-  // Two worlds of one setup with the same digest have the same future.
+  // Returns the state's digest. Two worlds of one setup with the same digest have the same future.
   Digest digest() const;
-  // The faults stop: all that is still to come comes, and nothing may be missing.
+  // Stops the faults, delivers everything that is outstanding, and checks that nothing is missing.
   void finish();
 
-  // What did not hold; empty when all did.
+  // Returns the first failed check; empty if none failed.
   const std::string& failure() const { return failure_; }
 
  private:
-  static constexpr uint32_t kChunksMax = 2;  // of one message
+  static constexpr uint32_t kChunksMax = 2;  // in one message
   static constexpr size_t kMessagesMax = 3;
   static constexpr uint64_t kNotices = 3;
-  static constexpr uint64_t kNoticeSlots = 2;  // which notices fill in turn
+  static constexpr uint64_t kNoticeSlots = 2;  // notices fill these in turn
   using Chunks = uint32_t;                     // a bit for each chunk of the world
 
   struct Path {
@@ -106,17 +106,18 @@ class World {
     PathState receiver;
     PathModel model;
     std::vector<DataHeader> wire;  // written, and not yet read whole
-    uint64_t frames_read = 0;      // of this connection
+    uint64_t frames_read = 0;      // on this connection
     std::optional<ReceiveLedger::Place> half;
     std::optional<DataHeader> stray;
-    // The model's: which connection each end has, 0 for none, and what the sender was told.
+    // The model's part: the connection of each end, 0 for none, and the versions that the sender
+    // heard.
     uint32_t connections = 0;
     uint32_t at_sender = 0;
     uint32_t at_receiver = 0;
     bool suspected = false;
     uint64_t frames_told = 0;
   };
-  // What the receiver says, and what was true then.
+  // A report of the receiver, and the truth at that time.
   struct Said {
     ControlFrame frame;
     Chunks accepted = 0;
@@ -133,7 +134,7 @@ class World {
   Path& b() { return paths_[1]; }
 
   void connect(Path& path);
-  // The sender.
+  // Sender.
   bool send_on(Path& path);
   void transmit(Path& path, ChunkRef chunk);
   bool duplicate();
@@ -141,7 +142,7 @@ class World {
   bool hear(const Said& said);
   void hear_of(Path& path, const PathReport& report, const Said& said);
   bool answer();
-  // The receiver.
+  // Receiver.
   bool begin(Path& path);
   bool read(Path& path);
   void write(const Path& path, const DataHeader& header, size_t count);
@@ -154,7 +155,7 @@ class World {
   void put(const Path& path, Digest& digest) const;
   static void put(const Said& said, Digest& digest);
 
-  // The model.
+  // Model.
   static Chunks bit(size_t message, uint32_t index) {
     return Chunks{1} << (message * kChunksMax + index);
   }
@@ -175,7 +176,8 @@ class World {
     return &target_[message][index * setup_.cut];
   }
   void consume(size_t message, uint32_t index);
-  // The latest of the first `count` notices that fill this slot, plus one; 0: there is none.
+  // Returns the latest of the first `count` notices that fill this slot, plus one; 0: there is
+  // none.
   static uint64_t latest_notice(uint64_t slot, uint64_t count) {
     while (count > 0 && (count - 1) % kNoticeSlots != slot) --count;
     return count;
@@ -188,7 +190,8 @@ class World {
   void check_path(const Path& path);
   void check_notices() {
     expect(notices_delivered_ == notices_heard_, "the latest notice that was heard is delivered");
-    expect(notices_at_sender_.applied() == notices_heard_, "what was delivered is known");
+    expect(notices_at_sender_.applied() == notices_heard_,
+           "the sender knows which notices were delivered");
     for (uint64_t slot = 0; slot < kNoticeSlots; ++slot) {
       expect(latest_notices_[slot] == latest_notice(slot, notices_heard_), "so is each slot's");
     }
@@ -209,14 +212,14 @@ class World {
   TimeNs now_ = kMillisecond;
   // The receiver's state, as in the link.
   uint64_t version_ = 1;
-  uint64_t changed_version_ = 0;  // of the channel
-  uint64_t reflected_ = 0;        // by the sender
-  uint64_t heard_version_ = 0;    // at the sender
+  uint64_t changed_version_ = 0;  // the channel's
+  uint64_t reflected_ = 0;        // acknowledged by the sender
+  uint64_t heard_version_ = 0;    // known to the sender
 
   Chunks sent_ = 0;      // at least once
-  Chunks eager_ = 0;     // of these, charged to the pool
+  Chunks eager_ = 0;     // part of these, charged to the pool
   Chunks accepted_ = 0;  // at the receiver
-  Chunks heard_ = 0;     // of these, told to the sender
+  Chunks heard_ = 0;     // part of these, reported to the sender
   uint64_t posted_ = 0;
   uint64_t posted_heard_ = 0;
   uint64_t credit_heard_;
@@ -224,10 +227,11 @@ class World {
   MessageNo low_water_;
   std::array<int, kMessagesMax> send_ended_{};
   std::array<int, kMessagesMax> receive_ended_{};
-  uint64_t notices_ = 0;  // that the receiver had for the sender
+  uint64_t notices_ = 0;  // notices of the receiver for the sender
   uint64_t notices_heard_ = 0;
-  uint64_t notices_delivered_ = 0;                       // up to which number
-  std::array<uint64_t, kNoticeSlots> latest_notices_{};  // delivered of each slot: number + 1
+  uint64_t notices_delivered_ = 0;  // delivered below this number
+  // The last delivered notice of each slot: number + 1.
+  std::array<uint64_t, kNoticeSlots> latest_notices_{};
   std::string failure_;
 };
 

@@ -1,4 +1,4 @@
-// The small world of link_world.h: what happens in it, and the model.
+// The small world of link_world.h: its events and its model.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -17,7 +17,7 @@ constexpr uint64_t kContext = 7;
 constexpr std::byte kConsumed{0xdd};
 constexpr std::byte kOverwritten{0xcc};
 
-// What message `m` says.
+// Returns the bytes of message `m`.
 const std::byte* golden(size_t m) {
   static const std::vector<std::byte> pattern = [] {
     std::vector<std::byte> bytes(64 * 1024);
@@ -27,7 +27,7 @@ const std::byte* golden(size_t m) {
   return pattern.data() + m * 5;
 }
 
-// Neither library function takes the null of a message of no bytes.
+// Neither library function accepts the null pointer of a message of no bytes.
 bool same(const std::byte* bytes, const std::byte* others, size_t count) {
   return count == 0 || std::memcmp(bytes, others, count) == 0;
 }
@@ -58,7 +58,7 @@ World::World(const Setup& setup)
   for (size_t m = 0; m < setup.messages.size(); ++m) {
     const size_t bytes = setup.messages[m];
     target_[m] = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    // What the ledger does not copy must stay at the client, and what it copies need not.
+    // The client must keep the bytes that the ledger does not copy, and need not keep the others.
     std::vector<std::byte> source;
     if (bytes <= limits::kBufferedSendBytesMax) source.assign(golden(m), golden(m) + bytes);
     const std::byte* from = source.empty() ? golden(m) : source.data();
@@ -110,7 +110,7 @@ bool World::happen(Event event) {
   return false;
 }
 
-// Both ends agree on the next incarnation, as the handshake does, and prove the path.
+// Both ends agree on the next incarnation and validate the path, as the handshake does.
 void World::connect(Path& path) {
   const Incarnation last = std::max(path.sender.incarnation(), path.receiver.incarnation());
   const Incarnation next(last.value() + 1);
@@ -136,7 +136,7 @@ bool World::send_on(Path& path) {
   }
   const auto chunk = send_.next_fresh(setup_.cut);
   if (!chunk) return false;
-  expect((sent_ & bit(*chunk)) == 0, "what is fresh was never sent");
+  expect((sent_ & bit(*chunk)) == 0, "a fresh chunk was never sent");
   transmit(path, *chunk);
   return true;
 }
@@ -151,7 +151,7 @@ void World::transmit(Path& path, ChunkRef chunk) {
   expect(header.message == chunk.message && header.offset == uint64_t{chunk.index} * setup_.cut &&
              header.payload_bytes == chunk_bytes(m, chunk.index) &&
              header.message_bytes == setup_.messages[m] && header.chunk_bytes == setup_.cut,
-         "a chunk is what the cut says");
+         "a chunk has the chosen size");
   header.incarnation = path.sender.incarnation();
   header.transmission = path.model.frames_sent();
   Transmission transmission;
@@ -217,7 +217,7 @@ bool World::hear(const Said& said) {
   return true;
 }
 
-// As the link does, after the channels: a transmission that arrived finds its chunk acknowledged.
+// Runs after the channels, as in the link: an arrived transmission finds its chunk acknowledged.
 void World::hear_of(Path& path, const PathReport& report, const Said& said) {
   const uint32_t connection = said.connection[report.path.value()];
   const bool current = path.sender.is_current(report.incarnation);
@@ -234,7 +234,7 @@ void World::hear_of(Path& path, const PathReport& report, const Said& said) {
   expect(path.model.on_delivered(report.frames_received, 0, path.suspected, now_, delivered),
          "an honest count is taken");
   for (const Transmission& each : delivered) {
-    expect(!send_.copy_gone(each.chunk), "what arrived is never sent again");
+    expect(!send_.copy_gone(each.chunk), "a chunk that arrived is never sent again");
   }
   if (path.suspected && path.model.outstanding().empty()) {
     path.suspected = false;
@@ -257,7 +257,7 @@ bool World::answer() {
 
 // --- the receiver --------------------------------------------------------------------------------
 
-// The header and half of the payload have come.
+// The header and half of the payload arrive.
 bool World::begin(Path& path) {
   if (path.half || path.wire.empty()) return false;
   const DataHeader& header = path.wire.front();
@@ -269,7 +269,7 @@ bool World::begin(Path& path) {
   const Placement right = (accepted_ & chunk) != 0         ? Placement::discard
                           : (posted_chunks() & chunk) != 0 ? Placement::direct
                                                            : Placement::early;
-  expect(path.half->placement == right, "a copy of what was accepted goes nowhere");
+  expect(path.half->placement == right, "a copy of an accepted chunk goes nowhere");
   write(path, header, header.payload_bytes / 2);
   return true;
 }
@@ -308,7 +308,7 @@ void World::accept(Path& path, const DataHeader& header, ReceiveLedger::Place pl
   expect(result.message_complete == ends, "a receive ends with its last chunk");
   receive_ended_[m] += result.message_complete ? 1 : 0;
   if (!result.fresh) return;
-  // As the link does: no other copy of an accepted chunk may touch its destination.
+  // As in the link, no other copy of an accepted chunk may touch its destination.
   for (Path& other : paths_) {
     if (&other != &path && other.half && bit(other.wire.front()) == bit(header)) {
       other.half = ReceiveLedger::Place{};
@@ -317,7 +317,7 @@ void World::accept(Path& path, const DataHeader& header, ReceiveLedger::Place pl
   if (m < posted_) consume(m, static_cast<uint32_t>(header.offset / setup_.cut));
 }
 
-// The client uses what has come, so that a byte which is written later shows.
+// The client changes the received bytes, so that a later write to them shows.
 void World::consume(size_t message, uint32_t index) {
   const size_t bytes = chunk_bytes(message, index);
   std::byte* at = target(message, index);
@@ -450,7 +450,7 @@ World::Chunks World::posted_chunks() const {
   return (Chunks{1} << (posted_ * kChunksMax)) - 1;
 }
 
-// How many of the first `limit` messages are whole, from the first on.
+// Returns how many of the first `limit` messages are whole, counted from the first.
 size_t World::leading(Chunks chunks, size_t limit) const {
   size_t m = 0;
   while (m < limit && (chunks & all_of(m)) == all_of(m)) ++m;
@@ -483,12 +483,12 @@ void World::check() {
 
 void World::check_sender() {
   const size_t done = leading(heard_, setup_.messages.size());
-  expect(send_.low_water() == MessageNo(done), "the sender is done with what was acknowledged");
+  expect(send_.low_water() == MessageNo(done), "the sender is done with acknowledged messages");
   for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
     const bool whole = (heard_ & all_of(m)) == all_of(m);
     const bool heard = (heard_ & bit(chunk)) != 0;
     if ((sent_ & bit(chunk)) == 0) return;
-    expect(send_.needs_delivery(chunk) == !heard, "the sender knows what it was told, and no more");
+    expect(send_.needs_delivery(chunk) == !heard, "the sender knows the reports, no more");
     if (whole || heard || !send_.needs_delivery(chunk)) return;
     const std::span<const std::byte> bytes = send_.bytes(chunk);
     expect(bytes.size() == chunk_bytes(m, i) &&
@@ -497,7 +497,7 @@ void World::check_sender() {
   });
 }
 
-// Of what has not arrived, as far as the sender knows, a copy is under way or waits to be.
+// Each chunk that has not arrived, as far as the sender knows, has a copy outstanding or queued.
 void World::check_copies() {
   for_each_chunk([&](size_t m, uint32_t, ChunkRef chunk) {
     if ((sent_ & bit(chunk)) == 0 || (heard_ & all_of(m)) == all_of(m)) return;
@@ -524,7 +524,7 @@ void World::check_permission() {
     const bool permitted = m < posted_heard_ || charged <= credit_heard_;
     if (!permitted || m >= low_water_heard_ + setup_.messages_ahead) next.reset();
   }
-  expect(send_.next_fresh(setup_.cut) == next, "what is permitted may be sent, and nothing else");
+  expect(send_.next_fresh(setup_.cut) == next, "the sender sends the permitted chunk, no other");
 }
 
 void World::check_receiver() {
@@ -532,14 +532,14 @@ void World::check_receiver() {
   expect(state.low_water >= low_water_, "the low-water mark never falls");
   low_water_ = state.low_water;
   expect(low_water_ == MessageNo(leading(accepted_, posted_)),
-         "the low-water mark is what is done");
+         "the low-water mark counts the finished messages");
   expect(state.posted == MessageNo(posted_), "every posted receive is announced");
   expect(state.eager_total == credit(), "credit comes back once");
   expect(bytes_in(accepted_ & ~posted_chunks()) <= setup_.pool, "early bytes fit the pool");
   for_each_chunk([&](size_t m, uint32_t i, ChunkRef chunk) {
     if ((accepted_ & posted_chunks() & bit(chunk)) == 0) return;
     expect(all_are(target(m, i), chunk_bytes(m, i), kConsumed),
-           "nothing touches what was accepted");
+           "nothing touches an accepted chunk");
   });
   for (size_t m = 0; m < setup_.messages.size(); ++m) {
     const bool done = m < posted_ && (accepted_ & all_of(m)) == all_of(m);
@@ -560,7 +560,7 @@ void World::check_path(const Path& path) {
   const uint64_t under_way =
       path.model.frames_sent() - (path.at_sender == 0 ? 0 : path.frames_told);
   expect(path.model.outstanding().size() == under_way,
-         "what is under way is what was not reported");
+         "the outstanding chunks are the unreported ones");
 }
 
 bool World::settled() const {

@@ -1,7 +1,7 @@
 // Every order of events that a small world of a link allows (link_world.h).
 //
-// Orders that lead to the same state are followed once from there on, so that lengths are covered
-// that could not be lived through one by one.
+// The explorer follows orders that lead to the same state only once from there on. So it covers
+// lengths at which it could not run each order by itself.
 #include "protocol/path/link_world.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace r2ccl::link_world {
 namespace {
 
-// Sanitizers make each step ten times as dear; what they look for shows in shorter orders too.
+// Sanitizers make each step ten times as expensive. Shorter orders show the same defects to them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kLength = 5;
 #else
@@ -32,7 +32,7 @@ std::string describe(const Setup& setup, const std::vector<Event>& events) {
   return text;
 }
 
-// A ledger that finds a bug in itself ends the program: the order that led there must be seen then.
+// A ledger that finds a bug in itself ends the program. This prints the order of events then.
 class OrderInLastWords {
  public:
   OrderInLastWords() : before_(std::signal(SIGABRT, tell)) {}
@@ -40,7 +40,7 @@ class OrderInLastWords {
   OrderInLastWords(const OrderInLastWords&) = delete;
   OrderInLastWords& operator=(const OrderInLastWords&) = delete;
 
-  // What happens from now on; null: nothing.
+  // Sets the events that the last words print; null: none.
   static void watch(const Setup* setup, const std::vector<Event>* events) {
     setup_ = setup;
     events_ = events;
@@ -55,14 +55,14 @@ class OrderInLastWords {
   void (*before_)(int);
 };
 
-// Lives through all orders up to a length. Worlds are not copied but lived again.
+// Runs all orders up to a length. It does not copy a world but replays its events.
 class Explorer {
  public:
   Explorer(const Setup& setup, bool merge) : setup_(setup), merge_(merge) {}
 
   void run(size_t length);
   std::string failure() const { return failure_; }
-  // Orders of each length, counted as if each had been lived through by itself.
+  // Returns the number of orders of each length, as if each had run by itself.
   std::vector<uint64_t> orders(size_t length) const;
   uint64_t order_count(size_t length) const {
     uint64_t sum = 0;
@@ -128,7 +128,7 @@ void Explorer::follow(uint32_t state) {
   states_[state].next_count = static_cast<uint32_t>(next_.size()) - first;
 }
 
-// False when the event cannot happen.
+// Returns false when the event cannot happen.
 bool Explorer::take(uint32_t from, Event event, World& world, std::vector<Event>& events) {
   events.push_back(event);
   const bool happens = world.happen(event);
@@ -178,7 +178,7 @@ void explore_all(const Setup& setup) {
   ASSERT_EQ(explorer.failure(), "");
   testing::Test::RecordProperty("orders", std::to_string(explorer.order_count(kLength)));
   testing::Test::RecordProperty("states", std::to_string(explorer.states()));
-  // A world in which something never happens proves nothing about it.
+  // A world in which an event never happens proves nothing about it.
   for (size_t e = 0; e < kEvents; ++e) {
     const auto event = static_cast<Event>(e);
     EXPECT_GT(explorer.happened(event), 0u) << to_string(event) << " never happened";
@@ -203,7 +203,7 @@ TEST(LinkWorld, KeepsEveryPromiseToMessagesOfNoBytes) {
 }
 
 TEST(LinkWorld, KeepsEveryPromiseWhenTheSenderRunsAhead) {
-  // The first message was accepted early and acknowledged: it is complete here and open there.
+  // The receiver accepted the first message early and acknowledged it: complete here, open there.
   explore_all({{3, 0, 6}, 4, 100, {Event::send_a, Event::read_a, Event::read_a, Event::report}, 2});
 }
 
@@ -212,7 +212,8 @@ TEST(LinkWorld, KeepsEveryPromiseToMessagesThatAreNotCopied) {
 }
 
 TEST(LinkWorld, KeepsEveryPromiseAfterAPathHasFailedAndReturned) {
-  // One chunk was read and is not reported, one was under way; a slow lane holds a word of before.
+  // The receiver read one chunk and has not reported it, and one was outstanding. A slow control
+  // stream holds an earlier report.
   explore_all({{6, 3},
                4,
                100,
@@ -220,7 +221,7 @@ TEST(LinkWorld, KeepsEveryPromiseAfterAPathHasFailedAndReturned) {
                 Event::down_at_sender, Event::up}});
 }
 
-// Otherwise orders would be called covered that were not.
+// Otherwise the explorer would count orders as covered that it never ran.
 TEST(LinkWorld, MergesOnlyOrdersThatHaveTheSameFuture) {
   const link_world::Setup setup{{6, 3}, 4, 4, {Event::send_a}};
   constexpr size_t kShort = 4;

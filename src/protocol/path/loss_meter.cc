@@ -28,7 +28,7 @@ LossCount LossMeter::count(TimeNs now) const {
   const auto in_window = [&](const Period& period) {
     return period.number >= oldest && period.number <= newest;
   };
-  // A retransmission in vain is noticed a round trip later, perhaps in the next period.
+  // The kernel notices a spurious retransmission a round trip later, perhaps in the next period.
   int64_t in_vain = 0;
   int64_t first = newest + 1;
   int64_t second = newest + 1;
@@ -43,7 +43,7 @@ LossCount LossMeter::count(TimeNs now) const {
   }
   LossCount count;
   int64_t lost = -in_vain;
-  // The loss may have begun late in the first period, behind much that passed.
+  // The loss may have begun late in the first period, after many packets that passed.
   const int64_t from = second <= newest ? first + 1 : first <= newest ? first : oldest;
   for (const Period& period : periods_) {
     if (!in_window(period)) continue;

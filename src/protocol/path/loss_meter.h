@@ -1,10 +1,10 @@
-// How many packets one end of a path lost of late, from the counters that its kernel keeps. Pure.
+// Counts the packets that one end of a path has lost lately, from the counters of its kernel. Pure.
 //
 // A retransmission is evidence of a loss only if the peer did not have the packet already (D-SACK,
 // RFC 2883), and only after the connection has delivered something since: a connection that
 // delivers nothing any more is silent, which is the failure detector's to judge. Losses come in
 // bursts, because one full queue drops several packets in a row and a segmented super-packet is
-// lost as a whole; so the meter also counts the periods that saw a loss, and the localiser trusts
+// lost as a whole. So the meter also counts the periods with a loss, and the localiser trusts
 // periods more than packets.
 #pragma once
 
@@ -21,7 +21,7 @@ struct LossCount {
   uint32_t sent = 0;     // packets
   uint32_t lost = 0;     // packets
   uint32_t periods = 0;  // in which something was sent
-  uint32_t lossy = 0;    // of these, periods with a loss
+  uint32_t lossy = 0;    // part of these, with a loss
   friend bool operator==(const LossCount&, const LossCount&) = default;
 
   LossCount& operator+=(const LossCount& other) {
@@ -31,7 +31,7 @@ struct LossCount {
     lossy += other.lossy;
     return *this;
   }
-  // Packets lost of a million sent.
+  // Returns the packets lost of a million sent.
   uint32_t ppm() const {
     return sent == 0 ? 0 : static_cast<uint32_t>(uint64_t{1'000'000} * lost / sent);
   }
@@ -45,19 +45,19 @@ class LossMeter {
   // Counters of a connection, which only grow.
   struct Counters {
     uint64_t sent = 0;
-    uint64_t lost = 0;  // retransmitted, less those in vain: may shrink
+    uint64_t lost = 0;  // retransmitted, less the spurious ones: may shrink
     uint64_t delivered = 0;
   };
-  // The connections of a path: what one delivers says nothing of what the other waits for.
+  // The connections of a path. A delivery on one is no evidence for the other.
   static constexpr size_t kData = 0;
   static constexpr size_t kControl = 1;
-  // New connections count from 0.
+  // Starts new connections, which count from 0.
   void reset() { last_ = {}; }
   void sample(size_t connection, const Counters& counters, TimeNs now);
-  // The window up to `now`. Packets are counted from behind the first period with a loss on, if
-  // there is a second one: only so they give the rate of a loss that has just begun.
+  // Returns the counts of the window up to `now`. If there is a second period with a loss, packets
+  // count from after the first one: only this gives the rate of a loss that has just begun.
   LossCount count(TimeNs now) const;
-  // Since the path was made.
+  // Counts since the path was made.
   uint64_t sent() const { return sent_; }
   uint64_t lost() const { return lost_ < 0 ? 0 : static_cast<uint64_t>(lost_); }
 
@@ -65,7 +65,7 @@ class LossMeter {
   struct Period {
     int64_t number = -1;
     uint64_t sent = 0;
-    int64_t lost = 0;  // negative where a retransmission turned out to be in vain
+    int64_t lost = 0;  // negative where a retransmission turned out to be spurious
   };
   static int64_t number_of(TimeNs at) { return at / kPeriod; }
 

@@ -42,8 +42,8 @@ TEST(LossMeter, CountsALossOnlyOnceSomethingIsDelivered) {
   EXPECT_EQ(meter.count(3 * kPeriod).lost, 0U);
 }
 
-// The peer says that it had the packet already a round trip later.
-TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
+// A round trip later the peer reports that it had the packet already.
+TEST(LossMeter, TakesBackSpuriousRetransmissions) {
   EXPECT_EQ(count_of({{1, {100, 1, 90}}, {2, {200, 0, 190}}}, 2),
             (LossCount{.sent = 200, .lost = 0, .periods = 2, .lossy = 0}));
   LossMeter meter;
@@ -53,8 +53,9 @@ TEST(LossMeter, TakesBackWhatWasSentAgainInVain) {
   EXPECT_EQ(meter.sent(), 200U);
 }
 
-// Small packets pass an MTU hole, large ones are sent again and again: no loss, but a stall.
-TEST(LossMeter, DoesNotTakeAStallForALossBecauseTheOtherConnectionDelivers) {
+// Small packets pass an MTU black hole, and the kernel retransmits large ones for ever: a stall, no
+// loss.
+TEST(LossMeter, DoesNotCountAStallAsALossBecauseTheOtherConnectionDelivers) {
   LossMeter meter;
   meter.sample(LossMeter::kData, {100, 0, 90}, 0);
   for (int period = 1; period < 8; ++period) {
@@ -65,7 +66,7 @@ TEST(LossMeter, DoesNotTakeAStallForALossBecauseTheOtherConnectionDelivers) {
   EXPECT_EQ(meter.count(7 * kPeriod).lost, 0U);
 }
 
-TEST(LossMeter, ForgetsWhatLiesBehindItsWindow) {
+TEST(LossMeter, ForgetsCountsOlderThanItsWindow) {
   const std::vector<Step> steps = {{1, {100, 5, 90}}, {2, {200, 9, 190}}};
   EXPECT_GT(count_of(steps, 30).lost, 0U);
   EXPECT_EQ(count_of(steps, 40), LossCount{});

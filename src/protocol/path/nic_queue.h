@@ -1,9 +1,9 @@
-// What this host has under way through one of its NICs, over all links, and how long that takes.
-// Pure.
+// Tracks the bytes that this host has outstanding through one of its NICs, over all links, and the
+// time that they take. Pure.
 //
-// A path knows only its own bytes. When other links send through the same NIC they queue before
-// and between its own, and it is not late for that; nor may each of them fill the NIC's queue as if
-// it were alone.
+// A path knows only its own bytes. Other links that send through the same NIC queue before and
+// between them, and the path is not late for that. Nor may each link fill the NIC's queue as if it
+// were alone.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace r2ccl {
 
 class NicQueue {
  public:
-  // `alone`: its path had nothing else under way.
+  // `alone`: its path had nothing else outstanding.
   void on_sent(uint64_t bytes, bool alone, TimeNs now) {
     if (outstanding_ == 0) {
       if (known_) begin_period(now);
@@ -25,7 +25,7 @@ class NicQueue {
     outstanding_ += bytes;
     busy_paths_ += alone ? 1 : 0;
   }
-  // `left`: what its path still has under way.
+  // `left`: bytes of its path that are still outstanding.
   void on_delivered(uint64_t bytes, uint64_t left, TimeNs now) {
     if (bytes == 0) return;
     forget(bytes, left);
@@ -43,17 +43,17 @@ class NicQueue {
     }
     begin_period(now);
   }
-  // All that a path had under way.
+  // Records the loss of all outstanding bytes of a path.
   void on_lost(uint64_t bytes) {
     if (bytes > 0) forget(bytes, 0);
   }
 
   uint64_t outstanding() const { return outstanding_; }
   size_t busy_paths() const { return busy_paths_; }
-  // The most that the NIC has shown of late; 0 before it has shown anything.
+  // Returns the highest rate that the NIC has recently shown; 0 before the first measurement.
   double bytes_per_ns() const { return known_ ? rate_ : 0; }
-  // How long the NIC needs for so much; nothing while no other path's bytes are in the way, for
-  // then a path's own rate says more.
+  // Returns how long the NIC needs for `bytes`; 0 while no other path's bytes share it, because
+  // then the path's own rate is better evidence.
   TimeNs time_of(uint64_t bytes) const {
     if (busy_paths_ < 2) return 0;
     return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
@@ -73,16 +73,16 @@ class NicQueue {
   static constexpr TimeNs kPeriod = 10 * kMillisecond;
   static constexpr double kDecay = 0.999;
   static constexpr double kRateInitial = 0.00375;  // 3.75 MB/s, until the NIC has shown its rate
-  // 10 Mbit/s: a time in which nothing came through, for whatever reason, is not the NIC's rate.
+  // 10 Mbit/s: a time in which nothing came through, for any reason, is not the NIC's rate.
   static constexpr double kRateMin = 0.00125;
 
   uint64_t outstanding_ = 0;
   size_t busy_paths_ = 0;
-  TimeNs period_at_ = 0;  // of time in which something was always under way
+  TimeNs period_at_ = 0;  // begin of the period; in it, bytes were always outstanding
   uint64_t period_bytes_ = 0;
-  // Of the period, before the running busy time. Where operations are so short that the NIC is
-  // never busy for a whole period, their busy times together show how fast it is at least; no more,
-  // because each has a delay in it.
+  // Busy time of the period before the running one. Where operations are so short that the NIC is
+  // never busy for a whole period, the sum of their busy times gives a lower bound of its rate. It
+  // is no more, because each busy time contains a delay.
   TimeNs so_far_ = 0;
   double rate_ = kRateInitial;  // bytes per ns, a slowly decaying maximum
   bool known_ = false;

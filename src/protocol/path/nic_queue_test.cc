@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kChunk = 31'250;  // 1 ms at 250 Mbit/s
 
-// Keeps two paths' chunks under way on a NIC that delivers one a millisecond.
+// Keeps two paths' chunks outstanding on a NIC that delivers one a millisecond.
 void run_at_line_rate(NicQueue& queue, TimeNs begin, int chunks) {
   queue.on_sent(kChunk, true, begin);
   queue.on_sent(kChunk, true, begin);
@@ -17,7 +17,7 @@ void run_at_line_rate(NicQueue& queue, TimeNs begin, int chunks) {
   }
 }
 
-TEST(NicQueue, KnowsWhatIsUnderWayAndOnHowManyPaths) {
+TEST(NicQueue, KnowsTheOutstandingBytesAndTheirNumberOfPaths) {
   NicQueue queue;
   queue.on_sent(100, true, 0);
   queue.on_sent(50, false, 0);
@@ -35,21 +35,21 @@ TEST(NicQueue, KnowsWhatIsUnderWayAndOnHowManyPaths) {
   EXPECT_EQ(queue.busy_paths(), 0U);
 }
 
-// Two paths' bytes are under way, so that a NIC's time counts at all.
+// Keeps two paths' bytes outstanding, because a NIC's time counts only then.
 TimeNs shared_time(NicQueue queue, uint64_t bytes) {
   queue.on_sent(1, true, 0);
   queue.on_sent(1, true, 0);
   return queue.time_of(bytes);
 }
 
-TEST(NicQueue, IsTakenForSlowUntilItHasShownItsRate) {
+TEST(NicQueue, CountsAsSlowUntilItHasShownItsRate) {
   NicQueue queue;
   EXPECT_GT(shared_time(queue, kChunk), 5 * kMillisecond);
   run_at_line_rate(queue, kSecond, 12);
   EXPECT_NEAR(static_cast<double>(shared_time(queue, kChunk)), 1e6, 0.15e6);
 }
 
-TEST(NicQueue, OfOnePathSaysNothingThatThePathDoesNotKnowBetter) {
+TEST(NicQueue, GivesNoTimeForASinglePathWhichKnowsBetter) {
   NicQueue queue;
   queue.on_sent(kChunk, true, 0);
   EXPECT_EQ(queue.time_of(kChunk), 0);
@@ -59,8 +59,8 @@ TEST(NicQueue, OfOnePathSaysNothingThatThePathDoesNotKnowBetter) {
   EXPECT_GT(queue.time_of(3 * kChunk), 0);
 }
 
-// 10 Gbit/s, where an operation is over in less than a millisecond.
-TEST(NicQueue, OfShortOperationsKnowsItsRateAfterAFewOfThem) {
+// 10 Gbit/s, where an operation takes less than a millisecond.
+TEST(NicQueue, KnowsItsRateAfterAFewShortOperations) {
   NicQueue queue;
   for (int i = 0; i < 20; ++i) {
     const TimeNs at = (1 + i) * kSecond;

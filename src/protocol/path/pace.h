@@ -1,9 +1,10 @@
-// How much a receiving NIC lets its senders have under way. Pure.
+// Decides how many bytes a receiving NIC lets its senders have outstanding: the receive credit.
+// Pure.
 //
-// Each sender may be a share of the NIC's window ahead of what has arrived from it. The window is
-// what the NIC's measured rate needs, shared by those that are sending now and by the ranks of this
-// host. So seven senders to one NIC fill its queue no more than one would, and none of them is
-// dropped into a collapse that would look like a fault.
+// Each sender may be a share of the NIC's window ahead of the bytes that have arrived from it. The
+// window follows from the NIC's measured rate. The senders that are active now share it, and so do
+// the ranks of this host. So seven senders to one NIC fill its queue no more than one would, and no
+// sender collapses under drops, which would look like a fault.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +33,14 @@ class NicPace {
     period_at_ = now;
     period_bytes_ = 0;
   }
-  // How many bytes `sender` may be ahead of what has arrived from it. `round_trip` of its path.
+  // Returns how many bytes `sender` may be ahead of its bytes that have arrived. `round_trip`: of
+  // its path.
   uint64_t share(size_t sender, TimeNs round_trip, TimeNs now) const {
     uint64_t active = 1;
     for (size_t i = 0; i < senders_.size(); ++i) {
       if (i != sender && now - senders_[i] < kActive) ++active;
     }
-    // Twice what is needed, so that a rate that was held down by this window can double.
+    // The window is twice the need, so that a rate that this window held down can double.
     const double need = 2.0 * rate_ * static_cast<double>(limits::kWindowDuration + round_trip);
     const auto window = std::clamp(static_cast<uint64_t>(need), limits::kPaceWindowMin,
                                    2 * limits::kWindowBytesMax);
@@ -51,7 +53,7 @@ class NicPace {
   static constexpr double kDecay = 0.99;
 
   uint64_t local_ranks_;
-  std::vector<TimeNs> senders_;  // when each last delivered
+  std::vector<TimeNs> senders_;  // time of each one's last delivery
   TimeNs period_at_ = 0;
   uint64_t period_bytes_ = 0;
   double rate_ = 0;  // bytes per ns, a slowly decaying maximum

@@ -8,7 +8,8 @@ namespace {
 constexpr TimeNs kStart = 1000 * kSecond;
 constexpr TimeNs kRoundTrip = 100 * kMicrosecond;
 
-// `senders` share what arrives at `bytes_per_ns` for `duration`; returns the time then.
+// Lets `senders` share an arrival rate of `bytes_per_ns` for `duration`; returns the time at the
+// end.
 TimeNs receive(NicPace& pace, const std::vector<size_t>& senders, double bytes_per_ns,
                TimeNs duration, TimeNs from = kStart) {
   TimeNs now = from;
@@ -26,7 +27,7 @@ TEST(NicPace, GivesALoneSenderAFullWindowBeforeAnyRateIsKnown) {
   EXPECT_EQ(pace.share(sender, kRoundTrip, kStart), limits::kPaceWindowMin);
 }
 
-TEST(NicPace, TheWindowIsTwiceWhatTheMeasuredRateNeeds) {
+TEST(NicPace, TheWindowIsTwiceTheNeedOfTheMeasuredRate) {
   NicPace pace(1);
   const size_t sender = pace.add_sender();
   const TimeNs now = receive(pace, {sender}, 1.25, 200 * kMillisecond);  // 10 Gbit/s
@@ -42,7 +43,7 @@ TEST(NicPace, SendersThatAreActiveShareTheWindow) {
   const TimeNs now = receive(pace, senders, 1.25, 200 * kMillisecond);
   const uint64_t one = pace.share(senders[0], kRoundTrip, now);
   EXPECT_NEAR(static_cast<double>(one), 10.25e6 / 7, 0.1e6);
-  // Who begins now gets a share at once, as if it were active.
+  // A sender that begins now gets a share at once, as if it were active.
   EXPECT_NEAR(static_cast<double>(pace.share(idle, kRoundTrip, now)), 10.25e6 / 8, 0.1e6);
 }
 
@@ -62,12 +63,12 @@ TEST(NicPace, RanksOfOneHostShareTheirNic) {
   const TimeNs now = receive(alone, {alone.add_sender()}, 1.25, 200 * kMillisecond);
   receive(shared, {shared.add_sender()}, 1.25, 200 * kMillisecond);
   EXPECT_EQ(shared.share(0, kRoundTrip, now), alone.share(0, kRoundTrip, now) / 4);
-  NicPace none(0);  // as good as one
+  NicPace none(0);  // counts as one
   none.add_sender();
   EXPECT_EQ(none.share(0, kRoundTrip, now), limits::kPaceWindowMin);
 }
 
-TEST(NicPace, StarvesNobodyHoweverManyThereAre) {
+TEST(NicPace, StarvesNoSenderHoweverManyThereAre) {
   NicPace pace(8);
   std::vector<size_t> senders;
   for (int i = 0; i < 200; ++i) senders.push_back(pace.add_sender());

@@ -31,26 +31,26 @@ class PathEnd {
   PathHealth health;
   std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
   bool drained = false;             // one of its NICs is out of service
-  bool standby = false;             // drained, and its link has another path: gets nothing new
+  bool standby = false;             // drained, and its link has another path: gets no new chunks
 
-  // The path may be given new chunks.
+  // Returns whether the path may get new chunks.
   bool carries() const { return state.usable() && !control_only && !standby; }
-  // Its control stream takes a frame now.
+  // Returns whether its control stream takes a frame now.
   virtual bool control_writable() const = 0;
-  // Its data connection takes a new frame now.
+  // Returns whether its data connection takes a new frame now.
   virtual bool can_start_frame() const = 0;
-  // The receive credit that is left, in bytes.
+  // Returns the receive credit that is left, in bytes.
   virtual uint64_t credit() const = 0;
-  // The kernel of this host is short of memory: nothing is read or written for a moment.
+  // Returns whether the kernel of this host is short of memory: the path pauses reads and writes.
   virtual bool paused() const = 0;
-  // A frame is half-written for ever, because its bytes cannot be read.
+  // Returns whether a frame stays half-written for ever, because its bytes cannot be read.
   virtual bool abandoned() const = 0;
-  // ConnectionInfo::unanswered_ns of each connection; kNever without it.
+  // Return ConnectionInfo::unanswered_ns of each connection; kNever without it.
   virtual TimeNs data_unanswered() const = 0;
   virtual TimeNs control_unanswered() const = 0;
 
-  // A control stream that is in service and takes a frame. A drained path may be unplugged at any
-  // moment, so its control stream is not.
+  // Returns whether the control stream is in service and takes a frame. An operator may unplug a
+  // drained path at any moment, so its control stream is not in service.
   bool good_control() const {
     return control_writable() && !broken && !control_only && state.usable() && !standby;
   }

@@ -13,7 +13,7 @@ struct PathHealth {
   struct Ping {
     uint32_t number = 0;
     TimeNs sent_at = 0;
-    TimeNs missed_at = 0;  // from then on its pong is missed; a compensated pause moves it
+    TimeNs missed_at = 0;  // its pong counts as missed from then on; a compensated pause moves it
   };
   std::deque<Ping> pings;  // without a pong on this control stream, oldest first
   TimeNs last_ping_at = 0;
@@ -22,7 +22,7 @@ struct PathHealth {
   TimeNs acknowledged_at = 0;     // the peer's kernel owed this control stream nothing
   TimeNs round_trip = 0;          // smoothed; 0: not measured yet
   TimeNs last_round_trip = 0;
-  uint32_t pong_due = 0;  // the peer's ping to be answered on this control stream; 0: none
+  uint32_t pong_due = 0;  // the peer's ping that waits for a pong on this control stream; 0: none
   TimeNs last_sent_at = 0;
 
   // Returns the time from which on a pong is missed; kNever: none is.

@@ -9,33 +9,35 @@
 namespace r2ccl {
 namespace {
 
-// A measurement lasts this long, or this many base delays if that is longer.
+// A measurement lasts this long, or this many min_rtt if that is longer.
 constexpr TimeNs kInterval = 10 * kMillisecond;
 constexpr TimeNs kIntervalDelays = 2;
-// A difference of delays below this is the schedulers', not the paths'.
+// A difference of delays below this comes from the schedulers, not from the paths.
 constexpr TimeNs kNoise = 500 * kMicrosecond;
-// What an idle path once showed of its delay is believed for this long.
+// The scheduler trusts the delay that an idle path once showed for this long.
 constexpr TimeNs kDelayBelieved = 500 * kMillisecond;
-// Transmissions that had the path to themselves: late by more than the error of the link's best
-// path, or this at most, they speak of the path and not of the schedulers when so many do in a row.
+// App-limited samples: transmissions that had the path to themselves. When this many in a row are
+// late by more than the error of the link's best path, or by this bound, the path is the cause and
+// not the schedulers.
 constexpr TimeNs kAloneNoiseMax = 2 * kMillisecond;
 constexpr int kAloneLate = 3;
 constexpr TimeNs kProbeInterval = 100 * kMillisecond;
-constexpr TimeNs kProbeSpacing = 100;  // so many times the time of a probe: 1 % of a NIC
-// What a probe must show beyond the known rate, and for how many transmissions that is on trial.
+constexpr TimeNs kProbeSpacing = 100;  // multiple of a probe's time: 1 % of a NIC
+// A bandwidth probe must exceed the known rate by this factor. The rate then stays on probation for
+// this many transmissions.
 constexpr double kFaster = 1.5;
 constexpr int kTrialLength = 8;
 constexpr TimeNs kTrialWaitMax = 30 * kSecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
-// What a window may add over the base delay where acknowledgements come late.
+// Queueing delay that a window may add over min_rtt where acknowledgements come late.
 constexpr TimeNs kQueuedMax = 60 * kMillisecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackUnknown = 150 * kMillisecond;
 constexpr TimeNs kSlackMax = 60 * kMillisecond;
-constexpr TimeNs kErrorOfBest = 4;  // a path's error counts up to so many times the best one's
-constexpr double kRateMin = 1e-5;   // 10 kB/s: below this a path is as good as silent
+constexpr TimeNs kErrorOfBest = 4;  // a path's error counts up to this multiple of the best one's
+constexpr double kRateMin = 1e-5;   // 10 kB/s: a path below this counts as silent
 
 }  // namespace
 
@@ -52,11 +54,11 @@ void PathModel::reset() {
 }
 
 TimeNs PathModel::slack() const {
-  // Nothing has come back yet: the path may be long.
+  // No acknowledgement has come yet, so the path may be long.
   if (base_delay_ == kDelayInitial) return kSlackUnknown;
   // However slow the NICs are, the smallest window of another sender may be ahead of this one.
   const TimeNs least = std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
-  // Where only this path's are late, it is not the schedulers that are.
+  // If only this path's acknowledgements are late, the schedulers are not the cause.
   const TimeNs error = std::min(deviation_, kErrorOfBest * std::min(best_.deviation, kSecond));
   return std::clamp(4 * error, least, kSlackMax);
 }
@@ -65,8 +67,10 @@ TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
   return now + delay_to_compare(now) + wire_time(bytes_under_way(now) + bytes);
 }
 
-// The receiver acknowledges seldom. What must have arrived since it last spoke counts as arrived;
-// but when it has spoken after that time, and has not said so, the path is behind with everything.
+// Returns the bytes that are likely still in flight. The receiver acknowledges seldom.
+// Transmissions whose predicted ack time has passed since its last word count as arrived. But if
+// the receiver has acknowledged later than that time, and not these transmissions, the path is
+// behind with everything.
 uint64_t PathModel::bytes_under_way(TimeNs now) const {
   if (outstanding_.empty() || outstanding_.front().due_at + kNoise <= told_at_)
     return bytes_outstanding_;
@@ -78,9 +82,9 @@ uint64_t PathModel::bytes_under_way(TimeNs now) const {
   return bytes;
 }
 
-// Paths whose delays hardly differ share the load by their rates alone. Nor does a delay count that
-// was measured long ago or seldom: a path that a late delivery had made look long would not be
-// used, and so not be measured, again.
+// Paths whose delays hardly differ share the load by their rates alone. Old or rare measurements of
+// a delay do not count either: a late delivery can make a path look long, and then the scheduler
+// would never use it, and so never measure it, again.
 TimeNs PathModel::delay_to_compare(TimeNs now) const {
   const bool old = outstanding_.empty() && now - last_delivery_at_ > kDelayBelieved;
   const TimeNs delay = recent_delay();
@@ -109,7 +113,8 @@ TimeNs PathModel::wire_time(uint64_t bytes) const {
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
 }
 
-// What a burst has shown makes nobody late.
+// Returns an upper bound of the wire time: a rate that only a burst has shown must not shorten a
+// loss deadline.
 TimeNs PathModel::wire_time_at_most(uint64_t bytes) const {
   const double rate = rate_known_ ? rate_ : std::min(rate_, kRateInitial);
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate);
@@ -148,7 +153,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   }
   bytes_outstanding_ -= bytes;
   frame_bytes_ = last.bytes;
-  // As if it had been acknowledged at once.
+  // Treat it as if the receiver had acknowledged it at once.
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
@@ -172,7 +177,7 @@ void PathModel::learn_deviation(const Transmission& transmission, TimeNs now) {
 
 void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
   if (!transmission.found_idle) return;
-  // Sent into an idle path: its delay less its own time on the wire is the base delay.
+  // The transmission went into an idle path: its delay less its own time on the wire is min_rtt.
   const TimeNs elapsed = at - transmission.sent_at;
   const auto wire = static_cast<TimeNs>(transmission.bytes / rate_);
   const TimeNs delay = std::max(elapsed - wire, kDelayMin);
@@ -190,24 +195,25 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
-// Transmissions that always come in pairs never show what one alone would. But whatever the last
-// took beyond all that was ahead of it is delay, and all of them have passed in the time of all.
+// Transmissions that always come in pairs never show the delay of a single one. But the time of the
+// last one beyond all the bytes ahead of it is delay, and all of them passed within the total time.
 void PathModel::learn_burst(const Transmission& first, const Transmission& last, TimeNs at) {
   const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
   recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
   show(last.ahead, at - first.sent_at);
 }
 
-// The delay is not taken off: while the rate is only guessed, so is that. What is older than the
-// last few is forgotten: a token bucket lets a burst through at once.
+// Adds a sample of the rate. It contains the delay: while the rate is a guess, the delay is one
+// too. Only the last few samples count, because a token bucket lets a burst through at once.
 void PathModel::show(uint64_t bytes, TimeNs elapsed) {
   recent_rates_[rate_samples_++ % recent_rates_.size()] =
       static_cast<double>(bytes) / static_cast<double>(elapsed);
 }
 
-// Before the rate was known a slow path's own time looked like delay; and as a busy path shows its
-// delay no more, the window would stay too large. Two transmissions with more and with fewer bytes
-// ahead tell both apart: on a long path they take the same time, on a slow one they do not.
+// Separates delay and rate. Before the rate was known, a slow path's wire time looked like delay. A
+// busy path shows its delay no more, so the window would stay too large. Two transmissions with
+// more and with fewer bytes ahead tell both apart: on a long path they take the same time, on a
+// slow one they do not.
 void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   if (guessed_elapsed_ == kNever || queued.ahead <= guessed_bytes_) return;
   const TimeNs longer = std::max<TimeNs>(now - queued.sent_at - guessed_elapsed_, 0);
@@ -219,7 +225,8 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
   base_delay_ = delay_min_now_;
 }
 
-// A path that never has two transmissions under way shows no rate in measure_rate().
+// Learns from a transmission that was alone on the path (app-limited). A path that never has two
+// transmissions outstanding shows no rate in measure_rate().
 void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   const TimeNs elapsed = at - transmission.sent_at;
   show(transmission.bytes, elapsed);
@@ -261,13 +268,13 @@ void PathModel::end_trial(bool passed, TimeNs at) {
 
 void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at) {
   if (interval_at_ == 0) {
-    // The first delivery of a busy time only starts the measurement: what came before it is delay.
+    // The first delivery of a busy time only starts the measurement: the time before it is delay.
     interval_at_ = at;
     interval_bytes_ = 0;
     interval_filled_ = 0;
   } else {
     interval_bytes_ += bytes;
-    // Of a rate that is only hoped for nothing is expected, but it must show.
+    // A prior rate sets no deadline for the transmission, but the path must show it.
     const bool hoped = !rate_known_ && nic_paths_ == 1;
     const TimeNs promised =
         hoped ? base_delay_ + wire_time(last.ahead) : last.expected_at - last.slack - last.sent_at;
@@ -294,8 +301,9 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
   if (outstanding_.empty()) interval_at_ = 0;
 }
 
-// What was under way when it was sent took this long: that is the rate now, unless something else
-// was the cause; so one case lowers it only so far.
+// Lowers the rate after a late acknowledgement. The bytes outstanding at the send took this long.
+// That is the rate now, unless something else was the cause; so one case lowers the rate only so
+// far.
 void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
   const auto time = static_cast<double>(now - transmission.sent_at);
   const double sample = static_cast<double>(transmission.ahead) / time;
@@ -306,7 +314,7 @@ void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
 
 void PathModel::resize_window(uint64_t delivered) {
   if (!rate_known_) return;
-  // Acknowledgements that come late because a process did not run must not leave the path dry: it
+  // Acknowledgements are late when a process did not run. They must not leave the path dry: it
   // would look slower than it is, get a smaller window for that, and look slower still. Where
   // several paths share the NIC they keep it busy together, and would be late by each other's
   // bytes.
@@ -315,7 +323,7 @@ void PathModel::resize_window(uint64_t delivered) {
   const double wanted = rate_ * static_cast<double>(queued + 2 * base_delay_);
   const auto target =
       std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
-  // Growing by no more than what was delivered keeps a misread burst from flooding a queue.
+  // Growing by at most the delivered bytes keeps a misread burst from flooding a queue.
   window_ = std::min(target, window_ + delivered);
 }
 

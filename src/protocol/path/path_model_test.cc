@@ -12,7 +12,7 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kStart = 1000 * kSecond;
-constexpr double kGigabit250 = 0.03125;  // 250 Mbit/s in bytes a nanosecond
+constexpr double kGigabit250 = 0.03125;  // 250 Mbit/s in bytes per nanosecond
 
 // A path with a rate, a round trip, and at first a token bucket that lets a burst through at once.
 class Wire {
@@ -20,7 +20,7 @@ class Wire {
   Wire(double bytes_per_ns, TimeNs round_trip, uint64_t burst = 0)
       : rate(bytes_per_ns), round_trip_(round_trip), tokens_(static_cast<double>(burst)) {}
 
-  // When the acknowledgement of what is sent now comes.
+  // Returns when the acknowledgement of bytes that are sent now comes.
   TimeNs acknowledged_at(uint64_t bytes, TimeNs now) {
     const double free_ride = std::min(tokens_, static_cast<double>(bytes));
     tokens_ -= free_ride;
@@ -50,7 +50,7 @@ class Driver {
     model.on_sent(transmission, now);
     acknowledgements_.push_back(wire.acknowledged_at(bytes, now));
   }
-  // The next acknowledgement arrives.
+  // Delivers the next acknowledgement.
   void receive(bool suspected = false) {
     now = std::max(now, acknowledgements_.front());
     acknowledgements_.pop_front();
@@ -58,7 +58,7 @@ class Driver {
     ASSERT_TRUE(model.on_delivered(++frames_, held, suspected, now, delivered));
     window_max = std::max(window_max, model.window());
   }
-  // Both at once, when the second is there.
+  // Delivers both acknowledgements at once, when the second is there.
   void receive_both() {
     now = std::max(now, acknowledgements_[1]);
     acknowledgements_.erase(acknowledgements_.begin(), acknowledgements_.begin() + 2);
@@ -81,7 +81,7 @@ class Driver {
     }
     now = end;
   }
-  // The sender runs only once every `period`.
+  // Lets the sender run only once every `period`.
   void run_late_for(TimeNs duration, TimeNs period) {
     for (const TimeNs end = now + duration; now < end;) {
       fill();
@@ -92,7 +92,7 @@ class Driver {
   void drain() {
     while (!acknowledgements_.empty()) receive();
   }
-  // One message at a time, each into an idle path.
+  // Sends one message at a time, each into an idle path.
   void ping_pong(uint32_t bytes, TimeNs pause, int times) {
     for (int i = 0; i < times; ++i) {
       send(bytes);
@@ -104,7 +104,7 @@ class Driver {
   Wire wire;
   PathModel model;
   TimeNs now = kStart;
-  TimeNs held = 0;  // by the receiver, before it acknowledges
+  TimeNs held = 0;  // delay of the receiver's acknowledgement
   TimeNs late = INT64_MIN;
   uint64_t window_max = 0;
   std::vector<Transmission> delivered;
@@ -132,7 +132,7 @@ TEST(PathModel, TheWindowAt250MbitIsAbout128KB) {
   EXPECT_NEAR(static_cast<double>(d.model.window()), 131'000, 13'000);
 }
 
-// Acknowledgements come in bunches, as they do when a process runs for a while and then does not.
+// Acknowledgements come in bunches, as when a process runs for a while and then does not.
 TEST(PathModel, KeepsThePathBusyWhenAcknowledgementsComeLate) {
   constexpr TimeNs kPeriod = 15 * kMillisecond;
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
@@ -142,7 +142,7 @@ TEST(PathModel, KeepsThePathBusyWhenAcknowledgementsComeLate) {
   d.run_late_for(kSecond, kPeriod);
   double bytes = 0;
   for (const Transmission& transmission : d.delivered) bytes += transmission.bytes;
-  // Less than 30 % where a window holds only what comes back in time.
+  // Less than 30 % if the window held only the bytes that come back in time.
   EXPECT_GT(in_percent(bytes, kGigabit250 * kSecond), 65);
   EXPECT_LE(static_cast<double>(d.model.window()), kGigabit250 * 70e6);
   d.run_for(kSecond);
@@ -159,11 +159,11 @@ TEST(PathModel, FollowsAFallToATenthWithin100Ms) {
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
 }
 
-TEST(PathModel, ASuspectedPathThatComesLateIsBelievedAtOnce) {
+TEST(PathModel, ALateAcknowledgementOfASuspectPathLowersTheRateAtOnce) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.run_for(500 * kMillisecond);
   d.wire.rate = kGigabit250 / 10;
-  d.drain();  // what was sent at the old rate
+  d.drain();  // bytes that were sent at the old rate
   d.fill();
   while (d.late <= 0) d.receive(true);
   EXPECT_LT(in_percent(d.model.bytes_per_ns(), kGigabit250), 30);
@@ -204,7 +204,7 @@ TEST(PathModel, FindsTheBaseDelayOfAnIdlePath) {
   }
 }
 
-TEST(PathModel, WhatTheReceiverHeldBackCountsForNeitherDelayNorRate) {
+TEST(PathModel, TheAcknowledgementDelayCountsForNeitherDelayNorRate) {
   constexpr TimeNs kHeld = limits::kNewsDelay;
   Driver holding(Wire(kGigabit250, 100 * kMicrosecond + kHeld));
   holding.held = kHeld;
@@ -214,8 +214,8 @@ TEST(PathModel, WhatTheReceiverHeldBackCountsForNeitherDelayNorRate) {
   EXPECT_NEAR(in_percent(holding.model.bytes_per_ns(), kGigabit250), 100, 10);
 }
 
-// Delays are noisy, and a path that is not chosen is not measured: a difference counts only when it
-// is large or was seen often.
+// Delays are noisy, and a path that carries no chunks is not measured. A difference counts only
+// when it is large or was seen often.
 TEST(PathModel, ASmallDifferenceOfDelaysCountsOnceItWasSeenOften) {
   constexpr TimeNs kShortest = 100 * kMicrosecond;
   Driver d(Wire(kGigabit250, 2 * kMillisecond));
@@ -228,7 +228,7 @@ TEST(PathModel, ASmallDifferenceOfDelaysCountsOnceItWasSeenOften) {
   d.ping_pong(5000, 20 * kMillisecond, 10);
   EXPECT_GT(extra(), kMillisecond);
   d.now += kSecond;
-  EXPECT_EQ(extra(), 0) << "what was measured long ago is tried again";
+  EXPECT_EQ(extra(), 0) << "a path that was measured long ago is tried again";
 }
 
 TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
@@ -242,7 +242,7 @@ TEST(PathModel, ALargeDifferenceOfDelaysCountsAtOnceAndATinyOneNever) {
   }
 }
 
-// The second of two may be all that is ever acknowledged, and is never alone on the path.
+// The second of two may be all that the receiver ever acknowledges, and is never alone on the path.
 TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
   constexpr TimeNs kShortest = 100 * kMicrosecond;
   for (const TimeNs round_trip : {400 * kMicrosecond, 10 * kMillisecond}) {
@@ -261,8 +261,8 @@ TEST(PathModel, PairsShowThatAPathHasBecomeLong) {
   }
 }
 
-// Else other paths, which are known, would look slow beside it, and carry nothing.
-TEST(PathModel, WhatATokenBucketLetThroughIsSoonForgotten) {
+// Otherwise other paths, whose rates are known, would look slow beside it, and carry nothing.
+TEST(PathModel, ATokenBucketsBurstIsSoonForgotten) {
   constexpr double kSlow = kGigabit250 / 10;
   Driver d(Wire(kSlow, 100 * kMicrosecond, 60'000));
   double most = 0;
@@ -277,7 +277,7 @@ TEST(PathModel, WhatATokenBucketLetThroughIsSoonForgotten) {
   EXPECT_LT(d.model.shown_bytes_per_ns(), 1.01 * kSlow);
 }
 
-// That others are late tells of schedulers, that none is tells of the path.
+// If other paths are late too, schedulers are the cause; if none is, the path is.
 TEST(PathModel, ErrorsThatNoOtherPathHasDoNotMakeItsLossesWaitLonger) {
   for (const bool others_too : {false, true}) {
     Driver d(Wire(kGigabit250, 100 * kMicrosecond));
@@ -293,7 +293,7 @@ TEST(PathModel, ErrorsThatNoOtherPathHasDoNotMakeItsLossesWaitLonger) {
   }
 }
 
-// Else a path that carries nothing would make the others' errors count as their own.
+// Otherwise a path that carries nothing would make the others' errors count as their own.
 TEST(PathModel, AnErrorThatIsHardlyMeasuredSaysNothing) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.ping_pong(5000, 2 * kMillisecond, 5);
@@ -312,7 +312,7 @@ class PathModelSpeed : public testing::TestWithParam<Speed> {};
 TEST_P(PathModelSpeed, FindsItsRateAndIsNeverLate) {
   Driver d(Wire(GetParam().bytes_per_ns, GetParam().round_trip));
   d.run_for(3 * kSecond);
-  // No more than the largest window can be under way in a round trip.
+  // No more than the largest window can be outstanding in a round trip.
   const double possible =
       std::min(GetParam().bytes_per_ns, static_cast<double>(limits::kWindowBytesMax) /
                                             static_cast<double>(GetParam().round_trip));
@@ -324,7 +324,7 @@ TEST_P(PathModelSpeed, FindsItsRateAndIsNeverLate) {
   EXPECT_GE(window, std::min(pipe, 0.95 * static_cast<double>(limits::kWindowBytesMax)));
   const double lateness = 4 * static_cast<double>(d.model.deviation());
   EXPECT_LE(window, 4 * pipe + (6e6 + lateness) * possible + 16384);
-  // Once the path is known, what comes in its time is never called overdue.
+  // Once the path is known, an acknowledgement in its time is never overdue.
   d.late = INT64_MIN;
   d.run_for(kSecond);
   EXPECT_LE(d.late, 0);
@@ -336,19 +336,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Speed{0.03125, 50 * kMicrosecond}, Speed{0.03125, 50 * kMillisecond},
                     Speed{1.25, 50 * kMicrosecond}, Speed{1.25, 50 * kMillisecond}));
 
-TEST(PathModel, WhatIsSilentIsOverdueInGoodTime) {
+TEST(PathModel, ASilentPathIsOverdueInGoodTime) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   EXPECT_EQ(d.model.overdue_at(), kNever);
   d.run_for(500 * kMillisecond);
   d.drain();
   EXPECT_EQ(d.model.overdue_at(), kNever);
   d.send(50'000);
-  // 1.6 ms on the wire, 0.1 ms there and back, and some slack.
+  // 1.6 ms on the wire, 0.1 ms there and back, and some margin.
   EXPECT_GT(d.model.overdue_at(), d.now + 1700 * kMicrosecond);
   EXPECT_LT(d.model.overdue_at(), d.now + 20 * kMillisecond);
 }
 
-TEST(PathModel, WhatIsExpectedGrowsWithWhatIsAhead) {
+TEST(PathModel, TheLossDeadlineGrowsWithTheBytesAhead) {
   PathModel model;
   const TimeNs alone = model.finish_at(30'000, kStart);
   Transmission ahead;
@@ -358,7 +358,7 @@ TEST(PathModel, WhatIsExpectedGrowsWithWhatIsAhead) {
   EXPECT_NEAR(static_cast<double>(model.finish_at(30'000, kStart) - alone), 2e6, 1e4);
 }
 
-TEST(PathModel, TimeInWhichNobodyLookedIsExcused) {
+TEST(PathModel, APauseOfTheProcessMovesTheDeadlines) {
   PathModel model;
   Transmission transmission;
   transmission.bytes = 1000;
@@ -368,7 +368,7 @@ TEST(PathModel, TimeInWhichNobodyLookedIsExcused) {
   EXPECT_EQ(model.overdue_at(), before + 28 * kMillisecond);
 }
 
-TEST(PathModel, CountsFramesAndHandsThemBackInOrder) {
+TEST(PathModel, CountsFramesAndReturnsThemInOrder) {
   PathModel model;
   for (uint64_t i = 0; i < 5; ++i) {
     Transmission transmission;
@@ -403,7 +403,7 @@ TEST(PathModel, AnEmptyPathTakesAChunkOfAnySize) {
   EXPECT_FALSE(model.has_room(1));
 }
 
-TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
+TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsTheOutstandingBytes) {
   Driver d(Wire(1.25, 100 * kMicrosecond));
   d.run_for(kSecond);
   const double rate = d.model.bytes_per_ns();
@@ -416,7 +416,7 @@ TEST(PathModel, ANewConnectionKeepsTheRateAndForgetsWhatWasUnderWay) {
   EXPECT_EQ(d.model.overdue_at(), kNever);
 }
 
-TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
+TEST(PathModel, BytesThatMustHaveArrivedSinceTheLastAcknowledgementAreNotUnderWay) {
   constexpr uint32_t kBytes = 31'250;  // a millisecond
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.run_for(kSecond);
@@ -427,20 +427,20 @@ TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
   EXPECT_EQ(d.model.bytes_under_way(d.now + 2500 * kMicrosecond), 2 * kBytes);
   EXPECT_EQ(d.model.bytes_under_way(d.now + 10 * kMillisecond), 0u);
   EXPECT_EQ(d.model.bytes_outstanding(), 4 * kBytes);
-  // The receiver speaks, and none of it has arrived: the path is behind.
+  // The receiver acknowledges none of it: the path is behind.
   d.now += 3 * kMillisecond;
   ASSERT_TRUE(d.model.on_delivered(d.model.frames_sent() - 4, 0, false, d.now, d.delivered));
   EXPECT_EQ(d.model.bytes_under_way(d.now), 4 * kBytes);
 }
 
-TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
+TEST(PathModel, TakesTheBestRateAsItsPriorUntilItHasShownOne) {
   PathModel model;
   model.compare({0.5, kNever, 0});
   EXPECT_EQ(model.bytes_per_ns(), 0.5);
   EXPECT_FALSE(model.rate_known());
 }
 
-// A path that has shown a tenth of what the others have, and is now idle.
+// Returns an idle path that has shown a tenth of the others' rate.
 Driver slow_path() {
   Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
   d.run_for(kSecond);

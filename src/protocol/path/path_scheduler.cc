@@ -9,24 +9,24 @@
 namespace r2ccl {
 namespace {
 
-// A hedged chunk must be finished so much sooner on the other path.
+// A hedged chunk must finish this much sooner on the other path.
 constexpr TimeNs kHedgeGain = 3 * kMillisecond;
 // A difference of delays below this is within the noise.
 constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
-// Larger than any segment of a plan: only its own end waits for such a message.
+// Larger than any segment of a plan, so only the two ends wait for such a message.
 constexpr uint64_t kLongMessage = 512 * 1024;
 // At this rate a chunk by time is as large as a path's smallest window.
 constexpr double kSmallestWindowRate =
     static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
-// A rate that is so many times another path's is no error of measurement.
+// A rate that is this many times another path's is no error of measurement.
 constexpr double kUnlike = 4;
-// So many smallest windows of other senders may be ahead at the NICs, there and back.
+// This many smallest windows of other senders may be ahead at the NICs, there and back.
 constexpr TimeNs kWindowsAhead = 8;
 
 }  // namespace
 
-// An unmeasured rate may be a token bucket's burst. Cap it, or each message becomes one chunk on
-// one path.
+// Returns the rate that sets the chunk size. An unmeasured rate may be a token bucket's burst. Cap
+// it, or each message becomes one chunk on one path.
 double PathScheduler::fastest_rate() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
@@ -54,11 +54,11 @@ PathModel::Best PathScheduler::best_shown() const {
   } else {
     // The prior may be a token bucket's burst, beside which every measured path would look slow.
     prior = std::min(prior, PathModel::kRateInitial);
-    // A path with a measured slow rate says nothing about others which have shown much more.
+    // A path with a measured slow rate says nothing about others that have shown much more.
     if (prior <= kUnlike * known) best.bytes_per_ns = std::max(known, prior);
   }
   for (const PathEnd* path : paths_) {
-    // The time on a slow path is its time on the wire, with an error as large as any delay.
+    // The time on a slow path is mostly wire time, with an error as large as any delay.
     if (!path->carries() || path->model.is_slow(best.bytes_per_ns)) continue;
     best.delay = std::min(best.delay, path->model.recent_delay());
   }
@@ -96,8 +96,8 @@ size_t PathScheduler::paths_for(uint64_t message_bytes, TimeNs now) const {
   }));
 }
 
-// Returns the time at which everything that is known to wait would be delivered if all usable paths
-// shared it.
+// Returns the time at which all known waiting bytes would be delivered if all usable paths shared
+// them.
 TimeNs PathScheduler::backlog_done_at(uint64_t fresh_bytes, TimeNs now) const {
   double rate = 0;
   uint64_t bytes = fresh_bytes;
@@ -114,7 +114,7 @@ bool PathScheduler::takes(const PathEnd& path, uint64_t bytes, bool urgent) {
   if (!path.can_start_frame()) return false;
   const uint64_t frame = bytes + kDataHeaderBytes;
   if (!path.model.has_room(frame)) return false;
-  if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be under way
+  if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be outstanding
   const uint64_t allowance = urgent ? path.model.window() : 0;
   return path.credit() + allowance >= frame || mutated(Mutant::no_pace);
 }
@@ -145,8 +145,8 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
   }
   if (best == nullptr) return {};
   if (best_free == best) return {best, nullptr};
-  // A slower path may help as long as it is done before the others are through with the rest. A
-  // difference of half the chunk's time is within the error of the measured rates.
+  // A slower path may help if it finishes before the others have sent the rest. A difference of
+  // half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
   const TimeNs bound = std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
   if (best_free != nullptr && best_free_at <= bound) return {best_free, nullptr};
@@ -160,9 +160,9 @@ uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, TimeNs now) const {
   return chunk_cut(message_bytes, paths, std::max(rate, rate_of_shared_nics()));
 }
 
-// Where other links send through the same NICs a path has only a part of its NIC's rate. Chunks by
-// that part alone would cost more processor time than they save: a smallest window is under way on
-// each path in any case.
+// Returns the rate for the chunk size on shared NICs. Where other links send through the same NICs,
+// a path has only a part of its NIC's rate. Chunks sized by that part alone would cost more
+// processor time than they save: each path has a smallest window outstanding in any case.
 double PathScheduler::rate_of_shared_nics() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {

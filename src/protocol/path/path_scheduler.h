@@ -3,11 +3,11 @@
 //
 // A chunk goes to the path that would finish it first (earliest completion first, as in the
 // multipath schedulers BLEST, Ferlin et al., IFIP Networking 2016, and ECF, Lim et al., CoNEXT
-// 2017). Where that path is busy, a slower one may take the chunk only if it is done before the
-// others are through with the rest; otherwise the chunk waits. It differs from ECF in its horizon:
-// ECF weighs one chunk, this scheduler everything that is known to wait on the link.
-// The alternative not taken is a fixed split by weight: it needs exact rates in advance, and one
-// path that slows down delays the whole operation.
+// 2017). Where that path is busy, a slower one may take the chunk only if it finishes before the
+// others have sent the rest; otherwise the chunk waits. It differs from ECF in its horizon: ECF
+// weighs one chunk, this scheduler everything that is known to wait on the link. The alternative
+// not taken is a fixed split by weight: it needs exact rates in advance, and one path that slows
+// down delays the whole operation.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class PathScheduler {
 
   // --- chunks ---
   struct Choice {
-    PathEnd* path = nullptr;     // null: none is to take the chunk now
+    PathEnd* path = nullptr;     // null: no path is to take the chunk now
     PathEnd* awaited = nullptr;  // a busy path that will finish the chunk sooner than any free one
   };
   // `fresh_bytes`: not yet given to any path. `avoid`: not this path; null: any. `urgent`: the
@@ -41,25 +41,26 @@ class PathScheduler {
     std::span<const PathEnd* const> reserved = {};
   };
   Choice choose(const Demand& demand, TimeNs now) const;
-  // Some path takes a frame without payload now.
+  // Returns whether some path takes a frame without payload now.
   bool any_free() const;
   // Returns the chunk size for a message, in bytes.
   uint32_t chunk_bytes(uint64_t message_bytes, TimeNs now) const;
   // Returns an idle path that would finish `bytes` at least `gain_min` before `due`; null: none.
   PathEnd* faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due, TimeNs now) const;
-  // No idle path can be that much faster for a chunk that is due at `due`.
+  // Returns whether a chunk with the deadline `due` is so close to it that no idle path can be that
+  // much faster.
   static bool due_soon(TimeNs due, TimeNs now);
   // Tells each path's model about the best path.
   void compare_paths();
   size_t usable() const;
 
   // --- control frames ---
-  // The longest round trip of a prompt control stream; kNever: none is good. Some frames of other
-  // senders may be ahead on any.
+  // Returns the longest round trip of a prompt control stream; kNever: none is good. Some frames of
+  // other senders may be ahead on any.
   TimeNs prompt_round_trip(TimeNs now) const;
   bool is_prompt(const PathEnd& path, TimeNs now) const;
-  // Returns the prompt control streams in turn; else any that is connected; the out-of-band one
-  // when no other is left; null when none takes a frame.
+  // Returns the prompt control streams in turn, else any connected one, else the out-of-band one;
+  // null when none takes a frame.
   PathEnd* choose_control(TimeNs now);
 
  private:

@@ -1,4 +1,4 @@
-// The life of one path at one end. Pure; one place where the phase changes, legal edges only.
+// The life of one path at one end. Pure. The phase changes only here, along legal edges:
 //
 //   down -> proving -> up <-> suspect
 //     ^________|________|________|
@@ -17,27 +17,27 @@ class PathState {
   DownCause cause() const { return cause_; }
   Incarnation incarnation() const { return incarnation_; }
   TimeNs since() const { return since_; }
-  // When it last came up; suspicion in between does not count.
+  // Returns when the path last came up; a suspicion in between does not count.
   TimeNs up_since() const { return up_since_; }
-  // Connected: frames may be written and read.
+  // Returns whether the path is connected: frames may be written and read.
   bool connected() const { return phase_ != PathPhase::down; }
-  // May be given new chunks.
+  // Returns whether the path may get new chunks.
   bool usable() const { return phase_ == PathPhase::up; }
-  // What names this incarnation, a frame or a report, is about the connection that is there now.
-  // All else is late: it speaks of one that is over.
+  // Returns whether a frame or a report with this incarnation is about the present connection. Any
+  // other one is late: its connection is over.
   bool is_current(Incarnation incarnation) const {
     return connected() && (incarnation == incarnation_ || mutated(Mutant::any_incarnation));
   }
 
-  // A connection under a new, larger incarnation is there. Legal in `down` only.
+  // Records a connection under a new, larger incarnation. Legal in `down` only.
   void connect(Incarnation incarnation, TimeNs now);
-  // Full-size frames have passed both ways. Legal in `proving` only.
+  // Records that full-size frames have passed both ways. Legal in `proving` only.
   void prove(TimeNs now);
-  // Late by its own standards while others were not. Legal in `up` only.
+  // Records that the path is late by its own estimates while others are not. Legal in `up` only.
   void suspect(TimeNs now);
-  // What was late has arrived. Legal in `suspect` only.
+  // Records that the overdue data has arrived. Legal in `suspect` only.
   void clear(TimeNs now);
-  // Legal in every phase but `down`.
+  // Records that the path failed. Legal in every phase but `down`.
   void fail(DownCause cause, TimeNs now);
 
  private:

@@ -79,7 +79,7 @@ TEST(PathStateDeathTest, AnIncarnationIsUsedOnce) {
   EXPECT_EQ(state.incarnation(), Incarnation(2));
 }
 
-TEST(PathState, HearsOnlyOfTheConnectionThatIsThere) {
+TEST(PathState, AcceptsOnlyReportsOfThePresentConnection) {
   for (const PathPhase phase : kPhases) {
     const PathState state = in_phase(phase);
     EXPECT_EQ(state.is_current(Incarnation(1)), phase != PathPhase::down);

@@ -7,7 +7,8 @@ namespace {
 
 // Small pauses, of which a busy rank has many, must not put off the cut-off for ever.
 constexpr TimeNs kLongPause = 1 * kSecond;
-// A host that nothing reaches after its goodbye has left; less than the bound of finalize.
+// A peer that nothing reaches for this long after its goodbye has left. Shorter than the bound of
+// finalize.
 constexpr TimeNs kLeftAfter = 5 * kSecond;
 constexpr TimeNs kAllDownInterval = 20 * kMillisecond;
 
@@ -20,8 +21,9 @@ bool PeerLiveness::on_all_down(TimeNs now) {
   return true;
 }
 
-// After its goodbye the peer waits for ours, so neither that nor closed connections say that it has
-// left: a path may have failed, and one in a black hole does not tell that it was closed.
+// Notes since when no path carries data. After its goodbye the peer waits for this rank's. So
+// neither the goodbye nor closed connections show that the peer has left: a path may have failed,
+// and one in a black hole does not tell that the peer closed it too.
 void PeerLiveness::on_data_paths(bool carries, bool carried, TimeNs now) {
   if (carries || !carried) {
     no_data_since_ = 0;

@@ -1,8 +1,8 @@
-// Whether the peer of a link still exists: it left in order, its process died, or its host is cut
-// off. Pure.
+// Decides whether the peer of a link still exists: it left in order, its process died, or its host
+// is cut off. Pure.
 //
-// Death needs the word of the peer's kernel (DeathEvidence); a cut-off host is one that nothing has
-// reached for longer than a bound, as in the session timeout of a membership service (ZooKeeper,
+// Death needs the evidence of the peer's kernel (DeathEvidence). A host is cut off when nothing has
+// reached it for longer than a bound, as in the session timeout of a membership service (ZooKeeper,
 // USENIX ATC 2010). It differs in that a short interruption of the host itself does not count.
 // The alternative not taken is to declare the peer dead when all its connections broke: a switch
 // that restarts breaks them too.
@@ -21,27 +21,27 @@ namespace r2ccl {
 enum class PeerEnd : uint8_t {
   goodbye,  // in order
   dead,     // its kernel refuses every connection: the process is gone
-  cut_off,  // nothing reaches it, for longer than the bound
+  cut_off,  // nothing reaches it for longer than the bound
 };
 
 class PeerLiveness {
  public:
-  // `cutoff`: a host is cut off after it.
+  // `cutoff`: the time after which a host is cut off.
   PeerLiveness(size_t paths, TimeNs cutoff) : evidence_(paths), cutoff_(cutoff) {}
 
   // --- evidence ---
-  // The peer, or a kernel in its place, accepted or acknowledged something.
+  // Records that the peer, or a kernel in its place, accepted or acknowledged something.
   void on_alive() { evidence_.on_alive(); }
-  // A kernel refused a new connection of this path.
+  // Records that a kernel refused a new connection of this path.
   void on_refused(size_t path, TimeNs now) { evidence_.on_refused(path, now); }
   // `closed`: the peer's kernel closed the connection in order, or reset it.
   void on_failed(size_t path, bool closed, TimeNs now) { evidence_.on_failed(path, closed, now); }
-  // No path is connected. Returns whether that is new.
+  // Records that no path is connected. Returns whether that is new.
   bool on_all_down(TimeNs now);
   void on_connected() { all_down_since_ = 0; }
   // `carries`: a data path is up or suspect. `carried`: one has ever been.
   void on_data_paths(bool carries, bool carried, TimeNs now);
-  // The loop of this process stood still for `duration`.
+  // Records that the loop of this process stood still for `duration`.
   void compensate_idle(TimeNs duration, TimeNs now);
 
   bool all_down() const { return all_down_since_ != 0; }

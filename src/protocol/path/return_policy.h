@@ -1,5 +1,5 @@
-// When to try a path that is down again, for ever: often at first, seldom after an hour, at once
-// when there is news, and with a penalty for a path that keeps failing. Pure.
+// Decides when to try a failed path again, for ever: often at first, seldom after an hour, at once
+// after an event, and with a penalty for a path that keeps failing. Pure.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class ReturnPolicy {
  public:
   explicit ReturnPolicy(bool damping = true) : damping_(damping) {}
 
-  // The path went down; `was_up` says that it had carried traffic before.
+  // Records that the path failed; `was_up`: it had carried traffic before.
   void on_down(TimeNs now, bool was_up) {
     if (was_up) {
       penalty_ = penalty_at(now) + 1;
@@ -21,34 +21,35 @@ class ReturnPolicy {
       down_since_ = now;
       next_ = 0;
     }
-    // A path that connects but never gets up is no news: it keeps the spacing of its attempts.
+    // A path that connects but never comes up is no event: it keeps the spacing of its attempts.
     next_ = std::max({next_, now + kFirstTry, held_until()});
   }
-  // An attempt has begun.
+  // Records that an attempt has begun.
   void on_attempt(TimeNs now) {
     down_since_ = std::min(down_since_, now);
     next_ = now + spacing(now);
   }
-  // A link event or a word from the peer: the next attempt need not wait, penalties apart.
+  // Records a link event or a report of the peer: the next attempt need not wait, penalties apart.
   void on_news(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
 
   TimeNs next_attempt() const { return next_; }
-  // Falls to half every kHalfLife; 1 is one failure just now.
+  // Returns the penalty, which halves every kHalfLife; 1 is one failure just now.
   double penalty_at(TimeNs now) const {
     const double age = static_cast<double>(now - penalised_at_);
     return penalty_ * std::exp2(-age / static_cast<double>(kHalfLife));
   }
 
  private:
-  // A quarter of the outage's length so far, 25 to 250 ms, in the first minute; growing to 5 s
-  // after an hour.
+  // Returns a quarter of the outage's length so far, 25 to 250 ms, in the first minute; after an
+  // hour it has grown to 5 s.
   TimeNs spacing(TimeNs now) const {
     const TimeNs age = now - down_since_;
     if (age <= 60 * kSecond) return std::clamp(age / 4, 25 * kMillisecond, 250 * kMillisecond);
     if (age >= 3600 * kSecond) return 5 * kSecond;
     return 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000;
   }
-  // Three failures within about a minute are weather; beyond that each doubles the wait.
+  // Returns until when the penalty holds the path back; 0: it does not. Three failures within about
+  // a minute are normal. Beyond that each failure doubles the wait.
   TimeNs held_until() const {
     if (!damping_ || penalty_ <= kForgiven) return 0;
     const double wait = static_cast<double>(kSecond) * std::exp2(penalty_ - kForgiven);
@@ -63,7 +64,7 @@ class ReturnPolicy {
   bool damping_;
   double penalty_ = 0;
   TimeNs penalised_at_ = 0;
-  TimeNs down_since_ = kNever;  // kNever: it was never up, nor tried
+  TimeNs down_since_ = kNever;  // kNever: the path was never up, nor tried
   TimeNs next_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 // A machine that has been up for a year: nothing may depend on a clock that starts at zero.
 constexpr TimeNs kStart = 365LL * 24 * 3600 * kSecond;
 
-// It was up, and fails.
+// Records a failure of a path that was up.
 void flap(ReturnPolicy& policy, TimeNs now) {
   policy.on_down(now, true);
 }
@@ -51,13 +51,13 @@ TEST(ReturnPolicy, SpacesAttemptsByTheOutageThenFrom250MsAfterAMinuteTo5SAfterAn
   }
 }
 
-TEST(ReturnPolicy, NewsMakesTheNextAttemptDueAtOnce) {
+TEST(ReturnPolicy, AnEventMakesTheNextAttemptDueAtOnce) {
   ReturnPolicy policy;
   policy.on_down(kStart, true);
   policy.on_attempt(kStart + 3600 * kSecond);
   policy.on_news(kStart + 3601 * kSecond);
   EXPECT_EQ(policy.next_attempt(), kStart + 3601 * kSecond);
-  policy.on_news(kStart + 3602 * kSecond);  // never later than it was
+  policy.on_news(kStart + 3602 * kSecond);  // never later than before
   EXPECT_EQ(policy.next_attempt(), kStart + 3601 * kSecond);
 }
 
@@ -88,7 +88,7 @@ TEST(ReturnPolicy, HoldsAPathBackFromItsThirdFailureInAMinute) {
   EXPECT_LE(policy.next_attempt(), kStart + kSecond + 50 * kMillisecond);
   flap(policy, kStart + 2 * kSecond);
   EXPECT_GE(policy.next_attempt(), kStart + 3 * kSecond);
-  // News does not shorten a penalty.
+  // An event does not shorten a penalty.
   const TimeNs held = policy.next_attempt();
   policy.on_news(kStart + 2100 * kMillisecond);
   EXPECT_EQ(policy.next_attempt(), held);

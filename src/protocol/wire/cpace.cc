@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::string_view kDomain = "CPaceRistretto255";
 constexpr std::string_view kKeyDomain = "CPaceRistretto255_ISK";
-constexpr size_t kHashBlockBytes = 128;  // of SHA-512: s_in_bytes
-constexpr size_t kLengthBytesMax = 10;   // of one length in LEB128
+constexpr size_t kHashBlockBytes = 128;  // SHA-512's block: s_in_bytes
+constexpr size_t kLengthBytesMax = 10;   // the most for one length in LEB128
 
 Bytes bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -29,7 +29,7 @@ size_t length_bytes(size_t length) {
   return count;
 }
 
-// lv_cat(): each part behind its length in LEB128.
+// lv_cat(): appends each part behind its length in LEB128.
 void append(std::vector<std::byte>& out, std::initializer_list<Bytes> parts) {
   for (const Bytes part : parts) {
     size_t length = part.size();
@@ -44,13 +44,13 @@ void append(std::vector<std::byte>& out, std::initializer_list<Bytes> parts) {
 }  // namespace
 
 std::vector<std::byte> generator_string(Bytes password, Bytes channel, Bytes session) {
-  // The padding fills the first block of the hash, so that what follows costs the same time for
-  // every password.
+  // The padding fills the first block of the hash, so the rest costs the same time for every
+  // password.
   const size_t used = 1 + length_bytes(password.size()) + password.size() +
                       length_bytes(kDomain.size()) + kDomain.size();
   const std::vector<std::byte> padding(kHashBlockBytes - std::min(used, kHashBlockBytes));
   std::vector<std::byte> out;
-  // Growing would leave copies of the password behind.
+  // A growing buffer would leave copies of the password behind.
   out.reserve(kDomain.size() + password.size() + padding.size() + channel.size() + session.size() +
               5 * kLengthBytesMax);
   append(out, {bytes_of(kDomain), password, padding, channel, session});
@@ -77,7 +77,7 @@ Scalar random_scalar() {
 
 Point share(const Scalar& scalar, const Point& generator) {
   Point out;
-  // A generator is the neutral element, and a scalar zero, with probability 2^-252.
+  // The chance that a generator is the neutral element, or a scalar zero, is 2^-252.
   R2CCL_CHECK(crypto_scalarmult_ristretto255(raw_out(out), raw(scalar), raw(generator)) == 0);
   return out;
 }
@@ -86,7 +86,7 @@ std::optional<SessionKey> session_key(const Scalar& own, const Point& peers, Byt
                                       const Messages& messages) {
   crypto::initialise();
   crypto::Wiped<kPointBytes> common;
-  // Fails for bytes that encode no point, and where the result is the neutral element.
+  // Fails for bytes that encode no point, and if the result is the neutral element.
   if (crypto_scalarmult_ristretto255(raw_out(common), raw(own), raw(peers)) != 0) return {};
   std::vector<std::byte> text;
   text.reserve(kKeyDomain.size() + session.size() + 3 * kPointBytes +

@@ -114,7 +114,7 @@ TEST(Cpace, DoesNotAgreeForTwoPasswordsOrTwoSessions) {
   EXPECT_NE(sessions.a, sessions.b);
 }
 
-TEST(Cpace, TheKeyCoversBothSharesAndAllThatCameWithThem) {
+TEST(Cpace, TheKeyCoversBothSharesAndTheirAssociatedData) {
   const auto scalar = array_of<Scalar>(kScalarA);
   const auto peers = array_of<Point>(kShareB);
   const SessionKey good = *session_key(scalar, peers, kSession, messages());

@@ -21,7 +21,7 @@ void labelled_hash(std::span<std::byte, kHashBytes> out, std::span<const std::by
   crypto_generichash_update(&state, raw(std::as_bytes(std::span(label))), label.size());
   for (const auto input : inputs) crypto_generichash_update(&state, raw(input), input.size());
   crypto_generichash_final(&state, raw_out(out), out.size());
-  // It begins with the key.
+  // The state begins with the key.
   sodium_memzero(&state, sizeof state);
 }
 

@@ -7,8 +7,8 @@
 namespace r2ccl {
 namespace {
 
-// Uses of the run's key. The labels differ by direction and frame, so nothing that one end proved
-// can be handed back to it as the other's proof.
+// Uses of the run's key. The labels differ by direction and frame, so no end can return a proof of
+// the other end as its own.
 constexpr std::string_view kHelloLabel = "r2ccl path 2: HELLO";
 constexpr std::string_view kReplyLabel = "r2ccl path 2: REPLY";
 constexpr std::string_view kFinalLabel = "r2ccl path 2: FINAL";
@@ -54,11 +54,12 @@ class Initiator final : public HandshakeBase {
       say(encode_refusal(kWrongProof));
       return {Code::invalid_usage, kWrongProof};
     }
-    // From here on the peer is of this run, so these are its bugs and not an attack.
+    // From here on the peer belongs to this run, so these errors are its bugs and not an attack.
     if (reply.version < kHandshakeVersionMin || reply.version > kHandshakeVersionMax) {
       return {Code::remote, "peer chose a protocol version that was not offered"};
     }
-    // A lane joins the incarnation of its data connection, which this end may know already.
+    // A control stream joins the incarnation of its data connection, which this end may know
+    // already.
     const bool joins = session_.identity.kind == ConnectionKind::lane;
     if (reply.incarnation < last_used_ || (reply.incarnation == last_used_ && !joins) ||
         reply.incarnation == Incarnation()) {
@@ -111,8 +112,8 @@ class Acceptor final : public HandshakeBase {
     reply(std::min(hello.version_max, kHandshakeVersionMax), std::move(decision.value().payload));
   }
 
-  // Refuses and returns false when the sender is no rank of this run, or at the wrong listener. No
-  // more is said to it than what it said itself.
+  // Refuses and returns false when the sender is no rank of this run, or at the wrong listener. The
+  // refusal contains only the peer's own statements.
   bool is_of_this_run(const HelloFrame& hello, std::span<const std::byte> frame) {
     if (run_.key.empty()) {
       refuse({Code::remote, "a connection before the start of this job is over"},
@@ -138,7 +139,7 @@ class Acceptor final : public HandshakeBase {
     return true;
   }
 
-  // Incarnation() when there is none left.
+  // Returns the incarnation to use; Incarnation() when there is none left.
   static Incarnation choose_incarnation(const AcceptDecision& decision, Incarnation theirs) {
     if (decision.join != Incarnation()) return decision.join;
     return Incarnation(std::max(decision.last_used, theirs).value() + 1);
@@ -158,7 +159,7 @@ class Acceptor final : public HandshakeBase {
   }
 
   void on_final(std::span<const std::byte> frame) {
-    // Not said to the peer: if it is honest its handshake is over, and it expects other frames.
+    // The peer gets no answer: if it is honest its handshake is over, and it expects other frames.
     if (!check_proof(frame, kFinalLabel, run_.key.key())) {
       return fail({Code::invalid_usage, kWrongProof});
     }

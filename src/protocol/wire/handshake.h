@@ -18,11 +18,11 @@
 //     FINAL    proof                        ->
 //
 // The initiator proves first in both. The proofs and the session keys cover the whole transcript,
-// so they are bound to all that the HELLO names, to the incarnation and to the direction, and fresh
-// nonces make a recorded handshake worthless. The incarnation is the larger of what both ends used
-// last, plus one.
+// so they are bound to everything that the HELLO names, to the incarnation and to the direction.
+// Fresh nonces make a recorded handshake worthless. The incarnation is the larger of both ends'
+// last ones, plus one.
 //
-// Until the FINAL is checked an acceptor holds one object of constant size per connection.
+// Until the acceptor has checked the FINAL, it holds one object of constant size per connection.
 #pragma once
 
 #include <array>
@@ -50,16 +50,16 @@ enum class ConnectionKind : uint8_t {
   data = 1,
   lane = 2,
   rendezvous = 3,
-  call = 4,  // says what the HELLO's payload holds, and is over
+  call = 4,  // the HELLO's payload is the whole message
 };
 
-// The rendezvous is nobody's rank: this stands for it in handshakes.
+// The rank number of the rendezvous in handshakes; it is no rank.
 inline constexpr Rank kRendezvousRank{-1};
 
 // The ranks of a job know this before they have met. Everything but the secret is public.
 struct JobIdentity {
   std::array<std::byte, kJobIdBytes> id{};
-  LockedBytes secret;  // kSecretBytes; empty: anybody can take part in the start of this job
+  LockedBytes secret;  // kSecretBytes; empty: any process can take part in the start of this job
   uint32_t epoch = 0;
   bool authenticated() const { return !secret.empty(); }
 };
@@ -71,14 +71,14 @@ struct RunIdentity {
   uint32_t epoch = 0;
 };
 
-// What the two ends agree the connection is.
+// The identity of the connection, on which the two ends agree.
 struct ConnectionIdentity {
   ConnectionKind kind = ConnectionKind::data;
   Rank from;  // the initiator
   Rank to;    // the acceptor
   PathId path;
-  NicId from_nic = kNoNic;  // of the path's NICs that of the initiator
-  NicId to_nic = kNoNic;    // and that of the acceptor, on whose listener the connection arrives
+  NicId from_nic = kNoNic;  // the initiator's NIC of the path
+  NicId to_nic = kNoNic;    // the acceptor's NIC, whose listener takes the connection
   friend bool operator==(const ConnectionIdentity&, const ConnectionIdentity&) = default;
 };
 
@@ -86,22 +86,21 @@ struct ConnectionIdentity {
 struct Session {
   ConnectionIdentity identity;
   Incarnation incarnation;
-  crypto::Wiped<kMacKeyBytes> send_key;     // for what this end sends
-  crypto::Wiped<kMacKeyBytes> receive_key;  // for what this end receives
+  crypto::Wiped<kMacKeyBytes> send_key;     // for the bytes that this end sends
+  crypto::Wiped<kMacKeyBytes> receive_key;  // for the bytes that this end receives
   std::vector<std::byte> peer_payload;
 };
 
 // An acceptor's answer to a HELLO that names `identity` and whose sender last used `theirs`.
 struct AcceptDecision {
   Incarnation last_used;  // the largest incarnation this end has used on that path
-  // Set for a lane that joins its path's data connection: the exact incarnation to answer with,
-  // instead of max + 1.
+  // Set for a control stream that joins its path's data connection: the exact incarnation to answer
+  // with, instead of max + 1.
   Incarnation join;
   std::vector<std::byte> payload;  // goes into the REPLY
 };
-// Called with a HELLO of a rank of this run, which may be a recording: it decides and changes no
-// state, and it refuses an identity whose `to` is not this rank. An error's message is told to the
-// peer.
+// Called with a HELLO of a rank of this run, which may be a recording. So it decides and changes no
+// state, and it refuses an identity whose `to` is not this rank. The peer gets an error's message.
 using AcceptPolicy =
     std::function<Result<AcceptDecision>(const ConnectionIdentity& identity, Incarnation theirs)>;
 
@@ -110,14 +109,14 @@ class Handshake {
   enum class State : uint8_t {
     running,  // wants bytes, or has bytes to send
     done,     // session() is valid once output() is empty too
-    failed,   // error() says why; send once what output() still holds (a refusal in words), close
+    failed,   // error() says why; send once the rest of output() (a refusal in words), then close
   };
 
   virtual ~Handshake() = default;
-  // Takes bytes from the front of `input`; returns how many were used. Bytes beyond the handshake
-  // are left for the caller, and so are all bytes once the state is not `running`.
+  // Takes bytes from the front of `input`; returns the number of bytes used. It leaves bytes beyond
+  // the handshake to the caller, and all bytes once the state is not `running`.
   virtual size_t consume(std::span<const std::byte> input) = 0;
-  // Bytes to send now; `sent` says how many of them were.
+  // Returns the bytes to send now. sent() takes the number of them that were sent.
   virtual std::span<const std::byte> output() const = 0;
   virtual void sent(size_t bytes) = 0;
   virtual State state() const = 0;
@@ -125,7 +124,7 @@ class Handshake {
   virtual const Session& session() const = 0;
 };
 
-// `nonce` must be fresh random bytes (random_nonce() in real life, a seed's in a simulation).
+// `nonce` must be fresh random bytes (random_nonce() in production, a seed's in a simulation).
 using Nonce = std::span<const std::byte, kNonceBytes>;
 std::unique_ptr<Handshake> make_initiator(const RunIdentity& run,
                                           const ConnectionIdentity& identity, Incarnation last_used,
@@ -134,17 +133,17 @@ std::unique_ptr<Handshake> make_initiator(const RunIdentity& run,
 std::unique_ptr<Handshake> make_acceptor(const RunIdentity& run, NicId listener,
                                          AcceptPolicy policy, Nonce nonce);
 
-// Between rank `self` and the rendezvous. Neither end learns from the other, or from a listener,
-// anything by which it could test guesses of the secret, but for one guess a connection.
+// Makes a handshake between rank `self` and the rendezvous. Neither end, nor a listener, learns
+// anything that helps to test guesses of the secret, except one guess a connection.
 std::unique_ptr<Handshake> make_rendezvous_initiator(const JobIdentity& job, Rank self,
                                                      Nonce nonce);
 std::unique_ptr<Handshake> make_rendezvous_acceptor(const JobIdentity& job, Nonce nonce);
 
-// A MAC over one control frame under a session key.
+// Computes a MAC over one control frame under a session key.
 inline constexpr size_t kMacBytes = 16;
 void compute_mac(std::span<const std::byte, kMacKeyBytes> key, std::span<const std::byte> bytes,
                  std::span<std::byte, kMacBytes> mac);
-// Constant time.
+// Takes constant time.
 bool check_mac(std::span<const std::byte, kMacKeyBytes> key, std::span<const std::byte> bytes,
                std::span<const std::byte, kMacBytes> mac);
 

@@ -1,4 +1,4 @@
-// The common part of all handshakes: frames in and out, the transcript, failing in words.
+// The common part of all handshakes: frames in and out, the transcript, and errors in words.
 #pragma once
 
 #include <string>
@@ -34,24 +34,24 @@ class HandshakeBase : public Handshake {
   }
 
  protected:
-  // One whole frame, of the type that was wanted.
+  // Handles one whole frame of the wanted type.
   virtual void on_frame(std::span<const std::byte> frame) = 0;
 
   void say(std::span<const std::byte> bytes);
   void fail(Status error);
-  // Fails, and tells the peer why in its own terms.
+  // Fails, and tells the peer why in words of its own.
   void refuse(Status error, const std::string& text_for_peer);
   // Refuses and returns false when the sender of this HELLO speaks no version that this end knows.
   bool speaks_our_version(std::span<const std::byte> hello);
-  // Refuses and returns false when it belongs to another job, run or epoch.
+  // Refuses and returns false when the HELLO belongs to another job, run or epoch.
   bool belongs_here(const HelloFrame& hello, std::span<const std::byte, kJobIdBytes> id,
                     uint32_t epoch);
-  // The frame without its proof becomes part of the transcript, and the proof of it is returned.
+  // Adds the frame without its proof to the transcript, and returns the proof of it.
   crypto::Hash prove(std::span<const std::byte> frame_before_proof, std::string_view label,
                      crypto::Key key);
   bool check_proof(std::span<const std::byte> frame, std::string_view label, crypto::Key key);
   void say_proof(HandshakeFrame type, uint8_t version, std::string_view label, crypto::Key key);
-  // The session keys come from the whole transcript.
+  // Derives the session keys from the whole transcript.
   void finish(crypto::Key key, std::string_view send_label, std::string_view receive_label);
 
   FrameAssembler input_;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::byte, 4> kMagic = {std::byte{'R'}, std::byte{'2'}, std::byte{'C'},
                                              std::byte{'L'}};
 constexpr uint8_t kFlagAuthenticated = 1;
-// Where a header says how many bytes of payload follow.
+// The place of the payload size in a header.
 constexpr size_t kHelloPayloadSizeAt = 48;
 constexpr size_t kReplyPayloadSizeAt = 12;
 constexpr size_t kRefuseTextSizeAt = 6;
@@ -237,7 +237,8 @@ Status FrameAssembler::grow() {
       case HandshakeFrame::hello: {
         const auto lowest = std::to_integer<uint8_t>(buffer_[5]);
         const auto highest = std::to_integer<uint8_t>(buffer_[6]);
-        // Beyond these eight bytes the layout is that of the version: stop here if it is not ours.
+        // Beyond these eight bytes the layout depends on the version, so stop here at an unknown
+        // one.
         sized_ = lowest > kHandshakeVersionMax || highest < kHandshakeVersionMin;
         if (!sized_) needed_ = kHelloHeaderBytes;
         return {};

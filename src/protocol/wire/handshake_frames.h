@@ -51,7 +51,7 @@ struct HelloFrame {
   Incarnation last_used;
   std::array<std::byte, kNonceBytes> nonce{};
   std::vector<std::byte> payload;
-  crypto::Hash seal{};  // decoded only: the encoders leave it to their callers, who hash the rest
+  crypto::Hash seal{};  // decoded only: the encoders leave it to their callers, which hash the rest
 };
 
 struct ReplyFrame {
@@ -65,7 +65,7 @@ struct ReplyFrame {
 
 std::vector<std::byte> encode_without_seal(const HelloFrame& hello);
 std::vector<std::byte> encode_without_seal(const ReplyFrame& reply);
-// A HELLO or REPLY up to its seal.
+// Returns a HELLO or REPLY up to its seal.
 std::span<const std::byte> without_seal(std::span<const std::byte> frame);
 // Returns the bytes before the proof of a FINAL or CONFIRM.
 std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version);
@@ -74,16 +74,17 @@ std::vector<std::byte> encode_refusal(std::string_view text);
 // `bytes` is one whole frame from a FrameAssembler.
 Result<HelloFrame> decode_hello(std::span<const std::byte> bytes);
 Result<ReplyFrame> decode_reply(std::span<const std::byte> bytes);
-// Printable ASCII, whatever the peer sent.
+// Returns printable ASCII for any bytes of the peer.
 std::string decode_refusal(std::span<const std::byte> bytes);
 
-// Collects one frame of the wanted type, or a REFUSE in its place. Fixed memory; fails at the first
-// byte that cannot belong to such a frame, so that a stray HTTP client is known after one byte.
+// Collects one frame of the wanted type, or a REFUSE in its place. Uses fixed memory. Fails at the
+// first byte that cannot belong to such a frame, so one byte is enough to detect a stray HTTP
+// client.
 class FrameAssembler {
  public:
   explicit FrameAssembler(HandshakeFrame wanted) : wanted_(wanted) {}
 
-  // Returns how many bytes were used: none once whole() or failed.
+  // Returns the number of bytes used: 0 once whole() or failed.
   size_t consume(std::span<const std::byte> input);
   bool whole() const { return error_.ok() && filled_ == needed_ && sized_; }
   const Status& error() const { return error_; }
@@ -94,7 +95,7 @@ class FrameAssembler {
  private:
   Status check_magic() const;
   Status check_type() const;
-  // Called when needed_ bytes are there: sets how many the frame has, as far as that is known.
+  // Called when needed_ bytes have arrived: sets the frame's size, as far as it is known.
   Status grow();
 
   HandshakeFrame wanted_;

@@ -63,7 +63,7 @@ Bytes take(Handshake& from) {
   return out;
 }
 
-// Lets both ends talk until neither has anything to say.
+// Lets both ends exchange frames until neither has output.
 void talk(Handshake& a, Handshake& b) {
   while (!a.output().empty() || !b.output().empty()) {
     b.consume(take(a));
@@ -106,7 +106,7 @@ TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
   EXPECT_EQ(ends.acceptor->state(), State::failed);
 }
 
-TEST(Handshake, LaneJoinsTheIncarnationOfItsDataConnection) {
+TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
   ConnectionIdentity lane = kIdentity;
   lane.kind = ConnectionKind::lane;
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
@@ -194,7 +194,7 @@ TEST(Handshake, SaysOnBothSidesThatTheRunIsAnotherAndNamesTheRank) {
   EXPECT_TRUE(mentions(outcome.acceptor, "rank 3, belongs to another job or to another run"));
 }
 
-TEST(Handshake, RefusesEverybodyBeforeTheRanksHaveMet) {
+TEST(Handshake, RefusesEveryPeerBeforeTheRanksHaveMet) {
   const Outcome outcome = meet(run_with_key(1), RunIdentity());
   EXPECT_TRUE(mentions(outcome.initiator, "the start of its job is not over"));
 }
@@ -207,7 +207,7 @@ TEST(Handshake, RefusesAHelloAtTheListenerOfAnotherNic) {
   EXPECT_TRUE(mentions(initiator->error(), "listener of another NIC"));
 }
 
-TEST(Handshake, AnswersAHelloWithoutTheRightProofWithTheSameBytesWhateverItsKeyIs) {
+TEST(Handshake, AnswersAHelloWithoutTheRightProofWithTheSameBytesForEveryKey) {
   Bytes answers[2];
   for (uint8_t key = 0; key < 2; ++key) {
     auto stranger = make_initiator(run_with_key(9), kIdentity, Incarnation(), nonce(1), {});
@@ -227,7 +227,7 @@ TEST(Handshake, SaysOnBothSidesThatTheEpochIsAnother) {
   EXPECT_TRUE(mentions(outcome.acceptor, "epoch 0, this rank in 2"));
 }
 
-TEST(Handshake, TellsTheInitiatorWhatThePolicySays) {
+TEST(Handshake, TellsTheInitiatorThePolicysError) {
   const auto policy = [](const ConnectionIdentity& identity,
                          Incarnation) -> Result<AcceptDecision> {
     return Status(Code::remote, "this is not rank " + std::to_string(identity.to.value()));
@@ -271,7 +271,7 @@ TEST(Handshake, KnowsGarbageByItsFirstByte) {
   auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   acceptor->consume(text("GET / HTTP/1.1"));
   EXPECT_EQ(acceptor->error().message(), "not an r2ccl peer (got 0x47455420)");
-  EXPECT_TRUE(acceptor->output().empty());  // strangers get no answer
+  EXPECT_TRUE(acceptor->output().empty());  // an unauthenticated peer gets no answer
   auto other = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   other->consume(text("G"));
   EXPECT_EQ(other->state(), State::failed);
@@ -287,8 +287,8 @@ TEST(Handshake, MakesARefusalsTextPrintable) {
 
 // --- attacks ------------------------------------------------------------------------------------
 
-// Hands `frame`, changed, to whoever was due to get it, and lets the rest take its course. The end
-// that was lied to must not succeed, and if it is the initiator neither must the acceptor.
+// Gives `frame`, changed, to its receiver, and lets the rest take its course. That receiver must
+// not succeed, and if it is the initiator the acceptor must not succeed either.
 void expect_refused(size_t frame_index, const std::function<void(Bytes&)>& change,
                     const std::string& what) {
   Ends ends = make_ends(run_with_key(1), accept_all(Incarnation(), text("welcome")));
@@ -301,7 +301,7 @@ void expect_refused(size_t frame_index, const std::function<void(Bytes&)>& chang
     std::swap(from, to);
   }
   EXPECT_NE(ends.acceptor->state(), State::done) << what;
-  // An initiator is done when it has said FINAL; what happens to that frame is the acceptor's case.
+  // An initiator is done when it has sent FINAL; the acceptor decides about that frame.
   if (frame_index < 2) {
     EXPECT_NE(ends.initiator->state(), State::done) << what;
   }
@@ -329,7 +329,7 @@ TEST(Handshake, RefusesEveryFrameWithAnyBitFlipped) {
   }
 }
 
-TEST(Handshake, IsNotDoneWhenAnyFrameIsCutShort) {
+TEST(Handshake, IsNotDoneWhenAnyFrameIsTruncated) {
   const std::vector<size_t> sizes = frame_sizes();
   for (size_t frame = 0; frame < sizes.size(); ++frame) {
     for (size_t size = 0; size < sizes[frame]; ++size) {

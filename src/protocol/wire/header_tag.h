@@ -1,11 +1,11 @@
-// A tag of 64 bits over a frame's header, so that no byte of it is believed that was changed on the
-// way: one wrong bit would otherwise file a chunk under another message, or make a reader wait for
-// bytes that never come.
+// A tag of 64 bits over a frame's header, so that the reader trusts no changed byte of it.
+// Otherwise one wrong bit would file a chunk under another message, or make a reader wait for bytes
+// that never come.
 //
 // SipHash-2-4, as crypto_shorthash: a keyed function made for short inputs, on a header ten times
 // as fast as BLAKE2b. 64 bits are enough because a wrong guess ends the connection, and the next
 // one has another key. The key is derived from the session's key for this direction, which is bound
-// to the ranks, the path and the incarnation; the number of the frame in its stream is part of the
+// to the ranks, the path and the incarnation. The number of the frame in its stream is part of the
 // input. So a header fits in no other stream and at no other place of its own.
 #pragma once
 

@@ -31,7 +31,7 @@ void flip(std::array<std::byte, N>& bytes, size_t bit) {
   bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
 }
 
-TEST(HeaderTag, FitsWhatItSealedAndNothingThatDiffersInABit) {
+TEST(HeaderTag, FitsTheSealedHeaderAndNoneThatDiffersInABit) {
   const HeaderTag tag(kKey, Use::data);
   auto bytes = data_header();
   EXPECT_FALSE(tag.fits(bytes));
@@ -45,7 +45,7 @@ TEST(HeaderTag, FitsWhatItSealedAndNothingThatDiffersInABit) {
   EXPECT_TRUE(tag.fits(bytes));
 }
 
-TEST(HeaderTag, OfAControlFrameFitsNoOtherHeaderAndNoOtherPlace) {
+TEST(HeaderTag, FitsNoOtherControlHeaderAndNoOtherPlace) {
   const HeaderTag tag(kKey, Use::control);
   std::array<std::byte, kControlHeaderBytes> bytes{std::byte{'R'}, std::byte{'2'}};
   tag.seal(bytes, 7);
@@ -60,7 +60,7 @@ TEST(HeaderTag, OfAControlFrameFitsNoOtherHeaderAndNoOtherPlace) {
   }
 }
 
-TEST(HeaderTag, OfAnotherSessionOrAnotherUseDoesNotFit) {
+TEST(HeaderTag, DoesNotFitInAnotherSessionOrForAnotherUse) {
   auto bytes = data_header();
   HeaderTag(kKey, Use::data).seal(bytes);
   EXPECT_FALSE(HeaderTag(kOtherKey, Use::data).fits(bytes));

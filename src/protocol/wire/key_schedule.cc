@@ -25,7 +25,7 @@ unsigned char* raw(std::span<std::byte> bytes) {
   return reinterpret_cast<unsigned char*>(bytes.data());
 }
 
-// The random bytes of a generated secret; nothing for any other text.
+// Returns the random bytes of a generated secret; nothing for any other text.
 LockedBytes parse_generated(const LockedBytes& text) {
   const std::string_view all(text_of(text), text.bytes().size());
   if (all.size() != kSecretPrefix.size() + kSecretHexBytes || !all.starts_with(kSecretPrefix)) {
@@ -41,7 +41,7 @@ LockedBytes parse_generated(const LockedBytes& text) {
   return good ? bytes : LockedBytes();
 }
 
-// 64 MB for a moment.
+// Takes 64 MB for a moment.
 LockedBytes stretch(const LockedBytes& text, const crypto::Hash& salt) {
   static_assert(sizeof salt >= crypto_pwhash_SALTBYTES);
   bool stretched = false;
@@ -85,7 +85,7 @@ Result<LockedBytes> derive_secret(const LockedBytes& text,
 
 LockedBytes generate_secret() {
   const LockedBytes bytes = LockedBytes::random(kSecretBytes);
-  // With the NUL that libsodium adds.
+  // Includes the NUL that libsodium adds.
   const LockedBytes hex = LockedBytes::make(kSecretHexBytes + 1, [&](std::span<std::byte> out) {
     sodium_bin2hex(reinterpret_cast<char*>(out.data()), out.size(),
                    reinterpret_cast<const unsigned char*>(bytes.bytes().data()),

@@ -1,4 +1,4 @@
-// From what keys come. docs/decisions/0011-keys-come-from-the-run.md has the whole schedule.
+// The sources of the keys. docs/decisions/0011-keys-come-from-the-run.md has the whole schedule.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ namespace r2ccl {
 
 inline constexpr size_t kRunTokenBytes = 32;
 
-// Returns the run that the rendezvous announced: `token` is its random number, and `table` the
-// ranks with their hosts, NICs and listeners, as bytes. Ranks that were told different tables have
+// Returns the run that the rendezvous announced. `token` is its random number; `table` contains the
+// ranks with their hosts, NICs and listeners, as bytes. Ranks that got different tables have
 // different keys, so they refuse each other.
 RunIdentity make_run_identity(const JobIdentity& job, const LockedBytes& token,
                               std::span<const std::byte> table);
 
 // Returns kSecretBytes from the text of a secret, for the job called `job_id`. A text of
-// generate_secret() holds enough randomness already; any other is stretched by Argon2id, which
-// takes a tenth of a second and 64 MB, so that each guess costs as much.
+// generate_secret() is random enough already. Argon2id stretches any other, which takes a tenth of
+// a second and 64 MB, so that each guess costs as much.
 Result<LockedBytes> derive_secret(const LockedBytes& text,
                                   std::span<const std::byte, kJobIdBytes> job_id);
 

@@ -10,7 +10,7 @@ namespace r2ccl {
 LockedBytes LockedBytes::make(size_t size, const std::function<void(std::span<std::byte>)>& fill) {
   crypto::initialise();
   R2CCL_CHECK(size > 0);
-  // Where the limit of locked memory is used up the page is not locked, and still wiped.
+  // If the limit of locked memory is used up, the page is not locked, but still wiped.
   auto* const memory = static_cast<std::byte*>(sodium_malloc(size));
   R2CCL_CHECK(memory != nullptr);
   std::fill_n(memory, size, std::byte{0});

@@ -1,6 +1,6 @@
 // Secret bytes in memory of their own: locked against swapping, absent from core dumps, between
 // guard pages, read-only once filled, and wiped when the last handle goes. Copies of a handle share
-// the one copy of the bytes, so options and identities that hold a secret may be copied freely.
+// the one copy of the bytes, so code may copy options and identities that hold a secret freely.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace crypto {
 
 void wipe(std::span<std::byte> secret);
 
-// An array that leaves nothing behind.
+// An array that wipes itself.
 template <size_t N>
 struct Wiped : std::array<std::byte, N> {
   Wiped() : std::array<std::byte, N>{} {}
@@ -28,9 +28,10 @@ struct Wiped : std::array<std::byte, N> {
 
 class LockedBytes {
  public:
-  // Holds nothing.
+  // Makes an empty handle.
   LockedBytes() = default;
-  // `fill` writes the bytes, which are zero before. Nothing changes them afterwards. `size` > 0.
+  // `fill` writes the bytes, which are zero before. Nothing changes them afterwards. Requires
+  // `size` > 0.
   static LockedBytes make(size_t size, const std::function<void(std::span<std::byte>)>& fill);
   static LockedBytes random(size_t size);
   static LockedBytes copy_of(std::span<const std::byte> bytes);

@@ -40,7 +40,7 @@ class RendezvousHandshake : public HandshakeBase {
     scalar_ = cpace::random_scalar();
     share_ = cpace::share(scalar_, cpace::generator(job_.secret.bytes(), channel, session_nonce_));
   }
-  // Fails and returns false when the peer's share is none.
+  // Fails and returns false when the peer's share is no valid share.
   bool agree(std::span<const std::byte> hello, std::span<const std::byte> reply, bool initiator) {
     cpace::Messages messages;
     std::ranges::copy(hello.last(cpace::kPointBytes), messages.initiator_share.begin());
@@ -51,7 +51,7 @@ class RendezvousHandshake : public HandshakeBase {
         cpace::session_key(scalar_, initiator ? messages.responder_share : messages.initiator_share,
                            session_nonce_, messages);
     if (!key) {
-      fail({Code::remote, "malformed handshake from peer: its share of the key is none"});
+      fail({Code::remote, "malformed handshake from peer: its share of the key is invalid"});
       return false;
     }
     crypto::derive_into(root_, std::span(*key).first<32>(), kRootLabel,
@@ -142,7 +142,7 @@ class RendezvousAcceptor final : public RendezvousHandshake {
     reply.version = version_;
     reply.authenticated = job_.authenticated();
     reply.nonce = nonce_;
-    // Nothing here depends on the secret: the share is a random point, whatever the secret is.
+    // Nothing here depends on the secret: for every secret the share is a random point.
     std::vector<std::byte> bytes = encode_without_seal(reply);
     bytes.insert(bytes.end(), share_.begin(), share_.end());
     if (!agree(frame, bytes, false)) return;
@@ -150,8 +150,8 @@ class RendezvousAcceptor final : public RendezvousHandshake {
     input_.reset(HandshakeFrame::final);
   }
 
-  // Refuses and returns false when the peer is a stranger to this job. All that this looks at is
-  // public.
+  // Refuses and returns false when the peer does not belong to this job. This check uses only
+  // public data.
   bool is_ours(const HelloFrame& hello) {
     if (hello.identity.kind != ConnectionKind::rendezvous || hello.identity.to != kRendezvousRank ||
         hello.identity.from < Rank(0) || !hello.payload.empty()) {

@@ -68,7 +68,7 @@ TEST(RendezvousHandshake, AgreesOnFreshMirroredKeysWithASecretAndWithout) {
     EXPECT_EQ(a.send_key, b.receive_key);
     EXPECT_EQ(a.receive_key, b.send_key);
     EXPECT_NE(a.send_key, a.receive_key);
-    // The nonces were the same: the shares are what makes the keys fresh.
+    // The nonces were the same, so the shares make the keys fresh.
     EXPECT_NE(a.send_key, others.initiator->session().send_key);
   }
 }
@@ -106,8 +106,8 @@ TEST(RendezvousHandshake, SaysThatTheJobIsAnotherAndNamesTheRank) {
   EXPECT_TRUE(mentions(initiator->error(), "belongs to another job"));
 }
 
-// The acceptor speaks before its peer has proved anything, so nothing that it says may help to test
-// a guess of the secret.
+// The acceptor answers before its peer has proved anything, so its answer must not help to test a
+// guess of the secret.
 TEST(RendezvousHandshake, TheAnswerToAHelloIsTheSameForEverySecretButForARandomPoint) {
   Bytes replies[3];
   for (uint8_t i = 0; i < 3; ++i) {
@@ -123,7 +123,7 @@ TEST(RendezvousHandshake, TheAnswerToAHelloIsTheSameForEverySecretButForARandomP
     EXPECT_TRUE(
         std::ranges::equal(std::span(reply).first(said), std::span(replies[0]).first(said)));
   }
-  // Also the same secret gives another point each time.
+  // The same secret, too, gives another point each time.
   EXPECT_NE(replies[0], replies[1]);
   EXPECT_NE(replies[0], replies[2]);
 }
@@ -151,8 +151,8 @@ TEST(RendezvousHandshake, AFalseAcceptorsRecordingFitsNoOtherGuess) {
   ends.initiator->consume(take(*ends.acceptor));
   const Bytes final = take(*ends.initiator);
   ASSERT_FALSE(final.empty());
-  // The right word, with another scalar, since the discrete logarithm of its share to the other
-  // base is not known to the acceptor.
+  // The right secret, with another scalar, since the acceptor does not know the discrete logarithm
+  // of its share to the other base.
   auto again = make_rendezvous_acceptor(job_with_secret(1), nonce(2));
   again->consume(hello);
   again->consume(final);
@@ -186,12 +186,12 @@ bool somebody_is_done(size_t index, const std::function<void(Bytes&)>& change) {
     to->consume(frame);
     std::swap(from, to);
   }
-  // The acceptor is done once it has confirmed: what becomes of that frame is the initiator's case.
+  // The acceptor is done once it has confirmed; the initiator decides about that frame.
   return ends.initiator->state() == State::done ||
          (index < 3 && ends.acceptor->state() == State::done);
 }
 
-TEST(RendezvousHandshake, RefusesEveryFrameWithAnyBitFlippedOrCutShort) {
+TEST(RendezvousHandshake, RefusesEveryFrameWithAnyBitFlippedOrTruncated) {
   Ends ends;
   std::vector<size_t> sizes;
   for (int round = 0; round < 2; ++round) {
@@ -244,7 +244,7 @@ TEST(RunIdentity, IsTheSameForTheSameTokenTableAndSecretAlone) {
   EXPECT_NE(run.key, run_of(job_with_secret(0), 5, "table").key);
 }
 
-TEST(RunIdentity, RanksThatWereToldDifferentTablesRefuseEachOtherAndSaySo) {
+TEST(RunIdentity, RanksWithDifferentTablesRefuseEachOtherAndSaySo) {
   const ConnectionIdentity identity{
       ConnectionKind::data, Rank(0), Rank(1), PathId(), NicId(0), NicId(0)};
   const AcceptPolicy policy = [](const ConnectionIdentity&, Incarnation) {
@@ -265,7 +265,7 @@ LockedBytes secret_text(const std::string& text) {
   return LockedBytes::copy_of(std::as_bytes(std::span(text)));
 }
 
-TEST(Secret, OfTheUserIsStretchedForItsJobAlone) {
+TEST(Secret, IsStretchedForItsJobAloneWhenTheUserChoseIt) {
   const JobIdentity job = job_with_secret(0);
   std::array<std::byte, kJobIdBytes> other = job.id;
   other[0] ^= std::byte{1};
@@ -276,7 +276,7 @@ TEST(Secret, OfTheUserIsStretchedForItsJobAlone) {
   EXPECT_NE(a, derive_secret(secret_text("production-cluster-2026"), other).value());
 }
 
-TEST(Secret, ThatWasGeneratedIsFreshAndTakenAsItIs) {
+TEST(Secret, IsFreshAndNotStretchedWhenItWasGenerated) {
   const LockedBytes text = generate_secret();
   const std::string letters(reinterpret_cast<const char*>(text.bytes().data()),
                             text.bytes().size());
@@ -286,7 +286,7 @@ TEST(Secret, ThatWasGeneratedIsFreshAndTakenAsItIs) {
   const JobIdentity job = job_with_secret(0);
   const LockedBytes key = derive_secret(text, job.id).value();
   EXPECT_EQ(key, derive_secret(text, job.id).value());
-  // With one digit fewer it is a text like any other.
+  // With one digit fewer it is an ordinary text.
   const LockedBytes shorter = secret_text(letters.substr(0, letters.size() - 1));
   EXPECT_NE(key, derive_secret(shorter, job.id).value());
 }

@@ -21,7 +21,7 @@ Status bad_frame(const char* what) {
   return {Code::remote, std::string("bytes that no r2ccl peer sends: ") + what};
 }
 
-// Fixed-size little-endian access, for the one header that is on the hot path.
+// Fixed-size little-endian access, for the one header on the hot path.
 template <typename T>
 void store(std::byte* out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) {
@@ -45,7 +45,7 @@ Status check_chunk(const DataHeader& h) {
   if (!sizes_fit || h.chunk_bytes > limits::kChunkBytesMax) {
     return bad_frame("chunk sizes disagree");
   }
-  // Whoever counts the chunks of a message need not think of overflow.
+  // This bound keeps a count of a message's chunks from overflowing.
   if (h.message_bytes > limits::kMessageBytesMax) return bad_frame("oversized message");
   return {};
 }
@@ -67,7 +67,7 @@ PathReport get_path(ByteReader& in) {
   p.path = PathId(in.get<uint16_t>());
   p.incarnation = Incarnation(in.get<uint32_t>());
   const auto phase = in.get<uint8_t>();
-  // A phase or cause of a later version reads as the one that asks least.
+  // Reads a phase or cause of a later version as the one with the least effect.
   p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
                                                               : PathPhase::proving;
   const auto cause = in.get<uint8_t>();
@@ -238,7 +238,7 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(uint8_t{0});  // flags of the header: none yet
   w.put(uint16_t{0});
   w.put(uint32_t{0});  // size of the body, known below
-  w.put(uint64_t{0});  // the tag, of whoever sends the frame
+  w.put(uint64_t{0});  // the tag, which the frame's sender computes
   w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
   w.put(f.lane_sequence);
   w.put(f.version);
@@ -261,7 +261,7 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
 }
 
 Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes) {
-  if (load<uint32_t>(bytes.data()) != kControlMagic) return bad_frame("wrong magic on a lane");
+  if (load<uint32_t>(bytes.data()) != kControlMagic) return bad_frame("wrong control magic");
   if (load<uint8_t>(bytes.data() + 4) != kWireVersion) return bad_frame("unknown wire version");
   const auto size = load<uint32_t>(bytes.data() + 8);
   if (size > limits::kControlBodyBytesMax) return bad_frame("oversized control frame");
@@ -294,7 +294,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   for (size_t i = 0; i < notices && !in.bad(); ++i) {
     if (!get_notice(in, f.notices.emplace_back())) return bad_frame("bad notice entry");
   }
-  if (in.bad()) return bad_frame("control frame cut short");
+  if (in.bad()) return bad_frame("truncated control frame");
   return f;
 }
 

@@ -1,8 +1,8 @@
 // The frames that cross a path, and their bytes. Little-endian; docs/wire.md has the tables.
 //
-// A data connection carries frames of a fixed header and a payload. A lane carries control frames:
-// each is a snapshot of absolute state, so any later frame makes any lost one unimportant, and any
-// lane may carry any of them.
+// A data connection carries frames of a fixed header and a payload. A control stream carries
+// control frames. Each is a snapshot of absolute state, so any later frame replaces any lost one,
+// and any control stream may carry any of them.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ enum class FrameType : uint8_t {
 
 struct DataHeader {
   FrameType type = FrameType::chunk;
-  bool eager = false;  // charged to the eager pool, as the receive was not known to be posted
+  bool eager = false;  // charged to the eager pool: the sender did not know of a posted receive
   uint32_t payload_bytes = 0;
   Incarnation incarnation;
   uint64_t transmission = 0;  // dense per connection, from 0
   ChannelId channel;
   MessageNo message;
   uint64_t message_bytes = 0;
-  uint64_t offset = 0;       // of this chunk in the message; a multiple of chunk_bytes
-  uint32_t chunk_bytes = 0;  // the cut of this message: every chunk but the last has this size
-  uint64_t context = 0;      // what the sender believes this message is part of (a plan's hash)
+  uint64_t offset = 0;       // the chunk's place in the message; a multiple of chunk_bytes
+  uint32_t chunk_bytes = 0;  // the chunk size of this message: every chunk but the last has it
+  uint64_t context = 0;      // hash of the plan that the sender believes this message belongs to
   uint32_t checksum = 0;     // CRC32C of the payload when the session agreed on it, else 0
 
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
@@ -55,18 +55,18 @@ struct DecodedHeader {
 // Fails on bytes that cannot be a frame: wrong magic or version, sizes that contradict each other.
 Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes);
 
-// --- lane ---------------------------------------------------------------------------------------
+// --- control stream -----------------------------------------------------------------------------
 
 enum class PathPhase : uint8_t {
   down = 0,     // no usable connection under this incarnation
   proving = 1,  // connected, full-size frames are being exchanged
   up = 2,       // carries chunks
-  suspect = 3,  // late by its own standards: carries probes only, its chunks are mirrored
+  suspect = 3,  // late by its own estimates: carries probes only, its chunks are hedged
 };
 
 const char* to_string(PathPhase phase);
 
-// Why a path left `up`. The finest that the observer has evidence for.
+// The reason why a path left `up`: the finest one that the observer has evidence for.
 enum class DownCause : uint8_t {
   none = 0,
   interface_down = 1,   // the local NIC was taken down
@@ -76,13 +76,13 @@ enum class DownCause : uint8_t {
   stalled = 5,      // the peer's kernel answers on this path, but this connection makes no progress
   protocol = 6,     // bytes came that no r2ccl peer sends
   closing = 7,      // orderly end
-  peer_notice = 8,  // the peer said so
-  corrupted = 9,    // bytes were changed, repeated or left out on the way: a tag did not fit
-  lossy = 10,       // packets get lost and are sent again; of verdicts only, no path is down for it
+  peer_notice = 8,  // the peer reported it
+  corrupted = 9,    // bytes were changed, repeated or left out in transit: a tag did not fit
+  lossy = 10,  // packets are lost and retransmitted; only in verdicts, no path goes down for it
 };
 const char* to_string(DownCause cause);
 
-// What one end knows of one path, all of it absolute within the incarnation.
+// The state of one path at one end, absolute within the incarnation.
 struct PathReport {
   PathId path;
   Incarnation incarnation;
@@ -90,9 +90,10 @@ struct PathReport {
   DownCause cause = DownCause::none;
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
   uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
-  uint32_t held_us = 0;          // how long ago the last of these frames was complete
-  uint64_t pace_total = 0;       // bytes that may have been sent, header and payload
-  uint64_t lane_received = 0;    // control frames received on this path's lane
+  uint32_t held_us = 0;          // time since the last of these frames was complete
+  // Receive credit: bytes that the peer may send in total, header and payload.
+  uint64_t pace_total = 0;
+  uint64_t lane_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
@@ -108,7 +109,7 @@ struct ChannelReport {
   ChannelId channel;
   MessageNo low_water;       // every message below is complete
   MessageNo posted;          // every message below has a posted receive
-  uint64_t eager_total = 0;  // bytes that may ever have been sent eagerly
+  uint64_t eager_total = 0;  // bytes that the peer may send eagerly in total
   std::vector<PartialMessage> partial;
   // Chunks may be counted by their path and never be listed: the channel was cancelled there, or a
   // message does not fit its receive.
@@ -124,16 +125,17 @@ struct NoticeReport {
 };
 
 struct ControlFrame {
-  uint64_t lane_sequence = 0;  // dense per lane connection, from 0
-  // Of the sender's state: this frame brings the reader up to it. What the frame does not mention
-  // has not changed since the version that the reader last reflected, or is of a later version.
+  uint64_t lane_sequence = 0;  // dense per control stream connection, from 0
+  // The sender's state version: this frame brings the reader up to it. An entry that the frame
+  // omits has not changed since the version that the reader last acknowledged, or belongs to a
+  // later version.
   uint64_t version = 0;
   // The version of the sender's state when it made the frame: `paths` describes that state. It is
   // above `version` when the channels did not all fit.
   uint64_t counted = 0;
   uint64_t reflected = 0;        // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
-  uint32_t ask = 0;              // not 0: answer at once, repeating this number in `answer`
+  uint32_t ask = 0;  // ping; not 0: answer at once with a pong, repeating this number in `answer`
   uint32_t answer = 0;
   bool goodbye = false;  // the sender has nothing outstanding and will close in order
   std::vector<PathReport> paths;
@@ -146,7 +148,7 @@ struct ControlFrame {
 // bytes, which encode() leaves at 0. The MAC follows the body.
 inline constexpr size_t kControlHeaderBytes = 20;
 inline constexpr size_t kControlTagAt = 12;
-// Of its body: what is always there, and each entry without what is of variable size.
+// Sizes in the body: its fixed part, and each entry without its variable part.
 inline constexpr size_t kControlFixedBytes = 55;
 inline constexpr size_t kPathReportBytes = 44;
 inline constexpr size_t kChannelReportBytes = 31;
@@ -156,9 +158,9 @@ inline constexpr size_t kNoticeReportBytes = 10;
 size_t encoded_bytes(const PartialMessage& partial);
 size_t encoded_body_bytes(const ControlFrame& frame);
 
-// Header and body, without the MAC.
+// Appends header and body, without the MAC.
 void encode(const ControlFrame& frame, std::vector<std::byte>& out);
-// The size of the body, or an error when this cannot be a control frame.
+// Returns the size of the body, or an error when this cannot be a control frame.
 Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes);
 Result<ControlFrame> decode_control_body(std::span<const std::byte> body);
 

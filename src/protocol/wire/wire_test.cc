@@ -21,7 +21,7 @@ class Rng {
  public:
   explicit Rng(uint64_t seed) : engine_(seed) {}
   uint64_t any() {
-    // Large values are as likely as small ones, so that every byte of a field is exercised.
+    // Large values are as likely as small ones, so the test exercises every byte of a field.
     return engine_() >> (engine_() % 64);
   }
   uint64_t below(uint64_t bound) { return engine_() % bound; }
@@ -112,7 +112,7 @@ std::span<const std::byte> body_of(const Bytes& frame) {
   return std::span(frame).subspan(kControlHeaderBytes);
 }
 
-// One of everything, with room to find each field by its place.
+// Returns a frame with one of everything, with room to find each field by its place.
 ControlFrame full_frame() {
   ControlFrame f;
   f.lane_sequence = 1;
@@ -140,7 +140,7 @@ TEST(DataHeader, EveryFieldComesBackAsItWasSent) {
   }
 }
 
-// Decoding what encode() forgot to write would still compare equal if both ends forgot it: so each
+// If encode() and decode() both forgot a field, both frames would still compare equal. So each
 // field must change the bytes, and no two fields the same ones.
 TEST(DataHeader, EachFieldHasBytesOfItsOwn) {
   const DataHeader zero;
@@ -192,7 +192,7 @@ TEST(DataHeader, RefusesSizesThatContradictEachOther) {
   DataHeader bad = good;
   bad.payload_bytes = 1809;  // beyond the end of the message
   EXPECT_TRUE(refused(bad));
-  bad.payload_bytes = 1807;  // a hole at the end
+  bad.payload_bytes = 1807;  // a gap at the end
   EXPECT_TRUE(refused(bad));
   bad = good;
   bad.offset = 8193;  // between two chunks
@@ -226,7 +226,7 @@ TEST(DataHeader, RefusesAMessageLargerThanAnyMayBe) {
   }
 }
 
-TEST(DataHeader, OfAnUnknownTypeSaysHowMuchToSkip) {
+TEST(DataHeader, GivesTheBytesToSkipForAnUnknownType) {
   DataHeader header;
   header.payload_bytes = 777;
   header.transmission = 5;
@@ -244,7 +244,7 @@ TEST(DataHeader, OfAnUnknownTypeSaysHowMuchToSkip) {
     EXPECT_EQ(decoded.value().header.payload_bytes, 777u);
     EXPECT_EQ(decoded.value().header.transmission, 5u);
   }
-  header.payload_bytes = limits::kChunkBytesMax + 1;  // what nobody would skip
+  header.payload_bytes = limits::kChunkBytesMax + 1;  // too much for any reader to skip
   HeaderBytes bytes = encoded(header);
   bytes[5] = std::byte{200};
   EXPECT_FALSE(decode_data_header(bytes).ok());
@@ -288,14 +288,14 @@ TEST(ControlFrame, EveryFieldComesBackAsItWasSent) {
   }
 }
 
-TEST(ControlFrame, IsAppendedToWhatIsThere) {
+TEST(ControlFrame, IsAppendedToTheBuffer) {
   Bytes out(7, std::byte{9});
   encode(full_frame(), out);
   EXPECT_EQ(Bytes(out.begin() + 7, out.end()), encoded(full_frame()));
   EXPECT_EQ(out[6], std::byte{9});
 }
 
-TEST(ControlFrame, CutShortAnywhereIsRefused) {
+TEST(ControlFrame, IsRefusedWhenTruncatedAnywhere) {
   Rng rng(5);
   for (int i = 0; i < 20; ++i) {
     const Bytes bytes = encoded(i == 0 ? full_frame() : random_frame(rng));
@@ -356,7 +356,7 @@ TEST(ControlFrame, RefusesMoreEntriesThanAnHonestPeerHas) {
   EXPECT_FALSE(decode_control_body(body_of(encoded(frame))).ok());
 }
 
-TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneThatAsksLeast) {
+TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) {
   // The path entry begins after 49 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
   constexpr size_t kPhaseAt = kControlHeaderBytes + 49 + 6 + 6;
   Bytes bytes = encoded(full_frame());

@@ -27,7 +27,7 @@ constexpr int64_t kQueueBytesMax = int64_t{1} << 30;
 constexpr int64_t kFlippedBitMax = 8 * 1024;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
-// The next word as a number from 1 to `highest`; 0 when it is none.
+// Returns the next word as a number from 1 to `highest`; 0 when it is none.
 int64_t read_amount(std::istringstream& words, int64_t highest) {
   std::string word;
   words >> word;
@@ -37,7 +37,7 @@ int64_t read_amount(std::istringstream& words, int64_t highest) {
   return whole && value >= 1 && value <= highest ? value : 0;
 }
 
-// "flip PATTERN BIT ORDER", the pattern in hexadecimal digits.
+// Reads "flip PATTERN BIT ORDER", the pattern in hexadecimal digits.
 bool read_change(std::istringstream& words, BitChange& change) {
   std::string digits;
   words >> digits;
@@ -54,7 +54,7 @@ bool read_change(std::istringstream& words, BitChange& change) {
          change.order != 0;
 }
 
-// Why the rest of a line makes no sense; empty when `fault` holds what it says.
+// Reads the rest of a line into `fault`. Returns why it makes no sense; empty if it does.
 std::string read_fault(std::istringstream& words, NicFault& fault) {
   std::string word;
   while (words >> word) {
@@ -87,7 +87,7 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
   return fault == NicFault{.queue_bytes = fault.queue_bytes} ? "no fault" : "";
 }
 
-// An error when `file` is there and no file to read, or when it can never come.
+// Returns an error when `file` exists and is no readable file, or when it can never exist.
 Status check_readable(const std::string& file) {
   const auto unusable = [](const std::string& why) { return Status(Code::invalid_argument, why); };
   std::error_code error;
@@ -99,13 +99,13 @@ Status check_readable(const std::string& file) {
   return unusable("there is no directory " + directory.string() + ", so the file can never come");
 }
 
-// Keeps a plan as its file says, from a thread of its own. The file is small, so it is read whole
-// at every look and compared: no file system's idea of time or change notices can hide a change.
+// Updates a plan from its file, on a thread of its own. The file is small, so each look reads the
+// whole file and compares it: no file system's idea of time or change notices can hide a change.
 class FaultFileFollower {
  public:
   FaultFileFollower(std::string file, FaultPlan& plan) : file_(std::move(file)), plan_(plan) {
     look();
-    // The thread inherits the mask: no signal of the application is ever delivered to it.
+    // The thread inherits the mask, so it never gets a signal of the application.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -152,7 +152,7 @@ class FaultFileFollower {
 
   const std::string file_;
   FaultPlan& plan_;
-  // Of look(): the constructor's, then the thread's.
+  // Used by look(): first in the constructor, then on the thread.
   std::string text_;
   std::map<std::string, NicFault> faults_;
 

@@ -1,7 +1,7 @@
-// Faults from outside the process: a file that says which NICs are faulty, for jobs whose NICs
-// nobody can really break (tests and the demo where no namespaces may be made).
+// Faults from outside the process: a file names the faulty NICs. It serves jobs whose NICs cannot
+// really be broken (tests and the demo where no namespaces may be made).
 //
-// One NIC a line, by device name or address, then what is wrong with it; words combine, the last
+// Each line names one NIC, by device name or address, and then its faults. Words combine, the last
 // line of a NIC counts, # starts a comment, and a NIC that no line names is healthy:
 //
 //   127.0.3.2 hole slow 3125000
@@ -10,11 +10,11 @@
 //   hole                nothing gets through either way; also hole-tx and hole-rx
 //   slow BYTES_PER_S    a rate limit each way
 //   delay MILLISECONDS  added each way
-//   queue BYTES         with another fault: what is held each way of a connection before its writer
-//                       blocks, 65536 unless told; a small one cuts frames short
-//   flip PATTERN BIT ORDER  once for each ORDER, a number that grows: of the next bytes that are
-//                       written in one piece and begin with PATTERN, in hexadecimal digits, one bit
-//                       is changed; BIT counts from 1 at the first byte's lowest
+//   queue BYTES         with another fault: bytes held each way of a connection before its writer
+//                       blocks, 65536 by default; a small queue cuts frames short
+//   flip PATTERN BIT ORDER  once for each ORDER, a number that grows: changes one bit of the next
+//                       bytes that are written in one piece and begin with PATTERN, in hexadecimal
+//                       digits; BIT counts from 1 at the first byte's lowest
 #pragma once
 
 #include <map>
@@ -33,10 +33,10 @@ struct FaultFileContent {
 };
 FaultFileContent parse_fault_file(const std::string& text);
 
-// A FaultyTransport whose plan follows `file` until the transport is destroyed: what the file says
-// at first holds on return, later changes within some 10 ms. A file that is not there says nothing,
-// for it may come; what can never be read is an error. Writers replace the file by rename(), so
-// that no half of it is ever read.
+// Returns a FaultyTransport whose plan follows `file` until the transport is destroyed. The file's
+// first content holds on return, later changes within some 10 ms. A missing file means no faults,
+// because it may still come; a file that can never be read is an error. Writers replace the file by
+// rename(), so that no reader ever sees half of it.
 Result<std::unique_ptr<Transport>> follow_fault_file(std::unique_ptr<Transport> inner,
                                                      std::string file, const Clock& clock);
 

@@ -13,7 +13,7 @@ namespace {
 
 TEST(FaultFile, ReadsEveryFaultAndCombinesWords) {
   const FaultFileContent content = parse_fault_file(
-      "# what is broken now\n"
+      "# the NICs that are broken now\n"
       "\n"
       "127.0.3.2 hole slow 3125000  # and why\n"
       "nic1 down\n"
@@ -84,7 +84,7 @@ class FollowingTest : public testing::Test {
   SystemClock clock_;
 };
 
-TEST_F(FollowingTest, HoldsWhatTheFileSaysFromTheStart) {
+TEST_F(FollowingTest, AppliesTheFileFromTheStart) {
   write("lo down\n");
   EXPECT_FALSE(lo_has_carrier(*open()));
 }
@@ -102,7 +102,7 @@ TEST_F(FollowingTest, FollowsAFileThatComesChangesAndGoes) {
   EXPECT_TRUE(becomes(*transport, true));
 }
 
-TEST_F(FollowingTest, RefusesWhatCanNeverBeRead) {
+TEST_F(FollowingTest, RefusesAFileThatCanNeverBeRead) {
   EXPECT_EQ(follow(testing::TempDir()).status().message(), "is a directory");
   EXPECT_EQ(follow("/nonexistent/faults").status().message(),
             "there is no directory /nonexistent, so the file can never come");

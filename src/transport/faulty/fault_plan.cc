@@ -60,7 +60,7 @@ NicFault FaultPlan::fault_of(const FaultTarget& target) const {
     out.queue_bytes = std::max(out.queue_bytes, rule.fault.queue_bytes);
     if (rule.fault.change.order > rule.changes_done) out.change = rule.fault.change;
   });
-  // What the far NIC does not send does not arrive here, and the other way round.
+  // Bytes that the far NIC does not send do not arrive here, and the other way round.
   if (const auto remote = rules_.find(target.remote); remote != rules_.end()) {
     const NicFault& far = remote->second.fault;
     out.hole_rx |= far.hole_tx || far.down;

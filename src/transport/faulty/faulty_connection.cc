@@ -7,7 +7,7 @@
 namespace r2ccl {
 namespace {
 
-// While tokens or room are missing: often enough that a rate is smooth.
+// Interval of looks while tokens or room are missing: short enough for a smooth rate.
 constexpr TimeNs kLookAgainNs = kMillisecond;
 
 bool has_ended(const IoResult& result) {
@@ -64,7 +64,7 @@ FaultyConnection::~FaultyConnection() {
 ConnectState FaultyConnection::connect_state() {
   if (state_ != ConnectState::pending) return state_;
   refresh();
-  // Through a hole no answer comes, neither good nor bad.
+  // Through a black hole no answer comes, neither good nor bad.
   if (error_ != 0 || inner_ == nullptr || fault_.hole_rx) return state_;
   state_ = inner_->connect_state();
   if (state_ == ConnectState::failed) fail(inner_->connect_error());
@@ -92,7 +92,7 @@ void FaultyConnection::refresh() {
   const size_t capacity = fault_.queue_bytes > 0 ? fault_.queue_bytes : HeldBytes::kCapacity;
   outgoing_.set_capacity(capacity);
   incoming_.set_capacity(capacity);
-  // The inner connection lives on unseen: nobody hears of a NIC that is down.
+  // The inner connection lives on unseen: no peer hears of a NIC that is down.
   if (fault_.down && error_ == 0 && inner_ != nullptr && !departed_) fail(ENETDOWN);
 }
 
@@ -109,7 +109,7 @@ void FaultyConnection::reset(Direction direction) {
   fail(ECONNRESET);
 }
 
-// How many bytes may pass in one call before the plan wants the connection reset.
+// Returns how many bytes may pass in one call before the plan wants the connection reset.
 size_t FaultyConnection::limit(Direction direction) const {
   const size_t most = fault_.short_io ? 1 : SIZE_MAX;
   const std::optional<uint64_t> until = context_.plan.reset_after(target_, direction);
@@ -163,9 +163,10 @@ IoResult FaultyConnection::pass_on(std::span<const iovec> slices) {
   return holds_transmit() ? write_held(slices, context_.clock.now()) : inner_->write(slices);
 }
 
-// Finds the slice that begins as the order says, and makes a copy of it in which the bit differs.
+// Finds the slice that begins with the order's pattern, and makes a copy of it with the bit
+// changed.
 bool FaultyConnection::change_bit(std::span<const iovec> slices, Changed& changed) {
-  // Another connection may have carried it out since.
+  // Another connection may have carried out the order since.
   if (context_.plan.fault_of(target_).change.order != fault_.change.order) fault_.change = {};
   const BitChange& order = fault_.change;
   if (order.order == 0) return false;
@@ -210,7 +211,7 @@ void FaultyConnection::pump_transmit(TimeNs now) {
   }
 }
 
-// What was written goes on whether or not its writer looks.
+// Moves the due bytes on. They move whether or not their writer looks.
 TimeNs FaultyConnection::move_held(TimeNs now) {
   refresh();
   if (!alive() || (outgoing_.empty() && !departed_)) return kNever;
@@ -316,17 +317,18 @@ FaultyPollable::Readiness FaultyConnection::readiness(TimeNs now, bool want_writ
   Readiness out;
   const bool due_in = !incoming_.front(now).empty() && allowance(Direction::receive, now) > 0;
   out.readable = !fault_.hole_rx && (due_in || (incoming_.empty() && has_ended(inner_end_)));
-  // Full, or at its end, the inner connection would only keep the poller awake.
+  // When it is full, or at its end, the inner connection would only keep the poller awake.
   if (!has_ended(inner_end_) && incoming_.room() > 0) out.inner_id = inner_->poll_id();
   const bool due_out = !fault_.hole_tx && !outgoing_.front(now).empty();
   const bool may_send = due_out && allowance(Direction::transmit, now) > 0;
-  // A connect that is under way ends with the inner writable event.
+  // A pending connect ends with the inner writable event.
   const bool connecting = inner_->connect_state() == ConnectState::pending;
   out.inner_want_write = may_send || connecting;
 
   if (!connecting && want_write && holds_transmit()) out.writable = outgoing_.room() > 0;
   if (want_write && !holds_transmit() && now >= next_write_look_) {
-    // Inner readiness is not passed on while reads are held, so the owner tries once in a while.
+    // The poller does not pass on inner readiness while reads are held, so the owner tries at
+    // intervals.
     out.writable = true;
     next_write_look_ = now + kLookAgainNs;
   }

@@ -13,22 +13,22 @@ namespace r2ccl {
 
 class FaultyConnection;
 
-// What the connections and listeners of one FaultyTransport share.
+// State that the connections and listeners of one FaultyTransport share.
 struct FaultyContext {
   const Clock& clock;
   FaultPlan& plan;
   FaultyPoller poller;
-  // Of connections that their owner has destroyed: what is still to be said, as a kernel says it
-  // after close(). They end once their bytes are sent; not while their NIC is silent, because
-  // nobody may hear of the end.
+  // Connections that their owner has destroyed, and that still have bytes to send, as a kernel
+  // sends them after close(). They end once their bytes are sent. They stay while their NIC is
+  // silent, because no peer may hear of the end.
   std::vector<std::unique_ptr<FaultyConnection>> departed;
 };
 
 class FaultyConnection final : public Connection, public FaultyPollable {
  public:
   FaultyConnection(FaultyContext& context, FaultTarget target, std::unique_ptr<Connection> inner);
-  // Without an inner connection: failed with `error`, or, with 0, a SYN that was lost. The latter
-  // stays pending for ever, because the owner's next attempt is what finds a healed NIC.
+  // Makes a connection without an inner one: failed with `error`, or, with 0, a lost SYN. The
+  // latter stays pending for ever, because the owner's next attempt finds a healed NIC.
   FaultyConnection(FaultyContext& context, FaultTarget target, const Endpoint& remote, int error);
   ~FaultyConnection() override;
 
@@ -44,9 +44,10 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   bool pass_on_inner_events() const override;
   TimeNs move_held(TimeNs now) override;
 
-  // Of a departed one: whether nothing is left to say.
+  // Returns whether a departed connection has nothing left to send.
   bool is_over() const { return !alive(); }
-  // Of a departed one: sends at once what the socket takes, for the transport ends.
+  // Makes a departed connection send at once the bytes that the socket takes, because the transport
+  // ends.
   void flush();
 
  private:
@@ -84,10 +85,10 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   NicFault fault_;
   uint64_t fault_version_ = 0;
   ConnectState state_ = ConnectState::pending;
-  int error_ = 0;  // what we have made it fail with; inner errors stay inside
+  int error_ = 0;  // the error of the plan's fault; inner errors stay inside
   HeldBytes outgoing_;
   HeldBytes incoming_;
-  IoResult inner_end_;          // what ended the inner stream behind the incoming bytes
+  IoResult inner_end_;          // the end of the inner stream behind the incoming bytes
   uint64_t moved_[2] = {0, 0};  // by Direction
   TimeNs next_write_look_ = 0;
   bool departed_ = false;

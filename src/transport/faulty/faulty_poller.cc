@@ -47,7 +47,7 @@ Status FaultyPoller::add(int poll_id, uint64_t token, bool want_write) {
   const auto pollable = enrolled_.find(poll_id);
   Entry entry{.token = token, .want_write = want_write};
   if (pollable != enrolled_.end()) {
-    entry.pollable = pollable->second;  // registered with the inner poller by the next wait()
+    entry.pollable = pollable->second;  // the next wait() registers it with the inner poller
   } else {
     R2CCL_RETURN_IF_ERROR(inner_.add(poll_id, static_cast<uint64_t>(poll_id), want_write));
     entry.inner_id = poll_id;
@@ -80,7 +80,7 @@ void FaultyPoller::watch(int poll_id, Entry& entry, const FaultyPollable::Readin
   if (entry.inner_id != readiness.inner_id) {
     if (entry.inner_id >= 0) inner_.remove(entry.inner_id);
     entry.inner_id = -1;
-    // A refusal (no memory) is tried again at the next wait().
+    // The next wait() repeats an add that the kernel refused (no memory).
     if (readiness.inner_id >= 0 &&
         inner_.add(readiness.inner_id, inner_token, readiness.inner_want_write).ok()) {
       entry.inner_id = readiness.inner_id;
@@ -112,8 +112,8 @@ size_t FaultyPoller::look_at_all(std::span<PollEvent> events, TimeNs now, TimeNs
   return filled;
 }
 
-// `quiet`: the inner poller had nothing. Otherwise it had something, though perhaps nothing that
-// the faults let through yet.
+// Sets `quiet` when the inner poller had nothing. Otherwise it had something, though perhaps
+// nothing that the faults let through yet.
 size_t FaultyPoller::wait_inner(std::span<PollEvent> events, TimeNs timeout_ns, bool& quiet) {
   std::array<PollEvent, kBatch> inner_events;
   const size_t capacity = std::min(events.size(), kBatch);

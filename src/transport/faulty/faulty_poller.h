@@ -1,5 +1,5 @@
-// Poller of a FaultyTransport: the inner poller's readiness, corrected by what the faults let
-// through, plus readiness that only the faults know of (a held byte is due, a connection is dead).
+// Poller of a FaultyTransport: the inner poller's readiness, corrected by the faults, plus
+// readiness that only the faults know of (a held byte is due, a connection is dead).
 #pragma once
 
 #include <atomic>
@@ -13,20 +13,21 @@ namespace r2ccl {
 // A connection, listener or event source of the decorator, as its poller sees it.
 class FaultyPollable {
  public:
-  // What the poller is to do until the next look.
+  // The poller's task until the next look.
   struct Readiness {
     int inner_id = -1;  // watch this id of the inner poller; -1: none
     bool inner_want_write = false;
     bool readable = false;  // report now
-    bool writable = false;  // report now, if it is asked for
+    bool writable = false;  // report now, if the owner wants it
     TimeNs look_again_at = kNever;
   };
   virtual ~FaultyPollable() = default;
   virtual Readiness readiness(TimeNs now, bool want_write) = 0;
-  // The inner poller has reported; true when it may be passed on as it is.
+  // Called when the inner poller has reported. Returns true when the poller may pass it on as it
+  // is.
   virtual bool pass_on_inner_events() const = 0;
-  // Instead of readiness() while the owner does not watch: moves on what is due, and returns when
-  // to do so again.
+  // Replaces readiness() while the owner does not watch: moves the due bytes, and returns when to
+  // do so again.
   virtual TimeNs move_held(TimeNs) { return kNever; }
 };
 
@@ -35,7 +36,7 @@ class FaultyPoller final : public Poller {
   FaultyPoller(Poller& inner, const Clock& clock, class FaultPlan& plan);
   ~FaultyPoller() override;
 
-  // Ids that are not ours (a Unix socket, say) go to the inner poller as they are.
+  // Ids of other objects (a Unix socket, say) go to the inner poller as they are.
   Status add(int poll_id, uint64_t token, bool want_write) override;
   void modify(int poll_id, uint64_t token, bool want_write) override;
   void remove(int poll_id) override;
@@ -47,7 +48,7 @@ class FaultyPoller final : public Poller {
   // its id while its descriptor's number goes to another.
   int enroll(FaultyPollable* pollable);
   void withdraw(int poll_id);
-  // Must be called before the inner connection that `poll_id` watches is destroyed.
+  // Requires that the inner connection that `poll_id` watches still exists.
   void forget_inner(int poll_id);
 
  private:
@@ -55,7 +56,7 @@ class FaultyPoller final : public Poller {
     uint64_t token = 0;
     bool want_write = false;
     FaultyPollable* pollable = nullptr;  // null: an id of the inner poller
-    int inner_id = -1;                   // what is registered with the inner poller now
+    int inner_id = -1;                   // the id that is registered with the inner poller now
     bool inner_want_write = false;
   };
 
@@ -71,7 +72,7 @@ class FaultyPoller final : public Poller {
   // just when a look is due must not be taken for the timer.
   std::atomic<bool> woken_{false};
   std::map<int, FaultyPollable*> enrolled_;
-  std::map<int, Entry> entries_;  // what the owner has added
+  std::map<int, Entry> entries_;  // the owner's additions
 };
 
 }  // namespace r2ccl

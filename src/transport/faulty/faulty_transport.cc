@@ -9,7 +9,7 @@ std::string name_of(const Address& address) {
   return address.family == AddressFamily::none ? "" : to_string(address);
 }
 
-// A listener whose NIC may be faulty: while nothing arrives there, nothing is accepted.
+// A listener whose NIC may be faulty: while nothing arrives there, it accepts nothing.
 class FaultyListener final : public Listener, public FaultyPollable {
  public:
   FaultyListener(FaultyContext& context, FaultTarget target, std::unique_ptr<Listener> inner)
@@ -84,8 +84,8 @@ Result<std::vector<Nic>> FaultyTransport::nics() {
     bool down = context_.plan.fault_of({.device = nic.name, .local = "", .remote = ""}).down;
     for (const Address& address : nic.addresses) {
       const FaultTarget target{.device = "", .local = name_of(address), .remote = ""};
-      // A device also carries addresses that stand for NICs of their own; those do not take it
-      // down.
+      // A device also carries addresses that stand for NICs of their own; those addresses do not
+      // take it down.
       down = down || (nic.usable && context_.plan.fault_of(target).down);
     }
     if (!down) continue;

@@ -1,11 +1,12 @@
-// A transport with faults: decorates any other and does to its connections what a FaultPlan says.
+// A transport with faults: decorates any other and applies a FaultPlan to its connections.
 //
-// What a byte stream cannot do, this does not do: a hole never loses bytes and goes on. Bytes that
-// enter a hole are held (64 KB a direction, then the writer blocks) and flow again when it is
-// healed, as TCP's retransmission would make them. A connect through a hole stays pending for ever.
-// Under `down` connections are dead for good; their peers hear nothing until the NIC is healed.
-// The handshake below a connection is real, so a peer whose plan does not know of the fault may
-// still see a connect to a holed listener succeed; tell the plans of both ends.
+// It does nothing that a byte stream cannot do: a black hole never loses bytes and goes on. It
+// holds bytes that enter a black hole (64 KB a direction, then the writer blocks). They flow again
+// when the plan heals it, as TCP's retransmission would make them. A connect through a black hole
+// stays pending for ever. Under `down` connections are dead for good; their peers hear nothing
+// until the plan heals the NIC. The handshake below a connection is real. So if the peer's plan
+// does not contain the fault, its connect to a listener behind a black hole may still succeed; set
+// the plans of both ends.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ class FaultyTransport final : public Transport, private FaultyPollable {
  public:
   // `inner`, `plan` and `clock` must outlive the transport.
   FaultyTransport(Transport& inner, FaultPlan& plan, const Clock& clock);
-  // The same, and owns `inner`.
+  // As above, and owns `inner`.
   FaultyTransport(std::unique_ptr<Transport> inner, FaultPlan& plan, const Clock& clock);
   ~FaultyTransport() override;
 
@@ -37,11 +38,11 @@ class FaultyTransport final : public Transport, private FaultyPollable {
   bool pass_on_inner_events() const override { return true; }
   void forget_departed();
 
-  std::unique_ptr<Transport> owned_;  // null when the inner one is somebody else's
+  std::unique_ptr<Transport> owned_;  // null when another object owns the inner one
   Transport& inner_;
   FaultyContext context_;
   int nic_events_id_;
-  uint64_t nic_version_;  // of the plan, when NIC events were last drained
+  uint64_t nic_version_;  // the plan's version at the last drain of NIC events
 };
 
 }  // namespace r2ccl

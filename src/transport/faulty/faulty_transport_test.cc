@@ -49,7 +49,7 @@ class FaultyTest : public testing::Test {
     const iovec slice{text.data(), text.size()};
     return connection.write({&slice, 1});
   }
-  // What can be read now; the last result says why no more.
+  // Reads all available bytes; the last result says why there are no more.
   static std::string read(Connection& connection, IoResult* last = nullptr) {
     std::string out;
     for (;;) {
@@ -64,7 +64,7 @@ class FaultyTest : public testing::Test {
   static bool readable(Transport& transport, int poll_id) {
     std::array<PollEvent, 1> events;
     EXPECT_TRUE(transport.poller().add(poll_id, 1, false).ok());
-    // Twice: the first look may be ended by the wake-up of a changed plan.
+    // Twice: the wake-up of a changed plan may end the first look.
     size_t count = transport.poller().wait(events, 0);
     if (count == 0) count = transport.poller().wait(events, 0);
     transport.poller().remove(poll_id);
@@ -81,7 +81,7 @@ class FaultyTest : public testing::Test {
   std::unique_ptr<Connection> accepted_;
 };
 
-TEST_F(FaultyTest, AHoleHoldsWhatIsSentAndLetsItGoWhenHealed) {
+TEST_F(FaultyTest, ABlackHoleHoldsSentBytesAndReleasesThemWhenHealed) {
   plan_a_.set(kNicA, {.hole_tx = true});
   EXPECT_EQ(write(*connection_, "lost?").bytes, 5U) << "to the writer all looks well";
   EXPECT_EQ(connection_->info().unsent_bytes, 5U);
@@ -94,7 +94,7 @@ TEST_F(FaultyTest, AHoleHoldsWhatIsSentAndLetsItGoWhenHealed) {
   EXPECT_EQ(read(*accepted_), "lost? no");
 }
 
-TEST_F(FaultyTest, AHoleFillsUpAndThenBlocksTheWriter) {
+TEST_F(FaultyTest, ABlackHoleFillsUpAndThenBlocksTheWriter) {
   plan_a_.set(kNicA, {.hole_tx = true});
   const std::string block(10'000, 'x');
   size_t written = 0;
@@ -108,13 +108,13 @@ TEST_F(FaultyTest, ASmallQueueBlocksTheWriterSooner) {
   EXPECT_EQ(write(*connection_, std::string(90, 'x')).bytes, 90U);
   EXPECT_EQ(write(*connection_, std::string(90, 'y')).bytes, 10U);
   plan_a_.set(kNicA, {.hole_tx = true, .queue_bytes = 50});
-  EXPECT_EQ(write(*connection_, "z").kind, IoKind::blocked) << "what is held stays held";
+  EXPECT_EQ(write(*connection_, "z").kind, IoKind::blocked) << "held bytes stay held";
   plan_a_.set(kNicA, {});
   EXPECT_EQ(write(*connection_, "z").bytes, 1U);
   EXPECT_EQ(read(*accepted_).size(), 101U);
 }
 
-TEST_F(FaultyTest, AReceiveHoleHidesBytesAndEndsFromTheReader) {
+TEST_F(FaultyTest, AReceiveBlackHoleHidesBytesAndEndsFromTheReader) {
   plan_a_.set(kNicA, {.hole_rx = true});
   ASSERT_EQ(write(*accepted_, "hidden").bytes, 6U);
   accepted_.reset();
@@ -128,7 +128,7 @@ TEST_F(FaultyTest, AReceiveHoleHidesBytesAndEndsFromTheReader) {
   EXPECT_EQ(last.kind, IoKind::failed);
 }
 
-TEST_F(FaultyTest, AHoleOfTheFarNicIsAHoleHereInTheOtherDirection) {
+TEST_F(FaultyTest, ABlackHoleOfTheFarNicIsOneHereInTheOtherDirection) {
   plan_a_.set(kNicB, {.hole_rx = true});
   ASSERT_EQ(write(*connection_, "x").bytes, 1U);
   EXPECT_EQ(read(*accepted_), "");
@@ -136,7 +136,7 @@ TEST_F(FaultyTest, AHoleOfTheFarNicIsAHoleHereInTheOtherDirection) {
   EXPECT_EQ(read(*connection_), "y");
 }
 
-TEST_F(FaultyTest, AConnectThroughAHoleStaysPending) {
+TEST_F(FaultyTest, AConnectThroughABlackHoleStaysPending) {
   plan_a_.set(kNicA, {.hole_rx = true});
   const std::unique_ptr<Connection> lost = connect();
   EXPECT_EQ(lost->connect_state(), ConnectState::pending);
@@ -189,7 +189,7 @@ TEST_F(FaultyTest, ASlowNicPassesItsRateAndNoMore) {
     arrived += read(*accepted_).size();
     clock_.advance(kMillisecond);
   }
-  // 1 MB/s for half a second, give or take the 10 ms that may pass at once.
+  // 1 MB/s for half a second, within the 10 ms that may pass at once.
   EXPECT_NEAR(static_cast<double>(arrived), 500'000.0, 10'000.0);
 }
 
@@ -226,7 +226,7 @@ TEST_F(FaultyTest, DelayedBytesArriveThoughTheirWriterNeitherWatchesNorLives) {
   EXPECT_EQ(last.kind, IoKind::failed);
 }
 
-TEST_F(FaultyTest, TheEndOfATransportSendsWhatWasDelayed) {
+TEST_F(FaultyTest, TheEndOfATransportSendsDelayedBytes) {
   auto sender = std::make_unique<FaultyTransport>(open_tcp(), plan_a_, clock_);
   const ConnectOptions options{
       .device = "", .source = *parse_address(kNicA), .unsent_low_water = 0};

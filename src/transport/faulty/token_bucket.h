@@ -1,4 +1,4 @@
-// A rate limit: tokens (bytes) flow in with time and are spent by transfers.
+// A rate limit: tokens (bytes) flow in with time, and transfers spend them.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ class TokenBucket {
   void spend(size_t bytes) { tokens_ -= bytes_per_s_ == 0 ? 0.0 : static_cast<double>(bytes); }
 
  private:
-  // What may pass at once after idling: 10 ms worth, and one packet at least, or a slow NIC could
-  // never send.
+  // Bytes that may pass at once after idling: 10 ms worth, and one packet at least, or a slow NIC
+  // could never send.
   static constexpr TimeNs kBurstNs = 10 * kMillisecond;
   double burst() const {
     return std::max(1500.0, static_cast<double>(bytes_per_s_) * kBurstNs / kSecond);

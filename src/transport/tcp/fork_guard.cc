@@ -19,11 +19,11 @@ constexpr size_t kBits = 64;
 struct Table {
   std::mutex mutex;                // guards open_fds; held across fork
   std::vector<uint64_t> open_fds;  // bit fd % 64 of word fd / 64 is set: fd is ours
-  // Written only by the fork handler, when the child has a single thread: relaxed is enough.
+  // Only the fork handler writes this, when the child has a single thread: relaxed is enough.
   std::atomic<uint32_t> generation{0};
 };
 
-// Never destroyed: descriptors with static storage may still be closed during exit.
+// Never destroyed: the exit may still close descriptors with static storage.
 Table& table() {
   static Table* const instance = new Table;
   return *instance;
@@ -89,8 +89,8 @@ void GuardedFd::reset() {
   const int fd = get();
   fd_ = -1;
   if (fd < 0) return;
-  // The bit goes with the descriptor, under one lock: otherwise another thread could be given the
-  // same number between the two, and a fork would miss it or close a stranger.
+  // The bit goes with the descriptor, under one lock. Otherwise another thread could get the same
+  // number between the two, and a fork would miss it or close a foreign descriptor.
   std::lock_guard lock(table().mutex);
   const size_t index = static_cast<size_t>(fd);
   table().open_fds[index / kBits] &= ~(uint64_t{1} << (index % kBits));

@@ -1,13 +1,14 @@
 // A descriptor that does not outlive a fork.
 //
 // A forked child (a PyTorch DataLoader worker, say) that never calls exec inherits every socket and
-// holds it open: when the parent is killed, its peers would then see no close and wait for ever. So
-// each descriptor of the transport is entered in a table, and a pthread_atfork handler closes all
-// of them in the child.
+// holds it open. When the parent is killed, its peers would then see no close and wait for ever. So
+// the transport enters each descriptor in a table, and a pthread_atfork handler closes all of them
+// in the child.
 //
-// The table is process-wide by nature: fork handlers take no argument and cannot be taken back. Its
-// lock is taken before the fork and released on both sides, so the child finds the table whole; and
-// a descriptor is opened under the same lock, so no fork falls between open and entry.
+// The table is process-wide, because fork handlers take no argument and cannot be removed. A thread
+// that forks takes the lock before the fork and releases it on both sides, so the child finds a
+// consistent table. A thread opens a descriptor under the same lock, so no fork falls between open
+// and entry.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace r2ccl {
 
 // Owns a descriptor. Move-only. In a forked child every GuardedFd made before the fork reads as -1
-// and its destruction closes nothing: the number may by then belong to somebody else's file.
+// and its destruction closes nothing, because the number may by then belong to another file.
 class GuardedFd {
  public:
   GuardedFd() = default;
@@ -41,7 +42,7 @@ class GuardedFd {
   static std::unique_lock<std::mutex> lock_table();
 
   int fd_ = -1;
-  uint32_t generation_ = 0;  // how many forks deep this process was when it opened fd_
+  uint32_t generation_ = 0;  // fork generation of the process that opened fd_
 };
 
 }  // namespace r2ccl

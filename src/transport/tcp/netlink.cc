@@ -15,7 +15,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr int kAttempts = 8;              // dumps that a change may spoil before we give up
+constexpr int kAttempts = 8;              // dumps that a change may spoil before the read fails
 constexpr size_t kDatagramBytes = 65536;  // the kernel fills at most 32 KB of it
 
 GuardedFd open_netlink(int extra_flags) {
@@ -23,8 +23,9 @@ GuardedFd open_netlink(int extra_flags) {
       [&] { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | extra_flags, NETLINK_ROUTE); });
 }
 
-// One datagram into `buffer`; -1 with errno. Anyone may send to a netlink socket, so the sender is
-// looked at: what does not come from the kernel has length 0.
+// Receives one datagram into `buffer`; returns -1 with errno on failure. Any process may send to a
+// netlink socket, so this checks the sender: a datagram that does not come from the kernel has
+// length 0.
 ssize_t receive(int fd, std::span<uint8_t> buffer) {
   sockaddr_nl sender{};
   iovec slice{buffer.data(), buffer.size()};
@@ -84,7 +85,7 @@ Status request_addresses(int fd, uint32_t sequence) {
   return send_request(fd, &request, sizeof request);
 }
 
-// Reads the answer to one request to its end. True: consistent.
+// Reads the answer to one request to its end. Returns true when it is consistent.
 Result<bool> read_dump(int fd, uint32_t sequence, std::vector<uint8_t>& buffer,
                        std::vector<Nic>& nics) {
   using Kind = NetlinkReply::Kind;
@@ -109,7 +110,7 @@ Result<bool> read_dump(int fd, uint32_t sequence, std::vector<uint8_t>& buffer,
   }
 }
 
-// As the driver claims, by the call that every driver with a speed serves. 0: it claims none.
+// Returns the driver's speed, by the call that every driver with a speed serves; 0: it has none.
 uint64_t link_speed_mbps(int fd, const std::string& name) {
   ethtool_cmd command{};
   command.cmd = ETHTOOL_GSET;
@@ -121,15 +122,15 @@ uint64_t link_speed_mbps(int fd, const std::string& name) {
   return speed == static_cast<uint32_t>(SPEED_UNKNOWN) ? 0 : speed;
 }
 
-// One try at both dumps, each on a socket of its own so that a broken-off answer cannot mix with
-// the next. True: consistent.
+// Tries both dumps once, each on a socket of its own, so that a broken-off answer cannot mix with
+// the next. Returns true when they are consistent.
 Result<bool> read_once(std::vector<uint8_t>& buffer, std::vector<Nic>& nics) {
   Status (*const requests[])(int, uint32_t) = {request_links, request_addresses};
   uint32_t sequence = 0;
   for (const auto request : requests) {
     const GuardedFd socket = open_netlink(0);
     if (!socket.valid()) return system_error("netlink socket", errno);
-    // A dump is answered within the call; the limit only keeps a lost answer from blocking us.
+    // The kernel answers a dump within the call; the limit only keeps a lost answer from blocking.
     const timeval limit{.tv_sec = 1, .tv_usec = 0};
     setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     R2CCL_RETURN_IF_ERROR(request(socket.get(), ++sequence));
@@ -170,11 +171,11 @@ Result<NicEvents> NicEvents::open() {
 }
 
 bool NicEvents::drain() {
-  std::array<uint8_t, 4096> buffer;  // what is cut off is not looked at anyway
+  std::array<uint8_t, 4096> buffer;  // nothing reads the truncated rest
   bool changed = false;
   for (;;) {
     const ssize_t count = receive(socket_.get(), buffer);
-    // An overrun says that notices were lost: something has changed.
+    // An overrun means that notices were lost, so something has changed.
     if (count > 0 || (count < 0 && errno == ENOBUFS)) changed = true;
     if (count < 0 && errno != ENOBUFS) return changed;
   }

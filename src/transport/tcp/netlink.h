@@ -14,30 +14,31 @@ struct NetlinkReply {
   enum class Kind : uint8_t {
     more,          // understood; the dump goes on
     done,          // the dump is complete
-    inconsistent,  // something changed while it was read: ask again
-    refused,       // by the kernel, with `error`
-    malformed,     // lengths that do not fit; what stood before them was taken
+    inconsistent,  // something changed during the read: ask again
+    refused,       // the kernel refused it with `error`
+    malformed,     // lengths that do not fit; the entries before them were taken
   };
   Kind kind = Kind::more;
   int error = 0;
 };
 
 // Reads one datagram of the answers to a link dump and an address dump, in this order, into `nics`.
-// Pure: bytes in, value out; any bytes are safe. Messages of other requests are passed over, as are
-// addresses that cannot be bound yet (tentative) or ever (duplicate).
+// Pure: bytes in, value out; any bytes are safe. Skips messages of other requests, and addresses
+// that cannot be bound yet (tentative) or ever (duplicate).
 NetlinkReply parse_netlink(std::span<const uint8_t> datagram, uint32_t sequence,
                            std::vector<Nic>& nics);
 
-// All interfaces of this network namespace in kernel order, with link speeds; none is chosen yet.
+// Returns all interfaces of this network namespace in kernel order, with link speeds; none is
+// chosen yet.
 Result<std::vector<Nic>> read_nics();
 
-// Tells that some link or address has changed, not which: the reader dumps again, which also heals
-// an overrun of the kernel's queue.
+// Tells that some link or address has changed, not which one. The reader dumps again, which also
+// heals an overrun of the kernel's queue.
 class NicEvents {
  public:
   static Result<NicEvents> open();
   int fd() const { return socket_.get(); }
-  // True when there were notices.
+  // Returns true when there were notices.
   bool drain();
 
  private:

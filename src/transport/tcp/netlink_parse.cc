@@ -1,5 +1,5 @@
-// The pure half of netlink.h. Every header is copied out before it is read: a datagram has no
-// alignment that could be relied upon, and no length in it is believed before it was compared.
+// The pure half of netlink.h. It copies every header before it reads it, because a datagram has no
+// reliable alignment, and it trusts no length in a datagram before it has compared it.
 #include <linux/if.h>
 #include <linux/if_arp.h>
 #include <linux/netlink.h>
@@ -62,7 +62,7 @@ NicKind kind_of(uint16_t hardware_type, std::string_view driver_kind) {
     if (name == driver_kind) return kind;
   }
   if (hardware_type == ARPHRD_LOOPBACK) return NicKind::loopback;
-  // A name that we do not know is some other virtual device: vxlan, gre, sit, vrf and so on.
+  // An unknown name is some other virtual device: vxlan, gre, sit, vrf and so on.
   if (!driver_kind.empty()) return NicKind::tunnel;
   if (hardware_type == ARPHRD_ETHER) return NicKind::ethernet;
   if (hardware_type == ARPHRD_INFINIBAND) return NicKind::infiniband;
@@ -123,7 +123,7 @@ void take_address(Bytes payload, std::vector<Nic>& nics) {
   std::copy(address.begin(), address.end(), out.bytes.begin());
   out.prefix_bits = header->ifa_prefixlen;
   if (!is_ipv4 && is_link_local(out)) out.scope = nic->index;
-  // Global ones first, otherwise as the kernel has them.
+  // Put global ones first, otherwise keep the kernel's order.
   const auto place = is_link_local(out) ? nic->addresses.end()
                                         : std::find_if(nic->addresses.begin(), nic->addresses.end(),
                                                        is_link_local);

@@ -195,7 +195,7 @@ TEST(Netlink, ReadsTheLoopbackOfThisMachine) {
   EXPECT_EQ(lo->name, "lo");
 }
 
-// Runs `body` on a thread with a network of its own; false when this user may not have one.
+// Runs `body` on a thread with a network of its own; returns false when this user may not have one.
 template <typename Body>
 bool in_new_network(Body&& body) {
   bool entered = false;
@@ -236,13 +236,13 @@ TEST(Netlink, FollowsAnInterfaceThroughItsLife) {
       }
       return Nic{};
     };
-    // The carrier's consequences are worked off a moment later; the notice ends the wait.
+    // The kernel handles the carrier's consequences a moment later; the notice ends the wait.
     for (int i = 0; i < 8 && !nic0().carrier; ++i) noticed();
     const Nic alive = nic0();
     EXPECT_EQ(alive.kind, NicKind::veth);
     EXPECT_TRUE(alive.up && alive.carrier);
     EXPECT_EQ(to_string(alive.addresses.at(0)), "10.1.2.3");
-    ASSERT_EQ(ip("link set nic1 down"), 0);  // the cable
+    ASSERT_EQ(ip("link set nic1 down"), 0);  // as if the cable were pulled
     EXPECT_TRUE(noticed());
     for (int i = 0; i < 8 && nic0().carrier; ++i) noticed();
     EXPECT_TRUE(nic0().up);

@@ -1,4 +1,4 @@
-// Endpoint to sockaddr and back.
+// Converts between Endpoint and sockaddr.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,11 +15,11 @@ struct SocketAddress {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-// AF_INET, AF_INET6 or AF_UNSPEC.
+// Returns AF_INET, AF_INET6 or AF_UNSPEC.
 int socket_family(AddressFamily family);
-// `endpoint` must have an address.
+// Requires that `endpoint` has an address.
 SocketAddress to_socket_address(const Endpoint& endpoint);
-// Family none when it is neither IPv4 nor IPv6.
+// Returns family none when it is neither IPv4 nor IPv6.
 Endpoint to_endpoint(const SocketAddress& address);
 
 }  // namespace r2ccl

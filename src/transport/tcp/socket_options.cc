@@ -15,8 +15,8 @@ namespace {
 
 // Firewalls forget flows that are idle for minutes, some for less.
 constexpr int kKeepAliveS = kKeepAlive / kSecond;
-// As many as Linux takes: to keep a flow is all that these are for. Whether a path has failed is
-// judged elsewhere, by more.
+// As many as Linux takes, because these only keep the flow alive. The failure detector decides
+// whether a path has failed, on more evidence.
 constexpr int kKeepAlivesUnanswered = 127;
 
 int set_option(int socket, int level, int name, int value) {
@@ -62,7 +62,7 @@ int prefer_device(int socket, AddressFamily family, const std::string& device) {
 }
 
 int bind_source(int socket, const Address& source) {
-  // Only saves ports; a system without it works too.
+  // This only saves ports; a system without it works too.
   set_option(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
   const SocketAddress address = to_socket_address({.address = source, .port = 0});
   return bind(socket, address.get(), address.length) == 0 ? 0 : errno;

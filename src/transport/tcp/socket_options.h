@@ -1,5 +1,5 @@
-// What is set on our TCP sockets, and how one is tied to a NIC. Functions return 0 or an errno
-// value. The congestion control is the system's business and never touched.
+// The options of r2ccl's TCP sockets, and the ways to tie one to a NIC. Functions return 0 or an
+// errno value. The congestion control is the system's choice; nothing here changes it.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace r2ccl {
 
-// No Nagle; keep-alives; and the writer is woken when fewer than
-// `unsent_low_water` bytes wait (0: the system's).
+// Turns off Nagle, turns on keep-alives, and wakes the writer when fewer than `unsent_low_water`
+// bytes wait (0: the system's value).
 int set_stream_options(int socket, uint32_t unsent_low_water);
-// A connect gives up after one repeated SYN, so that a forgotten attempt does not live for minutes.
+// Lets a connect give up after one repeated SYN, so that a forgotten attempt does not live for
+// minutes.
 int set_connect_options(int socket);
 int set_listen_options(int socket, AddressFamily family);
 
-// All traffic of `socket` leaves and enters by `device` only. EPERM where the system wants
-// privileges for this (Linux before 5.7).
+// Makes all traffic of `socket` leave and enter by `device` only. Returns EPERM where the system
+// wants privileges for this (Linux before 5.7).
 int bind_to_device(int socket, const std::string& device);
-// The next best: traffic leaves by `device` as far as routes allow. Entering is not restricted.
+// Makes traffic leave by `device` as far as routes allow: the next best. Nothing restricts entry.
 int prefer_device(int socket, AddressFamily family, const std::string& device);
 // Port 0 leaves the choice to connect(), which can reuse ports between different remotes.
 int bind_source(int socket, const Address& source);

@@ -40,7 +40,7 @@ TcpConnection::TcpConnection(GuardedFd socket, const Endpoint& remote)
     : socket_(std::move(socket)), remote_(remote), state_(ConnectState::established) {}
 
 TcpConnection::~TcpConnection() {
-  // Reset instead of an orderly end, and nothing lingers in the kernel.
+  // Reset instead of an orderly end, so that nothing lingers in the kernel.
   const linger abort{.l_onoff = 1, .l_linger = 0};
   setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &abort, sizeof abort);
 }
@@ -83,7 +83,7 @@ IoResult TcpConnection::read(std::span<const iovec> slices) {
     return {.kind = IoKind::progressed, .bytes = static_cast<size_t>(count), .error = 0};
   if (count < 0 && is_refusal(errno)) return refused(errno);
   if (count < 0) return would_block(errno) ? IoResult{} : fail(errno);
-  // The end, or the end of what came before an error that a write has already been told.
+  // This is the end, or the end of the bytes before an error that a write has already returned.
   return error_ != 0 ? fail(error_) : IoResult{.kind = IoKind::closed, .bytes = 0, .error = 0};
 }
 

@@ -8,10 +8,10 @@ namespace r2ccl {
 
 class TcpConnection final : public Connection {
  public:
-  // A socket that is connecting to `remote` (`error` 0), or whose attempt failed at once with
-  // `error`. The socket is kept even then: polling it reports the failure like a late one.
+  // Takes a socket that is connecting to `remote` (`error` 0), or whose attempt failed at once with
+  // `error`. It keeps the socket even then: a poll of it reports the failure like a late one.
   TcpConnection(GuardedFd socket, const Endpoint& remote, int error);
-  // A socket that accept() returned.
+  // Takes a socket that accept() returned.
   TcpConnection(GuardedFd socket, const Endpoint& remote);
   ~TcpConnection() override;
 
@@ -29,7 +29,8 @@ class TcpConnection final : public Connection {
   GuardedFd socket_;
   Endpoint remote_;
   ConnectState state_ = ConnectState::pending;
-  // The first error seen. The kernel tells an error once and then pretends the stream had ended.
+  // The first error seen. The kernel returns an error once and then pretends that the stream had
+  // ended.
   int error_ = 0;
 };
 

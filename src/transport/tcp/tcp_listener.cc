@@ -11,13 +11,15 @@
 namespace r2ccl {
 namespace {
 
-// Nothing is wrong with the connection that waits; this process or machine has run out.
+// Returns whether this process or machine has run out of resources; the pending connection is
+// sound.
 bool out_of_resources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-// Of the listening socket itself. Every other error belongs to a connection that died in the
-// backlog (accept(2) lists the network errors which Linux passes on): that one is skipped.
+// Returns whether the error belongs to the listening socket itself. Every other error belongs to a
+// connection that died in the backlog (accept(2) lists the network errors which Linux passes on),
+// and the listener skips that one.
 bool is_listener_broken(int error) {
   return error == EBADF || error == EINVAL || error == ENOTSOCK || error == EOPNOTSUPP;
 }

@@ -14,7 +14,7 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kWakeToken = UINT64_MAX;
-constexpr size_t kBatch = 64;  // what does not fit is reported by the next wait(), in turn
+constexpr size_t kBatch = 64;  // the next wait() reports further events, in turn
 
 epoll_event interest(uint64_t token, bool want_write) {
   epoll_event event{};
@@ -23,10 +23,10 @@ epoll_event interest(uint64_t token, bool want_write) {
   return event;
 }
 
-// By number and not by glibc's wrapper, which is younger than the systems we load on.
+// Calls by number and not by glibc's wrapper, which is younger than the supported systems.
 int epoll_pwait2_ns(int epoll, epoll_event* events, int capacity, TimeNs timeout_ns) {
 #ifdef SYS_epoll_pwait2
-  // struct __kernel_timespec, which is what timespec is on 64-bit machines.
+  // This is struct __kernel_timespec, which equals timespec on 64-bit machines.
   const timespec timeout{static_cast<time_t>(timeout_ns / kSecond),
                          static_cast<long>(timeout_ns % kSecond)};
   return static_cast<int>(syscall(SYS_epoll_pwait2, epoll, events, capacity,
@@ -41,7 +41,7 @@ int epoll_pwait2_ns(int epoll, epoll_event* events, int capacity, TimeNs timeout
 int epoll_wait_ms(int epoll, epoll_event* events, int capacity, TimeNs timeout_ns) {
   int timeout_ms = -1;
   if (timeout_ns != kNever) {
-    // Rounded up: a timer that is asked for early would be polled for in a tight loop.
+    // Rounded up: an early timer would make the caller poll in a tight loop.
     const TimeNs ms = timeout_ns / kMillisecond + (timeout_ns % kMillisecond != 0 ? 1 : 0);
     timeout_ms = static_cast<int>(std::min<TimeNs>(ms, INT_MAX));
   }
@@ -79,7 +79,7 @@ void TcpPoller::modify(int poll_id, uint64_t token, bool want_write) {
   R2CCL_CHECK(token != kWakeToken);
   epoll_event event = interest(token, want_write);
   const bool done = epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, poll_id, &event) == 0;
-  R2CCL_CHECK(done || !epoll_.valid());  // not valid: in a forked child
+  R2CCL_CHECK(done || !epoll_.valid());  // invalid in a forked child
 }
 
 void TcpPoller::remove(int poll_id) {
@@ -107,7 +107,7 @@ size_t TcpPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
       eventfd_read(wake_event_.get(), &ignored);
       continue;
     }
-    // Error and hang-up are told by read(). The kernel sets EPOLLOUT beside them when asked.
+    // read() reports error and hang-up. The kernel sets EPOLLOUT beside them when asked.
     events[filled++] = {.token = event.data.u64,
                         .readable = (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0,
                         .writable = (event.events & EPOLLOUT) != 0};
@@ -115,7 +115,8 @@ size_t TcpPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   return filled;
 }
 
-// The counter saturates long after it has served its purpose, so the result does not matter.
+// Ends a wait. The counter saturates long after it has served its purpose, so the result does not
+// matter.
 void TcpPoller::wake() {
   eventfd_write(wake_event_.get(), 1);
 }

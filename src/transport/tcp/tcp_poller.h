@@ -1,5 +1,5 @@
-// Poller over epoll; a poll id is a descriptor. Also what a poll id of somebody else's descriptor
-// (a Unix socket, a pipe) is added to.
+// Poller over epoll; a poll id is a descriptor. A caller may also add a descriptor of another
+// object (a Unix socket, a pipe).
 #pragma once
 
 #include "transport/tcp/fork_guard.h"

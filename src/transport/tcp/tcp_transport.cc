@@ -15,7 +15,7 @@
 namespace r2ccl {
 namespace {
 
-// More than the ranks of a large job that connect at once; beyond it a SYN is repeated.
+// More than the ranks of a large job that connect at once; a rank beyond it repeats its SYN.
 constexpr int kBacklog = 1024;
 
 GuardedFd open_socket(AddressFamily family) {
@@ -23,7 +23,7 @@ GuardedFd open_socket(AddressFamily family) {
       [&] { return socket(socket_family(family), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
-// The address that traffic by `device` should come from.
+// Returns the address that traffic by `device` should come from.
 Address source_on(const std::string& device, AddressFamily family) {
   const Result<std::vector<Nic>> nics = read_nics();
   if (!nics.ok()) return {};
@@ -37,8 +37,8 @@ Address source_on(const std::string& device, AddressFamily family) {
   return {};
 }
 
-// A link-local address means something on one link only, so a scope that came from another host is
-// replaced by our own index of the device.
+// Sets the scope of a link-local address. It means something on one link only, so the index of the
+// device on this host replaces a scope that came from another host.
 void set_scope(Address& address, const std::string& device) {
   if (address.family != AddressFamily::ipv6 || !is_link_local(address)) return;
   if (const uint32_t index = if_nametoindex(device.c_str()); index != 0) address.scope = index;
@@ -151,7 +151,7 @@ Result<std::unique_ptr<Listener>> TcpTransport::listen(const Endpoint& local,
   int error = set_listen_options(socket.get(), local.address.family);
   if (error == 0 && !device.empty() && !parse_address_nic(device)) {
     error = bind_to_device(socket.get(), device);
-    if (error == EPERM) error = 0;  // the address alone then decides, as connect() has said
+    if (error == EPERM) error = 0;  // the address alone then decides, as in connect()
   }
   if (error != 0) return system_error(context, error);
   Endpoint target = local;

@@ -13,18 +13,19 @@ namespace r2ccl {
 
 struct TcpOptions {
   NicFilter nic_filter;
-  // For accepted connections, and for those whose ConnectOptions leave it 0.
+  // For accepted connections, and for connections whose ConnectOptions leave it 0.
   uint32_t unsent_low_water = 0;
 };
 
 class TcpTransport final : public Transport {
  public:
-  // An error: no descriptors. What the filter selects is first looked at by nics().
+  // Returns an error when there are no descriptors. nics() is the first to apply the filter.
   static Result<std::unique_ptr<TcpTransport>> open(TcpOptions options);
 
   Poller& poller() override { return *poller_; }
-  // A filter that matches nothing is an error on the first call. Later ones leave it to `reason`:
-  // an interface that disappears from a running job is a fault and no mistake of the user's.
+  // Returns the NICs. A filter that matches nothing is an error on the first call. Later calls only
+  // set `reason`: an interface that disappears from a running job is a fault and no mistake of the
+  // user's.
   Result<std::vector<Nic>> nics() override;
   int nic_events_poll_id() const override { return nic_events_.fd(); }
   bool drain_nic_events() override { return nic_events_.drain(); }
@@ -44,7 +45,7 @@ class TcpTransport final : public Transport {
   std::unique_ptr<TcpPoller> poller_;
   NicEvents nic_events_;
   bool filter_has_matched_ = false;
-  bool told_unbound_ = false;  // that sockets cannot be bound to devices here; said once
+  bool told_unbound_ = false;  // logged once that sockets cannot be bound to devices here
 };
 
 }  // namespace r2ccl

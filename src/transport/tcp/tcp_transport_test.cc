@@ -1,4 +1,5 @@
-// What TCP promises beyond the conformance suite: devices, addresses as NICs, descriptors, forks.
+// The guarantees of TCP beyond the conformance suite: devices, addresses as NICs, descriptors,
+// forks.
 #include "transport/tcp/tcp_transport.h"
 
 #include <fcntl.h>
@@ -35,7 +36,7 @@ class TcpTest : public testing::Test {
     EXPECT_TRUE(connection.ok()) << connection.status().message();
     return connection.ok() ? std::move(connection).value() : nullptr;
   }
-  // Waits for one event, at most five seconds; false when none came.
+  // Waits for one event, at most five seconds; returns false when none came.
   bool ready(int poll_id, bool want_write) {
     std::array<PollEvent, 1> events;
     EXPECT_TRUE(transport_->poller().add(poll_id, 1, want_write).ok());
@@ -104,7 +105,7 @@ TEST_F(TcpTest, RunningOutOfDescriptorsLeavesTheConnectionInTheBacklog) {
   EXPECT_EQ(listener->accept_error(), 0);
 }
 
-TEST_F(TcpTest, TheLowWaterMarkBoundsWhatWaitsInTheKernel) {
+TEST_F(TcpTest, TheLowWaterMarkBoundsTheBytesThatWaitInTheKernel) {
   constexpr uint32_t kLowWater = 32768;
   const std::unique_ptr<Listener> listener = listen("127.0.0.1");
   const std::unique_ptr<Connection> connection =
@@ -145,7 +146,7 @@ TEST_F(TcpTest, AForkedChildHoldsNoneOfOurDescriptors) {
     close(hold[1]);
     char still_open = 0;
     for (const int fd : fds) still_open = static_cast<char>(still_open + (fcntl(fd, F_GETFD) >= 0));
-    // The number may be reused here; destroying our copy must leave it alone.
+    // The number may be reused here; the destruction of this process's copy must leave it alone.
     const int reused = dup2(report[1], fds[1]);
     connection.reset();
     if (fcntl(reused, F_GETFD) < 0) still_open = 100;
@@ -175,7 +176,7 @@ TEST_F(TcpTest, ForksWhileOtherThreadsOpenAndCloseLeaveNothingOpen) {
   for (int round = 0; round < 50; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      // A file that nobody but the other thread opens.
+      // A file that only the other thread opens.
       char target[16] = "";
       for (int fd = 3; fd < 64; ++fd) {
         const std::string link = "/proc/self/fd/" + std::to_string(fd);
