@@ -109,7 +109,7 @@ TEST(RankCard, SurvivesRandomAndDamagedBytes) {
       }
     }
     const auto read = decode_rank_card(bytes);
-    // What is accepted must be within the bounds, so it can be said again.
+    // An accepted card is within the bounds, so it can be encoded again.
     if (read.ok()) {
       EXPECT_TRUE(encode(read.value()).ok());
     }
