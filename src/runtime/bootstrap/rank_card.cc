@@ -191,7 +191,7 @@ NicCard make_nic_card(const Nic& nic, uint16_t port) {
   const size_t count = std::min(nic.addresses.size(), kNicAddressesMax);
   card.addresses.assign(nic.addresses.begin(),
                         nic.addresses.begin() + static_cast<std::ptrdiff_t>(count));
-  // The scope stays on this host, as in the encoded card.
+  // The scope stays on this host, as in the encoded form.
   for (Address& address : card.addresses) address.scope = 0;
   return card;
 }

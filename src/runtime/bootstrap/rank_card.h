@@ -52,7 +52,8 @@ struct RankCard {
   friend bool operator==(const RankCard&, const RankCard&) = default;
 };
 
-// The encoder cuts each list to its bound. These bounds keep a card below its maximum.
+// The encoder cuts each list to its bound. These bounds keep the encoded rank info below its
+// maximum.
 inline constexpr size_t kHostNameBytesMax = 255;
 inline constexpr size_t kNicNameBytesMax = 31;
 inline constexpr size_t kNicAddressesMax = 8;
@@ -72,7 +73,7 @@ std::string describe(const RankCard& card);
 // Returns a NIC as this rank advertises it, with the port of the listener on it.
 NicCard make_nic_card(const Nic& nic, uint16_t port);
 
-// Requires one card for each rank, in rank order. Fails when a setting or the library's version
+// Requires the rank info of each rank, in rank order. Fails when a setting or the library's version
 // differs; the error names the setting and both ranks.
 Status check_agreement(std::span<const RankCard> cards);
 

@@ -121,8 +121,8 @@ void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
   pause_until_ = now;
   if (++current_ < attempts_.size()) return;
   current_ = 0;
-  // An address may lead to a stranger on another network, so one refusal does not end the attempt.
-  // But when every peer that answers refuses, waiting will not help.
+  // An address may lead to a foreign server on another network, so one refusal does not end the
+  // attempt. But when every peer that answers refuses, waiting will not help.
   if (std::ranges::all_of(attempts_, &Attempt::refused)) {
     return fail(attempts_.front().error.with_context(to_string(endpoint())));
   }

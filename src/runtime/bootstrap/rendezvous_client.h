@@ -1,5 +1,5 @@
 // Joins one rank to the job: finds the rendezvous, which may not listen yet, authenticates itself,
-// sends its card and waits for the table of all cards.
+// sends its rank info and waits for the table of all ranks.
 //
 // A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
 #pragma once
@@ -40,7 +40,7 @@ class RendezvousClient final : public EventHandler {
     pausing,        // no connection; the next attempt is at pause_until_
     connecting,     // `connection_` is set and pending
     shaking_hands,  // `handshake_` is set
-    waiting,        // `stream_` is set; the card is being sent, or has arrived
+    waiting,        // `stream_` is set; the rank info is being sent, or has arrived
     acknowledging,  // the table has arrived; the server closes when it has the acknowledgement
     done,           // cards() is legal
     failed,         // error() gives the reason
@@ -53,7 +53,7 @@ class RendezvousClient final : public EventHandler {
   TimeNs next_timeout() const;
   State state() const { return state_; }
   const Status& error() const { return error_; }
-  // Returns the cards in rank order.
+  // In rank order.
   const std::vector<RankCard>& cards() const { return met_.cards; }
   const RunIdentity& run() const { return met_.run; }
   const MetJob& met() const { return met_; }
@@ -96,7 +96,7 @@ class RendezvousClient final : public EventHandler {
   std::unique_ptr<HandshakeIo> handshake_;
   std::unique_ptr<SealedStream> stream_;
   Reactor::Registration registration_;  // last: it must end before the connection does
-  std::vector<std::byte> card_;         // this rank's card, as sent
+  std::vector<std::byte> card_;         // this rank's info, as sent
   LockedBytes token_;                   // set once it has arrived
   MetJob met_;
   Status error_;

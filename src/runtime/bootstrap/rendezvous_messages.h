@@ -16,8 +16,8 @@
 namespace r2ccl {
 
 enum class RendezvousMessage : uint8_t {
-  arrive = 1,    // rank to server: its card
-  table = 2,     // server to rank: the cards of all ranks
+  arrive = 1,    // rank to server: its rank info
+  table = 2,     // server to rank: the rank info of all ranks
   refused = 3,   // server to rank: the reason why there will be no table
   received = 4,  // rank to server: the table has arrived
   token = 5      // server to rank, before the table: the run's random number
@@ -40,9 +40,9 @@ std::vector<std::byte> encode(const Arrival& arrival);
 Result<Arrival> decode_arrival(std::span<const std::byte> bytes);
 
 uint32_t table_bytes_max(int32_t rank_count);
-// Returns the cards as they arrived, in rank order.
+// Encodes the rank infos as they arrived, in rank order.
 std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> cards);
-// Fails unless there is exactly one card for each rank, in order.
+// Fails unless there is exactly one rank info for each rank, in order.
 Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count);
 
 // Holds the names of the missing ranks, as many as a person reads.

@@ -14,8 +14,8 @@ namespace {
 constexpr TimeNs kAcceptPause = 100 * kMillisecond;
 // Bounds how long accepting delays the connections that are open.
 constexpr int kAcceptsPerTurn = 64;
-// The time that a dismissed guest has to close. If the server closed first, the guest could lose
-// the reason.
+// The time that a dismissed connection has to close. If the server closed first, the peer could
+// lose the reason.
 constexpr TimeNs kGoodbye = 2 * kSecond;
 // The time that a rank has to fetch the table after it lost its connection.
 constexpr TimeNs kTableKept = 60 * kSecond;
@@ -49,8 +49,8 @@ class RendezvousServer::Guest final : public EventHandler {
  public:
   enum class State : uint8_t {
     shaking_hands,  // the peer is unknown; `handshake` is set, and stays if it fails
-    silent,         // authenticated, so `stream` is set; its card has not arrived
-    waiting,        // has a seat and waits for the table
+    silent,         // authenticated, so `stream` is set; its rank info has not arrived
+    waiting,        // has a slot and waits for the table
     served,         // the table is being sent; waits for the acknowledgement
     leaving,        // has the reason for its dismissal, or is done; waits for it to close
   };
@@ -62,7 +62,7 @@ class RendezvousServer::Guest final : public EventHandler {
   TimeNs deadline = kNever;  // its effect depends on the state
   uint32_t timeout_ms = 0;   // while waiting: the timeout of the rank's caller
   Rank rank;                 // authenticated by the handshake
-  Crowd::Place place;        // until it has a seat
+  Crowd::Place place;        // until it has a slot
   std::unique_ptr<HandshakeIo> handshake;
   std::unique_ptr<SealedStream> stream;
   Reactor::Registration registration;  // last: it must end before the connection does
@@ -130,7 +130,7 @@ TimeNs RendezvousServer::next_timeout() const {
   for (const auto& door : doors_) {
     if (!door->registration) at = std::min(at, door->closed_until);
   }
-  // A guest that became ready inside progress(), by another guest's arrival, is served at once.
+  // A connection that became ready inside progress(), by another's arrival, is served at once.
   for (const auto& guest : guests_) at = std::min(at, guest->ready ? 0 : guest->deadline);
   return at;
 }
@@ -201,7 +201,8 @@ bool RendezvousServer::shake_hands(Guest& guest, TimeNs now) {
       last_refusal_ = to_string(guest.handshake->connection().remote()) + ": " +
                       guest.handshake->error().message();
       R2CCL_LOG(info, "rendezvous: %s", last_refusal_.c_str());
-      // A rank that does not fit has its reason and gets time to read it. A stranger goes at once.
+      // A rank that does not fit has its reason and gets time to read it. An unauthenticated
+      // connection closes at once.
       if (guest.handshake->error().code() == Code::remote) return false;
       guest.state = Guest::State::leaving;
       guest.deadline = now + kGoodbye;
@@ -285,7 +286,8 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
   return {};
 }
 
-// A rank of this job may wait as long as it likes. A stranger must not make the others wait.
+// A rank of this job may wait as long as it likes. An unauthenticated one must not make the others
+// wait.
 TimeNs RendezvousServer::patience(uint32_t left_ms) const {
   const TimeNs wanted = static_cast<TimeNs>(left_ms) * kMillisecond;
   return options_.job.authenticated() ? wanted : std::min(wanted, options_.open_patience);
@@ -309,7 +311,7 @@ void RendezvousServer::release_seat(const Guest& guest) {
   if (found == seats_.end() || found->second.guest != &guest) return;
   found->second.guest = nullptr;
   // Before the table is complete, a rank that left counts as never arrived. Afterwards the others
-  // may have its card already, so the server keeps its seat.
+  // may have its rank info already, so the server keeps its slot.
   if (table_ != nullptr) return;
   lost_[guest.rank] = found->second.who;
   seats_.erase(found);

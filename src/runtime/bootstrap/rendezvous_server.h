@@ -1,7 +1,7 @@
-// Collects one card from each rank of a job and sends all cards to all ranks. The server runs in
+// Collects the rank info of each rank of a job and sends all of it to all ranks. The server runs in
 // the process that made the unique id (or on the host that the environment names), on a port that
-// strangers can reach. So an unauthenticated connection costs constant memory, and the number and
-// the age of such connections are bounded.
+// anybody can reach. So an unauthenticated connection costs constant memory, and the number and the
+// age of such connections are bounded.
 //
 // A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
 #pragma once
@@ -31,12 +31,12 @@ class RendezvousServer {
   struct Options {
     JobIdentity job;
     NonceSource nonce;
-    // Without a secret: the longest time that an arrival keeps its seat, however much longer it
+    // Without a secret: the longest time that an arrival keeps its slot, however much longer it
     // asks for.
     TimeNs open_patience = kNever;
   };
   struct Counters {
-    uint64_t refused = 0;  // strangers, wrong secrets, impossible ranks
+    uint64_t refused = 0;  // foreign connections, wrong secrets, impossible ranks
     uint64_t evicted = 0;  // unfinished handshakes: too old, or one too many
     bool operator==(const Counters&) const = default;
   };
@@ -67,12 +67,12 @@ class RendezvousServer {
 
   void accept_from(Door& door, TimeNs now);
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
-  // Returns true while the guest stays.
+  // Returns true while the connection stays.
   bool serve(Guest& guest, TimeNs now);
   bool shake_hands(Guest& guest, TimeNs now);
   bool talk(Guest& guest, TimeNs now);
   bool on_message(Guest& guest, SealedStream::Message message, TimeNs now);
-  // Fails with an error text for the guest when its card is refused.
+  // Fails with an error text for the peer when its rank info is refused.
   Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
   Status check_count(Rank rank, const RankCard& card, int32_t rank_count) const;
   TimeNs patience(uint32_t left_ms) const;
@@ -88,9 +88,9 @@ class RendezvousServer {
   Reactor& reactor_;
   const Options options_;
   std::vector<std::unique_ptr<Door>> doors_;
-  Crowd crowd_;                               // guests without a seat
+  Crowd crowd_;                               // connections without a slot
   std::list<std::unique_ptr<Guest>> guests_;  // oldest first
-  std::map<Rank, Seat> seats_;                // ranks whose cards have arrived
+  std::map<Rank, Seat> seats_;                // ranks whose info has arrived
   std::map<Rank, std::string> lost_;          // ranks that arrived and left, with their names
   int32_t rank_count_ = 0;                    // given by the first arrival; 0: none yet
   const LockedBytes token_;                   // random number of this run

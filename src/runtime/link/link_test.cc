@@ -1,5 +1,5 @@
-// The link against a peer that says what no cluster of honest ranks ever would, or not in that
-// order. What honest ranks do to each other is in src/sim/cluster/cluster_test.cc.
+// Tests the link against a peer that sends frames, or an order of frames, that honest ranks never
+// send. src/sim/cluster/cluster_test.cc tests honest ranks.
 #include "runtime/link/link.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ using Bytes = std::vector<std::byte>;
 
 constexpr ChannelId kChannel = ScriptedLink::kChannel;
 
-// Many channels with many messages that are accepted beyond the first, which is missing; every
-// second chunk is missing too, so that each message needs a bitmap.
+// Opens many channels with many accepted messages behind the first, which is missing. Every second
+// chunk is missing too, so that each message needs a bitmap.
 TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 400;
@@ -69,7 +69,7 @@ TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
-// Uses one more channel than a peer may that is ahead of this rank.
+// Uses one more channel than a peer may be ahead of this rank.
 void use_too_many_channels(ScriptedLink& s, const std::function<void(ChannelId)>& use) {
   for (uint32_t c = 0; c < limits::kChannelsUnopenedMax; ++c) use(ChannelId(1000 + c));
   s.step();
@@ -143,7 +143,7 @@ TEST(Link, AReportOfAnotherIncarnationIsHarmless) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
-// Somebody on the wire has recorded what the path carried, and puts it into its next connection.
+// An attacker has recorded the bytes of the path, and puts them into its next connection.
 TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
   ScriptedLink s(2);
   for (const size_t index : {0u, 1u, 0u}) s.connect(index);
@@ -164,8 +164,8 @@ TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
   EXPECT_EQ(memory, Bytes(64));
 }
 
-// The peer says on the lane of path 0 that it has all of the one message. Until those bytes come
-// unchanged, none of it is believed; the other path lives, and path 0 can be opened again.
+// The peer's control stream of path 0 says that it has all of the one message. The link believes it
+// only once those bytes arrive unchanged. The other path lives, and path 0 can be opened again.
 void expect_lane_refused(const std::function<Bytes(ScriptedLink&, const ControlFrame&)>& attack) {
   ScriptedLink s(2);
   s.connect(0);
@@ -235,12 +235,12 @@ TEST(Link, ALaneFrameThatComesTwiceEndsThePath) {
   EXPECT_EQ(s.path(1).state.phase(), PathPhase::up);
 }
 
-// One report completes a message and then acknowledges what was never sent.
+// One report completes a message and then acknowledges a message that was never sent.
 TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
-  const Bytes bytes(64 * 1024);  // too large to be copied: its source is free when it is told
+  const Bytes bytes(64 * 1024);  // too large to be copied: its source is free at its completion
   (void)s.link().post_send(kChannel, bytes, 0);
   (void)s.link().post_send(kChannel, bytes, 0);
   s.step();
@@ -255,9 +255,9 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
 }
 
-// A suspect path is asked after by connects, and these may fail at once.
-// The client waits for nothing but the end of its sends: what is not acknowledged is copied, also
-// the part of a frame that could not be written yet.
+// The link probes a suspect path by connects, and these may fail at once. The client only waits for
+// the end of its sends, so the link copies the unacknowledged bytes, also the part of a frame that
+// could not be written yet.
 TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   ScriptedLink s(1);
   s.connect(0);
@@ -273,7 +273,7 @@ TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   s.step();
   s.step();
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
-  memory.reset();  // from here on a read of it is the sanitizer's to find
+  memory.reset();  // the sanitizer finds any read of it from here on
   s.unblock(0);
   for (int turn = 0; turn < 5; ++turn) s.step();
   uint64_t arrived = 0;
@@ -336,7 +336,7 @@ TEST(Link, MemoryThatCannotBeWrittenIsTheHostsBusinessAndNoPathsFault) {
   s.connect(0);
   Bytes bytes(4096);
   (void)s.link().post_receive(kChannel, bytes, 0);
-  // The header has come, and what follows is refused.
+  // The header has arrived. The link refuses the next bytes.
   DataHeader header = ScriptedLink::whole(kChannel, 0, 4096);
   s.send_header(0, header);
   s.step();
@@ -381,8 +381,8 @@ TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
 
 constexpr uint64_t kMessages = 60;
 
-// Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Returns how
-// many chunks were sent.
+// Makes path 0 suspect. Its chunks wait for room on path 1, which is blocked. Returns the number of
+// chunks sent.
 size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   s.connect(0);
   s.connect(1);
@@ -393,7 +393,7 @@ size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   s.step();
   for (int ms = 0; ms < 50 && s.path(0).state.phase() == PathPhase::up; ++ms) {
     ControlFrame silent = s.state();
-    silent.paths = before.paths;  // nothing of what was sent since has arrived
+    silent.paths = before.paths;  // no chunk sent since has arrived
     s.pass(kMillisecond);
     s.say(1, silent);
   }
@@ -402,7 +402,7 @@ size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   return s.chunks().size();
 }
 
-// Some chunks arrive, so that there is room on path 0; and it turns out that this rank had not run.
+// Some chunks arrive, so that path 0 has room; and it turns out that this rank had not run.
 void trust_again(ScriptedLink& s, const ControlFrame& before) {
   ControlFrame frame = s.state();
   frame.paths.resize(1);
@@ -422,7 +422,8 @@ size_t messages_sent(ScriptedLink& s) {
   return messages.size();
 }
 
-// Path 1 goes down, and path 0 is trusted again while most of the chunks are still under way on it.
+// Path 1 goes down, and path 0 is trusted again while most of the chunks are still outstanding on
+// it.
 TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
   ScriptedLink s(2);
   ControlFrame before;
@@ -432,7 +433,8 @@ TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
   EXPECT_GT(messages_sent(s), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
 }
 
-// The same, but path 1 stays: chunks that path 0 carries wait for it, and path 0 is free.
+// The same, but path 1 stays: chunks that are outstanding on path 0 wait for it, and path 0 is
+// free.
 TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
   ScriptedLink s(2);
   ControlFrame before;
@@ -440,7 +442,7 @@ TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
   trust_again(s, before);
   EXPECT_GT(messages_sent(s), sent_so_far) << "fresh chunks go on path 0";
   for (size_t i = sent_so_far; i < s.chunks().size(); ++i) EXPECT_EQ(s.chunks()[i].first, 0u);
-  // Chunks that wait for path 1 come before all fresh ones.
+  // Chunks that wait for path 1 come before all new chunks.
   const size_t sent = s.chunks().size();
   const size_t messages = messages_sent(s);
   s.unblock(1);
@@ -453,8 +455,8 @@ TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
   EXPECT_LT(first_on_1->second.message.value(), messages) << "it was sent on path 0 before";
 }
 
-// A message of one chunk, which the peer has permitted; `path` has taken it to the peer, as far as
-// frames are counted there.
+// Sends a message of one chunk, for which the peer gave credit. `path` has taken it to the peer, as
+// far as its count of frames says.
 void deliver_a_chunk(ScriptedLink& s, const Bytes& bytes) {
   ControlFrame permit = s.state();
   permit.channels.push_back({kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
@@ -516,7 +518,7 @@ TEST(Link, BelievesOfAFrameThatHeldNotAllNothingThatItDoesNotList) {
   part.counted = part.version + 5;
   s.say(0, part);
   EXPECT_EQ(s.chunks().size(), 1u);
-  ControlFrame older = s.state();  // whole, but made before
+  ControlFrame older = s.state();  // complete, but made earlier
   s.say(0, older);
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
   EXPECT_EQ(s.chunks().size(), 1u);
@@ -555,7 +557,7 @@ TEST(Link, TellsThePeerThatItThrowsChunksAway) {
   }
 }
 
-// Every frame says it again, and no path mends it.
+// Every frame repeats it, and no path repairs it.
 TEST(Link, SaysThatThePeerAcknowledgesTwiceWhatWasNeverSent) {
   ScriptedLink s(2);
   s.connect(0);
@@ -582,7 +584,7 @@ TEST(Link, SaysThatThePeerSendsTwiceWhatItMayNot) {
   ScriptedLink s(2);
   for (const size_t path : {0u, 1u}) {
     s.connect(path);
-    DataHeader header = ScriptedLink::whole(kChannel, 0, 64);  // neither permitted nor eager
+    DataHeader header = ScriptedLink::whole(kChannel, 0, 64);  // neither posted nor eager
     s.send(path, header);
     s.step();
   }
