@@ -49,7 +49,7 @@ class MessagePort {
   virtual void hasten_sends(ChannelId channel) = 0;
 
   // Forgets all posted sends and receives of the channel. After the return the link touches none of
-  // their buffers, whatever frames still arrive, and makes no client call for them.
+  // their buffers, even if more frames arrive, and makes no client call for them.
   virtual void cancel_channel(ChannelId channel) = 0;
 };
 

@@ -23,8 +23,7 @@ enum class NoticeKind : uint8_t {
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
   probe_request =
       11,  // from the judging rank: reach the NICs of some hosts; subject: its number, reused
-  probe_answer = 12,  // to the judging rank: the NICs that were reached; subject: its number,
-                      // reused
+  probe_answer = 12,  // to the judging rank: the NICs reached; subject: its number, reused
   losses = 13,        // to the judging rank: a LossReport
 };
 
