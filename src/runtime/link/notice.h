@@ -12,8 +12,8 @@ namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
   failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
-  observation = 2,     // to the judging rank; subject: the path, or the peer that is gone
-  verdict = 3,         // from the judging rank; subject: its number
+  observation = 2,     // to the localising rank; subject: the path, or the peer that is gone
+  verdict = 3,         // from the localising rank; subject: its number
   address = 4,         // a NIC of the sender has a new address; subject: the NIC
   calls = 5,           // the sender's latest calls: a CallReport; subject: its reason
   status_request = 6,  // asks for the receiver's status. The number of the question (4 bytes)
@@ -22,9 +22,9 @@ enum class NoticeKind : uint8_t {
   drain_question = 9,  // about a NIC of any rank: a DrainQuestion; subject: its command
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
   probe_request =
-      11,  // from the judging rank: reach the NICs of some hosts; subject: its number, reused
-  probe_answer = 12,  // to the judging rank: the NICs reached; subject: its number, reused
-  losses = 13,        // to the judging rank: a LossReport
+      11,  // from the localising rank: reach the NICs of some hosts; subject: its number, reused
+  probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
+  losses = 13,        // to the localising rank: a LossReport
 };
 
 // A newer notice of the same kind and `subject` replaces an older one. Each kind defines its
