@@ -64,7 +64,7 @@ TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
   summary.nics.resize(1000, summary.nics[0]);
   summary.troubles.resize(1000, summary.troubles[0]);
   const std::vector<std::byte> bytes = encode(summary);
-  // The kind of the notice and the number of the question come on top.
+  // The notice's kind and the question's number are added to it.
   EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok());
@@ -88,7 +88,7 @@ TEST(RankSummary, RefusesEveryTruncationAndAllowsWhatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(sample());
   const size_t before_drains = bytes.size() - sample().nics.size() * 5;
   for (size_t size = 0; size < bytes.size(); ++size) {
-    if (size == before_drains) continue;  // as a version wrote it that could not drain
+    if (size == before_drains) continue;  // the encoding of a version that could not drain
     EXPECT_FALSE(decode_rank_summary(std::span(bytes).first(size)).ok()) << size;
   }
   bytes.push_back(std::byte{1});
@@ -114,7 +114,7 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
     }
     const auto read = decode_rank_summary(bytes);
     if (!read.ok()) continue;
-    // What is accepted is within the bounds: it can be said again, and printed.
+    // An accepted summary is within the bounds, so it can be encoded again and printed.
     const auto again = decode_rank_summary(encode(read.value()));
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again.value().nics, read.value().nics);

@@ -32,7 +32,7 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-// A process that asks.
+// A client process.
 class Asker {
  public:
   explicit Asker(const std::string& path)
@@ -49,7 +49,7 @@ class Asker {
     return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // Takes what is there, at most so much.
+  // Reads the available bytes, at most `bytes_max`.
   void read(size_t bytes_max = SIZE_MAX) {
     std::vector<char> part(256 * 1024);
     while (!ended_ && heard_.size() < bytes_max) {
@@ -101,14 +101,14 @@ class Served : public testing::Test, protected StatusSource {
     return drain_;
   }
 
-  // Some passes of the progress thread.
+  // Runs some passes of the progress thread.
   void pass() {
     for (int i = 0; i < 8; ++i) {
       reactor_.poll(0);
       server_->progress();
     }
   }
-  // True when the thread would sleep, and not run in circles.
+  // Returns true when the thread would sleep instead of spinning.
   bool at_rest() {
     pass();
     return reactor_.poll(0) == 0 && server_->next_timeout() > clock_.now();
@@ -339,7 +339,7 @@ TEST_F(Served, LeavesNoFileBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
 }
 
-// The child ends by _exit, as a data loader's worker does; what it inherited it must let go.
+// The child ends by _exit, like a data loader's worker, and must release the inherited copy.
 TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
   const pid_t child = fork();
   if (child == 0) {
@@ -359,7 +359,7 @@ TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
 
 TEST_F(Served, SendsAnotherUserAway) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
-  // As if somebody had opened the directory, and the one above it.
+  // As if a user had opened the directory, and its parent.
   ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
@@ -391,14 +391,14 @@ TEST_F(Served, SendsAnotherUserAway) {
 
 class SocketFile : public Served {
  protected:
-  // A number that no process has.
+  // Returns a pid that no process has.
   static uint32_t dead_pid() {
     const pid_t child = fork();
     if (child == 0) _exit(0);
     waitpid(child, nullptr, 0);
     return static_cast<uint32_t>(child);
   }
-  // As a process leaves it that is killed.
+  // Leaves a socket like a killed process.
   std::string leave_behind(const std::string& name) const {
     const int left = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const sockaddr_un address = address_of(directory_ + "/" + name);
@@ -422,7 +422,7 @@ TEST_F(SocketFile, OfADeadProcessIsRemovedByTheNextOne) {
 }
 
 TEST_F(SocketFile, OfALivingProcessStaysThoughItsNumberIsUnknownHere) {
-  // As a process in a container: it answers, but no such process is to be seen.
+  // Like a process in a container: it answers, but its pid is not visible.
   auto other = StatusSocket::open(directory_, {dead_pid(), 5, Rank(6)});
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE(try_open(directory_).ok());
@@ -469,7 +469,8 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-// By when their requests are there: who connects early may have seen since what others did.
+// Numbers clients by the arrival of their requests: an early connection may have seen the effects
+// of others since.
 TEST_F(Served, NumbersWhoAskInTheOrderOfTheirRequests) {
   drain_ = "{}";
   Asker slow(path_);

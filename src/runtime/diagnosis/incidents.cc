@@ -57,8 +57,8 @@ NicName Incidents::name_of(Rank rank, NicId nic) const {
 }
 
 void Incidents::on_path_event(const PathEvent& event) {
-  // A corrupted path counts even if this end was still trying it: the other end may have used it,
-  // and needs this end's report to be excused.
+  // Report bad bytes in any phase: the other end may have used a path that this end was still
+  // validating, and this report excuses it.
   const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
   const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
   const bool lost =
