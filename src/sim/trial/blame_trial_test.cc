@@ -29,7 +29,7 @@ void explain(const BlameTrial& trial, const BlameOutcome& outcome) {
   text += "\n  down to verdict " + std::to_string(outcome.slowest / kMillisecond) + " ms";
   for (const std::string& each : outcome.coarse) text += "\n  " + each;
   std::printf("%s\n", text.c_str());
-  std::fflush(stdout);  // whoever ends a long run early keeps it
+  std::fflush(stdout);  // keeps the output of a long run that is ended early
 }
 
 TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNobodyInnocent) {

@@ -15,15 +15,15 @@
 namespace r2ccl::sim {
 namespace {
 
-// Once all faults are over the job gets on: this is longer than any timer that it may wait for.
+// Longer than any timer that the job may wait for once all faults are over.
 constexpr TimeNs kProgressBound = 20 * kSecond;
-// Every path is up again: a penalty is 30 s at most, and then there is a probe.
+// Time until every path is up again: a penalty of 30 s at most, and then a probe.
 constexpr TimeNs kReturnBound = 45 * kSecond;
-// What was on its way when an MTU hole began has arrived, and been acknowledged.
+// The time after which frames sent before an MTU hole have arrived and been acknowledged.
 constexpr TimeNs kProofTime = kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
-// A verdict's time is that of its first evidence; more may come until it is announced.
+// A verdict's time is that of its first evidence. More evidence may come until it is announced.
 constexpr TimeNs kJudgeTime = 3 * kSecond;
 
 ClusterOptions cluster_options(const Scenario& s) {
@@ -55,7 +55,7 @@ class Trial {
         cluster_(cluster_options(scenario)),
         faults_(cluster_, scenario, [this](const std::string& text) { note(-1, text); }) {}
 
-  // What has not ended ends now, and tells the job.
+  // Unfinished operations end here, and the job expects that.
   ~Trial() {
     if (job_ != nullptr) job_->expect_failure();
     for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.leave(rank);
@@ -131,7 +131,7 @@ class Trial {
              "; these have not parted:" + not_parted());
   }
 
-  // Who has died as far as the rank knows: by itself, or because it was told.
+  // Returns the rank that this rank knows to be dead: by itself, or from another rank.
   static std::optional<Rank> dead_peer(const Cluster::Node& node) {
     if (!node.ends.empty()) return node.ends.front().first;
     for (const Verdict& verdict : node.incidents->verdicts()) {
@@ -140,7 +140,7 @@ class Trial {
     return {};
   }
 
-  // What a communicator does when a rank is dead: it ends everything.
+  // Like a communicator: ends all operations when a rank is dead.
   void see_deaths() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       Cluster::Node& node = cluster_.node(rank);
@@ -165,7 +165,7 @@ class Trial {
     }
   }
 
-  // Healed NICs come back.
+  // Waits until healed NICs are back.
   void come_back() {
     const auto all_up = [this] {
       for (int rank = 0; rank < scenario_.hosts; ++rank) {
@@ -174,7 +174,7 @@ class Trial {
       return true;
     };
     const TimeNs deadline = std::max(cluster_.now(), faults_.ended_at() + kReturnBound);
-    // Asked seldom: it looks at every path.
+    // Checked rarely, because the check visits every path.
     while (!all_up()) {
       if (cluster_.now() >= deadline) return violated("not all paths come back: " + missing());
       cluster_.world().run_for(10 * kMillisecond);
@@ -210,7 +210,8 @@ class Trial {
     return all;
   }
 
-  // Every rank holds what the others have last told: the same verdicts, and where their NICs are.
+  // Every rank holds the others' latest notices: the same verdicts, and the addresses of their
+  // NICs.
   void agree() {
     if (any_killed()) return;
     const TimeNs deadline = cluster_.now() + kEndBound;
@@ -241,7 +242,7 @@ class Trial {
     return true;
   }
 
-  // Both sides of a partition judge, so the order may differ.
+  // Both sides of a partition make verdicts, so the order may differ.
   std::multiset<std::string> verdicts_of(int rank) {
     std::multiset<std::string> texts;
     for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
@@ -261,7 +262,7 @@ class Trial {
     }
   }
 
-  // Nobody innocent is accused.
+  // Checks that no path without a fault went down.
   void judge_events() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       for (const PathEvent& event : cluster_.node(rank).events) {
@@ -281,7 +282,7 @@ class Trial {
     }
   }
 
-  // Every verdict that the rank holds names something that was wrong then.
+  // Checks that every verdict of the rank names a component that was faulty then.
   void judge_verdicts(int rank) {
     if (has_left(rank) || !alive(rank)) return;
     for (const Verdict& verdict : cluster_.node(rank).incidents->verdicts()) {
@@ -293,7 +294,7 @@ class Trial {
     }
   }
 
-  // Once, though every rank holds it.
+  // Notes the verdict once, though every rank holds it.
   void note_verdict(TimeNs at, const std::string& text) {
     const bool known = std::ranges::any_of(out_.notes, [&](const TrialNote& note) {
       return note.at == at - began_ && note.text == text;
@@ -330,7 +331,8 @@ class Trial {
     return false;
   }
 
-  // Nobody could bear witness for it: no other NIC of the rail was whole.
+  // Returns true when no other NIC of the rail was healthy, so that no witness could clear this
+  // one.
   bool alone_on_rail(const NicName& name, TimeNs at) {
     for (int host = 0; host < scenario_.hosts; ++host) {
       const NicName other{static_cast<uint32_t>(host), name.nic};
@@ -339,7 +341,7 @@ class Trial {
     return true;
   }
 
-  // Of no name: any of the host's.
+  // An empty name means any NIC of the host.
   bool troubled(const NicName& name, TimeNs at) {
     const int host = static_cast<int>(name.host);
     for (int nic = 0; nic < scenario_.nics; ++nic) {
@@ -349,7 +351,7 @@ class Trial {
     return false;
   }
 
-  // A path that only small packets pass must not be taken for whole.
+  // A path that only small packets pass must not be validated.
   void judge_return(int rank, const PathEvent& event) {
     if (event.from != PathPhase::proving || event.local_nic == kNoNic) return;
     if (faults_.swallows_full_frames(rank, event.local_nic.value(), event.at, kProofTime) ||
@@ -370,14 +372,14 @@ class Trial {
   bool guilty(int rank, const PathEvent& event) {
     if (event.cause == DownCause::closing) return true;
     if (!alive(event.peer.value()) || !alive(rank)) return true;
-    if (event.local_nic == kNoNic) return true;  // a lane of the management network
+    if (event.local_nic == kNoNic) return true;  // a path of the management network
     return faults_.troubled(rank, event.local_nic.value(), event.at) ||
            faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
   }
 
   bool has_left(int rank) { return cluster_.node(rank).engine == nullptr; }
 
-  // Ranks leave, each as soon as it may.
+  // Lets each rank leave as soon as it may. Returns true when all have left.
   bool all_left() {
     bool all = true;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
@@ -392,7 +394,7 @@ class Trial {
     return all;
   }
 
-  // The orderly end, of all at once.
+  // Ends the job in order, all ranks at once.
   void part() {
     if (any_killed()) return;
     for (int rank = 0; rank < scenario_.hosts; ++rank) cluster_.begin_goodbye(rank);
@@ -435,7 +437,7 @@ class Trial {
     for (int rank = 0; rank < scenario_.hosts; ++rank) note_path_spans(rank);
   }
 
-  // From an event that takes a path out of use to the next event of that path.
+  // Notes the spans from each event that takes a path out of use to the path's next event.
   void note_path_spans(int rank) {
     std::map<std::pair<Rank, PathId>, PathEvent> last;
     for (const PathEvent& event : cluster_.node(rank).events) {
