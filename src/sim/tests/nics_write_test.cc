@@ -1,4 +1,5 @@
-// NICs that write into memory by themselves, as with RDMA: what they may touch, and until when.
+// NICs that write into memory by themselves, as with RDMA: the memory they may touch, and until
+// when.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct NicsWrite : testing::Test {
     all.nics_write = true;
     return all;
   }
-  // The reader asks, and nothing is there yet.
+  // The reader posts memory, and no bytes have arrived yet.
   void ask(std::vector<std::byte>& into) {
     const iovec slice = slice_of(into);
     ASSERT_EQ(pair.server->receive({&slice, 1}).kind, IoKind::blocked);
@@ -76,7 +77,7 @@ TEST_F(NicsWrite, NothingLandsInMemoryThatWasOnlyRead) {
   EXPECT_TRUE(untouched(first));
 }
 
-// The sender knows that the connection has failed, and what it sent before still lands.
+// The sender knows that the connection has failed, and its earlier bytes still arrive.
 TEST_F(NicsWrite, WhatWasOnItsWayLandsAfterTheFailureUntilTheConnectionIsGone) {
   for (const bool gone : {false, true}) {
     pair.connect();
