@@ -49,7 +49,7 @@ TEST_P(TransportConformance, AConnectIsReportedByAWritableEventAndAListenerByARe
 }
 
 TEST_P(TransportConformance, ARefusedConnectFailsWithItsReasonAndWakesThePoller) {
-  const Endpoint nobody = listen()->local();  // the listener is gone at once
+  const Endpoint nobody = listen()->local();  // the listener is destroyed at once
   std::unique_ptr<Connection> connection = connect(nobody);
   ASSERT_TRUE(world_->a().poller().add(connection->poll_id(), 5, true).ok());
   const std::vector<PollEvent> events = poll(world_->a());
@@ -156,7 +156,7 @@ TEST_P(TransportConformance, DestroyingOneEndIsAFailureAndNoOrderlyEndToTheOther
   EXPECT_NE(end.error, 0);
   ASSERT_LE(received.size(), sent.size());
   EXPECT_TRUE(std::equal(received.begin(), received.end(), sent.begin()));
-  // It stays failed, whichever way one asks.
+  // The connection stays failed, for reads and writes.
   EXPECT_EQ(conformance::read_into(*pair.b, received, 1).kind, IoKind::failed);
   EXPECT_EQ(conformance::write_some(*pair.b, sent).kind, IoKind::failed);
   EXPECT_EQ(conformance::read_into(*pair.b, received, 1).kind, IoKind::failed);
