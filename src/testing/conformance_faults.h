@@ -211,7 +211,7 @@ TEST_P(TransportConformance, AChunkWhoseReaderDiesAtAnyByteWasReadToThisByte) {
   conformance::cut_chunk_at_every_byte(*world_, Direction::receive);
 }
 
-TEST_P(TransportConformance, WhicheverOperationFailsSomebodyIsToldAndNothingLeaks) {
+TEST_P(TransportConformance, AnyOperationThatFailsIsReportedAndNothingLeaks) {
   constexpr uint64_t kFarMoreThanThereAre = 1000;
   const int64_t before = world_->resources_in_use();
   for (uint64_t n = 1; n < kFarMoreThanThereAre; ++n) {

@@ -177,13 +177,13 @@ TEST_P(TransportConformance, DestroyingTheReaderFailsAWriterWithBytesPending) {
   world_->a().poller().remove(pair.a->poll_id());
 }
 
-TEST_P(TransportConformance, ThePollerUsesTheTokenItWasLastToldAndForgetsWhatIsRemoved) {
+TEST_P(TransportConformance, ThePollerUsesTheLatestTokenAndForgetsRemovedSources) {
   const std::unique_ptr<Listener> listener = listen();
   const Pair pair = connect_pair(*listener);
   Poller& poller = world_->a().poller();
   ASSERT_TRUE(poller.add(pair.a->poll_id(), 1, false).ok());
   std::array<PollEvent, 4> events;
-  EXPECT_EQ(poller.wait(events, 0), 0U) << "nobody asked to write and there is nothing to read";
+  EXPECT_EQ(poller.wait(events, 0), 0U) << "no write was requested and no byte is readable";
   poller.modify(pair.a->poll_id(), 2, true);
   std::vector<PollEvent> ready = poll(world_->a());
   ASSERT_EQ(ready.size(), 1U);

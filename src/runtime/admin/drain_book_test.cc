@@ -15,7 +15,7 @@ using Nics = std::vector<DrainedNic>;
 const HostId kHere{std::byte{1}};
 const HostId kThere{std::byte{2}};
 
-TEST(DrainBook, NamesWhatSomeCommunicatorHasOutOfService) {
+TEST(DrainBook, ListsTheNicsThatAnyCommunicatorHasOutOfService) {
   DrainBook book;
   int first = 0;
   int second = 0;
@@ -31,7 +31,7 @@ TEST(DrainBook, NamesWhatSomeCommunicatorHasOutOfService) {
   EXPECT_EQ(book.drained(kHere), Nics());
 }
 
-TEST(DrainBook, NamesNobodyWhereSeveralAskedForIt) {
+TEST(DrainBook, HasNoTicketWhereSeveralRequestsHoldANic) {
   DrainBook book;
   int first = 0;
   int second = 0;
@@ -40,7 +40,7 @@ TEST(DrainBook, NamesNobodyWhereSeveralAskedForIt) {
   EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}}));
   book.enter(&first, kHere, {"nic1", 0});
   book.strike(&second, kHere, "nic1");
-  EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}})) << "what it said last";
+  EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}})) << "the latest entry counts";
 }
 
 TEST(DrainBook, ForgetsWithTheCommunicator) {

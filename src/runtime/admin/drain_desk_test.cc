@@ -80,7 +80,7 @@ bool has(const std::optional<std::string>& text, const std::string& part) {
   return text && text->find(part) != std::string::npos;
 }
 
-TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
+TEST(DrainDesk, AsksEveryRankAndReportsEachAnswer) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine));
   ASSERT_EQ(desk.asked.size(), 2u);
@@ -105,7 +105,7 @@ TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
   EXPECT_GT(desk.asked[2].number, desk.asked[0].number);
 }
 
-TEST(DrainDesk, SaysWhoGivesNoAnswerWhenTheTimeIsUp) {
+TEST(DrainDesk, NamesTheRanksThatDoNotAnswerInTime) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine));
   desk.answer(2, 2);
@@ -140,7 +140,7 @@ TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
 
 // An equal request does not get the earlier answer either: another client may have undone the
 // command in the meantime, here or at another rank.
-TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
+TEST(DrainDesk, DoesNotWaitForAClientThatHasLeft) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine, kStart, 1));
   desk.answer(1, 2);
@@ -157,7 +157,7 @@ TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
 }
 
 // With a stopped rank each question lasts a second, so a waiting client has no time for many.
-TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
+TEST(DrainDesk, SharesAQuestionThatWasAskedAfterACheckArrived) {
   Desk desk;
   const std::string check = "drain check nic1 h1\n";
   const std::string other = "drain check nic0 h1\n";
@@ -189,7 +189,7 @@ TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
   EXPECT_EQ(desk.asked.size(), 4u);
 }
 
-TEST(DrainDesk, TellsWhoLooksHowThingsAreAfterSomethingWasDone) {
+TEST(DrainDesk, AnswersACheckWithTheStateAfterACommand) {
   Desk desk;
   EXPECT_FALSE(desk.ask("drain check nic0 h1\n", kStart, 1));
   EXPECT_FALSE(desk.ask(kLine, kStart, 2));
@@ -204,7 +204,7 @@ TEST(DrainDesk, TellsWhoLooksHowThingsAreAfterSomethingWasDone) {
   EXPECT_FALSE(desk.ask("drain undo nic1 h1\n", kStart + 3, 4));
 }
 
-TEST(DrainDesk, ListsWhatThereIsWhenItDoesNotKnowAName) {
+TEST(DrainDesk, ListsTheKnownNamesWhenANameIsUnknown) {
   Desk desk;
   EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "no host of this job is called h9"));
   EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "h0, h1\",\"unknown\":\"host\""));

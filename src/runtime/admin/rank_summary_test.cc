@@ -38,7 +38,7 @@ std::vector<RankCard> cards() {
   return cards;
 }
 
-TEST(RankSummary, ReadsBackWhatWasWritten) {
+TEST(RankSummary, DecodesItsOwnEncoding) {
   const auto read = decode_rank_summary(encode(sample()));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value(), sample());
@@ -57,7 +57,7 @@ TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
   EXPECT_EQ(read.value(), before);
 }
 
-TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
+TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
   RankSummary summary = sample();
   summary.error.assign(10'000, 'e');
   summary.call.assign(10'000, 'c');
@@ -73,7 +73,7 @@ TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
   EXPECT_EQ(read.value().troubles_left_out, 1000 - kSummaryTroublesMax);
 }
 
-TEST(RankSummary, TellsOfWhatIsDownBeforeTheRest) {
+TEST(RankSummary, ListsPathsThatAreDownFirst) {
   RankSummary summary = sample();
   RankSummary::Trouble suspect = summary.troubles[0];
   suspect.phase = PathPhase::suspect;
@@ -84,7 +84,7 @@ TEST(RankSummary, TellsOfWhatIsDownBeforeTheRest) {
   EXPECT_EQ(read.value().troubles.back().phase, PathPhase::suspect);
 }
 
-TEST(RankSummary, RefusesEveryTruncationAndAllowsWhatALaterVersionAppends) {
+TEST(RankSummary, RefusesEveryTruncationAndAllowsBytesThatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(sample());
   const size_t before_drains = bytes.size() - sample().nics.size() * 5;
   for (size_t size = 0; size < bytes.size(); ++size) {

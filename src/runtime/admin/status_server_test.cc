@@ -169,7 +169,7 @@ TEST_F(Served, LetsTheAskerWaitForTheOtherRanks) {
   EXPECT_EQ(asker.heard(), "{\"members\":[]}\n");
 }
 
-TEST_F(Served, DropsWhoSaysNothing) {
+TEST_F(Served, DropsAClientThatSendsNothing) {
   Asker asker(path_);
   EXPECT_TRUE(at_rest());
   EXPECT_EQ(server_->clients(), 1u);
@@ -182,7 +182,7 @@ TEST_F(Served, DropsWhoSaysNothing) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Served, DropsWhoSaysOneByteNowAndThen) {
+TEST_F(Served, DropsAClientThatSendsOneByteNowAndThen) {
   Asker asker(path_);
   for (int i = 0; i < 5; ++i) {
     (void)asker.say("r");
@@ -194,7 +194,7 @@ TEST_F(Served, DropsWhoSaysOneByteNowAndThen) {
   EXPECT_TRUE(asker.ended());
 }
 
-TEST_F(Served, DropsWhoSaysAnythingElse) {
+TEST_F(Served, DropsAClientThatSendsAnUnknownRequest) {
   for (const std::string& words :
        {std::string("\n"), std::string("REPORT\n"), std::string("report\r\n"),
         std::string("report\njob\n"), std::string("job"), std::string(1, '\0') + "\n",
@@ -212,7 +212,7 @@ TEST_F(Served, DropsWhoSaysAnythingElse) {
   EXPECT_EQ(reports_, 0);
 }
 
-TEST_F(Served, DropsWhoGoesOnTalking) {
+TEST_F(Served, DropsAClientThatSendsMoreAfterItsRequest) {
   Asker asker(path_);
   ASSERT_TRUE(asker.say("job\n"));
   pass();
@@ -221,7 +221,7 @@ TEST_F(Served, DropsWhoGoesOnTalking) {
   EXPECT_EQ(server_->clients(), 0u);
 }
 
-TEST_F(Served, ForgetsWhoLeavesEarly) {
+TEST_F(Served, ForgetsAClientThatLeavesEarly) {
   for (const char* words : {"", "rep", "job\n"}) {
     Asker asker(path_);
     ASSERT_TRUE(asker.say(words));
@@ -252,7 +252,7 @@ TEST_F(Served, WaitsForASlowReaderButNotForEver) {
   EXPECT_EQ(reports_, 1);
 }
 
-TEST_F(Served, MakesATextOnceForAllWhoAskAtTheTime) {
+TEST_F(Served, MakesATextOnceForAllClientsOfThatTime) {
   for (int i = 0; i < 20; ++i) {
     Asker asker(path_);
     ASSERT_TRUE(asker.say("report\n"));
@@ -441,7 +441,7 @@ TEST_F(SocketFile, OfAnotherKindIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + name));
 }
 
-TEST_F(SocketFile, ReplacesWhatAnEarlierProcessOfThisNumberLeft) {
+TEST_F(SocketFile, ReplacesTheSocketOfAnEarlierProcessWithThisPid) {
   leave_behind(to_string({1, 2, Rank(3)}));
   leave_behind(to_string({1, 2, Rank(3)}) + ".new");
   auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
@@ -471,7 +471,7 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
 
 // Numbers clients by the arrival of their requests: an early connection may have seen the effects
 // of others since.
-TEST_F(Served, NumbersWhoAskInTheOrderOfTheirRequests) {
+TEST_F(Served, NumbersClientsInTheOrderOfTheirRequests) {
   drain_ = "{}";
   Asker slow(path_);
   pass();
@@ -496,14 +496,14 @@ TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
     EXPECT_EQ(asker.heard(), "");
     ASSERT_FALSE(asked_.empty());
     EXPECT_EQ(asked_.back(), line);
-    EXPECT_EQ(askers_.back(), done) << "nobody else's number";
+    EXPECT_EQ(askers_.back(), done) << "the client's own number";
     asked_.clear();
     drain_ = "{\"ranks\":[]}";
     pass();
     asker.read();
     EXPECT_EQ(asker.heard(), "{\"ranks\":[]}\n");
     EXPECT_TRUE(asker.ended());
-    EXPECT_FALSE(asked_.empty()) << "an answer is nobody else's";
+    EXPECT_FALSE(asked_.empty()) << "a drain answer is not shared";
   }
 }
 

@@ -39,7 +39,7 @@ RankCard sample(int32_t rank = 3) {
   return card;
 }
 
-TEST(RankCard, ReadsBackWhatWasWritten) {
+TEST(RankCard, DecodesItsOwnEncoding) {
   const RankCard card = sample();
   const auto bytes = encode(card);
   ASSERT_TRUE(bytes.ok());

@@ -208,7 +208,7 @@ TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverD
   join(1, 2);
   ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
   const LockedBytes copy = LockedBytes::copy_of(text.bytes().last(16));
-  ASSERT_EQ(find_in_memory(copy).size(), 2u) << "the scan finds what is there";
+  ASSERT_EQ(find_in_memory(copy).size(), 2u) << "the scan finds both copies";
   const std::array wanted{text, job_.secret, clients_[0]->run().key};
   for (const LockedBytes& each : wanted) {
     const auto hits = find_in_memory(each);
@@ -219,7 +219,7 @@ TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverD
   }
 }
 
-TEST_F(RendezvousTest, WithoutASecretNobodyKeepsASeatForLongerThanTheJobWaits) {
+TEST_F(RendezvousTest, WithoutASecretNoRankKeepsItsSlotForLongerThanTheJobWaits) {
   job_ = make_job_identity("a name", {}).value();
   serve();
   RendezvousClient::Options options = options_of(1, 3);
@@ -247,7 +247,7 @@ TEST_F(RendezvousTest, FindsTheServerBehindTheLastOfItsAddresses) {
   EXPECT_TRUE(run_until([&] { return client.state() == State::done; }, kSecond));
 }
 
-TEST_F(RendezvousTest, SaysWhatIsWrongWhenNobodyListens) {
+TEST_F(RendezvousTest, ExplainsTheFailureWhenNoServerListens) {
   at_ = loopback(1);
   RendezvousClient::Options options = options_of(0, 2);
   options.timeout_ns = 12 * kSecond;
@@ -382,7 +382,7 @@ TEST_F(RendezvousTest, ThrowsOutGarbageAtOnceAndGoesOn) {
   EXPECT_EQ(server_->counters().refused, 3u);
 }
 
-TEST_F(RendezvousTest, ThrowsOutWhoeverDoesNotComeToThePointInTime) {
+TEST_F(RendezvousTest, ClosesConnectionsThatDoNotFinishInTime) {
   serve();
   Stranger& silent = stranger();
   Stranger& slow = stranger();

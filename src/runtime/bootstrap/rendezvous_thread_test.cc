@@ -69,7 +69,7 @@ TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
   EXPECT_FALSE(server.value()->finished());
 }
 
-TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {
+TEST(RendezvousThread, EndsAtOnceWhenNoRankEverArrived) {
   const SystemClock clock;
   const TimeNs start = clock.now();
   {

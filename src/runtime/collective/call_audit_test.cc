@@ -40,7 +40,7 @@ TEST(CallHistory, IsTheSameForTheSameCalls) {
   EXPECT_NE(a.latest().chain, b.latest().chain);
   a.begin(key);
   b.begin(key);
-  EXPECT_NE(a.latest().chain, b.latest().chain) << "what was different stays so";
+  EXPECT_NE(a.latest().chain, b.latest().chain) << "a difference stays in the chain";
   EXPECT_EQ(a.find(1)->chain, b.find(1)->chain);
 }
 

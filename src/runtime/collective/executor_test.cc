@@ -185,7 +185,7 @@ TEST(Executor, NeedsOnlyOneStagingSlot) {
   }
 }
 
-TEST(Executor, GivesTheSameBitsOnEveryRankWhateverTheOrderOfEvents) {
+TEST(Executor, GivesTheSameBitsOnEveryRankInAnyOrderOfEvents) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
     std::vector<float> first;
     for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -244,7 +244,7 @@ CollectiveCall barrier_call(int32_t ranks, std::optional<Status>& result) {
   return call;
 }
 
-TEST(Executor, LetsNobodyOutOfABarrierBeforeTheLastOneCalls) {
+TEST(Executor, LetsNoRankOutOfABarrierBeforeTheLastOneCalls) {
   for (int32_t ranks = 2; ranks <= 16; ++ranks) {
     Job job(ranks, 5);
     std::vector<std::optional<Status>> results(static_cast<size_t>(ranks));

@@ -176,7 +176,7 @@ TEST(WaitTracker, NamesAStoppedRankThatDoesNotAnswer) {
   }
 }
 
-TEST(WaitTracker, NamesNobodyWhileAllRanksAreInTheCall) {
+TEST(WaitTracker, NamesNoRankWhileAllRanksAreInTheCall) {
   World world(3);
   for (int32_t rank = 0; rank < 3; ++rank) world.begin(rank, {(rank + 1) % 3, (rank + 2) % 3});
   world.run(120 * kSecond);

@@ -88,7 +88,7 @@ bool is_any(const std::string&) {
 constexpr const char* kInterfaceList =
     "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them";
 constexpr const char* kSecretTexts =
-    "16 to 4096 characters that nobody can guess, such as `r2ccl secret` makes";
+    "16 to 4096 characters that cannot be guessed, such as `r2ccl secret` makes";
 constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 // In the order of LogLevel, then NCCL's ABORT, which sets INFO here.
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
@@ -149,7 +149,7 @@ const std::array kVariables = {
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,
              Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
-             "what the kernel, the network namespace and /dev/shm tell",
+             "from the kernel, the network namespace and /dev/shm",
              "Tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,

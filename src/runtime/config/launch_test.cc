@@ -89,7 +89,7 @@ TEST(Launch, GivesTheStepsOfOneSlurmJobPortsOfTheirOwn) {
   EXPECT_NE(first.value().job_name, second.value().job_name);
 }
 
-TEST(Launch, PrefersTheNodesOfTheStepAndMasterAddrToThose) {
+TEST(Launch, PrefersTheNodesOfTheStepAndMasterAddrToThem) {
   EXPECT_EQ(detect(with(kSlurm, {{"SLURM_STEP_NODELIST", "gpu8"}})).value().rendezvous->host,
             "gpu8");
   EXPECT_EQ(
@@ -191,7 +191,7 @@ TEST(Launch, RefusesLaunchersThatDisagreeAndNothingElse) {
   }
 }
 
-TEST(Launch, SaysWhichLaunchersDisagreeAndWhatToUnset) {
+TEST(Launch, NamesTheLaunchersThatDisagreeAndTheVariablesToUnset) {
   EXPECT_EQ(detect(with(ranks("0", "1"), open_mpi("1", "2"))).status().message(),
             "two launchers disagree: RANK=0 and WORLD_SIZE=1, but OMPI_COMM_WORLD_RANK=1 and "
             "OMPI_COMM_WORLD_SIZE=2 (Open MPI). If Open MPI started this process, unset RANK and "

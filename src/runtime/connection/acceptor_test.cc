@@ -219,14 +219,14 @@ TEST_F(AcceptorTest, RefusesAPathThatBelongsToAnotherNicsListener) {
 }
 
 // A stranger that knows all public values, also the run's number, which HELLOs carry openly.
-TEST_F(AcceptorTest, LetsNobodyInWithoutTheRunsKey) {
+TEST_F(AcceptorTest, AdmitsNoPeerWithoutTheRunsKey) {
   HandshakeIo client = honest_client(2);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
   EXPECT_NE(client.error().message().find("wrong proof"), std::string::npos);
   EXPECT_TRUE(established_.empty());
 }
 
-TEST_F(AcceptorTest, LetsNobodyInBeforeTheRanksHaveMet) {
+TEST_F(AcceptorTest, AdmitsNoPeerBeforeTheRanksHaveMet) {
   run_ = RunIdentity();
   HandshakeIo client = honest_client();
   EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
@@ -249,13 +249,13 @@ TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
   EXPECT_TRUE(established_.empty());
 }
 
-TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNobody) {
+TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNoPeer) {
   const auto crowd = flood(client_host_, 1000);
   EXPECT_TRUE(lets_an_honest_client_in());
   EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
   EXPECT_GE(held(crowd), 200u);
   run_for(limits::kHandshakeAgeMax);
-  EXPECT_EQ(acceptor_->refused(), 1000u) << "who was let in was not refused";
+  EXPECT_EQ(acceptor_->refused(), 1000u) << "an admitted connection is not refused";
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
 }
 
@@ -421,7 +421,8 @@ TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
   EXPECT_GT(acceptor_->next_timeout(), start);
   const uint64_t operations = server_host_.operations();
   run_for(20 * kMillisecond);
-  EXPECT_EQ(server_host_.operations(), operations) << "no spinning on what cannot be accepted";
+  EXPECT_EQ(server_host_.operations(), operations)
+      << "no spinning on a connection that cannot be accepted";
   run_for(200 * kMillisecond);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
   EXPECT_FALSE(closed(*second));

@@ -76,7 +76,7 @@ TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
   EXPECT_EQ(uses[1], 3);
 }
 
-TEST(MatchNics, TriesARouteBetweenNicsThatShareASubnetWithNobody) {
+TEST(MatchNics, TriesARouteBetweenNicsWithoutACommonSubnet) {
   EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2", "10.0.8.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
   EXPECT_EQ(

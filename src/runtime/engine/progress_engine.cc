@@ -323,7 +323,7 @@ void ProgressEngine::refresh_nics(TimeNs now) {
   read_nics_at_ = kNever;
   auto all = transport_.nics();
   if (!all.ok()) {
-    R2CCL_LOG(warn, "cannot see what became of the NICs: %s", all.status().message().c_str());
+    R2CCL_LOG(warn, "cannot read the state of the NICs: %s", all.status().message().c_str());
     read_nics_at_ = now + kNicsPause;
     return;
   }

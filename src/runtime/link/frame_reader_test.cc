@@ -185,7 +185,7 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
   }
 }
 
-TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
+TEST_F(FrameReaderTest, DiscardsTheRemainderOfTheNamedChunkOnly) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
@@ -200,7 +200,7 @@ TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
   EXPECT_TRUE(owner_.has(chunk_header(0)));
 }
 
-TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
+TEST_F(FrameReaderTest, DiscardsTheRemainderOfAnyPayloadOfAChannel) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
@@ -238,7 +238,7 @@ TEST_F(FrameReaderTest, HandsOverEarlyBytes) {
   EXPECT_FALSE(owner_.frames[0].discarded);
 }
 
-TEST_F(FrameReaderTest, DiscardsWhatIsLargerThanItsScratch) {
+TEST_F(FrameReaderTest, DiscardsPayloadsLargerThanItsScratch) {
   owner_.placement = Placement::discard;
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);

@@ -22,7 +22,7 @@ constexpr ChannelId kChannel = ScriptedLink::kChannel;
 
 // Opens many channels with many accepted messages behind the first, which is missing. Every second
 // chunk is missing too, so that each message needs a bitmap.
-TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
+TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 400;
   constexpr uint32_t kChunks = 512;
@@ -111,7 +111,7 @@ TEST(Link, TakesNoReportsOnAnyNumberOfChannels) {
   expect_protocol_error(s, "999999");
 }
 
-TEST(Link, LosesAPathWhosePeerReceivedWhatWasNeverSent) {
+TEST(Link, LosesAPathWhosePeerCountsFramesThatWereNeverSent) {
   for (const bool frames : {true, false}) {
     ScriptedLink s(1);
     s.connect(0);
@@ -236,7 +236,7 @@ TEST(Link, ALaneFrameThatComesTwiceEndsThePath) {
 }
 
 // One report completes a message and then acknowledges a message that was never sent.
-TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
+TEST(Link, DeliversCompletionsFromBeforeARefusedReport) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -252,7 +252,8 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   s.say(0, frame);
   expect_protocol_error(s, "never sent");
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
-  EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
+  EXPECT_LT(s.heard().back().reflected, frame.version)
+      << "a state that was not applied is not acknowledged";
 }
 
 // The link probes a suspect path by connects, and these may fail at once. The client only waits for
@@ -281,7 +282,7 @@ TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   EXPECT_EQ(arrived, 40'000u);
 }
 
-TEST(Link, WhatArrivesWidensThePace) {
+TEST(Link, ArrivedBytesExtendTheReceiveCredit) {
   constexpr uint32_t kBytes = 64 * 1024;
   ScriptedLink s(1);
   s.connect(0);
@@ -373,7 +374,7 @@ TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
     for (size_t path : {0, 1}) s.data(path).fail_writes(0);
     s.pass(limits::kShortagePause);
     s.pass(limits::kShortagePause);
-    EXPECT_FALSE(s.chunks().empty()) << "what was refused goes out";
+    EXPECT_FALSE(s.chunks().empty()) << "the refused chunk goes out";
     EXPECT_EQ(s.bad_memory().size(), 0U);
     for (size_t path : {0, 1}) EXPECT_EQ(s.path(path).state.phase(), PathPhase::up);
   }
@@ -424,18 +425,18 @@ size_t messages_sent(ScriptedLink& s) {
 
 // Path 1 goes down, and path 0 is trusted again while most of the chunks are still outstanding on
 // it.
-TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
+TEST(Link, AHedgeWithoutAnotherPathHoldsUpNoChunk) {
   ScriptedLink s(2);
   ControlFrame before;
   const size_t sent_so_far = suspect_and_block(s, before);
   s.link().on_nic_change(NicId(1), false, DownCause::carrier_lost);
   trust_again(s, before);
-  EXPECT_GT(messages_sent(s), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
+  EXPECT_GT(messages_sent(s), sent_so_far + 1) << "new chunks, besides the lost ones of path 1";
 }
 
 // The same, but path 1 stays: chunks that are outstanding on path 0 wait for it, and path 0 is
 // free.
-TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
+TEST(Link, AHedgeThatWaitsForAPathHoldsUpNoNewChunk) {
   ScriptedLink s(2);
   ControlFrame before;
   const size_t sent_so_far = suspect_and_block(s, before);
@@ -466,7 +467,7 @@ void deliver_a_chunk(ScriptedLink& s, const Bytes& bytes) {
   ASSERT_EQ(s.chunks().size(), 1u);
 }
 
-TEST(Link, SendsAChunkAgainThatItsPathCountsAndNobodyLists) {
+TEST(Link, RetransmitsAChunkThatItsPathCountsAndThePeerDoesNotList) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -558,7 +559,7 @@ TEST(Link, TellsThePeerThatItThrowsChunksAway) {
 }
 
 // Every frame repeats it, and no path repairs it.
-TEST(Link, SaysThatThePeerAcknowledgesTwiceWhatWasNeverSent) {
+TEST(Link, ReportsAPeerThatTwiceAcknowledgesAMessageNeverSent) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -580,7 +581,7 @@ TEST(Link, SaysThatThePeerAcknowledgesTwiceWhatWasNeverSent) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up) << "both ends must still be told";
 }
 
-TEST(Link, SaysThatThePeerSendsTwiceWhatItMayNot) {
+TEST(Link, ReportsAPeerThatTwiceSendsAForbiddenChunk) {
   ScriptedLink s(2);
   for (const size_t path : {0u, 1u}) {
     s.connect(path);

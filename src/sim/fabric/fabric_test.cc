@@ -30,7 +30,7 @@ TEST(Fabric, AConnectToAPortWithoutAListenerIsRefused) {
   EXPECT_EQ(client->connect_error(), ECONNREFUSED);
 }
 
-TEST(Fabric, AConnectToAnAddressThatNobodyHasStaysPending) {
+TEST(Fabric, AConnectToAnUnusedAddressStaysPending) {
   TestPair pair;
   Endpoint nobody = pair.listener->local();
   nobody.address.bytes[3] = 99;

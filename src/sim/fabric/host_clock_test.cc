@@ -60,7 +60,7 @@ void expect_short_round_trips(Cluster& cluster) {
   }
 }
 
-TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNobody) {
+TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNoNic) {
   Cluster cluster(four_hosts(1));
   ASSERT_TRUE(cluster.connect());
   AllReduceJob job(cluster, 64 * 1024);
@@ -78,7 +78,7 @@ TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNobody) {
   expect_right(cluster, job, 10 * kSecond);
 }
 
-TEST(HostClock, LeapsAnywhereInATurnBlameNobody) {
+TEST(HostClock, ClockStepsAnywhereInATurnBlameNoNic) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));
@@ -96,7 +96,7 @@ TEST(HostClock, LeapsAnywhereInATurnBlameNobody) {
 
 // The probes of third hosts are not late either. (A step of the localising rank's own clock would
 // split one fault into two.)
-TEST(HostClock, LeapsOfThirdHostsBlurNoVerdict) {
+TEST(HostClock, ClockStepsOfThirdHostsBlurNoVerdict) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));

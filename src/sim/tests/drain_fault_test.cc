@@ -134,7 +134,7 @@ TEST_F(DrainFault, OfAllNicsIsOverWhenAnyOneHeals) {
 }
 
 // The operator gets the answers of the living ranks in bounded time, and learns which rank is dead.
-TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
+TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
   for (const int victim : {1, 2}) {
     for (const TimeNs later : {0, 30, 100, 300, 3000}) {
       start(3, 3);

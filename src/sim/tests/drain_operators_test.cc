@@ -78,7 +78,7 @@ class DrainOperators : public DrainJob {
   std::deque<Request> requests_;  // references stay valid
 };
 
-TEST_F(DrainOperators, WhoLeaveOneNicEachAreNotBothServed) {
+TEST_F(DrainOperators, LeavingOneNicEachAreNotBothServed) {
   for (int second_rank = 0; second_rank < 3; ++second_rank) {
     for (const TimeNs later : {0, 10, 50, 200, 1000}) {
       start(3, 2);
@@ -163,7 +163,7 @@ TEST_F(DrainOperators, OfOneNicBothHaveItAndOneOfThemGivesItBack) {
   expect_no_harm();
 }
 
-TEST_F(DrainOperators, OneOfWhomTakesItBackAtThatMomentLeaveAllRanksOfOneMind) {
+TEST_F(DrainOperators, TheUndoOfOneAtThatMomentLeavesAllRanksAgreeing) {
   for (const TimeNs later : {0, 10, 50, 200, 1000}) {
     start(3, 3);
     open_sockets();
@@ -186,7 +186,7 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackAtThatMomentLeaveAllRanksOfOneMind) {
 
 // Two operators drain the same NIC, and another rank refuses one of them. That one takes its own
 // request back, but the other may still rely on the drain, in either order.
-TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
+TEST_F(DrainOperators, TheTakeBackOfOneKeepsTheOthersDrain) {
   for (const bool relied_on_first : {true, false}) {
     for (const TimeNs later : {0, 10, 50, 200, 1000}) {
       start(3, 3);
@@ -213,7 +213,7 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
   }
 }
 
-TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
+TEST_F(DrainOperators, TheOnlyOneTakesItBackAtAnyRankAndOnlyOnce) {
   start(3, 3);
   open_sockets();
   begin(30);
@@ -224,7 +224,7 @@ TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
     return drained(1).contains(NicId(2));
   };
   EXPECT_TRUE(said("start:b"));
-  EXPECT_TRUE(said("start:b")) << "whoever asks twice is still alone";
+  EXPECT_TRUE(said("start:b")) << "an operator who asks twice is still the only one";
   EXPECT_TRUE(said("back:c"));
   EXPECT_FALSE(said("back:b"));
   // Requests before an undo no longer count.
@@ -261,7 +261,7 @@ TEST_F(DrainOperators, AtOneSocketTheLastOneHasItsWay) {
   expect_no_harm();
 }
 
-TEST_F(DrainOperators, WhoGoAwayLeaveWhatTheyAskedForAndDoNotHoldUpTheNext) {
+TEST_F(DrainOperators, GoingAwayLeaveTheirDrainsAndDoNotHoldUpTheNext) {
   start(3, 3);
   open_sockets();
   begin(30);

@@ -17,7 +17,7 @@ constexpr double kNoise = 1.1;
 
 class Drain : public DrainJob {};
 
-TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
+TEST_F(Drain, InTheMiddleOfAnAllReduceNoOperationWaitsAndNoChunkIsSentTwice) {
   start(3, 4);
   begin(70);
   run_for(203 * kMillisecond);
@@ -42,7 +42,7 @@ TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
   EXPECT_TRUE(out_of_service(1, 2));
 }
 
-TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNobody) {
+TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNoOperation) {
   start(3, 3);
   begin(50);
   run_for(100 * kMillisecond);
@@ -67,7 +67,7 @@ TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNobody) {
 }
 
 // Neither kernel is told: a switch's port is shut.
-TEST_F(Drain, ThenAHoleIsNoFaultAndDelaysNobody) {
+TEST_F(Drain, ThenABlackHoleIsNoFaultAndDelaysNoOperation) {
   start(3, 3);
   begin(80);
   run_for(100 * kMillisecond);
@@ -283,7 +283,7 @@ TEST_F(Drain, IsNotRefusedWhileTheOtherNicsPathsAreLateForAMoment) {
 }
 
 // A notice may arrive late, twice, or malformed. Each holds the whole state.
-TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
+TEST_F(Drain, AMalformedNoticeOfItChangesNothing) {
   start(2, 2);
   drain_and_wait(0, 1);
   Link* link = cluster_->node(0).engine->link(Rank(1));

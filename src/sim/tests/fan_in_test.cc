@@ -80,7 +80,7 @@ class AllToAll {
   uint64_t wrong_ = 0;
 };
 
-TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNobody) {
+TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNoPath) {
   ClusterOptions options;
   options.hosts = kHosts;
   options.nics = 4;

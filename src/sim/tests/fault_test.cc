@@ -80,7 +80,7 @@ TEST(Fault, AnIdleConnectionTellsOfAHoleWithinTwoKeepAlives) {
   EXPECT_EQ(pair.client->info().unanswered_ns, 0);
 }
 
-TEST(Fault, WhatLiesInAHoleIsUnansweredFromTheLastAnswerOn) {
+TEST(Fault, BytesInABlackHoleAreUnansweredFromTheLastAnswerOn) {
   TestPair pair;
   pair.connect();
   pair.fabric.hole(pair.nic_b);
@@ -265,7 +265,7 @@ TEST(Fault, AFailedAcceptLeavesTheConnectionInTheBacklog) {
   EXPECT_EQ(pair.listener->accept_error(), 0);
 }
 
-TEST(Fault, APeerThatNobodyAnswersForTimesOutLikeTcp) {
+TEST(Fault, APeerWhoseKernelDoesNotAnswerTimesOutLikeTcp) {
   TestPair pair;
   pair.connect();
   pair.fabric.hole(pair.nic_b);

@@ -41,7 +41,7 @@ TimeNs duration(const Network& network, const Fault& fault) {
 
 class Grey : public testing::TestWithParam<Network> {};
 
-TEST_P(Grey, ABadNicCostsSmallOperationsWhatALostOneDoes) {
+TEST_P(Grey, ABadNicCostsSmallOperationsNoMoreThanALostOne) {
   const uint64_t rate = GetParam().rate_bytes_per_s;
   const TimeNs lost = duration(GetParam(), [](Fabric& f, SimNic& nic) { f.pull(nic); });
   const std::pair<const char*, Fault> faults[] = {

@@ -29,7 +29,7 @@ TEST(Incident, EveryRankHoldsTheSameVerdict) {
 }
 
 // Ranks that cannot probe are no evidence: two hosts have lost the NIC, and only that NIC.
-TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
+TEST(Incident, RanksWithoutDescriptorsAccuseNoInnocent) {
   ClusterOptions options;
   options.hosts = 3;
   Cluster cluster(options);

@@ -35,7 +35,7 @@ struct NicsWrite : testing::Test {
   std::vector<std::byte> second = std::vector<std::byte>(kBytes);
 };
 
-TEST_F(NicsWrite, WhatArrivesLandsWithoutTheProcessAndIsReturnedToItAllTheSame) {
+TEST_F(NicsWrite, ArrivingBytesLandWithoutTheProcessAndAreReturnedByItsRead) {
   pair.connect();
   ask(first);
   send();
@@ -46,7 +46,7 @@ TEST_F(NicsWrite, WhatArrivesLandsWithoutTheProcessAndIsReturnedToItAllTheSame) 
   EXPECT_EQ(second, sent) << "in the place that was given last";
 }
 
-TEST_F(NicsWrite, LandsBehindWhatWasReturned) {
+TEST_F(NicsWrite, LandsBehindTheBytesThatWereReturned) {
   pair.connect();
   const iovec half{sent.data(), kBytes / 2};
   ASSERT_EQ(pair.client->write({&half, 1}).bytes, kBytes / 2);
@@ -78,7 +78,7 @@ TEST_F(NicsWrite, NothingLandsInMemoryThatWasOnlyRead) {
 }
 
 // The sender knows that the connection has failed, and its earlier bytes still arrive.
-TEST_F(NicsWrite, WhatWasOnItsWayLandsAfterTheFailureUntilTheConnectionIsGone) {
+TEST_F(NicsWrite, BytesInFlightLandAfterTheFailureUntilTheConnectionIsDestroyed) {
   for (const bool gone : {false, true}) {
     pair.connect();
     std::ranges::fill(first, std::byte{0});

@@ -83,7 +83,7 @@ TEST(Outage, AHostThatStaysCutOffIsGivenUpInTime) {
 
 // Only time in which a rank ran counts towards the bound: while no path is connected, none carries
 // data, or all are silent.
-TEST(Outage, StoppedRanksGiveNobodyUpForTheTimeInWhichTheyStood) {
+TEST(Outage, StoppedRanksGiveNoPeerUpForTheTimeOfTheirStop) {
   enum class Kind { pulled, management_stays, holes };
   for (const Kind kind : {Kind::pulled, Kind::management_stays, Kind::holes}) {
     SCOPED_TRACE(static_cast<int>(kind));
@@ -133,7 +133,7 @@ TEST(Outage, ARankMayStandStillFarLongerThanTheCutOff) {
 }
 
 // Only the lower rank may open connections, whichever of the two has data to send.
-TEST(Outage, IsOverSoonAfterItsEndAlsoForWhoOnlyReceives) {
+TEST(Outage, IsOverSoonAfterItsEndAlsoForARankThatOnlyReceives) {
   for (const auto& [root, outage] :
        {std::pair(0, kSecond), {1, kSecond}, {0, 5 * kSecond}, {1, 5 * kSecond}}) {
     SCOPED_TRACE(std::to_string(root) + ", " + std::to_string(outage / kSecond) + " s");

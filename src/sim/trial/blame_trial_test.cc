@@ -32,7 +32,7 @@ void explain(const BlameTrial& trial, const BlameOutcome& outcome) {
   std::fflush(stdout);  // keeps the output of a long run that is ended early
 }
 
-TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNobodyInnocent) {
+TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNoInnocent) {
   const uint64_t only = number_from("R2CCL_BLAME_SEED", 0);
   const uint64_t first = only != 0 ? only : 1;
   const uint64_t trials = only != 0 ? 1 : number_from("R2CCL_BLAME_TRIALS", kTrials);

@@ -76,7 +76,7 @@ class Trial {
       }
       judge_events();
       if (cluster_.fabric().unnoticed() > 0) {
-        violated("what was tampered with on the wire was taken for sound");
+        violated("a tampered frame was accepted");
       }
       for (int rank = 0; rank < scenario_.hosts; ++rank) judge_verdicts(rank);
       job_->inspect_buffers();
