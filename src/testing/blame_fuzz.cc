@@ -6,7 +6,7 @@
 namespace r2ccl {
 namespace {
 
-// What is accepted means the same when it is said again.
+// Checks that an accepted body decodes to the same value after it is encoded again.
 template <typename Decode>
 void fuzz_with(Decode decode, std::span<const std::byte> bytes) {
   const auto decoded = decode(bytes);
@@ -15,7 +15,7 @@ void fuzz_with(Decode decode, std::span<const std::byte> bytes) {
   R2CCL_CHECK(again.ok() && again.value() == decoded.value());
 }
 
-// A judge that has a fault to ask about takes any answer, and comes to an end.
+// A fault localiser with an open question takes any answer, and reaches an end.
 void fuzz_judge(std::span<const std::byte> bytes) {
   Judge judge({4, 4, 4});
   Observation seen;

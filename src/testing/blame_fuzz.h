@@ -1,5 +1,5 @@
-// What ranks tell each other of faults, from a hostile one: the first byte says which body follows.
-// Shared by the libFuzzer program and a unit test, so that both run everywhere.
+// Fuzzes the messages of the fault localiser, as from a hostile rank. The first byte chooses the
+// kind of the body. The libFuzzer program and a unit test share this, so that both run everywhere.
 #pragma once
 
 #include <cstddef>

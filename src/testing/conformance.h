@@ -1,5 +1,5 @@
-// What every Transport promises, as tests: TCP, the decorator, and the simulator's fabric run the
-// same ones. Include it in one test file per program and name the worlds:
+// The promises of every Transport, as tests. TCP, the decorator, and the simulator's fabric run the
+// same tests. Include it in one test file per program and name the worlds:
 //
 //   std::unique_ptr<ConformanceWorld> make_my_world();
 //   INSTANTIATE_TEST_SUITE_P(Mine, TransportConformance, testing::Values(&make_my_world));
@@ -28,13 +28,14 @@ class ConformanceWorld {
   virtual ~ConformanceWorld() = default;
   virtual Transport& a() = 0;
   virtual Transport& b() = 0;
-  // An address of b's, with port 0, and what a needs to reach it.
+  // b's address with port 0, and the options that a needs to reach it.
   virtual Endpoint b_address() = 0;
   virtual ConnectOptions a_options() { return {}; }
   virtual const Clock& clock() = 0;
-  // Lets the world go on for about `duration`: advances virtual time, or lets a real moment pass.
+  // Advances the world by about `duration`: of virtual or of real time.
   virtual void step(TimeNs duration) = 0;
-  // Descriptors or the like that are in use now, to find leaks; constant when there are none.
+  // Returns the number of descriptors or the like in use, to find leaks. Constant when there are
+  // none.
   virtual int64_t resources_in_use() { return 0; }
 };
 
@@ -75,7 +76,7 @@ inline IoResult write_some(Connection& connection, std::span<const uint8_t> byte
   return connection.write({&one, 1});
 }
 
-// Steps the world until `done`; false when patience has ended.
+// Steps the world until `done`. Returns false when the time limit has passed.
 inline bool wait_for(ConformanceWorld& world, const std::function<bool()>& done) {
   for (int i = 0; i < kPatienceSteps; ++i) {
     if (done()) return true;
@@ -92,7 +93,7 @@ class TransportConformance : public testing::TestWithParam<WorldFactory> {
 
   bool wait_for(const std::function<bool()>& done) { return conformance::wait_for(*world_, done); }
 
-  // The events of `transport` after at most our patience.
+  // Returns the events of `transport`, after the time limit at most.
   std::vector<PollEvent> poll(Transport& transport) {
     std::vector<PollEvent> events(16);
     size_t count = 0;
@@ -117,7 +118,7 @@ class TransportConformance : public testing::TestWithParam<WorldFactory> {
     std::unique_ptr<Connection> a;
     std::unique_ptr<Connection> b;
   };
-  // A connection between the two sides, established on both.
+  // Returns a connection between the two sides, established on both.
   Pair connect_pair(Listener& listener) {
     Pair pair;
     pair.a = connect(listener.local());
@@ -128,7 +129,7 @@ class TransportConformance : public testing::TestWithParam<WorldFactory> {
     EXPECT_TRUE(done);
     return pair;
   }
-  // Reads until the stream ends or fails, which is returned.
+  // Reads until the stream ends or fails, and returns that result.
   IoResult read_to_end(Connection& connection, std::vector<uint8_t>& received) {
     IoResult result;
     wait_for([&] {

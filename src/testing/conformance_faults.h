@@ -1,5 +1,5 @@
-// Conformance: what a transport shows when things break in the middle. Included by conformance.h.
-// The breaking is FaultyTransport's, wrapped around the world's own transports.
+// Conformance: the behaviour of a transport when connections break in the middle. Included by
+// conformance.h. FaultyTransport, wrapped around the world's own transports, breaks them.
 #pragma once
 
 #include "testing/conformance.h"
@@ -20,8 +20,8 @@ struct CutTransfer {
   std::vector<uint8_t> received;
 };
 
-// Moves `chunk` until both sides have seen the end of their connection: the writer by a read when
-// it has nothing more to write.
+// Moves `chunk` until both sides have seen the end of their connection. A writer without more to
+// write sees it by a read.
 inline CutTransfer transfer_until_cut(ConformanceWorld& world, Connection& writer,
                                       Connection& reader, const std::vector<uint8_t>& chunk) {
   CutTransfer out;
@@ -42,8 +42,8 @@ inline CutTransfer transfer_until_cut(ConformanceWorld& world, Connection& write
   return out;
 }
 
-// A chunk is sent from a to b, and the connection killed at every one of its bytes: by the writer
-// after it has written so many, or by the reader after it has read so many.
+// Sends a chunk from a to b, and kills the connection at every one of its bytes: after the writer
+// has written so many, or after the reader has read so many.
 inline void cut_chunk_at_every_byte(ConformanceWorld& world, Direction direction) {
   FaultPlan plan_a;
   FaultPlan plan_b;
@@ -66,7 +66,7 @@ inline void cut_chunk_at_every_byte(ConformanceWorld& world, Direction direction
     const CutTransfer seen = transfer_until_cut(world, *writer.value(), *reader, chunk);
     ASSERT_EQ(seen.writer_end.kind, IoKind::failed) << "cut at " << cut;
     ASSERT_EQ(seen.reader_end.kind, IoKind::failed) << "cut at " << cut;
-    // Exactly a prefix; and what the reader itself counted is no less either.
+    // Exactly a prefix has arrived, and no less than the reader itself counted.
     ASSERT_LE(seen.received.size(), cut);
     if (!writer_cuts) {
       ASSERT_EQ(seen.received.size(), cut);
@@ -75,8 +75,8 @@ inline void cut_chunk_at_every_byte(ConformanceWorld& world, Direction direction
   }
 }
 
-// One small conversation, driven by readiness, of which one operation fails. Each side says its
-// block and hears the other's. Whoever is told of a failure hangs up.
+// One small conversation, driven by readiness, of which one operation fails. Each side sends its
+// block and reads the other's. A side that is told of a failure hangs up.
 class Conversation {
  public:
   explicit Conversation(ConformanceWorld& world, uint64_t failing_operation)
@@ -88,7 +88,7 @@ class Conversation {
     if (listening_) b_.poller().remove(listener_->poll_id());
   }
 
-  // False when somebody waits for ever without having been told.
+  // Returns false when a side waits for ever without having been told.
   bool run() {
     if (!start()) return true;
     return wait_for(world_, [&] {
@@ -119,7 +119,7 @@ class Conversation {
     side.polled = false;
     side.connection.reset();
   }
-  // Ends this side; the other has to find out by itself.
+  // Ends this side. The other side has to find out by itself.
   bool tell(Side& side) {
     told_ = true;
     side.finished = true;
@@ -147,7 +147,7 @@ class Conversation {
     return side.polled ? true : tell(side);
   }
 
-  // True when something has moved.
+  // Returns true when bytes have moved.
   bool turn() {
     bool moved = false;
     for (Side& side : sides_) {
@@ -164,7 +164,7 @@ class Conversation {
     std::unique_ptr<Connection> connection = listener_->accept();
     if (listener_->accept_error() != 0) told_ = true;  // the backlog keeps it: try again
     if (connection == nullptr) return listener_->accept_error() != 0;
-    // After adopting has failed, only the other side is left, which must see its connection fail.
+    // After adoption has failed, only the other side is left, and must see its connection fail.
     return adopt(1, std::move(connection));
   }
   bool serve(Side& side, const PollEvent& event) {
@@ -211,7 +211,7 @@ TEST_P(TransportConformance, AChunkWhoseReaderDiesAtAnyByteWasReadToThisByte) {
   conformance::cut_chunk_at_every_byte(*world_, Direction::receive);
 }
 
-TEST_P(TransportConformance, WhicheverOperationFailsSomebodyIsToldAndNothingLeaks) {
+TEST_P(TransportConformance, AnyOperationThatFailsIsReportedAndNothingLeaks) {
   constexpr uint64_t kFarMoreThanThereAre = 1000;
   const int64_t before = world_->resources_in_use();
   for (uint64_t n = 1; n < kFarMoreThanThereAre; ++n) {

@@ -49,7 +49,7 @@ TEST_P(TransportConformance, AConnectIsReportedByAWritableEventAndAListenerByARe
 }
 
 TEST_P(TransportConformance, ARefusedConnectFailsWithItsReasonAndWakesThePoller) {
-  const Endpoint nobody = listen()->local();  // the listener is gone at once
+  const Endpoint nobody = listen()->local();  // the listener is destroyed at once
   std::unique_ptr<Connection> connection = connect(nobody);
   ASSERT_TRUE(world_->a().poller().add(connection->poll_id(), 5, true).ok());
   const std::vector<PollEvent> events = poll(world_->a());
@@ -156,7 +156,7 @@ TEST_P(TransportConformance, DestroyingOneEndIsAFailureAndNoOrderlyEndToTheOther
   EXPECT_NE(end.error, 0);
   ASSERT_LE(received.size(), sent.size());
   EXPECT_TRUE(std::equal(received.begin(), received.end(), sent.begin()));
-  // It stays failed, whichever way one asks.
+  // The connection stays failed, for reads and writes.
   EXPECT_EQ(conformance::read_into(*pair.b, received, 1).kind, IoKind::failed);
   EXPECT_EQ(conformance::write_some(*pair.b, sent).kind, IoKind::failed);
   EXPECT_EQ(conformance::read_into(*pair.b, received, 1).kind, IoKind::failed);
@@ -177,13 +177,13 @@ TEST_P(TransportConformance, DestroyingTheReaderFailsAWriterWithBytesPending) {
   world_->a().poller().remove(pair.a->poll_id());
 }
 
-TEST_P(TransportConformance, ThePollerUsesTheTokenItWasLastToldAndForgetsWhatIsRemoved) {
+TEST_P(TransportConformance, ThePollerUsesTheLatestTokenAndForgetsRemovedSources) {
   const std::unique_ptr<Listener> listener = listen();
   const Pair pair = connect_pair(*listener);
   Poller& poller = world_->a().poller();
   ASSERT_TRUE(poller.add(pair.a->poll_id(), 1, false).ok());
   std::array<PollEvent, 4> events;
-  EXPECT_EQ(poller.wait(events, 0), 0U) << "nobody asked to write and there is nothing to read";
+  EXPECT_EQ(poller.wait(events, 0), 0U) << "no write was requested and no byte is readable";
   poller.modify(pair.a->poll_id(), 2, true);
   std::vector<PollEvent> ready = poll(world_->a());
   ASSERT_EQ(ready.size(), 1U);

@@ -1,7 +1,7 @@
-// Test support: message ports between the ranks of one process, with a seeded scheduler that brings
-// receipts and acknowledgements in any order that a link could. It is as hostile as the contract in
-// message_port.h allows: a posted receive is filled with rubbish at once, and the bytes of a send
-// must be unchanged when it is delivered and still when it is acknowledged.
+// Test support: message ports between the ranks of one process. A seeded scheduler delivers
+// receipts and acknowledgements in any order that is possible on a link. It is as hostile as the
+// contract in message_port.h permits: it fills a posted receive with rubbish at once, and checks
+// that the bytes of a send are unchanged at its delivery and at its acknowledgement.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class FakeNetwork {
     }
   }
 
-  // What an executor of `self` is constructed with.
+  // Returns the ports for an executor of `self`.
   std::vector<MessagePort*> ports_of(Rank self) {
     std::vector<MessagePort*> ports;
     for (int32_t peer = 0; peer < rank_count_; ++peer) {
@@ -41,7 +41,7 @@ class FakeNetwork {
     return ports;
   }
 
-  // Brings one pending event, chosen at random; false when there is none.
+  // Delivers one random pending event. Returns false when there is none.
   bool step() {
     if (events_.empty()) return false;
     const size_t chosen = std::uniform_int_distribution<size_t>(0, events_.size() - 1)(random_);
@@ -62,18 +62,18 @@ class FakeNetwork {
   struct Posted {
     std::span<const std::byte> source;
     std::span<std::byte> target;
-    std::vector<std::byte> snapshot;  // of the source when it was posted
+    std::vector<std::byte> snapshot;  // copy of the source at the time of the post
     uint64_t context = 0;
   };
 
-  // One end of a channel: what its owner has posted to one peer.
+  // One end of a channel: the messages that its owner has posted to one peer.
   struct End {
     MessageClient* client = nullptr;
     bool cancelled = false;
     std::deque<Posted> sends;
     std::deque<Posted> receives;
-    size_t matched_sends = 0;  // of this end, with the peer's receives
-    size_t acknowledged = 0;   // sends
+    size_t matched_sends = 0;  // sends of this end matched with receives of the peer
+    size_t acknowledged = 0;   // number of sends
   };
 
   class Port final : public MessagePort {
@@ -161,7 +161,7 @@ class FakeNetwork {
 
   const int32_t rank_count_;
   std::mt19937_64 random_;
-  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Port>> ports_;  // by (own, peer)
+  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Port>> ports_;  // by (own rank, peer)
   std::vector<std::function<void()>> events_;
   uint64_t messages_ = 0;
 };

@@ -46,7 +46,7 @@ class Owner final : public FrameReader::Owner {
   void on_frame(const DataHeader& header, Bytes early, bool) override {
     R2CCL_CHECK(early.empty() || early.size() == header.payload_bytes);
   }
-  // A frame of the input that its reader may believe.
+  // Records a frame of the input that its reader may believe.
   void note_sealed(const HeaderBytes& bytes) {
     const auto decoded = decode_data_header(bytes);
     if (decoded.ok() && tag_.fits(bytes)) sealed_.push_back(decoded.value().header.transmission);

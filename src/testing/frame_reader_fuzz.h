@@ -1,5 +1,5 @@
-// The entry by which fuzzers reach the reader of data frames: headers of any bytes, with a tag that
-// fits or without, each with its payload or a part of it.
+// Fuzzes the reader of data frames with headers of any bytes, with a valid or an invalid tag, each
+// with its payload or a part of it.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace r2ccl {
 
-// Checks what must hold for every input: whoever owns the reader hears only of headers that were
-// sealed, in their order, and their payload goes where it said.
+// Checks for every input that the reader's owner receives only sealed headers, in their order, and
+// that their payload goes to the owner's destination.
 void fuzz_frame_reader(std::span<const std::byte> input);
 
 }  // namespace r2ccl

@@ -42,10 +42,11 @@ void fuzz_handshake(std::span<const std::byte> input) {
     R2CCL_CHECK(running || used == 0);
     if (used == 0) break;
     input = input.subspan(used);
-    // What is queued for the peer is at most one frame of each kind.
+    // At most one frame of each kind is queued for the peer.
     R2CCL_CHECK(handshake->output().size() <= 2 * kHandshakeFrameBytesMax + kFinalBytes);
   }
-  // A proof needs the key, or at the rendezvous the random scalar behind a share.
+  // Without the key, or at the rendezvous the random scalar behind a share, no peer can prove
+  // itself.
   R2CCL_CHECK(handshake->state() != Handshake::State::done);
   R2CCL_CHECK((handshake->state() == Handshake::State::failed) == !handshake->error().ok());
 }

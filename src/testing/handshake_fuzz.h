@@ -1,5 +1,4 @@
-// The one entry by which fuzzers reach the handshakes: any bytes, all four roles, any
-// fragmentation.
+// Fuzzes the handshakes: any bytes, all four roles, any fragmentation.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +6,9 @@
 
 namespace r2ccl {
 
-// The first byte chooses the role and the secret, the second the fragment size; the rest is what
-// the peer sends. Checks the promises that must hold for every input: a peer without the key is
-// never accepted, memory stays bounded, a failed handshake takes no more bytes.
+// The first byte chooses the role and the secret, the second byte the fragment size. The rest is
+// the peer's input. Checks for every input that a peer without the key is never accepted, memory
+// stays bounded, and a failed handshake takes no more bytes.
 void fuzz_handshake(std::span<const std::byte> input);
 
 }  // namespace r2ccl

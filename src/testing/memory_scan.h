@@ -1,4 +1,4 @@
-// Test support: finds some bytes wherever this process's memory holds them.
+// Test support: finds given bytes anywhere in this process's memory.
 #pragma once
 
 #include <fcntl.h>
@@ -17,10 +17,10 @@ namespace r2ccl {
 
 struct MemoryHit {
   uintptr_t at = 0;
-  bool in_core_dumps = false;  // of its mapping
+  bool in_core_dumps = false;  // whether its mapping is in core dumps
 };
 
-// `inverted` holds the wanted bytes with all bits flipped, so that it is no hit itself.
+// `inverted` holds the wanted bytes with all bits flipped, so that it does not match itself.
 class MemoryScan {
  public:
   explicit MemoryScan(std::vector<std::byte> inverted) : inverted_(std::move(inverted)) {}
@@ -42,7 +42,7 @@ class MemoryScan {
       } else if (const size_t dash = first.find('-'); dash != std::string::npos) {
         begin = std::stoull(first.substr(0, dash), nullptr, 16);
         end = std::stoull(first.substr(dash + 1), nullptr, 16);
-        // The shadow memory of a sanitizer takes terabytes, and holds no data.
+        // Skip the shadow memory of a sanitizer: it takes terabytes, and holds no data.
         readable = !second.empty() && second[0] == 'r' && end - begin <= kMappingBytesMax;
       }
     }
@@ -67,7 +67,7 @@ class MemoryScan {
         const uintptr_t where = at + static_cast<uintptr_t>(hit - buffer_.begin());
         const bool known =
             std::ranges::any_of(hits_, [&](const MemoryHit& other) { return other.at == where; });
-        if (where >= own && where < own + buffer_.size()) continue;  // what was read before
+        if (where >= own && where < own + buffer_.size()) continue;  // the scanner's buffer
         if (!known) hits_.push_back({where, in_core_dumps});
       }
     }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kBodyBytesMax = 100'000;
 
-// Hands out the input in reads of one size, then blocks.
+// Returns the input in reads of one size, then blocks.
 class Input final : public Connection {
  public:
   Input(std::span<const std::byte> bytes, size_t fragment) : bytes_(bytes), fragment_(fragment) {}

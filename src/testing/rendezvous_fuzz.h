@@ -1,4 +1,4 @@
-// The entry by which fuzzers reach what ranks and the rendezvous say to each other.
+// Fuzzes the messages between ranks and the rendezvous.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace r2ccl {
 
-// The first byte chooses a decoder, or a sealed stream whose peer lacks the keys; the rest is what
-// the peer sends. Checks that what is decoded encodes to the same bytes, that no refusal is a
-// success, and that the stream delivers nothing and keeps no more than a record.
+// The first byte chooses a decoder, or a sealed stream whose peer lacks the keys. The rest is the
+// peer's input. Checks that a decoded message encodes to the same bytes, that no refusal decodes to
+// a success, and that the stream delivers no message and keeps at most one record.
 void fuzz_rendezvous(std::span<const std::byte> input);
 
 }  // namespace r2ccl

@@ -1,4 +1,4 @@
-// For tests: a connection whose bytes come and go in the portions that the test names.
+// For tests: a connection that moves its bytes in the portions that the test sets.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +20,18 @@ class ScriptedConnection final : public Connection {
 
   explicit ScriptedConnection(int poll_id = 0) : poll_id_(poll_id) {}
 
-  // What the peer sends: one portion is there at a time, the next only once a read was blocked.
+  // Adds a portion to the peer's bytes. Only one portion is readable at a time, the next one after
+  // a read was blocked.
   void deliver(std::span<const std::byte> bytes) {
     incoming_.emplace_back(bytes.begin(), bytes.end());
   }
-  // What read() says when everything was read.
+  // Sets the result of read() after all portions.
   void end_reads(IoResult end) { read_end_ = end; }
-  // How many bytes each of the next writes takes; 0: blocked. Later ones take everything.
+  // Sets the number of bytes that each of the next writes takes; 0: blocked. Later writes take all
+  // bytes.
   void limit_writes(std::deque<size_t> limits) { write_limits_ = std::move(limits); }
-  void fail_writes(int error) { write_error_ = error; }  // 0: no longer
-  // The call is refused and the connection lives; 0: no longer.
+  void fail_writes(int error) { write_error_ = error; }  // 0: stops failing
+  // Refuses reads while the connection lives; 0: stops refusing.
   void refuse_reads(int error) { read_refusal_ = error; }
 
   const Bytes& written() const { return written_; }

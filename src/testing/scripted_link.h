@@ -1,5 +1,5 @@
-// For tests: a link whose peer is the test. Every frame that the peer sends is the test's, sound or
-// not; what the link sends is taken apart for it. Time moves only when the test says so.
+// For tests: a link whose peer is the test. The test makes every frame of the peer, valid or not,
+// and gets the link's frames decoded. Time moves only when the test advances it.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class ManualClock final : public Clock {
   TimeNs now_ = kSecond;
 };
 
-// Everything is always ready; reads and writes find out.
+// Reports every source as ready. Reads and writes find out.
 class EagerPoller final : public Poller {
  public:
   Status add(int poll_id, uint64_t token, bool) override {
@@ -49,7 +49,7 @@ class EagerPoller final : public Poller {
   std::map<int, uint64_t> tokens_;
 };
 
-// A machine without a descriptor to spare: all connections are the test's.
+// A machine without a free descriptor: only the test makes connections.
 class NoTransport final : public Transport {
  public:
   Poller& poller() override { return poller_; }
@@ -83,7 +83,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   Link& link() { return link_; }
   const Path& path(size_t index) { return *link_.paths()[index]; }
 
-  // Opens the path under its next incarnation and proves it.
+  // Opens the path under its next incarnation and validates it.
   void connect(size_t index) {
     Peer& peer = peers_[index];
     ++peer.incarnation;
@@ -99,19 +99,19 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     probe.payload_bytes = 16 * 1024;
     send(index, probe);
     step();
-    // The report names this path only: the test acknowledges whatever else arrived.
+    // The report names only this path. The test acknowledges all other chunks.
     ControlFrame proof = state();
     proof.paths = {proof.paths[index]};
     say(index, proof);
     R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
   }
 
-  // The peer sends a data frame with the next pass; its payload is zeros.
+  // The peer sends a data frame with the next pass. Its payload is zeros.
   void send(size_t index, DataHeader header) {
     header.incarnation = Incarnation(peers_[index].incarnation);
     forge(index, header);
   }
-  // The same with the header's own incarnation, whatever the path's is.
+  // Does the same with the header's own incarnation, which may differ from the path's.
   void forge(size_t index, DataHeader header) {
     Peer& peer = peers_[index];
     header.transmission = peer.frames_sent++;
@@ -121,7 +121,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     encode(header, bytes);
     HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
   }
-  // Only the header, at once: the payload is still to come.
+  // Sends only the header, at once. The payload follows later.
   void send_header(size_t index, DataHeader header) {
     header.incarnation = Incarnation(peers_[index].incarnation);
     header.transmission = peers_[index].frames_sent++;
@@ -130,7 +130,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
     peers_[index].data->deliver(bytes);
   }
-  // A message that is one chunk, permitted by a receive.
+  // Returns a message of one chunk, for which a receive gives credit.
   static DataHeader whole(ChannelId channel, uint64_t message, uint32_t bytes) {
     DataHeader header;
     header.channel = channel;
@@ -139,7 +139,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     return header;
   }
 
-  // What an honest peer says now of the paths and of the link's state; channels are up to the test.
+  // Returns an honest peer's report of the paths and of the link's state. The test adds the
+  // channels.
   ControlFrame state() {
     ControlFrame frame;
     frame.version = frame.counted = ++version_;
@@ -156,9 +157,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     }
     return frame;
   }
-  // On that path's lane, with the answer to what the link has asked there.
+  // Sends the frame on that path's control stream, with the pong that the link's ping expects
+  // there.
   void say(size_t index, const ControlFrame& frame) { deliver(index, lane_bytes(index, frame)); }
-  // In two steps, for what happens to the bytes on the way.
+  // say() in two steps, for changes to the bytes on the way.
   std::vector<std::byte> lane_bytes(size_t index, ControlFrame frame) {
     Peer& peer = peers_[index];
     frame.answer = std::exchange(peer.asked, 0);
@@ -169,15 +171,15 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     peers_[index].lane->deliver(std::move(lane_bytes));
     step();
   }
-  // From now on the peer has applied what it heard.
+  // From now on the peer has applied the frames that it received.
   void reflect() { reflects_ = heard_.empty() ? reflects_ : heard_.back().version; }
 
-  // Nothing more can be written to the path's data connection.
+  // Lets the path's data connection take no more bytes.
   void block(size_t index) { peers_[index].data->limit_writes(std::deque<size_t>(100'000, 0)); }
 
   void unblock(size_t index) { peers_[index].data->limit_writes({}); }
 
-  // One pass of the engine, which had not run for `idle`; the peer takes what the link has written.
+  // Runs one pass of the engine, which had not run for `idle`. The peer takes the link's bytes.
   void step(TimeNs idle = 0) {
     for (Peer& peer : peers_) {
       if (!peer.unsent.empty()) peer.data->deliver(std::exchange(peer.unsent, {}));
@@ -192,16 +194,16 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     step(idle);
   }
 
-  // How often the link has tried to open a connection; it never can.
+  // Returns how often the link has tried to open a connection; it never succeeds.
   int connects() const { return transport_.connects(); }
   std::vector<ControlFrame>& heard() { return heard_; }
-  // Chunks that the link has sent, in order; probes are not among them.
+  // Returns the chunks that the link has sent, in order, without probes.
   std::vector<std::pair<size_t, DataHeader>>& chunks() { return chunks_; }
   const std::vector<MessageNo>& sent() const { return sent_; }
   const std::vector<MessageNo>& received() const { return received_; }
   const std::vector<PathEvent>& events() const { return events_; }
   const std::vector<BadMemory>& bad_memory() const { return bad_memory_; }
-  // The link's end of the path's data connection.
+  // Returns the link's end of the path's data connection.
   ScriptedConnection& data(size_t index) { return *peers_[index].data; }
   const std::vector<std::string>& contradictions() const { return contradictions_; }
 
@@ -210,9 +212,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     uint32_t incarnation = 0;
     ScriptedConnection* data = nullptr;  // the link's ends, while the path is connected
     ScriptedConnection* lane = nullptr;
-    ScriptedConnection* lane_end = nullptr;  // the peer's
+    ScriptedConnection* lane_end = nullptr;  // the peer's end
     std::unique_ptr<ControlLane> own_lane;
-    uint32_t asked = 0;  // by the link, on this lane, and not answered yet
+    uint32_t asked = 0;  // open ping of the link on this control stream; 0: none
     std::vector<std::byte> unsent;
     std::vector<std::byte> unread;
     uint64_t frames_sent = 0;
@@ -236,7 +238,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     session.send_key.fill(std::byte{send});
     session.receive_key.fill(std::byte{receive});
     for (auto* key : {&session.send_key, &session.receive_key}) {
-      // No two sessions share one.
+      // Different sessions have different keys.
       (*key)[0] = static_cast<std::byte>(index);
       (*key)[1] = static_cast<std::byte>(peers_[index].incarnation);
     }
@@ -270,7 +272,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       peer.lane_end->deliver(said);
       std::vector<ControlFrame> frames;
       R2CCL_CHECK(peer.own_lane->receive(frames).status.ok());
-      (void)peer.own_lane->receive(frames);  // takes note that all was read
+      (void)peer.own_lane->receive(frames);  // makes the reader notice that all bytes were read
       for (ControlFrame& frame : frames) {
         if (frame.ask != 0) peer.asked = frame.ask;
         heard_.push_back(std::move(frame));

@@ -13,7 +13,7 @@ inline iovec slice_of(std::vector<std::byte>& bytes) {
   return {bytes.data(), bytes.size()};
 }
 
-// Bytes that differ from place to place, so that a wrong offset shows.
+// Returns bytes that differ from place to place, so that a wrong offset shows.
 inline std::vector<std::byte> pattern_bytes(size_t count, uint64_t seed = 1) {
   std::vector<std::byte> bytes(count);
   Random random(seed);
@@ -37,7 +37,7 @@ class TestPair {
   std::unique_ptr<Connection> start_connect(const ConnectOptions& options = {}) {
     return a.connect(listener->local(), options).value();
   }
-  // Both ends of a new connection.
+  // Opens both ends of a new connection.
   void connect(const ConnectOptions& options = {}) {
     client = start_connect(options);
     fabric.run_for(4 * kLatency);
@@ -46,8 +46,8 @@ class TestPair {
     flow_id = fabric.flows().back().id;
   }
 
-  // Writes and reads as fast as both ends allow until `bytes` have arrived or `limit` has passed;
-  // returns what arrived.
+  // Writes and reads as fast as both ends allow until `bytes` have arrived or `limit` has passed.
+  // Returns the bytes that arrived.
   std::vector<std::byte> transfer(Connection& from, Connection& to, std::vector<std::byte> bytes,
                                   TimeNs limit = 10 * kSecond) {
     std::vector<std::byte> got;

@@ -42,7 +42,7 @@ void fuzz_control_body(std::span<const std::byte> bytes) {
   }
   std::vector<std::byte> again;
   encode(frame, again);
-  // Nothing grows: a reader that was given a bounded body holds bounded memory.
+  // Nothing grows: a reader with a bounded body holds bounded memory.
   R2CCL_CHECK(again.size() <= kControlHeaderBytes + bytes.size());
   const auto second = decode_control_body(std::span(again).subspan(kControlHeaderBytes));
   R2CCL_CHECK(second.ok() && second.value() == frame);

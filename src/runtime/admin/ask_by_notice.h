@@ -1,4 +1,4 @@
-// A survey's question to one rank.
+// A status query's question to one rank.
 #pragma once
 
 #include "runtime/admin/job_survey.h"
@@ -6,7 +6,7 @@
 
 namespace r2ccl {
 
-// Sends it, unless nothing can be expected from there; as JobSurvey::Ask.
+// Sends the question, unless no answer can be expected from the rank. As JobSurvey::Ask.
 Presence ask_by_notice(Link& link, Notice notice);
 
 }  // namespace r2ccl

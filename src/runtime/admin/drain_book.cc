@@ -11,7 +11,7 @@
 namespace r2ccl {
 namespace {
 
-// Never destroyed: at exit a communicator may still be there.
+// Never destroyed, because a communicator may still exist at exit.
 std::mutex& books() {
   static auto* const instance = new std::mutex;
   return *instance;
@@ -24,7 +24,8 @@ void after_fork() {
   books().unlock();
 }
 
-// A child has but the thread that forked it: held by another one, the lock would be held for ever.
+// A child has only the thread that forked it. If another thread held the lock, it would stay locked
+// for ever.
 std::lock_guard<std::mutex> lock_books() {
   static const int error = pthread_atfork(before_fork, after_fork, after_fork);
   R2CCL_CHECK(error == 0);

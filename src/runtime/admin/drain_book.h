@@ -1,6 +1,6 @@
-// Which NICs the communicators of this process have taken out of service, so that one that is made
-// later knows of it: the operator spoke to those that there were. A NIC is in the book as long as
-// some communicator lives that has it out of service.
+// Records the NICs that the communicators of this process have taken out of service. An operator's
+// request reaches only the communicators of that moment, so a later one reads the record. A NIC
+// stays in it as long as some communicator lives that has it out of service.
 #pragma once
 
 #include <sys/types.h>
@@ -15,19 +15,21 @@ namespace r2ccl {
 
 struct DrainedNic {
   std::string nic;
-  uint64_t ticket = 0;  // of whoever alone asked for it (protocol/drain.h); 0: nobody did alone
+  uint64_t ticket = 0;  // of the one request that holds it (protocol/drain.h), or 0
   friend bool operator==(const DrainedNic&, const DrainedNic&) = default;
 };
 
-// Every communicator's progress thread writes into it, and whoever makes one reads it, also in a
-// child that was forked meanwhile: one lock for all books of a process is held across fork().
+// Every communicator's progress thread writes into it, and the creator of a communicator reads it,
+// also in a child that was forked in the meantime. One lock for all books of a process is held
+// across fork().
 class DrainBook {
  public:
-  // `holder`: stands for a communicator. What it has said of the NIC before no longer holds.
+  // `holder` identifies a communicator. Replaces its earlier entry for the NIC.
   void enter(const void* holder, const HostId& host, const DrainedNic& drained);
   void strike(const void* holder, const HostId& host, const std::string& nic);
   void forget(const void* holder);
-  // The NICs of the host, in no order; `host` matters where ranks that are threads have several.
+  // Returns the drained NICs of the host, in no order. `host` matters where ranks are threads with
+  // several hosts.
   std::vector<DrainedNic> drained(const HostId& host) const;
 
  private:

@@ -15,7 +15,7 @@ using Nics = std::vector<DrainedNic>;
 const HostId kHere{std::byte{1}};
 const HostId kThere{std::byte{2}};
 
-TEST(DrainBook, NamesWhatSomeCommunicatorHasOutOfService) {
+TEST(DrainBook, ListsTheNicsThatAnyCommunicatorHasOutOfService) {
   DrainBook book;
   int first = 0;
   int second = 0;
@@ -31,7 +31,7 @@ TEST(DrainBook, NamesWhatSomeCommunicatorHasOutOfService) {
   EXPECT_EQ(book.drained(kHere), Nics());
 }
 
-TEST(DrainBook, NamesNobodyWhereSeveralAskedForIt) {
+TEST(DrainBook, HasNoTicketWhereSeveralRequestsHoldANic) {
   DrainBook book;
   int first = 0;
   int second = 0;
@@ -40,7 +40,7 @@ TEST(DrainBook, NamesNobodyWhereSeveralAskedForIt) {
   EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}}));
   book.enter(&first, kHere, {"nic1", 0});
   book.strike(&second, kHere, "nic1");
-  EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}})) << "what it said last";
+  EXPECT_EQ(book.drained(kHere), (Nics{{"nic1", 0}})) << "the latest entry counts";
 }
 
 TEST(DrainBook, ForgetsWithTheCommunicator) {
@@ -64,11 +64,11 @@ TEST(DrainBook, IsEmptyInAForkedChild) {
   EXPECT_EQ(status, 0);
 }
 
-// As a data loader forks its workers whatever the communicators' threads are about.
+// Like a data loader that forks its workers at any moment of the communicators' threads.
 TEST(DrainBook, MayBeReadInAChildThatWasForkedWhileAnotherThreadReadIt) {
   DrainBook book;
   int holder = 0;
-  // So many that the thread has the lock nearly all the time; it allocates nothing.
+  // So many entries that the thread holds the lock nearly all the time; it allocates nothing.
   for (int i = 0; i < 2000; ++i) book.enter(&holder, kThere, {"nic" + std::to_string(i), 0});
   std::atomic<bool> over{false};
   std::thread reader([&] {
@@ -77,7 +77,7 @@ TEST(DrainBook, MayBeReadInAChildThatWasForkedWhileAnotherThreadReadIt) {
   for (int i = 0; i < 10; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);  // a deadlock ends here
+      alarm(20);  // ends a deadlock
       _exit(book.drained(kHere).empty() ? 0 : 1);
     }
     int status = -1;

@@ -17,7 +17,7 @@ std::optional<DrainVerb> verb_of(std::string_view word) {
   return std::nullopt;
 }
 
-// Of a verb that may have one.
+// Returns the ticket; none unless `digits` are a valid one.
 std::optional<uint64_t> ticket_of(std::string_view digits) {
   uint64_t ticket = 0;
   const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), ticket, 16);
@@ -25,7 +25,7 @@ std::optional<uint64_t> ticket_of(std::string_view digits) {
   return whole && ticket != 0 ? std::optional(ticket) : std::nullopt;
 }
 
-// The words before the NIC, in a request that names nothing yet.
+// Parses the verb and its ticket. The request has no NIC yet.
 std::optional<DrainRequest> parse_verb(std::string_view word) {
   const size_t colon = word.find(':');
   const auto verb = verb_of(word.substr(0, colon));
@@ -52,14 +52,14 @@ std::string list_text(const std::vector<std::string>& names) {
   return text;
 }
 
-// `what` is not known: "host", "nic", or "" where a name does not say which host is meant.
+// `what` names the unknown part: "host", "nic", or "" where several hosts have the name.
 std::string problem_text(const std::string& what, const std::string& why) {
   JsonWriter out;
   out.begin_object().field("problem", why).field("unknown", what).end_object();
   return out.text();
 }
 
-// The lowest rank of the host; or why there is none, as the answer to whoever asked.
+// The lowest rank of the host, or the reason why there is none, as the answer to the client.
 struct FoundHost {
   std::optional<Rank> rank;
   std::string problem;
@@ -117,7 +117,7 @@ std::optional<DrainRequest> parse_drain_request(std::string_view line) {
   if (verb_end == std::string_view::npos) return std::nullopt;
   auto request = parse_verb(line.substr(0, verb_end));
   line.remove_prefix(verb_end + 1);
-  // A host's name comes last, because it alone may have spaces.
+  // The host's name comes last, because only a host's name may have spaces.
   const size_t nic_end = line.find(' ');
   if (!request || nic_end == std::string_view::npos) return std::nullopt;
   request->nic = line.substr(0, nic_end);
@@ -164,14 +164,14 @@ std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view li
   return std::nullopt;
 }
 
-// A stopped rank makes each question last a second or more, and who waits for a turn gives up some
-// time. How things are after something was done is an answer as good as any.
+// A stopped rank makes each question last a second or more, and a client that waits for its slot
+// gives up after some time. For a check, the state after another command is a valid answer.
 bool DrainDesk::shares(uint64_t asker, const std::optional<DrainRequest>& request) const {
   return request && request->verb == DrainVerb::check && asker <= newest_at_start_ &&
          request->nic == request_.nic && request->host == request_.host;
 }
 
-// Who has not fetched its answer by now has gone, and the next one is due.
+// A client that has not fetched its answer by now has gone, so the next one gets the slot.
 void DrainDesk::progress(TimeNs now) {
   survey_.progress(now);
   turn_over_ = false;

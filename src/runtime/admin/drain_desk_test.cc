@@ -26,7 +26,7 @@ TEST(DrainRequest, IsNothingElse) {
   for (const std::string line :
        {"drain start nic1 h1", "drain start nic1\n", "drain start\n", "drain\n", "drain stop a b\n",
         "drain start  b\n", "drain start a \n", "drain start a b\nc\n", "report\n", "\n", "",
-        // Tickets that none can be, and verbs that need one or can do nothing with it.
+        // Invalid tickets, verbs that need a ticket, and verbs that take none.
         "drain start: a b\n", "drain start:0 a b\n", "drain start:x a b\n", "drain start:1g a b\n",
         "drain start:-1 a b\n", "drain start:1ffffffffffffffff a b\n", "drain back a b\n",
         "drain check:1 a b\n", "drain undo:1 a b\n"}) {
@@ -80,7 +80,7 @@ bool has(const std::optional<std::string>& text, const std::string& part) {
   return text && text->find(part) != std::string::npos;
 }
 
-TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
+TEST(DrainDesk, AsksEveryRankAndReportsEachAnswer) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine));
   ASSERT_EQ(desk.asked.size(), 2u);
@@ -99,13 +99,13 @@ TEST(DrainDesk, AsksEveryRankAndTellsWhatEachSays) {
                   "\"rank\":2,\"host\":\"h1\",\"presence\":\"answered\",\"tally\":{\"paths\":2,"
                   "\"up\":0,\"marked\":1,"));
   EXPECT_EQ(desk.asked.size(), 2u);
-  // What was fetched is not told again: things may have changed.
+  // An answer that was fetched is not repeated: the state may have changed.
   EXPECT_FALSE(desk.ask(kLine, kStart + 3, 2));
   EXPECT_EQ(desk.asked.size(), 4u);
   EXPECT_GT(desk.asked[2].number, desk.asked[0].number);
 }
 
-TEST(DrainDesk, SaysWhoGivesNoAnswerWhenTheTimeIsUp) {
+TEST(DrainDesk, NamesTheRanksThatDoNotAnswerInTime) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine));
   desk.answer(2, 2);
@@ -122,7 +122,7 @@ TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   EXPECT_EQ(desk.asked.size(), 2u);
   desk.answer(1, 2);
   desk.answer(2, 2);
-  // Whose turn it is fetches its answer, though the other is called before it.
+  // The client in the slot fetches its answer, though the other client is called before it.
   desk.desk.progress(kStart + 1);
   EXPECT_FALSE(desk.desk.answer(2, undo, desk.cards_, kStart + 1));
   EXPECT_TRUE(has(desk.desk.answer(1, kLine, desk.cards_, kStart + 1), "\"marked\":2"));
@@ -130,7 +130,7 @@ TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   EXPECT_EQ(desk.desk.next_timeout(), 0) << "the other's turn has come";
   EXPECT_FALSE(desk.ask(undo, kStart + 1, 2));
   EXPECT_EQ(desk.asked.back().verb, DrainVerb::undo);
-  // Of an old question.
+  // The answer to an old question.
   desk.desk.on_answer(Rank(1), {desk.asked.front().number, {}});
   desk.answer(1, 0);
   desk.answer(2, 0);
@@ -138,9 +138,9 @@ TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   EXPECT_EQ(desk.acted.size(), 2u) << "each once";
 }
 
-// Nor does whoever says the same get an answer of what was asked before: another may have undone it
-// meanwhile, here or at another rank.
-TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
+// An equal request does not get the earlier answer either: another client may have undone the
+// command in the meantime, here or at another rank.
+TEST(DrainDesk, DoesNotWaitForAClientThatHasLeft) {
   Desk desk;
   EXPECT_FALSE(desk.ask(kLine, kStart, 1));
   desk.answer(1, 2);
@@ -156,8 +156,8 @@ TEST(DrainDesk, DoesNotWaitForAnAskerWhoHasGone) {
   EXPECT_TRUE(has(desk.ask(kLine, due + 1, 2), "\"marked\":2"));
 }
 
-// With a stopped rank each question lasts a second, and who waits has no time for many.
-TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
+// With a stopped rank each question lasts a second, so a waiting client has no time for many.
+TEST(DrainDesk, SharesAQuestionThatWasAskedAfterACheckArrived) {
   Desk desk;
   const std::string check = "drain check nic1 h1\n";
   const std::string other = "drain check nic0 h1\n";
@@ -170,7 +170,7 @@ TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
   desk.desk.progress(kStart + 2);
   EXPECT_FALSE(desk.desk.answer(2, check, desk.cards_, kStart + 2)) << "of before it came";
   EXPECT_TRUE(has(desk.desk.answer(1, check, desk.cards_, kStart + 2), "\"marked\":0"));
-  // The second begins, and what it hears is for the third and fourth as well.
+  // The second client's question begins. Its answers also serve the third and fourth.
   EXPECT_FALSE(desk.ask(check, kStart + 3, 2));
   ASSERT_EQ(desk.asked.size(), 4u);
   EXPECT_FALSE(desk.ask(check, kStart + 4, 7));
@@ -189,7 +189,7 @@ TEST(DrainDesk, TellsWhoLooksWhatWasPutToTheRanksAfterItCame) {
   EXPECT_EQ(desk.asked.size(), 4u);
 }
 
-TEST(DrainDesk, TellsWhoLooksHowThingsAreAfterSomethingWasDone) {
+TEST(DrainDesk, AnswersACheckWithTheStateAfterACommand) {
   Desk desk;
   EXPECT_FALSE(desk.ask("drain check nic0 h1\n", kStart, 1));
   EXPECT_FALSE(desk.ask(kLine, kStart, 2));
@@ -204,11 +204,11 @@ TEST(DrainDesk, TellsWhoLooksHowThingsAreAfterSomethingWasDone) {
   EXPECT_FALSE(desk.ask("drain undo nic1 h1\n", kStart + 3, 4));
 }
 
-TEST(DrainDesk, ListsWhatThereIsWhenItDoesNotKnowAName) {
+TEST(DrainDesk, ListsTheKnownNamesWhenANameIsUnknown) {
   Desk desk;
   EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "no host of this job is called h9"));
   EXPECT_TRUE(has(desk.ask("drain start nic1 h9\n"), "h0, h1\",\"unknown\":\"host\""));
-  // All NICs of the host, whichever of its ranks has them.
+  // Lists all NICs of the host, of all its ranks.
   EXPECT_TRUE(has(desk.ask("drain start eth0 h1\n"), "it has nic0, nic1, nic7"));
   EXPECT_FALSE(desk.ask("drain start nic7 h1\n"));
   EXPECT_EQ(desk.asked.size(), 2u) << "only the last was asked";

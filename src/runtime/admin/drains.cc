@@ -8,8 +8,8 @@
 namespace r2ccl {
 namespace {
 
-// A question that changes nothing is replaced by the next one. A command is replaced only by
-// itself: the rank must hear of each, and in their order.
+// The next question replaces one that changes nothing. Only an equal command replaces a command:
+// the rank must receive each of them, in their order.
 uint64_t subject_of(DrainQuestion question) {
   if (question.verb == DrainVerb::check) return 0;
   question.number = 0;
@@ -45,7 +45,8 @@ void Drains::take_over() {
 
 void Drains::take_out(NicId nic, uint64_t ticket) {
   uint64_t& held = tickets_[nic.value()];
-  // Who finds it out of service may rely on that as well: then nobody takes it back any more.
+  // A client that finds the NIC out of service may rely on that as well. Then no client can take it
+  // back by ticket any more.
   held = engine_.drained().contains(nic) && held != ticket ? 0 : ticket;
   engine_.set_drained(nic, true);
   const RankCard& card = engine_.own_card();
@@ -68,8 +69,8 @@ Presence Drains::ask(Rank rank, const DrainQuestion& question) {
                                                         subject_of(question), encode(question)));
 }
 
-// Whoever drains the last NIC is refused by the command. But two who each leave one may have looked
-// at the same moment, and here it is known who came first.
+// The command refuses to drain the last NIC. But two operators who each leave one NIC may have
+// checked at the same moment. This rank knows which request came first.
 bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
   return !engine_.drained().contains(nic) &&
          engine_.tally_drain(question.host, question.nic).stranded > 0;

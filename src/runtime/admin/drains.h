@@ -1,5 +1,5 @@
-// What `r2ccl drain` asks of one rank: the desk for the operators at its own socket, and what it
-// does and answers when another rank passes a question on.
+// The part of `r2ccl drain` in one rank: handles the requests of operators at its own socket, and
+// carries out and answers the questions that other ranks pass on.
 #pragma once
 
 #include <array>
@@ -20,18 +20,19 @@ namespace r2ccl {
 
 class Drains {
  public:
-  // Of an engine that has been started. All of them must outlive this; `book` may be null.
+  // Requires that the engine has been started and that all arguments outlive this. `book` may be
+  // null.
   Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book);
   ~Drains();
   Drains(const Drains&) = delete;
   Drains& operator=(const Drains&) = delete;
 
-  // Takes out of service what other communicators of this process have out of service.
+  // Takes the NICs out of service that other communicators of this process have out of service.
   void take_over();
 
   // As DrainDesk::answer.
   std::optional<std::string> answer(uint64_t asker, std::string_view line);
-  // What the notice's kind byte says is ours.
+  // Handle the body of a notice, which follows its kind byte.
   void on_question(Rank peer, std::span<const std::byte> body);
   void on_answer(Rank peer, std::span<const std::byte> body);
   void progress() { desk_.progress(clock_.now()); }
@@ -47,7 +48,8 @@ class Drains {
   ProgressEngine& engine_;
   const Clock& clock_;
   DrainBook* const book_;
-  // By own NIC that is out of service: the ticket of whoever alone asked for it; 0: nobody alone.
+  // For each own NIC out of service: the ticket of the single request that asked for it; 0: not a
+  // single one.
   std::array<uint64_t, limits::kNicsMax> tickets_{};
   DrainDesk desk_;
 };

@@ -56,7 +56,7 @@ void JobSurvey::ask_more(TimeNs now) {
     recent_.pop_front();
   }
   for (; next_ < members_.size() && recent_.size() < limits::kSurveyAskedMax; ++next_) {
-    if (members_[next_].presence == Presence::answered) continue;  // itself
+    if (members_[next_].presence == Presence::answered) continue;  // this rank itself
     members_[next_].presence = ask_(Rank(static_cast<int32_t>(next_)), number_);
     if (members_[next_].presence != Presence::no_answer) continue;
     ++missing_;

@@ -1,6 +1,6 @@
-// Asks every other rank how it is, some at a time, and collects what they say until a bound passes.
-// One survey at a time: whoever wants one while it runs shares it. Pure: progress() is told the
-// time, and a callback sends.
+// A status query: asks every other rank for its status, a few at a time, and collects the answers
+// until a time limit. One query runs at a time; a caller that wants one meanwhile shares it. Pure:
+// progress() takes the time, and a callback sends.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace r2ccl {
 
-// What is known of a rank when its answer is wanted.
+// The state of a rank when its answer is wanted.
 enum class Presence : uint8_t {
   answered,
-  no_answer,  // not in time
+  no_answer,  // not within the time limit
   left,       // said goodbye
   dead,
   cut_off,
@@ -27,7 +27,8 @@ const char* to_string(Presence presence);
 
 class JobSurvey {
  public:
-  // Sends question `number` to a rank and returns `no_answer`, or what makes that needless.
+  // Sends question `number` to a rank and returns `no_answer`. Returns the rank's state instead if
+  // the question is pointless.
   using Ask = std::function<Presence(Rank rank, uint32_t number)>;
 
   JobSurvey(Rank self, int32_t rank_count, Ask ask)
@@ -35,19 +36,19 @@ class JobSurvey {
 
   struct Member {
     Presence presence = Presence::no_answer;
-    std::string answer;  // as on_answer was given it
+    std::string answer;  // as passed to on_answer
   };
 
   bool running() const { return running_; }
-  // Legal when none is running.
+  // Requires that no query is running.
   void start(TimeNs now, std::string own_answer);
-  // Whether it belongs to the running survey.
+  // Returns whether the answer belongs to the running query.
   bool expects(Rank from, uint32_t number) const;
   void on_answer(Rank from, uint32_t number, std::string answer);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
-  TimeNs ended_at() const { return ended_at_; }  // of the last survey
-  // Of the last survey, by rank.
+  TimeNs ended_at() const { return ended_at_; }  // end of the last query
+  // Returns the members of the last query, by rank.
   const std::vector<Member>& members() const { return members_; }
 
  private:
@@ -62,9 +63,9 @@ class JobSurvey {
   const Ask ask_;
   bool running_ = false;
   uint32_t number_ = 0;
-  size_t next_ = 0;           // the first rank that was not asked
-  size_t missing_ = 0;        // asked, and expected to answer
-  std::deque<Asked> recent_;  // those for whom the next ones wait, oldest first
+  size_t next_ = 0;           // the first rank that has not been asked
+  size_t missing_ = 0;        // number of ranks asked whose answers are expected
+  std::deque<Asked> recent_;  // asked ranks for which the next ones wait, oldest first
   TimeNs end_at_ = kNever;
   TimeNs end_max_ = kNever;
   TimeNs ended_at_ = INT64_MIN / 2;  // long ago

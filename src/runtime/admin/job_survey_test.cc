@@ -12,7 +12,7 @@ namespace {
 
 constexpr TimeNs kStart = 7 * kSecond;
 
-// A job whose ranks answer when the test says so.
+// A job whose ranks answer when the test lets them.
 class Asked {
  public:
   explicit Asked(int32_t ranks)

@@ -15,7 +15,7 @@ constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
 constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
 constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + 1 + 4 + 8 + 4 + 4;
-// The kind of the notice and the number of the question come before it.
+// The notice's kind and the question's number stand before the summary.
 constexpr size_t kPrefixBytes = 1 + 4;
 
 static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kSummaryErrorBytesMax +
@@ -51,7 +51,7 @@ RankSummary::Line get_line(ByteReader& in) {
   return line;
 }
 
-// Appended after all else, because a rank of an earlier version reads no further.
+// Appended at the end, because a rank of an earlier version stops reading there.
 void put_drain(ByteWriter& out, const RankSummary::Line& line) {
   out.put(static_cast<uint8_t>(line.drained));
   out.put(line.paths_drained);
@@ -111,7 +111,7 @@ void put_call(ByteWriter& out, const RankSummary& summary) {
   put_rank(out, summary.blocker.waits_for);
 }
 
-// False when the bytes make no sense.
+// Returns false when the bytes are invalid.
 bool get_call(ByteReader& in, RankSummary& summary) {
   const size_t bytes = in.get<uint8_t>();
   if (bytes > kSummaryCallBytesMax) return false;
@@ -233,7 +233,7 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   if (troubles > kSummaryTroublesMax) return malformed;
   for (size_t i = 0; i < troubles && !in.bad(); ++i) summary.troubles.push_back(get_trouble(in));
   summary.troubles_left_out = in.get<uint32_t>();
-  // An earlier version ends here, and can drain nothing.
+  // A summary of an earlier version ends here. That version cannot drain.
   if (in.remaining() > 0) {
     for (RankSummary::Line& line : summary.nics) get_drain(in, line);
   }

@@ -1,5 +1,6 @@
-// What a rank says of itself when another asks: small enough for one notice, whatever the rank has.
-// Names are left out, because every rank has every other's card.
+// A rank's summary of its state, for another rank that asks. It fits into one notice, however many
+// paths the rank has. It has no names of NICs and hosts, because every rank has every other's rank
+// info.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +20,20 @@
 namespace r2ccl {
 
 struct RankSummary {
-  // A data NIC of the rank, with all its paths.
+  // A data NIC of the rank, summed over its paths.
   struct Line {
     NicId nic;  // kNoNic: the loopback interface, to ranks of the same host
     bool up = true;
     uint64_t sent = 0;
     uint64_t received = 0;
-    uint32_t delay_us = 0;  // the shortest of its usable paths; 0: not known
+    uint32_t delay_us = 0;  // the shortest of its usable paths; 0: unknown
     uint32_t paths_up = 0;
     uint32_t paths_suspect = 0;
     uint32_t paths_proving = 0;
     uint32_t paths_down = 0;
     bool drained = false;        // an operator took it out of service
-    uint32_t paths_drained = 0;  // at rest because it is, or the NIC at their other end
-    uint32_t loss_ppm = 0;       // packets lost of a million that it sent of late, over its paths
+    uint32_t paths_drained = 0;  // paths at rest because an end's NIC is drained
+    uint32_t loss_ppm = 0;       // packets lost of a million sent recently, over its paths
     friend bool operator==(const Line&, const Line&) = default;
   };
   // A path that is not up, and should be.
@@ -42,26 +43,26 @@ struct RankSummary {
     NicId peer_nic;
     PathPhase phase = PathPhase::down;
     DownCause cause = DownCause::none;
-    DownCause peer_cause = DownCause::none;  // what the peer saw, when it spoke first
+    DownCause peer_cause = DownCause::none;  // cause seen by the peer, if it reported first
     bool dials = false;                      // this end opens it
-    uint32_t since_ms = 0;                   // for so long
-    uint32_t next_attempt_ms = 0;            // of the end that opens it
-    uint32_t penalty_milli = 0;              // one failure just now: 1000
+    uint32_t since_ms = 0;                   // time in this state
+    uint32_t next_attempt_ms = 0;            // at the end that opens it
+    uint32_t penalty_milli = 0;              // one recent failure: 1000
     uint32_t returns = 0;                    // how often it came back
     friend bool operator==(const Trouble&, const Trouble&) = default;
   };
 
   uint64_t uptime_ms = 0;
-  uint64_t operations = 0;  // that ended well
+  uint64_t operations = 0;  // operations that ended well
   uint64_t mirrored = 0;
   uint64_t replayed = 0;
   uint32_t verdicts = 0;
-  std::string error;  // what ended the communicator
-  std::string call;   // the call that has waited longest, in words; empty: none
+  std::string error;  // the error that ended the communicator
+  std::string call;   // description of the call that has waited longest; empty: none
   uint32_t call_ms = 0;
-  Blocker blocker;  // of that call
+  Blocker blocker;  // the blocker of that call
   std::vector<Line> nics;
-  std::vector<Trouble> troubles;  // those that are down first
+  std::vector<Trouble> troubles;  // paths that are down come first
   uint32_t troubles_left_out = 0;
   friend bool operator==(const RankSummary&, const RankSummary&) = default;
 };
@@ -71,12 +72,13 @@ inline constexpr size_t kSummaryTroublesMax = 20;
 inline constexpr size_t kSummaryErrorBytesMax = 240;
 inline constexpr size_t kSummaryCallBytesMax = 80;
 
-// What is too much is cut off, and said to be.
+// Truncates each list and text to its bound and records the number of omitted entries.
 std::vector<std::byte> encode(RankSummary summary);
-// Bytes that a later version appends are not looked at.
+// Ignores bytes that a later version appends.
 Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
 
-// One entry of the job's status: the rank of `cards[rank]` at `host`, and what it said, if it did.
+// Returns one entry of the job's status: the rank of `cards[rank]` at `host`, and its summary if it
+// answered.
 std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
                         Presence presence, const RankSummary* summary);
 

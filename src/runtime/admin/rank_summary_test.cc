@@ -38,7 +38,7 @@ std::vector<RankCard> cards() {
   return cards;
 }
 
-TEST(RankSummary, ReadsBackWhatWasWritten) {
+TEST(RankSummary, DecodesItsOwnEncoding) {
   const auto read = decode_rank_summary(encode(sample()));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value(), sample());
@@ -57,14 +57,14 @@ TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
   EXPECT_EQ(read.value(), before);
 }
 
-TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
+TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
   RankSummary summary = sample();
   summary.error.assign(10'000, 'e');
   summary.call.assign(10'000, 'c');
   summary.nics.resize(1000, summary.nics[0]);
   summary.troubles.resize(1000, summary.troubles[0]);
   const std::vector<std::byte> bytes = encode(summary);
-  // The kind of the notice and the number of the question come on top.
+  // The notice's kind and the question's number are added to it.
   EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok());
@@ -73,7 +73,7 @@ TEST(RankSummary, FitsIntoANoticeWhateverTheRankHas) {
   EXPECT_EQ(read.value().troubles_left_out, 1000 - kSummaryTroublesMax);
 }
 
-TEST(RankSummary, TellsOfWhatIsDownBeforeTheRest) {
+TEST(RankSummary, ListsPathsThatAreDownFirst) {
   RankSummary summary = sample();
   RankSummary::Trouble suspect = summary.troubles[0];
   suspect.phase = PathPhase::suspect;
@@ -84,11 +84,11 @@ TEST(RankSummary, TellsOfWhatIsDownBeforeTheRest) {
   EXPECT_EQ(read.value().troubles.back().phase, PathPhase::suspect);
 }
 
-TEST(RankSummary, RefusesEveryTruncationAndAllowsWhatALaterVersionAppends) {
+TEST(RankSummary, RefusesEveryTruncationAndAllowsBytesThatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(sample());
   const size_t before_drains = bytes.size() - sample().nics.size() * 5;
   for (size_t size = 0; size < bytes.size(); ++size) {
-    if (size == before_drains) continue;  // as a version wrote it that could not drain
+    if (size == before_drains) continue;  // the encoding of a version that could not drain
     EXPECT_FALSE(decode_rank_summary(std::span(bytes).first(size)).ok()) << size;
   }
   bytes.push_back(std::byte{1});
@@ -114,7 +114,7 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
     }
     const auto read = decode_rank_summary(bytes);
     if (!read.ok()) continue;
-    // What is accepted is within the bounds: it can be said again, and printed.
+    // An accepted summary is within the bounds, so it can be encoded again and printed.
     const auto again = decode_rank_summary(encode(read.value()));
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again.value().nics, read.value().nics);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".sock";
 
-// Takes the number that `text` begins with, and the character after it.
+// Takes the number at the start of `text`, and the character after it.
 template <typename T>
 bool take(std::string_view& text, T& value, int base, char after) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);

@@ -1,5 +1,5 @@
-// Where the status sockets of running communicators lie and what their names tell. The library
-// makes them, `r2ccl status` looks for them, and both judge the directory alike.
+// The directory and the names of the status sockets of running communicators. The library creates
+// the sockets and `r2ccl status` looks for them; both check the directory by the same rules.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace r2ccl {
 
-// "PID-COMM-RANK.sock", so that one may be chosen without asking any.
+// "PID-COMM-RANK.sock". The name lets a client choose a socket without connecting.
 struct StatusName {
   uint32_t pid = 0;
-  uint64_t comm = 0;  // the same on all ranks of a communicator
+  uint64_t comm = 0;  // equal on all ranks of a communicator
   Rank rank;
   friend bool operator==(const StatusName&, const StatusName&) = default;
 };
 std::string to_string(const StatusName& name);
-// None unless to_string() makes just this.
+// Returns none unless to_string() gives exactly this text.
 std::optional<StatusName> parse_status_name(std::string_view text);
 
-// A communicator's id as people see it: 16 hexadecimal digits.
+// Returns a communicator's id as users see it: 16 hexadecimal digits.
 std::string comm_text(uint64_t comm);
 
-// The directory of user `uid` in `runtime_dir` (XDG_RUNTIME_DIR), or in /tmp when that is no
-// absolute path.
+// Returns the directory of user `uid` in `runtime_dir` (XDG_RUNTIME_DIR), or in /tmp when that is
+// no absolute path.
 std::string status_directory(const std::string& runtime_dir, uint32_t uid);
 
-// Ok when `directory` is one, no link to one, belongs to `uid` and lets nobody else in: otherwise
-// what lies there may be anybody's.
+// Ok when `directory` is a directory and no link, belongs to `uid` and admits no other user.
+// Otherwise any user may have created the files in it.
 Status check_status_directory(const std::string& directory, uint32_t uid);
 
 }  // namespace r2ccl

@@ -12,7 +12,7 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kPause = 1 * kSecond;
-// More than any request has: names of NICs and hosts are short.
+// Longer than any request, because names of NICs and hosts are short.
 constexpr size_t kRequestBytesMax = 512;
 
 std::string too_large(size_t bytes) {
@@ -29,7 +29,8 @@ std::optional<StatusRequest> parse_status_request(std::string_view line) {
   return std::nullopt;
 }
 
-// One connection: a line in, a text out. It only moves bytes and notes; the server decides.
+// One connection: reads a line, writes a text. It only moves bytes and records the request; the
+// server decides.
 class StatusServer::Client final : private EventHandler {
  public:
   Client(GuardedFd connection, TimeNs now)
@@ -41,7 +42,7 @@ class StatusServer::Client final : private EventHandler {
     registration_ = std::move(added).value();
     return true;
   }
-  // What it asked for and has not been answered.
+  // Returns the request that has not been answered.
   std::optional<StatusRequest> wants() const {
     return text_ == nullptr && !over_ ? request_ : std::nullopt;
   }
@@ -50,7 +51,8 @@ class StatusServer::Client final : private EventHandler {
     deadline_ = now + limits::kStatusAnswerTime;
     write();
   }
-  // Its time begins anew when its request is complete: the other ranks have a time of their own.
+  // The deadline restarts when the request is complete, because the other ranks have a time limit
+  // of their own.
   bool has_new_request() const { return request_ && number_ == 0; }
   void note_request(uint64_t number, TimeNs now) {
     number_ = number;
@@ -60,7 +62,7 @@ class StatusServer::Client final : private EventHandler {
   const std::string& line() const { return line_; }
   bool over(TimeNs now) const { return over_ || now >= deadline_; }
   TimeNs deadline() const { return over_ ? 0 : deadline_; }
-  // There is something to be done at once.
+  // Returns true when the server must act at once.
   bool urgent() const { return over_ || has_new_request(); }
 
  private:
@@ -68,14 +70,14 @@ class StatusServer::Client final : private EventHandler {
     if (over_) return;
     if (event.readable) read();
     if (event.writable && !over_ && text_ != nullptr) write();
-    if (over_) registration_.reset();  // level-triggered: it would be reported again and again
+    if (over_) registration_.reset();  // level-triggered: it would be reported for ever
   }
 
   void read() {
     std::array<char, kRequestBytesMax> bytes;
     const ssize_t count = recv(connection_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    // The end of its stream is its leaving, and after a request there is nothing more to be said.
+    // The end of its stream means that the client has left. Bytes after a request are an error.
     over_ = count <= 0 || request_.has_value();
     if (over_) return;
     line_.append(bytes.data(), static_cast<size_t>(count));
@@ -83,8 +85,8 @@ class StatusServer::Client final : private EventHandler {
     request_ = parse_status_request(line_);
     over_ = !request_.has_value() || (request_ == StatusRequest::drain && gone());
   }
-  // Who stopped waiting before its request was read has asked for nothing: it may have said the
-  // contrary since.
+  // A client that stopped waiting before its request was read must not act: it may have sent the
+  // opposite request since.
   bool gone() const {
     char next = 0;
     return recv(connection_.get(), &next, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
@@ -105,7 +107,7 @@ class StatusServer::Client final : private EventHandler {
     over_ = true;
   }
 
-  uint64_t number_ = 0;  // of its request among all that there were; 0: there is none yet
+  uint64_t number_ = 0;  // number of its request among all requests; 0: none yet
   GuardedFd connection_;
   std::string line_;
   std::optional<StatusRequest> request_;
@@ -147,14 +149,14 @@ void StatusServer::on_ready(const PollEvent&) {
                   socket_->path().c_str());
       }
       told_of_stranger_ = true;
-      return;  // the next pass has the rest: nobody keeps this thread busy
+      return;  // the next pass accepts the rest, so one user cannot keep this thread busy
     }
     if (accepted.error != 0) return pause_until(now + kPause);
     if (!accepted.connection.valid()) return;
     auto client = std::make_unique<Client>(std::move(accepted.connection), now);
     if (client->start(reactor_)) clients_.push_back(std::move(client));
   }
-  pause_until(now);  // until somebody has left
+  pause_until(now);  // until a client has left
 }
 
 StatusServer::Text StatusServer::text_of(std::string made) {

@@ -1,8 +1,9 @@
-// Serves the status socket from the progress thread, which it never blocks: whoever connects says
-// one line, "job", "report" or "drain ...", and gets one JSON text and the end of the stream. Who
-// is slow, says anything else or closes early is dropped; a fault here is never one of the job.
+// Serves the status socket from the progress thread, and never blocks it. A client sends one line,
+// "job", "report" or "drain ...", and receives one JSON text and the end of the stream. The server
+// drops a client that is slow, sends anything else or closes early. A fault here never affects the
+// job.
 //
-// Answers are shared: however many ask, each text is made at most once every kStatusFreshness.
+// Clients share answers: the server makes each text at most once every kStatusFreshness.
 #pragma once
 
 #include <array>
@@ -21,32 +22,32 @@
 namespace r2ccl {
 
 enum class StatusRequest : uint8_t {
-  report,  // of this rank, at length
-  job,     // of every rank, in short
-  drain,   // of the paths of a NIC, after doing something to it: runtime/drain_desk.h
+  report,  // this rank, in full
+  job,     // every rank, in short
+  drain,   // the paths of a NIC, after a drain command: runtime/drain_desk.h
 };
-// The request that `line` (with its end) is; none: nothing that is known.
+// Returns the request in `line` (with its end); none: unknown.
 std::optional<StatusRequest> parse_status_request(std::string_view line);
 
-// Who knows what is asked for. Called in the server's thread, from progress() alone.
+// The source of the answers. The server calls it in its own thread, only from progress().
 class StatusSource {
  public:
   virtual ~StatusSource() = default;
   virtual std::string status_report() = 0;
-  // The other ranks are asked first: none until they have answered or their time is up.
+  // Asks the other ranks first. Returns none until they have answered or their time is over.
   virtual std::optional<std::string> job_status() = 0;
-  // `asker`: a number that is larger than those of all earlier requests.
+  // `asker`: the client's number, larger than those of all earlier requests.
   virtual std::optional<std::string> drain_status(uint64_t asker, std::string_view line) = 0;
 };
 
 class StatusServer final : private EventHandler {
  public:
-  // All of them must outlive the server.
+  // Requires that all arguments outlive the server.
   StatusServer(StatusSource& source, Reactor& reactor, const Clock& clock);
   ~StatusServer() override;
 
   Status open(StatusSocket socket);
-  // Takes requests on, answers what can be answered, drops whose time is up.
+  // Takes new requests, sends the available answers, and drops clients whose time is over.
   void progress();
   TimeNs next_timeout() const;
   size_t clients() const { return clients_.size(); }
@@ -59,7 +60,7 @@ class StatusServer final : private EventHandler {
     TimeNs made_at = 0;
   };
 
-  void on_ready(const PollEvent& event) override;  // somebody connects
+  void on_ready(const PollEvent& event) override;  // a client connects
   void pause_until(TimeNs when);
   Text answer_to(const Client& client, StatusRequest request, TimeNs now);
   static Text text_of(std::string made);
@@ -70,8 +71,8 @@ class StatusServer final : private EventHandler {
   std::optional<StatusSocket> socket_;
   std::vector<std::unique_ptr<Client>> clients_;
   uint64_t requests_so_far_ = 0;
-  std::array<Cached, 2> cached_;  // by request; what changes something is done each time
-  TimeNs paused_until_ = 0;       // nobody is let in before
+  std::array<Cached, 2> cached_;  // by request; a drain command is never cached
+  TimeNs paused_until_ = 0;       // no client is accepted before
   bool told_of_stranger_ = false;
   Reactor::Registration registration_;  // last: must go before the socket
 };

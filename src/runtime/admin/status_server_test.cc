@@ -32,7 +32,7 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-// A process that asks.
+// A client process.
 class Asker {
  public:
   explicit Asker(const std::string& path)
@@ -49,7 +49,7 @@ class Asker {
     return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // Takes what is there, at most so much.
+  // Reads the available bytes, at most `bytes_max`.
   void read(size_t bytes_max = SIZE_MAX) {
     std::vector<char> part(256 * 1024);
     while (!ended_ && heard_.size() < bytes_max) {
@@ -101,14 +101,14 @@ class Served : public testing::Test, protected StatusSource {
     return drain_;
   }
 
-  // Some passes of the progress thread.
+  // Runs some passes of the progress thread.
   void pass() {
     for (int i = 0; i < 8; ++i) {
       reactor_.poll(0);
       server_->progress();
     }
   }
-  // True when the thread would sleep, and not run in circles.
+  // Returns true when the thread would sleep instead of spinning.
   bool at_rest() {
     pass();
     return reactor_.poll(0) == 0 && server_->next_timeout() > clock_.now();
@@ -169,7 +169,7 @@ TEST_F(Served, LetsTheAskerWaitForTheOtherRanks) {
   EXPECT_EQ(asker.heard(), "{\"members\":[]}\n");
 }
 
-TEST_F(Served, DropsWhoSaysNothing) {
+TEST_F(Served, DropsAClientThatSendsNothing) {
   Asker asker(path_);
   EXPECT_TRUE(at_rest());
   EXPECT_EQ(server_->clients(), 1u);
@@ -182,7 +182,7 @@ TEST_F(Served, DropsWhoSaysNothing) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Served, DropsWhoSaysOneByteNowAndThen) {
+TEST_F(Served, DropsAClientThatSendsOneByteNowAndThen) {
   Asker asker(path_);
   for (int i = 0; i < 5; ++i) {
     (void)asker.say("r");
@@ -194,7 +194,7 @@ TEST_F(Served, DropsWhoSaysOneByteNowAndThen) {
   EXPECT_TRUE(asker.ended());
 }
 
-TEST_F(Served, DropsWhoSaysAnythingElse) {
+TEST_F(Served, DropsAClientThatSendsAnUnknownRequest) {
   for (const std::string& words :
        {std::string("\n"), std::string("REPORT\n"), std::string("report\r\n"),
         std::string("report\njob\n"), std::string("job"), std::string(1, '\0') + "\n",
@@ -212,7 +212,7 @@ TEST_F(Served, DropsWhoSaysAnythingElse) {
   EXPECT_EQ(reports_, 0);
 }
 
-TEST_F(Served, DropsWhoGoesOnTalking) {
+TEST_F(Served, DropsAClientThatSendsMoreAfterItsRequest) {
   Asker asker(path_);
   ASSERT_TRUE(asker.say("job\n"));
   pass();
@@ -221,7 +221,7 @@ TEST_F(Served, DropsWhoGoesOnTalking) {
   EXPECT_EQ(server_->clients(), 0u);
 }
 
-TEST_F(Served, ForgetsWhoLeavesEarly) {
+TEST_F(Served, ForgetsAClientThatLeavesEarly) {
   for (const char* words : {"", "rep", "job\n"}) {
     Asker asker(path_);
     ASSERT_TRUE(asker.say(words));
@@ -252,7 +252,7 @@ TEST_F(Served, WaitsForASlowReaderButNotForEver) {
   EXPECT_EQ(reports_, 1);
 }
 
-TEST_F(Served, MakesATextOnceForAllWhoAskAtTheTime) {
+TEST_F(Served, MakesATextOnceForAllClientsOfThatTime) {
   for (int i = 0; i < 20; ++i) {
     Asker asker(path_);
     ASSERT_TRUE(asker.say("report\n"));
@@ -339,7 +339,7 @@ TEST_F(Served, LeavesNoFileBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
 }
 
-// The child ends by _exit, as a data loader's worker does; what it inherited it must let go.
+// The child ends by _exit, like a data loader's worker, and must release the inherited copy.
 TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
   const pid_t child = fork();
   if (child == 0) {
@@ -359,7 +359,7 @@ TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
 
 TEST_F(Served, SendsAnotherUserAway) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
-  // As if somebody had opened the directory, and the one above it.
+  // As if a user had opened the directory, and its parent.
   ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
@@ -391,14 +391,14 @@ TEST_F(Served, SendsAnotherUserAway) {
 
 class SocketFile : public Served {
  protected:
-  // A number that no process has.
+  // Returns a pid that no process has.
   static uint32_t dead_pid() {
     const pid_t child = fork();
     if (child == 0) _exit(0);
     waitpid(child, nullptr, 0);
     return static_cast<uint32_t>(child);
   }
-  // As a process leaves it that is killed.
+  // Leaves a socket like a killed process.
   std::string leave_behind(const std::string& name) const {
     const int left = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const sockaddr_un address = address_of(directory_ + "/" + name);
@@ -422,7 +422,7 @@ TEST_F(SocketFile, OfADeadProcessIsRemovedByTheNextOne) {
 }
 
 TEST_F(SocketFile, OfALivingProcessStaysThoughItsNumberIsUnknownHere) {
-  // As a process in a container: it answers, but no such process is to be seen.
+  // Like a process in a container: it answers, but its pid is not visible.
   auto other = StatusSocket::open(directory_, {dead_pid(), 5, Rank(6)});
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE(try_open(directory_).ok());
@@ -441,7 +441,7 @@ TEST_F(SocketFile, OfAnotherKindIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + name));
 }
 
-TEST_F(SocketFile, ReplacesWhatAnEarlierProcessOfThisNumberLeft) {
+TEST_F(SocketFile, ReplacesTheSocketOfAnEarlierProcessWithThisPid) {
   leave_behind(to_string({1, 2, Rank(3)}));
   leave_behind(to_string({1, 2, Rank(3)}) + ".new");
   auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
@@ -469,8 +469,9 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-// By when their requests are there: who connects early may have seen since what others did.
-TEST_F(Served, NumbersWhoAskInTheOrderOfTheirRequests) {
+// Numbers clients by the arrival of their requests: an early connection may have seen the effects
+// of others since.
+TEST_F(Served, NumbersClientsInTheOrderOfTheirRequests) {
   drain_ = "{}";
   Asker slow(path_);
   pass();
@@ -495,14 +496,14 @@ TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
     EXPECT_EQ(asker.heard(), "");
     ASSERT_FALSE(asked_.empty());
     EXPECT_EQ(asked_.back(), line);
-    EXPECT_EQ(askers_.back(), done) << "nobody else's number";
+    EXPECT_EQ(askers_.back(), done) << "the client's own number";
     asked_.clear();
     drain_ = "{\"ranks\":[]}";
     pass();
     asker.read();
     EXPECT_EQ(asker.heard(), "{\"ranks\":[]}\n");
     EXPECT_TRUE(asker.ended());
-    EXPECT_FALSE(asked_.empty()) << "an answer is nobody else's";
+    EXPECT_FALSE(asked_.empty()) << "a drain answer is not shared";
   }
 }
 

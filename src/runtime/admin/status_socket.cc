@@ -17,9 +17,11 @@ namespace r2ccl {
 namespace {
 
 constexpr int kBacklog = 16;
-// Entries that are looked at for leftovers: a directory that somebody filled must not delay a job.
+// The number of entries that are checked for leftovers: a directory that a user filled must not
+// delay a job.
 constexpr int kEntriesMax = 4096;
-// A name that is taken away while it is still being made was taken for a leftover; not for ever.
+// Another process may take an unfinished name for a leftover and remove it. The retries are
+// bounded.
 constexpr int kAttempts = 3;
 constexpr std::string_view kUnfinished = ".new";
 
@@ -36,7 +38,7 @@ std::optional<sockaddr_un> address_of(const std::string& path) {
   return address;
 }
 
-// Nobody listens behind it, and nobody ever will.
+// Returns true when no process listens behind the name, and none ever will.
 bool is_dead(const std::string& path) {
   const auto address = address_of(path);
   const GuardedFd probe = new_socket();
@@ -55,21 +57,22 @@ void remove_leftovers(const std::string& directory) {
     if (text.ends_with(kUnfinished)) text.remove_suffix(kUnfinished.size());
     const auto name = parse_status_name(text);
     if (!name) continue;
-    // Only saves the living the trouble: a process may have another number where it lives.
+    // Only an optimisation for living processes: in another namespace a process may have another
+    // pid.
     if (kill(static_cast<pid_t>(name->pid), 0) == 0 || errno != ESRCH) continue;
     const std::string path = directory + "/" + entry->d_name;
     if (is_dead(path)) unlink(path.c_str());
   }
 }
 
-// Listens under another name first, then gives the socket its own.
+// Listens under another name first, then renames the socket.
 int listen_at(const GuardedFd& socket, const sockaddr_un& unfinished, const std::string& path) {
   const char* name = unfinished.sun_path;
-  unlink(name);  // of an earlier process with this number
+  unlink(name);  // left by an earlier process with this pid
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&unfinished), sizeof unfinished) != 0) {
     return errno;
   }
-  // The directory keeps others out; the user's umask must not keep the user out.
+  // The directory keeps other users out. The user's umask must not keep the user out.
   if (chmod(name, 0600) == 0 && listen(socket.get(), kBacklog) == 0 &&
       rename(name, path.c_str()) == 0) {
     return 0;

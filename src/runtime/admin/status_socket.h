@@ -1,7 +1,7 @@
-// The listening Unix socket of one communicator: the file and who may come in.
+// The listening Unix socket of one communicator: its file and its access control.
 //
-// A name appears in the directory only once somebody listens behind it, so a name whose connect is
-// refused belongs to a process that is gone, and anybody may remove it.
+// A name appears in the directory only once a process listens behind it. So a name whose connect is
+// refused belongs to a dead process, and any process may remove it.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@ namespace r2ccl {
 
 class StatusSocket {
  public:
-  // Makes the directory when it is missing, removes what dead processes left there, and listens.
+  // Creates the directory if it is missing, removes the sockets of dead processes, and listens.
   static Result<StatusSocket> open(const std::string& directory, const StatusName& name);
   StatusSocket(StatusSocket&& other) noexcept = default;
   StatusSocket& operator=(StatusSocket&& other) = delete;
-  // Removes the name, except in a forked child, whose it is not.
+  // Removes the name, except in a forked child, which does not own it.
   ~StatusSocket();
 
   struct Accepted {
-    GuardedFd connection;   // not valid: nobody waits, or `error`
+    GuardedFd connection;   // not valid: no client waits, or `error`
     int error = 0;          // an errno value: descriptors or memory have run out
-    bool stranger = false;  // another user's process, which was sent away
+    bool stranger = false;  // another user's process, which was refused
   };
-  // Does not block, and nor does what it returns. Strangers are all but this user and root.
+  // Does not block, and neither does the returned connection. Strangers are all users but this one
+  // and root.
   Accepted accept() const;
   int fd() const { return socket_.get(); }
   const std::string& path() const { return path_; }

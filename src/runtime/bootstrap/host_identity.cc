@@ -30,7 +30,7 @@ Result<HostId> host_identity() {
   }
   struct stat network;
   if (stat("/proc/self/ns/net", &network) != 0) return system_error("/proc/self/ns/net", errno);
-  // Without /dev/shm there is nothing to share, and zero says so on every rank alike.
+  // Without /dev/shm there is nothing to share. Every rank then uses zero.
   struct stat shared {};
   if (stat("/dev/shm", &shared) != 0) shared = {};
   std::vector<std::byte> parts;

@@ -1,6 +1,6 @@
-// Which ranks are on one host: those that share the kernel, the network namespace and /dev/shm, for
-// only they may use loopback and shared memory between them. Two containers of one machine need
-// not.
+// Finds the ranks on one host: ranks that share the kernel, the network namespace and /dev/shm.
+// Only such ranks may use loopback and shared memory between them. Two containers of one machine
+// need not share these.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace r2ccl {
 
-// Of the calling process. Fails when /proc is not there.
+// Returns the identity of the calling process's host. Fails without /proc.
 Result<HostId> host_identity();
 
-// What R2CCL_HOST_ID says in its place: the same for the same text.
+// Returns the identity that R2CCL_HOST_ID sets instead. Equal texts give equal identities.
 HostId host_identity_named(const std::string& text);
 
-// The machine's name, "?" when it has none.
+// Returns the machine's name, "?" when it has none.
 std::string host_name();
 
 }  // namespace r2ccl

@@ -18,7 +18,7 @@ class CardWriter {
 
   void put_text(const std::string& text, size_t bytes_max, const char* what) {
     bound(text.size(), bytes_max, what);
-    // An interface or a host may have any name, and the reader refuses what is not printable.
+    // An interface or a host may have any name, and the reader refuses unprintable characters.
     const std::string told = printable_text(text, bytes_max);
     out_.put(static_cast<uint8_t>(told.size()));
     out_.put_bytes(std::as_bytes(std::span(told)));
@@ -191,7 +191,7 @@ NicCard make_nic_card(const Nic& nic, uint16_t port) {
   const size_t count = std::min(nic.addresses.size(), kNicAddressesMax);
   card.addresses.assign(nic.addresses.begin(),
                         nic.addresses.begin() + static_cast<std::ptrdiff_t>(count));
-  // The scope stays on this host, as in the bytes that travel.
+  // The scope stays on this host, as in the encoded form.
   for (Address& address : card.addresses) address.scope = 0;
   return card;
 }

@@ -1,5 +1,5 @@
-// What each rank tells all others about itself at start, and how it travels. It comes from another
-// process, so decoding is bounded and refuses what an honest rank would not say.
+// The description that each rank sends to all others at start, and its codec. The bytes come from
+// another process, so decoding is bounded and refuses any value that an honest rank cannot send.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ inline constexpr size_t kHostIdBytes = 16;
 
 using HostId = std::array<std::byte, kHostIdBytes>;
 
-// A setting that all ranks must share, as text: only equality counts.
+// A setting that all ranks must share, as text. Ranks compare it for equality only.
 struct Setting {
   std::string name;
   std::string value;
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
-// One data NIC and the listener on it. Its place in RankCard::nics is its NicId.
+// One data NIC and the listener on it. Its index in RankCard::nics is its NicId.
 struct NicCard {
   std::string name;
   std::array<uint8_t, 8> hardware{};
@@ -42,17 +42,17 @@ struct NicCard {
 struct RankCard {
   Rank rank;
   std::string host_name;
-  HostId host{};  // equal exactly for ranks that share kernel, network namespace and /dev/shm
+  HostId host{};  // equal only for ranks that share kernel, network namespace and /dev/shm
   uint32_t pid = 0;
   uint32_t library_version = 0;  // R2CCL_VERSION_CODE
   std::vector<Setting> settings;
   std::vector<NicCard> nics;
-  std::vector<Endpoint> control;  // where the control channel listens
+  std::vector<Endpoint> control;  // the endpoints where the control channel listens
   std::string obstacle;           // why this rank cannot take part, on one line; empty: it can
   friend bool operator==(const RankCard&, const RankCard&) = default;
 };
 
-// The smaller of each list's bound and its size is sent; these bounds keep a card below its
+// The encoder cuts each list to its bound. These bounds keep the encoded rank info below its
 // maximum.
 inline constexpr size_t kHostNameBytesMax = 255;
 inline constexpr size_t kNicNameBytesMax = 31;
@@ -63,18 +63,18 @@ inline constexpr size_t kSettingNameBytesMax = 63;
 inline constexpr size_t kSettingValueBytesMax = 127;
 inline constexpr size_t kObstacleBytesMax = 255;
 
-// Fails when something is larger than its bound.
+// Fails when a field exceeds its bound.
 Result<std::vector<std::byte>> encode(const RankCard& card);
 Result<RankCard> decode_rank_card(std::span<const std::byte> bytes);
 
-// "rank 3 (host node7, pid 4711)".
+// Returns "rank 3 (host node7, pid 4711)".
 std::string describe(const RankCard& card);
 
-// A NIC as this rank advertises it, with the port of the listener on it.
+// Returns a NIC as this rank advertises it, with the port of the listener on it.
 NicCard make_nic_card(const Nic& nic, uint16_t port);
 
-// Cards in rank order, one a rank. Fails when a setting or the library's version differs, and names
-// the setting and both ranks.
+// Requires the rank info of each rank, in rank order. Fails when a setting or the library's version
+// differs; the error names the setting and both ranks.
 Status check_agreement(std::span<const RankCard> cards);
 
 }  // namespace r2ccl

@@ -39,7 +39,7 @@ RankCard sample(int32_t rank = 3) {
   return card;
 }
 
-TEST(RankCard, ReadsBackWhatWasWritten) {
+TEST(RankCard, DecodesItsOwnEncoding) {
   const RankCard card = sample();
   const auto bytes = encode(card);
   ASSERT_TRUE(bytes.ok());
@@ -109,7 +109,7 @@ TEST(RankCard, SurvivesRandomAndDamagedBytes) {
       }
     }
     const auto read = decode_rank_card(bytes);
-    // What is accepted must be within the bounds, so it can be said again.
+    // An accepted card is within the bounds, so it can be encoded again.
     if (read.ok()) {
       EXPECT_TRUE(encode(read.value()).ok());
     }

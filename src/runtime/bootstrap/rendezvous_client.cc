@@ -12,8 +12,8 @@ namespace {
 
 constexpr TimeNs kPauseMin = 50 * kMillisecond;
 constexpr TimeNs kPauseMax = 250 * kMillisecond;
-// The server names the missing ranks when the bound passes, so a little more is waited for its
-// words.
+// The server names the missing ranks when the bound passes. The client waits this much longer for
+// its answer.
 constexpr TimeNs kLastWords = 2 * kSecond;
 constexpr TimeNs kCloseWait = 1 * kSecond;
 
@@ -50,7 +50,7 @@ RendezvousClient::RendezvousClient(Transport& transport, Reactor& reactor, Optio
 }
 
 void RendezvousClient::progress(TimeNs now) {
-  // Each call either stays in its state or goes on to a later one, or back to `pausing`.
+  // Each call stays in its state, goes on to a later one, or goes back to `pausing`.
   for (State before = State::failed; before != state_;) {
     before = state_;
     switch (state_) {
@@ -99,7 +99,8 @@ TimeNs RendezvousClient::next_timeout() const {
 
 void RendezvousClient::start_attempt(TimeNs now) {
   state_ = State::connecting;
-  // Short, and longer with every round: a far or busy host needs more, a dead address wastes less.
+  // The bound grows with every round: a far or busy host needs more time, a dead address costs
+  // less.
   attempt_deadline_ = std::min(deadline_, now + std::max(limits::kConnectAttempt, 4 * pause_));
   auto connection = transport_.connect(endpoint(), options_.connect);
   if (!connection.ok()) return end_attempt(connection.status(), false, now);
@@ -116,8 +117,8 @@ void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
   pause_until_ = now;
   if (++current_ < attempts_.size()) return;
   current_ = 0;
-  // An address may lead to a stranger on another network, so one refusal does not end it, but when
-  // all who answer at all the addresses say no, waiting will not change their mind.
+  // An address may lead to a foreign server on another network, so one refusal does not end the
+  // attempt. But when every peer that answers refuses, waiting will not help.
   if (std::ranges::all_of(attempts_, &Attempt::refused)) {
     return fail(attempts_.front().error.with_context(to_string(endpoint())));
   }
@@ -233,8 +234,8 @@ void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
   attempt_deadline_ = now + kCloseWait;
 }
 
-// Closing first could discard the acknowledgement. Should the server have vanished, the table
-// counts all the same.
+// Closing first could discard the acknowledgement. If the server has vanished, the table is valid
+// all the same.
 void RendezvousClient::wait_for_close(TimeNs now) {
   const Status status = stream_->pump();
   if (status.ok() && now < attempt_deadline_) return;

@@ -1,5 +1,5 @@
-// One rank's way to the table of all ranks: finds the rendezvous, which may not listen yet, proves
-// itself, hands in its card and waits for everybody else's.
+// Joins one rank to the job: finds the rendezvous, which may not listen yet, authenticates itself,
+// sends its rank info and waits for the table of all ranks.
 //
 // A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace r2ccl {
 
-// A rank knows this once all have met.
+// The result of the rendezvous for one rank.
 struct MetJob {
   std::vector<RankCard> cards;  // in rank order
   RunIdentity run;
@@ -29,10 +29,10 @@ class RendezvousClient final : public EventHandler {
  public:
   struct Options {
     JobIdentity job;
-    std::vector<Endpoint> endpoints;  // of the rendezvous, tried in turn; not empty
+    std::vector<Endpoint> endpoints;  // addresses of the rendezvous, tried in turn; not empty
     RankCard card;
     int32_t rank_count = 0;
-    TimeNs timeout_ns = 0;  // all ranks must have arrived within this
+    TimeNs timeout_ns = 0;  // all ranks must arrive within this
     ConnectOptions connect;
     NonceSource nonce;
   };
@@ -40,13 +40,13 @@ class RendezvousClient final : public EventHandler {
     pausing,        // no connection; the next attempt is at pause_until_
     connecting,     // `connection_` is set and pending
     shaking_hands,  // `handshake_` is set
-    waiting,        // `stream_` is set; the card is on its way or there
-    acknowledging,  // the table is here; the server closes when it knows
+    waiting,        // `stream_` is set; the rank info is being sent, or has arrived
+    acknowledging,  // the table has arrived; the server closes when it has the acknowledgement
     done,           // cards() is legal
-    failed,         // error() says why
+    failed,         // error() gives the reason
   };
 
-  // `transport` and `reactor` outlive the client.
+  // Requires that `transport` and `reactor` outlive the client.
   RendezvousClient(Transport& transport, Reactor& reactor, Options options, TimeNs now);
 
   void progress(TimeNs now);
@@ -61,10 +61,10 @@ class RendezvousClient final : public EventHandler {
   void on_ready(const PollEvent&) override {}
 
  private:
-  // What came of the last attempt at one endpoint.
+  // The result of the last attempt at one endpoint.
   struct Attempt {
     Status error;
-    bool refused = false;  // an r2ccl peer answered and said no for good
+    bool refused = false;  // an r2ccl peer answered and refused for good
   };
 
   void start_attempt(TimeNs now);
@@ -87,7 +87,7 @@ class RendezvousClient final : public EventHandler {
   const TimeNs deadline_;
   Attendance attendance_{};
   State state_ = State::pausing;
-  std::vector<Attempt> attempts_;  // beside options_.endpoints
+  std::vector<Attempt> attempts_;  // parallel to options_.endpoints
   size_t current_ = 0;
   TimeNs pause_ = 0;
   TimeNs pause_until_ = 0;
@@ -96,14 +96,14 @@ class RendezvousClient final : public EventHandler {
   std::unique_ptr<HandshakeIo> handshake_;
   std::unique_ptr<SealedStream> stream_;
   Reactor::Registration registration_;  // last: it must end before the connection does
-  std::vector<std::byte> card_;         // this rank's, as it was sent
-  LockedBytes token_;                   // once it has come
+  std::vector<std::byte> card_;         // this rank's info, as sent
+  LockedBytes token_;                   // set once it has arrived
   MetJob met_;
   Status error_;
 };
 
-// Runs a client to its end on the calling thread, which is the only one to use `reactor`. What
-// knocks at `acceptor` meanwhile, if it is given, is served.
+// Runs a client to its end on the calling thread, which alone uses `reactor`. Meanwhile it serves
+// the connections to `acceptor`, if that is given.
 Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Clock& clock,
                               RendezvousClient::Options options, Acceptor* acceptor = nullptr);
 

@@ -13,7 +13,7 @@ Status malformed(const char* what) {
   return {Code::remote, std::string("malformed rendezvous message: ") + what};
 }
 
-// Only these may come over the wire as a reason; anything else is told as a remote failure.
+// Only these codes may arrive as a reason. Any other code becomes a remote failure.
 bool is_reason(uint8_t code) {
   switch (static_cast<Code>(code)) {
     case Code::invalid_argument:

@@ -1,4 +1,4 @@
-// What the tests of the rendezvous share.
+// Helpers that the tests of the rendezvous share.
 #pragma once
 
 #include <cstdint>

@@ -10,17 +10,18 @@
 namespace r2ccl {
 namespace {
 
-// After descriptors ran out; something else in the process must close one first.
+// The pause after descriptors ran out: another part of the process must close one first.
 constexpr TimeNs kAcceptPause = 100 * kMillisecond;
-// Bounds how long accepting may keep those who are here waiting.
+// Bounds how long accepting delays the connections that are open.
 constexpr int kAcceptsPerTurn = 64;
-// How long a guest that was told to go may take to close: closing first could discard the words.
+// The time that a dismissed connection has to close. If the server closed first, the peer could
+// lose the reason.
 constexpr TimeNs kGoodbye = 2 * kSecond;
-// How long a rank that lost its connection may take to come back for the table.
+// The time that a rank has to fetch the table after it lost its connection.
 constexpr TimeNs kTableKept = 60 * kSecond;
 constexpr int kMissingRanksNamed = 16;
 
-// False once the peer has closed.
+// Returns false once the peer has closed.
 bool discard_input(Connection& connection) {
   std::array<std::byte, 2048> buffer;
   const iovec slice{buffer.data(), buffer.size()};
@@ -30,8 +31,8 @@ bool discard_input(Connection& connection) {
 
 }  // namespace
 
-// A listener. It leaves the reactor for a while when descriptors have run out, for readiness is
-// level-triggered and the backlog would keep the thread spinning.
+// A listener. It leaves the reactor for a while when descriptors have run out: readiness is
+// level-triggered, so the backlog would keep the thread spinning.
 struct RendezvousServer::Door final : EventHandler {
   std::unique_ptr<Listener> listener;
   Reactor::Registration registration;
@@ -43,30 +44,30 @@ struct RendezvousServer::Door final : EventHandler {
 class RendezvousServer::Guest final : public EventHandler {
  public:
   enum class State : uint8_t {
-    shaking_hands,  // nothing is known of the peer; `handshake` is set, and stays if it fails
-    silent,         // proved itself, so `stream` is set; its card has not come yet
-    waiting,        // has a seat, waits for the table
-    served,         // the table is on its way; waits for the acknowledgement
-    leaving,        // was told why it must go, or is done; waits for it to close
+    shaking_hands,  // the peer is unknown; `handshake` is set, and stays if it fails
+    silent,         // authenticated, so `stream` is set; its rank info has not arrived
+    waiting,        // has a slot and waits for the table
+    served,         // the table is being sent; waits for the acknowledgement
+    leaving,        // has the reason for its dismissal, or is done; waits for it to close
   };
 
   void on_ready(const PollEvent&) override { ready = true; }
 
   State state = State::shaking_hands;
   bool ready = true;
-  TimeNs deadline = kNever;  // what happens then depends on the state
-  uint32_t timeout_ms = 0;   // while waiting: what the rank's caller asked for
-  Rank rank;                 // as proved in the handshake
-  Crowd::Place place;        // until it has a seat
+  TimeNs deadline = kNever;  // its effect depends on the state
+  uint32_t timeout_ms = 0;   // while waiting: the timeout of the rank's caller
+  Rank rank;                 // authenticated by the handshake
+  Crowd::Place place;        // until it has a slot
   std::unique_ptr<HandshakeIo> handshake;
   std::unique_ptr<SealedStream> stream;
   Reactor::Registration registration;  // last: it must end before the connection does
 };
 
-// What is kept of one rank that has arrived.
+// The server's record of one rank that has arrived.
 struct RendezvousServer::Seat {
   std::vector<std::byte> card;
-  std::string who;  // for the words to a second process that claims the rank
+  std::string who;  // for the error of a second process that claims the rank
   Attendance attendance{};
   Guest* guest = nullptr;  // null: it lost its connection after the table was complete
   bool acknowledged = false;
@@ -125,7 +126,7 @@ TimeNs RendezvousServer::next_timeout() const {
   for (const auto& door : doors_) {
     if (!door->registration) at = std::min(at, door->closed_until);
   }
-  // A guest that became ready inside progress(), by another's arrival, is served at once.
+  // A connection that became ready inside progress(), by another's arrival, is served at once.
   for (const auto& guest : guests_) at = std::min(at, guest->ready ? 0 : guest->deadline);
   return at;
 }
@@ -140,7 +141,7 @@ void RendezvousServer::accept_from(Door& door, TimeNs now) {
     door.ready = true;
   }
   if (!door.ready) return;
-  door.ready = false;  // the poller says again when more are waiting
+  door.ready = false;  // the poller reports again when more are waiting
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     std::unique_ptr<Connection> connection = door.listener->accept();
     if (connection != nullptr) {
@@ -196,7 +197,8 @@ bool RendezvousServer::shake_hands(Guest& guest, TimeNs now) {
       last_refusal_ = to_string(guest.handshake->connection().remote()) + ": " +
                       guest.handshake->error().message();
       R2CCL_LOG(info, "rendezvous: %s", last_refusal_.c_str());
-      // A rank that does not fit was told why and may read it in peace; a stranger goes at once.
+      // A rank that does not fit has its reason and gets time to read it. An unauthenticated
+      // connection closes at once.
       if (guest.handshake->error().code() == Code::remote) return false;
       guest.state = Guest::State::leaving;
       guest.deadline = now + kGoodbye;
@@ -235,7 +237,7 @@ bool RendezvousServer::on_message(Guest& guest, SealedStream::Message message, T
   }
   if (message.type == type_of(RendezvousMessage::received) && guest.state == Guest::State::served) {
     seats_.at(guest.rank).acknowledged = true;
-    // Closing tells the rank that the acknowledgement is here and that it may close too.
+    // Closing tells the rank that the acknowledgement has arrived and that it may close too.
     return false;
   }
   return false;
@@ -262,7 +264,8 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
   }
   Seat& seat = seats_[guest.rank];
   if (seat.guest != nullptr) {
-    // The same process came back: its old connection is dead, whether or not we have noticed.
+    // The same process has returned, so its old connection is dead, whether or not the server has
+    // noticed.
     seat.guest->state = Guest::State::leaving;
     seat.guest->deadline = now;
   }
@@ -279,7 +282,8 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
   return {};
 }
 
-// A rank of this job may wait as long as it likes. A stranger may not keep the others waiting.
+// A rank of this job may wait as long as it likes. An unauthenticated one must not make the others
+// wait.
 TimeNs RendezvousServer::patience(uint32_t left_ms) const {
   const TimeNs wanted = static_cast<TimeNs>(left_ms) * kMillisecond;
   return options_.job.authenticated() ? wanted : std::min(wanted, options_.open_patience);
@@ -302,8 +306,8 @@ void RendezvousServer::release_seat(const Guest& guest) {
   const auto found = seats_.find(guest.rank);
   if (found == seats_.end() || found->second.guest != &guest) return;
   found->second.guest = nullptr;
-  // Before the table is complete a rank that left counts as never arrived. Afterwards the others
-  // may have its card already, so its seat is kept for it.
+  // Before the table is complete, a rank that left counts as never arrived. Afterwards the others
+  // may have its rank info already, so the server keeps its slot.
   if (table_ != nullptr) return;
   lost_[guest.rank] = found->second.who;
   seats_.erase(found);
@@ -316,7 +320,7 @@ void RendezvousServer::tell_refused(Guest& guest, const Status& why, TimeNs now)
                      std::make_shared<std::vector<std::byte>>(encode_refused(why)));
   guest.state = Guest::State::leaving;
   guest.deadline = now + kGoodbye;
-  guest.ready = true;  // so that the words go out
+  guest.ready = true;  // to send the message
 }
 
 void RendezvousServer::hand_out_table(TimeNs now) {
@@ -381,8 +385,8 @@ void RendezvousServer::check_times(TimeNs now) {
   if (too_late != nullptr) give_up(missing_ranks(too_late->timeout_ms), now);
 }
 
-// One rank's patience is all ranks' patience: without it the job cannot start, and all hear the
-// same list. Whoever comes later hears it at once.
+// When one rank's timeout passes, the job cannot start without it, so the server ends the wait of
+// all ranks with the same list. A later rank gets that answer at once.
 void RendezvousServer::give_up(const Status& why, TimeNs now) {
   failure_ = why;
   for (const auto& guest : guests_) {

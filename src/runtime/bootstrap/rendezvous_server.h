@@ -1,7 +1,7 @@
-// Where the ranks of a job meet: collects one card from each and hands all of them to all. It runs
-// in the process that made the unique id (or on the host that the environment names), on a port
-// that strangers can reach, so until a connection has proved itself it costs constant memory, and
-// both the number and the age of such connections are bounded.
+// Collects the rank info of each rank of a job and sends all of it to all ranks. The server runs in
+// the process that made the unique id (or on the host that the environment names), on a port that
+// anybody can reach. So an unauthenticated connection costs constant memory, and the number and the
+// age of such connections are bounded.
 //
 // A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
 #pragma once
@@ -31,16 +31,17 @@ class RendezvousServer {
   struct Options {
     JobIdentity job;
     NonceSource nonce;
-    // Without a secret, how long one rank's arrival may keep its seat, whatever it says itself.
+    // Without a secret: the longest time that an arrival keeps its slot, however much longer it
+    // asks for.
     TimeNs open_patience = kNever;
   };
   struct Counters {
-    uint64_t refused = 0;  // strangers, wrong secrets, ranks that cannot be
-    uint64_t evicted = 0;  // never came to the point: too old, or one too many
+    uint64_t refused = 0;  // foreign connections, wrong secrets, impossible ranks
+    uint64_t evicted = 0;  // unfinished handshakes: too old, or one too many
     bool operator==(const Counters&) const = default;
   };
 
-  // `reactor` and the listeners' transport outlive the server.
+  // Requires that `reactor` and the listeners' transport outlive the server.
   RendezvousServer(Reactor& reactor, std::vector<std::unique_ptr<Listener>> listeners,
                    Options options);
   ~RendezvousServer();
@@ -48,12 +49,12 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   void progress(TimeNs now);
-  // When progress() must be called though nothing is ready.
+  // Returns the time at which progress() is due even if nothing is ready.
   TimeNs next_timeout() const;
-  // Every rank has said that it has the table, or the time for that is over: nothing is served any
-  // more.
+  // True when every rank has acknowledged the table, or its time is over. The server serves nothing
+  // any more.
   bool finished() const { return finished_; }
-  // The job cannot start, and no rank that waited here is left to be told so.
+  // True when the job cannot start and every rank that waited here has the reason.
   bool told_all() const;
   const Counters& counters() const { return counters_; }
   size_t connection_count() const { return guests_.size(); }
@@ -66,12 +67,12 @@ class RendezvousServer {
 
   void accept_from(Door& door, TimeNs now);
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
-  // True while the guest stays.
+  // Returns true while the connection stays.
   bool serve(Guest& guest, TimeNs now);
   bool shake_hands(Guest& guest, TimeNs now);
   bool talk(Guest& guest, TimeNs now);
   bool on_message(Guest& guest, SealedStream::Message message, TimeNs now);
-  // Fails with words for the guest when its card cannot be taken.
+  // Fails with an error text for the peer when its rank info is refused.
   Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
   Status check_count(Rank rank, const RankCard& card, int32_t rank_count) const;
   TimeNs patience(uint32_t left_ms) const;
@@ -87,15 +88,15 @@ class RendezvousServer {
   Reactor& reactor_;
   const Options options_;
   std::vector<std::unique_ptr<Door>> doors_;
-  Crowd crowd_;                               // guests without a seat
+  Crowd crowd_;                               // connections without a slot
   std::list<std::unique_ptr<Guest>> guests_;  // oldest first
-  std::map<Rank, Seat> seats_;                // ranks whose card is here
-  std::map<Rank, std::string> lost_;          // ranks that arrived and went again, by name
-  int32_t rank_count_ = 0;                    // what the first arrival said; 0: nobody is here
-  const LockedBytes token_;                   // of this run
-  SealedStream::Body table_;                  // set once everybody is here
-  Status failure_;                            // set once a rank's time was up before that
-  TimeNs table_deadline_ = kNever;            // when to stop serving after either
+  std::map<Rank, Seat> seats_;                // ranks whose info has arrived
+  std::map<Rank, std::string> lost_;          // ranks that arrived and left, with their names
+  int32_t rank_count_ = 0;                    // given by the first arrival; 0: none yet
+  const LockedBytes token_;                   // random number of this run
+  SealedStream::Body table_;                  // set once all ranks have arrived
+  Status failure_;                            // set once a rank's timeout passed before that
+  TimeNs table_deadline_ = kNever;            // the time to stop serving after either
   bool finished_ = false;
   Counters counters_;
   std::string last_refusal_;

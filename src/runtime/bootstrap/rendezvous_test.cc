@@ -1,5 +1,5 @@
-// The rendezvous over the loopback interface, in virtual time: the kernel moves the bytes, and time
-// goes on only when nothing moves any more.
+// The rendezvous over the loopback interface, in virtual time. The kernel moves the bytes, and time
+// advances only when nothing moves any more.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -25,7 +25,7 @@ using State = RendezvousClient::State;
 
 constexpr TimeNs kTimeout = 120 * kSecond;
 
-// Somebody on the port who is not one of us.
+// A stranger that connects to the port.
 class Stranger final : public EventHandler {
  public:
   Stranger(Transport& transport, Reactor& reactor, const Endpoint& to) {
@@ -107,7 +107,7 @@ class RendezvousTest : public testing::Test {
       quiet = reactor_.poll(due ? 0 : kMillisecond) > 0 || due ? 0 : quiet + 1;
     }
   }
-  // Lets virtual time pass, but no longer than `limit`, until `condition` holds.
+  // Lets virtual time pass until `condition` holds, but no longer than `limit`.
   bool run_until(const std::function<bool()>& condition, TimeNs limit = 10 * kTimeout) {
     const TimeNs end = now_ + limit;
     for (settle(); !condition(); settle()) {
@@ -195,7 +195,7 @@ TEST_F(RendezvousTest, GivesAllRanksOfARunTheSameKeyAndEveryRunAnother) {
 
 std::vector<MemoryHit> find_in_memory(const LockedBytes& wanted) {
   std::vector<std::byte> inverted;
-  // A part of it would be a leak as well.
+  // A part of the secret would be a leak as well.
   for (const std::byte byte : wanted.bytes().first(16)) inverted.push_back(~byte);
   return MemoryScan(std::move(inverted)).run();
 }
@@ -208,7 +208,7 @@ TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverD
   join(1, 2);
   ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
   const LockedBytes copy = LockedBytes::copy_of(text.bytes().last(16));
-  ASSERT_EQ(find_in_memory(copy).size(), 2u) << "the scan finds what is there";
+  ASSERT_EQ(find_in_memory(copy).size(), 2u) << "the scan finds both copies";
   const std::array wanted{text, job_.secret, clients_[0]->run().key};
   for (const LockedBytes& each : wanted) {
     const auto hits = find_in_memory(each);
@@ -219,7 +219,7 @@ TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverD
   }
 }
 
-TEST_F(RendezvousTest, WithoutASecretNobodyKeepsASeatForLongerThanTheJobWaits) {
+TEST_F(RendezvousTest, WithoutASecretNoRankKeepsItsSlotForLongerThanTheJobWaits) {
   job_ = make_job_identity("a name", {}).value();
   serve();
   RendezvousClient::Options options = options_of(1, 3);
@@ -247,7 +247,7 @@ TEST_F(RendezvousTest, FindsTheServerBehindTheLastOfItsAddresses) {
   EXPECT_TRUE(run_until([&] { return client.state() == State::done; }, kSecond));
 }
 
-TEST_F(RendezvousTest, SaysWhatIsWrongWhenNobodyListens) {
+TEST_F(RendezvousTest, ExplainsTheFailureWhenNoServerListens) {
   at_ = loopback(1);
   RendezvousClient::Options options = options_of(0, 2);
   options.timeout_ns = 12 * kSecond;
@@ -283,11 +283,11 @@ TEST_F(RendezvousTest, TellsAllWaitingRanksWhichOnesAreMissing) {
     EXPECT_EQ(client->error().message(), "ranks 3, 7 of 8 have not arrived within 120 s");
     EXPECT_EQ(client->error().code(), Code::timeout);
   }
-  // Whoever comes now need not wait.
+  // A late rank gets its answer without waiting.
   RendezvousClient& late = join(3, 8);
   ASSERT_TRUE(run_until([&] { return late.state() == State::failed; }, kSecond));
   EXPECT_TRUE(mentions(late.error(), "the rendezvous is over: ranks 3, 7 of 8"));
-  // And the port does not stay open for ever.
+  // The port closes in the end.
   EXPECT_TRUE(run_until([&] { return server_->finished(); }, kTimeout));
 }
 
@@ -382,7 +382,7 @@ TEST_F(RendezvousTest, ThrowsOutGarbageAtOnceAndGoesOn) {
   EXPECT_EQ(server_->counters().refused, 3u);
 }
 
-TEST_F(RendezvousTest, ThrowsOutWhoeverDoesNotComeToThePointInTime) {
+TEST_F(RendezvousTest, ClosesConnectionsThatDoNotFinishInTime) {
   serve();
   Stranger& silent = stranger();
   Stranger& slow = stranger();
@@ -425,7 +425,7 @@ TEST_F(RendezvousTest, AFloodFromAnotherHostPushesOutNoRank) {
   for (size_t i = 0; i < kFlood; ++i) {
     stranger();
     reactor_.poll(0);
-    server_->progress(now_);  // and the rank has other things to do
+    server_->progress(now_);  // the rank does other work
   }
   EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, 10 * kMillisecond))
       << "it had to try again";
@@ -453,7 +453,7 @@ TEST_F(RendezvousTest, OutlivesDescriptorsRunningOut) {
 TEST_F(RendezvousTest, ARankThatLostItsConnectionComesBackForTheTable) {
   serve();
   RendezvousClient::Options options = options_of(0, 2);
-  // The nonce makes the attendance too: equal bytes make two clients one process.
+  // The nonce also makes the attendance: equal bytes make two clients one process.
   options.nonce = [] {
     std::array<std::byte, kNonceBytes> nonce;
     nonce.fill(std::byte{9});

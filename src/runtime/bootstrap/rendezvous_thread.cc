@@ -59,7 +59,7 @@ void RendezvousThread::run() {
     const TimeNs at = server_.next_timeout();
     reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
   }
-  // What the thread does last with this object: its end waits for that.
+  // The thread's last access to this object: the destructor waits for it.
   std::lock_guard lock(mutex_);
   finished_ = true;
   end_.notify_all();

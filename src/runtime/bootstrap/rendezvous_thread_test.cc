@@ -46,7 +46,7 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   EXPECT_TRUE(server.value()->finished());
 }
 
-// The server goes on for those that come later, so it has not finished.
+// The server goes on serving later ranks, so it has not finished.
 TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
   const SystemClock clock;
   const JobIdentity job = make_job_identity();
@@ -69,7 +69,7 @@ TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
   EXPECT_FALSE(server.value()->finished());
 }
 
-TEST(RendezvousThread, EndsAtOnceWhenNobodyEverCame) {
+TEST(RendezvousThread, EndsAtOnceWhenNoRankEverArrived) {
   const SystemClock clock;
   const TimeNs start = clock.now();
   {

@@ -48,20 +48,20 @@ bool to_endpoint(const addrinfo& info, uint16_t port, Endpoint& out) {
   return false;
 }
 
-// The names of a service appear one by one, and a resolver that has just started knows none.
+// The names of a service appear one by one, and a new resolver knows none of them yet.
 bool may_change(int error) {
   return error == EAI_NONAME || error == EAI_AGAIN || error == EAI_NODATA;
 }
 
-// The asking thread and the waiting one share this; the asking thread may end after the waiting one
-// has given up.
+// The asking and the waiting thread share this. The waiting thread may give up before the asking
+// thread ends.
 struct Question {
-  std::mutex mutex;  // guards answer
+  std::mutex mutex;  // guards `answer`
   std::condition_variable answered;
   std::optional<ResolveAttempt> answer;
 };
 
-// None when `deadline` passes first.
+// Returns none when `deadline` passes first.
 std::optional<ResolveAttempt> ask(const HostPort& where, AddressFamily family, TimeNs patience,
                                   const ResolveOnce& once) {
   const auto question = std::make_shared<Question>();
@@ -75,7 +75,7 @@ std::optional<ResolveAttempt> ask(const HostPort& where, AddressFamily family, T
       question->answered.notify_all();
     }).detach();
   } catch (const std::system_error&) {
-    return once(where, family);  // without a thread it may take longer than the bound
+    return once(where, family);  // without a thread the call may exceed the bound
   }
   std::unique_lock lock(question->mutex);
   question->answered.wait_for(lock, std::chrono::nanoseconds(patience),

@@ -88,7 +88,7 @@ TEST(Resolve, KeepsTheBoundWhenTheResolverBlocks) {
                              });
   ASSERT_FALSE(found.ok());
   EXPECT_NE(found.status().message().find("the resolver does not answer"), std::string::npos);
-  // The thread that asks ends on its own.
+  // The asking thread ends on its own.
   std::unique_lock lock(gate->mutex);
   EXPECT_FALSE(gate->passed);
   gate->open = true;

@@ -9,7 +9,7 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kReadBytes = 16 * 1024;
-// One peer may not keep this thread from the others.
+// Bounds how long one peer keeps this thread from the others.
 constexpr int kReadsPerPump = 16;
 constexpr std::string_view kLabel = "r2ccl sealed stream 2";
 
@@ -34,9 +34,9 @@ void SealedStream::send(uint8_t type, LockedBytes body) {
 }
 
 Status SealedStream::pump() {
-  // A lost connection may still hold the peer's last words, so reading does not wait for writing.
+  // A lost connection may still hold the peer's last message, so read even if writing fails.
   const Status written = write_output();
-  // The handshake may have read the first message's bytes already.
+  // The handshake may already have read bytes of the first message.
   R2CCL_RETURN_IF_ERROR(parse());
   for (int i = 0; i < kReadsPerPump; ++i) {
     const size_t before = input_.size();
@@ -54,7 +54,7 @@ std::optional<SealedStream::Message> SealedStream::next() {
   return message;
 }
 
-// A message is encrypted piece by piece as the connection takes it: a table that thousands of ranks
+// Encrypts a message piece by piece as the connection takes it: a table that thousands of ranks
 // wait for stays in memory once.
 void SealedStream::make_record() {
   Outgoing& message = output_.front();
@@ -140,7 +140,7 @@ Status SealedStream::open_record(std::span<const std::byte> header,
                     std::span(partial_.body).subspan(before))) {
     return {Code::remote, "a message from the peer was altered on its way"};
   }
-  // The peer counts the records in their headers too, and the tag covers those.
+  // The peer compares the record numbers in the headers too, and the tag covers them.
   in.get<uint16_t>();
   in.get<uint32_t>();
   if (in.get<uint64_t>() != next_in_++ || (before > 0 && type != partial_.type)) {

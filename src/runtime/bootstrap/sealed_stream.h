@@ -1,7 +1,7 @@
-// Whole messages over one connection that has passed its handshake, encrypted and authenticated
-// with the keys of the session, and numbered, so that none can be read, forged, repeated, swapped
-// or left out unnoticed. A message travels as records of bounded size: memory grows only with what
-// the peer has proved to have sent.
+// Sends whole messages over one connection after its handshake, encrypted and authenticated with
+// the keys of the session. Messages are numbered, so an attacker cannot read, forge, repeat, swap
+// or drop one unnoticed. A message travels as records of bounded size: memory grows only with
+// authenticated bytes.
 //
 //   record: type(1) last(1) 0(2) bytes(4) number(8)  those bytes, encrypted  tag(16)
 #pragma once
@@ -33,15 +33,15 @@ class SealedStream {
     std::vector<std::byte> body;
   };
 
-  // `body_bytes_max` bounds what the peer may send in one message.
+  // `body_bytes_max` bounds the message that the peer may send.
   SealedStream(EstablishedConnection established, uint32_t body_bytes_max);
 
-  // The body is shared, not copied: one table goes to many ranks.
+  // Shares the body and does not copy it: one table goes to many ranks.
   void send(uint8_t type, Body body);
   void send(uint8_t type, LockedBytes body);
   bool wants_write() const { return !output_.empty() || !record_.empty(); }
-  // Moves what can be moved now. An error means that the connection is of no more use; messages
-  // that came before it are still handed out by next().
+  // Reads and writes as much as possible now. After an error the connection is useless; next()
+  // still returns the messages that arrived before it.
   Status pump();
   std::optional<Message> next();
   Connection& connection() { return *connection_; }
@@ -54,7 +54,7 @@ class SealedStream {
     uint8_t type = 0;
     Body body;
     LockedBytes secret;
-    size_t sealed = 0;  // bytes of it that are in records already
+    size_t sealed = 0;  // number of its bytes that are in records already
 
     std::span<const std::byte> bytes() const {
       return body != nullptr ? std::span<const std::byte>(*body) : secret.bytes();
@@ -62,10 +62,10 @@ class SealedStream {
   };
 
   Status write_output();
-  // Makes the next record of the first message.
+  // Encrypts the next record of the first message.
   void make_record();
   Status read_input();
-  // Takes from the front of input_ what is whole.
+  // Takes the complete records from the front of input_.
   Status parse();
   Status open_record(std::span<const std::byte> header, std::span<const std::byte> sealed);
 
@@ -74,12 +74,12 @@ class SealedStream {
   crypto::Wiped<32> receive_key_;
   const uint32_t body_bytes_max_;
   std::deque<Outgoing> output_;
-  std::vector<std::byte> record_;  // what is being written
+  std::vector<std::byte> record_;  // the record being written
   size_t record_sent_ = 0;
   uint64_t next_out_ = 0;
   uint64_t next_in_ = 0;
   std::vector<std::byte> input_;  // less than one record, plus one read
-  Message partial_;               // of which some records are here
+  Message partial_;               // the message whose last record is still missing
   std::deque<Message> received_;
 };
 

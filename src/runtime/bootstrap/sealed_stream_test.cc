@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Writes to one buffer, reads from another; both are in the test's hands.
+// Writes to one buffer and reads from another. The test holds both.
 class Pipe final : public Connection {
  public:
   Pipe(Bytes& in, Bytes& out) : in_(in), out_(out) {}
@@ -27,7 +27,7 @@ class Pipe final : public Connection {
     in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(count));
     return {IoKind::progressed, count, 0};
   }
-  // One short write a time, so that every message goes out in pieces.
+  // Takes a short write each time, so that every message goes out in pieces.
   IoResult write(std::span<const iovec> slices) override {
     const size_t count = std::min<size_t>(7, slices[0].iov_len);
     const auto* bytes = static_cast<const std::byte*>(slices[0].iov_base);
@@ -109,7 +109,7 @@ TEST_F(SealedStreamTest, RefusesARepeatedAndALeftOutMessage) {
   repeated.insert(repeated.end(), once.begin(), once.end());
   SealedStream receiver = make(repeated, back_, 2, 1);
   EXPECT_FALSE(receiver.pump().ok());
-  EXPECT_TRUE(receiver.next());  // the first one was good
+  EXPECT_TRUE(receiver.next());  // the first message was good
   EXPECT_FALSE(receiver.next());
 
   Bytes second(good.end() - 32, good.end());
@@ -129,7 +129,7 @@ TEST_F(SealedStreamTest, AListenerReadsNothing) {
   sender.send(10, LockedBytes::copy_of(*body(32, 77)));
   ASSERT_TRUE(sender.pump().ok());
   EXPECT_EQ(wire_.size(), 16u + 32u + 16u);
-  // Some byte is 77 by chance; four in a row are so once in 2^32.
+  // Some byte is 77 by chance. Four in a row are 77 once in 2^32.
   const Bytes plain(4, std::byte{77});
   EXPECT_EQ(std::search(wire_.begin(), wire_.end(), plain.begin(), plain.end()), wire_.end());
   SealedStream receiver = make(wire_, back_, 2, 1);
@@ -155,7 +155,7 @@ TEST_F(SealedStreamTest, AMessageOfManyRecordsArrivesWholeAndOthersKeepTheirOrde
   EXPECT_EQ(receiver.next()->body, *large);
   EXPECT_EQ(receiver.next()->type, 11);
 
-  // One record of the large message left out.
+  // Leaves out one record of the large message.
   const auto hole = cut.begin() + 35 + 16 * 1024 + 32;
   cut.erase(hole, hole + 16 * 1024 + 32);
   SealedStream robbed = make(cut, back_, 2, 1, {}, 100'000);

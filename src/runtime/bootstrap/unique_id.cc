@@ -65,7 +65,7 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
   if (!crypto::equal(std::span(sum).first(kChecksumBytes), bytes.last(kChecksumBytes))) {
     return bad("its checksum is wrong, so it was damaged on its way to this rank");
   }
-  // The checksum is right, so from here on only another version of r2ccl can surprise us.
+  // The checksum is right, so only another version of r2ccl can cause errors from here on.
   const uint8_t version = in.get<uint8_t>();
   if (version != kVersion) {
     return Status(Code::invalid_argument,

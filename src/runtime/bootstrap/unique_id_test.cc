@@ -26,7 +26,7 @@ UniqueId sample() {
   return id;
 }
 
-TEST(UniqueId, ReadsBackWhatWasWritten) {
+TEST(UniqueId, DecodesItsOwnEncoding) {
   const UniqueId id = sample();
   const auto read = decode_unique_id(encode(id));
   ASSERT_TRUE(read.ok()) << read.status().message();

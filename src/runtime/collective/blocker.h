@@ -1,4 +1,4 @@
-// The rank that a call waits for, and why: small enough to travel from rank to rank.
+// The rank that a call waits for, and the reason. Small enough to travel from rank to rank.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ inline constexpr Rank kNoRank{-1};
 
 struct Blocker {
   enum class Kind : uint8_t {
-    none = 0,     // no rank is waited for
-    unknown = 1,  // it may still answer
-    done = 2,     // it has done its part: the bytes are on their way
-    running = 3,  // it is in the same call
-    // A person can act on the rest.
+    none = 0,     // the call waits for no rank
+    unknown = 1,  // the rank may still answer
+    done = 2,     // the rank has done its part: the bytes are on their way
+    running = 3,  // the rank is in the same call
+    // A person can act on the remaining states.
     behind = 4,   // its latest collective is `number`
     no_send = 5,  // it has made only `number` Sends to `towards`
     no_recv = 6,  // it has made only `number` Recvs from `towards`
-    silent = 7,   // it does not answer
+    silent = 7,   // the rank does not answer
   };
   Kind kind = Kind::none;
   Rank rank = kNoRank;
   uint64_t number = 0;
   Rank towards = kNoRank;
-  Rank waits_for = kNoRank;  // the blocker waits itself, for this rank
+  Rank waits_for = kNoRank;  // the blocker itself waits for this rank
 
   bool actionable() const { return kind >= Kind::behind; }
-  // No other rank is known to hold it up.
+  // True when no other rank is known to hold it up.
   bool is_root() const { return actionable() && waits_for == kNoRank; }
   friend bool operator==(const Blocker&, const Blocker&) = default;
 };
@@ -38,8 +38,8 @@ struct Blocker {
 // Returns "1 Send" or "3 Sends".
 std::string count_of(uint64_t count, const char* thing);
 
-// "rank 2 (host h2, pid 4711), which is at 10"; empty when no rank is waited for. `who` names a
-// rank.
+// Returns "rank 2 (host h2, pid 4711), which is at 10"; empty when the call waits for no rank.
+// `who` names a rank.
 std::string describe(const Blocker& blocker, const std::function<std::string(Rank)>& who);
 
 }  // namespace r2ccl

@@ -29,7 +29,7 @@ void put_waits(ByteWriter& out, const CallReport& report) {
   out.put(report.root_age_ms);
 }
 
-// False when the bytes make no sense.
+// Returns false when the bytes are invalid.
 bool get_waits(ByteReader& in, CallReport& report) {
   const uint8_t waits = in.get<uint8_t>();
   report.waits = waits != 0;
@@ -100,8 +100,8 @@ CallReport CallAudit::report_to(Rank peer, CallReport::Reason reason) const {
   return report;
 }
 
-// Only the two ranks together can say in which calls they differ, so this one tells what it is at;
-// the other compares and tells everybody.
+// Only both ranks together can find the first different call. So this rank sends its present call,
+// and the peer compares and tells all ranks.
 void CallAudit::on_mismatch(Rank peer) {
   if (std::exchange(mismatch_told_, true)) return;
   callbacks_.send(peer, report_to(peer, CallReport::Reason::differ));
@@ -120,7 +120,7 @@ void CallAudit::on_report(Rank peer, const CallReport& report) {
 
 void CallAudit::compare(Rank peer, const CallReport& report) {
   const uint64_t latest = history_.latest().number;
-  // A later call cannot be compared here; the answer lets the peer compare.
+  // This rank cannot compare a later call. The answer lets the peer compare.
   if (report.number > latest) return;
   const CallRecord* mine = history_.find(report.number);
   if (mine != nullptr && mine->chain != report.chain) fail(peer, report.text, *mine);

@@ -1,11 +1,11 @@
 // Finds calls that differ between ranks where no message would show it: when both wait for each
 // other, and when the job ends.
 //
-// A rank whose collective takes seconds tells those it waits for at which call it is (WaitTracker
-// says when); a rank that finalizes tells everybody how many calls it has made. A rank that knows
-// both sides of a difference fails the communicator, with the calls of both.
+// A rank whose collective takes seconds sends its present call to the ranks that it waits for
+// (WaitTracker decides when). A rank that finalizes tells every rank how many calls it has made. A
+// rank that knows both sides of a difference fails the communicator, with the calls of both.
 //
-// Pure: callbacks do the rest.
+// Pure: callbacks act.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@
 
 namespace r2ccl {
 
-// What a rank tells another of its calls.
+// A rank's report of its calls to another rank.
 struct CallReport {
   enum class Reason : uint8_t {
-    compare = 1,  // is the receiver's history the same up to there? And what does it wait for?
-    differ = 2,   // the sender has received what does not belong to this call
+    compare = 1,  // is the receiver's history the same up to there? Which rank does it wait for?
+    differ = 2,   // the sender has received a message of another call
     end = 3,      // the sender makes no more calls
-    answer = 4,   // to `compare`, or a change since the last answer
+    answer = 4,   // answers `compare`, or reports a change since the last answer
   };
   Reason reason = Reason::compare;
   uint64_t number = 0;
@@ -38,8 +38,8 @@ struct CallReport {
   uint64_t receives = 0;  // Recvs from the receiver so far
   bool waits = false;     // the sender waits in a call
   Rank waits_for = kNoRank;
-  Blocker root;              // the rank that holds the sender up, if it knows; is_root() holds
-  uint32_t root_age_ms = 0;  // since the root itself was heard
+  Blocker root;              // the rank that holds the sender up, if known; is_root() is true
+  uint32_t root_age_ms = 0;  // time since the root itself was heard
   std::string text;          // the call in words
   friend bool operator==(const CallReport&, const CallReport&) = default;
 };
@@ -50,22 +50,23 @@ class CallAudit {
  public:
   struct Callbacks {
     std::function<void(Rank peer, const CallReport& report)> send;
-    // The calls do not match; told at most once for each report and each end.
+    // The calls do not match. Called at most once for each report and each end.
     std::function<void(const std::string& why)> fail;
     std::function<std::string(Rank rank)> who;
-    // Sends to and Recvs from the rank that were started.
+    // Returns the number of Sends to, or Recvs from, the rank that were started.
     std::function<uint64_t(Rank peer)> sends;
     std::function<uint64_t(Rank peer)> receives;
-    // What this rank waits for besides its collective: empty, or words to follow a comma.
+    // Returns the further waits of this rank besides its collective, as text that follows a comma,
+    // or empty.
     std::function<std::string()> also_waits;
   };
 
-  // `history` must outlive this.
+  // Requires that `history` outlives this.
   CallAudit(Rank self, int32_t rank_count, const CallHistory& history, Callbacks callbacks);
 
   CallReport report_to(Rank peer, CallReport::Reason reason) const;
   void on_report(Rank peer, const CallReport& report);
-  // A message of this peer does not belong to the running collective.
+  // Requires that a message of this peer does not belong to the running collective.
   void on_mismatch(Rank peer);
   // This rank makes no more calls.
   void end();
@@ -80,7 +81,7 @@ class CallAudit {
   const Callbacks callbacks_;
   bool mismatch_told_ = false;
   bool ended_ = false;
-  std::vector<std::optional<CallReport>> ends_;  // of the peers that have ended
+  std::vector<std::optional<CallReport>> ends_;  // the last reports of the peers that have ended
 };
 
 }  // namespace r2ccl

@@ -40,7 +40,7 @@ TEST(CallHistory, IsTheSameForTheSameCalls) {
   EXPECT_NE(a.latest().chain, b.latest().chain);
   a.begin(key);
   b.begin(key);
-  EXPECT_NE(a.latest().chain, b.latest().chain) << "what was different stays so";
+  EXPECT_NE(a.latest().chain, b.latest().chain) << "a difference stays in the chain";
   EXPECT_EQ(a.find(1)->chain, b.find(1)->chain);
 }
 
@@ -66,7 +66,7 @@ TEST(CallHistory, RemembersTheLatestCalls) {
   EXPECT_EQ(history.find(UINT64_MAX), nullptr);
 }
 
-// Two ranks that tell each other what they have called.
+// Two ranks that send each other reports of their calls.
 class Pair : public ::testing::Test {
  protected:
   struct Side {
@@ -121,7 +121,7 @@ class Pair : public ::testing::Test {
       }
     }
   }
-  // Both are in a collective all the while.
+  // Both ranks are in a collective all the while.
   void wait(TimeNs duration) {
     for (const TimeNs end = now_ + duration; now_ < end; now_ += 100 * kMillisecond) {
       for (Side& side : sides_) {

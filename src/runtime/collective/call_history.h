@@ -1,4 +1,4 @@
-// The collectives that a rank has begun, hashed into a chain: two ranks whose chains are equal at
+// The collectives that a rank has begun, hashed into a chain. Two ranks whose chains are equal at
 // some number have made the same calls up to there.
 #pragma once
 
@@ -17,7 +17,7 @@ struct CallRecord {
   PlanKey key;
 };
 
-// "AllReduce 7 (100 float32, sum)".
+// Returns "AllReduce 7 (100 float32, sum)".
 std::string describe(const CallRecord& call);
 
 class CallHistory {
@@ -25,14 +25,14 @@ class CallHistory {
   const CallRecord& begin(const PlanKey& key);
 
   const CallRecord& latest() const { return at(latest_); }
-  // Null when it has not been begun, or so long ago that it is forgotten.
+  // Returns null when the call has not begun, or is too old to be remembered.
   const CallRecord* find(uint64_t number) const;
 
  private:
   static constexpr size_t kRemembered = 256;
   const CallRecord& at(uint64_t number) const { return records_[number % kRemembered]; }
 
-  std::array<CallRecord, kRemembered> records_{};  // by number, modulo their number
+  std::array<CallRecord, kRemembered> records_{};  // by number, modulo the size
   uint64_t latest_ = 0;
 };
 

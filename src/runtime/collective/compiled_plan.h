@@ -1,5 +1,5 @@
-// A rank's plan prepared for running: who waits for whom turned round, so that a completion finds
-// its dependents, and the steps sorted into lanes. Computed once per plan and never changed.
+// A rank's plan prepared for running. The dependencies are inverted, so that a completion finds its
+// dependents, and the steps are sorted into step queues. Computed once per plan and never changed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 
 enum class LaneKind : uint8_t { send, receive };
 
-// The steps of one direction with one peer, in plan order: the order in which they are posted, so
-// the i-th message of the lane is its i-th step.
+// The steps of one direction with one peer, in plan order. They are posted in that order, so the
+// i-th message of the queue is its i-th step.
 struct Lane {
   LaneKind kind = LaneKind::send;
   Rank peer;
@@ -30,9 +30,8 @@ class CompiledPlan {
   const std::vector<Step>& steps() const { return plan_.steps; }
   const std::vector<Lane>& lanes() const { return lanes_; }
 
-  // Per step: how many events it waits for before it can be carried out. A receive_reduce counts
-  // the arrival of its bytes as one, because they can land in staging before the reduction may be
-  // done.
+  // Per step: the number of events that it waits for. A receive_reduce counts the arrival of its
+  // bytes as one event, because they can land in staging before the reduction may run.
   const std::vector<uint32_t>& waits() const { return waits_; }
   // The receive_reduce steps in plan order.
   const std::vector<uint32_t>& staged() const { return staged_; }
@@ -41,11 +40,11 @@ class CompiledPlan {
     return {dependents_.data() + first_dependent_[step],
             first_dependent_[step + 1] - first_dependent_[step]};
   }
-  // The lane of a send or receive step; kNone for a copy.
+  // Returns the step queue of a send or receive step; kNone for a copy.
   uint32_t lane_of(uint32_t step) const { return lane_of_[step]; }
-  // Position in staged(); kNone for other kinds.
+  // Returns the position in staged(); kNone for other kinds.
   uint32_t staged_index(uint32_t step) const { return staged_index_[step]; }
-  // kNone when the plan has no such lane.
+  // Returns kNone when the plan has no such step queue.
   uint32_t find_lane(LaneKind kind, Rank peer) const { return lane_by_peer_[slot(kind, peer)]; }
 
  private:

@@ -42,7 +42,7 @@ void Executor::start(CollectiveCall call) {
 }
 
 void Executor::cancel(const Status& why) {
-  // Where memory ran out half-way, what has not ended yet is still there.
+  // When memory ran out half-way, the unfinished calls are still there.
   if (!failure_.ok() && idle()) return;
   if (failure_.ok()) failure_ = why;
   for (MessagePort* port : ports_) {
@@ -54,8 +54,8 @@ void Executor::cancel(const Status& why) {
   for (CollectiveCall& call : ended) call.done(failure_);
 }
 
-// A collective may be complete as soon as it has begun, and its `done` may start another; the loop
-// keeps that from nesting.
+// A collective may be complete as soon as it has begun, and its `done` may start another. The loop
+// avoids the nesting.
 void Executor::run_queue() {
   if (in_run_queue_) return;
   in_run_queue_ = true;
@@ -69,13 +69,13 @@ void Executor::run_queue() {
 }
 
 void Executor::begin(CollectiveCall call) {
-  running_.emplace(Running{});  // not emplace(), which clang 14 takes for impossible
+  running_.emplace(Running{});  // not emplace(), which clang 14 rejects
   Running& run = *running_;
-  // Before anything that may need memory: without any, cancel() must find the call.
+  // Before any allocation: if that fails, cancel() must find the call.
   run.call = std::move(call);
   const CompiledPlan& plan = plans_.get(run.call.key, self_);
-  // The hash of all calls so far, because calls of no elements send nothing and could differ
-  // unseen.
+  // The hash of all calls so far: calls of no elements send nothing, so a difference between them
+  // would stay hidden.
   run.context = calls_.begin(run.call.key).chain;
   run.plan = &plan;
   run.pending = plan.waits();
@@ -83,7 +83,7 @@ void Executor::begin(CollectiveCall call) {
   run.lanes.resize(plan.lanes().size());
   run.staging.resize(plan.staged().size());
   run.steps_left = static_cast<uint32_t>(plan.steps().size());
-  // Receives first: what is permitted early need not wait for a round trip.
+  // Receives first, because early credit saves a round trip.
   for (const LaneKind kind : {LaneKind::receive, LaneKind::send}) {
     for (uint32_t lane = 0; lane < plan.lanes().size(); ++lane) {
       if (plan.lanes()[lane].kind == kind) advance_lane(lane);
@@ -134,7 +134,7 @@ void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {
   run_queue();
 }
 
-// Tells the dependents of all finished steps, until nothing more follows from that.
+// Notifies the dependents of all finished steps, until no further step finishes.
 void Executor::settle() {
   Running& run = *running_;
   while (!finished_.empty()) {
@@ -150,7 +150,7 @@ void Executor::settle() {
   if (run.steps_left == run.sends_posted && !run.hastened) hasten_sends();
 }
 
-// This rank has its result; all that it waits for is to hear that the others have theirs.
+// This rank has its result. It only waits for the acknowledgements of the other ranks.
 void Executor::hasten_sends() {
   Running& run = *running_;
   run.hastened = true;
@@ -188,9 +188,9 @@ void Executor::advance_lane(uint32_t lane) {
   }
 }
 
-// Staging slots are given strictly in plan order. Otherwise receives that come late in the plan
-// could hold every slot while the one they depend on, through other ranks, waits for one; the
-// checker proves plans with a single slot under this rule.
+// Gives staging slots strictly in plan order. Otherwise receives that come late in the plan could
+// hold every slot, while the receive that they depend on, through other ranks, waits for a slot.
+// The checker proves plans with a single slot under this rule.
 void Executor::advance_staged() {
   const Running& run = *running_;
   const std::vector<uint32_t>& staged = run.plan->staged();
@@ -261,7 +261,7 @@ void Executor::finish() {
 const std::byte* Executor::source_of(const Region& region) const {
   const CollectiveCall& call = running_->call;
   const std::byte* base = region.buffer == Buffer::input ? call.input : call.output;
-  // Messages without bytes may come with null buffers.
+  // Messages without bytes may have null buffers.
   return region.count == 0 ? base : base + region.offset * size_of(call.key.type);
 }
 
@@ -292,7 +292,7 @@ BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
   use.bytes = call.key.count * size_of(call.key.type);
   const std::optional<uint64_t> in_output = offset_in(call.output, use.bytes, bad.at);
   const std::optional<uint64_t> in_input = offset_in(call.input, use.bytes, bad.at);
-  // In place both are the same memory, and only the root of a broadcast has two.
+  // An in-place call has one memory for both. Only the root of a broadcast has two.
   const bool has_source = call.key.collective != Collective::broadcast || call.key.root == self_;
   const bool is_source = in_input && has_source && (bad.access == Access::read || !in_output);
   use.buffer = is_source ? "sendbuff" : "recvbuff";

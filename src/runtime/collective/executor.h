@@ -1,14 +1,13 @@
 // Runs this rank's part of collectives over message ports.
 //
 // One executor belongs to one communicator. It runs its collectives one after the other, in the
-// order of start(): the next begins when the previous one is complete on this rank. Within one, all
-// is driven by completions: a finished step counts down the steps that wait for it, so the cost is
-// O(1) amortised per step event and nothing is ever polled.
+// order of start(): the next begins when the previous one is complete on this rank. Completions
+// drive each collective: a finished step counts down the steps that wait for it, so the cost is
+// O(1) amortised per step event and the executor never polls.
 //
-// Progress thread only. `done` is called exactly once per started collective, from inside
-// on_sent, on_received, on_mismatch, cancel (so also from the destructor) or start itself (a plan
-// may have nothing to wait for). It may call start() and cancel(); it must not destroy the
-// executor.
+// Progress thread only. `done` is called exactly once per started collective, from inside on_sent,
+// on_received, on_mismatch, cancel (so also from the destructor) or start itself (a plan may have
+// nothing to wait for). It may call start() and cancel(); it must not destroy the executor.
 #pragma once
 
 #include <cstddef>
@@ -33,50 +32,50 @@
 namespace r2ccl {
 
 struct CollectiveCall {
-  PlanKey key;                       // in_place is set by start(), from the pointers
-  const std::byte* input = nullptr;  // may be null where it is not read (broadcast, barrier)
+  PlanKey key;                       // start() sets in_place from the pointers
+  const std::byte* input = nullptr;  // may be null where it is unused (broadcast, barrier)
   std::byte* output = nullptr;
   std::function<void(const Status&)> done;
 };
 
 class Executor final : public MessageClient {
  public:
-  // `ports[r]` reaches rank r; the entry of `self` is null. Opens `channel` on each of them; they
-  // must outlive the executor, which cancels the channel when it goes. One staging slot is enough
-  // for any plan; more of them let more segments travel at a time.
+  // `ports[r]` reaches rank r; the entry of `self` is null. Opens `channel` on each port. The ports
+  // must outlive the executor, and its destructor cancels the channel. One staging slot is enough
+  // for any plan; more slots let more segments travel at a time.
   Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports,
            size_t staging_slots = limits::kStagingBytes / kPlanLimits.segment_bytes_max);
   ~Executor() override;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // key.rank_count must be the number of ports. Once failed or cancelled, every call ends at once
-  // with that status.
+  // Requires that key.rank_count is the number of ports. Once failed or cancelled, every call ends
+  // at once with that status.
   void start(CollectiveCall call);
 
-  // Ends everything started with `why`, for ever. When it returns no buffer of any collective is
-  // touched any more.
+  // Ends all started collectives with `why`, for ever. After the return the executor touches no
+  // buffer of any collective.
   void cancel(const Status& why);
 
   bool idle() const { return !running_ && queue_.empty(); }
 
-  // Who decides what a peer's call that does not match means for the communicator; without one the
-  // executor only ends its own collectives.
+  // Receives a mismatched call of a peer, and decides its effect on the communicator. Without a
+  // handler the executor only ends its own collectives.
   using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
   void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
 
-  // The collectives begun, for comparison with another rank's.
+  // Returns the collectives begun, for comparison with another rank's.
   const CallHistory& calls() const { return calls_; }
 
-  // The number that the next call to start() will have, from 1.
+  // Returns the number that the next call to start() will get, from 1.
   uint64_t next_number() const { return calls_.latest().number + queue_.size() + 1; }
-  // The call that the memory belongs to. Nothing: none that is under way.
+  // Returns the unfinished call that the memory belongs to, or nothing.
   std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
-  // The same for a call of which it is known.
+  // Returns the same for a call that is known to use the memory.
   BufferUse use_of(const CollectiveCall& call, uint64_t number, const BadMemory& bad) const;
 
-  // The peers whose bytes or acknowledgements the running collective is waiting for, in rank order;
-  // for the chain of waits that names the root of a standstill.
+  // Returns the peers whose bytes or acknowledgements the running collective waits for, in rank
+  // order, for the chain of waits that names the root of a standstill.
   std::vector<Rank> waits_on() const;
 
   void on_sent(Rank peer, ChannelId channel, MessageNo number) override;
@@ -84,25 +83,25 @@ class Executor final : public MessageClient {
   void on_mismatch(Rank peer, ChannelId channel, const Status& why) override;
 
  private:
-  // A lane's progress through its steps. Lane i of the plan has entry i.
+  // The progress of a step queue. Queue i of the plan has entry i.
   struct LaneState {
     uint32_t posted = 0;
     uint32_t low = 0;  // all steps before this one are complete
-    MessageNo first;   // of this collective on the lane; valid once posted > 0
+    MessageNo first;   // this collective's first message on the queue; valid once posted > 0
   };
 
   // The collective in progress.
   struct Running {
     CollectiveCall call;
-    const CompiledPlan* plan = nullptr;  // valid until the cache is asked for the next one
+    const CompiledPlan* plan = nullptr;  // valid until the next call to the cache
     uint64_t context = 0;
-    std::vector<uint32_t> pending;      // per step: what it still waits for
+    std::vector<uint32_t> pending;      // per step: the events that it still waits for
     std::vector<uint8_t> message_done;  // per step: its message is complete
     std::vector<LaneState> lanes;
-    std::vector<std::byte*> staging;  // per staged step: its slot while it has one
-    uint32_t staged_next = 0;         // the next staged step to be given a slot
+    std::vector<std::byte*> staging;  // per staged step: its slot, while it has one
+    uint32_t staged_next = 0;         // the next staged step to get a slot
     uint32_t steps_left = 0;
-    uint32_t sends_posted = 0;  // and not complete
+    uint32_t sends_posted = 0;  // posted sends that are not complete
     bool hastened = false;
   };
 
@@ -131,7 +130,7 @@ class Executor final : public MessageClient {
   StagingPool staging_;
   std::deque<CollectiveCall> queue_;
   std::optional<Running> running_;
-  std::vector<uint32_t> finished_;  // steps complete whose dependents are still to be told
+  std::vector<uint32_t> finished_;  // complete steps whose dependents have not been notified
   bool in_run_queue_ = false;
   MismatchHandler on_mismatch_;
   CallHistory calls_;

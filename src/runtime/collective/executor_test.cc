@@ -41,7 +41,7 @@ std::function<void(const Status&)> into(std::optional<Status>& result) {
   };
 }
 
-// One collective of type T: buffers of all ranks and how it ended.
+// One collective of type T: the buffers of all ranks and the result.
 template <typename T>
 struct Trial {
   PlanKey key;
@@ -49,7 +49,7 @@ struct Trial {
   std::vector<std::vector<T>> outputs;
   std::vector<std::optional<Status>> results;
 
-  // In place where `in_place(rank)`: then the input lies in the output.
+  // Runs in place where `in_place(rank)`: then the input lies in the output.
   template <typename Value, typename InPlace>
   Trial(const PlanKey& plan_key, Value value, InPlace in_place)
       : key(plan_key),
@@ -129,7 +129,7 @@ void expect_all_reduce(Job& job, Algorithm algorithm, ReduceOp op, uint64_t coun
   key.op = op;
   key.rank_count = job.size();
   key.count = count;
-  // Some ranks in place and some not: they must fit together.
+  // In-place and other ranks must work together.
   Trial<T> trial(key, value<T>, [](size_t rank) { return rank % 3 == 1; });
   trial.start(job);
   job.network.run();
@@ -179,13 +179,13 @@ TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
 TEST(Executor, NeedsOnlyOneStagingSlot) {
   for (const int32_t ranks : {2, 3, 4, 7, 16}) {
     Job job(ranks, 11, 1);
-    const uint64_t count = 16384 * static_cast<uint64_t>(ranks) + 1;  // 4 segments a block
+    const uint64_t count = 16384 * static_cast<uint64_t>(ranks) + 1;  // 4 segments in each block
     expect_all_reduce<int32_t>(job, Algorithm::ring, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::halving_doubling, ReduceOp::sum, count);
   }
 }
 
-TEST(Executor, GivesTheSameBitsOnEveryRankWhateverTheOrderOfEvents) {
+TEST(Executor, GivesTheSameBitsOnEveryRankInAnyOrderOfEvents) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
     std::vector<float> first;
     for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -244,7 +244,7 @@ CollectiveCall barrier_call(int32_t ranks, std::optional<Status>& result) {
   return call;
 }
 
-TEST(Executor, LetsNobodyOutOfABarrierBeforeTheLastOneCalls) {
+TEST(Executor, LetsNoRankOutOfABarrierBeforeTheLastOneCalls) {
   for (int32_t ranks = 2; ranks <= 16; ++ranks) {
     Job job(ranks, 5);
     std::vector<std::optional<Status>> results(static_cast<size_t>(ranks));

@@ -1,4 +1,4 @@
-// A call of the user that may not be complete, with all that a message says of it.
+// A call of the user that may be incomplete, with all details that a message shows.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace r2ccl {
 struct PendingCall {
   enum class Kind : uint8_t { collective, send, receive };
   Kind kind = Kind::collective;
-  PlanKey key;          // of a Send or Recv only its count and type
-  Rank peer = kNoRank;  // of a Send or Recv
-  // From 1, among the collectives, or among the Sends to or the Recvs from the peer.
+  PlanKey key;          // a Send or Recv sets only count and type
+  Rank peer = kNoRank;  // set for a Send or Recv
+  // Counts from 1, among the collectives, or among the Sends to or the Recvs from the peer.
   uint64_t number = 0;
   friend bool operator==(const PendingCall&, const PendingCall&) = default;
 };
 
-// "AllReduce 11 (262144 float32, sum)", "Recv 5 (1000 float32) from rank 2".
+// Returns "AllReduce 11 (262144 float32, sum)" or "Recv 5 (1000 float32) from rank 2".
 std::string describe(const PendingCall& call);
 
 }  // namespace r2ccl

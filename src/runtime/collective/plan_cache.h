@@ -1,4 +1,4 @@
-// The plans that a communicator used last, ready to run. Training jobs repeat a handful of shapes.
+// The compiled plans that a communicator used last. Training jobs repeat a handful of shapes.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@ namespace r2ccl {
 
 class PlanCache {
  public:
-  // Keeps at most `entries_max` plans, the last used ones, while they have at most `steps_max`
-  // steps together; always the last one.
+  // Keeps the plans used last: at most `entries_max` plans with at most `steps_max` steps together,
+  // but always the latest one.
   PlanCache(size_t entries_max, size_t steps_max)
       : entries_max_(entries_max), steps_max_(steps_max) {}
 
-  // Builds the plan unless it is there. The reference is valid until the next call.
+  // Returns the plan, and builds it first if it is missing. The reference is valid until the next
+  // call.
   const CompiledPlan& get(const PlanKey& key, Rank rank);
 
   size_t size() const { return entries_.size(); }

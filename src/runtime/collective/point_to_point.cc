@@ -154,7 +154,7 @@ void PointToPoint::match_local() {
     sends.operations.pop_front();
     receives.operations.pop_front();
     unfinished_ -= 2;
-    // memmove: nothing forbids a rank to send a buffer to the same place.
+    // memmove, because a rank may send a buffer to the same place.
     if (send.bytes > 0) std::memmove(receive.target.data(), send.source.data(), send.bytes);
     send.done(Status::ok_status());
     receive.done(Status::ok_status());
@@ -162,7 +162,7 @@ void PointToPoint::match_local() {
 }
 
 void PointToPoint::cancel(const Status& why) {
-  // Where memory ran out half-way, what has not ended yet is still there.
+  // When memory ran out half-way, the unfinished operations are still there.
   if (!failure_.ok() && unfinished_ == 0) return;
   if (failure_.ok()) failure_ = why;
   for (MessagePort* port : ports_) {

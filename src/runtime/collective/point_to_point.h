@@ -1,6 +1,6 @@
 // Send and Recv of one communicator, on a channel of their own: ordered per peer and direction,
-// against nothing else. An operation is cut into messages of at most kMessageBytesMax; each carries
-// a hash of the whole operation's size and type, so that calls that do not match are found.
+// against nothing else. An operation is cut into messages of at most kMessageBytesMax. Each message
+// carries a hash of the whole operation's size and type, so that calls that do not match are found.
 //
 // Progress thread only. `done` is called exactly once per operation, from inside on_sent,
 // on_received, on_mismatch, cancel (so also from the destructor), or, between a rank and itself,
@@ -27,7 +27,7 @@ class PointToPoint final : public MessageClient {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // As for Executor: one port per rank, null for `self`; they must outlive this.
+  // As for Executor: one port per rank, null for `self`. The ports must outlive this.
   PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort*> ports);
   ~PointToPoint() override;
   PointToPoint(const PointToPoint&) = delete;
@@ -36,31 +36,31 @@ class PointToPoint final : public MessageClient {
   void send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done);
   void receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done);
 
-  // Ends every operation with `why`, for ever. When it returns no buffer is touched any more.
+  // Ends every operation with `why`, for ever. After the return no buffer is touched.
   void cancel(const Status& why);
 
-  // No operation is unfinished.
+  // True when no operation is unfinished.
   bool idle() const { return unfinished_ == 0; }
-  // Calls between this rank and itself that wait for their counterpart.
+  // Returns the number of calls between this rank and itself that wait for their counterpart.
   size_t unmatched_local() const;
-  // Nothing is unfinished but these, which only this rank itself could end.
+  // True when the only unfinished operations are these, which only this rank can end.
   bool idle_but_local() const { return unfinished_ == unmatched_local(); }
 
-  // Who decides what a peer's call that does not match means for the communicator; without one this
-  // only ends its own operations.
+  // Receives a mismatched call of a peer, and decides its effect on the communicator. Without a
+  // handler this only ends its own operations.
   using MismatchHandler = std::function<void(Rank peer, const Status& why)>;
   void set_mismatch_handler(MismatchHandler handler) { on_mismatch_ = std::move(handler); }
 
-  // Calls so far.
+  // The number of calls so far.
   uint64_t sends_to(Rank peer) const;
   uint64_t receives_from(Rank peer) const;
 
-  // The call that the memory belongs to. Nothing: none that is under way.
+  // Returns the unfinished call that the memory belongs to, or nothing.
   std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
-  // The next Send to, or Recv from, this peer with the memory.
+  // Returns the use of the memory by the next Send to, or Recv from, this peer.
   BufferUse use_by_next(Rank peer, std::span<const std::byte> bytes, const BadMemory& bad) const;
 
-  // The peers that unfinished operations wait for, in rank order.
+  // Returns the peers that unfinished operations wait for, in rank order.
   std::vector<Rank> waits_on() const;
 
   void on_sent(Rank peer, ChannelId channel, MessageNo number) override;
@@ -69,15 +69,15 @@ class PointToPoint final : public MessageClient {
 
  private:
   struct Operation {
-    std::span<const std::byte> source;  // of a send
-    std::span<std::byte> target;        // of a receive
+    std::span<const std::byte> source;  // set for a send
+    std::span<std::byte> target;        // set for a receive
     uint64_t context = 0;
-    uint64_t number = 0;  // of its kind and peer, from 1
+    uint64_t number = 0;  // among its kind and peer, from 1
     uint64_t bytes = 0;
     uint64_t first = 0;      // the number of its first message; they are dense
-    uint64_t messages = 1;   // it is cut into so many
-    uint64_t posted = 0;     // of them
-    uint64_t completed = 0;  // of them
+    uint64_t messages = 1;   // number of its messages
+    uint64_t posted = 0;     // number of posted messages
+    uint64_t completed = 0;  // number of completed messages
     Done done;
   };
 
@@ -85,11 +85,11 @@ class PointToPoint final : public MessageClient {
   // operation stays until those before it are finished too.
   struct Queue {
     std::deque<Operation> operations;
-    uint64_t started = 0;           // operations so far
+    uint64_t started = 0;           // number of operations so far
     size_t posting = 0;             // the first operation with messages still to be posted
-    uint64_t next_number = 0;       // of the next operation's first message
-    uint64_t low = 0;               // all messages before this one are complete
-    std::deque<bool> message_done;  // of the posted messages from `low` on
+    uint64_t next_number = 0;       // number of the next operation's first message
+    uint64_t low = 0;               // all earlier messages are complete
+    std::deque<bool> message_done;  // for the posted messages from `low` on
   };
 
   void enqueue(Rank peer, Queue& queue, Operation operation);
@@ -102,7 +102,7 @@ class PointToPoint final : public MessageClient {
   const Rank self_;
   const ChannelId channel_;
   const std::vector<MessagePort*> ports_;
-  std::vector<Queue> sends_;     // per peer; the own entry waits for its other half
+  std::vector<Queue> sends_;     // per peer; the own entry waits for its counterpart
   std::vector<Queue> receives_;  // per peer
   uint64_t unfinished_ = 0;
   MismatchHandler on_mismatch_;

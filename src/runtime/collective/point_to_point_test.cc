@@ -119,7 +119,7 @@ TEST(PointToPoint, SendsToItself) {
 
 TEST(PointToPoint, FindsThatCountsDiffer) {
   for (const size_t receiver_count : {0u, 2u, 4u}) {
-    for (const int receiver : {0, 1}) {  // 0: to itself
+    for (const int receiver : {0, 1}) {  // 0: a send to itself
       const std::vector<int32_t> data{1, 2, 3};
       std::vector<int32_t> arrived(receiver_count);
       std::optional<Status> sent, received;

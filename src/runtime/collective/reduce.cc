@@ -1,7 +1,7 @@
-// Written so that the compiler vectorises every loop (checked with -fopt-info-vec): no branches, no
-// aliasing, loads and stores by memcpy because neither the user's alignment nor the type of staging
-// memory is known. Sums of floats are then bound by memory. Selection works on bit patterns and
-// exact comparisons, so its result does not depend on how the loop was vectorised.
+// The compiler vectorises every loop here (checked with -fopt-info-vec): no branches, no aliasing,
+// loads and stores by memcpy because neither the user's alignment nor the type of staging memory is
+// known. Sums of floats are then bound by memory. Selection works on bit patterns and exact
+// comparisons, so its result does not depend on how the loop was vectorised.
 #include "runtime/collective/reduce.h"
 
 #include <bit>
@@ -39,8 +39,9 @@ struct Sum {
   }
 };
 
-// `a` where it wins, else `b`; where they are equal `equal_bits`, which picks the sign of zero: the
-// only bit in which equal values can differ. A NaN in `a` wins, then one in `b`.
+// Returns `a` where it wins, else `b`. Where both are equal it returns `equal_bits`, which picks
+// the sign of zero: the only bit in which equal values can differ. A NaN in `a` wins, then one in
+// `b`.
 template <typename T>
 T select(T a, T b, bool a_wins, Bits<T> equal_bits) {
   const T unequal = a_wins ? a : (a != a ? a : b);
@@ -53,7 +54,7 @@ struct Max {
     if constexpr (std::is_integral_v<T>) {
       return a > b ? a : b;
     } else {
-      // Of -0 and +0, and drops the sign.
+      // Prefers +0 to -0, and drops the sign.
       return select(a, b, a > b, std::bit_cast<Bits<T>>(a) & std::bit_cast<Bits<T>>(b));
     }
   }

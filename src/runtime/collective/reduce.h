@@ -8,15 +8,15 @@
 
 namespace r2ccl {
 
-// dst[i] = a[i] (op) b[i], i < count. dst may be a itself; nothing else may overlap. No alignment
-// is asked for.
+// Computes dst[i] = a[i] (op) b[i] for i < count. dst may be a itself; nothing else may overlap. No
+// alignment is needed.
 //  * Integer sums wrap.
 //  * max and min: a NaN wins, a's before b's, with its bits; -0 is less than +0.
 //  * avg adds: divide() is applied once, to the complete sum.
 void reduce(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
             uint64_t count);
 
-// dst[i] = dst[i] / divisor; integers truncate towards zero.
+// Computes dst[i] = dst[i] / divisor. Integers truncate towards zero.
 void divide(DataType type, std::byte* dst, uint64_t count, int32_t divisor);
 
 }  // namespace r2ccl

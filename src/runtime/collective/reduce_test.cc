@@ -57,7 +57,7 @@ class ReduceTest : public testing::Test {
     return (op == ReduceOp::max) == (a > b) ? a : b;
   }
 
-  // Equal bits; of a NaN that arithmetic made, only that it is one.
+  // Compares the bits. For a NaN that arithmetic made, checks only that it is one.
   static bool same(ReduceOp op, T a, T b) {
     if ((op == ReduceOp::sum || op == ReduceOp::avg) && a != a && b != b) return true;
     return std::bit_cast<Bits<T>>(a) == std::bit_cast<Bits<T>>(b);
@@ -78,7 +78,7 @@ TYPED_TEST(ReduceTest, EqualsThePlainDefinitionOnAllPairsOfSpecialValues) {
     }
   }
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
-    // Every start and length, so that each pair meets the vector body and the scalar rest.
+    // Covers every start and length, so that each pair meets the vector body and the scalar rest.
     for (size_t start = 0; start < 9; ++start) {
       for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, a.size() - start}) {
         const auto* from_a = reinterpret_cast<const std::byte*>(a.data() + start);

@@ -8,11 +8,11 @@
 namespace r2ccl {
 namespace {
 
-// A wait that is shorter costs the progress thread nothing.
+// A shorter wait costs the progress thread nothing.
 constexpr TimeNs kAwaitedAfter = 1 * kSecond;
-// A caller with a shorter bound polls; asking other ranks each time would cost more than it tells.
+// A caller with a shorter bound polls. Questions to other ranks would cost more than they tell.
 constexpr TimeNs kBoundMin = 20 * kMillisecond;
-// Within a longer bound the questions that are due anyway are answered.
+// Within a longer bound the regular questions are answered.
 constexpr TimeNs kBoundShort = 5 * kSecond;
 
 }  // namespace
@@ -52,7 +52,7 @@ void Request::complete(const Status& status) {
   try {
     status_ = status;
   } catch (const std::bad_alloc&) {
-    status_ = Status(status.code(), {});  // the caller must hear of the end, if not in words
+    status_ = Status(status.code(), {});  // complete the request, even without a message
   }
   done_ = true;
   ended_.notify_all();

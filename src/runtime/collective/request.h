@@ -1,5 +1,5 @@
-// One operation's end, for the thread that waits for it; the progress thread completes it. While a
-// thread waits for long, the progress thread also keeps a text here that says what is waited for.
+// The end of one operation, for the thread that waits for it. The progress thread completes it.
+// During a long wait the progress thread also keeps a text here that names the cause of the wait.
 #pragma once
 
 #include <atomic>
@@ -19,13 +19,13 @@ namespace r2ccl {
 
 class Request;
 
-// The requests of a communicator that a thread has waited in for some time. Outlives the
-// communicator as long as a request does. Any thread.
+// The requests of a communicator that a thread has waited in for some time. Lives as long as the
+// communicator and each request. Any thread.
 class AwaitedRequests {
  public:
-  // `wake` makes the progress thread look.
+  // `wake` wakes the progress thread.
   explicit AwaitedRequests(std::function<void()> wake) : wake_(std::move(wake)) {}
-  // From then on no wake is called.
+  // From then on `wake` is not called.
   void close();
 
   // `hurried`: the bound of the wait ends soon.
@@ -37,7 +37,7 @@ class AwaitedRequests {
   void for_each(const std::function<void(Request&)>& visit);
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::function<void()> wake_;
   std::vector<Request*> requests_;
   bool hurried_ = false;
@@ -52,11 +52,11 @@ class Request {
 
   void complete(const Status& status);
   bool done() const;
-  // False when `timeout` (kNever: no bound) passed first.
+  // Returns false when `timeout` (kNever: no bound) passed first.
   bool wait(TimeNs timeout);
-  // Legal once done.
+  // Requires that the request is done.
   Status status() const;
-  // After a wait that ended in vain: "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
+  // Returns, after a wait that timed out, "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
   std::string waiting_for() const;
 
   // Progress thread only.
@@ -67,7 +67,7 @@ class Request {
  private:
   PendingCall call_;
   const std::shared_ptr<AwaitedRequests> awaited_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable ended_;
   bool done_ = false;
   Status status_;

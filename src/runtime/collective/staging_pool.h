@@ -1,5 +1,5 @@
-// A fixed number of buffers for received segments that wait to be reduced. Fixed, because the
-// receiver's memory must not depend on how fast its peers are.
+// A fixed number of buffers for received segments that wait for their reduction. The number is
+// fixed because the receiver's memory must not depend on the speed of its peers.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@ namespace r2ccl {
 
 class StagingPool {
  public:
-  // Memory is reserved at once but becomes resident only as slots are used.
+  // Reserves the memory at once. It becomes resident only as slots are used.
   StagingPool(size_t slot_bytes, size_t slot_count);
 
   bool empty() const { return free_.empty(); }
   size_t slot_bytes() const { return slot_bytes_; }
 
-  // The slot released last comes first: it is the one still in cache. The pool must not be empty.
+  // Returns the slot that was released last, which is still in cache. Requires that the pool is not
+  // empty.
   std::byte* take();
   void give_back(std::byte* slot) { free_.push_back(slot); }
 

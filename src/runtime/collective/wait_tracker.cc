@@ -7,9 +7,9 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kTick = 500 * kMillisecond;
-// Questions before their time, and answers that nobody asked for again, come no closer than this.
+// The shortest time between two early questions, and between two unrequested answers.
 constexpr TimeNs kSpacing = 200 * kMillisecond;
-// Longer than the longest time between two questions and their answers' way along a chain.
+// Longer than the longest time between two questions plus the answers' way along a chain.
 constexpr TimeNs kRootAgeMax = 25 * kSecond;
 constexpr TimeNs kAskerAgeMax = 30 * kSecond;
 
@@ -18,8 +18,8 @@ int weight(const Blocker& blocker) {
   return std::min(static_cast<int>(blocker.kind), static_cast<int>(Blocker::Kind::behind));
 }
 
-// The blocker that says most; of two alike the one that is further behind, then the lower rank, so
-// that all ranks choose alike.
+// Returns whether `a` is the more useful blocker. Between equal states it prefers the rank that is
+// further behind, then the lower rank, so that all ranks choose alike.
 bool says_more(const Blocker& a, const Blocker& b) {
   if (weight(a) != weight(b)) return weight(a) > weight(b);
   return std::tie(a.number, a.rank) < std::tie(b.number, b.rank);
@@ -65,7 +65,7 @@ std::vector<Rank> WaitTracker::peers_of(const PendingCall& call) const {
   return {call.peer};
 }
 
-// Returns the call that the peer has not made yet, by its own words.
+// Returns the call that the peer has not made yet, according to its report.
 Blocker WaitTracker::lack_of(const PendingCall& call, Rank peer, const CallReport& report) const {
   Blocker blocker;
   blocker.rank = peer;
@@ -103,7 +103,7 @@ WaitTracker::Found WaitTracker::look_at(const Watched& watched, Rank peer, TimeN
     found.blocker.kind = Blocker::Kind::silent;
     return found;
   }
-  // An answer from before the call says nothing of it.
+  // An answer from before the call says nothing about it.
   if (standing.heard_at < watched.since) return found;
   const CallReport& report = standing.report;
   found = {lack_of(watched.call, peer, report), self_, standing.heard_at};
@@ -201,7 +201,7 @@ void WaitTracker::on_report(Rank peer, const CallReport& report, TimeNs now) {
   callbacks_.send(peer, CallReport::Reason::answer);
 }
 
-// The ranks that wait for this one hear it when the answer they have is no longer true.
+// Sends a new answer to the ranks that wait for this one when their last answer is no longer true.
 void WaitTracker::tell_askers(TimeNs now) {
   if (askers_.empty()) return;
   if (told_at_ >= 0 && now - told_at_ < kSpacing) {
@@ -214,7 +214,7 @@ void WaitTracker::tell_askers(TimeNs now) {
   told_ = mine;
   told_at_ = now;
   for (const auto& [peer, asker] : askers_) callbacks_.send(peer, CallReport::Reason::answer);
-  // A rank that has come as far as they have, and waits for nothing, has no more to tell them.
+  // A rank that has come as far as the askers, and waits for nothing, has no news for them.
   if (!mine.waits) {
     std::erase_if(askers_, [&mine](const auto& each) { return each.second.number <= mine.number; });
   }
@@ -224,7 +224,7 @@ void WaitTracker::warn(Watched& watched, TimeNs now) {
   const TimeNs waited = now - watched.since;
   if (watched.warned || waited < kWarnAfter) return;
   const Blocker blocker = find(watched, now).blocker;
-  // A long call of ranks that all work is no trouble.
+  // A long call of ranks that all work needs no warning.
   if (!blocker.actionable()) return;
   watched.warned = true;
   callbacks_.warn(watched.call, waited, blocker);

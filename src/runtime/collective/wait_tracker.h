@@ -2,10 +2,10 @@
 //
 // A rank that has waited for some time asks each rank that it waits for. The answer says how far
 // that rank has come, whether it waits itself, and the root that it knows: a rank that is behind
-// and does not wait, or that does not answer. A rank whose answer changes tells those that asked.
-// So each rank learns the root from its neighbours, and no rank asks the whole job. This is a
-// distance-vector exchange with split horizon and expiry (as RIP, RFC 2453) that carries a name in
-// place of a distance.
+// and does not wait, or that does not answer. A rank whose answer changes sends it again to the
+// ranks that asked. So each rank learns the root from its neighbours, and no rank asks the whole
+// job. This is a distance-vector exchange with split horizon and expiry (as RIP, RFC 2453) that
+// carries a name in place of a distance.
 //
 // Pure: the caller passes the time, and callbacks act.
 #pragma once
@@ -27,7 +27,7 @@ namespace r2ccl {
 
 class WaitTracker {
  public:
-  // Longer than an operation takes whose ranks all work.
+  // Longer than an operation of ranks that all work.
   static constexpr TimeNs kAskAfter = 2 * kSecond;
   static constexpr TimeNs kAskRarest = 10 * kSecond;
   static constexpr TimeNs kSilentAfter = 1 * kSecond;
@@ -36,7 +36,7 @@ class WaitTracker {
   struct Callbacks {
     // Sends this rank's report to `peer`, as a question (compare) or an answer.
     std::function<void(Rank peer, CallReport::Reason reason)> send;
-    // The ranks that the running collective waits for.
+    // Returns the ranks that the running collective waits for.
     std::function<std::vector<Rank>()> waits_on;
     // The call has waited for kWarnAfter or more. Called at most once for each call.
     std::function<void(const PendingCall& call, TimeNs waited, const Blocker& blocker)> warn;
@@ -45,18 +45,19 @@ class WaitTracker {
   WaitTracker(Rank self, int32_t rank_count, Callbacks callbacks)
       : self_(self), rank_count_(rank_count), callbacks_(std::move(callbacks)) {}
 
-  // The latest collective that has begun, and whether it runs still. Cheap when nothing changes.
+  // Sets the latest collective that has begun, and whether it still runs. Cheap when nothing
+  // changes.
   void set_collective(const CallRecord& latest, bool running, TimeNs now);
-  // The Sends and Recvs that a thread of the caller waits in.
+  // Sets the Sends and Recvs that a thread of the caller waits in.
   void set_transfers(const std::vector<PendingCall>& transfers, TimeNs now);
-  // The bound of a caller ends soon: asks now.
+  // Asks now, because the time limit of a caller ends soon.
   void hurry(TimeNs now);
   // Requires that the peer is another rank of the job.
   void on_report(Rank peer, const CallReport& report, TimeNs now);
   void progress(TimeNs now);
   TimeNs next_timeout() const { return tick_at_; }
 
-  // Adds this rank's waits to a report for `peer`, without the root that it has from there.
+  // Adds this rank's waits to a report for `peer`, without the root that it learnt from there.
   void complete(Rank peer, TimeNs now, CallReport* report) const;
 
   struct Waiting {
@@ -64,7 +65,7 @@ class WaitTracker {
     TimeNs waited = 0;
     Blocker blocker;
   };
-  // The calls that are not complete: the running collective and the transfers.
+  // Returns the incomplete calls: the running collective and the transfers.
   std::vector<Waiting> calls(TimeNs now) const;
 
  private:
@@ -75,20 +76,20 @@ class WaitTracker {
   };
   struct Standing {
     CallReport report;
-    TimeNs heard_at = -1;  // negative: this rank has heard nothing of it
+    TimeNs heard_at = -1;  // negative: this rank has had no report of it
     TimeNs asked_at = -1;  // negative: no question is open
   };
   struct Asker {
     TimeNs at = 0;
-    uint64_t number = 0;  // of its latest collective
+    uint64_t number = 0;  // number of its latest collective
   };
-  // A blocker, the neighbour that named it, and when the blocker's state was known first-hand.
+  // A blocker, the neighbour that named it, and the time at which the blocker itself was heard.
   struct Found {
     Blocker blocker;
     Rank from = kNoRank;
     TimeNs stated_at = 0;
   };
-  // The answer to ranks that ask.
+  // The state that answers report.
   struct State {
     uint64_t number = 0;
     bool waits = false;

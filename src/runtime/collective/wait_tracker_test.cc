@@ -16,7 +16,7 @@ std::string name(Rank rank) {
   return "rank " + std::to_string(rank.value());
 }
 
-// Ranks that tell each other what they wait for. A report takes a random time, in order per pair.
+// Ranks that report their waits to each other. A report takes a random time, in order per pair.
 class World {
  public:
   explicit World(int32_t ranks, uint64_t seed = 1) : random_(seed) {
@@ -37,7 +37,7 @@ class World {
     }
   }
 
-  // The rank runs its next collective and waits for these ranks in it.
+  // Starts the rank's next collective, in which it waits for these ranks.
   void begin(int32_t rank, const std::vector<int32_t>& waits_on) {
     Side& side = at(rank);
     PlanKey key;
@@ -49,7 +49,7 @@ class World {
     for (const int32_t peer : waits_on) side.waits_on.push_back(Rank(peer));
   }
   void end(int32_t rank) { at(rank).running = false; }
-  // A thread of the rank waits in its next Recv from the peer, or Send to it.
+  // Lets a thread of the rank wait in its next Recv from the peer, or Send to it.
   void transfer(int32_t rank, PendingCall::Kind kind, int32_t peer) {
     Side& side = at(rank);
     PendingCall call;
@@ -176,7 +176,7 @@ TEST(WaitTracker, NamesAStoppedRankThatDoesNotAnswer) {
   }
 }
 
-TEST(WaitTracker, NamesNobodyWhileAllRanksAreInTheCall) {
+TEST(WaitTracker, NamesNoRankWhileAllRanksAreInTheCall) {
   World world(3);
   for (int32_t rank = 0; rank < 3; ++rank) world.begin(rank, {(rank + 1) % 3, (rank + 2) % 3});
   world.run(120 * kSecond);
@@ -202,7 +202,7 @@ TEST(WaitTracker, FollowsAChainOfSendsRecvsAndCollectives) {
   World world(4);
   for (int32_t rank = 0; rank < 4; ++rank) world.begin(rank, {});
   for (int32_t rank = 0; rank < 4; ++rank) world.end(rank);
-  world.begin(0, {1});                               // rank 1 does not come,
+  world.begin(0, {1});                               // rank 1 does not arrive,
   world.transfer(1, PendingCall::Kind::receive, 2);  // because it waits for rank 2,
   world.transfer(2, PendingCall::Kind::send, 3);     // which waits for rank 3.
   world.run(5 * kSecond);
@@ -275,8 +275,8 @@ TEST(WaitTracker, BelievesNoRankThatDoesNotExist) {
   }
 }
 
-// Random graphs of waits with some ranks that are late, and some that are stopped: every rank from
-// which one of these is reached names such a one, and a rank that waits is never named.
+// Random graphs of waits with some late and some stopped ranks. Every rank from which one of these
+// can be reached names such a rank, and no rank names a rank that waits.
 TEST(WaitTracker, NamesARankAtTheEndOfAChainInRandomGraphs) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);

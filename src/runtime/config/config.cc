@@ -33,7 +33,7 @@ struct Text {
   bool (*valid)(const std::string& text);
   const char* allowed;
 };
-// Text that is copied into locked memory only, and appears in no message.
+// Text that is copied into locked memory only. No message shows it.
 struct Secret {
   LockedBytes Config::*field;
 };
@@ -76,7 +76,7 @@ bool is_secret_size(size_t bytes) {
   return bytes >= kSecretTextBytesMin && bytes <= kSecretTextBytesMax;
 }
 bool is_host_id(const std::string& text) {
-  // It stands for the host's name in messages, too.
+  // Messages show this text as the host's name.
   return text.size() <= kHostIdTextBytesMax && is_printable(text);
 }
 bool is_any(const std::string&) {
@@ -88,9 +88,9 @@ bool is_any(const std::string&) {
 constexpr const char* kInterfaceList =
     "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them";
 constexpr const char* kSecretTexts =
-    "16 to 4096 characters that nobody can guess, such as `r2ccl secret` makes";
+    "16 to 4096 characters that cannot be guessed, such as `r2ccl secret` makes";
 constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
-// In the order of LogLevel, then NCCL's remaining word, which means no more than INFO here.
+// In the order of LogLevel, then NCCL's ABORT, which sets INFO here.
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
 // In the order of AlgorithmChoice.
 constexpr std::array kAlgorithmNames = {"auto", "ring", "hd"};
@@ -149,7 +149,7 @@ const std::array kVariables = {
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,
              Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
-             "what the kernel, the network namespace and /dev/shm tell",
+             "from the kernel, the network namespace and /dev/shm",
              "Tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
@@ -191,10 +191,10 @@ bool equal_without_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-// Sets the field and returns true, or false when the text makes no sense.
+// Sets the field and returns true. Returns false when the text is invalid.
 struct Reader {
   const char* given;
-  const std::string& text;  // the same, unless it is a secret
+  const std::string& text;  // `text`, hidden when the variable is a secret
   Config& config;
 
   bool operator()(const Flag& flag) const {
@@ -256,7 +256,7 @@ Status load_variable(const Variable& variable, const GetEnv& get_env, Config& co
     }
     const std::string complaint = ": allowed is " + allowed(variable.kind);
     if (name == variable.name) return {Code::invalid_argument, shown + complaint};
-    // Another library's variable: it may make sense there.
+    // The variable is another library's, where this value may be valid.
     config.notes.warnings.push_back(shown + " is ignored" + complaint);
   }
   return {};
@@ -278,7 +278,7 @@ Result<Config> load_config(const GetEnv& get_env) {
 
 std::vector<std::string> unknown_settings(std::span<const char* const> environment) {
   constexpr std::string_view kPrefix = "R2CCL_";
-  // `r2ccl lab` marks the shells in a lab with it.
+  // `r2ccl lab` sets it in the shells of a lab.
   std::vector<std::string_view> known = {"R2CCL_LAB"};
   for (const Variable& variable : kVariables) known.emplace_back(variable.name);
   std::vector<std::string> warnings;

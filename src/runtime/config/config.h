@@ -1,5 +1,5 @@
-// The settings that the environment gives, from one table: what a variable is called, what it may
-// hold, what it means. docs/configuration.md is printed from the same table.
+// The settings that the environment gives. One table holds the name, the permitted values and the
+// meaning of each variable; docs/configuration.md is printed from that table.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace r2ccl {
 
 enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling };
 
-// Notes on the variables for a person, beside the settings themselves.
+// Notes on the variables for a person.
 struct ConfigNotes {
   std::vector<std::string> warnings;  // each a sentence
   std::vector<std::string> in_force;  // "R2CCL_ALGO=ring", without confidential values
@@ -45,7 +45,7 @@ struct Config {
   std::string fault_file;
   bool status = true;
   std::string runtime_dir;
-  // The variables that were set, for errors: each may also be NCCL's of the same meaning.
+  // The names of the variables that were set, for errors: r2ccl's or NCCL's of the same meaning.
   std::string socket_ifname_variable = "R2CCL_SOCKET_IFNAME";
   std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";
   std::string debug_file_variable = "R2CCL_DEBUG_FILE";
@@ -55,30 +55,31 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// As getenv; a parameter, so that nothing but the C edge reads the process's environment.
+// As getenv. A parameter, so that only the C edge reads the process's environment.
 using GetEnv = std::function<const char*(const char* name)>;
 
-// Fails at the first variable that makes no sense, naming it, its value and what is allowed. A
-// foreign variable (NCCL's) that makes no sense here is ignored, with a warning. An empty variable
-// counts as not set.
+// Returns the configuration. Fails at the first invalid variable; the error names the variable, its
+// value and the permitted values. Ignores an invalid variable of NCCL's with a warning. An empty
+// variable counts as not set.
 Result<Config> load_config(const GetEnv& get_env);
 
-// A warning for each entry of `environment` ("NAME=value") that looks like a setting and is none.
+// Returns a warning for each entry of `environment` ("NAME=value") that looks like a setting and is
+// not one.
 std::vector<std::string> unknown_settings(std::span<const char* const> environment);
 
-// The variable is another library's, which may not make this one fail.
+// Returns true when another library owns the variable, so an invalid value must not fail this one.
 inline bool is_foreign(const std::string& variable) {
   return variable.starts_with("NCCL_");
 }
 
-// The text from R2CCL_SECRET or the file that R2CCL_SECRET_FILE names; empty when neither is set.
-// Refuses a file that another user could read or have written, or that is no regular file.
+// Returns the text of R2CCL_SECRET or of the file that R2CCL_SECRET_FILE names; empty when neither
+// is set. Refuses a file that is not regular, or that another user can read or could have written.
 Result<LockedBytes> load_secret(const Config& config);
 
-// The algorithm's name as R2CCL_ALGO spells it.
+// Returns the algorithm's name as R2CCL_ALGO spells it.
 const char* to_string(AlgorithmChoice algorithm);
 
-// The table of all variables in Markdown, for docs/configuration.md.
+// Returns the table of all variables in Markdown, for docs/configuration.md.
 std::string configuration_table();
 
 }  // namespace r2ccl

@@ -185,7 +185,7 @@ TEST(Config, SaysThatAPortIsOutOfRange) {
             "address in brackets");
 }
 
-TEST(Config, SaysWhatIsAllowed) {
+TEST(Config, NamesThePermittedValues) {
   EXPECT_EQ(load({{"R2CCL_ALGO", "tree"}}).status().message(),
             "R2CCL_ALGO=tree: allowed is one of auto, ring, hd");
   EXPECT_EQ(load({{"R2CCL_CUTOFF_S", "0"}}).status().message(),

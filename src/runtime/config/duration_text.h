@@ -1,4 +1,4 @@
-// Bounds of time in the words of errors.
+// Durations as text, for errors that name a time limit.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace r2ccl {
 
-// Returns whole seconds where it can, otherwise milliseconds.
+// Returns whole seconds if the duration is a multiple of a second, milliseconds otherwise.
 inline std::string duration_text(TimeNs duration) {
   return duration % kSecond == 0 ? std::to_string(duration / kSecond) + " s"
                                  : std::to_string(duration / kMillisecond) + " ms";

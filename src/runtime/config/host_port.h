@@ -14,7 +14,7 @@ struct HostPort {
   friend bool operator==(const HostPort&, const HostPort&) = default;
 };
 
-// "node0:4711", "10.0.0.1:4711" or "[fd00::1]:4711".
+// Parses "node0:4711", "10.0.0.1:4711" or "[fd00::1]:4711".
 Result<HostPort> parse_host_port(const std::string& text);
 std::string to_string(const HostPort& where);
 

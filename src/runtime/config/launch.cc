@@ -9,10 +9,10 @@
 namespace r2ccl {
 namespace {
 
-// Derived ports stay clear of the well-known ones and of those that kernels hand out (32768 on).
+// Derived ports lie above the well-known ports and below the ephemeral ports of kernels (32768 on).
 constexpr int64_t kSlurmPortFirst = 16384;
 constexpr int64_t kSlurmPortCount = 16000;
-// Spreads the steps of one job; prime, so that neighbours do not meet.
+// Spreads the steps of one job over the ports. A prime keeps neighbouring steps apart.
 constexpr int64_t kSlurmStepStride = 997;
 
 struct Launcher {
@@ -33,13 +33,13 @@ class Environment {
  public:
   explicit Environment(const GetEnv& get_env) : get_env_(get_env) {}
 
-  // Empty when not set: an empty variable counts as not set.
+  // Returns the value, empty when the variable is not set or empty.
   std::string text(const char* name) const {
     const char* value = get_env_(name);
     return value == nullptr ? "" : value;
   }
   bool has(const char* name) const { return !text(name).empty(); }
-  // The variable must be set.
+  // Requires that the variable is set.
   Result<int64_t> number(const char* name, int64_t lowest, int64_t highest) const {
     const std::string value = text(name);
     int64_t out = 0;
@@ -61,7 +61,8 @@ Status missing(const std::string& what) {
   return {Code::invalid_usage, what};
 }
 
-// Both variables, or neither; one alone says that something was lost on the way to this process.
+// A launcher sets both variables or neither. A lone variable is an error: its partner was lost on
+// the way to this process.
 Result<const Launcher*> find_launcher(const Environment& env) {
   for (const Launcher& launcher : kLaunchers) {
     if (env.has(launcher.rank) && env.has(launcher.rank_count)) return &launcher;
@@ -79,8 +80,8 @@ Result<const Launcher*> find_launcher(const Environment& env) {
       "WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
-// A lone RANK or WORLD_SIZE beside another launcher's complete set is usual in batch scripts, and
-// right as long as it says the same.
+// A batch script often has a lone RANK or WORLD_SIZE beside another launcher's complete set. That
+// is valid as long as both agree.
 Status check_contradiction(const Environment& env, const Launcher& chosen) {
   const Launcher& plain = kLaunchers.front();
   if (&chosen == &plain) return {};
@@ -99,7 +100,7 @@ struct Place {
   int64_t rank_count = 0;
 };
 
-// None unless both variables are set and make sense.
+// Returns no place unless both variables are set and valid.
 std::optional<Place> place_of(const Environment& env, const Launcher& launcher) {
   const auto count = env.number(launcher.rank_count, 1, INT32_MAX);
   if (!count.ok()) return std::nullopt;
@@ -108,16 +109,17 @@ std::optional<Place> place_of(const Environment& env, const Launcher& launcher) 
   return Place{rank.value(), count.value()};
 }
 
-// Each process of the outer launcher has started the same number of inner ones, which it has
-// numbered process by process or in turn. srun, or mpirun, of a script that does so is usual.
+// Returns true when each process of the outer launcher has started the same number of inner
+// processes, and has numbered them in blocks or in turn. srun or mpirun of a script that launches
+// ranks is usual.
 bool runs_within(const Place& inner, const Place& outer) {
   const int64_t each = inner.rank_count / outer.rank_count;
   if (each < 2 || inner.rank_count % outer.rank_count != 0) return false;
   return inner.rank / each == outer.rank || inner.rank % outer.rank_count == outer.rank;
 }
 
-// Slurm sets SLURM_PROCID and SLURM_NTASKS also for a batch script, in which it has launched no
-// ranks: only a step has. The last numbers stand for steps that Slurm makes itself.
+// Slurm sets SLURM_PROCID and SLURM_NTASKS also for a batch script, where it has launched no ranks.
+// Only a step has ranks. The highest step numbers stand for steps that Slurm makes itself.
 bool is_slurm_step(const Environment& env) {
   constexpr int64_t kStepMax = 0xfffffff0 - 1;
   return env.number("SLURM_STEP_ID", 0, kStepMax).ok();
@@ -128,8 +130,8 @@ std::string describe_place(const Launcher& launcher, const Place& place) {
          launcher.rank_count + "=" + std::to_string(place.rank_count);
 }
 
-// RANK and WORLD_SIZE may be left from a pod's template or a shell's profile, under mpirun or srun.
-// torchrun says that it is there; what is around it does not matter then.
+// Under mpirun or srun, RANK and WORLD_SIZE may come from a pod's template or a shell's profile.
+// torchrun sets a variable of its own; then the outer launchers do not matter.
 Status check_launchers_agree(const Environment& env) {
   const Launcher& plain = kLaunchers.front();
   if (env.has("TORCHELASTIC_RUN_ID")) return {};
@@ -191,14 +193,14 @@ Result<int64_t> master_port(const Environment& env, bool slurm) {
     if (slurm && env.has("SLURM_JOB_ID")) return slurm_port(env);
     return missing("MASTER_ADDR is set but MASTER_PORT is not");
   }
-  // The agent of torchrun itself listens on MASTER_PORT.
+  // torchrun's agent itself listens on MASTER_PORT.
   const bool agent = env.has("TORCHELASTIC_RUN_ID");
   const auto port = env.number("MASTER_PORT", 1, agent ? 65534 : 65535);
   if (!port.ok()) return port.status();
   return port.value() + (agent ? 1 : 0);
 }
 
-// The step's own list first: a step may run on some of the job's nodes only.
+// Prefers the step's own list: a step may run on a subset of the job's nodes.
 Result<std::string> slurm_host(const Environment& env) {
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     if (!env.has(name)) continue;
@@ -233,14 +235,14 @@ Result<HostPort> find_rendezvous(const Environment& env, const std::string& comm
   return where;
 }
 
-// Each agent of torchrun counts the restarts that it caused itself, so the ranks of several agents
-// may have different counts.
+// Each agent of torchrun counts only the restarts that it caused itself, so ranks of different
+// agents may have different counts.
 bool has_common_restart_count(const Environment& env) {
   return !env.has("LOCAL_WORLD_SIZE") || env.text("LOCAL_WORLD_SIZE") == env.text("WORLD_SIZE");
 }
 
-// The name tells this run from others that may meet at the same place, before or after it. Each
-// variable here has the same value on all ranks of one run.
+// The name tells this run from other runs that may meet at the same place. Each variable here has
+// the same value on all ranks of one run.
 std::string name_job(const Environment& env, const Launch& launch) {
   std::string name = launch.launcher;
   for (const char* part :
@@ -250,7 +252,7 @@ std::string name_job(const Environment& env, const Launch& launch) {
   }
   name += "/";
   if (has_common_restart_count(env)) name += env.text("TORCHELASTIC_RESTART_COUNT");
-  // The port alone: ranks may know the host by different names.
+  // Use only the port: ranks may know the host by different names.
   return name + "/" + (launch.rendezvous ? std::to_string(launch.rendezvous->port) : "");
 }
 
@@ -268,14 +270,14 @@ Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id) 
   R2CCL_RETURN_IF_ERROR(read_ranks(env, launcher, launch));
   const auto where = find_rendezvous(env, comm_id, &launcher == &kLaunchers.back());
   if (where.ok()) launch.rendezvous = where.value();
-  // A rank alone meets nobody.
+  // A lone rank needs no rendezvous.
   if (!where.ok() && launch.rank_count > 1) return where.status();
   launch.job_name = name_job(env, launch);
   return launch;
 }
 
-// "node[07,09-12]-ib,login": the name before the first bracket, the first number in it, the rest up
-// to the next comma. Names may hold several brackets.
+// Parses "node[07,09-12]-ib,login": the name before the first bracket, the first number in the
+// bracket, and the text up to the next comma. A name may hold several brackets.
 Result<std::string> first_slurm_host(const std::string& node_list) {
   const auto malformed = [&] {
     return Status(Code::invalid_argument, "\"" + node_list + "\" is not a list of hosts");

@@ -89,7 +89,7 @@ TEST(Launch, GivesTheStepsOfOneSlurmJobPortsOfTheirOwn) {
   EXPECT_NE(first.value().job_name, second.value().job_name);
 }
 
-TEST(Launch, PrefersTheNodesOfTheStepAndMasterAddrToThose) {
+TEST(Launch, PrefersTheNodesOfTheStepAndMasterAddrToThem) {
   EXPECT_EQ(detect(with(kSlurm, {{"SLURM_STEP_NODELIST", "gpu8"}})).value().rendezvous->host,
             "gpu8");
   EXPECT_EQ(
@@ -109,7 +109,7 @@ TEST(Launch, NeedsNoPlaceToMeetForOneRank) {
 }
 
 TEST(Launch, TheInnermostLauncherWins) {
-  // torchrun, once a node, under srun.
+  // torchrun, once on each node, under srun.
   const auto launch = detect(with(kPlain, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}));
   expect_ranks(launch, "torchrun");
 }
@@ -136,7 +136,7 @@ Variables slurm(const std::string& rank, const std::string& count, const std::st
 struct Nest {
   const char* what;
   Variables variables;
-  const char* launcher;  // null: refused
+  const char* launcher;  // null: detect_launch fails
 };
 
 const std::vector<Nest>& nests() {
@@ -149,7 +149,7 @@ const std::vector<Nest>& nests() {
        nullptr},
       {"hydra in a pod of one", with(ranks("0", "1"), pmi("1", "2")), nullptr},
       {"srun from a shell with RANK", with(ranks("0", "1"), slurm("3", "8", "0")), nullptr},
-      // The same said twice.
+      // Both launchers give the same values.
       {"mpirun -x RANK", with(ranks("5", "8"), open_mpi("5", "8")), "torchrun"},
       {"RANK=$SLURM_PROCID", with(ranks("5", "8"), slurm("5", "8", "0")), "torchrun"},
       {"RANK=$OMPI_COMM_WORLD_RANK under Slurm",
@@ -165,12 +165,12 @@ const std::vector<Nest>& nests() {
       {"mpirun of a script that counts in turn", with(ranks("5", "8"), open_mpi("1", "2")),
        "torchrun"},
       {"mpirun -np 1 of such a script", with(ranks("3", "4"), open_mpi("0", "1")), "torchrun"},
-      // A batch script has SLURM_PROCID and SLURM_NTASKS, but nothing was launched.
+      // A batch script has SLURM_PROCID and SLURM_NTASKS, but Slurm launched no ranks.
       {"ranks by hand in a batch script", with(ranks("1", "2"), slurm("0", "8", "")), "torchrun"},
       {"one with the batch step's number", with(ranks("1", "2"), slurm("0", "8", "4294967291")),
        "torchrun"},
       {"mpirun in a batch script", with(open_mpi("3", "4"), slurm("0", "8", "")), "Open MPI"},
-      // mpirun starts its daemons on other nodes by srun, a task a node.
+      // mpirun starts its daemons on other nodes by srun, one task on each node.
       {"mpirun's rank on another node", with(open_mpi("6", "8"), slurm("0", "1", "0")), "Open MPI"},
       {"hydra's rank on another node", with(pmi("6", "8"), slurm("0", "1", "0")), "MPICH"},
       {"srun --mpi=pmi2", with(pmi("6", "8"), slurm("6", "8", "0")), "MPICH"},
@@ -191,7 +191,7 @@ TEST(Launch, RefusesLaunchersThatDisagreeAndNothingElse) {
   }
 }
 
-TEST(Launch, SaysWhichLaunchersDisagreeAndWhatToUnset) {
+TEST(Launch, NamesTheLaunchersThatDisagreeAndTheVariablesToUnset) {
   EXPECT_EQ(detect(with(ranks("0", "1"), open_mpi("1", "2"))).status().message(),
             "two launchers disagree: RANK=0 and WORLD_SIZE=1, but OMPI_COMM_WORLD_RANK=1 and "
             "OMPI_COMM_WORLD_SIZE=2 (Open MPI). If Open MPI started this process, unset RANK and "
@@ -240,7 +240,7 @@ TEST(Launch, RefusesGarbageNumbersNamingTheVariable) {
   EXPECT_FALSE(detect(with(kSlurm, {{"SLURM_JOB_ID", "x"}})).ok());
   EXPECT_FALSE(detect(with(kSlurm, {{"SLURM_JOB_NODELIST", "gpu["}})).ok());
   EXPECT_FALSE(detect(kPlain, "nowhere").ok());
-  // The port after it is the one that would be used.
+  // r2ccl would use the port after it, which does not exist.
   EXPECT_FALSE(detect(with(kPlain, {{"TORCHELASTIC_RUN_ID", "x"}, {"MASTER_PORT", "65535"}})).ok());
 }
 
@@ -292,7 +292,7 @@ TEST(Launch, NamesTheJobByTheRunAndTheRestartThatItsLauncherCounts) {
   }
 }
 
-// Each agent counts the restarts that it caused itself, so its ranks alone share a count.
+// Each agent counts only the restarts that it caused itself, so only its own ranks share a count.
 TEST(Launch, LeavesTheRestartsOfSeveralAgentsOfTorchrunOut) {
   const Variables one = with(kPlain, {{"TORCHELASTIC_RUN_ID", "a"}, {"LOCAL_WORLD_SIZE", "8"}});
   const Variables several = with(one, {{"LOCAL_WORLD_SIZE", "4"}});

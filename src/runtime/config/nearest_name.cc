@@ -6,7 +6,7 @@
 namespace r2ccl {
 namespace {
 
-// Longer names are no mistypings, and the environment is anybody's.
+// A longer name is no typing error. The environment may hold names of any length.
 constexpr size_t kNameBytesMax = 64;
 
 size_t distance(std::string_view a, std::string_view b) {
@@ -34,7 +34,7 @@ size_t distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view text, std::span<const std::string_view> names) {
   if (text.size() > kNameBytesMax) return "";
   std::string_view best;
-  // A third of the letters may be wrong; more is another word.
+  // A third of the letters may be wrong. With more errors it is another word.
   size_t best_distance = text.size() / 3 + 1;
   for (const std::string_view name : names) {
     const size_t here = distance(text, name);

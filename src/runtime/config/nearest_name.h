@@ -1,4 +1,4 @@
-// The name that a person probably meant.
+// Suggests the name that a person probably meant.
 #pragma once
 
 #include <span>
@@ -7,8 +7,9 @@
 
 namespace r2ccl {
 
-// The name that is the fewest mistypings from `text` (a letter missing, added or wrong, or two
-// neighbours swapped: the optimal string alignment distance); empty when every name is far from it.
+// Returns the name that is the fewest typing errors from `text`, or an empty text when every name
+// is far from it. An error is a letter missing, added or wrong, or two neighbours swapped (optimal
+// string alignment distance).
 std::string nearest_name(std::string_view text, std::span<const std::string_view> names);
 
 }  // namespace r2ccl

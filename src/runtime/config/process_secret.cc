@@ -9,14 +9,14 @@
 namespace r2ccl {
 namespace {
 
-// The key that this process made last. A process mostly has one secret and one job, so only its
-// first communicator takes the time. One thread makes a key at a time: the others mostly want the
-// same key, and never need the memory twice.
+// The key that this process derived last. A process usually has one secret and one job, so only its
+// first communicator pays for the derivation. One thread derives at a time: the other threads
+// usually want the same key, and the process needs the memory only once.
 class LastKey {
  public:
   Result<LockedBytes> get(const LockedBytes& text, std::span<const std::byte, kJobIdBytes> job_id) {
     std::lock_guard lock(mutex_);
-    // As secret as the text: a reader of the name guesses at full speed.
+    // The name is as secret as the text: it allows guesses at full speed.
     LockedBytes name = crypto::derive_key(crypto::hash("r2ccl secret 2: of job", job_id),
                                           "r2ccl secret 2: name", {text.bytes()});
     if (!key_.empty() && name == name_) return key_;
@@ -33,13 +33,13 @@ class LastKey {
   }
 
  private:
-  std::mutex mutex_;  // guards the others
-  LockedBytes name_;  // of the text and the job that key_ was made from
+  std::mutex mutex_;  // guards the other members
+  LockedBytes name_;  // derived from the text and the job of key_
   LockedBytes key_;
 };
 
 LastKey& last_key() {
-  // Never destroyed: at exit another thread may still use it. But then it is wiped.
+  // Never destroyed, because another thread may still use it at exit. The exit wipes the key.
   static auto* const instance = [] {
     auto* const made = new LastKey;
     (void)std::atexit([] { last_key().wipe(); });

@@ -1,4 +1,4 @@
-// The key of a job's secret, made once in a process for all its communicators.
+// The key of a job's secret, derived once in a process for all its communicators.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace r2ccl {
 
-// As derive_secret(). A process keeps the key that it made last, until its exit, so that its next
-// communicators do not pay again for Argon2id. Any thread.
+// Returns derive_secret() of the arguments. The process keeps the last key until its exit, so its
+// next communicators do not pay again for Argon2id. Any thread.
 Result<LockedBytes> process_secret(const LockedBytes& text,
                                    std::span<const std::byte, kJobIdBytes> job_id);
 

@@ -14,7 +14,7 @@ LockedBytes secret_text(const std::string& text) {
   return LockedBytes::copy_of(std::as_bytes(std::span(text)));
 }
 
-// A second key would lie in other memory.
+// A second derivation would return other memory.
 TEST(ProcessSecret, IsStretchedOnceForAllCommunicatorsOfAProcess) {
   JobIdentity job;
   job.id.fill(std::byte{7});

@@ -29,7 +29,7 @@ Status unreadable(int error) {
   return {Code::invalid_argument, "cannot read the file: " + std::string(std::strerror(error))};
 }
 
-// As many bytes as there are, at most out.size(); negative: errno.
+// Returns the number of bytes read, at most out.size(), or a negative errno.
 ssize_t read_all(int fd, std::span<std::byte> out) {
   size_t done = 0;
   while (done < out.size()) {
@@ -61,14 +61,14 @@ Status check_keeping(const struct stat& info) {
 }  // namespace
 
 Result<LockedBytes> read_secret_file(const std::string& name) {
-  // A FIFO would wait for its other end.
+  // Without O_NONBLOCK, opening a FIFO would block until a writer opens it.
   const File file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (file.fd() < 0) return unreadable(errno);
   struct stat info {};
   if (fstat(file.fd(), &info) != 0) return unreadable(errno);
   R2CCL_RETURN_IF_ERROR(check_keeping(info));
   ssize_t got = 0;
-  // With a line's end, and one byte too many.
+  // Room for the end of the line and for one byte too many.
   const LockedBytes all = LockedBytes::make(
       kSecretTextBytesMax + 3, [&](std::span<std::byte> out) { got = read_all(file.fd(), out); });
   if (got < 0) return unreadable(static_cast<int>(-got));

@@ -1,4 +1,4 @@
-// Random bytes that nobody can guess, for nonces, job ids and secrets. Safe after fork.
+// Unpredictable random bytes for nonces, job ids and secrets. Safe after fork.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Signals belong to the application's threads: blocks all of them while a thread is created, which
-// inherits the mask.
+// Blocks all signals while a thread is created. The new thread inherits the mask, so signals go to
+// the application's threads.
 #pragma once
 
 #include <pthread.h>

@@ -10,14 +10,15 @@ namespace {
 
 constexpr TimeNs kShortagePause = 100 * kMillisecond;
 constexpr int kAcceptsPerTurn = 64;
-// The time for each kind of work in one pass: strangers must not delay the paths that are up.
+// The time for each kind of work in one pass: pending connections must not delay the paths that are
+// up.
 constexpr TimeNs kTimePerPass = 1 * kMillisecond;
-// A close discards what was not delivered, so a refusal in words gets time to arrive.
+// A close discards undelivered bytes, so a refusal in words gets this time to arrive.
 constexpr TimeNs kLastWords = 100 * kMillisecond;
 
 }  // namespace
 
-// Adds its lifetime to what the pass has spent on `work`.
+// Adds its lifetime to the time that the pass has spent on `work`.
 class Acceptor::Timer {
  public:
   Timer(Acceptor& owner, Work work) : owner_(owner), work_(work), begin_(owner.clock_.now()) {}
@@ -159,7 +160,7 @@ void Acceptor::finish(Stranger& stranger, bool established) {
   stranger.registration.reset();
   stranger.finished = true;
   if (established) {
-    stranger.deadline = 0;  // freed in progress(): we are inside its own call
+    stranger.deadline = 0;  // progress() frees it: this runs inside a call of its own
     callbacks_.established(stranger.io.take());
   } else {
     ++refused_;

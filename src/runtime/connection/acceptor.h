@@ -1,6 +1,6 @@
-// All listeners of one rank and the strangers that knock: bounded in number, in age and in the time
-// that one pass gives them, so that garbage, half-open connections and a flood cost little and
-// delay nobody (crowd.h).
+// All listeners of one rank and its pending connections: connections that have not authenticated.
+// Their number, their age and their share of each pass are bounded (crowd.h), so garbage, half-open
+// connections and a flood cost little and delay no peer.
 #pragma once
 
 #include <array>
@@ -31,13 +31,13 @@ class Acceptor {
            Callbacks callbacks);
   ~Acceptor();
 
-  // Listens on a port of the kernel's choice; returns where. Only connections that name `nic` are
-  // let in there (kNoNic: those of paths that use no data NIC).
+  // Listens on a port of the kernel's choice and returns the endpoint. The listener admits only
+  // connections that name `nic` (kNoNic: connections of paths that use no data NIC).
   Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic);
-  // The addresses that peers come from: no flood takes their places, nor their time.
+  // Reserves places and time for the peers' addresses, so that no flood takes them.
   void reserve(const std::vector<Address>& peers) { crowd_.reserve(peers); }
-  // Ends the pass: gives the next one its time, ends strangers that take too long and takes
-  // listeners up again after a shortage.
+  // Ends the pass: resets the work times, closes pending connections that take too long, and
+  // re-enables listeners after a shortage.
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
@@ -47,7 +47,7 @@ class Acceptor {
   class Door;
   class Stranger;
 
-  // Work that one pass of the progress thread gives a bounded time, each kind its own.
+  // The kinds of work of the progress thread. One pass gives each kind its own bounded time.
   enum Work : uint8_t { kAccepts, kPeers, kStrangers, kWorks };
   class Timer;
 
@@ -60,7 +60,7 @@ class Acceptor {
   Reactor& reactor_;
   Transport& transport_;
   const Clock& clock_;
-  const RunIdentity& run_;  // lets nobody in before the ranks have met
+  const RunIdentity& run_;  // admits no connection before the ranks have met
   Callbacks callbacks_;
   std::vector<std::unique_ptr<Door>> doors_;
   Crowd crowd_;                                      // all of strangers_

@@ -78,7 +78,7 @@ class AcceptorTest : public testing::Test {
       return each->connect_state() == ConnectState::established && !closed(*each);
     }));
   }
-  // Connections that say nothing, each soon after the other.
+  // Opens connections that send nothing, one soon after the other.
   std::vector<std::unique_ptr<Connection>> flood(SimHost& host, int count) {
     std::vector<std::unique_ptr<Connection>> crowd;
     for (int i = 0; i < count; ++i) {
@@ -88,7 +88,7 @@ class AcceptorTest : public testing::Test {
     run_for(5 * kMillisecond);
     return crowd;
   }
-  // Shakes hands as an honest peer does, for at most `limit`.
+  // Performs an honest peer's handshake, for at most `limit`.
   HandshakeIo::Progress shake(HandshakeIo& client, TimeNs limit = 100 * kMillisecond) {
     auto progress = HandshakeIo::Progress::running;
     for (const TimeNs end = clock_.now() + limit; clock_.now() < end;) {
@@ -133,7 +133,7 @@ TEST_F(AcceptorTest, LetsAnHonestPeerInAndHandsOverItsConnection) {
   EXPECT_EQ(established_[0].session.incarnation, Incarnation(7));
   EXPECT_EQ(acceptor_->refused(), 0u);
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
-  // It outlives the acceptor's own limits.
+  // The connection outlives the acceptor's own limits.
   EstablishedConnection mine = client.take();
   EXPECT_EQ(mine.session.send_key, established_[0].session.receive_key);
   run_for(2 * limits::kHandshakeAgeMax);
@@ -147,7 +147,7 @@ TEST_F(AcceptorTest, LosesNoByteThatFollowsTheHandshakeAtOnce) {
     if (established_.empty()) reactor_.poll(0);
     acceptor_->progress(clock_.now());
   }
-  // FINAL is on its way; this comes right behind it.
+  // FINAL is on its way; these bytes come right behind it.
   EstablishedConnection mine = client.take();
   say(*mine.connection, std::vector<std::byte>(10, std::byte{5}));
   fabric_.run_for(kMillisecond);
@@ -171,7 +171,7 @@ TEST_F(AcceptorTest, RefusesGarbageSoon) {
     say(*stranger, bytes);
     run_for(5 * kMillisecond);
     EXPECT_EQ(acceptor_->refused(), seed + 1);
-    run_for(200 * kMillisecond);  // for a refusal in words to arrive
+    run_for(200 * kMillisecond);  // for the refusal to arrive
     EXPECT_TRUE(closed(*stranger)) << seed;
   }
   EXPECT_TRUE(established_.empty());
@@ -218,15 +218,15 @@ TEST_F(AcceptorTest, RefusesAPathThatBelongsToAnotherNicsListener) {
   EXPECT_TRUE(established_.empty());
 }
 
-// A stranger who knows all that is public, also the run's number, which HELLOs carry openly.
-TEST_F(AcceptorTest, LetsNobodyInWithoutTheRunsKey) {
+// A stranger that knows all public values, also the run's number, which HELLOs carry openly.
+TEST_F(AcceptorTest, AdmitsNoPeerWithoutTheRunsKey) {
   HandshakeIo client = honest_client(2);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
   EXPECT_NE(client.error().message().find("wrong proof"), std::string::npos);
   EXPECT_TRUE(established_.empty());
 }
 
-TEST_F(AcceptorTest, LetsNobodyInBeforeTheRanksHaveMet) {
+TEST_F(AcceptorTest, AdmitsNoPeerBeforeTheRanksHaveMet) {
   run_ = RunIdentity();
   HandshakeIo client = honest_client();
   EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
@@ -249,13 +249,13 @@ TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
   EXPECT_TRUE(established_.empty());
 }
 
-TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNobody) {
+TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNoPeer) {
   const auto crowd = flood(client_host_, 1000);
   EXPECT_TRUE(lets_an_honest_client_in());
   EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
   EXPECT_GE(held(crowd), 200u);
   run_for(limits::kHandshakeAgeMax);
-  EXPECT_EQ(acceptor_->refused(), 1000u) << "who was let in was not refused";
+  EXPECT_EQ(acceptor_->refused(), 1000u) << "an admitted connection is not refused";
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
 }
 
@@ -273,7 +273,7 @@ TEST_F(AcceptorTest, LetsAnHonestPeerInWhileOthersKeepKnocking) {
   EXPECT_EQ(established_.size(), 1u);
 }
 
-// The honest peer's host is so busy that its next word takes longer than the flood needs to fill
+// The honest peer's host is so busy that its next message takes longer than the flood needs to fill
 // all places many times over.
 TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
   SimHost& flooder = fabric_.add_host("flooder");
@@ -285,8 +285,8 @@ TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
   EXPECT_EQ(established_.size(), 1u);
 }
 
-// A peer whose words take long, and a flood from so many addresses that each has one place. After a
-// shortage of descriptors 20 places are left.
+// A slow peer, and a flood from so many addresses that each has one place. After a shortage of
+// descriptors 20 places are left.
 TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutStrangersButNoPeer) {
   std::vector<std::unique_ptr<Connection>> crowd;
   const auto flood_from = [&](int hosts) {
@@ -312,7 +312,7 @@ TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutStrangersButNoPeer) {
   }
 }
 
-// Each look at this clock costs time, as handshakes do.
+// A clock that advances at each reading, as it would during handshakes.
 class SlowClock final : public Clock {
  public:
   SlowClock(const Clock& clock, TimeNs step) : clock_(clock), step_(step) {}
@@ -386,7 +386,7 @@ TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
   hello->consume(std::span(reply).first(honest->read({&slice, 1}).bytes));
   converse(*honest);
   ASSERT_EQ(established_.size(), 1u);
-  recording.resize(recording.size() + 1000);  // and what the lane carried after that
+  recording.resize(recording.size() + 1000);  // and the control stream's bytes after the handshake
 
   const auto again = connect();
   run_for(kMillisecond);
@@ -412,7 +412,7 @@ TEST_F(AcceptorTest, StrangersGiveDescriptorsBackWhenTheseRunOut) {
 }
 
 TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
-  HandshakeIo client = honest_client();  // before: its connect is an operation of its own host
+  HandshakeIo client = honest_client();  // earlier: its connect is an operation of its host
   auto second = connect();
   server_host_.fail_operation(1, EMFILE);
   const TimeNs start = clock_.now();
@@ -421,7 +421,8 @@ TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
   EXPECT_GT(acceptor_->next_timeout(), start);
   const uint64_t operations = server_host_.operations();
   run_for(20 * kMillisecond);
-  EXPECT_EQ(server_host_.operations(), operations) << "no spinning on what cannot be accepted";
+  EXPECT_EQ(server_host_.operations(), operations)
+      << "no spinning on a connection that cannot be accepted";
   run_for(200 * kMillisecond);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
   EXPECT_FALSE(closed(*second));

@@ -5,7 +5,7 @@
 namespace r2ccl {
 namespace {
 
-// So few are no burden, and the peers of a NIC that returns must be able to come.
+// So few are no burden, and the peers of a NIC that returns must be able to connect.
 constexpr size_t kKeptInAShortage = 16;
 constexpr TimeNs kShortageRemembered = 5 * kSecond;
 

@@ -1,11 +1,12 @@
-// How many strangers may wait to prove themselves, and which one goes when it is one too many.
+// Limits the number of pending handshakes, and chooses the one to evict when there is one too many.
 //
-// A flood must not push out an honest peer that needs a few round trips. So the address that has
-// the most strangers here gives one up, and not simply the oldest of all: a host competes with
-// itself only, however fast it knocks. An IPv6 /64 is one address here, because its owner can use
-// all of it. A flood from many addresses leaves each stranger little time; so the addresses of the
-// rank table have places of their own, which nothing else takes. And when descriptors have run out,
-// strangers are the first to give some back: their number falls to half of those here, for a while.
+// A flood must not push out an honest peer that needs a few round trips. So the limiter evicts from
+// the address with the most pending connections, and not simply the oldest of all: a host competes
+// with itself only, however fast it connects. An IPv6 /64 counts as one address, because its owner
+// can use all of it. A flood from many addresses leaves each connection little time; so the
+// addresses of the rank table have reserved places. When descriptors have run out, the limit falls
+// for a while to half of the pending connections, so that they are the first to give descriptors
+// back.
 #pragma once
 
 #include <array>
@@ -23,10 +24,12 @@ namespace r2ccl {
 
 class Crowd {
  public:
-  // For the ranks of a host that come by the same address at once, each with two connections.
+  // Enough for the ranks of a host that connect at once by the same address, with two connections
+  // each.
   static constexpr size_t kReservedPlaces = 32;
 
-  // One stranger's place, given up when it ends or is reset. The crowd outlives it.
+  // The place of one pending connection, given up when it ends or is reset. The limiter outlives
+  // it.
   class Place {
    public:
     Place() = default;
@@ -35,9 +38,10 @@ class Crowd {
     Place& operator=(Place&& other) noexcept;
     ~Place() { reset(); }
     void reset();
-    // It is of an address than which none has more. Of these, who has waited longest is to go.
+    // Returns true when the place is not reserved and no other address has more places. The limiter
+    // evicts the oldest such connection.
     bool is_of_the_largest() const;
-    // It is one of its address's own places, and is not counted.
+    // Returns true for one of its address's reserved places, which are not counted.
     bool is_reserved() const { return reserved_; }
 
    private:
@@ -46,16 +50,17 @@ class Crowd {
     bool reserved_ = false;
   };
 
-  // The addresses that peers have from now on. Each has kReservedPlaces of its own.
+  // Replaces the addresses of the peers. Each gets kReservedPlaces of its own.
   void reserve(const std::vector<Address>& peers);
 
-  // Without those in reserved places.
+  // Returns the number of places, reserved ones excluded.
   size_t size() const { return size_; }
   bool too_many() const { return size_ > size_max_; }
 
-  // Descriptors ran out. False when the strangers here are too few to be the reason.
+  // Lowers the limit after descriptors ran out. Returns false when too few connections are pending
+  // to be the cause.
   bool shrink(TimeNs now);
-  // Takes as many as ever once the shortage is long enough past.
+  // Restores the limit once the shortage is long enough past.
   void recover(TimeNs now);
 
  private:
@@ -66,7 +71,7 @@ class Crowd {
 
   std::map<Key, size_t> of_network_;
   std::map<size_t, size_t> networks_with_;  // by the number of their places
-  std::map<Key, size_t> reserved_;          // by peer address: its own places in use
+  std::map<Key, size_t> reserved_;          // reserved places in use, by peer address
   size_t size_ = 0;
   size_t size_max_ = limits::kPendingHandshakesMax;
   TimeNs shrunk_at_ = 0;

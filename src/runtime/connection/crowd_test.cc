@@ -11,7 +11,7 @@ Address host(uint8_t number) {
   return *parse_address("10.0.0." + std::to_string(number));
 }
 
-TEST(Crowd, CountsWhoIsHere) {
+TEST(Crowd, CountsThePlacesInUse) {
   Crowd crowd;
   {
     Crowd::Place first(crowd, host(1));

@@ -43,7 +43,7 @@ bool HandshakeIo::write_output() {
   return true;
 }
 
-// True when bytes came that the handshake has taken.
+// Returns true when the handshake has taken new bytes.
 bool HandshakeIo::read_input() {
   std::array<std::byte, 2048> buffer;
   const iovec slice{buffer.data(), buffer.size()};

@@ -1,4 +1,4 @@
-// Drives one handshake over one connection: either end, no thought of what the connection is for.
+// Drives one handshake over one connection, at either end and for any purpose.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ class HandshakeIo {
       : connection_(std::move(connection)), handshake_(std::move(handshake)) {}
 
   enum class Progress : uint8_t { running, done, failed };
-  // Reads and writes what can be moved now.
+  // Reads and writes as much as possible now.
   Progress pump();
 
   bool wants_write() const { return !handshake_->output().empty(); }
   Connection& connection() { return *connection_; }
-  // Legal after `failed`. Does not say with whom: to the end that connected that is no news, the
-  // other asks the connection.
+  // Requires the state `failed`. Does not name the peer: the dialing end knows it, and the
+  // accepting end asks the connection.
   const Status& error() const { return error_; }
-  // Legal once, after `done`.
+  // Requires the state `done`; callable once.
   EstablishedConnection take();
 
  private:

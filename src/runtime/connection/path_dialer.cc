@@ -63,7 +63,7 @@ void PathDialer::on_ready(const PollEvent&) {
   if (stage_ == Stage::shaking) pump();
 }
 
-// Nothing was opened.
+// The attempt opened no connection.
 void PathDialer::told() {
   cancel();
   owner_.on_dialed(*this, {});
@@ -83,7 +83,7 @@ void PathDialer::on_connected() {
   identity.path = request_.path;
   identity.from_nic = request_.local_nic;
   identity.to_nic = request_.remote_nic;
-  // The lane names the incarnation it joins.
+  // The control stream names the incarnation that it joins.
   const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
   io_.emplace(std::move(connection_),
               make_initiator(run_, identity, last, nonces_[on_lane_ ? 1 : 0], request_.call));

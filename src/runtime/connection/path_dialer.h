@@ -1,6 +1,7 @@
-// Opens the connections of one path from the initiating end: data, then the lane that joins it,
-// each stage bounded in time. Or only asks whether the peer's kernel answers, or calls: tells the
-// peer something behind a handshake. One attempt; the link decides when to begin the next.
+// Opens the connections of one path from the initiating end: the data connection, then the control
+// stream that joins it. Each stage is bounded in time. Or only probes whether the peer's kernel
+// answers, or only calls: delivers a notice behind a handshake. The dialer makes one attempt; the
+// link decides when to begin the next.
 #pragma once
 
 #include <memory>
@@ -23,9 +24,9 @@ struct DialRequest {
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
   bool lane_only = false;
-  // Only learn whether the peer's kernel answers on this path; no handshake.
+  // Only probe whether the peer's kernel answers on this path; no handshake.
   bool probe_only = false;
-  // Not empty: only tell the peer this notice.
+  // If not empty: only deliver this notice to the peer.
   std::vector<std::byte> call;
   Rank self;
   Rank peer;
@@ -42,8 +43,8 @@ struct DialedPath {
 };
 
 struct DialFailure {
-  int error = 0;           // errno of a failed connect; ETIMEDOUT when a stage took too long
-  bool connected = false;  // the peer's kernel accepted before it failed
+  int error = 0;           // errno of a failed connect; ETIMEDOUT when a stage exceeded its time
+  bool connected = false;  // the peer's kernel accepted before the failure
   std::string why;
 };
 
@@ -52,7 +53,7 @@ class PathDialer final : private EventHandler {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Called from inside progress or I/O; the dialer is idle again by then.
+    // Called from inside progress or I/O. The dialer is idle again by then.
     virtual void on_dialed(PathDialer& dialer, DialedPath dialed) = 0;
     virtual void on_dial_failed(PathDialer& dialer, const DialFailure& failure) = 0;
   };
@@ -68,7 +69,7 @@ class PathDialer final : private EventHandler {
   void start(DialRequest request, std::array<std::array<std::byte, kNonceBytes>, 2> nonces,
              TimeNs now);
   void cancel();
-  // Gives up a stage that takes too long.
+  // Gives up a stage that exceeds its time.
   void progress(TimeNs now);
   TimeNs next_timeout() const { return busy() ? deadline_ : kNever; }
 
@@ -76,8 +77,8 @@ class PathDialer final : private EventHandler {
   enum class Stage : uint8_t {
     idle,
     connecting,  // the kernel's handshake is under way
-    shaking,     // ours is
-    hanging_up,  // the peer closes when it has taken a call
+    shaking,     // this library's handshake is under way
+    hanging_up,  // the peer closes once it has read a call
   };
 
   void on_ready(const PollEvent& event) override;
@@ -94,15 +95,15 @@ class PathDialer final : private EventHandler {
   Stage stage_ = Stage::idle;
   DialRequest request_;
   std::array<std::array<std::byte, kNonceBytes>, 2> nonces_{};
-  bool on_lane_ = false;  // the connection being opened is the lane
+  bool on_lane_ = false;  // the connection being opened is the control stream
   bool answered_ = false;
   TimeNs started_at_ = 0;
-  TimeNs deadline_ = kNever;  // of the stage
-  TimeNs done_by_ = kNever;   // of the connection
+  TimeNs deadline_ = kNever;  // deadline of the stage
+  TimeNs done_by_ = kNever;   // deadline of the connection
   std::unique_ptr<Connection> connection_;
   std::optional<HandshakeIo> io_;
   DialedPath dialed_;
-  Reactor::Registration registration_;  // last: must go before the connection it names
+  Reactor::Registration registration_;  // last: ends before the connection
 };
 
 }  // namespace r2ccl

@@ -1,5 +1,5 @@
-// Hands readiness to whoever owns the connection. A registration is a value that ends with its
-// owner, and an event that was already fetched for an ended registration goes nowhere.
+// Dispatches readiness events to the handlers of connections. A registration is a value that ends
+// with its owner. An event that was already fetched for an ended registration is dropped.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Reactor {
       return *this;
     }
     ~Registration() { reset(); }
-    // Cheap when nothing changes.
+    // Cheap when the value does not change.
     void want_write(bool on);
     void reset();
     explicit operator bool() const { return reactor_ != nullptr; }
@@ -48,9 +48,9 @@ class Reactor {
     bool want_write_ = false;
   };
 
-  // `handler` must outlive the registration.
+  // Requires that `handler` outlives the registration.
   Result<Registration> add(int poll_id, EventHandler& handler, bool want_write);
-  // Waits for at most `timeout_ns` and hands out what is ready. Returns how many events there were.
+  // Waits for at most `timeout_ns`, dispatches the ready events and returns their number.
   size_t poll(TimeNs timeout_ns);
 
  private:

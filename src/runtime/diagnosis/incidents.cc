@@ -9,15 +9,16 @@
 namespace r2ccl {
 namespace {
 
-// After this it is known how long the hit chunks were delayed.
+// After this time the delay of the stalled chunks is known.
 constexpr TimeNs kSettled = 50 * kMillisecond;
-// The judge may go, and the next one must hear of what it has not judged.
+// The localising rank may die. The next one needs the reports on which no verdict has been made.
 constexpr TimeNs kKept = 500 * kMillisecond;
 constexpr size_t kVerdictsMax = 10'000;
-// A connection that broke of a loss has its verdict, if any, so long before the NIC is named.
+// A connection that broke because of loss has its verdict, if any, at most so long before the NIC
+// is named.
 constexpr TimeNs kOneFault = 5 * kSecond;
 
-// A request replaces one that the judging rank no longer waits for.
+// A request replaces one that the localising rank no longer waits for.
 uint64_t probe_slot(uint32_t number) {
   return number % kQuestionsMax;
 }
@@ -56,7 +57,8 @@ NicName Incidents::name_of(Rank rank, NicId nic) const {
 }
 
 void Incidents::on_path_event(const PathEvent& event) {
-  // The other end may have used a path that this one was still trying, and must be excused.
+  // Report bad bytes in any phase: the other end may have used a path that this end was still
+  // validating, and this report excuses it.
   const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
   const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
   const bool lost =
@@ -129,13 +131,13 @@ std::string Incidents::words_for(const Verdict& verdict) const {
   return culprit;
 }
 
-// A NIC that loses packets breaks connections, and its pairs may have been named before it was: the
-// more precise verdict takes the place of the less precise one, which is of the same fault.
+// A NIC that loses packets breaks connections, so a verdict may have named its pairs first. The
+// later, more precise verdict replaces the earlier one of the same fault.
 size_t Incidents::place_of(const Verdict& verdict) const {
   if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
   const auto replaced = [&](const Verdict& old) {
     if (verdict.wall - old.wall > kOneFault) return false;
-    // So much loss that for a while nothing came through.
+    // With much loss nothing arrives for a while.
     const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
     if (old.scope == Scope::nic && mute && old.culprit == verdict.culprit) return true;
     if (old.scope != Scope::pair) return false;
@@ -187,7 +189,8 @@ void Incidents::on_probe_answer(std::span<const std::byte> bytes) {
   if (answer.ok()) judge_.on_answer(answer.value(), clock_.now());
 }
 
-// The lowest that this rank has a lane to: what else is told must be able to get there.
+// Returns the lowest rank that this rank has a control stream to: all further reports must be able
+// to reach it.
 Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
     if (ended[static_cast<size_t>(rank)]) continue;
@@ -206,8 +209,8 @@ void Incidents::tell(const Report& report, Rank judge, TimeNs now) {
       make_notice(NoticeKind::observation, subject, encode(report.observation)));
 }
 
-// The rank that judges now knows what the other end says of the same loss. The one that was told
-// before may not, and may read the report long after this.
+// The present localising rank also knows the other end's report of the same loss. The previous one
+// may not, and may read this rank's report long after this.
 void Incidents::take_back(const Report& report, Rank judge, TimeNs now) {
   if (!report.path || mutated(Mutant::stale_reports)) return;
   Report retraction = report;
@@ -236,7 +239,7 @@ void Incidents::report_all(Rank judge, TimeNs now) {
   }
 }
 
-// Of each host the lowest rank that is there.
+// Asks the lowest living rank of each host.
 void Incidents::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
   for (const uint32_t host : request.hosts) {
     for (size_t i = 0; i < ended.size(); ++i) {
@@ -270,7 +273,7 @@ std::vector<NicProber::Target> Incidents::targets_of(const ProbeRequest& request
       target.request.remote = spec.remote;
       target.request.options.device = spec.device;
       target.request.options.source = spec.source;
-      // What waits in the queues of a busy path does not hold up a connect as long.
+      // The queues of a busy path delay a connect less than its data.
       const TimeNs base = path->model.base_delay();
       target.round_trip =
           base > 0 ? std::min(base, path->health.round_trip) : path->health.round_trip;
@@ -322,7 +325,7 @@ TimeNs Incidents::next_timeout() const {
   TimeNs next = std::min({judge_.next_timeout(), prober_.next_timeout(), localiser_.next_timeout(),
                           losses_.next_timeout()});
   for (const Report& report : reports_) {
-    // What is just in has not been told yet.
+    // A new report has not been sent yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;
     next = std::min(next, report.told ? due : 0);
   }

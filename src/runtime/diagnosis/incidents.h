@@ -1,6 +1,7 @@
-// From this rank's path events to the job's list of verdicts: reports what it sees to the lowest
-// rank that it has a lane to, which judges for all and tells everybody, so that every rank holds
-// the same list. The judge asks ranks of some hosts to try which NICs reach each other.
+// Turns this rank's path events into the job's list of verdicts. Each rank reports to the lowest
+// rank that it has a control stream to. That localising rank makes the verdicts for all and sends
+// them to every rank, so every rank holds the same list. It also asks ranks of some hosts to probe
+// which NICs reach each other.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +25,18 @@ class Incidents {
   Incidents(ProgressEngine& engine, const Clock& clock);
 
   void on_path_event(const PathEvent& event);
-  // What the notice's kind byte says is ours.
+  // Handle the body of a notice, which follows its kind byte.
   void on_observation(std::span<const std::byte> bytes);
   void on_verdict(std::span<const std::byte> bytes);
   void on_probe_request(Rank peer, std::span<const std::byte> bytes);
   void on_probe_answer(std::span<const std::byte> bytes);
   void on_losses(Rank peer, std::span<const std::byte> bytes);
-  // `end`: goodbye also when it is no wonder that the peer has gone.
+  // `end`: goodbye also when the peer's departure is expected.
   void on_peer_gone(Rank peer, PeerEnd end);
-  // Sends what is due. `ended(rank)`: this rank left or died.
+  // Sends all reports and requests that are due. `ended(rank)`: this rank left or died.
   void progress(const std::vector<bool>& ended);
   TimeNs next_timeout() const;
-  // Whether a verdict is still to be made here, or evidence for one to be sent.
+  // Returns whether a verdict is still to be made here, or evidence for one to be sent.
   bool busy() const { return next_timeout() != kNever; }
 
   const std::vector<Verdict>& verdicts() const { return verdicts_; }
@@ -43,10 +44,10 @@ class Incidents {
   uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
 
  private:
-  // What is told at once, again when the stall is known, and anew when another rank judges.
+  // A report is sent at once, again when the stall is known, and anew when another rank localises.
   struct Report {
     Observation observation;
-    std::optional<PathId> path;  // none: of a whole process
+    std::optional<PathId> path;  // none: a report on a whole process
     TimeNs settled_at = 0;
     bool settled = false;
     std::optional<Rank> told;

@@ -1,5 +1,5 @@
-// Reads the kernels' packet counters of all paths now and then, and tells the judging rank what
-// they lost. A rank without losses says nothing.
+// Reads the kernels' packet counters of all paths from time to time, and reports losses to the
+// localising rank. A rank without losses reports nothing.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@ class LossWatch {
   LossWatch(ProgressEngine& engine, const Clock& clock, NameOf name_of)
       : engine_(engine), clock_(clock), name_of_(std::move(name_of)) {}
 
-  // A report that is due now.
+  // Returns a report that is due now.
   std::optional<LossReport> progress(TimeNs now);
-  // A path is about to break, or has: its losses are told before that.
+  // A path is about to break, or has broken: report its losses before that.
   void hurry() { next_ = 0; }
-  // While nothing is lost the watch needs no wake of its own.
+  // While no packet is lost the watch needs no wake-up of its own.
   TimeNs next_timeout() const { return losing_ ? next_ : kNever; }
 
  private:

@@ -7,21 +7,22 @@
 namespace r2ccl {
 namespace {
 
-// Each may have a connection for every pair of NICs.
+// Each job may have a connection for every pair of NICs.
 constexpr size_t kJobsRunningMax = 4;
-// As many as one judging rank waits for, and as many of another one before it.
+// As many jobs as one localising rank waits for, and as many of its predecessor.
 constexpr size_t kJobsMax = 2 * kQuestionsMax;
 constexpr size_t kRoundsMax = 3;
 constexpr TimeNs kRoundInterval = 7 * kMillisecond;
-// No answer in this time, or in two round trips, means that nothing gets there. On a way that is
-// longer than that it means nothing: the judge does not wait for ever.
+// A NIC that does not answer in this time, or in two round trips, is unreachable. If two round
+// trips exceed the maximum, a missing answer means nothing: the localising rank does not wait for
+// ever.
 constexpr TimeNs kProbeTime = 30 * kMillisecond;
 constexpr TimeNs kProbeTimeMax = 150 * kMillisecond;
 
 }  // namespace
 
 void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets) {
-  // The judging rank has waited for the oldest longest, and needs an answer to stop that.
+  // The localising rank has waited longest for the oldest job, and needs an answer to stop waiting.
   if (jobs_.size() >= kJobsMax) answer(jobs_.begin() + kJobsRunningMax);
   Job& job = jobs_.emplace_back();
   job.asker = asker;
@@ -33,7 +34,7 @@ void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Ta
 }
 
 void NicProber::dial_rest(Job& job, TimeNs now) {
-  // Not from the request on: this process may not have run since.
+  // The time starts here and not at the request: this process may not have run since.
   if (job.rounds == 0) {
     TimeNs longest = kProbeTime;
     for (const Attempt& a : job.attempts) longest = std::max(longest, 2 * a.target.round_trip);
@@ -60,7 +61,7 @@ size_t NicProber::running() const {
 }
 
 void NicProber::progress() {
-  // What came later has not been read, so nobody is too late yet.
+  // Later answers have not been read, so use the time of the poll.
   const TimeNs now = engine_.polled_at();
   for (size_t i = 0; i < running(); ++i) {
     Job& job = jobs_[i];

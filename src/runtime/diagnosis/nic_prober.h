@@ -1,7 +1,7 @@
-// Tries which NICs of some hosts this rank's NICs reach, for the judge of a fault: a short connect
-// to the peer's listener on that NIC, which its kernel answers in 0.1 ms, even for a process that
-// is stopped. A refusal is an answer too. A connect needs both directions of both NICs, so it tells
-// whether a NIC works and not which of its directions fails.
+// Probes which NICs of some hosts this rank's NICs reach, for the fault localiser. A probe is a
+// short connect to the peer's listener on that NIC. The peer's kernel answers it in 0.1 ms, even
+// for a stopped process, and a refusal is an answer too. A connect needs both directions of both
+// NICs, so it shows whether a NIC works, and not which of its directions fails.
 #pragma once
 
 #include <deque>
@@ -26,10 +26,11 @@ class NicProber final : private PathDialer::Owner {
   struct Target {
     Reach reach;
     DialRequest request;
-    TimeNs round_trip = 0;  // as the path last knew it
+    TimeNs round_trip = 0;  // round trip as the path measured it last
   };
-  // Answers when all are reached, or their time is up. Some requests run at a time and the others
-  // wait; one that waits behind too many is answered at once, as one that could not try.
+  // Answers when all targets are reached, or their time is over. A few requests run at a time and
+  // the others wait. A request that waits behind too many gets its answer at once, as if it could
+  // not try.
   void start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets);
   void progress();
   TimeNs next_timeout() const;
@@ -37,9 +38,10 @@ class NicProber final : private PathDialer::Owner {
  private:
   struct Attempt {
     Target target;
-    // Several, because one packet may be lost, and a kernel sends the next one only after a second.
+    // Several dialers, because one packet may be lost, and a kernel sends the next one only after a
+    // second.
     std::vector<std::unique_ptr<PathDialer>> dialers;
-    bool unable = false;  // this process could not even try: it has no descriptor for that
+    bool unable = false;  // this process had no descriptor for the attempt
   };
   struct Job {
     Rank asker;

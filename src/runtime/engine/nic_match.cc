@@ -17,7 +17,7 @@ struct AddressPair {
   Address theirs;
 };
 
-// Addresses of the two NICs that lie in one subnet.
+// Returns addresses of the two NICs that lie in one subnet.
 std::optional<AddressPair> common_subnet(const NicCard& mine, const NicCard& theirs) {
   for (const Address& a : mine.addresses) {
     for (const Address& b : theirs.addresses) {
@@ -54,7 +54,7 @@ class Matching {
         if (higher_uses_[j] == 0) pair_if_near(i, j);
       }
     }
-    // Now one side's NICs of a subnet are all taken: let the other side's share them evenly.
+    // Now one side's NICs of a subnet are all taken: let the other side's NICs share them evenly.
     for (size_t i = 0; i < lower_uses_.size(); ++i) {
       if (lower_uses_[i] > 0) continue;
       for (const size_t j : least_used_first(higher_uses_)) {
@@ -68,7 +68,7 @@ class Matching {
       }
     }
     pair_rest_by_order();
-    // One path is the out-of-band lane's.
+    // The out-of-band path takes one of the paths.
     if (pairs_.size() >= limits::kPathsMax) pairs_.resize(limits::kPathsMax - 1);
     return pairs_;
   }

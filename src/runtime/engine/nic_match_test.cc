@@ -25,7 +25,7 @@ NicCard nic(const std::string& name, std::vector<Address> addresses, uint16_t po
   return card;
 }
 
-// A rank on a host of its own, whose i-th NIC has the i-th address.
+// Returns a rank on a host of its own, whose i-th NIC has the i-th address.
 RankCard card(int rank, const std::vector<std::string>& addresses, uint8_t prefix_bits = 24) {
   RankCard c;
   c.rank = Rank(rank);
@@ -48,7 +48,7 @@ using Pairs = std::vector<NicPair>;
 TEST(MatchNics, PairsEachNicWithTheOneInItsSubnet) {
   EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
-  // Whatever their order.
+  // The order of the NICs does not matter.
   EXPECT_EQ(match_nics(card(0, {"10.0.1.1", "10.0.0.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
             (Pairs{pair(0, 1), pair(1, 0)}));
 }
@@ -76,7 +76,7 @@ TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
   EXPECT_EQ(uses[1], 3);
 }
 
-TEST(MatchNics, TriesARouteBetweenNicsThatShareASubnetWithNobody) {
+TEST(MatchNics, TriesARouteBetweenNicsWithoutACommonSubnet) {
   EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2", "10.0.8.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
   EXPECT_EQ(
@@ -124,7 +124,7 @@ TEST(MatchNics, UsesTheAddressThatBothNicsShareASubnetIn) {
 }
 
 TEST(MatchNics, StaysWithinTheNumberOfPathsThatAFrameCanReport) {
-  // Subnet 0: 64 NICs face one; subnet 1: one faces 63. Nothing may be left over.
+  // Subnet 0: 64 NICs face one. Subnet 1: one faces 63. No NIC may be left over.
   RankCard a = card(0, {});
   RankCard b = card(1, {});
   for (size_t i = 0; i < limits::kNicsMax; ++i) {
@@ -185,7 +185,7 @@ TEST(MakePaths, RanksOfOneHostMeetOnLoopback) {
   EXPECT_EQ(paths[0].local_nic, kNoNic);
   EXPECT_TRUE(paths[0].device.empty());
   EXPECT_EQ(make_paths(b, a)[0].id, paths[0].id);
-  b.control.clear();  // a card comes from another process
+  b.control.clear();  // the rank info comes from another process
   EXPECT_TRUE(make_paths(a, b).empty());
 }
 

@@ -18,15 +18,16 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kScratchBytes = 256 * 1024;
-// Passes of the links within one pass of the engine: completions post more work, which completes.
+// Bounds the passes of the links within one pass of the engine: completions post more work, which
+// completes.
 constexpr int kRoundsMax = 64;
-// How long to wait when the NICs cannot be read or listened on: descriptors may have run out.
+// The pause when the NICs cannot be read or listened on: descriptors may have run out.
 constexpr TimeNs kNicsPause = 250 * kMillisecond;
-// Who takes longer between two looks at the clock has stood still in between, or has so much to do
-// that it may not judge others by the clock.
+// A longer time between two clock readings means that the thread stood still, or has so much work
+// that it must not count that time against its peers.
 constexpr TimeNs kWorkMax = 20 * kMillisecond;
 
-// A NIC that is in doubt is tried on other paths so often.
+// The interval of pings on the other paths of a NIC in doubt.
 constexpr TimeNs kPingInterval = 100 * kMillisecond;
 
 bool alive(const Nic& nic) {
@@ -159,7 +160,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   reserve_places();
   queues_.resize(nics_.size());
   next_ping_.resize(nics_.size());
-  ping_cursor_ = static_cast<size_t>(self.value());  // ranks ask different witnesses
+  ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
   for (const RankCard& peer : cards_) {
     links_.emplace_back();
     if (peer.rank == self) continue;
@@ -223,7 +224,7 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
   TimeNs now = clock_.now();
   polled_at_ = now;
   looked_at_ = now;
-  // Time in which this loop should have run and did not.
+  // The time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   idle += std::exchange(paused_, 0);
   observer_->on_polled();
@@ -241,15 +242,15 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
     idle = 0;
     if (!more) break;
     now = look();
-    if (paused_ > 0) break;  // no link may judge before all have heard of it
+    if (paused_ > 0) break;  // every link first compensates for the pause
   }
   acceptor_->progress(now);
   log_suppressed();
   last_pass_end_ = look();
 }
 
-// The clock in the middle of a pass, where a stop or a leap of the clock is most likely while there
-// is much to do. The next pass begins with what has arrived, and excuses the time.
+// Reads the clock in the middle of a pass, where a stop or a clock step is most likely while there
+// is much work. The next pass begins with the arrived bytes, and compensates for the pause.
 TimeNs ProgressEngine::look() {
   const TimeNs now = clock_.now();
   if (now - looked_at_ > kWorkMax) paused_ += now - looked_at_;
@@ -259,7 +260,7 @@ TimeNs ProgressEngine::look() {
 
 TimeNs ProgressEngine::next_timeout() {
   TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
-  // Not the time by now: what has passed since then is no reason to run later.
+  // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
   const TimeNs now = last_pass_end_;
   for (const auto& link : links_) {
     if (link == nullptr) continue;
@@ -279,8 +280,8 @@ void ProgressEngine::on_path_event(const PathEvent& event) {
 }
 
 // When a path is in doubt, either of its NICs may be at fault. Other paths of this rank's NIC show
-// which one, and a path that carries nothing would not notice before its next heartbeat. All ranks
-// do this, so log2 p paths each are enough to tell the NICs apart.
+// which one, but an idle path would not notice before its next heartbeat. All ranks ping in this
+// way, so log2 p paths each are enough to tell the NICs apart.
 void ProgressEngine::ping_witnesses(const PathEvent& event) {
   if (event.local_nic == kNoNic) return;
   TimeNs& next_ping = next_ping_[event.local_nic.value()];
@@ -288,7 +289,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
   next_ping = event.at + kPingInterval;
   const HostId& other_end = cards_[static_cast<size_t>(event.peer.value())].host;
   size_t wanted = std::bit_width(links_.size() - 1);
-  // Ranks of the other end's host share its NIC, so they can tell less.
+  // Ranks on the other end's host share its NIC, so their answers tell less.
   for (const bool there : {false, true}) {
     for (size_t i = 0; i < links_.size() && wanted > 0; ++i) {
       Link* link = links_[ping_cursor_].get();
@@ -304,7 +305,7 @@ void ProgressEngine::refresh_nics(TimeNs now) {
   read_nics_at_ = kNever;
   auto all = transport_.nics();
   if (!all.ok()) {
-    R2CCL_LOG(warn, "cannot see what became of the NICs: %s", all.status().message().c_str());
+    R2CCL_LOG(warn, "cannot read the state of the NICs: %s", all.status().message().c_str());
     read_nics_at_ = now + kNicsPause;
     return;
   }
@@ -333,8 +334,8 @@ void ProgressEngine::refresh_nics(TimeNs now) {
   }
 }
 
-// A NIC is its identity and not its address: after an outage it may come back with another one. Its
-// listener moves along, and the peers are told. False when it cannot, now.
+// A NIC's identity is not its address: after an outage it may return with another address. Moves
+// its listener to that address and tells the peers. Returns false when this is not possible now.
 bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses) {
   const NicId id(static_cast<uint16_t>(nic));
   auto endpoint = acceptor_->listen(addresses.front(), device_of(nics_[nic].name), id);
@@ -385,7 +386,7 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }
 
-// What concerns links alone needs no observer.
+// The engine handles notices to links itself. The observer gets all others.
 void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const NoticeKind kind = bytes.empty() ? NoticeKind{} : static_cast<NoticeKind>(bytes[0]);
   if (kind == NoticeKind::drained) return on_drained(peer, bytes.subspan(1));
@@ -393,7 +394,7 @@ void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
   observer_->on_notice(peer, bytes);
 }
 
-// A peer that reaches this rank, but no lane does: only where it is now cannot wait.
+// A call reaches this rank when no control stream does. Only the peer's new address cannot wait.
 void ProgressEngine::on_call(Rank peer, std::span<const std::byte> bytes) {
   const bool address = !bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address;
   if (address) on_address(peer, bytes.subspan(1));

@@ -23,16 +23,17 @@ namespace r2ccl {
 
 struct EngineOptions {
   LinkSettings link;
-  // A NIC with an address in the subnet of one of these becomes the out-of-band lane's, unless it
-  // carries data. `oob_ifname`, in the language of NicFilter, overrides, or leaves some out.
+  // A NIC with an address in the subnet of one of these becomes the out-of-band NIC, unless it
+  // carries data. `oob_ifname`, in the language of NicFilter, overrides the choice or excludes
+  // NICs.
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
-  std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // it came from there
-  // Fresh unpredictable bytes; a simulation's come from its seed.
+  std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
+  // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
 
-// Told what happens to the job. Calls come from inside progress().
+// Receives the events of the job. Calls come from inside progress().
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
@@ -41,7 +42,7 @@ class EngineObserver {
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
-  // Memory that the observer's caller gave cannot be touched: whose it was must fail.
+  // Memory of the observer's caller cannot be touched: the call that gave it must fail.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
   virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
@@ -53,47 +54,49 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
-  // Finds the NICs and listens on each. Fails when there is none to use.
+  // Finds the NICs and listens on each. Fails when no NIC is usable.
   Status open();
-  // Fills in what this engine knows of its NICs and listeners.
+  // Fills in the engine's NICs and listeners.
   void describe(RankCard& card) const;
-  // Meets the other ranks, on the calling thread, before start().
+  // Meets the other ranks, on the calling thread. Requires that start() has not been called.
   Result<MetJob> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
-  // Refuses every connection before that. A rank alone has a run without a key, and refuses all.
+  // Before this call the engine refuses every connection. A lone rank has a run without a key, and
+  // refuses all connections.
   Status start(Rank self, MetJob met, EngineObserver& observer);
 
-  // True when every link has a usable path.
+  // Returns true when every link has a usable path.
   bool ready() const;
-  // Ranks without a usable path yet, for messages.
+  // Returns the ranks without a usable path yet, for messages.
   std::vector<Rank> unreached() const;
-  // Null for this rank.
+  // Returns null for this rank.
   Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
   const Link* link(Rank peer) const { return links_[static_cast<size_t>(peer.value())].get(); }
   size_t rank_count() const { return links_.size(); }
   const std::vector<RankCard>& cards() const { return cards_; }
   const RankCard& own_card() const { return cards_[static_cast<size_t>(self_.value())]; }
   Rank self() const { return self_; }
-  // When the last pass began: what came later has not been read.
+  // Returns the time when the last pass began: later bytes have not been read.
   TimeNs polled_at() const { return polled_at_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
 
-  // For what else is served in this engine's thread.
+  // For the other parts that run in this engine's thread.
   Reactor& reactor() override { return reactor_; }
   Transport& transport() override { return transport_; }
   const RunIdentity& run() const override { return run_; }
 
-  // One pass: waits up to `timeout_ns` for events, then does all that is due.
+  // Runs one pass: waits up to `timeout_ns` for events, then does all work that is due.
   void progress(TimeNs timeout_ns);
-  // When the next pass is due if nothing happens: absolute.
+  // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
 
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);
   NicSet drained() const { return drained_; }
-  // This rank's paths to and from the NIC called `nic` at the host of rank `host`.
+  // Returns the tally of this rank's paths to and from the NIC called `nic` at the host of rank
+  // `host`.
   DrainTally tally_drain(Rank host, const std::string& nic) const;
-  // It is this rank's own, if it has it.
+  // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
  private:
@@ -138,24 +141,24 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<RankCard> cards_;
   EngineObserver* observer_ = nullptr;
   std::vector<Nic> nics_;          // the data NICs, in the order advertised
-  std::vector<uint16_t> ports_;    // of the listener on each
+  std::vector<uint16_t> ports_;    // port of the listener on each
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
   std::vector<std::unique_ptr<NicPace>> paces_;
   std::optional<NicPace> loopback_pace_;
-  std::vector<NicQueue> queues_;  // as paces_
+  std::vector<NicQueue> queues_;  // parallel to paces_
   NicQueue loopback_queue_;
-  std::vector<TimeNs> next_ping_;  // as paces_
+  std::vector<TimeNs> next_ping_;  // parallel to paces_
   size_t ping_cursor_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<std::unique_ptr<Link>> links_;
   Reactor::Registration nic_events_;
-  NicSet drained_;                // of nics_
-  TimeNs read_nics_at_ = kNever;  // they may have changed, or could not be read
+  NicSet drained_;                // subset of nics_
+  TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
   TimeNs polled_at_ = 0;
-  TimeNs looked_at_ = 0;      // at the clock, in the last pass
-  TimeNs paused_ = 0;         // in the middle of that pass, and not excused yet
-  TimeNs promised_ = kNever;  // what next_timeout() last said
+  TimeNs looked_at_ = 0;      // the last clock reading of the last pass
+  TimeNs paused_ = 0;         // pauses in that pass that are not compensated yet
+  TimeNs promised_ = kNever;  // the last result of next_timeout()
 };
 
 }  // namespace r2ccl

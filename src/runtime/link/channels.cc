@@ -96,7 +96,7 @@ void ChannelSet::forget_completions(ChannelId channel) {
 }
 
 void ChannelSet::deliver_completions() {
-  // Clients post more from inside their callbacks, which may complete at once.
+  // A client's callback may post more, and that may complete at once.
   while (!completions_.empty()) {
     std::vector<Completion> batch;
     batch.swap(completions_);

@@ -1,5 +1,5 @@
-// The channels of one link: the ledgers of each, which of them sends next, and the completions that
-// the clients have not heard of yet. Progress thread only.
+// The channels of one link: their ledgers, the choice of the next channel to send, and the
+// completions that clients have not received yet. Progress thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace r2ccl {
 struct Channel {
   explicit Channel(ChannelId id)
       : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
-  bool opened = false;              // at this end; the peer may use it earlier
-  MessageClient* client = nullptr;  // none until it is opened, and after it is cancelled
+  bool opened = false;              // opened at this end; the peer may use it earlier
+  MessageClient* client = nullptr;  // null until it is opened, and after it is cancelled
   SendLedger send;
   ReceiveLedger receive;
-  uint64_t changed_version = 0;  // of the link's state, when the receiving end last changed
+  uint64_t changed_version = 0;  // version of the link's state at the receiving end's last change
   int64_t quantum = 0;           // byte credit of deficit round robin
   bool releasing = false;        // the client waits only for the end of its sends
 };
@@ -37,18 +37,18 @@ class ChannelSet {
   const Channel& at(ChannelId id) const;
   const std::map<ChannelId, std::unique_ptr<Channel>>& all() const { return channels_; }
   void open(ChannelId id, MessageClient& client);
-  // Returns the channel that the peer names. The peer may have opened it first, but not any number
-  // of channels.
+  // Returns the channel that the peer names. The peer may have opened it first. Fails when the peer
+  // opens too many channels.
   Result<Channel*> heard(ChannelId id);
-  // Nothing is posted, outstanding or unread on any channel.
+  // Returns true when no channel has a posted, outstanding or unread message.
   bool idle() const;
 
   // --- sending ---
   struct Fresh {
-    Channel* from = nullptr;  // null: nothing is left to send, or permitted
+    Channel* from = nullptr;  // null: no chunk is left to send, or none has credit
     ChunkRef chunk;
   };
-  // Returns the next new chunk: of small messages first, of the others by deficit round robin
+  // Returns the next new chunk: chunks of small messages first, the others by deficit round robin
   // (Shreedhar and Varghese, SIGCOMM 1995).
   Fresh next_fresh(const PathScheduler& scheduler, TimeNs now);
   uint64_t fresh_bytes() const;
@@ -58,7 +58,7 @@ class ChannelSet {
   void complete(Ended what, ChannelId channel, MessageNo number, const Status& why = {});
   // Drops the completions of this channel.
   void forget_completions(ChannelId channel);
-  // Tells the clients, also of the completions that they cause.
+  // Delivers the completions to the clients, also the completions that these calls cause.
   void deliver_completions();
 
   void check_invariants() const;
@@ -75,8 +75,8 @@ class ChannelSet {
 
   const Rank peer_;
   std::map<ChannelId, std::unique_ptr<Channel>> channels_;
-  std::vector<ChannelId> order_;  // of creation
-  size_t cursor_ = 0;             // in order_
+  std::vector<ChannelId> order_;  // in order of creation
+  size_t cursor_ = 0;             // index into order_
   std::vector<Completion> completions_;
 };
 

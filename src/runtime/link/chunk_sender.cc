@@ -11,10 +11,10 @@
 namespace r2ccl {
 namespace {
 
-// The budget of hedges: a burst, plus a share of all payload.
+// The budget of hedges: a burst, plus a share of the payload.
 constexpr uint64_t kHedgeBurst = 8 * 1024 * 1024;
-constexpr uint64_t kHedgeShare = 50;  // one part in
-// More than the largest MTU, and enough to tell a slow path's time from the schedulers'.
+constexpr uint64_t kHedgeShare = 50;  // one part in so many
+// More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
 constexpr size_t kProbeBytes = 16 * 1024;
 
 }  // namespace
@@ -88,7 +88,8 @@ bool ChunkSender::is_pointless(const Retransmission& next) const {
 std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
   std::vector<const PathEnd*> awaited;
   if (queue_.empty()) return awaited;
-  // A chunk waits if one of its size waits already: a full queue costs one choice and not one each.
+  // A chunk waits if one of its size waits already: a full queue costs one choice, not one for each
+  // chunk.
   std::vector<std::pair<const PathEnd*, uint64_t>> waiting;  // avoided path, bytes
   // Writing may break a path, and a frame that is read then may cancel a channel.
   std::deque<Retransmission> queue = std::exchange(queue_, {});
@@ -113,7 +114,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
       transmit(*choice.path, from, next.chunk, now);
       continue;
     }
-    // Waiting is no use when the avoided path is all that is left, and trusted again.
+    // Waiting is pointless when the avoided path is the only one left, and is trusted again.
     const bool only_avoided = next.hedge && choice.awaited == nullptr && scheduler_.usable() > 0;
     if (only_avoided) continue;
     queue_.push_back(next);
@@ -126,7 +127,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
   return awaited;
 }
 
-// A path that gets no chunks because it was slow shows only by a probe that it no longer is.
+// A path that gets no chunks because it was slow needs a probe to show that it has recovered.
 void ChunkSender::probe_slow_paths(TimeNs now) {
   for (Path* path : paths_) {
     if (!path->carries() || path->broken) continue;
@@ -191,7 +192,7 @@ uint64_t ChunkSender::on_failed(const std::deque<Transmission>& lost, TimeNs now
   return bytes;
 }
 
-// The oldest outstanding chunk has waited longest: its delivery gives the stall.
+// The oldest outstanding chunk has waited longest. Its delivery gives the stall.
 void ChunkSender::note_stalled(Path& path) {
   path.stall = 0;
   for (const Transmission& transmission : path.model.outstanding()) {

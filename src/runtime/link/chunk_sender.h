@@ -1,10 +1,10 @@
 // Gives the chunks of one link to its paths: new chunks, retransmissions, hedges and probes.
 // Progress thread only.
 //
-// A hedge is a second copy of a chunk on another path (Dean and Barroso, "The Tail at Scale",
-// CACM 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path,
-// those of a path on probation, and the last chunks of an operation where an idle path would finish
-// them sooner. A budget bounds the bytes.
+// A hedge is a second copy of a chunk on another path (Dean and Barroso, "The Tail at Scale", CACM
+// 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path, the
+// chunks of a path on probation, and the last chunks of an operation where an idle path would
+// finish them sooner. A budget bounds the bytes.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +37,18 @@ class ChunkSender {
   // Sends a full-size frame without content.
   void send_probe(Path& path, TimeNs now);
 
-  // The path is suspect: its chunks are hedged.
+  // Hedges the chunks of a path that is suspect.
   void on_suspect(Path& path, TimeNs now);
-  // The path is about to fail, and was not suspect before.
+  // Requires that the path is about to fail, and was not suspect before.
   void on_failing(Path& path) { note_stalled(path); }
-  // The path failed with these transmissions outstanding, oldest first. Returns the number of bytes
-  // that must be retransmitted.
+  // Retransmits the chunks of a path that failed with these transmissions outstanding, oldest
+  // first. Returns the number of bytes that must be retransmitted.
   uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now);
-  // The path counts this transmission as received, in the peer's state `counted`; the channels of
-  // the same frame have been applied.
+  // The path reports this transmission as received, in the peer's state `counted`. Requires that
+  // the channels of the same frame have been applied.
   void on_delivered(const Path& path, const Transmission& transmission, uint64_t counted);
-  // A control frame that held the peer's whole state was applied up to `version`. `contradicts` is
-  // told of each chunk that a path counts as received and the peer does not list.
+  // Requires that a control frame with the peer's whole state was applied up to `version`. Calls
+  // `contradicts` for each chunk that a path counts as received and the peer does not list.
   using Contradicts = std::function<void(Path& path, Incarnation incarnation, const std::string&)>;
   void settle_unlisted(uint64_t version, const Contradicts& contradicts);
   // Measures the stalls that have ended.
@@ -59,11 +59,11 @@ class ChunkSender {
   uint64_t retransmitted_bytes() const { return retransmitted_bytes_; }
 
  private:
-  // A chunk that must go out again: its copies are lost, or (hedge) late.
+  // A chunk to retransmit: its copies are lost, or (hedge) late.
   struct Retransmission {
     ChannelId channel;
     ChunkRef chunk;
-    const PathEnd* avoid = nullptr;  // a hedge goes elsewhere
+    const PathEnd* avoid = nullptr;  // a hedge takes another path
     bool hedge = false;
   };
   // A chunk that was outstanding on a path when that path became suspect or failed.
@@ -73,13 +73,13 @@ class ChunkSender {
     ChunkRef chunk;
     TimeNs sent_at = 0;
   };
-  // A chunk that its path counts as received, and that is not acknowledged.
+  // A chunk that its path counts as received, but that is not acknowledged.
   struct Unlisted {
     Path* path = nullptr;
     Incarnation incarnation;
     ChannelId channel;
     ChunkRef chunk;
-    uint64_t counted = 0;  // the peer's version that counted it
+    uint64_t counted = 0;  // version of the peer's state that counted it
   };
 
   bool dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs now);

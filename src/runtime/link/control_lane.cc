@@ -48,7 +48,7 @@ ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
   const size_t frames_before = frames.size();
   for (size_t bytes = 0;;) {
     if (Status status = parse(frames); !status.ok()) return {status, {}};
-    // All that was read is parsed by now, so the poller knows of everything that is left.
+    // All bytes that were read have been parsed, so the poller reports the rest.
     const bool turn_over =
         bytes >= kBytesPerTurn || frames.size() - frames_before >= kFramesPerTurn;
     if (turn_over) return {{}, {IoKind::progressed, 0, 0}};
@@ -75,7 +75,7 @@ Status ControlLane::parse(std::vector<ControlFrame>& frames) {
   size_t at = 0;
   while (in_used_ - at >= kControlHeaderBytes) {
     const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
-    // Before the size is believed: a reader would wait for bytes that never come.
+    // Check the header before its size is used: a reader would wait for bytes that never come.
     const auto header = rest.first<kControlHeaderBytes>();
     if (!receive_tag_.fits(header, received_) && !mutated(Mutant::any_header)) {
       return corrupt("a control header with a wrong tag");
@@ -90,7 +90,7 @@ Status ControlLane::parse(std::vector<ControlFrame>& frames) {
     }
     auto frame = decode_control_body(rest.subspan(kControlHeaderBytes, body.value()));
     if (!frame.ok()) return frame.status();
-    // TCP keeps order, so a gap means that somebody tampered with the stream.
+    // TCP keeps the order, so a gap means that the stream was tampered with.
     if (frame.value().lane_sequence != received_) return corrupt("a control frame out of sequence");
     ++received_;
     frames.push_back(std::move(frame).value());

@@ -1,5 +1,6 @@
-// One path's lane: authenticated control frames over a small connection of its own. Frames are
-// snapshots, so when the connection cannot take one now the caller simply makes a newer one later.
+// One path's control stream: authenticated control frames over a small connection of its own.
+// Frames are snapshots. When the connection cannot take one now, the caller makes a newer one
+// later.
 #pragma once
 
 #include <array>
@@ -23,29 +24,29 @@ class ControlLane {
 
   Connection& connection() { return *connection_; }
 
-  // False while an earlier frame is still being written: nothing is queued behind it.
+  // False while an earlier frame is still being written. Nothing is queued behind it.
   bool can_send() const { return out_.empty(); }
-  // Fills in the lane sequence, writes as much as goes.
+  // Fills in the sequence number and writes as many bytes as the connection takes.
   IoResult send(ControlFrame& frame);
-  // Writes the rest of a frame that did not go at once.
+  // Writes the rest of an unfinished frame.
   IoResult flush();
   uint64_t frames_sent() const { return sent_; }
 
   struct Received {
-    Status status;  // an error: corrupted() says whether the wire made it, or the peer
-    IoResult end;   // why reading stopped
+    Status status;  // an error: corrupted() tells whether the wire or the peer made it
+    IoResult end;   // the reason why reading stopped
   };
-  // One call of receive() reads no more before other connections get their turn. It ends with the
-  // read that reaches either bound.
+  // The bounds of one call of receive(), so that other connections get their turn. The call ends
+  // with the read that reaches either bound.
   static constexpr size_t kReadBytes = 16 * 1024;
   static constexpr size_t kBytesPerTurn = 128 * 1024;
   static constexpr size_t kFramesPerTurn = 64;
-  // Appends frames that have arrived. `end` is `progressed` when the turn ended first: then more
-  // may have arrived, and the poller says so.
+  // Appends the frames that have arrived. `end` is `progressed` when a bound ended the call: then
+  // more may have arrived, and the poller reports it.
   Received receive(std::vector<ControlFrame>& frames);
   uint64_t frames_received() const { return received_; }
-  // The stream ended with a frame that the peer did not send, or not here: its bytes were changed,
-  // repeated or left out on the way.
+  // True when the stream ended with a frame that the peer did not send here: the bytes were
+  // changed, repeated or dropped on the way.
   bool corrupted() const { return corrupted_; }
 
  private:

@@ -28,7 +28,7 @@ ControlFrame frame_with(uint64_t version, size_t notice_bytes = 5) {
   return frame;
 }
 
-// One end of a lane whose connection the test holds the other side of.
+// One end of a control stream. The test holds the other end of its connection.
 struct End {
   End(uint8_t send, uint8_t receive, Bytes leftover = {}) {
     auto owned = std::make_unique<ScriptedConnection>();
@@ -39,7 +39,7 @@ struct End {
   std::optional<ControlLane> lane;
 };
 
-// The bytes of `count` frames as lane `a` sends them.
+// Returns the bytes of `count` frames as control stream `a` sends them.
 Bytes sent_frames(uint64_t count, size_t notice_bytes = 5) {
   End a(1, 2);
   for (uint64_t i = 0; i < count; ++i) {
@@ -102,7 +102,7 @@ TEST(ControlLane, TakesFramesLargerThanOneReadAndManyInOne) {
   EXPECT_EQ(hear(many, sent_frames(500)).frames.size(), 500u);
 }
 
-// A peer that keeps writing must not hold up the other connections, nor fill the memory.
+// A peer that keeps writing must neither delay the other connections nor fill the memory.
 TEST(ControlLane, OneTurnTakesBoundedBytesAndFrames) {
   constexpr uint64_t kFrames = 5000;
   for (const size_t notice_bytes : {size_t{5}, limits::kNoticeBytesMax}) {
@@ -167,7 +167,7 @@ TEST(ControlLane, TakesNoFrameInWhichAByteWasChanged) {
   }
 }
 
-// It would wait for bytes that never come.
+// The reader would wait for bytes that never come.
 TEST(ControlLane, BelievesNoSizeThatWasChanged) {
   Bytes header = sent_frames(1);
   header.resize(kControlHeaderBytes);
@@ -183,7 +183,7 @@ TEST(ControlLane, TakesNoFrameUnderAnotherKey) {
   const Bytes stream = sent_frames(1);
   End stranger(2, 9);
   EXPECT_EQ(hear(stranger, stream).status.code(), Code::remote);
-  End mirror(1, 2);  // what a lane says is not to be played back to it
+  End mirror(1, 2);  // an attacker must not reflect the end's own frames
   EXPECT_EQ(hear(mirror, stream).status.code(), Code::remote);
 }
 

@@ -27,7 +27,7 @@ size_t FrameReader::payload_slice() const {
   return place_.placement == Placement::discard ? std::min(rest, scratch_.size()) : rest;
 }
 
-// TCP keeps order, so a number that is not the next one is no accident of the network.
+// TCP keeps the order, so a wrong number is no accident of the network.
 Status FrameReader::check_stream(const DataHeader& header) {
   if (header.transmission == frames_ || mutated(Mutant::any_transmission)) return {};
   corrupted_ = true;
@@ -71,7 +71,7 @@ void FrameReader::finish_frame() {
   if (frame_known_) owner_.on_frame(header_, std::move(early), discarded);
 }
 
-// Accounts for bytes that a read has put first into the payload's place, then into the header.
+// Accounts for bytes that a read has put first into the payload's memory, then into the header.
 Status FrameReader::advance(size_t count) {
   bytes_ += count;
   if (in_payload()) {
@@ -89,7 +89,7 @@ Status FrameReader::prefill(std::span<const std::byte> bytes) {
   return consume(bytes);
 }
 
-// Takes bytes that lie elsewhere.
+// Takes bytes from other memory.
 Status FrameReader::consume(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     std::byte* target = in_payload() ? payload_target() : header_bytes_.data() + header_have_;
@@ -107,7 +107,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   while (bytes_ < stop_at) {
     std::array<iovec, 3> slices;
     size_t count = 0;
-    size_t direct = 0;  // bytes that are read to where they belong
+    size_t direct = 0;  // bytes that are read directly to their destination
     bool header_follows = true;
     if (in_payload()) {
       const size_t part = payload_slice();
@@ -131,7 +131,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
       status = consume(std::span(spill_).first(result.bytes - direct));
     }
     if (!status.ok()) return {status, result};
-    // A short read means that nothing more is there: the next read would only say so.
+    // A short read means that no more bytes are there, so another read would be wasted.
     if (result.bytes < wanted) return {{}, {IoKind::blocked, 0, 0}};
   }
   return {{}, {IoKind::progressed, 0, 0}};

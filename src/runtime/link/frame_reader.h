@@ -1,9 +1,8 @@
-// Reads the frames of one data connection and puts each payload straight where it belongs: one
-// vectored read takes the rest of a payload and the next header, and nothing is copied in between.
+// Reads the frames of one data connection and puts each payload straight into its destination: one
+// vectored read takes the rest of a payload and the next header, without a copy in between.
 //
-// Small frames are different: there a second system call costs more than copying the bytes. While
-// the frames of a connection are small, reads go on into a spill buffer, from which they are
-// copied.
+// For small frames a second system call costs more than copying the bytes. While the frames of a
+// connection are small, reads go on into a spill buffer, and the reader copies from there.
 #pragma once
 
 #include <array>
@@ -24,42 +23,43 @@ class FrameReader {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Where the payload of this frame goes. An error ends the connection.
+    // Returns the destination of this frame's payload. An error ends the connection.
     virtual Result<ReceiveLedger::Place> on_header(const DataHeader& header) = 0;
-    // The frame has arrived whole. `early` holds its bytes if they were placed early. `discarded`:
-    // the bytes were not kept (a probe, a duplicate, or redirected on the way).
+    // Requires that the frame has arrived whole. `early` holds its bytes if they were placed early.
+    // `discarded`: the bytes were not kept (a probe, a duplicate, or a remainder that was
+    // discarded).
     virtual void on_frame(const DataHeader& header, std::vector<std::byte> early,
                           bool discarded) = 0;
   };
 
-  // `tag`: of the headers that come.
+  // `tag`: the tag of the incoming headers.
   FrameReader(Owner& owner, const HeaderTag& tag, std::span<std::byte> scratch)
       : owner_(owner), tag_(tag), scratch_(scratch) {}
 
-  // Bytes that were read from the connection before this reader existed.
+  // Takes bytes that were read from the connection before this reader existed.
   Status prefill(std::span<const std::byte> bytes);
 
   struct Pumped {
-    Status status;  // an error: corrupted() says whether the wire made it, or the peer
-    IoResult end;   // why reading stopped; `progressed`: the budget was used up
+    Status status;  // an error: corrupted() tells whether the wire or the peer made it
+    IoResult end;   // the reason why reading stopped; `progressed`: the budget was used up
   };
-  // Reads at most about `budget` bytes.
+  // Reads about `budget` bytes at most.
   Pumped pump(Connection& connection, size_t budget);
 
-  // If the payload under way goes to this chunk's destination, its remainder goes to scratch. True
-  // when it does: then the connection must be fenced before the destination is anybody else's.
+  // Discards the remainder of the payload under way if its destination is this chunk's, and returns
+  // true then. In that case the caller must fence the connection before the destination is reused.
   [[nodiscard]] bool redirect(ChannelId channel, MessageNo message, uint64_t offset);
-  // The same for every message of a channel.
+  // Does the same for every message of a channel.
   [[nodiscard]] bool redirect(ChannelId channel);
 
-  // The memory of a client that the next read is to fill; empty: none.
+  // Returns the client memory that the next read fills; empty: none.
   std::span<std::byte> destination() const;
 
-  // The stream ended with a header that the peer did not send, or not here: its bytes were changed,
-  // repeated or left out on the way.
+  // True when the stream ended with a header that the peer did not send here: the bytes were
+  // changed, repeated or dropped on the way.
   bool corrupted() const { return corrupted_; }
 
-  // Frames wholly received, and bytes of them and of the frame in progress.
+  // The number of complete frames, and the number of bytes including the frame in progress.
   uint64_t frames() const { return frames_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -77,14 +77,14 @@ class FrameReader {
 
   Owner& owner_;
   const HeaderTag tag_;
-  std::span<std::byte> scratch_;  // discarded bytes land here; shared by all readers of one thread
+  std::span<std::byte> scratch_;  // discarded bytes land here; all readers of one thread share it
   static constexpr size_t kSpillBytes = 12 * 1024;
   std::vector<std::byte> spill_ = std::vector<std::byte>(kSpillBytes);
-  bool small_frames_ = true;  // the last frame would have fitted the spill
+  bool small_frames_ = true;  // the last frame would have fitted the spill buffer
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   size_t header_have_ = 0;
   bool header_known_ = false;
-  bool frame_known_ = false;  // a type of this version
+  bool frame_known_ = false;  // the type belongs to this version
   DataHeader header_;
   ReceiveLedger::Place place_;
   std::vector<std::byte> early_;

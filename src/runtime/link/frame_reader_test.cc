@@ -51,7 +51,7 @@ void append_frame(Bytes& stream, const DataHeader& header) {
   stream.insert(stream.end(), payload.begin(), payload.end());
 }
 
-// Three chunks, so that what follows a frame is read right too.
+// Returns three chunks, so that a test also checks the bytes behind a frame.
 Bytes three_frames() {
   Bytes stream;
   append_frame(stream, chunk_header(0));
@@ -96,7 +96,7 @@ struct RecordingOwner final : FrameReader::Owner {
 
 class FrameReaderTest : public testing::Test {
  protected:
-  // Reads until nothing more is there; the last reason.
+  // Reads until no more bytes are there, and returns the last result.
   FrameReader::Pumped pump_all(FrameReader& reader) {
     FrameReader::Pumped last;
     for (size_t quiet = 0; quiet < 2;) {
@@ -144,7 +144,7 @@ TEST_F(FrameReaderTest, ReadsFramesThatComeByteByByte) {
   for (size_t i = 0; i < stream.size(); ++i) {
     deliver(stream, i, i + 1);
     ASSERT_TRUE(reader.pump(connection_, 1 << 20).status.ok());
-    (void)reader.pump(connection_, 1 << 20);  // finds that there is no more
+    (void)reader.pump(connection_, 1 << 20);  // finds no more bytes
     ASSERT_EQ(reader.bytes(), i + 1);
   }
   ASSERT_EQ(owner_.frames.size(), 3u);
@@ -174,7 +174,7 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
     ASSERT_TRUE(pump_all(reader).status.ok());
     ASSERT_TRUE(reader.redirect(ChannelId(1), MessageNo(2), 0));
     ASSERT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), 0)) << "it goes to scratch by now";
-    std::fill(owner.memory.begin(), owner.memory.end(), kUntouched);  // the winner's bytes
+    std::fill(owner.memory.begin(), owner.memory.end(), kUntouched);  // bytes of the first copy
     deliver(stream, split, stream.size());
     ASSERT_TRUE(pump_all(reader).status.ok());
     ASSERT_TRUE(owner.untouched(0, kPayload)) << split;
@@ -185,7 +185,7 @@ TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
   }
 }
 
-TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
+TEST_F(FrameReaderTest, DiscardsTheRemainderOfTheNamedChunkOnly) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
@@ -200,7 +200,7 @@ TEST_F(FrameReaderTest, RedirectsOnlyTheChunkThatIsMeant) {
   EXPECT_TRUE(owner_.has(chunk_header(0)));
 }
 
-TEST_F(FrameReaderTest, RedirectsWhateverAChannelHasUnderWay) {
+TEST_F(FrameReaderTest, DiscardsTheRemainderOfAnyPayloadOfAChannel) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
@@ -238,7 +238,7 @@ TEST_F(FrameReaderTest, HandsOverEarlyBytes) {
   EXPECT_FALSE(owner_.frames[0].discarded);
 }
 
-TEST_F(FrameReaderTest, DiscardsWhatIsLargerThanItsScratch) {
+TEST_F(FrameReaderTest, DiscardsPayloadsLargerThanItsScratch) {
   owner_.placement = Placement::discard;
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
@@ -289,7 +289,7 @@ TEST_F(FrameReaderTest, RefusesBytesThatAreNoFrame) {
 
 TEST_F(FrameReaderTest, RefusesAHeaderInWhichABitWasChangedBeforeItActsOnIt) {
   const Bytes good = three_frames();
-  constexpr size_t kAt = kDataHeaderBytes + kPayload;  // of the second frame
+  constexpr size_t kAt = kDataHeaderBytes + kPayload;  // start of the second frame
   for (size_t bit = 0; bit < 8 * kDataHeaderBytes; ++bit) {
     Bytes stream = good;
     stream[kAt + bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
@@ -401,7 +401,7 @@ TEST_F(FrameReaderTest, ReadsLargeAndSmallFramesInAnyMixture) {
       ASSERT_EQ(owner.frames[i].header, sent[i]);
       ASSERT_EQ(owner.frames[i].early, payload_of(sent[i]));
     }
-    (void)reader.pump(connection_, 1);  // leaves nothing for the next round
+    (void)reader.pump(connection_, 1);  // leaves no bytes for the next round
   }
 }
 
@@ -410,7 +410,7 @@ TEST(FrameReader, TakesAnyBytes) {
   for (int run = 0; run < 3000; ++run) {
     Bytes input(random() % 1000);
     for (std::byte& byte : input) byte = static_cast<std::byte>(random());
-    if (run % 2 == 0) {  // headers whose tags fit
+    if (run % 2 == 0) {  // headers with valid tags
       for (size_t at = 0; at < input.size(); at += 1 + kDataHeaderBytes) input[at] |= std::byte{31};
     }
     fuzz_frame_reader(input);

@@ -35,7 +35,7 @@ IoResult FrameWriter::flush(Connection& connection) {
     const size_t payload_done = written_ < kDataHeaderBytes ? 0 : written_ - kDataHeaderBytes;
     size_t rest = header_.payload_bytes - payload_done;
     if (rest > 0) {
-      // iovec is shared with reads, so it cannot say const; writes do not write.
+      // iovec is shared with reads, so it cannot say const. A write does not change the bytes.
       const std::byte* from = payload_ != nullptr ? payload_ + payload_done : kPad.data();
       if (payload_ == nullptr) rest = std::min(rest, kPad.size());
       slices[count++] = {const_cast<std::byte*>(from), rest};

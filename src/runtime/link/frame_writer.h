@@ -1,10 +1,11 @@
 // Writes the frames of one data connection, one at a time, straight from the sender's memory.
 //
-// When the message of a half-written frame ends its bytes may be freed, but the frame must still be
-// finished for the stream to stay readable. If another path delivered the message, the rest comes
-// from a pad, which the receiver discards. If it was cancelled here the receiver does not know, and
-// would take a pad for data: the rest then comes from a copy. Where the memory cannot be read,
-// there is neither: the frame is abandoned, and the connection carries no data any more.
+// When the message of a half-written frame ends, its memory may be freed, but the writer must
+// finish the frame to keep the stream readable. If another path delivered the message, the writer
+// finishes with padding, which the receiver discards. If this end cancelled the message, the
+// receiver does not know that and would take padding for data, so the writer copies the remainder
+// first. If the memory cannot be read, the writer abandons the frame, and the connection carries no
+// data any more.
 #pragma once
 
 #include <array>
@@ -21,23 +22,24 @@ namespace r2ccl {
 
 class FrameWriter {
  public:
-  // `tag`: of the headers that go.
+  // `tag`: the tag of the outgoing headers.
   explicit FrameWriter(const HeaderTag& tag) : tag_(tag) {}
 
   const HeaderTag& tag() const { return tag_; }
   bool busy() const { return busy_; }
   bool abandoned() const { return abandoned_; }
-  // Legal when not busy. `payload` has header.payload_bytes bytes, or is empty for a frame of
-  // padding.
+  // Requires that no frame is under way. `payload` has header.payload_bytes bytes, or is empty for
+  // a frame of padding.
   void start(const DataHeader& header, std::span<const std::byte> payload);
-  // Writes until the frame is done (progressed), or nothing more can be written (blocked, failed).
+  // Writes until the frame is complete (progressed), or no more can be written (blocked, failed).
   IoResult flush(Connection& connection);
-  // From now on nothing is read from this message's memory. Legal when the receiver has it all.
+  // Stops reading this message's memory: finishes the frame with padding. Requires that the
+  // receiver has the whole message.
   void pad(ChannelId channel, MessageNo message);
-  // From now on nothing is read from the memory of this channel's messages. They may be read one
-  // last time in here; false when they cannot be, and the frame is abandoned.
+  // Stops reading the memory of this channel's messages: copies the remainder of the frame. Returns
+  // false when the memory cannot be read; then the frame is abandoned.
   [[nodiscard]] bool keep(ChannelId channel);
-  // The memory that flush() is still to read.
+  // Returns the memory that flush() is still to read.
   std::span<const std::byte> unwritten() const;
 
  private:
@@ -45,8 +47,8 @@ class FrameWriter {
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding
-  std::vector<std::byte> kept_;         // what keep() has copied
-  size_t written_ = 0;                  // of header and payload together
+  std::vector<std::byte> kept_;         // the remainder that keep() has copied
+  size_t written_ = 0;                  // bytes written of header and payload together
   bool busy_ = false;
   bool abandoned_ = false;
 };

@@ -82,7 +82,7 @@ TEST(FrameWriter, WritesOneFrameAfterAnother) {
 }
 
 TEST(FrameWriter, AFrameWithoutBytesOfItsOwnIsPadding) {
-  DataHeader probe = header_of(100'000);  // more than the pad is long
+  DataHeader probe = header_of(100'000);  // longer than the padding buffer
   probe.type = FrameType::probe;
   ScriptedConnection connection;
   FrameWriter writer(kTag);
@@ -91,7 +91,7 @@ TEST(FrameWriter, AFrameWithoutBytesOfItsOwnIsPadding) {
   EXPECT_EQ(connection.written(), frame_of(probe, Bytes(100'000)));
 }
 
-// The memory is freed as soon as the message has ended, so that ASan sees any later read.
+// Frees the memory as soon as the message has ended, so that ASan sees any later read.
 class FrameWriterEnd : public testing::TestWithParam<size_t> {
  protected:
   static constexpr uint32_t kBytes = 150'000;
@@ -127,7 +127,8 @@ TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
   EXPECT_EQ(connection_.written(), frame_of(header_of(64), next));
 }
 
-// The receiver of a message that was cancelled here does not know, and takes it for whole.
+// The receiver of a message that was cancelled here does not know that, and takes the bytes for
+// data.
 TEST_P(FrameWriterEnd, AKeptFrameStillCarriesItsOwnBytes) {
   start();
   EXPECT_TRUE(writer_.keep(ChannelId(1)));
@@ -166,7 +167,7 @@ TEST(FrameWriterDeathTest, WritesOneFrameAtATime) {
   EXPECT_DEATH(writer.start(header_of(0), {}), "bug");
 }
 
-// Neither a pad nor a copy would be right, so nothing more goes out.
+// Neither padding nor a copy would be right, so the writer sends no more bytes.
 TEST(FrameWriter, AbandonsAFrameWhoseBytesCannotBeRead) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* const memory = mmap(nullptr, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -50,7 +50,7 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
     channels_.complete(ChannelSet::Ended::received, id, posted.number);
   }
   changed();
-  // Small messages come eagerly; the sender of a large one waits for this.
+  // Small messages are sent eagerly. The sender of a large one waits for this receive.
   if (bytes.size() > limits::kBufferedSendBytesMax) state_.mark_urgent();
   target.changed_version = state_.version();
   return posted.number;
@@ -90,7 +90,7 @@ void Link::cancel_channel(ChannelId id) {
   target.send.cancel();
   target.receive.cancel();
   changed();
-  target.changed_version = state_.version();  // the peer need not wonder where its chunks go
+  target.changed_version = state_.version();  // tells the peer where its chunks go
   sender_.cancel(id);
   channels_.forget_completions(id);
 }
@@ -123,8 +123,8 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
 TimeNs Link::next_timeout(TimeNs now) const {
   if (peer_end_) return kNever;
   TimeNs next = std::min(state_.next_timeout(), paths_.next_timeout(now));
-  // The control stream of a peer that has been stopped for long is full, and says so when it no
-  // longer is.
+  // The control stream of a peer that has been stopped for long is full. Its poller reports when it
+  // has room again.
   if (paths_.detector().asked()) return next;
   for (const Path* path : paths()) {
     if (path->paused() || !path->state.connected() || !path->control_writable()) continue;
@@ -161,8 +161,8 @@ void Link::check_goodbye() {
 
 bool Link::goodbye_done() const {
   if (peer_end_) return true;
-  // The peer has ours and we have the peer's; that the peer knows the latter is its own affair: at
-  // worst it finds its connections closed and no listener where this end was.
+  // Each end has the other's goodbye. This end need not know that the peer has that state too: at
+  // worst the peer finds its connections closed and no listener here.
   return goodbye_.sent && goodbye_.received && state_.acknowledged() >= goodbye_.version &&
          state_.peer_informed();
 }

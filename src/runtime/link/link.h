@@ -1,9 +1,9 @@
 // All paths to one peer: reliable, multi-path, lossless delivery of numbered messages.
 //
-// A link reads and writes in three beats. While events are handed out, paths read chunks and
-// control frames into ledgers and models. Then progress() tells clients what ended, lets LinkPaths
-// judge the paths, lets ChunkSender give chunks to paths, and sends the changed state
-// (link_control.cc). Nothing else happens behind the caller's back, so a run is repeatable.
+// A link works in two steps. While the reactor dispatches events, paths read chunks and control
+// frames into ledgers and models. Then progress() delivers completions to clients, lets LinkPaths
+// check the paths, lets ChunkSender give chunks to paths, and sends the changed state
+// (link_control.cc). Nothing else happens in between, so a run is repeatable.
 #pragma once
 
 #include <cstddef>
@@ -43,55 +43,55 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void hasten_sends(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
-  // Delivers the notice to the peer's on_notice, after those that were sent before and despite
-  // every failure, unless a newer notice of the same slot replaces it first.
+  // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
+  // unless a newer notice of the same slot replaces it first.
   void send_notice(Notice notice);
 
   // --- driven by the engine ---
-  // Does all that is due. `idle_ns`: how long the engine's loop had not run before this pass.
+  // Does all work that is due. `idle_ns`: how long the engine's loop had not run before this pass.
   void progress(TimeNs now, TimeNs idle_ns);
   // Returns the time at which progress() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
   bool wants_progress() const { return dirty_; }
 
-  // The acceptor's side of a path's connections.
+  // Decides on a connection of a path that the acceptor received.
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
     return paths_.on_hello(identity, theirs);
   }
   void adopt(EstablishedConnection connection) { paths_.adopt(std::move(connection)); }
-  // A NIC of this host changed: up and with carrier, or not.
+  // Reports that a NIC of this host changed: up and with carrier, or not.
   void on_nic_change(NicId nic, bool usable, DownCause cause) {
     paths_.on_nic_change(nic, usable, cause);
   }
-  // A NIC of the peer, or of this host, has other addresses now.
+  // Reports that a NIC of the peer, or of this host, has other addresses now.
   void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
     paths_.set_remote(remote_nic, addresses, port);
   }
   void set_source(NicId local_nic, const std::vector<Address>& addresses) {
     paths_.set_source(local_nic, addresses);
   }
-  // These NICs of this host and of the peer's are out of service.
+  // Sets the NICs of this host and of the peer's that are out of service.
   void set_drained(NicSet local, NicSet remote) { paths_.set_drained(local, remote); }
   NicSet drained_remote() const { return paths_.drained_remote(); }
-  // Pings on the control streams of the paths that use this NIC. Returns whether a path that seems
-  // to work does.
+  // Pings on the control streams of the paths that use this NIC. Returns whether one of these paths
+  // seems to work.
   bool ping(NicId local_nic) { return paths_.ping(local_nic); }
 
-  // Starts the orderly end: when everything is acknowledged both ways, says goodbye.
+  // Starts the orderly end: says goodbye once everything is acknowledged both ways.
   void begin_goodbye();
-  // Both ends have said goodbye and know it, or the peer has ended.
+  // True when both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
   bool notices_delivered() const { return notices_.pending() == 0 || peer_ended(); }
   size_t notices_pending() const { return notices_.pending(); }
   size_t notices_pending(uint8_t kind) const { return notices_.pending(kind); }
   bool peer_ended() const override { return peer_end_.has_value(); }
   std::optional<PeerEnd> peer_end() const { return peer_end_; }
-  // The peer's goodbye is here, and so is everything that it ever sent.
+  // True when the peer's goodbye has arrived, and with it everything that the peer ever sent.
   bool peer_said_goodbye() const override { return goodbye_.received; }
 
   // --- for reports ---
   bool opens_paths() const { return paths_.opens(); }
-  // The paths as Path*, in the order of their specs.
+  // Returns the paths as Path*, in the order of their specs.
   auto paths() const { return paths_.all(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
   uint64_t mirrored_bytes() const { return sender_.hedged_bytes(); }
@@ -100,7 +100,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     paths_.tally_drain(local, remote, tally);
   }
-  // Why the latest attempt to open a path failed; empty when none did.
+  // Returns the reason why the latest attempt to open a path failed; empty when none did.
   const std::string& last_dial_failure() const { return paths_.last_dial_failure(); }
 
   // The simulator calls it after every event.
@@ -110,7 +110,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   struct Goodbye {
     bool wanted = false;
     bool sent = false;
-    uint64_t version = 0;  // of the state that said it
+    uint64_t version = 0;  // version of the state that said it
     bool received = false;
   };
 

@@ -1,9 +1,9 @@
-// The control frames to the peer: what they hold, when they go, and on which control stream.
+// The control frames to the peer: their content, their time, and their control stream.
 //
-// Every frame carries all state that the peer has not yet acknowledged, so a later frame makes up
-// for a lost one. Frames go round the prompt control streams, so one that has died silently
-// swallows only its share until its pongs are missed; unacknowledged state goes out again on the
-// next one, at last on the out-of-band one.
+// Every frame carries all state that the peer has not acknowledged, so a later frame makes up for a
+// lost one. Frames go round the prompt control streams in turn. A stream that has died silently
+// therefore swallows only its share until its pongs are missed. Unacknowledged state goes out again
+// on the next stream, at last on the out-of-band one.
 #include <algorithm>
 #include <utility>
 
@@ -15,10 +15,11 @@
 namespace r2ccl {
 namespace {
 
-// The round trip of a control stream in use is measured so often: a slow one is left out.
+// The interval between measurements of the round trip of a control stream in use. A slow stream
+// gets no frames.
 constexpr TimeNs kMeasureInterval = 50 * kMillisecond;
 
-// The other parts leave a frame room for one message's acknowledgements at least, so that each
+// The other parts leave a frame room for at least one message's acknowledgements, so that each
 // frame makes progress.
 static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
                   limits::kChannelsMax * kChannelReportBytes +
@@ -65,7 +66,7 @@ ControlFrame Link::make_frame(TimeNs at) {
   return frame;
 }
 
-// Reports everything that the peer has not acknowledged, or as much as fits: the oldest changes
+// Reports all state that the peer has not acknowledged, or as much as fits, the oldest changes
 // first. The rest follows when the peer has acknowledged these.
 void Link::report_channels(ControlFrame& frame) const {
   const auto report_up_to = [&](uint64_t version) {
@@ -114,7 +115,7 @@ void Link::send_due_frames(TimeNs at) {
     // The first frame on a control stream pings, to measure its round trip.
     const bool first = path->health.round_trip == 0 && path->health.pings.empty();
     if (path->health.pong_due != 0 || heartbeat || first) {
-      // Pongs alone must not keep a control stream that is left out from being measured again.
+      // Pongs alone must not prevent the measurement of a control stream that is left out.
       const bool measure = at - path->health.last_ping_at >= limits::kHeartbeatInterval;
       send_state(*path, at, heartbeat || first || measure ? Ping::urgent : Ping::none);
     }
@@ -122,7 +123,7 @@ void Link::send_due_frames(TimeNs at) {
   const StateExchange::Due due = state_.due(at);
   if (!due) return;
   PathEnd* stream = paths_.scheduler().choose_control(at);
-  // None is connected, or all are full: look again soon, not at once.
+  // No control stream is connected, or all are full: look again soon, not at once.
   if (stream == nullptr) return state_.postpone(due, at);
   if (due.retransmit) state_.back_off();
   const bool measure = at - stream->health.last_ping_at >= kMeasureInterval;

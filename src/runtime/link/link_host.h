@@ -31,14 +31,14 @@ struct PathEvent {
   NicId remote_nic;
   PathPhase from = PathPhase::down;
   PathPhase to = PathPhase::down;
-  DownCause cause = DownCause::none;       // seen by this end
-  DownCause peer_cause = DownCause::none;  // seen by the peer, when it spoke first
+  DownCause cause = DownCause::none;       // cause seen by this end
+  DownCause peer_cause = DownCause::none;  // cause seen by the peer, if it reported first
   TimeNs at = 0;
-  TimeNs detected_ns = 0;       // from the first unacknowledged send, or the event, to now
-  uint64_t replayed_bytes = 0;  // that had to be retransmitted
-  TimeNs up_ns = 0;             // for how long it had been up, suspicion included
-  bool planned = false;         // it was at rest, and nothing was under way on it: no fault
-  bool aftermath = false;       // of a silence of the whole peer: no fault of its own
+  TimeNs detected_ns = 0;       // since the first unacknowledged send, or the event
+  uint64_t replayed_bytes = 0;  // bytes that had to be retransmitted
+  TimeNs up_ns = 0;             // time for which it had been up, suspicion included
+  bool planned = false;         // it was on standby and nothing was outstanding on it: no fault
+  bool aftermath = false;       // a consequence of the whole peer's silence: no fault of its own
   std::string why;
 };
 
@@ -54,21 +54,22 @@ class LinkHost {
   virtual std::span<std::byte> scratch() = 0;
   virtual NicPace& pace(NicId nic) = 0;
   virtual NicQueue& queue(NicId nic) = 0;
-  // Tells a peer where that NIC of this rank is now; empty: nothing to tell.
+  // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
 
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
-  // Memory of a client cannot be touched. Said again until the client's channel is cancelled.
+  // Reports that memory of a client cannot be touched. Repeated until the client's channel is
+  // cancelled.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
-  // The peer has made an impossible statement twice, on two connections: no path mends that. `why`
-  // follows the peer's name. The link lives, so that both ends can be told.
+  // Reports that the peer has made an impossible statement twice, on two connections, which no path
+  // repairs. `why` follows the peer's name. The link lives on, so that both ends get the error.
   virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
 
 struct LinkSettings {
-  bool monitor = true;  // false: no suspicion, probes or mirrors; ledgers and acknowledgements stay
+  bool monitor = true;  // false: no suspicion, probes or hedges; ledgers and acknowledgements stay
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
   LinkWitness* witness = nullptr;  // none in production

@@ -1,4 +1,4 @@
-// Notices toward a peer that applies none for long.
+// Notices to a peer that applies none for a long time.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ std::vector<std::byte> body(uint64_t value) {
   return bytes;
 }
 
-// A peer that applies what it hears, one frame at a time.
+// A peer that applies the frames it receives, one at a time.
 struct Reader {
   NoticeLedger ledger;
   std::map<uint8_t, std::vector<std::vector<std::byte>>> read;  // by kind, in order
@@ -76,7 +76,7 @@ TEST(LinkNotices, APeerThatReadNothingForLongLearnsTheLatestOfEverySlot) {
   }
 }
 
-// The kernel of a stopped rank keeps what it is sent.
+// The kernel of a stopped rank keeps the bytes that are sent to it.
 TEST(LinkNotices, ManyNoticesToASilentPeerCostFewFrames) {
   ScriptedLink s(2);
   s.connect(0);

@@ -66,7 +66,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
 
 void LinkPaths::on_frame(TimeNs now) {
   if (detector_.on_frame(now)) {
-    // The connections that had seemed dead are not: keep them.
+    // The connections seemed dead, but they are not: keep them.
     for (PathSlot& slot : slots_) {
       if (slot.path->state.connected() && !slot.dialer->probing()) slot.dialer->cancel();
     }
@@ -80,7 +80,7 @@ void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
   liveness_.compensate_idle(idle_ns, now);
 }
 
-// A shortage is this host's: nothing that is outstanding is the later for it, on any path.
+// The shortage is this host's, so no outstanding chunk on any path counts as late for it.
 void LinkPaths::resume_paused(TimeNs now) {
   bool any = false;
   for (Path* path : all()) any = path->resume(now) || any;
@@ -174,7 +174,7 @@ PathEvent LinkPaths::failure_event(const Path& path, DownCause cause, DownCause 
   event.peer_cause = peer_cause;
   event.why = why;
   event.at = now;
-  // The operator who took its NIC out of service may pull the cable: that is no failure of the
+  // The operator who took the NIC out of service may pull the cable. That is no failure of the
   // path.
   event.planned = path.standby && outstanding.empty();
   const PathPhase phase = path.state.phase();
@@ -201,7 +201,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
       events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
   path.returns.on_down(now, fault);
   path.note_failure(event, fault);
-  if (goodbye) path.returns.on_news(now);  // likely the peer's leaving: see whether it has
+  if (goodbye) path.returns.on_news(now);  // probably the peer is leaving: find out soon
   events_.on_state_changed();
   const bool any =
       std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
@@ -212,7 +212,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   if (!goodbye) report_change(path, from, now, std::move(event));
 }
 
-// Returns the transmissions that were outstanding.
+// Closes the connections. Returns the transmissions that were outstanding.
 std::deque<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
   host_.queue(path.spec.local_nic).on_lost(path.model.bytes_outstanding());
   return path.detach(cause, now);

@@ -1,7 +1,7 @@
 // The paths of one link: opens, validates, suspects, fails and reopens them, and knows whether the
 // peer still exists. Progress thread only.
 //
-// The decisions lie in pure parts of protocol/path: the failure detector, the peer's liveness, the
+// Pure parts of protocol/path make the decisions: the failure detector, the peer's liveness, the
 // reconnect backoff of each path. This class carries them out on the connections, and reports each
 // change to the link.
 #pragma once
@@ -25,7 +25,7 @@ namespace r2ccl {
 
 class LinkPaths final : private FailureDetector::Actions, private PathDialer::Owner {
  public:
-  // The link, which is told of each change.
+  // The link, which receives each change.
   class Events {
    public:
     virtual ~Events() = default;
@@ -33,11 +33,11 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     virtual void send_ping(Path& path, TimeNs now) = 0;
     virtual void send_probe(Path& path, TimeNs now) = 0;
     virtual void on_suspect(Path& path, TimeNs now) = 0;
-    // The path is about to fail, and was not suspect before.
+    // Requires that the path is about to fail, and was not suspect before.
     virtual void on_failing(Path& path) = 0;
     // Returns the number of bytes that must be retransmitted.
     virtual uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now) = 0;
-    // The state of the paths, which control frames carry, is another one.
+    // The state of the paths in control frames has changed.
     virtual void on_state_changed() = 0;
     virtual void on_path_event(const PathEvent& event) = 0;
     // progress() is due.
@@ -51,7 +51,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
             const LinkSettings& settings, Path::Owner& owner, Events& events);
   ~LinkPaths() override;
 
-  // The paths as Path*, in the order of their specs.
+  // Returns the paths as Path*, in the order of their specs.
   auto all() const {
     return std::views::transform(slots_, [](const PathSlot& slot) { return slot.path.get(); });
   }
@@ -59,19 +59,19 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }
   PathScheduler& scheduler() { return scheduler_; }
-  // This peer's index in the credit account of the path's NIC.
+  // Returns this peer's index in the credit account of the path's NIC.
   size_t pace_sender(const Path& path) const { return slots_[path.index].pace_sender; }
   bool opens() const { return end_.self < end_.peer; }
-  bool ready() const;  // some path can carry chunks
+  bool ready() const;  // True when some path can carry chunks.
   const std::string& last_dial_failure() const { return last_dial_failure_; }
 
   // --- driven by the link ---
   // Fails the paths whose connections broke.
   void act_on_breaks(TimeNs now);
-  // Does everything else that is due. `idle_ns`: how long the engine's loop had not run before.
+  // Does all other work that is due. `idle_ns`: how long the engine's loop had not run before.
   void progress(TimeNs now, TimeNs idle_ns);
   TimeNs next_timeout(TimeNs now) const;
-  // A control frame has come.
+  // Requires that a control frame has arrived.
   void on_frame(TimeNs now);
   // Closes all connections for ever.
   void close(TimeNs now);

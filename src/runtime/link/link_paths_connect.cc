@@ -1,4 +1,5 @@
-// The connections of a link's paths: this end dials, or adopts those that the peer dialed.
+// The connections of a link's paths: this end dials, or adopts the connections that the peer
+// dialed.
 #include <cerrno>
 #include <utility>
 
@@ -10,12 +11,13 @@
 namespace r2ccl {
 namespace {
 
-// Between the beginnings of two kernel probes of one path: one that fails at once must not spin.
+// The interval between the beginnings of two kernel probes of one path: a probe that fails at once
+// must not spin.
 constexpr TimeNs kProbeInterval = 20 * kMillisecond;
 // A kernel answers a SYN immediately; only the queues of the NICs delay it.
 constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
 constexpr TimeNs kShortOutage = 1 * kSecond;
-constexpr uint32_t kLongDial = 4;  // one in so many waits as long as it may, on each path another
+constexpr uint32_t kLongDial = 4;  // one dial in so many has the full bound, each path another
 
 }  // namespace
 
@@ -55,8 +57,8 @@ void LinkPaths::dial(TimeNs now) {
     if (path.state.connected() || slot.dialer->busy() || now < path.returns.next_attempt()) {
       continue;
     }
-    // The lower rank opens paths. The higher one only calls, when all paths are down or the peer
-    // may have left: that shows whether the peer lives, and tells it the way back.
+    // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
+    // may have left. A call shows whether the peer lives, and gives it this rank's address.
     if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     path.returns.on_attempt(now);
@@ -64,8 +66,8 @@ void LinkPaths::dial(TimeNs now) {
   }
 }
 
-// A short bound lets many attempts find the moment at which the network is back. After an outage
-// that was not short the route may be a longer one, so some attempts have the full bound.
+// With a short bound, many attempts find the moment at which the network returns. After a long
+// outage the route may be longer, so some attempts get the full bound.
 TimeNs LinkPaths::connect_bound(Path& path, TimeNs now) {
   const TimeNs known = path.health.round_trip;
   const TimeNs away_since = path.state.connected() ? detector_.heard_at() : path.history.down_at;
@@ -82,7 +84,7 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   request.lane_only = path.spec.lane_only;
   request.local_nic = path.spec.local_nic;
   request.remote_nic = path.spec.remote_nic;
-  // The peer opens paths, but may not know where this NIC is by now.
+  // The peer opens paths, but may not know the present address of this NIC.
   if (!opens() && !path.spec.lane_only) request.call = host_.address_notice(path.spec.local_nic);
   request.probe_only = !opens() && request.call.empty();
   request.self = end_.self;
@@ -139,7 +141,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
     return;
   }
   if (path.state.connected()) {
-    if (!detector_.asked()) return;  // the peer has been heard meanwhile
+    if (!detector_.asked()) return;  // the peer has been heard in the meantime
     detector_.on_silence_ended(now());
     fail_path(path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", now());
@@ -201,9 +203,9 @@ void LinkPaths::adopt(EstablishedConnection established) {
     return;
   }
   const bool joins = pending && pending->session.incarnation == established.session.incarnation;
-  // Else it is a control stream whose data connection was replaced meanwhile.
+  // Otherwise it is a control stream whose data connection was replaced in the meantime.
   if (joins == path->spec.lane_only) return;
-  // The peer dials only a path that it has lost: the connection here is dead on its side.
+  // The peer dials only a path that it has lost, so the present connection is dead on its side.
   if (path->state.connected()) {
     fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
   }

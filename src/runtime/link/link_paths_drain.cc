@@ -1,5 +1,5 @@
-// Paths whose NIC is out of service: they get nothing new, and what is under way on them ends by
-// itself. Their connections stay, so that nothing has to be opened when the NIC comes back.
+// Paths whose NIC is out of service. They get no new chunks, and their outstanding chunks end by
+// themselves. Their connections stay, so that none has to be opened when the NIC returns.
 #include <algorithm>
 
 #include "runtime/link/link_paths.h"
@@ -7,8 +7,8 @@
 namespace r2ccl {
 namespace {
 
-// Late for a moment is not down: such a path has its place again sooner than a cable is pulled, and
-// if it has not, the drained ones stay in use and the operator is told so.
+// A path that is late for a moment is not down: it returns sooner than an operator pulls a cable.
+// If it does not, the drained paths stay in use, and the operator learns that.
 bool in_service_soon(const PathState& state) {
   return state.usable() || state.phase() == PathPhase::suspect;
 }
@@ -22,14 +22,14 @@ void LinkPaths::set_drained(NicSet local, NicSet remote) {
     if (path->control_only) continue;
     const bool was = path->drained;
     path->drained = local.contains(path->spec.local_nic) || remote.contains(path->spec.remote_nic);
-    // What has been repaired meanwhile may be back at once.
+    // The path may have been repaired in the meantime, so try it at once.
     if (was && !path->drained) path->returns.on_news(now());
   }
   choose_standby();
   events_.wake();
 }
 
-// A drain never costs a link its last path: when no other is up, drained ones are used.
+// A drain never costs a link its last path: when no other path is up, the link uses drained ones.
 void LinkPaths::choose_standby() {
   const bool others = std::ranges::any_of(all(), [](const Path* path) {
     return !path->drained && !path->control_only && path->state.usable();
@@ -37,7 +37,8 @@ void LinkPaths::choose_standby() {
   for (Path* path : all()) path->standby = path->drained && others;
 }
 
-// `local`, `remote`: the NIC in question at this end and at the peer's, kNoNic where it is not.
+// `local`, `remote`: the NIC at this end and the NIC at the peer's end; kNoNic at the end where it
+// is not.
 void LinkPaths::tally_drain(NicId local, NicId remote, DrainTally& tally) const {
   if (events_.peer_ended() || events_.peer_said_goodbye()) return;
   bool touched = false;

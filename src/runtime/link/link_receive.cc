@@ -1,4 +1,4 @@
-// Arriving frames: chunks into ledgers, control frames into models and ledgers.
+// Handles arriving frames: chunks go into ledgers, control frames into models and ledgers.
 #include <algorithm>
 
 #include "base/check.h"
@@ -27,11 +27,10 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
                            place.status().message());
     return place;
   }
-  // The ranks' calls differ: that is the caller's error, not the path's. Take the bytes nowhere.
+  // The ranks' calls differ. That is the caller's error, not the path's. Discard the bytes.
   channels_.complete(ChannelSet::Ended::mismatch, header.channel, header.message, place.status());
   changed();
-  target.value()->changed_version =
-      state_.version();  // the peer need not wonder where its chunks go
+  target.value()->changed_version = state_.version();  // tells the peer where its chunks go
   return ReceiveLedger::Place{};
 }
 
@@ -70,7 +69,7 @@ void Link::on_probe(Path&) {
 void Link::on_control(Path& path, ControlFrame frame) {
   const TimeNs at = now();
   dirty_ = true;
-  // A peer that had answered nothing for long gets the state at once.
+  // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
   if (frame.ask != 0) path.health.pong_due = frame.ask;
@@ -80,12 +79,12 @@ void Link::on_control(Path& path, ControlFrame frame) {
     refuse(path, applied.message());
     if (!contradictions_.final()) return;
   }
-  // Not before: an acknowledged state must have been applied.
+  // After the channels, because an acknowledged state must have been applied.
   state_.on_peer_state(frame.version, at);
   sender_.settle_stalled(at);
   // After the channels, so that a transmission that arrived finds its chunk acknowledged.
   for (const PathReport& report : frame.paths) apply_path(report, frame, at);
-  // Only a frame that held the whole state says that a chunk is not listed.
+  // Only a frame that held the whole state shows that a chunk is not listed.
   if (frame.counted <= frame.version) {
     const auto contradicts = [this](Path& by, Incarnation incarnation, const std::string& what) {
       by.state.is_current(incarnation) ? refuse(by, what)
@@ -97,7 +96,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
   if (frame.goodbye) goodbye_.received = true;
 }
 
-// Fails when the peer makes an impossible statement. Messages that it completed before are
+// Fails when the peer makes an impossible statement. Messages that it completed before that stay
 // complete.
 Status Link::apply_channels(const ControlFrame& frame) {
   for (const ChannelReport& report : frame.channels) {
@@ -109,7 +108,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
       for (Path* each : paths()) {
         if (!mutated(Mutant::no_pad)) each->pad(report.channel, done.number);
       }
-      // The client of a buffered message was told when it was posted.
+      // The client of a buffered message got its completion when the message was posted.
       if (!done.buffered) channels_.complete(ChannelSet::Ended::sent, report.channel, done.number);
     }
     R2CCL_RETURN_IF_ERROR(applied);
@@ -128,7 +127,7 @@ void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeN
   apply_delivered(*path, report, std::max(frame.counted, frame.version), at);
 }
 
-// Of the present incarnation a report can be old, but not ahead of what was sent.
+// A report of the present incarnation can be old, but not ahead of the sent chunks.
 void Link::apply_delivered(Path& path, const PathReport& report, uint64_t counted, TimeNs at) {
   delivered_.clear();
   const bool suspected = path.state.phase() == PathPhase::suspect;
@@ -161,24 +160,25 @@ void Link::apply_notices(const ControlFrame& frame) {
   }
 }
 
-// Statements of the peer that cannot be true together with the state of this end: the receiver
-// decides what is retransmitted, by listing the chunks that it accepted. A path's count of frames
-// is the other word on the same chunks: a chunk that a path counts, and that the list of the same
-// state does not have, is lost at the peer. It is retransmitted on another connection.
+// Handles statements of the peer that contradict the state of this end. The receiver decides which
+// chunks are retransmitted, by listing the chunks that it accepted. A path's count of frames is a
+// second statement about the same chunks. A chunk that a path counts, and that the list of the same
+// state lacks, is lost at the peer. The sender retransmits it on another connection.
 //
-// The path that brought the statement is opened anew; nothing that came this way is to be trusted.
+// The link reopens the path that brought the statement, because no bytes of that connection can be
+// trusted.
 void Link::refuse(Path& path, const std::string& what) {
   note_contradiction(path, path.state.incarnation(), what);
   if (contradictions_.final()) return;
   path.break_by(DownCause::protocol, DownCause::none, "the peer contradicts this end: it " + what);
 }
 
-// After the second time paths stay as they are: the ranks must still hear of the error.
+// After the second time paths stay as they are: the ranks must still receive the error.
 void Link::note_contradiction(const Path& path, Incarnation incarnation, const std::string& what) {
   if (contradictions_.add(what, path.spec.id, incarnation, path.spec.local_name)) dirty_ = true;
 }
 
-// Outside of any I/O: the client will cancel its channels.
+// Runs outside of any I/O, because the client will cancel its channels.
 void Link::tell_contradiction() {
   const std::string why = contradictions_.take();
   if (why.empty()) return;

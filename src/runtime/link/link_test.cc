@@ -1,5 +1,5 @@
-// The link against a peer that says what no cluster of honest ranks ever would, or not in that
-// order. What honest ranks do to each other is in src/sim/cluster/cluster_test.cc.
+// Tests the link against a peer that sends frames, or an order of frames, that honest ranks never
+// send. src/sim/cluster/cluster_test.cc tests honest ranks.
 #include "runtime/link/link.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ using Bytes = std::vector<std::byte>;
 
 constexpr ChannelId kChannel = ScriptedLink::kChannel;
 
-// Many channels with many messages that are accepted beyond the first, which is missing; every
-// second chunk is missing too, so that each message needs a bitmap.
-TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
+// Opens many channels with many accepted messages behind the first, which is missing. Every second
+// chunk is missing too, so that each message needs a bitmap.
+TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 400;
   constexpr uint32_t kChunks = 512;
@@ -69,7 +69,7 @@ TEST(Link, SaysInTurnsWhatOneFrameCannotHold) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
-// Uses one more channel than a peer may that is ahead of this rank.
+// Uses one more channel than a peer may be ahead of this rank.
 void use_too_many_channels(ScriptedLink& s, const std::function<void(ChannelId)>& use) {
   for (uint32_t c = 0; c < limits::kChannelsUnopenedMax; ++c) use(ChannelId(1000 + c));
   s.step();
@@ -111,7 +111,7 @@ TEST(Link, TakesNoReportsOnAnyNumberOfChannels) {
   expect_protocol_error(s, "999999");
 }
 
-TEST(Link, LosesAPathWhosePeerReceivedWhatWasNeverSent) {
+TEST(Link, LosesAPathWhosePeerCountsFramesThatWereNeverSent) {
   for (const bool frames : {true, false}) {
     ScriptedLink s(1);
     s.connect(0);
@@ -143,7 +143,7 @@ TEST(Link, AReportOfAnotherIncarnationIsHarmless) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
-// Somebody on the wire has recorded what the path carried, and puts it into its next connection.
+// An attacker has recorded the bytes of the path, and puts them into its next connection.
 TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
   ScriptedLink s(2);
   for (const size_t index : {0u, 1u, 0u}) s.connect(index);
@@ -164,8 +164,8 @@ TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
   EXPECT_EQ(memory, Bytes(64));
 }
 
-// The peer says on the lane of path 0 that it has all of the one message. Until those bytes come
-// unchanged, none of it is believed; the other path lives, and path 0 can be opened again.
+// The peer's control stream of path 0 says that it has all of the one message. The link believes it
+// only once those bytes arrive unchanged. The other path lives, and path 0 can be opened again.
 void expect_lane_refused(const std::function<Bytes(ScriptedLink&, const ControlFrame&)>& attack) {
   ScriptedLink s(2);
   s.connect(0);
@@ -235,12 +235,12 @@ TEST(Link, ALaneFrameThatComesTwiceEndsThePath) {
   EXPECT_EQ(s.path(1).state.phase(), PathPhase::up);
 }
 
-// One report completes a message and then acknowledges what was never sent.
-TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
+// One report completes a message and then acknowledges a message that was never sent.
+TEST(Link, DeliversCompletionsFromBeforeARefusedReport) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
-  const Bytes bytes(64 * 1024);  // too large to be copied: its source is free when it is told
+  const Bytes bytes(64 * 1024);  // too large to be copied: its source is free at its completion
   (void)s.link().post_send(kChannel, bytes, 0);
   (void)s.link().post_send(kChannel, bytes, 0);
   s.step();
@@ -252,12 +252,13 @@ TEST(Link, TellsWhatCompletedBeforeARefusedReport) {
   s.say(0, frame);
   expect_protocol_error(s, "never sent");
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
-  EXPECT_LT(s.heard().back().reflected, frame.version) << "what was not applied is not reflected";
+  EXPECT_LT(s.heard().back().reflected, frame.version)
+      << "a state that was not applied is not acknowledged";
 }
 
-// A suspect path is asked after by connects, and these may fail at once.
-// The client waits for nothing but the end of its sends: what is not acknowledged is copied, also
-// the part of a frame that could not be written yet.
+// The link probes a suspect path by connects, and these may fail at once. The client only waits for
+// the end of its sends, so the link copies the unacknowledged bytes, also the part of a frame that
+// could not be written yet.
 TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   ScriptedLink s(1);
   s.connect(0);
@@ -273,7 +274,7 @@ TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   s.step();
   s.step();
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
-  memory.reset();  // from here on a read of it is the sanitizer's to find
+  memory.reset();  // the sanitizer finds any read of it from here on
   s.unblock(0);
   for (int turn = 0; turn < 5; ++turn) s.step();
   uint64_t arrived = 0;
@@ -281,7 +282,7 @@ TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
   EXPECT_EQ(arrived, 40'000u);
 }
 
-TEST(Link, WhatArrivesWidensThePace) {
+TEST(Link, ArrivedBytesExtendTheReceiveCredit) {
   constexpr uint32_t kBytes = 64 * 1024;
   ScriptedLink s(1);
   s.connect(0);
@@ -336,7 +337,7 @@ TEST(Link, MemoryThatCannotBeWrittenIsTheHostsBusinessAndNoPathsFault) {
   s.connect(0);
   Bytes bytes(4096);
   (void)s.link().post_receive(kChannel, bytes, 0);
-  // The header has come, and what follows is refused.
+  // The header has arrived. The link refuses the next bytes.
   DataHeader header = ScriptedLink::whole(kChannel, 0, 4096);
   s.send_header(0, header);
   s.step();
@@ -373,7 +374,7 @@ TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
     for (size_t path : {0, 1}) s.data(path).fail_writes(0);
     s.pass(limits::kShortagePause);
     s.pass(limits::kShortagePause);
-    EXPECT_FALSE(s.chunks().empty()) << "what was refused goes out";
+    EXPECT_FALSE(s.chunks().empty()) << "the refused chunk goes out";
     EXPECT_EQ(s.bad_memory().size(), 0U);
     for (size_t path : {0, 1}) EXPECT_EQ(s.path(path).state.phase(), PathPhase::up);
   }
@@ -381,8 +382,8 @@ TEST(Link, AShortageOfKernelMemoryPausesAPathAndBreaksNothing) {
 
 constexpr uint64_t kMessages = 60;
 
-// Path 0 is suspected, and its chunks wait for a place on path 1, which is blocked. Returns how
-// many chunks were sent.
+// Makes path 0 suspect. Its chunks wait for room on path 1, which is blocked. Returns the number of
+// chunks sent.
 size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   s.connect(0);
   s.connect(1);
@@ -393,7 +394,7 @@ size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   s.step();
   for (int ms = 0; ms < 50 && s.path(0).state.phase() == PathPhase::up; ++ms) {
     ControlFrame silent = s.state();
-    silent.paths = before.paths;  // nothing of what was sent since has arrived
+    silent.paths = before.paths;  // no chunk sent since has arrived
     s.pass(kMillisecond);
     s.say(1, silent);
   }
@@ -402,7 +403,7 @@ size_t suspect_and_block(ScriptedLink& s, ControlFrame& before) {
   return s.chunks().size();
 }
 
-// Some chunks arrive, so that there is room on path 0; and it turns out that this rank had not run.
+// Some chunks arrive, so that path 0 has room; and it turns out that this rank had not run.
 void trust_again(ScriptedLink& s, const ControlFrame& before) {
   ControlFrame frame = s.state();
   frame.paths.resize(1);
@@ -422,25 +423,27 @@ size_t messages_sent(ScriptedLink& s) {
   return messages.size();
 }
 
-// Path 1 goes down, and path 0 is trusted again while most of the chunks are still under way on it.
-TEST(Link, AMirrorWithNowhereToGoHoldsUpNothing) {
+// Path 1 goes down, and path 0 is trusted again while most of the chunks are still outstanding on
+// it.
+TEST(Link, AHedgeWithoutAnotherPathHoldsUpNoChunk) {
   ScriptedLink s(2);
   ControlFrame before;
   const size_t sent_so_far = suspect_and_block(s, before);
   s.link().on_nic_change(NicId(1), false, DownCause::carrier_lost);
   trust_again(s, before);
-  EXPECT_GT(messages_sent(s), sent_so_far + 1) << "fresh ones, beside what path 1 has lost";
+  EXPECT_GT(messages_sent(s), sent_so_far + 1) << "new chunks, besides the lost ones of path 1";
 }
 
-// The same, but path 1 stays: chunks that path 0 carries wait for it, and path 0 is free.
-TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
+// The same, but path 1 stays: chunks that are outstanding on path 0 wait for it, and path 0 is
+// free.
+TEST(Link, AHedgeThatWaitsForAPathHoldsUpNoNewChunk) {
   ScriptedLink s(2);
   ControlFrame before;
   const size_t sent_so_far = suspect_and_block(s, before);
   trust_again(s, before);
   EXPECT_GT(messages_sent(s), sent_so_far) << "fresh chunks go on path 0";
   for (size_t i = sent_so_far; i < s.chunks().size(); ++i) EXPECT_EQ(s.chunks()[i].first, 0u);
-  // Chunks that wait for path 1 come before all fresh ones.
+  // Chunks that wait for path 1 come before all new chunks.
   const size_t sent = s.chunks().size();
   const size_t messages = messages_sent(s);
   s.unblock(1);
@@ -453,8 +456,8 @@ TEST(Link, AMirrorThatWaitsForAPathHoldsUpNoFreshChunk) {
   EXPECT_LT(first_on_1->second.message.value(), messages) << "it was sent on path 0 before";
 }
 
-// A message of one chunk, which the peer has permitted; `path` has taken it to the peer, as far as
-// frames are counted there.
+// Sends a message of one chunk, for which the peer gave credit. `path` has taken it to the peer, as
+// far as its count of frames says.
 void deliver_a_chunk(ScriptedLink& s, const Bytes& bytes) {
   ControlFrame permit = s.state();
   permit.channels.push_back({kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
@@ -464,7 +467,7 @@ void deliver_a_chunk(ScriptedLink& s, const Bytes& bytes) {
   ASSERT_EQ(s.chunks().size(), 1u);
 }
 
-TEST(Link, SendsAChunkAgainThatItsPathCountsAndNobodyLists) {
+TEST(Link, RetransmitsAChunkThatItsPathCountsAndThePeerDoesNotList) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -516,7 +519,7 @@ TEST(Link, BelievesOfAFrameThatHeldNotAllNothingThatItDoesNotList) {
   part.counted = part.version + 5;
   s.say(0, part);
   EXPECT_EQ(s.chunks().size(), 1u);
-  ControlFrame older = s.state();  // whole, but made before
+  ControlFrame older = s.state();  // complete, but made earlier
   s.say(0, older);
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
   EXPECT_EQ(s.chunks().size(), 1u);
@@ -555,8 +558,8 @@ TEST(Link, TellsThePeerThatItThrowsChunksAway) {
   }
 }
 
-// Every frame says it again, and no path mends it.
-TEST(Link, SaysThatThePeerAcknowledgesTwiceWhatWasNeverSent) {
+// Every frame repeats it, and no path repairs it.
+TEST(Link, ReportsAPeerThatTwiceAcknowledgesAMessageNeverSent) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -578,11 +581,11 @@ TEST(Link, SaysThatThePeerAcknowledgesTwiceWhatWasNeverSent) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up) << "both ends must still be told";
 }
 
-TEST(Link, SaysThatThePeerSendsTwiceWhatItMayNot) {
+TEST(Link, ReportsAPeerThatTwiceSendsAForbiddenChunk) {
   ScriptedLink s(2);
   for (const size_t path : {0u, 1u}) {
     s.connect(path);
-    DataHeader header = ScriptedLink::whole(kChannel, 0, 64);  // neither permitted nor eager
+    DataHeader header = ScriptedLink::whole(kChannel, 0, 64);  // neither posted nor eager
     s.send(path, header);
     s.step();
   }

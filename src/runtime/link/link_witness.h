@@ -1,5 +1,6 @@
-// Told of every step of the data path that a rule of the contract speaks of, so that whoever checks
-// the rules from outside (the simulation) needs no second implementation of them. Watches only.
+// Observes every step of the data path that a rule of the contract covers, so that an outside
+// checker of the rules (the simulation) needs no second implementation of the steps. An observer
+// changes nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +25,19 @@ class LinkWitness {
  public:
   virtual ~LinkWitness() = default;
 
-  // A copy of a chunk is about to be handed to `path`.
+  // The link is about to hand a copy of a chunk to `path`.
   virtual void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                            std::span<const std::byte> payload) = 0;
-  // The peer is told how many bytes in all it may have sent on the path's present connection.
+  // The link tells the peer how many bytes in all it may have sent on the path's present
+  // connection.
   virtual void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) = 0;
-  // What the peer says of a path is taken for true.
+  // The link accepts the peer's report on a path.
   virtual void on_report(LinkEnd at, const Path& path, const PathReport& report) = 0;
-  // The header of a copy has arrived, and its payload will go to `place`.
+  // The header of a copy has arrived. Its payload goes to `place`.
   virtual void on_place(LinkEnd at, const Path& path, const DataHeader& header,
                         const ReceiveLedger::Place& place) = 0;
-  // The copy has arrived whole; `discarded`: it went nowhere. Otherwise the ledger took it, or not
-  // (`fresh`).
+  // The copy has arrived whole. `discarded`: its bytes were dropped. Otherwise `fresh` says whether
+  // the ledger took it.
   virtual void on_arrive(LinkEnd at, const Path& path, const DataHeader& header, bool discarded,
                          bool fresh) = 0;
 };

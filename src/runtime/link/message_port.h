@@ -1,6 +1,6 @@
-// What a link offers to those who send and receive messages: numbered byte ranges to one peer.
-// The executor and point-to-point operations are written against this, so unit tests can drive them
-// without a network.
+// The interface of a link to the senders and receivers of messages: numbered byte ranges to one
+// peer. The executor and point-to-point operations use only this interface, so unit tests can drive
+// them without a network.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 
 namespace r2ccl {
 
-// Told when messages end. Calls come from the progress thread, never from inside post_* itself.
+// Receives the ends of messages. Calls come from the progress thread, never from inside post_*
+// itself.
 class MessageClient {
  public:
   virtual ~MessageClient() = default;
-  // Every byte of the message is acknowledged or copied: the source may be overwritten.
+  // Every byte of the message is acknowledged or copied: the client may overwrite the source.
   virtual void on_sent(Rank peer, ChannelId channel, MessageNo number) = 0;
   // Every byte is in its place, and no late copy will touch it again.
   virtual void on_received(Rank peer, ChannelId channel, MessageNo number) = 0;
-  // The peer's message does not fit what was posted here (another size or context): a mismatched
-  // call. The job's calls have diverged; nothing more completes on this channel.
+  // The peer's message does not match the posted one (another size or context). The calls of the
+  // ranks have diverged, and no message completes on this channel any more.
   virtual void on_mismatch(Rank peer, ChannelId channel, const Status& why) = 0;
 };
 
@@ -30,25 +31,25 @@ class MessagePort {
  public:
   virtual ~MessagePort() = default;
 
-  // A channel carries messages 0, 1, 2, ... each way; both ends open it under the same id. The
-  // client must outlive the channel.
+  // Opens a channel. A channel carries messages 0, 1, 2, ... each way; both ends open it under the
+  // same id. Requires that the client outlives the channel.
   virtual void open_channel(ChannelId channel, MessageClient& client) = 0;
 
-  // Posts the next message of the channel: numbers are given in order of the calls, from 0, and
-  // returned. `context` (a plan's hash) must equal the receiver's. The bytes must stay untouched
-  // until on_sent.
+  // Posts the next message of the channel and returns its number; numbers count the calls from 0.
+  // `context` (a plan's hash) must equal the receiver's. The bytes must stay unchanged until
+  // on_sent.
   virtual MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                               uint64_t context) = 0;
   virtual MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes,
                                  uint64_t context) = 0;
 
-  // The client waits for nothing but the end of what it has posted. Messages that were sent whole
-  // need not wait for their last acknowledgements then: what is missing is copied, within a bound.
-  // Holds until the next post_send.
+  // Tells the link that the client only waits for the end of its posted messages. Then a message
+  // that was sent whole need not wait for its last acknowledgements: the link copies its
+  // unacknowledged bytes, within a bound. Holds until the next post_send.
   virtual void hasten_sends(ChannelId channel) = 0;
 
-  // Forgets all posted sends and receives of the channel. On return none of their buffers is
-  // touched any more, whatever still arrives; no client call follows for them.
+  // Forgets all posted sends and receives of the channel. After the return the link touches none of
+  // their buffers, even if more frames arrive, and makes no client call for them.
   virtual void cancel_channel(ChannelId channel) = 0;
 };
 

@@ -12,23 +12,23 @@ namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
   failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
-  observation = 2,     // to the judging rank; subject: the path, or the peer that is gone
-  verdict = 3,         // from the judging rank; subject: its number
+  observation = 2,     // to the localising rank; subject: the path, or the peer that is gone
+  verdict = 3,         // from the localising rank; subject: its number
   address = 4,         // a NIC of the sender has a new address; subject: the NIC
-  calls = 5,           // what the sender has called: a CallReport; subject: its reason
-  status_request = 6,  // how is the receiver? The number of the question (4 bytes)
+  calls = 5,           // the sender's latest calls: a CallReport; subject: its reason
+  status_request = 6,  // asks for the receiver's status. The number of the question (4 bytes)
   status = 7,          // the answer: the question's number (4 bytes), the sender's summary
-  drained = 8,         // the sender's NICs that are out of service, all of them: a NicSet
-  drain_question = 9,  // about a NIC of any rank: a DrainQuestion; subject: what it commands
+  drained = 8,         // all NICs of the sender that are out of service: a NicSet
+  drain_question = 9,  // about a NIC of any rank: a DrainQuestion; subject: its command
   drain_answer = 10,   // to the rank that asked: a DrainAnswer
   probe_request =
-      11,  // from the judging rank: reach the NICs of some hosts; subject: its number, reused
-  probe_answer = 12,  // to the judging rank: which were reached; subject: its number, reused
-  losses = 13,        // to the judging rank: a LossReport
+      11,  // from the localising rank: reach the NICs of some hosts; subject: its number, reused
+  probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
+  losses = 13,        // to the localising rank: a LossReport
 };
 
-// A newer notice of the same kind and `subject` replaces an older one. The kinds say which subjects
-// they have.
+// A newer notice of the same kind and `subject` replaces an older one. Each kind defines its
+// subjects.
 inline Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std::byte> body) {
   Notice notice;
   notice.slot = {static_cast<uint8_t>(kind), subject};

@@ -67,7 +67,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
     data_registration_ = std::move(data_added).value();
     if (Status read = reader_->prefill(data->leftover); !read.ok()) refuse_data(read);
   }
-  // Frames may have come along with the last bytes of the handshake.
+  // The last bytes of the handshake may have brought frames along.
   on_lane_ready({0, true, false});
   return {};
 }
@@ -114,7 +114,7 @@ void Path::redirect(ChannelId channel) {
   if (reader_ && reader_->redirect(channel)) fence();
 }
 
-// What is still to arrive must not land in memory that is the client's again.
+// Bytes that arrive later must not land in memory that is the client's again.
 void Path::fence() {
   if (!mutated(Mutant::no_fence)) data_->fence();
 }
@@ -268,7 +268,8 @@ void Path::break_by(DownCause cause, DownCause seen_by_peer, const std::string& 
 void Path::break_path(DownCause cause, const std::string& why) {
   if (broken) return;
   break_by(cause, DownCause::none, why);
-  // A goodbye or a last acknowledgement may lie in the lane unread: it says what the break means.
+  // The control stream may hold an unread goodbye or last acknowledgement, which tells the meaning
+  // of the break.
   if (lane_ != nullptr) {
     bool more = true;
     for (size_t turn = 0; turn < kLastTurns && more; ++turn) {

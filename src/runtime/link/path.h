@@ -1,6 +1,6 @@
 // One path of a link at one end: its two connections, its model of the forward direction, its
-// state, and the counters that travel in control frames. It moves bytes and reports; the link
-// decides.
+// state, and the counters that travel in control frames. The path moves bytes and reports events;
+// the link decides.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@
 
 namespace r2ccl {
 
-// Where a path runs. Fixed for the life of the link, but for the remote address.
+// The two ends of a path. Fixed for the life of the link, except the remote address.
 struct PathSpec {
   PathId id;
-  bool lane_only = false;  // the out-of-band lane: carries control frames, never chunks
+  bool lane_only = false;  // the out-of-band control stream: carries control frames, never chunks
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  std::string local_name;  // for people: "nic0", "mgmt", "lo"
+  std::string local_name;  // for messages: "nic0", "mgmt", "lo"
   std::string device;      // bind to this device; empty: not bound
   Address source;
   Endpoint remote;  // the peer's listener on its NIC
@@ -47,38 +47,39 @@ class Path final : public PathEnd, private FrameReader::Owner {
     virtual Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) = 0;
     virtual void on_chunk(Path& path, const DataHeader& header, std::vector<std::byte> early,
                           bool discarded) = 0;
-    // A full-size frame without content has arrived: the peer waits to hear of it.
+    // A full-size frame without content has arrived, and the peer waits for its acknowledgement.
     virtual void on_probe(Path& path) = 0;
     virtual void on_control(Path& path, ControlFrame frame) = 0;
     // The connection broke. Called from inside I/O; the owner acts later, in its own progress().
     virtual void on_broken(Path& path, DownCause cause, const std::string& why) = 0;
-    // The kernel cannot touch memory that a client gave. Called from inside I/O, and perhaps again
-    // until the client's channel is cancelled; the owner acts later.
+    // The kernel cannot touch memory of a client. Called from inside I/O, possibly repeatedly until
+    // the client's channel is cancelled; the owner acts later.
     virtual void on_bad_memory(const BadMemory& bad) = 0;
     virtual TimeNs now() const = 0;
   };
 
-  // `place`: among the paths of its link. `nic_queue`: of its local NIC.
+  // `place`: the path's index in its link. `nic_queue`: the queue of its local NIC.
   Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
        std::span<std::byte> scratch, bool damping);
 
   PathSpec spec;
   ReturnPolicy returns;
-  uint32_t dials = 0;  // connections that were begun
+  uint32_t dials = 0;  // number of dial attempts
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
-  // It carries nothing because a NIC is out of service, connected or not.
+  // Returns true when it carries nothing because a NIC is out of service, connected or not.
   bool at_rest() const { return drained && (standby || !state.usable()); }
 
-  // Both connections of one incarnation are there: begins to prove the path. A lane-only path has
-  // no `data` and is up at once.
+  // Takes both connections of one incarnation and begins to validate the path. A control-only path
+  // has no `data` and is up at once.
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                 EstablishedConnection lane, TimeNs now);
-  // Closes both connections abortively and forgets what was under way (returned, oldest first).
+  // Closes both connections abortively, and forgets and returns the outstanding transmissions,
+  // oldest first.
   std::deque<Transmission> detach(DownCause cause, TimeNs now);
 
   // --- sending ---
   bool can_start_frame() const override { return data_ != nullptr && !writer_->busy(); }
-  // Legal when can_start_frame(). The header's path fields are filled in here.
+  // Requires can_start_frame(). Fills in the header's path fields.
   void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
                   TimeNs now, TimeNs nic_time);
   // For tests; null without a data connection.
@@ -92,10 +93,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   bool abandoned() const override { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---
-  // Until then nothing is read or written; kNever: the path is not paused.
+  // Until this time the path reads and writes nothing; kNever: the path is not paused.
   TimeNs paused_until() const { return paused_until_; }
   bool paused() const override { return paused_until_ != kNever; }
-  // True when the pause is over and reads and writes go on.
+  // Returns true when the pause is over, and resumes reads and writes.
   bool resume(TimeNs now);
 
   // --- receiving ---
@@ -106,7 +107,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   TimeNs frame_received_at() const { return frame_received_at_; }
   bool probe_received() const { return probe_received_; }
 
-  // --- lane ---
+  // --- control stream ---
   bool control_writable() const override { return lane_ != nullptr && lane_->can_send(); }
   void send_control(ControlFrame& frame);
   TimeNs data_unanswered() const override;
@@ -119,14 +120,14 @@ class Path final : public PathEnd, private FrameReader::Owner {
 
   // Over all incarnations, for reports.
   struct History {
-    uint64_t downs = 0;       // how often it went down after it had been up
-    uint64_t returns = 0;     // how often it was up again
+    uint64_t downs = 0;       // how often the path went down after it had been up
+    uint64_t returns = 0;     // how often it came up again
     uint64_t suspicions = 0;  // how often it was late
-    TimeNs down_at = 0;       // when it last went down; legal when `downs` is not 0
+    TimeNs down_at = 0;       // when it last went down; valid when `downs` is not 0
     DownCause cause = DownCause::none;
     DownCause peer_cause = DownCause::none;
     std::string why;
-    std::string attempt;  // why the last attempt to bring it up failed; empty since it is up
+    std::string attempt;  // why the last attempt to bring it up failed; empty once it is up
   };
   History history;
 
@@ -138,16 +139,16 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // was not planned).
   void note_failure(const PathEvent& event, bool fault);
 
-  // The one way to break a path: records the cause, unless the path is broken already. The link
-  // acts on it in its next progress().
+  // Breaks the path; every break comes through here. Records the cause unless the path is broken
+  // already. The link acts on it in its next progress().
   void break_by(DownCause cause, DownCause peer_cause, const std::string& why);
   std::string broken_why;
   bool closed_by_kernel = false;           // the break is an end of stream or a reset
-  DownCause peer_cause = DownCause::none;  // what the peer saw, when `broken` is its notice
+  DownCause peer_cause = DownCause::none;  // cause seen by the peer, when `broken` is its notice
   // Turns that the rest of a broken path's control stream gets. A kernel holds less for a reader,
   // so only a peer that keeps writing loses frames by this bound.
   static constexpr size_t kLastTurns = 64;
-  // Bytes per round the reader may take before others get their turn.
+  // Bytes that the reader may take in a round before other connections get their turn.
   static constexpr size_t kReadBudget = 1024 * 1024;
 
  private:
@@ -180,8 +181,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
   std::unique_ptr<Connection> data_;
   std::unique_ptr<ControlLane> lane_;
   std::optional<FrameReader> reader_;
-  std::optional<FrameWriter> writer_;  // these two are there with data_
-  Reactor* reactor_ = nullptr;         // of the connections
+  std::optional<FrameWriter> writer_;  // reader and writer exist with data_
+  Reactor* reactor_ = nullptr;         // the reactor of both connections
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
   TimeNs paused_until_ = kNever;
@@ -193,7 +194,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   uint64_t control_frames_ = 0;
   LossMeter losses_;
   TimeNs losses_at_ = 0;         // when the counters were last read
-  bool losses_settled_ = false;  // everything that was sent until then had been delivered
+  bool losses_settled_ = false;  // all bytes sent until then had been delivered
   std::vector<ControlFrame> frames_;
 };
 

@@ -22,8 +22,8 @@ uintptr_t address_of(const std::byte* at) {
   return reinterpret_cast<uintptr_t>(at);
 }
 
-// The end of a range that starts at `begin`. A range that a wrong count or pointer carries beyond
-// the last address ends there: a sum that wraps would make it look empty.
+// Returns the end of a range that starts at `begin`. A range that a wrong count or pointer carries
+// beyond the last address ends there: a sum that wraps would make it look empty.
 uintptr_t end_of(uintptr_t begin, size_t bytes) {
   return begin + std::min<uintptr_t>(bytes, UINTPTR_MAX - begin);
 }
@@ -33,23 +33,24 @@ uintptr_t page_of(uintptr_t address) {
   return address / size * size;
 }
 
-// Whether the kernel says that some of the range is not mapped. It looks at mappings only: the cost
-// does not depend on the size, and no page is touched.
+// Returns whether the kernel reports a part of the range as unmapped. It checks mappings only: the
+// cost does not depend on the size, and no page is touched.
 bool has_hole(uintptr_t begin, uintptr_t end) {
   const uintptr_t from = page_of(begin);
   return msync(reinterpret_cast<void*>(from), end - from, MS_ASYNC) != 0 && errno == ENOMEM;
 }
 
-// Whether the page of the range's last byte may be touched; the call will touch it in any case. An
-// old kernel does not know the question, and one of special memory does not answer it.
+// Returns whether the kernel refuses access to the page of the range's last byte. The call will
+// touch that page in any case. An old kernel does not know the question, and special memory does
+// not support it.
 bool last_page_refused(uintptr_t end, Access access) {
   const uintptr_t page = page_of(end - 1);
   const int advice = access == Access::write ? kPopulateWrite : kPopulateRead;
   return madvise(reinterpret_cast<void*>(page), end - page, advice) != 0;
 }
 
-// The first address from `begin` on, below `end`, that no mapping permits to touch. The kernel
-// lists mappings by address.
+// Returns the first address from `begin` on, below `end`, that no mapping permits to touch. The
+// kernel lists mappings by address.
 std::optional<uintptr_t> first_refused(uintptr_t begin, uintptr_t end, Access access) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen("/proc/self/maps", "re"),
                                                              std::fclose);
@@ -77,7 +78,7 @@ std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Acces
   if (range.empty()) return std::nullopt;
   const uintptr_t begin = address_of(range.data());
   const uintptr_t end = end_of(begin, range.size());
-  // The last page alone tells for a range that has no other.
+  // For a range within one page the test of the last page is sufficient.
   const bool one_page = page_of(begin) == page_of(end - 1);
   const bool holes = !one_page && has_hole(begin, end);
   if (!holes && !last_page_refused(end, access)) return std::nullopt;
@@ -103,7 +104,7 @@ bool copy_if_readable(std::byte* to, std::span<const std::byte> from) {
       continue;
     }
     if (count == 0 || errno == EFAULT) return false;
-    // A sandbox may forbid the call, and special memory may not know it.
+    // A sandbox may forbid the call, and special memory may not support it.
     const uintptr_t begin = address_of(from.data());
     if (first_refused(begin + done, end_of(begin, from.size()), Access::read)) return false;
     std::memcpy(to + done, from.data() + done, from.size() - done);

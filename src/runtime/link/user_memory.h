@@ -1,9 +1,9 @@
-// Whether the memory that a caller named can be touched: a buffer that is shorter than its count
-// says, or that was freed, must be the caller's error and not a crash or a broken network.
+// Finds out whether the memory that a caller named can be touched. A buffer that is shorter than
+// its count, or freed, must be the caller's error and not a crash or a broken network.
 //
-// A look costs one or two system calls, whatever the size, and touches no page but the last one. It
-// cannot be complete: the mappings of a process change at any time. So it is made once, when a call
-// starts, and what the kernel refuses later is looked up here.
+// A check costs one or two system calls for any size, and touches only the last page. It
+// cannot be complete, because the mappings of a process change at any time. So the check runs once,
+// when a call starts, and locates later refusals of the kernel.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,19 @@ struct BadMemory {
   Access access = Access::read;
 };
 
-// The first byte that may not be touched, if the kernel says so of a hole in the range or of its
-// last page. Nothing: it may be touched, or cannot be judged.
+// Returns the first byte that may not be touched, if the kernel reports a hole in the range or
+// refuses its last page. Returns nothing if the range may be touched, or cannot be checked.
 std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access);
 
-// The same for memory that the kernel has refused: looks at every mapping, which takes longer.
-// Where no mapping tells why, the first byte.
+// Returns the first bad byte of memory that the kernel has refused. Looks at every mapping, which
+// takes longer. Returns the range's first byte when no mapping gives the reason.
 BadMemory locate_bad_memory(std::span<const std::byte> range, Access access);
 
-// Copies; false when not all of `from` can be read. `to` is the library's own.
+// Copies the bytes. Returns false when not all of `from` can be read. `to` is the library's own
+// memory.
 bool copy_if_readable(std::byte* to, std::span<const std::byte> from);
 
-// Where `at` lies in the memory from `begin` on; nothing: outside.
+// Returns the offset of `at` in the memory from `begin` on; nothing when it lies outside.
 inline std::optional<uint64_t> offset_in(const std::byte* begin, uint64_t bytes,
                                          const std::byte* at) {
   const auto from = reinterpret_cast<uintptr_t>(begin);
@@ -46,10 +47,10 @@ inline std::optional<uint64_t> offset_in(const std::byte* begin, uint64_t bytes,
 struct BufferUse {
   std::string call;                 // "AllReduce 7 ..."
   const char* buffer = "sendbuff";  // its name in r2ccl.h
-  uint64_t offset = 0;              // in it, of the byte that was asked for
+  uint64_t offset = 0;              // offset of the requested byte in the buffer
   uint64_t bytes = 0;               // its size
 };
-// "AllReduce 7 ...: recvbuff cannot be written at offset 8192 of 16384 bytes; ...".
+// Returns "AllReduce 7 ...: recvbuff cannot be written at offset 8192 of 16384 bytes; ...".
 std::string describe(const BufferUse& use, Access access);
 
 }  // namespace r2ccl

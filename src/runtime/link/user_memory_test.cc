@@ -22,7 +22,7 @@ class UserMemory : public testing::Test {
   void protect(size_t page, size_t count, int rights) {
     ASSERT_EQ(mprotect(memory_ + page * page_, count * page_, rights), 0);
   }
-  // The offset of what cannot be touched; -1: all can be.
+  // Returns the offset of the first untouchable byte; -1: none.
   int64_t bad_at(size_t from, size_t bytes, Access access) {
     const auto bad = find_bad_memory({memory_ + from, bytes}, access);
     return bad ? bad->at - memory_ : -1;

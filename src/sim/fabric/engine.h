@@ -1,4 +1,4 @@
-// What every part of one simulation shares: its clock, its events, its dice and its trace.
+// The shared parts of one simulation: its clock, its events, its random numbers and its trace.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace r2ccl::sim {
 
-// A running hash (FNV-1a over words) of all that happened: equal hashes mean equal runs.
+// A running hash (FNV-1a over words) of all events: equal hashes mean equal runs.
 class TraceHash {
  public:
   void mix(uint64_t word) {
@@ -43,8 +43,8 @@ class Engine {
   TimeNs next_event() const { return queue_.next_time(); }
   uint64_t events_run() const { return events_run_; }
 
-  // Runs the next event if it lies at or before `deadline`; otherwise goes to `deadline` and says
-  // false. A deadline of kNever and no event leave the clock where it is.
+  // Runs the next event if it lies at or before `deadline`. Otherwise advances to `deadline` and
+  // returns false. A deadline of kNever without an event leaves the clock as it is.
   bool step(TimeNs deadline) {
     if (queue_.empty() || queue_.next_time() > deadline) {
       if (deadline != kNever && deadline > now()) clock_.advance_to(deadline);

@@ -1,4 +1,4 @@
-// What will happen, in order of (time, sequence of scheduling): no two runs can differ.
+// The future events, in order of (time, sequence of scheduling), so equal runs cannot differ.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class EventQueue {
   bool empty() const { return heap_.empty(); }
   // kNever when empty.
   TimeNs next_time() const { return heap_.empty() ? kNever : heap_.front().at; }
-  // Takes the first event out; the queue must not be empty.
+  // Takes the first event out. Requires that the queue is not empty.
   Action pop();
 
  private:

@@ -1,5 +1,5 @@
-// The simulated network of one test: machines with NICs, the processes on them, and everything that
-// can break. The real transports' callers run on it unchanged, because a SimHost is a Transport.
+// The simulated network of one test: machines with NICs, the processes on them, and all faults.
+// Callers of the real transports run on it unchanged, because a SimHost is a Transport.
 //
 //   VirtualClock clock;
 //   Fabric fabric(seed, clock);
@@ -7,8 +7,8 @@
 //   SimNic& nic = fabric.add_nic(a, {.name = "nic0", .rail = 0});   // 10.77.<rail>.<host + 1>/24
 //   fabric.hole(nic);
 //
-// Single-threaded. Everything that the fabric made lives as long as the fabric; connections and
-// listeners must be gone before it.
+// Single-threaded. All objects that the fabric made live as long as the fabric. Connections and
+// listeners must be destroyed before it.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ namespace r2ccl::sim {
 struct FlowInfo {
   uint64_t id = 0;
   const SimNic* from = nullptr;  // the side that connected
-  const SimNic* to = nullptr;    // null: nobody has that address
+  const SimNic* to = nullptr;    // null: no NIC has that address
   bool established = false;      // at both ends
-  uint64_t delivered_from = 0;   // bytes of the connecting side that have arrived
-  uint64_t delivered_to = 0;     // bytes of the listening side that have arrived
+  uint64_t delivered_from = 0;   // number of the connecting side's bytes that have arrived
+  uint64_t delivered_to = 0;     // number of the listening side's bytes that have arrived
 };
 
 class Fabric {
@@ -40,22 +40,22 @@ class Fabric {
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
-  // A machine with one process on it; lo (127.0.0.1) is there from the start.
+  // Adds a machine with one process on it. lo (127.0.0.1) exists from the start.
   SimHost& add_host(const std::string& name);
-  // One more process, or one more thread with a poller of its own, on the same machine.
+  // Adds a process, or a thread with a poller of its own, on the same machine.
   SimHost& add_process(SimHost& neighbour, const std::string& name);
   SimNic& add_nic(SimHost& host, const NicOptions& options);
 
   // --- time ---
   VirtualClock& clock() { return clock_; }
-  // Runs `action` at a virtual time: scheduled faults.
+  // Runs `action` at a virtual time, for scheduled faults.
   void at(TimeNs time, std::function<void()> action);
   TimeNs next_event() const { return engine_.next_event(); }
-  // The next event, if it lies at or before `deadline`; otherwise goes to `deadline`, returns
-  // false.
+  // Runs the next event if it lies at or before `deadline`. Otherwise advances to `deadline` and
+  // returns false.
   bool step(TimeNs deadline) { return engine_.step(deadline); }
   void run_for(TimeNs duration);
-  // Without a World: Poller::wait passes virtual time until something is ready.
+  // Without a World: lets Poller::wait pass virtual time until a source is ready.
   void let_waits_pass_time();
 
   // --- faults of a NIC; fix() ends them all ---
@@ -75,22 +75,24 @@ class Fabric {
   // --- faults between NICs and hosts ---
   void sever(const SimNic& a, const SimNic& b) { network_.sever(a, b); }
   void heal(const SimNic& a, const SimNic& b) { network_.heal(a, b); }
-  // Nothing passes between the machines of `some` and all others.
+  // Separates the machines of `some` from all others.
   void partition(std::span<SimHost* const> some);
   void heal_partition() { network_.heal_all(); }
 
   // --- faults of connections ---
   std::vector<FlowInfo> flows() const;
   void reset_flow(uint64_t flow_id);
-  // Delivery of the bytes sent by the connecting side (0) or the listening side (1) ends at byte
+  // Ends delivery of the bytes sent by the connecting side (0) or the listening side (1) at byte
   // `offset` of its stream.
   void cut_flow(uint64_t flow_id, int side, uint64_t offset, CutKind kind);
-  // Somebody on the wire changes what the connecting side (0) or the listening side (1) sends.
+  // Lets an attacker on the wire change the bytes that the connecting side (0) or the listening
+  // side (1) sends.
   void tamper(uint64_t flow_id, int side, const Tamper& tamper);
   uint64_t tampered() const { return network_.tampered(); }
-  // A second after its bytes were read the connection was still in use.
+  // Returns the number of connections still in use a second after tampered bytes were read from
+  // them.
   uint64_t unnoticed() const { return network_.unnoticed(); }
-  // Called with each connection that is opened from now on, before it sends anything.
+  // Sets a hook that receives each connection opened from now on, before it sends anything.
   void on_open(std::function<void(uint64_t flow_id)> hook) { network_.on_open(std::move(hook)); }
 
   // --- observation ---

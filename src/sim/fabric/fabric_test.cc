@@ -30,7 +30,7 @@ TEST(Fabric, AConnectToAPortWithoutAListenerIsRefused) {
   EXPECT_EQ(client->connect_error(), ECONNREFUSED);
 }
 
-TEST(Fabric, AConnectToAnAddressThatNobodyHasStaysPending) {
+TEST(Fabric, AConnectToAnUnusedAddressStaysPending) {
   TestPair pair;
   Endpoint nobody = pair.listener->local();
   nobody.address.bytes[3] = 99;
@@ -63,7 +63,8 @@ TEST(Fabric, AStreamTakesItsBytesOverTheRatePlusTheLatency) {
   pair.connect();
   const TimeNs start = pair.clock.now();
   pair.transfer(*pair.client, *pair.server, pattern_bytes(1'000'000));
-  // 1 MB / 31.25 MB/s = 32 ms, plus 50 us on the wire; rounding of 62 segments to nanoseconds.
+  // 1 MB / 31.25 MB/s = 32 ms, plus 50 us on the wire and the rounding of 62 segments to
+  // nanoseconds.
   const TimeNs expected = 32 * kMillisecond + TestPair::kLatency;
   EXPECT_NEAR(static_cast<double>(pair.clock.now() - start), static_cast<double>(expected), 100);
 }

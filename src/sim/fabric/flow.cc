@@ -11,7 +11,7 @@
 namespace r2ccl::sim {
 namespace {
 
-// Within which a reader notices that what it has read was tampered with.
+// The time within which a reader notices that its bytes were tampered with.
 constexpr TimeNs kNoticeTime = 1 * kSecond;
 
 bool legal(SideState from, SideState to) {
@@ -99,7 +99,7 @@ void Flow::post(int side, std::span<const iovec> slices, size_t skip) {
   }
 }
 
-// Writes the incoming stream up to byte `end` where the process wants it.
+// Copies the incoming stream up to byte `end` into the memory that the process has posted.
 void Flow::land(int side, uint64_t end) {
   Side& self = at(side);
   for (iovec& slice : self.posted) {
@@ -129,7 +129,7 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
   return {IoKind::progressed, bytes, 0};
 }
 
-// The reader of a frame that was tampered with must not go on with this connection.
+// Expects the reader of a tampered frame to give up this connection.
 void Flow::expect_notice(int reader) {
   Engine& engine = network_.engine();
   engine.at(engine.now() + kNoticeTime, [&network = network_, id = id_, reader] {
@@ -166,7 +166,7 @@ void Flow::close(int side) {
 }
 
 void Flow::orphan(int side) {
-  // Like Linux: bytes that nobody will read any more are worth a reset.
+  // Like Linux: unread bytes cause a reset.
   const bool all_read = stream(1 - side).readable_bytes() == 0;
   if (at(side).state == SideState::established && all_read) {
     become(side, SideState::orphaned);
@@ -179,7 +179,7 @@ void Flow::orphan(int side) {
   forget_if_over();
 }
 
-// Ends a side at once; a peer that takes it for connected is told by a reset.
+// Ends a side at once. A peer that takes it for connected gets a reset.
 void Flow::discard(int side) {
   switch (at(side).state) {
     case SideState::established:
@@ -237,7 +237,7 @@ void Flow::on_cut() {
   }
 }
 
-// A side is over when its kernel has nothing to send and no process looks at it.
+// Returns true when the side's kernel has nothing to send and no process uses the side.
 bool Flow::over(int side) const {
   const Side& one = sides_[index(side)];
   if (one.process != nullptr) return false;
@@ -258,7 +258,7 @@ bool Flow::over(int side) const {
 
 void Flow::forget_if_over() {
   if (!over(0) || !over(1)) return;
-  // Not now: callers up the stack still use this object.
+  // Later, because callers up the stack still use this object.
   Engine& engine = network_.engine();
   engine.at(engine.now(), [&network = network_, id = id_] { network.erase(id); });
 }

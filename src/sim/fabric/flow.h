@@ -1,5 +1,5 @@
-// One simulated TCP connection: a stream each way, a handshake, and what the two kernels do about
-// packets that do not arrive. Times and orders of magnitude follow Linux.
+// One simulated TCP connection: a stream each way, a handshake, and the reactions of the two
+// kernels to lost packets. Times and orders of magnitude follow Linux.
 #pragma once
 
 #include <array>
@@ -20,19 +20,19 @@ class Network;
 class SimHost;
 
 enum class SideState : uint8_t {
-  absent,        // this kernel has not heard of the connection
-  connecting,    // the first packet is sent, nobody answered yet
+  absent,        // this kernel does not know the connection
+  connecting,    // the first packet is sent, and no answer has arrived
   syn_received,  // answered; the connection waits for the last packet of the handshake
   established,   // bytes flow; on the listening side perhaps not yet accepted
-  failed,        // no more bytes come in; what has arrived can still be read
-  orphaned,      // the process died; its kernel sends what was written, and then the end
-  closed,        // nothing is left here, and every packet is answered by a reset
+  failed,        // no more bytes arrive; the process can still read the bytes that have arrived
+  orphaned,      // the process died; its kernel sends the written bytes, and then the end
+  closed,        // no state is left, and a reset answers every packet
 };
 
-// Who connects to what.
+// The two ends of a connection.
 struct FlowSpec {
   SimNic* from = nullptr;
-  SimNic* to = nullptr;  // null: nobody has that address
+  SimNic* to = nullptr;  // null: no NIC has that address
   Endpoint local;
   Endpoint remote;
   uint32_t unsent_low_water = 0;
@@ -40,7 +40,7 @@ struct FlowSpec {
 
 enum class CutKind : uint8_t {
   reset,   // both ends see ECONNRESET at that byte
-  silent,  // from that byte on nothing arrives, either way
+  silent,  // from that byte on no packet arrives, either way
 };
 
 class Flow {
@@ -57,26 +57,26 @@ class Flow {
 
   // --- the process at `side` ---
   void start_connect();
-  void refuse(int error);  // instead: the connect has failed at once
+  void refuse(int error);  // instead: the connect fails at once
   void attach(int side, SimHost& process, int poll_id);
   bool attached_to(int side, const SimHost& process) const;
   IoResult read(int side, std::span<const iovec> slices);
   IoResult write(int side, std::span<const iovec> slices);
-  // The NIC may fill what lies behind the first `skip` bytes of `slices`, in place of what it was
-  // last given; nothing any more after fence().
+  // Gives the NIC the memory behind the first `skip` bytes of `slices`, in place of the earlier
+  // memory. fence() takes it away.
   void post(int side, std::span<const iovec> slices, size_t skip);
   void fence(int side) { at(side).posted.clear(); }
   bool readable(int side) const;
   bool writable(int side) const;
   ConnectionInfo info(int side) const;
-  // The connection object is gone: abortive.
+  // The process has destroyed the connection object: an abortive close.
   void close(int side);
-  // The process is gone.
+  // The process has died.
   void orphan(int side);
 
   // --- faults ---
   void reset();  // at both ends, at once
-  // Delivery of the bytes from `side` ends at byte `offset` of the stream.
+  // Ends delivery of the bytes from `side` at byte `offset` of the stream.
   void cut(int side, uint64_t offset, CutKind kind);
   void fail(int side, int error);
   // Orders tampering with bytes that `side` writes from now on.
@@ -85,7 +85,7 @@ class Flow {
   }
 
   // --- the network ---
-  // What to send now that the NIC is free.
+  // Returns the segment to send now that the NIC is free.
   std::optional<Segment> on_turn(int side);
   void after_turn(int side);
   void on_segment(int to, const Segment& segment);
@@ -100,15 +100,15 @@ class Flow {
     int poll_id = -1;
     int error = 0;
     bool has_turn = false;      // queued at the NIC, or sending
-    TimeNs last_arrival = 0;    // of what this side sent
-    std::vector<iovec> posted;  // the NIC writes here,
-    uint64_t posted_from = 0;   // this byte of the incoming stream and those behind it
-    // The retransmission timer; at most one event is scheduled, and it re-schedules itself.
+    TimeNs last_arrival = 0;    // arrival of this side's last segment
+    std::vector<iovec> posted;  // the NIC writes into this memory
+    uint64_t posted_from = 0;   // from this byte of the incoming stream on
+    // The retransmission timer. At most one event is scheduled, and it re-schedules itself.
     TimeNs deadline = kNever;
     bool timer_scheduled = false;
     uint32_t backoff = 0;
     uint32_t unanswered = 0;
-    TimeNs answered_at = 0;  // by the other kernel
+    TimeNs answered_at = 0;  // last answer of the other kernel
   };
   static size_t index(int side) { return static_cast<size_t>(side); }
   Side& at(int side) { return sides_[index(side)]; }
@@ -121,7 +121,7 @@ class Flow {
   void forget_if_over();
   bool over(int side) const;
 
-  // Hands a small packet (no payload) to the other side after the latency, if it gets through.
+  // Delivers a small packet (no payload) to the other side after the latency, if it gets through.
   template <typename OnArrival>
   void send_packet(int from, OnArrival on_arrival);
   void send_ack(int from);
@@ -149,7 +149,7 @@ class Flow {
   const uint64_t id_;
   std::array<Side, 2> sides_;  // 0 connects, 1 listens
   std::array<Stream, 2> streams_;
-  std::array<Tampering, 2> tampering_;  // of what each side sends
+  std::array<Tampering, 2> tampering_;  // by sending side
   bool silenced_ = false;
   CutKind cut_kind_ = CutKind::reset;
 };

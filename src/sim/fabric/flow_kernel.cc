@@ -138,7 +138,7 @@ std::optional<Segment> Flow::on_turn(int side) {
   }
   const Segment segment = stream(side).take_segment();
   arm_timer(side);
-  touch(side);  // less is unsent: the writer's low-water mark may be reached
+  touch(side);  // few bytes are unsent: they may have fallen below the writer's low-water mark
   return segment;
 }
 
@@ -156,10 +156,10 @@ void Flow::on_segment(int to, const Segment& segment) {
   if (silenced_) return;
   network_.engine().trace(TraceKind::segment_delivered, id_ * 2 + static_cast<uint64_t>(to),
                           segment.offset + segment.length);
-  // Bytes after a lost handshake packet end the handshake as well.
+  // Bytes after a lost handshake packet complete the handshake as well.
   if (at(to).state == SideState::syn_received) on_handshake_end();
   if (at(to).state != SideState::established) {
-    // What was on its way when the connection failed lands all the same.
+    // Bytes that were on their way when the connection failed arrive all the same.
     const uint64_t end = std::min(segment.offset + segment.length, stream(1 - to).written());
     if (segment.offset <= at(to).posted_from) land(to, end);
     send_reset(to);
@@ -203,7 +203,8 @@ void Flow::on_reset(int side) {
   fail(side, at(side).state == SideState::connecting ? ECONNREFUSED : ECONNRESET);
 }
 
-// A sender whose peer has no room asks whether it has some now, an idle one whether it is there.
+// A sender whose peer has no room asks whether it has room now. An idle sender asks whether the
+// peer is there.
 void Flow::on_probe(int side) {
   if (at(side).state == SideState::established) return send_ack(side);
   send_reset(side);

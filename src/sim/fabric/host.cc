@@ -99,7 +99,7 @@ Result<std::unique_ptr<Listener>> SimHost::listen(const Endpoint& local,
   return std::unique_ptr<Listener>(std::make_unique<SimListener>(*this, network_, bound, device));
 }
 
-// The NIC that a connection leaves by, as Linux would choose it.
+// Returns the NIC that a connection leaves by, as Linux would choose it.
 SimHost::Route SimHost::route(const Address& remote, const ConnectOptions& options) const {
   SimNic* const loopback = machine_.nics.front().get();
   SimNic* nic = nullptr;

@@ -1,5 +1,4 @@
-// One simulated process: a Transport with its own poller, on a machine that it may share with
-// others.
+// One simulated process: a Transport with its own poller. Other processes may share its machine.
 #pragma once
 
 #include <cstdint>
@@ -33,25 +32,26 @@ class SimHost final : public Transport {
   Machine& machine() { return machine_; }
   SimPoller& sim_poller() { return poller_; }
   bool alive() const { return alive_; }
-  // The address of the NIC with this name, which must exist.
+  // Returns the address of the NIC with this name. Requires that the NIC exists.
   Address address_of(const std::string& nic_name) const;
 
   // --- faults ---
-  // kill -9: the kernel closes all its sockets. What it still calls fails with EBADF.
+  // Kills the process as kill -9 does: the kernel closes all its sockets. Its later calls fail with
+  // EBADF.
   void kill();
-  // A new process in its place.
+  // Starts a new process in its place.
   void restart() { alive_ = true; }
-  // The n-th operation from now (1: the next) fails with `error`; see operations().
+  // Makes the n-th operation from now (1: the next) fail with `error`; see operations().
   void fail_operation(uint64_t n, int error) {
     fail_at_ = operations_ + n;
     fail_error_ = error;
   }
-  // Without descriptors nothing can be connected any more.
+  // Without descriptors the process can open no connection.
   void set_descriptors_left(bool left) { descriptors_left_ = left; }
-  // Operations so far: nics, listen, connect, accept, read, write.
+  // Returns the number of operations so far: nics, listen, connect, accept, read, write.
   uint64_t operations() const { return operations_; }
 
-  // Counts an operation; the errno value that it must fail with, or 0.
+  // Counts an operation. Returns the errno value that it must fail with, or 0.
   int next_operation_error();
   void note_nic_change();
 
@@ -64,7 +64,7 @@ class SimHost final : public Transport {
   };
   struct Route {
     SimNic* nic;
-    int error;  // why the kernel refuses to use it; 0: it does not
+    int error;  // the kernel's reason to refuse it; 0: none
   };
   Route route(const Address& remote, const ConnectOptions& options) const;
 

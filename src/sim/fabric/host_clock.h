@@ -1,6 +1,6 @@
-// The clock of one machine: virtual time, but for suspensions, which it may not count, and leaps.
-// Those may come between any two instructions; so a leap can wait for the n-th look at the clock,
-// which is inside a turn of whoever looks.
+// The clock of one machine: virtual time, except suspensions, which it may leave out, and clock
+// steps. A step may happen between any two instructions, so it can wait for the n-th reading of the
+// clock, which is inside a turn of the reader.
 #pragma once
 
 #include "base/check.h"
@@ -21,20 +21,21 @@ class HostClock final : public Clock {
   }
   TimeNs wall() const override { return time_.wall(); }
 
-  // A suspension that this clock slept through. Only while nobody looks at it: it never goes back.
+  // Leaves out a suspension. Requires that no reader runs meanwhile: a reader never sees the clock
+  // go back.
   void set_back(TimeNs duration) { ahead_ -= duration; }
   void leap(TimeNs duration, int looks) {
     R2CCL_CHECK(looks > 0);
     leap_ = duration;
     looks_left_ = looks;
   }
-  // The virtual time at which it will show `time`.
+  // Returns the virtual time at which the clock will show `time`.
   TimeNs to_virtual(TimeNs time) const { return time == kNever ? kNever : time - ahead_; }
 
  private:
   const Clock& time_;
   mutable TimeNs ahead_ = 0;
-  mutable TimeNs leap_ = 0;  // what comes; 0: nothing
+  mutable TimeNs leap_ = 0;  // the next step; 0: none
   mutable int looks_left_ = 0;
 };
 

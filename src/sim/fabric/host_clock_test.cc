@@ -1,5 +1,5 @@
-// Machines that sleep, with clocks that sleep too, and clocks that leap, in the middle of a job: no
-// path fails, nobody is given up, and every element is right.
+// Machines that sleep, with clocks that sleep too, and clocks that step, in the middle of a job. No
+// path fails, no rank is given up, and every element is right.
 #include "sim/fabric/host_clock.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr int kHosts = 4;
-constexpr TimeNs kLeap = 1000 * kSecond;  // more than the cut-off
-constexpr int kLooksMax = 40;             // of a clock, in some turns
+constexpr TimeNs kLeap = 1000 * kSecond;  // longer than the cut-off
+constexpr int kLooksMax = 40;             // readings of a clock, in some turns
 
 ClusterOptions four_hosts(uint64_t seed) {
   ClusterOptions options;
@@ -37,14 +37,14 @@ void expect_right(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
   expect_nobody_blamed(cluster);
 }
 
-// Somewhere in one of the next turns of the rank.
+// Steps the clock in one of the next turns of the rank.
 void leap(Cluster& cluster, int rank, Random& dice) {
   const int looks = 1 + static_cast<int>(dice.below(kLooksMax));
   cluster.node(rank).clock->leap(kLeap, looks);
   cluster.world().run_for(static_cast<TimeNs>(dice.below(10)) * kMillisecond);
 }
 
-// No leap is taken for a round trip, and what a stop has made long is measured again.
+// No clock step counts as a round trip, and a round trip that a stop made long is measured again.
 void expect_short_round_trips(Cluster& cluster) {
   AllReduceJob job(cluster, 64 * 1024);
   job.start(100);
@@ -60,7 +60,7 @@ void expect_short_round_trips(Cluster& cluster) {
   }
 }
 
-TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNobody) {
+TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNoNic) {
   Cluster cluster(four_hosts(1));
   ASSERT_TRUE(cluster.connect());
   AllReduceJob job(cluster, 64 * 1024);
@@ -78,7 +78,7 @@ TEST(HostClock, ASuspensionThatTheClocksOfTwoHostsDoNotCountBlamesNobody) {
   expect_right(cluster, job, 10 * kSecond);
 }
 
-TEST(HostClock, LeapsAnywhereInATurnBlameNobody) {
+TEST(HostClock, ClockStepsAnywhereInATurnBlameNoNic) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));
@@ -94,9 +94,9 @@ TEST(HostClock, LeapsAnywhereInATurnBlameNobody) {
   }
 }
 
-// Nor are the probes of third hosts late. (Of the judge's own clock they would part one fault in
-// two.)
-TEST(HostClock, LeapsOfThirdHostsBlurNoVerdict) {
+// The probes of third hosts are not late either. (A step of the localising rank's own clock would
+// split one fault into two.)
+TEST(HostClock, ClockStepsOfThirdHostsBlurNoVerdict) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));

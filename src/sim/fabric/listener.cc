@@ -36,7 +36,7 @@ ConnectState SimConnection::connect_state() {
     case SideState::closed:
       break;
   }
-  // A connection that was established stays so; read() and write() tell that it has failed.
+  // A connection that was established stays so. read() and write() report its failure.
   return connect_error() == 0 ? ConnectState::established : ConnectState::failed;
 }
 

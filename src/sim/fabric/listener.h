@@ -1,4 +1,5 @@
-// Connections and listeners of a simulated process: the seam's objects over flows.
+// Connections and listeners of a simulated process: the objects of the transport interface over
+// flows.
 #pragma once
 
 #include <deque>
@@ -59,7 +60,7 @@ class SimListener final : public Listener, public PollSource {
   bool full() const { return backlog_.size() >= kBacklogMax; }
   void enqueue(uint64_t flow_id);
   const SimHost& process() const { return process_; }
-  // No more connections: the listener or its process is gone.
+  // Accepts no more connections: the listener or its process has ended.
   void shut();
 
  private:

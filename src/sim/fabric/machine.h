@@ -1,4 +1,4 @@
-// What one simulated machine's kernel knows: its NICs and who listens on which port. Processes
+// The kernel's state of one simulated machine: its NICs and the listener on each port. Processes
 // (SimHost) come and go on it.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Machine {
     next_port = next_port == 60999 ? uint16_t{32768} : static_cast<uint16_t>(next_port + 1);
     return port;
   }
-  // The listener that a connection to `local`, arriving on `nic`, belongs to; null: refused.
+  // Returns the listener for a connection to `local` that arrives on `nic`; null: refused.
   SimListener* find_listener(const Endpoint& local, const SimNic& nic) const;
   SimNic* nic_named(const std::string& nic_name) const;
   SimNic* nic_with(const Address& address) const;

@@ -31,7 +31,7 @@ bool Network::connected(const SimNic& a, const SimNic& b) {
   return a.options.rail == b.options.rail;
 }
 
-// Loss strikes frames; a segment of many frames is lost with any of them.
+// Loss strikes frames. A segment of many frames is lost with any of them.
 bool Network::lost_by_chance(const SimNic& nic, bool sends, uint64_t bytes) {
   const NicFaults::Way spared = sends ? NicFaults::Way::received : NicFaults::Way::sent;
   if (nic.faults.loss_ppm == 0 || nic.faults.lost == spared) return false;
@@ -97,7 +97,7 @@ void Network::carry(Flow& flow, int side, const Segment& segment, TimeNs sent_at
     engine_.trace(TraceKind::packet_dropped, flow.id(), segment.offset);
     return;
   }
-  // Jitter does not reorder the packets of one connection: they take one way.
+  // Jitter does not reorder the packets of one connection, because they take one way.
   const TimeNs ordered = flow.keep_order(side, *first_byte_at);
   const TimeNs last_byte_at = sent_at + (ordered - engine_.now());
   engine_.at(ordered, [this, id = flow.id(), to = 1 - side, segment, last_byte_at] {
@@ -106,8 +106,9 @@ void Network::carry(Flow& flow, int side, const Segment& segment, TimeNs sent_at
 }
 
 // The switch port of the receiving NIC: first come, first served, at the NIC's rate. Frames go
-// through it while later ones of the same segment are still on their way, so an idle port adds
-// nothing to the sender's own serialisation; and others' go between those of a slow sender.
+// through it while later frames of the same segment are still on their way, so an idle port adds
+// nothing to the sender's own serialisation. Other senders' frames go between those of a slow
+// sender.
 void Network::enter(Flow& flow, int to, const Segment& segment, TimeNs last_byte_at) {
   SimNic& nic = *flow.nic(to);
   if (!arrives(*flow.nic(1 - to), nic)) {

@@ -1,5 +1,5 @@
-// The wires: which packet arrives and when, in which order a NIC's connections send, and the table
-// of all connections.
+// The wires: decide which packet arrives and when, and in which order a NIC's connections send.
+// Also holds the table of all connections.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 
 namespace r2ccl::sim {
 
-// Sees which memory of the processes their kernels read and write, and when.
+// Observes which memory of the processes their kernels read and write, and when.
 class IoWatch {
  public:
   virtual ~IoWatch() = default;
-  // Of `slices` the first `bytes` were written to by read() or by a NIC, or read by write().
+  // read() or a NIC has written to the first `bytes` of `slices`, or write() has read them.
   virtual void on_read(std::span<const iovec> slices, size_t bytes) = 0;
   virtual void on_write(std::span<const iovec> slices, size_t bytes) = 0;
 };
@@ -32,8 +32,8 @@ struct NetworkOptions {
   TimeNs latency_ns = 50 * kMicrosecond;  // one way between two NICs of a rail
   TimeNs loopback_latency_ns = 10 * kMicrosecond;
   StreamLimits stream;
-  // NICs write what arrives where it was last asked for, whether or not the process runs, until
-  // they are told not to: as with RDMA.
+  // As with RDMA: a NIC writes arriving bytes into the memory that it was last given, whether or
+  // not the process runs, until a fence.
   bool nics_write = false;
   IoWatch* watch = nullptr;
 };
@@ -47,13 +47,13 @@ class Network {
 
   void add_nic(SimNic& nic) { nics_.push_back(&nic); }
   const std::vector<SimNic*>& nics() const { return nics_; }
-  // Null when nobody has this address.
+  // Returns null when no NIC has this address.
   SimNic* nic_with(const Address& address) const;
 
   Flow& open(const FlowSpec& spec);
   void on_open(std::function<void(uint64_t)> hook) { on_open_ = std::move(hook); }
   Flow* find(uint64_t flow_id);
-  // Frames that were tampered with; and those of them that their reader took for sound.
+  // Counts a frame that was tampered with, or one of them that its reader accepted.
   void note_tampered() { ++tampered_; }
   void note_unnoticed() { ++unnoticed_; }
   uint64_t tampered() const { return tampered_; }
@@ -61,13 +61,13 @@ class Network {
   void erase(uint64_t flow_id) { flows_.erase(flow_id); }
   const std::map<uint64_t, std::unique_ptr<Flow>>& flows() const { return flows_; }
 
-  // When a packet that leaves now would arrive; nothing when it is lost on the way out. Asked for
-  // once per packet, because it rolls the dice.
+  // Returns the time when a packet that leaves now would arrive, or nothing when it is lost on the
+  // way out. Called once per packet, because it draws a random number.
   std::optional<TimeNs> depart(const SimNic* from, const SimNic* to, uint64_t bytes);
-  // Whether a packet that left is let in now.
+  // Returns whether the receiving NIC takes a packet now.
   bool arrives(const SimNic& from, const SimNic& to) const;
 
-  // This side has something to send.
+  // This side has bytes to send.
   void take_turn(SimNic& nic, EgressTurn turn);
 
   void sever(const SimNic& a, const SimNic& b) { severed_.insert(pair_of(a, b)); }

@@ -13,7 +13,7 @@ int SimPoller::attach(const PollSource& source) {
 }
 
 void SimPoller::detach(int poll_id) {
-  // The contract of Poller::remove, which epoll cannot check for us.
+  // The contract of Poller::remove, which epoll cannot check.
   R2CCL_CHECK(!interests_.contains(poll_id));
   sources_.erase(poll_id);
 }

@@ -1,5 +1,5 @@
 // Readiness on virtual time. wait() does not block: the world runs an actor only when its poller
-// has something to say.
+// has an event.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,18 @@ class SimPoller final : public Poller {
   size_t wait(std::span<PollEvent> events, TimeNs timeout_ns) override;
   void wake() override;
 
-  // Gives a source its id; it must be detached before it dies.
+  // Gives a source its id. The source must be detached before it is destroyed.
   int attach(const PollSource& source);
   void detach(int poll_id);
   // The source's readiness may have changed.
   void touch(int poll_id);
-  // True when wait() would return events, or wake() was called since the last wait.
+  // Returns true when wait() would return events, or wake() was called since the last wait.
   bool has_events();
 
   // Called when has_events() may have become true.
   void set_on_ready(std::function<void()> on_ready) { on_ready_ = std::move(on_ready); }
-  // For tests without a world: lets wait() pass virtual time. The driver runs one event, or goes to
-  // the deadline and says false. `now` is the clock that it moves.
+  // For tests without a world: lets wait() pass virtual time. The driver runs one event, or
+  // advances to the deadline and returns false. `now` is the clock that it moves.
   void set_driver(std::function<bool(TimeNs deadline)> driver, const Clock& clock) {
     driver_ = std::move(driver);
     clock_ = &clock;
@@ -54,10 +54,9 @@ class SimPoller final : public Poller {
 
   std::map<int, const PollSource*> sources_;
   std::map<int, Interest> interests_;
-  std::set<int>
-      candidates_;  // all ids that may be ready; an id that is not leaves at the next look
+  std::set<int> candidates_;  // all ids that may be ready; the next wait removes the others
   int next_poll_id_ = 3;
-  int resume_after_ = 0;  // fairness when `events` is short: go on behind the last id reported
+  int resume_after_ = 0;  // fairness when `events` is short: continue behind the last id reported
   bool woken_ = false;
   std::function<void()> on_ready_;
   std::function<bool(TimeNs)> driver_;

@@ -1,4 +1,4 @@
-// A small generator of our own (splitmix64): the standard's distributions differ between libraries,
+// A small generator of our own (splitmix64). The standard's distributions differ between libraries,
 // and a seed must give the same run everywhere.
 #pragma once
 
@@ -17,7 +17,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // 0 to bound - 1; the bias of the remainder does not matter for small bounds.
+  // Returns 0 to bound - 1. The bias of the remainder does not matter for small bounds.
   uint64_t below(uint64_t bound) { return bound == 0 ? 0 : next() % bound; }
   bool chance_ppm(uint64_t parts_per_million) {
     return parts_per_million > 0 && below(1'000'000) < parts_per_million;

@@ -86,7 +86,8 @@ bool Stream::on_ack(const StreamAck& ack) {
     next_ = std::max(next_, acknowledged_);
     return true;
   }
-  // A second acknowledgement for the same byte while later ones are on their way: one was lost.
+  // A second acknowledgement for the same byte while later bytes are on their way: a segment was
+  // lost.
   const bool repeated = ack.acknowledged == acknowledged_ && next_ > acknowledged_ && !opened;
   if (repeated && acknowledged_ >= recover_) {
     recover_ = next_;

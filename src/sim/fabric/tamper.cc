@@ -40,7 +40,7 @@ std::optional<Tampering::Frame> Tampering::next_frame(const Stream& stream) {
                    true};
     }
     if (magic == kControl && ordered_->control) {
-      // A frame of a handshake has the same magic, and other bytes behind it.
+      // A frame of a handshake has the same magic, but other bytes behind it.
       const auto header = bytes_at<kControlHeaderBytes>(stream, from_);
       const auto body = decode_control_header(header);
       if (!body.ok() || header[5] != std::byte{0} || header[6] != std::byte{0}) continue;
@@ -65,7 +65,7 @@ bool Tampering::change(Stream& stream, const Frame& frame) {
   return true;
 }
 
-// Only behind its last byte, and before anything else was written.
+// Possible only behind its last byte, and before any later write.
 bool Tampering::repeat(Stream& stream, const Frame& frame) {
   if (stream.written() != frame.offset + frame.bytes || frame.bytes > kRepeatedBytesMax)
     return false;

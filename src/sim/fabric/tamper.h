@@ -1,8 +1,8 @@
-// An attacker on the wire does one thing to one frame: he changes a bit of it, sends the frame
-// twice, or, as only a rank can, writes another header under a tag that fits.
+// An attacker on the wire tampers with one frame: changes a bit of it, sends it twice, or, as only
+// a rank can, writes another header with a valid tag.
 //
-// Frames are found by their magic, in bytes that were written and not yet read: the header
-// there must be whole and valid.
+// Frames are found by their magic, in bytes that were written and not yet read. The header there
+// must be whole and valid.
 #pragma once
 
 #include <array>
@@ -21,34 +21,35 @@ namespace r2ccl::sim {
 struct Tamper {
   enum class Kind : uint8_t {
     flip,     // bit `bit` of the header, or of the whole control frame, modulo their size
-    flip_at,  // bit `bit` of the stream, whatever is there
-    repeat,   // the frame comes twice
-    rewrite,  // the data header is given to `rewrite`, which says whether it has changed it
+    flip_at,  // bit `bit` of the stream, without looking for a frame
+    repeat,   // the frame arrives twice
+    rewrite,  // `rewrite` gets the data header, and returns whether it has changed it
   };
   Kind kind = Kind::flip;
   uint64_t bit = 0;
   bool data = true;  // it may be a data frame
   bool control = true;
   std::function<bool(std::span<std::byte, kDataHeaderBytes>)> rewrite = nullptr;
-  // Shared by the connections of which the first that can is tampered with.
+  // Shared by several connections: only the first fitting frame is tampered with.
   std::shared_ptr<bool> done = std::make_shared<bool>(false);
 };
 
 // Tampers with one direction of a connection.
 class Tampering {
  public:
-  // From what is written now on.
+  // Starts with the bytes that are written from now on.
   void order(Tamper tamper, const Stream& stream);
-  // After each write. True when it has happened.
+  // Called after each write. Returns true when the tampering has happened.
   bool apply(Stream& stream);
-  // The reader has taken the last byte that it needs to notice. Once.
+  // Returns true, once, when the reader has taken the last byte that it needs to notice the
+  // tampering.
   bool taken(const Stream& stream);
 
  private:
   struct Frame {
     uint64_t offset = 0;
     uint64_t checked = 0;  // bytes that a tag or a MAC covers
-    uint64_t bytes = 0;    // in all
+    uint64_t bytes = 0;    // bytes of the whole frame
     bool data = false;
   };
   std::optional<Frame> next_frame(const Stream& stream);

@@ -1,5 +1,5 @@
-// One bit of what crosses the wire is another one, wherever it stands: the job goes on with the
-// right values, the connection is given up at once, and no NIC is named for it.
+// Flips single bits on the wire, at every place. The job goes on with the right values, the
+// connection is given up at once, and no verdict names a NIC for it.
 #include "sim/fabric/tamper.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr TimeNs kNoticed = 1 * kSecond;
 constexpr TimeNs kBack = 5 * kSecond;
 
-// A job that goes on for as long as the test wants.
+// A job that runs for as long as the test wants.
 class Victim {
  public:
   explicit Victim(bool checked = true) : cluster_(options(checked)) {}
@@ -32,8 +32,8 @@ class Victim {
   Cluster& cluster() { return cluster_; }
   TimeNs now() { return cluster_.now(); }
 
-  // Tampers with the next fitting frame of any connection; `opened`: of those that are opened from
-  // now on, too.
+  // Tampers with the next fitting frame of any connection; `opened`: also of connections that are
+  // opened from now on.
   void order(const Tamper& tamper, bool opened) {
     for (const FlowInfo& flow : cluster_.fabric().flows()) {
       for (const int side : {0, 1}) cluster_.fabric().tamper(flow.id, side, tamper);
@@ -58,7 +58,7 @@ class Victim {
     }
     return true;
   }
-  // Ends of paths that went down since, by cause.
+  // Returns the number of path ends that went down since, by cause.
   size_t downs(DownCause cause) {
     size_t count = 0;
     for (int rank = 0; rank < cluster_.size(); ++rank) {
@@ -101,7 +101,7 @@ class Victim {
   }
   void begin_operations() {
     job_ = std::make_unique<AllReduceJob>(cluster_, 2000);
-    job_->start(300'000);  // more than it comes to
+    job_->start(300'000);  // more elements than it reaches
   }
 
   Cluster cluster_;
@@ -145,7 +145,7 @@ TEST(Tampering, WithAnyBitOfAControlFrameIsNoticed) {
   sweep({.data = false}, 8 * kBytes, false);
 }
 
-// The first frames of a connection, with which its path is proved.
+// The first frames of a connection, which validate its path.
 TEST(Tampering, WithTheFirstFrameOfAConnectionOnlyDelaysItsPath) {
   sweep({.control = false}, 8 * kDataHeaderBytes, true, 7);
   sweep({.data = false}, 8 * kControlHeaderBytes, true, 7);
@@ -161,7 +161,7 @@ TEST(Tampering, FramesThatComeTwiceAreNoticed) {
   }
 }
 
-// Under a tag that fits: the sender's memory is at fault. Finds the tag among those of all paths.
+// The tag is valid, so the sender's memory is at fault. Finds the tag among those of all paths.
 std::function<bool(std::span<std::byte, kDataHeaderBytes>)> rewrite(
     Cluster& cluster, const std::function<bool(DataHeader&)>& change) {
   return [&cluster, change](std::span<std::byte, kDataHeaderBytes> bytes) {
@@ -208,11 +208,11 @@ bool contradicted(Cluster& cluster) {
   return said(0) || said(1);
 }
 
-// Every copy of one chunk is lost; or one chunk is filed under the next message, whose number the
-// peer then acknowledges in every frame. No path mends either.
+// Every copy of one chunk is lost; or one chunk is filed under the next message, and the peer then
+// acknowledges that number in every frame. No path repairs either.
 TEST(Tampering, AContradictionThatARankRepeatsEndsTheJobInWords) {
   for (const bool lost : {true, false}) {
-    Victim victim(false);  // the checker believes what ranks send
+    Victim victim(false);  // the checker believes the ranks' statements
     victim.start();
     std::optional<DataHeader> chosen;
     const auto change = [&](DataHeader& header) {
@@ -234,7 +234,7 @@ TEST(Tampering, AContradictionThatARankRepeatsEndsTheJobInWords) {
       victim.order(tamper, true);
       victim.run_until([&] { return *tamper.done || contradicted(victim.cluster()); },
                        kMillisecond);
-      if (contradicted(victim.cluster())) *tamper.done = true;  // the job's end is left alone
+      if (contradicted(victim.cluster())) *tamper.done = true;  // the job's end stays untouched
     }
     EXPECT_TRUE(contradicted(victim.cluster()));
     victim.expect_nobody_named();

@@ -15,11 +15,11 @@ class VirtualClock final : public Clock {
     R2CCL_CHECK(time >= now_);
     now_ = time;
   }
-  // The wall clock may jump; nothing but log lines may notice.
+  // The wall clock may jump. Only log lines may notice it.
   void jump_wall(TimeNs by) { wall_offset_ += by; }
 
  private:
-  // Not zero, so that a time that nobody set differs from the start.
+  // Not zero, so that an unset time differs from the start.
   TimeNs now_ = kSecond;
   TimeNs wall_offset_ = 1'700'000'000 * kSecond;
 };

@@ -1,4 +1,4 @@
-// The fabric is a transport like any other.
+// The simulator's fabric passes the conformance tests like any other transport.
 #include "testing/conformance.h"
 
 #include "sim/fabric/fabric.h"

@@ -1,4 +1,4 @@
-// How many control frames a job sends because of a fault.
+// The number of control frames that a job sends because of a fault.
 #include <gtest/gtest.h>
 
 #include "sim/cluster/cluster.h"
@@ -9,7 +9,7 @@ namespace {
 constexpr int kHost = 1;
 const NicId kNic(3);
 
-// Frames that all ranks have sent. `spared`: without those of the NIC's own paths.
+// Returns the number of frames that all ranks have sent. `spared` excludes the NIC's own paths.
 uint64_t control_frames(Cluster& cluster, bool spared) {
   uint64_t frames = 0;
   for (int rank = 0; rank < cluster.size(); ++rank) {
@@ -26,8 +26,8 @@ uint64_t control_frames(Cluster& cluster, bool spared) {
   return frames;
 }
 
-// Counts the frames that an idle job sends while one NIC is silent; or, if none is, on all paths
-// but that NIC's.
+// Counts the frames that an idle job sends while one NIC is silent. If none is silent, counts only
+// the paths of the other NICs.
 uint64_t frames_sent(int hosts, bool silent, TimeNs watched) {
   ClusterOptions options;
   options.hosts = hosts;

@@ -1,5 +1,5 @@
-// Faults while a NIC is being taken out of service: of that NIC, of the only other one, of a rank.
-// At every moment of the drain nobody waits longer than the fault itself costs, and no element is
+// Faults while a NIC is being drained: of that NIC, of the only other NIC, of a rank. At every
+// moment of the drain no operation waits longer than the fault itself costs, and no element is
 // wrong.
 #include <gtest/gtest.h>
 
@@ -14,12 +14,12 @@
 namespace r2ccl::sim {
 namespace {
 
-// Of an operation, with the 50 ms that one takes by the NIC that is left. A last path would be
-// given half a second before it is called silent; but there is another, though it rests.
+// Bounds one operation, which takes 50 ms over the remaining NIC. A last path would get half a
+// second before it counts as silent, but the drained path is another one, on standby.
 constexpr TimeNs kFaultStall = 200 * kMillisecond;
-// A NIC that has healed is tried again within 250 ms.
+// A healed NIC is tried again within 250 ms.
 constexpr TimeNs kReturned = 2 * kSecond;
-// Of paths that are opened again.
+// Bytes that validate reopened paths.
 constexpr uint64_t kProbeBytes = 100'000;
 
 using Fault = void (Fabric::*)(SimNic&);
@@ -27,10 +27,10 @@ constexpr Fault kFaults[] = {&Fabric::pull, &Fabric::down, &Fabric::hole};
 
 class DrainFault : public DrainJob {
  protected:
-  // When the drain begins, in microseconds after the fault.
+  // The beginning of the drain, in microseconds after the fault.
   static constexpr int kMoments[] = {-5000, -300, -30, 0, 300, 30'000};
 
-  // Rank 1's NIC `drained` is drained and its NIC `broken` breaks, so much apart.
+  // Drains rank 1's NIC `drained` and breaks its NIC `broken`, `moment` apart.
   void drain_and_break(int drained, int broken, Fault fault, int moment) {
     const auto apart = static_cast<TimeNs>(moment) * kMicrosecond;
     const TimeNs at_fault = 23 * kMillisecond;
@@ -93,7 +93,7 @@ TEST_F(DrainFault, OfTheOnlyOtherNicBringsTheDrainedOneBackAtAnyMoment) {
   }
 }
 
-// What is left of a link may end at a NIC that breaks at the other host.
+// The remaining paths of a link may end at a NIC that breaks at the other host.
 TEST_F(DrainFault, OfTheCounterpartAtTheOtherHostBringsItBack) {
   for (const Fault fault : kFaults) {
     start(2, 2);
@@ -111,8 +111,8 @@ TEST_F(DrainFault, OfTheCounterpartAtTheOtherHostBringsItBack) {
   }
 }
 
-// The drained one breaks too, after the other: then it is a fault, and whichever heals first is
-// used.
+// The drained NIC breaks too, after the other: then that is a fault, and the link uses the NIC that
+// heals first.
 TEST_F(DrainFault, OfAllNicsIsOverWhenAnyOneHeals) {
   for (const int healed : {0, 1}) {
     start(3, 2);
@@ -133,8 +133,8 @@ TEST_F(DrainFault, OfAllNicsIsOverWhenAnyOneHeals) {
   }
 }
 
-// Whoever asked hears from those who live, in bounded time, and is told who does not.
-TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
+// The operator gets the answers of the living ranks in bounded time, and learns which rank is dead.
+TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
   for (const int victim : {1, 2}) {
     for (const TimeNs later : {0, 30, 100, 300, 3000}) {
       start(3, 3);
@@ -159,7 +159,7 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
       EXPECT_TRUE(cluster_->world().run_until(
           [&] { return std::ranges::any_of(node.ends, is_end); }, cluster_->now() + 5 * kSecond))
           << later;
-      // From then on it is in nobody's way.
+      // From then on the dead rank delays no request.
       answer.clear();
       node.in_turn = [&] {
         if (answer.empty()) answer = node.drains().answer(2, "drain check nic1 h1\n").value_or("");
@@ -169,7 +169,7 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
       EXPECT_TRUE(
           cluster_->world().run_until([&] { return !answer.empty(); }, checked_at + kSecond));
       EXPECT_NE(answer.find("\"presence\":\"dead\""), std::string::npos) << answer;
-      // It may have been refused, when no path led to the dead one any more.
+      // The drain may have been refused, once no path led to the dead rank any more.
       const bool drained = cluster_->node(1).engine().drained().contains(NicId(1));
       EXPECT_TRUE(victim == 1 || tally(0, 1, 1).out_of_service() == drained) << later;
       EXPECT_EQ(job_->wrong(), 0u);
@@ -178,8 +178,8 @@ TEST_F(DrainFault, OfARankIsToldToWhoeverDrains) {
   }
 }
 
-// As of a communicator that takes over what its process has drained before: its paths come up
-// while it is in force already.
+// Like a communicator that takes over the drained NICs of its process: its paths come up while the
+// drain is already in force.
 TEST_F(DrainFault, NoneIsNeededForADrainBeforePathsAreThere) {
   ClusterOptions options;
   options.hosts = 3;

@@ -1,6 +1,6 @@
-// Operators who drain NICs of one job at the same time, at several ranks' sockets, who take it back
-// or go away. Whatever they do, every link keeps a path, no element is wrong and nothing is sent
-// twice; whoever is refused is told.
+// Operators who drain NICs of one job at the same time, at several ranks' sockets, take the drains
+// back or go away. In all cases every link keeps a path, no element is wrong, no chunk is sent
+// twice, and a refused operator is told.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,9 +27,9 @@ class DrainOperators : public DrainJob {
     uint64_t number = 0;
     std::string line;
     TimeNs said_at = 0;
-    TimeNs answered_at = 0;  // 0: not yet
+    TimeNs answered_at = 0;  // 0: no answer yet
     std::string answer;
-    bool gone = false;  // whoever asked is not there any more
+    bool gone = false;  // the client has left
     bool done() const { return gone || answered_at != 0; }
   };
 
@@ -64,7 +64,7 @@ class DrainOperators : public DrainJob {
     EXPECT_TRUE(cluster_->world().run_until([&] { return all_done(); }, cluster_->now() + within));
   }
   NicSet drained(int rank) { return cluster_->node(rank).engine().drained(); }
-  // What each rank says of its own NICs is what all others know.
+  // Expects that all ranks know the drained NICs of each rank.
   void expect_agreement() {
     for_each_link(
         [&](Link& link) { EXPECT_EQ(link.drained_remote(), drained(link.peer().value())); });
@@ -78,7 +78,7 @@ class DrainOperators : public DrainJob {
   std::deque<Request> requests_;  // references stay valid
 };
 
-TEST_F(DrainOperators, WhoLeaveOneNicEachAreNotBothServed) {
+TEST_F(DrainOperators, LeavingOneNicEachAreNotBothServed) {
   for (int second_rank = 0; second_rank < 3; ++second_rank) {
     for (const TimeNs later : {0, 10, 50, 200, 1000}) {
       start(3, 2);
@@ -91,7 +91,7 @@ TEST_F(DrainOperators, WhoLeaveOneNicEachAreNotBothServed) {
       expect_answers(kSecond);
       const bool served[] = {drained(1).contains(NicId(0)), drained(1).contains(NicId(1))};
       EXPECT_NE(served[0], served[1]) << second_rank << ' ' << later;
-      // The other's answer says so: a NIC that is in service, and links that need it.
+      // The refused operator's answer shows a NIC in service, and links that need it.
       const Request& refused = served[0] ? second : first;
       EXPECT_NE(
           refused.answer.find("\"rank\":1,\"host\":\"h1\",\"presence\":\"answered\",\"tally\":{"
@@ -109,8 +109,8 @@ TEST_F(DrainOperators, WhoLeaveOneNicEachAreNotBothServed) {
   }
 }
 
-// Neither host knows of the other's yet, so both say yes: but the link keeps its paths, and neither
-// operator is told that a cable may be pulled.
+// Neither host knows of the other's drain yet, so both accept. But the link keeps its paths, and
+// neither operator is told that the cable may be pulled.
 TEST_F(DrainOperators, OfTheTwoEndsOfALinkAreNotBothTold) {
   for (const TimeNs later : {0, 10, 50, 200, 1000}) {
     start(2, 2);
@@ -132,7 +132,7 @@ TEST_F(DrainOperators, OfTheTwoEndsOfALinkAreNotBothTold) {
     EXPECT_FALSE(out_of_service(1, 1));
     EXPECT_EQ(tally(0, 0, 0).in_use, both ? 1u : 0u);
     EXPECT_EQ(tally(1, 1, 1).in_use, both ? 1u : 0u);
-    // One of them gives way, and the other has what it wants.
+    // One operator takes the drain back, and the other's is complete.
     say(0, "undo", 1, 1);
     expect_answers(kSecond);
     run_for(kSettled);
@@ -163,7 +163,7 @@ TEST_F(DrainOperators, OfOneNicBothHaveItAndOneOfThemGivesItBack) {
   expect_no_harm();
 }
 
-TEST_F(DrainOperators, OneOfWhomTakesItBackAtThatMomentLeaveAllRanksOfOneMind) {
+TEST_F(DrainOperators, TheUndoOfOneAtThatMomentLeavesAllRanksAgreeing) {
   for (const TimeNs later : {0, 10, 50, 200, 1000}) {
     start(3, 3);
     open_sockets();
@@ -184,9 +184,9 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackAtThatMomentLeaveAllRanksOfOneMind) {
   }
 }
 
-// Two drain the same NIC, and one of them is refused elsewhere: it takes back what it asked for,
-// but not what the other was told it may rely on, whoever came first.
-TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
+// Two operators drain the same NIC, and another rank refuses one of them. That one takes its own
+// request back, but the other may still rely on the drain, in either order.
+TEST_F(DrainOperators, TheTakeBackOfOneKeepsTheOthersDrain) {
   for (const bool relied_on_first : {true, false}) {
     for (const TimeNs later : {0, 10, 50, 200, 1000}) {
       start(3, 3);
@@ -201,7 +201,7 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
       expect_answers(kSecond);
       run_for(kSettled);
       EXPECT_TRUE(out_of_service(1, 2)) << relied_on_first << ' ' << later;
-      // An operator's undo is meant.
+      // An operator's undo is unconditional.
       say(2, "undo", 1, 2);
       expect_answers(kSecond);
       run_for(kSettled);
@@ -213,7 +213,7 @@ TEST_F(DrainOperators, OneOfWhomTakesItBackDoesNotUndoTheOthers) {
   }
 }
 
-TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
+TEST_F(DrainOperators, TheOnlyOneTakesItBackAtAnyRankAndOnlyOnce) {
   start(3, 3);
   open_sockets();
   begin(30);
@@ -224,15 +224,15 @@ TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
     return drained(1).contains(NicId(2));
   };
   EXPECT_TRUE(said("start:b"));
-  EXPECT_TRUE(said("start:b")) << "whoever asks twice is still alone";
+  EXPECT_TRUE(said("start:b")) << "an operator who asks twice is still the only one";
   EXPECT_TRUE(said("back:c"));
   EXPECT_FALSE(said("back:b"));
-  // What came before an undo no longer counts.
+  // Requests before an undo no longer count.
   EXPECT_TRUE(said("start:b"));
   EXPECT_FALSE(said("undo"));
   EXPECT_TRUE(said("start:a"));
   EXPECT_TRUE(said("back:b"));
-  // Nor can anybody take back what was asked for without a ticket.
+  // A drain without a ticket cannot be taken back by ticket either.
   EXPECT_TRUE(said("start"));
   EXPECT_TRUE(said("back:a"));
   EXPECT_FALSE(said("undo"));
@@ -241,7 +241,7 @@ TEST_F(DrainOperators, WhoAskedAloneTakesItBackAtAnyRankAndOnlyOnce) {
   expect_no_harm();
 }
 
-// At one socket each is acted on once, in the order in which they came.
+// At one socket each request is acted on once, in the order of arrival.
 TEST_F(DrainOperators, AtOneSocketTheLastOneHasItsWay) {
   start(3, 3);
   open_sockets();
@@ -261,7 +261,7 @@ TEST_F(DrainOperators, AtOneSocketTheLastOneHasItsWay) {
   expect_no_harm();
 }
 
-TEST_F(DrainOperators, WhoGoAwayLeaveWhatTheyAskedForAndDoNotHoldUpTheNext) {
+TEST_F(DrainOperators, GoingAwayLeaveTheirDrainsAndDoNotHoldUpTheNext) {
   start(3, 3);
   open_sockets();
   begin(30);
@@ -282,7 +282,7 @@ TEST_F(DrainOperators, WhoGoAwayLeaveWhatTheyAskedForAndDoNotHoldUpTheNext) {
   expect_no_harm();
 }
 
-// Anybody drains and gives back anything at any rank.
+// Random operators drain and restore random NICs at random ranks.
 TEST_F(DrainOperators, InACrowdCostTheJobNothing) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
@@ -326,7 +326,7 @@ TEST_F(DrainOperators, AskForNonsenseInVain) {
   for (const Request& each : requests_) {
     EXPECT_NE(each.answer.find("\"problem\""), std::string::npos) << each.line << each.answer;
   }
-  // Between ranks: of a rank that there is not, of a verb that there is not, cut short.
+  // Bad notices between ranks: an unknown rank, an unknown verb, a truncated question.
   DrainQuestion question{1, DrainVerb::drain, Rank(7), "nic1"};
   Link* link = cluster_->node(0).engine().link(Rank(1));
   std::vector<std::byte> bytes = encode(question);

@@ -1,5 +1,5 @@
-// A NIC that is taken out of service under a running AllReduce: nobody waits for it, nothing that
-// happens to it afterwards is a fault, and it comes back as it was.
+// A NIC is drained under a running AllReduce. No operation waits for it, no later event on it is a
+// fault, and it returns as it was.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace r2ccl::sim {
 namespace {
 
-// Of an operation's time, by nothing but the times of frames.
+// Operations differ in time by no more than the times of frames.
 constexpr double kNoise = 1.1;
 
 class Drain : public DrainJob {};
 
-TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
+TEST_F(Drain, InTheMiddleOfAnAllReduceNoOperationWaitsAndNoChunkIsSentTwice) {
   start(3, 4);
   begin(70);
   run_for(203 * kMillisecond);
@@ -27,10 +27,10 @@ TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
   const uint64_t carried = bytes_through(1, 2);
   const uint64_t frames = control_frames(1, 2);
   finish();
-  // Heartbeats alone: whatever else it carried could be lost with the cable.
+  // Heartbeats only: the cable could take any other frame with it.
   EXPECT_LT(control_frames(1, 2) - frames, 20u);
   EXPECT_GT(control_frames(1, 1) - frames, 100u);
-  // Operations take longer, because a NIC of four is missing; but that is all.
+  // Operations only take longer because one of four NICs is missing.
   const TimeNs settled_at = drained_at + 400 * kMillisecond;
   const TimeNs steady = longest(settled_at, kNever / 2);
   const TimeNs worst = longest(drained_at - 30 * kMillisecond, settled_at);
@@ -42,7 +42,7 @@ TEST_F(Drain, InTheMiddleOfAnAllReduceNobodyWaitsAndNothingIsSentTwice) {
   EXPECT_TRUE(out_of_service(1, 2));
 }
 
-TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNobody) {
+TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNoOperation) {
   start(3, 3);
   begin(50);
   run_for(100 * kMillisecond);
@@ -66,8 +66,8 @@ TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNobody) {
   });
 }
 
-// Nothing says so to either kernel: a switch's port is shut.
-TEST_F(Drain, ThenAHoleIsNoFaultAndDelaysNobody) {
+// Neither kernel is told: a switch's port is shut.
+TEST_F(Drain, ThenABlackHoleIsNoFaultAndDelaysNoOperation) {
   start(3, 3);
   begin(80);
   run_for(100 * kMillisecond);
@@ -124,7 +124,7 @@ TEST_F(Drain, TheLastPathOfALinkIsUsedAgainWhenTheOthersFail) {
   EXPECT_EQ(tally(0, 1, 0).peer, Rank(1));
   EXPECT_EQ(tally(1, 1, 0).in_use, 2u);
   EXPECT_FALSE(out_of_service(1, 0));
-  // And left alone again as soon as it may be.
+  // The link leaves it alone again as soon as possible.
   cluster_->fabric().fix(cluster_->nic(1, 1));
   EXPECT_TRUE(cluster_->world().run_until([&] { return out_of_service(1, 0); },
                                           cluster_->now() + 2 * kSecond));
@@ -132,7 +132,7 @@ TEST_F(Drain, TheLastPathOfALinkIsUsedAgainWhenTheOthersFail) {
   finish();
 }
 
-// The chunks that were under way when it broke had to be sent again: that is a fault like any
+// The chunks that were outstanding when it broke were retransmitted, so this is a fault like any
 // other.
 TEST_F(Drain, AFailureOfAPathThatIsStillInUseIsAFault) {
   start(3, 2);
@@ -160,7 +160,7 @@ TEST_F(Drain, OfOneMoreNicWouldStrandALink) {
   drain_and_wait(1, 0);
   EXPECT_EQ(tally(1, 1, 1).stranded, 2u);
   EXPECT_EQ(tally(0, 1, 1).stranded, 1u);
-  // Nor may the counterpart of the path that is left be taken.
+  // Nor may the counterpart of the remaining path be drained.
   EXPECT_EQ(tally(0, 0, 1).stranded, 1u);
   EXPECT_EQ(tally(0, 0, 1).stranded_peer, Rank(1));
   EXPECT_EQ(tally(2, 0, 1).stranded, 0u) << "ranks 0 and 2 have another";
@@ -182,7 +182,7 @@ TEST_F(Drain, OfTwoNicsOfDifferentHostsLeavesTheRest) {
   EXPECT_EQ(bytes_through(1, 2) + bytes_through(3, 0), carried);
   expect_events([](const PathEvent& event) { return event.planned; });
   EXPECT_EQ(replayed(), 0u);
-  // Each end of a path has its own say: it is used again when neither is out of service.
+  // Each end of a path drains it independently: it is used again when neither end's NIC is drained.
   set_drained(1, 2, false);
   run_for(100 * kMillisecond);
   EXPECT_FALSE(tally(0, 1, 2).out_of_service());
@@ -226,7 +226,8 @@ TEST_F(Drain, WhileAnotherPathIsDownLeavesTheThird) {
   EXPECT_EQ(bytes_through(1, 1), carried);
 }
 
-// What is under way on a suspect path is lost or late: either way it ends, and so does the drain.
+// The outstanding chunks of a suspect path are lost or late. Either way they end, and so does the
+// drain.
 TEST_F(Drain, OfASuspectPathEndsWithTheSuspicion) {
   for (const bool heals : {true, false}) {
     start(3, 3);
@@ -258,8 +259,8 @@ TEST_F(Drain, OfASuspectPathEndsWithTheSuspicion) {
   }
 }
 
-// Late for a moment is no reason to send an operator away: the other NIC has been in service and is
-// about to be again. Until then nobody is told that a cable may be pulled.
+// A path that is late for a moment must not refuse an operator: the other NIC has been in service
+// and will be again. Until then no operator is told that the cable may be pulled.
 TEST_F(Drain, IsNotRefusedWhileTheOtherNicsPathsAreLateForAMoment) {
   start(2, 2);
   begin(40);
@@ -281,8 +282,8 @@ TEST_F(Drain, IsNotRefusedWhileTheOtherNicsPathsAreLateForAMoment) {
   finish();
 }
 
-// A notice may come late, again, or be garbage: it says all that there is to say.
-TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
+// A notice may arrive late, twice, or malformed. Each holds the whole state.
+TEST_F(Drain, AMalformedNoticeOfItChangesNothing) {
   start(2, 2);
   drain_and_wait(0, 1);
   Link* link = cluster_->node(0).engine().link(Rank(1));
@@ -290,7 +291,7 @@ TEST_F(Drain, AWordOfItThatIsMalformedChangesNothing) {
   link->send_notice(make_notice(NoticeKind::drained, {}));
   run_for(50 * kMillisecond);
   EXPECT_TRUE(out_of_service(0, 1));
-  // Bits of NICs that there are not.
+  // Bits of NICs that do not exist.
   link->send_notice(make_notice(NoticeKind::drained, std::vector<std::byte>(8, std::byte{0xff})));
   run_for(50 * kMillisecond);
   EXPECT_EQ(tally(1, 0, 0).in_use, 1u) << "all are, so all are used";

@@ -1,5 +1,5 @@
-// Everybody sends to everybody: each NIC has seven senders and seven receivers at once, and nobody
-// may be taken for late because he waits his turn.
+// Every rank sends to every rank. Each NIC has seven senders and seven receivers at once, and no
+// path may count as late because its chunks wait for their turn.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kHosts = 8;
 constexpr uint64_t kNicRate = 12'500'000;  // 100 Mbit/s
-constexpr uint64_t kPart = 1 << 20;        // bytes from each to each
+constexpr uint64_t kPart = 1 << 20;        // bytes from each rank to each other
 
 class AllToAll {
  public:
@@ -80,7 +80,7 @@ class AllToAll {
   uint64_t wrong_ = 0;
 };
 
-TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNobody) {
+TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNoPath) {
   ClusterOptions options;
   options.hosts = kHosts;
   options.nics = 4;
@@ -110,8 +110,8 @@ TEST(FanIn, OfSevenSendersFillsTheLineAndAccusesNobody) {
     }
   }
   EXPECT_EQ(suspicions, 0U);
-  // Not cut by what a seventh of a NIC takes in the time of a chunk, which would be 2.7 KB: the
-  // processor would be the bottleneck on a real machine.
+  // Chunks are not cut to the share that a seventh of a NIC takes in the time of a chunk. That
+  // would be 2.7 KB, and a real machine's processor would be the bottleneck.
   EXPECT_GT(sent, frames * limits::kWindowBytesMin * 3 / 4);
 }
 

@@ -1,4 +1,4 @@
-// What each fault looks like from both ends of a connection.
+// The effects of each fault on both ends of a connection.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -21,7 +21,7 @@ Nic nic_named(SimHost& host, const std::string& name) {
 
 TEST(Fault, ANicThatIsDownIsSeenByItsHostAndRefusesConnects) {
   TestPair pair;
-  ASSERT_TRUE(pair.a.drain_nic_events());  // of adding the NICs
+  ASSERT_TRUE(pair.a.drain_nic_events());  // the events of adding the NICs
   std::array<PollEvent, 4> events;
   ASSERT_TRUE(pair.a.poller().add(pair.a.nic_events_poll_id(), 3, false).ok());
   EXPECT_EQ(pair.a.poller().wait(events, 0), 0u);
@@ -56,7 +56,7 @@ TEST(Fault, AHoleIsSilentAndTheStreamResumesAtARetransmission) {
   const TimeNs start = pair.clock.now();
   pair.fabric.at(start + kSecond, [&] { pair.fabric.fix(pair.nic_b); });
   EXPECT_EQ(pair.transfer(*pair.client, *pair.server, bytes), bytes);
-  // Retransmissions come after 0.2, 0.6 and 1.4 s, so 0.4 s after the repair.
+  // Retransmissions come after 0.2, 0.6 and 1.4 s: the last one 0.4 s after the repair.
   const TimeNs took = pair.clock.now() - start;
   EXPECT_GE(took, 1400 * kMillisecond);
   EXPECT_LT(took, 1430 * kMillisecond);
@@ -80,7 +80,7 @@ TEST(Fault, AnIdleConnectionTellsOfAHoleWithinTwoKeepAlives) {
   EXPECT_EQ(pair.client->info().unanswered_ns, 0);
 }
 
-TEST(Fault, WhatLiesInAHoleIsUnansweredFromTheLastAnswerOn) {
+TEST(Fault, BytesInABlackHoleAreUnansweredFromTheLastAnswerOn) {
   TestPair pair;
   pair.connect();
   pair.fabric.hole(pair.nic_b);
@@ -185,13 +185,13 @@ TEST(Fault, AKilledProcessEndsItsStreamsAndRefusesConnects) {
   ASSERT_EQ(pair.server->write({&slice, 1}).bytes, bytes.size());
   pair.b.kill();
   std::vector<std::byte> got = pair.transfer(*pair.server, *pair.client, bytes);
-  EXPECT_EQ(got, bytes);  // its kernel still sends what was written
+  EXPECT_EQ(got, bytes);  // its kernel still sends the written bytes
   EXPECT_EQ(pair.server->write({&slice, 1}).error, EBADF);
   pair.fabric.run_for(kMillisecond);
   std::vector<std::byte> buffer(10);
   const iovec in = slice_of(buffer);
   EXPECT_EQ(pair.client->read({&in, 1}).kind, IoKind::closed);
-  // What the survivor writes is answered by a reset.
+  // The peer answers the survivor's bytes by a reset.
   EXPECT_EQ(pair.client->write({&in, 1}).kind, IoKind::progressed);
   pair.fabric.run_for(kMillisecond);
   EXPECT_EQ(pair.client->write({&in, 1}).error, ECONNRESET);
@@ -200,7 +200,7 @@ TEST(Fault, AKilledProcessEndsItsStreamsAndRefusesConnects) {
   EXPECT_EQ(late->connect_error(), ECONNREFUSED);
 }
 
-// A stopped process: its kernel goes on to accept connections and, up to the window, bytes.
+// The kernel of a stopped process still accepts connections and, up to the window, bytes.
 TEST(Fault, AStoppedProcessStillHasAKernel) {
   TestPair pair;
   auto client = pair.start_connect();
@@ -265,7 +265,7 @@ TEST(Fault, AFailedAcceptLeavesTheConnectionInTheBacklog) {
   EXPECT_EQ(pair.listener->accept_error(), 0);
 }
 
-TEST(Fault, APeerThatNobodyAnswersForTimesOutLikeTcp) {
+TEST(Fault, APeerWhoseKernelDoesNotAnswerTimesOutLikeTcp) {
   TestPair pair;
   pair.connect();
   pair.fabric.hole(pair.nic_b);

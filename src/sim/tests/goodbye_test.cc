@@ -1,5 +1,5 @@
-// The orderly end on the fabric: whatever happens to NICs meanwhile, every rank gets everything,
-// leaves soon, and takes no other for dead.
+// The orderly end on the fabric. During any faults of NICs, every rank gets all messages, leaves
+// soon, and takes no other rank for dead.
 #include <gtest/gtest.h>
 
 #include "sim/cluster/cluster.h"
@@ -14,17 +14,17 @@ constexpr TimeNs kLate = 2 * kMillisecond;
 struct Trouble {
   const char* name;
   void (Fabric::*begin)(SimNic&);
-  int nics;  // of one rank, from the first on
+  int nics;  // NICs of one rank, from the first on
   TimeNs lasts;
-  TimeNs limit;  // for the whole end
+  TimeNs limit;  // time limit of the whole end
 };
 
-// Two ranks; the first sends, the second receives. The first takes its time to say goodbye.
+// Two ranks: the first sends, the second receives. The first waits before it says goodbye.
 class Leaving {
  public:
   explicit Leaving(uint64_t seed) : cluster_(options(seed)), received_(kMessages) {}
 
-  // How long it took until both had left; kNever when that was longer than the trouble's limit.
+  // Returns the time until both had left; kNever when it exceeded the trouble's limit.
   TimeNs run(const Trouble& trouble, int rank, TimeNs after) {
     EXPECT_TRUE(cluster_.connect());
     const TimeNs start = cluster_.now();
@@ -60,7 +60,8 @@ class Leaving {
     cluster_.wake_all();
   }
 
-  // As a communicator's owner does: goodbye when all is complete, and gone when that is over.
+  // Like a communicator: a rank says goodbye when all is complete, and leaves when the goodbye is
+  // over.
   bool all_left() {
     for (int rank = 0; rank < 2; ++rank) {
       SimRank& node = cluster_.node(rank);

@@ -1,5 +1,5 @@
-// What a NIC that is bad and not dead costs operations that are over before it is noticed to be
-// late: as much as one that is gone, no more.
+// The cost of a grey NIC for operations that end before it is noticed to be late: no more than the
+// cost of a dead NIC.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,10 +15,10 @@ using Fault = std::function<void(Fabric&, SimNic&)>;
 struct Network {
   int hosts;
   uint64_t rate_bytes_per_s;
-  uint64_t elements = 8 * 1024;  // of 8 bytes
+  uint64_t elements = 8 * 1024;  // number of 8-byte elements
 };
 
-// Of an operation, on average, well after the fault.
+// Returns an operation's average time, well after the fault.
 TimeNs duration(const Network& network, const Fault& fault) {
   ClusterOptions options;
   options.hosts = network.hosts;
@@ -41,7 +41,7 @@ TimeNs duration(const Network& network, const Fault& fault) {
 
 class Grey : public testing::TestWithParam<Network> {};
 
-TEST_P(Grey, ABadNicCostsSmallOperationsWhatALostOneDoes) {
+TEST_P(Grey, ABadNicCostsSmallOperationsNoMoreThanALostOne) {
   const uint64_t rate = GetParam().rate_bytes_per_s;
   const TimeNs lost = duration(GetParam(), [](Fabric& f, SimNic& nic) { f.pull(nic); });
   const std::pair<const char*, Fault> faults[] = {
@@ -71,7 +71,7 @@ TEST(GreyFast, PairsOfMessagesDoNotHideALongPath) {
   EXPECT_LT(100 * late, 103 * lost);
 }
 
-// What is lost on a bad path must not make the next loss there take longer to be seen.
+// Losses on a bad path must not delay the detection of the next loss there.
 TEST(GreyLoss, HoldsUpNoOperationForLong) {
   ClusterOptions options;
   options.hosts = 4;

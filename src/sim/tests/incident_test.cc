@@ -1,4 +1,4 @@
-// Verdicts of whole jobs: which fault each rank is told of, and when.
+// Verdicts of whole jobs: which verdict each rank receives, and when.
 #include <gtest/gtest.h>
 
 #include "sim/cluster/all_reduce_job.h"
@@ -28,8 +28,8 @@ TEST(Incident, EveryRankHoldsTheSameVerdict) {
     EXPECT_EQ(cluster.node(rank).incidents().verdicts(), verdicts);
 }
 
-// They cannot probe, and that is no evidence: two hosts have lost the NIC, and it alone.
-TEST(Incident, RanksWithoutDescriptorsAccuseNobodyInnocent) {
+// Ranks that cannot probe are no evidence: two hosts have lost the NIC, and only that NIC.
+TEST(Incident, RanksWithoutDescriptorsAccuseNoInnocent) {
   ClusterOptions options;
   options.hosts = 3;
   Cluster cluster(options);

@@ -1,4 +1,5 @@
-// NICs that write into memory by themselves, as with RDMA: what they may touch, and until when.
+// NICs that write into memory by themselves, as with RDMA: the memory they may touch, and until
+// when.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct NicsWrite : testing::Test {
     all.nics_write = true;
     return all;
   }
-  // The reader asks, and nothing is there yet.
+  // The reader posts memory, and no bytes have arrived yet.
   void ask(std::vector<std::byte>& into) {
     const iovec slice = slice_of(into);
     ASSERT_EQ(pair.server->receive({&slice, 1}).kind, IoKind::blocked);
@@ -34,7 +35,7 @@ struct NicsWrite : testing::Test {
   std::vector<std::byte> second = std::vector<std::byte>(kBytes);
 };
 
-TEST_F(NicsWrite, WhatArrivesLandsWithoutTheProcessAndIsReturnedToItAllTheSame) {
+TEST_F(NicsWrite, ArrivingBytesLandWithoutTheProcessAndAreReturnedByItsRead) {
   pair.connect();
   ask(first);
   send();
@@ -45,7 +46,7 @@ TEST_F(NicsWrite, WhatArrivesLandsWithoutTheProcessAndIsReturnedToItAllTheSame) 
   EXPECT_EQ(second, sent) << "in the place that was given last";
 }
 
-TEST_F(NicsWrite, LandsBehindWhatWasReturned) {
+TEST_F(NicsWrite, LandsBehindTheBytesThatWereReturned) {
   pair.connect();
   const iovec half{sent.data(), kBytes / 2};
   ASSERT_EQ(pair.client->write({&half, 1}).bytes, kBytes / 2);
@@ -76,8 +77,8 @@ TEST_F(NicsWrite, NothingLandsInMemoryThatWasOnlyRead) {
   EXPECT_TRUE(untouched(first));
 }
 
-// The sender knows that the connection has failed, and what it sent before still lands.
-TEST_F(NicsWrite, WhatWasOnItsWayLandsAfterTheFailureUntilTheConnectionIsGone) {
+// The sender knows that the connection has failed, and its earlier bytes still arrive.
+TEST_F(NicsWrite, BytesInFlightLandAfterTheFailureUntilTheConnectionIsDestroyed) {
   for (const bool gone : {false, true}) {
     pair.connect();
     std::ranges::fill(first, std::byte{0});

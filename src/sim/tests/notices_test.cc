@@ -43,7 +43,7 @@ class DeafRank : public testing::TestWithParam<bool> {
   }
   Link& link(int from, int to) { return *cluster_->node(from).engine().link(Rank(to)); }
 
-  // Rank 0 is the judging rank, and announces as one.
+  // Rank 0 localises, and announces a verdict.
   void announce(uint64_t number) {
     Verdict verdict;
     verdict.number = static_cast<uint32_t>(number);
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, DeafRank, testing::Bool(), [](const auto& each) {
   return std::string(each.param ? "Stopped" : "CutOff");
 });
 
-// More requests than a rank tries at a time.
+// More requests than a rank runs at a time.
 TEST(Notices, EveryProbeRequestIsAnswered) {
   constexpr uint32_t kRequests = 30;
   ClusterOptions options;

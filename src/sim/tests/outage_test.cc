@@ -1,4 +1,4 @@
-// Hosts without any network, for a while and for good.
+// Hosts without any network, for some time or for good.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -33,7 +33,7 @@ TEST(Outage, AHostWithoutAnyNicPausesTheJobAndIsTakenBack) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
 }
 
-// TCP would be silent for much longer than the network was.
+// TCP's timer alone would be silent for much longer than the outage.
 TEST(Outage, AShortOutageOfAWholeHostIsOverSoonAfterItsEnd) {
   constexpr TimeNs kOutage = 200 * kMillisecond;
   for (const bool pulled : {true, false}) {
@@ -55,8 +55,8 @@ TEST(Outage, AShortOutageOfAWholeHostIsOverSoonAfterItsEnd) {
   }
 }
 
-// What stays of it does not matter: neither an open management network, nor that connections which
-// fell silent have not been closed.
+// The remains of the host do not matter: neither an open management network, nor silent connections
+// that have not been closed.
 TEST(Outage, AHostThatStaysCutOffIsGivenUpInTime) {
   for (const bool management : {true, false}) {
     ClusterOptions options;
@@ -81,9 +81,9 @@ TEST(Outage, AHostThatStaysCutOffIsGivenUpInTime) {
   }
 }
 
-// The bound is of time in which somebody looked: while no path is connected, none carries data, or
-// all are silent.
-TEST(Outage, StoppedRanksGiveNobodyUpForTheTimeInWhichTheyStood) {
+// Only time in which a rank ran counts towards the bound: while no path is connected, none carries
+// data, or all are silent.
+TEST(Outage, StoppedRanksGiveNoPeerUpForTheTimeOfTheirStop) {
   enum class Kind { pulled, management_stays, holes };
   for (const Kind kind : {Kind::pulled, Kind::management_stays, Kind::holes}) {
     SCOPED_TRACE(static_cast<int>(kind));
@@ -112,7 +112,8 @@ TEST(Outage, StoppedRanksGiveNobodyUpForTheTimeInWhichTheyStood) {
   }
 }
 
-// Its kernel accepts only so many connections that nobody takes, and holds only so many bytes.
+// The stopped rank's kernel accepts a limited number of connections, and holds a limited number of
+// bytes.
 TEST(Outage, ARankMayStandStillFarLongerThanTheCutOff) {
   ClusterOptions options;
   options.hosts = 3;
@@ -132,8 +133,8 @@ TEST(Outage, ARankMayStandStillFarLongerThanTheCutOff) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(cluster.node(rank).ends.empty());
 }
 
-// Only the lower rank may open connections, whichever of the two has something to send.
-TEST(Outage, IsOverSoonAfterItsEndAlsoForWhoOnlyReceives) {
+// Only the lower rank may open connections, whichever of the two has data to send.
+TEST(Outage, IsOverSoonAfterItsEndAlsoForARankThatOnlyReceives) {
   for (const auto& [root, outage] :
        {std::pair(0, kSecond), {1, kSecond}, {0, 5 * kSecond}, {1, 5 * kSecond}}) {
     SCOPED_TRACE(std::to_string(root) + ", " + std::to_string(outage / kSecond) + " s");
@@ -164,7 +165,7 @@ TEST(Outage, IsOverSoonAfterItsEndAlsoForWhoOnlyReceives) {
   }
 }
 
-// An attempt must not be given up before the answer can be there.
+// The dialer must not give an attempt up before the answer can arrive.
 TEST(Outage, ANicThatComesBackByALongerWayIsUsedAgain) {
   for (const TimeNs delay : {40 * kMillisecond, 100 * kMillisecond}) {
     SCOPED_TRACE(delay);

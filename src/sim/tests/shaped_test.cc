@@ -1,5 +1,5 @@
-// NICs behind a shaper with a token bucket, as clouds and the lab have them: what the bucket lets
-// through at once, at many times the rate, is no reason to leave other NICs idle.
+// NICs behind a shaper with a token bucket, as in clouds and the lab. A burst at many times the
+// rate is no reason to leave other NICs idle.
 #include <gtest/gtest.h>
 
 #include "sim/cluster/cluster.h"

@@ -13,17 +13,17 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kBlameStep = 5 * kMillisecond;
-// A path that carries nothing notices after a heartbeat, or two, the last one of a link later.
+// An idle path notices a fault after one or two heartbeats, the last path of a link later.
 constexpr TimeNs kBlameWatched = 2500 * kMillisecond;
 constexpr TimeNs kWatchedIdle = 4 * kSecond;
-// Than anybody watches.
+// Longer than any trial watches.
 constexpr TimeNs kLonger = 3600 * kSecond;
 
 NicName name(int host, int nic) {
   return {static_cast<uint32_t>(host), "nic" + std::to_string(nic)};
 }
 
-// What a trial chooses from: every fault of the table.
+// Every fault of the table: a trial chooses from these.
 constexpr std::array kKinds = {
     FaultKind::down,      FaultKind::pull,    FaultKind::hole,  FaultKind::hole_tx,
     FaultKind::hole_rx,   FaultKind::sever,   FaultKind::rail,  FaultKind::dark,
@@ -43,12 +43,12 @@ bool breaks_nic(FaultKind kind) {
   }
 }
 
-// What another fault at the same time does not change the evidence of.
+// Faults whose evidence another fault at the same time does not change.
 bool of_one_rail(FaultKind kind) {
   return breaks_nic(kind) || kind == FaultKind::sever || kind == FaultKind::rail;
 }
 
-// The verdict in the words that are compared: scope and ends.
+// Returns the verdict as the text that is compared: scope and ends.
 std::string words(Scope scope, const NicName& one, const NicName& other) {
   const auto text = [](const NicName& nic) { return "h" + std::to_string(nic.host) + nic.nic; };
   const std::string kind = to_string(scope);
@@ -67,10 +67,10 @@ std::string words(Scope scope, const NicName& one, const NicName& other) {
 
 struct Permitted {
   std::set<std::string> finest;  // any of these; empty: no verdict is due
-  std::set<std::string> others;  // coarser, or about the effect: no innocent is named
+  std::set<std::string> others;  // coarser, or a consequence of the fault: names no innocent
 };
 
-// The table of docs/blame.md for one fault, when others do not touch its evidence.
+// Returns the row of docs/blame.md's table for one fault whose evidence no other fault touches.
 Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
   const NicName nic = name(f.host, f.nic);
   const auto pair_with = [&](int other) { return words(Scope::pair, nic, name(other, f.nic)); };
@@ -105,7 +105,8 @@ Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
       }
       return result;
     case FaultKind::mtu_hole:
-      // Without traffic nobody can know; with it, when both neighbours of a ring have lost it.
+      // Without traffic no rank can know. With traffic, both neighbours of a ring must have lost
+      // it.
       if (trial.traffic && trial.scenario.hosts == 2) result.finest = {pair_with(1 - f.host)};
       if (trial.traffic && trial.scenario.hosts > 2) result.finest = {words(Scope::nic, nic, {})};
       return result;
@@ -114,7 +115,7 @@ Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
       result.others.clear();
       return result;
     case FaultKind::loss:
-      // Enough of it in a row is silence.
+      // Enough loss in a row is silence.
       result.others.insert(words(Scope::nic, nic, {}));
       return result;
     default:
@@ -123,7 +124,7 @@ Permitted permitted(const BlameTrial& trial, const FaultSpec& f) {
   }
 }
 
-// Two NIC faults that leave a host none look like the host.
+// Two NIC faults that leave a host without NICs look like a fault of the host.
 void permit_host(const BlameTrial& trial, std::vector<Permitted>& all) {
   if (trial.scenario.faults.size() != 2 || trial.scenario.nics != 2) return;
   const FaultSpec& a = trial.scenario.faults[0];
@@ -167,7 +168,7 @@ TimeNs first_down(Cluster& cluster, const Verdict& verdict) {
   return first;
 }
 
-// The list of whoever knows most: a stopped or dead rank has not heard.
+// Follows the longest list of verdicts: a stopped or dead rank has an older one.
 Watch watch(Cluster& cluster, TimeNs until) {
   Watch seen;
   while (cluster.now() < until) {
@@ -238,7 +239,8 @@ FaultSpec random_fault(Random& random, const Scenario& scenario) {
   return fault;
 }
 
-// Two faults whose evidence does not mix: on two rails, or two NICs of a rail with two witnesses.
+// Returns true for two faults whose evidence does not mix: on two rails, or on two NICs of a rail
+// with two witnesses.
 bool apart(const BlameTrial& trial, const FaultSpec& a, const FaultSpec& b) {
   if (!of_one_rail(a.kind) || !of_one_rail(b.kind)) return false;
   if (a.nic != b.nic) return true;
@@ -254,7 +256,7 @@ BlameTrial random_blame_trial(uint64_t seed) {
   s.seed = seed;
   s.hosts = 2 + static_cast<int>(random.below(5));
   s.nics = 2 + static_cast<int>(random.below(3));
-  // Slow NICs make few events of as much time.
+  // Slow NICs need few events for the same time.
   s.rate_bytes_per_s = 4'000'000;
   trial.traffic = random.below(2) == 1;
   s.faults.push_back(random_fault(random, s));

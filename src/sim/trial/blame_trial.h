@@ -1,5 +1,5 @@
-// One random job with one or two random faults, and whether its verdicts say what the table of
-// docs/blame.md permits: its finest class for each fault, and nobody innocent.
+// Runs one random job with one or two random faults, and checks its verdicts against the table of
+// docs/blame.md: the finest class for each fault, and no innocent component.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace r2ccl::sim {
 
 struct BlameTrial {
-  Scenario scenario;  // no operations: an AllReduce, again and again, or none
+  Scenario scenario;  // no operations: an AllReduce in a loop, or none
   bool traffic = true;
 };
 BlameTrial random_blame_trial(uint64_t seed);
@@ -20,8 +20,8 @@ std::string describe(const BlameTrial& trial);
 
 struct BlameOutcome {
   std::vector<std::string> innocent;  // verdicts that no fault permits
-  std::vector<std::string> coarse;    // faults without their finest verdict, verdicts beyond those
-  // From the first path that went down to the verdict, the longest.
+  std::vector<std::string> coarse;    // missing finest verdicts, and verdicts beyond the finest
+  // The longest time from a fault's first path down to its verdict.
   TimeNs slowest = 0;
 };
 BlameOutcome run(const BlameTrial& trial);

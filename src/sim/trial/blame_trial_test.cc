@@ -29,10 +29,10 @@ void explain(const BlameTrial& trial, const BlameOutcome& outcome) {
   text += "\n  down to verdict " + std::to_string(outcome.slowest / kMillisecond) + " ms";
   for (const std::string& each : outcome.coarse) text += "\n  " + each;
   std::printf("%s\n", text.c_str());
-  std::fflush(stdout);  // whoever ends a long run early keeps it
+  std::fflush(stdout);  // keeps the output of a long run that is ended early
 }
 
-TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNobodyInnocent) {
+TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNoInnocent) {
   const uint64_t only = number_from("R2CCL_BLAME_SEED", 0);
   const uint64_t first = only != 0 ? only : 1;
   const uint64_t trials = only != 0 ? 1 : number_from("R2CCL_BLAME_TRIALS", kTrials);

@@ -13,7 +13,7 @@ namespace {
 constexpr TimeNs kLossStep = 10 * kMillisecond;
 constexpr TimeNs kQuiet = 300 * kMillisecond;
 constexpr TimeNs kLossWatched = 6 * kSecond;
-// Longer than the verdict, to see others that follow.
+// Long enough after the verdict to see wrong ones that follow.
 constexpr TimeNs kAfter = 500 * kMillisecond;
 constexpr uint64_t kSegment = 1448;
 
@@ -21,7 +21,7 @@ NicName name_of(const LossTrial::Fault& fault) {
   return {static_cast<uint32_t>(fault.host), "nic" + std::to_string(fault.nic)};
 }
 
-// Loss is felt by its order of magnitude.
+// Loss matters by its order of magnitude.
 uint32_t random_ppm(Random& random) {
   const double exponent = static_cast<double>(random.below(10'001)) / 10'000;
   return static_cast<uint32_t>(1'000 * std::pow(300.0, exponent));
@@ -65,7 +65,8 @@ std::string words(const Verdict& verdict) {
   return said + " " + to_string(verdict.kind);
 }
 
-// A lossy NIC may break connections; what else is wrong may, too. Lossy is only what loses.
+// A lossy NIC may break connections, and so may the other faults. Only the lossy NIC may be named
+// lossy.
 bool permitted(const LossTrial& trial, const Verdict& verdict) {
   const bool of_lossy = trial.loses() && is_end(verdict, name_of(trial.lossy));
   if (verdict.kind == DownCause::lossy) return of_lossy;
@@ -111,15 +112,15 @@ LossTrial random_loss_trial(uint64_t seed) {
   if (random.below(3) == 0) trial.latency = static_cast<TimeNs>(random.below(25)) * kMillisecond;
   trial.latency += 50 * kMicrosecond;
   trial.bytes = uint64_t{32 * 1024} << random.below(4);
-  // Room for the smallest windows of all senders: simulated kernels do not send less when packets
-  // get lost, as real ones do, and would overrun a smaller port for ever.
+  // Room for the smallest windows of all senders: simulated kernels, unlike real ones, do not send
+  // less when packets are lost, and would overrun a smaller port for ever.
   if (random.below(4) == 0) trial.port_bytes = (64 + random.below(65)) * 1024;
   if (random.below(3) == 0) trial.others.push_back(random_other(random, trial));
   trial.lossy = random_place(random, trial);
   if (random.below(4) != 0) {
     trial.lossy.faults.loss_ppm = random_ppm(random);
     trial.lossy.faults.lost = static_cast<NicFaults::Way>(random.below(5) % 3);
-    // Two faults of one NIC would be one more.
+    // The lossy NIC has no second fault.
     std::erase_if(trial.others, [&](const auto& other) { return same_place(other, trial.lossy); });
   }
   return trial;

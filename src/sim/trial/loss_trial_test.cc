@@ -1,4 +1,4 @@
-// Some of the trials of `r2ccl sim losses`.
+// Runs some of the trials of `r2ccl sim losses`.
 #include "sim/trial/loss_trial.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(LossTrial, NamesTheLossyNicAndNoInnocentOne) {
     const LossOutcome outcome = run(trial);
     ASSERT_TRUE(outcome.connected);
     EXPECT_TRUE(outcome.innocent.empty()) << describe(trial) << ": " << outcome.innocent.front();
-    // Less loss is rarer than these networks show in the time that a test has.
+    // These networks show less loss too rarely for the time of a test.
     if (trial.lossy.faults.loss_ppm < 20'000 || trial.lossy.faults.lost != NicFaults::Way::both) {
       continue;
     }
@@ -28,8 +28,8 @@ TEST(LossTrial, NamesTheLossyNicAndNoInnocentOne) {
   }
 }
 
-// One NIC of host 4 is so slow that no probe of it is answered in time. The other one shares a path
-// with the lossy NIC, and loses it.
+// One NIC of host 4 is so slow that no probe of it is answered in time. The other NIC shares a path
+// with the lossy NIC, and loses that path.
 TEST(LossTrial, NamesNoHostOfWhichOneNicIsSlowAndTheOtherMeetsTheLossyOne) {
   const LossOutcome outcome = run(random_loss_trial(30151));
   EXPECT_TRUE(outcome.named);

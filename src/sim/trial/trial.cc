@@ -15,9 +15,9 @@
 namespace r2ccl::sim {
 namespace {
 
-// Once all faults are over the job gets on: this is longer than any timer that it may wait for.
+// Longer than any timer that the job may wait for once all faults are over.
 constexpr TimeNs kProgressBound = 20 * kSecond;
-// Every path is up again: a penalty is 30 s at most, and then there is a probe.
+// Time until every path is up again: a penalty of 30 s at most, and then a probe.
 constexpr TimeNs kReturnBound = 45 * kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
@@ -54,7 +54,7 @@ class Trial {
             [this] { job_->expect_failure(); }),
         oracle_(scenario_, faults_) {}
 
-  // What has not ended ends now, and tells the job.
+  // Unfinished operations end here, and the job expects that.
   ~Trial() {
     if (job_ != nullptr) job_->expect_failure();
     for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.leave(rank);
@@ -77,7 +77,7 @@ class Trial {
       }
       judge_events();
       if (cluster_.fabric().unnoticed() > 0) {
-        violated("what was tampered with on the wire was taken for sound");
+        violated("a tampered frame was accepted");
       }
       for (int rank = 0; rank < scenario_.hosts; ++rank) judge_verdicts(rank);
       job_->inspect_buffers();
@@ -196,7 +196,7 @@ class Trial {
       return true;
     };
     const TimeNs deadline = std::max(cluster_.now(), faults_.ended_at() + kReturnBound);
-    // Asked seldom: it looks at every path.
+    // Checked rarely, because the check visits every path.
     while (!all_up()) {
       if (cluster_.now() >= deadline) return violated("not all paths come back: " + missing());
       cluster_.world().run_for(10 * kMillisecond);
@@ -232,7 +232,8 @@ class Trial {
     return all;
   }
 
-  // Every rank holds what the others have last told: the same verdicts, and where their NICs are.
+  // Every rank holds the others' latest notices: the same verdicts, and the addresses of their
+  // NICs.
   void agree() {
     if (job_fails()) return;
     const TimeNs deadline = cluster_.now() + kEndBound;
@@ -263,7 +264,7 @@ class Trial {
     return true;
   }
 
-  // Both sides of a partition judge, so the order may differ.
+  // Both sides of a partition make verdicts, so the order may differ.
   std::multiset<std::string> verdicts_of(int rank) {
     std::multiset<std::string> texts;
     for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
@@ -283,7 +284,7 @@ class Trial {
     }
   }
 
-  // Nobody innocent is accused.
+  // Checks that no path without a fault went down.
   void judge_events() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       for (const PathEvent& event : cluster_.node(rank).events) {
@@ -303,7 +304,7 @@ class Trial {
     }
   }
 
-  // Every verdict that the rank holds names something that was wrong then.
+  // Checks that every verdict of the rank names a component that was faulty then.
   void judge_verdicts(int rank) {
     if (has_left(rank) || !alive(rank)) return;
     for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
@@ -315,7 +316,7 @@ class Trial {
     }
   }
 
-  // Once, though every rank holds it.
+  // Notes the verdict once, though every rank holds it.
   void note_verdict(TimeNs at, const std::string& text) {
     const bool known = std::ranges::any_of(out_.notes, [&](const TrialNote& note) {
       return note.at == at - began_ && note.text == text;
@@ -349,7 +350,7 @@ class Trial {
 
   bool has_left(int rank) { return cluster_.node(rank).left(); }
 
-  // Ranks leave, each as soon as it may.
+  // Lets each rank leave as soon as it may. Returns true when all have left.
   bool all_left() {
     bool all = true;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
@@ -369,7 +370,7 @@ class Trial {
     return all;
   }
 
-  // The orderly end, of all at once.
+  // Ends the job in order, all ranks at once.
   void part() {
     if (job_fails()) return;
     for (int rank = 0; rank < scenario_.hosts; ++rank) cluster_.node(rank).begin_goodbye();
@@ -412,7 +413,7 @@ class Trial {
     for (int rank = 0; rank < scenario_.hosts; ++rank) note_path_spans(rank);
   }
 
-  // From an event that takes a path out of use to the next event of that path.
+  // Notes the spans from each event that takes a path out of use to the path's next event.
   void note_path_spans(int rank) {
     std::map<std::pair<Rank, PathId>, PathEvent> last;
     for (const PathEvent& event : cluster_.node(rank).events) {

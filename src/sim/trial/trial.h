@@ -1,4 +1,4 @@
-// Runs one scenario and holds it to everything that must be true of any run.
+// Runs one scenario and checks every rule that holds for any run.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace r2ccl::sim {
 
-// Something that a person who looks at the run wants to know of.
+// An event of interest to a person who inspects the run.
 struct TrialNote {
-  TimeNs at = 0;  // since the job's begin
-  int rank = -1;  // -1: nobody's in particular
+  TimeNs at = 0;  // since the start of the job
+  int rank = -1;  // -1: of no particular rank
   std::string text;
 };
 
-// Something that lasted, for pictures.
+// A state that lasted, for pictures.
 struct TrialSpan {
   enum class What : uint8_t { operation, fault, suspect, down };
   What what = What::operation;
@@ -31,15 +31,15 @@ struct TrialSpan {
 };
 
 struct TrialResult {
-  std::vector<std::string> violations;  // empty: all is well
+  std::vector<std::string> violations;  // empty: the run keeps every rule
   uint64_t trace_hash = 0;              // equal for equal runs
-  // What the run went through: "up -> suspect", "fault hole", "duplicate", ...
+  // The events of the run: "up -> suspect", "fault hole", "duplicate", ...
   std::set<std::string> covered;
   DataPathCheck::Seen seen;
-  uint64_t elements = 0;    // checked
-  uint64_t operations = 0;  // ended, on all ranks
+  uint64_t elements = 0;    // number of elements checked
+  uint64_t operations = 0;  // number that ended, on all ranks
   TimeNs simulated = 0;
-  std::vector<TrialNote> notes;  // these two only when asked for
+  std::vector<TrialNote> notes;  // `notes` and `spans` are filled only on request
   std::vector<TrialSpan> spans;
 };
 

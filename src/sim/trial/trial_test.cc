@@ -1,4 +1,5 @@
-// Random runs of the whole engine under every checker, each seed a run. `r2ccl sim fuzz` runs more.
+// Random runs of the whole engine under every checker, one for each seed. `r2ccl sim fuzz` runs
+// more.
 #include "sim/trial/trial.h"
 
 #include <gtest/gtest.h>
@@ -42,23 +43,25 @@ TEST_P(TrialTest, KeepsEveryRule) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, kSeedsInARow + 1));
 
-// Connections that wait for TCP's timer after a host was suspended accused NICs.
+// After a host was suspended, connections that waited for TCP's timer accused NICs.
 INSTANTIATE_TEST_SUITE_P(AftermathOfASilence, TrialTest,
                          testing::Values<uint64_t>(18611, 28814, 33399, 47086, 73018));
 
-// A rank died whose new address another one had not heard: that one must be told of the death.
+// A rank died before another rank knew its new address. That rank must learn of the death from the
+// others.
 INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92262));
 
-// A rank that had lost all its paths judged alone, and went on with it when another one judged.
+// A rank that had lost all its paths localised faults alone, and went on when another rank did so
+// too.
 INSTANTIATE_TEST_SUITE_P(JudgedAlone, TrialTest, testing::Values<uint64_t>(3415));
 
-// The judging rank's host was dark, and its own probes were its evidence against another host.
+// The localising rank's host was dark, and its own probes were its evidence against another host.
 INSTANTIATE_TEST_SUITE_P(DarkJudge, TrialTest, testing::Values<uint64_t>(2419));
 
 // A rank without a carrier read a report three seconds late, without the other end's excuse.
 INSTANTIATE_TEST_SUITE_P(StaleReport, TrialTest, testing::Values<uint64_t>(6875));
 
-// Of two faults of one rail at once each left evidence against a NIC between them.
+// Each of two simultaneous faults of one rail left evidence against a NIC between them.
 INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
 
 // With operators, and with callers that abort or disagree.
