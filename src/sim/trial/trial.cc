@@ -54,7 +54,7 @@ class Trial {
             [this] { job_->expect_failure(); }),
         oracle_(scenario_, faults_) {}
 
-  // What has not ended ends now, and tells the job.
+  // Ends all operations that have not ended; their callbacks use the job.
   ~Trial() {
     if (job_ != nullptr) job_->expect_failure();
     for (int rank = 0; rank < cluster_.size(); ++rank) cluster_.leave(rank);
@@ -283,7 +283,7 @@ class Trial {
     }
   }
 
-  // Nobody innocent is accused.
+  // No innocent NIC is accused.
   void judge_events() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       for (const PathEvent& event : cluster_.node(rank).events) {
