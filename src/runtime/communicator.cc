@@ -85,7 +85,7 @@ Status Communicator::connect() {
   R2CCL_RETURN_IF_ERROR(check_agreement(met.cards));
   R2CCL_RETURN_IF_ERROR(runtime_->start(std::move(met)));
   open_status(options_, *runtime_);
-  // Not before: who drains now either finds the socket or is in the book.
+  // After the socket: an operator who drains meanwhile either finds the socket or is in the book.
   runtime_->drains().take_over();
   thread_.start();
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));

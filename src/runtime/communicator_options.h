@@ -1,4 +1,4 @@
-// What a communicator is made of, and how its process presents it to the others.
+// The options of a communicator, and how its process presents it to the others.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ RendezvousClient::Options meeting_options(const CommunicatorOptions& options, Ra
 // for it until their time is up.
 void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
                    const Status& obstacle, RankCard card);
-// Opens the rank's status socket, if the configuration wants one. Whatever is in the way of the
-// socket must not be in the way of the job.
+// Opens the rank's status socket, if the configuration wants one. An obstacle to the socket is no
+// obstacle to the job: this only warns.
 void open_status(const CommunicatorOptions& options, RankRuntime& runtime);
 
 // The lines of a healthy start at level INFO (communicator_log.cc).

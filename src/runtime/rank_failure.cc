@@ -99,7 +99,7 @@ void RankRuntime::fail_by_exception(const std::exception& error) {
   }
 }
 
-// A rank that left in order will never take part again: whoever needs it must be told.
+// A rank that left in order will never take part again: a rank that needs it must be told.
 void RankRuntime::check_departed() {
   if (leaving_) return;
   bool any = false;

@@ -12,8 +12,8 @@
 namespace r2ccl {
 namespace {
 
-// Of public values that all ranks have alike: the listeners' ports make it differ between the
-// communicators of the same processes.
+// Made from public values that all ranks have alike. The listeners' ports make it differ between
+// the communicators of the same processes.
 uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankCard>& cards) {
   std::vector<std::byte> input;
   ByteWriter out(input);

@@ -6,8 +6,8 @@
 // transport and calls progress(). Operations end by callbacks, from inside progress(), fail(),
 // abort() or the call that starts them.
 //
-// The class has more than 40 members because each kind of event from the engine ends here; the
-// parts below it hold all the state that can be held apart.
+// The class has more than 40 functions because each kind of event from the engine ends here and
+// each part has an accessor; the parts hold all the state that can be held apart.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +109,8 @@ class RankRuntime final : private EngineObserver {
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
   void abort(const std::string& why) { fail({Code::aborted, why}); }
-  // What was thrown out of this class or a callback. No operation can be trusted to end right.
+  // Fails the rank because this class or a callback threw: no operation can be trusted to end
+  // right.
   void fail_by_exception(const std::exception& error);
   // Ok, or what ended the rank.
   const Status& failure() const { return failure_; }

@@ -70,9 +70,9 @@ class Ranks : public testing::Test {
   }
   std::string why(int number) { return rank(number).failure().message(); }
 
-  std::optional<Cluster> cluster_;
   std::vector<std::vector<int32_t>> values_;
   std::vector<std::optional<Status>> ended_;  // by rank: how its latest call ended
+  std::optional<Cluster> cluster_;            // last: its end may still write to these
 };
 
 TEST_F(Ranks, RunACollectiveAndLeaveInOrder) {
@@ -151,13 +151,13 @@ TEST_F(Ranks, ACallWithMemoryThatCannotBeTouchedEndsTheJob) {
 TEST_F(Ranks, ASendToItselfWithoutItsRecvIsAnErrorAtTheEnd) {
   start(2);
   const std::vector<std::byte> bytes(4);
-  std::optional<Status> ended;
-  rank(0).send(Rank(0), bytes, DataType::int32, [&](const Status& status) { ended = status; });
+  rank(0).send(Rank(0), bytes, DataType::int32,
+               [this](const Status& status) { ended_[0] = status; });
   rank(0).begin_goodbye();
   EXPECT_EQ(rank(0).failure().code(), Code::invalid_usage);
   EXPECT_FALSE(rank(0).leaving());
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->code(), Code::invalid_usage);
+  ASSERT_TRUE(ended_[0].has_value());
+  EXPECT_EQ(ended_[0]->code(), Code::invalid_usage);
 }
 
 TEST_F(Ranks, AnExceptionFromOutsideFailsTheRankAndThenTheOthers) {

@@ -72,7 +72,7 @@ RankStatus::RankStatus(RankRuntime& rank)
               [this](Rank asked, uint32_t number) { return ask(asked, number); }),
       server_(*this, rank.engine().reactor(), rank.clock()) {}
 
-// The survey first: whoever waits for it is answered in the same turn.
+// The survey first: its operators are answered in the same turn.
 void RankStatus::progress() {
   survey_.progress(rank_.clock().now());
   server_.progress();

@@ -1,4 +1,4 @@
-// What `r2ccl status` and `r2ccl drain` ask a rank for: the survey of the other ranks, this rank's
+// Answers `r2ccl status` and `r2ccl drain`: the survey of the other ranks, this rank's
 // answers, and the status socket if there is one. docs/status.md describes the texts.
 //
 // Runs in the thread of the RankRuntime that owns it. `rank_report.h` writes the parts of the texts
