@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
 #include "base/mutant.h"
 
 namespace r2ccl {
@@ -57,8 +58,9 @@ std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_
   return {};
 }
 
-// Takes the pairs that hang together with the first of `pairs` out of it.
+// Requires a pair. Takes the pairs that hang together with the first of `pairs` out of it.
 std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
+  R2CCL_CHECK(!pairs.empty());
   std::set<NicName> nics = {pairs.front().first, pairs.front().second};
   std::vector<NicPair> component;
   for (bool grew = true; grew;) {
@@ -155,6 +157,7 @@ bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vecto
 
 void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
                          const LossCount& count, TimeNs now) {
+  R2CCL_CHECK(scope == Scope::nic || scope == Scope::pair);
   const Pair key = pair_of(nic, scope == Scope::pair ? other : nic);
   const auto found = named_.find(key);
   const bool known = found != named_.end();
@@ -269,6 +272,16 @@ LossExplains LossLocaliser::explains(const NicName& near, const NicName& far, Ti
     return seen.count.lost > 0 && pair_of(key.near, key.far) == pair;
   });
   return loses ? LossExplains::perhaps : LossExplains::no;
+}
+
+void LossLocaliser::check_invariants() const {
+  const size_t hosts = nics_of_hosts_.size();
+  for (const auto& [key, seen] : seen_) {
+    R2CCL_CHECK(key.near.host < hosts && key.far.host < hosts);
+    R2CCL_CHECK(key.near.host != key.far.host);
+    R2CCL_CHECK(seen.count.lost <= seen.count.sent && seen.count.lossy <= LossMeter::kPeriods);
+  }
+  for (const auto& [pair, state] : lossy_) R2CCL_CHECK(pair.first < pair.second);
 }
 
 }  // namespace r2ccl

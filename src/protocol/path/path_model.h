@@ -52,6 +52,7 @@ class PathModel {
   void reset();
 
   // `nic_time`: all that is under way through the NIC takes so long, this transmission included.
+  // Requires bytes > 0.
   void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);
   // The receiver has wholly received `frames` data frames of this connection, the last of them
   // `held` before it said so. Appends those that are newly received, oldest first.
@@ -143,18 +144,19 @@ class PathModel {
   void learn_lateness(const Transmission& transmission, TimeNs now);
   void resize_window(uint64_t delivered);
 
-  std::deque<Transmission> outstanding_;
-  uint64_t bytes_outstanding_ = 0;
+  std::deque<Transmission> outstanding_;  // numbered frames_delivered_ to frames_sent_ - 1
+  uint64_t bytes_outstanding_ = 0;        // the sum over outstanding_; <= bytes_sent_
   uint64_t frames_sent_ = 0;
-  uint64_t frames_delivered_ = 0;
+  uint64_t frames_delivered_ = 0;  // <= frames_sent_
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
-  TimeNs told_at_ = 0;            // when the receiver last said what had arrived
-  TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
-  uint64_t interval_bytes_ = 0;   // delivered since
-  uint64_t interval_filled_ = 0;  // of these, what shows the path's rate: it was half full, or slow
+  TimeNs told_at_ = 0;           // when the receiver last said what had arrived
+  TimeNs interval_at_ = 0;       // when the running measurement began; 0: the path is idle
+  uint64_t interval_bytes_ = 0;  // delivered since
+  uint64_t interval_filled_ =
+      0;  // <= interval_bytes_: of these, what shows the path's rate: it was half full, or slow
 
-  double rate_ = kRateInitial;  // bytes per ns
+  double rate_ = kRateInitial;  // > 0; bytes per ns
   bool rate_known_ = false;
   std::array<double, 8> recent_rates_{};
   uint32_t rate_samples_ = 0;
@@ -163,11 +165,11 @@ class PathModel {
   // While it is trusted on trial with more than it had shown: that rate, and how many transmissions
   // more must be in time. After a trial that failed the next one has to wait, twice as long each
   // time.
-  double trial_from_ = 0;
-  int trial_left_ = 0;
+  double trial_from_ = 0;  // 0: it is not on trial
+  int trial_left_ = 0;     // > 0 while it is
   TimeNs next_trial_ = 0;
-  TimeNs trial_wait_ = kTrialWaitMin;
-  TimeNs base_delay_ = kDelayInitial;
+  TimeNs trial_wait_ = kTrialWaitMin;  // kTrialWaitMin to kTrialWaitMax
+  TimeNs base_delay_ = kDelayInitial;  // > 0
   uint32_t delay_samples_ = 0;
   std::array<TimeNs, 4> recent_delays_{};
   Best best_;                      // of the link's paths
@@ -177,10 +179,10 @@ class PathModel {
   TimeNs guessed_elapsed_ = kNever;  // the quickest of those sent into the idle path so far, while
   uint64_t guessed_bytes_ = 0;       // its rate and so its time on the wire was only guessed
   TimeNs deviation_ = 0;
-  uint64_t deviations_ = 0;  // that it was learned from
-  uint64_t window_ = kWindowInitial;
-  size_t nic_paths_ = 1;
-  uint64_t frame_bytes_ = 0;  // of the last that was delivered
+  uint64_t deviations_ = 0;           // that it was learned from
+  uint64_t window_ = kWindowInitial;  // > 0, <= kWindowBytesMax
+  size_t nic_paths_ = 1;              // >= 1
+  uint64_t frame_bytes_ = 0;          // of the last that was delivered
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;

@@ -42,6 +42,11 @@ class Incidents {
   const std::vector<std::string>& hosts() const { return host_names_; }
   uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
 
+  void check_invariants() const {
+    judge_.check_invariants();
+    localiser_.check_invariants();
+  }
+
  private:
   // What is told at once, again when the stall is known, and anew when another rank judges.
   struct Report {

@@ -164,6 +164,8 @@ void Cluster::Node::progress() {
   drains->progress();
   if (in_turn) in_turn();
   if (!leaving) check_departed();
+  engine->check_invariants();
+  incidents->check_invariants();
 }
 
 void Cluster::Node::check_departed() {
