@@ -25,6 +25,10 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 DOCUMENT_COLUMNS_MAX = 100
 HEADLESS_PERCENT_MAX = 2
+# The pure state machines check what only a bug of ours can break: so often per 1,000 lines.
+CHECKS_PER_1000_LINES_MIN = 10
+CHECKED_FOLDER = "src/protocol/"
+CHECK_SITE = re.compile(r"\bR2CCL_CHECK\s*\(")
 
 # Folders of tests alone: they may include every folder, and no other folder may include them.
 TEST_FOLDERS = {"src/testing", "src/sim/tests"}
@@ -263,6 +267,18 @@ def file_size(file):
         yield Finding(file.path, 1, "file-size", f"{lines} lines (at most {FILE_LINES_MAX})")
 
 
+def check_density(files):
+    """src/protocol checks its invariants: R2CCL_CHECK sites per non-blank line outside tests."""
+    checked = [file for file in files
+               if file.is_cpp and file.path.startswith(CHECKED_FOLDER) and not file.is_test]
+    lines = sum(bool(line.strip()) for file in checked for line in file.text.splitlines())
+    sites = sum(len(CHECK_SITE.findall(file.code)) for file in checked)
+    wanted = CHECKS_PER_1000_LINES_MIN * lines // 1000
+    if sites < wanted:
+        yield Finding(CHECKED_FOLDER, 1, "check-density",
+                      f"{sites} R2CCL_CHECK in {lines} lines (at least {wanted})")
+
+
 def header_guard(file):
     """A header has #pragma once; a public header may also have the guard that every C compiler
     knows."""
@@ -445,7 +461,7 @@ def read_tree(root):
 def check(root):
     files = read_tree(root)
     findings = [finding for file in files for rule in RULES for finding in rule(file)]
-    findings += [*layering(files), *folder_size(files)]
+    findings += [*layering(files), *folder_size(files), *check_density(files)]
     findings += [finding for file in files for finding in links(file, files, root)]
     findings += [finding for file in files for finding in named_tests(file, files)]
     findings += plain_english(files)

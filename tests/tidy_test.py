@@ -118,6 +118,15 @@ class Rules(unittest.TestCase):
         self.assert_hit("file-size", "src/base/a.cc", "int a;\n" * 601)
         self.assert_clean("src/base/a.cc", "int a;\n" * 600)
 
+    def test_the_protocol_checks_its_invariants(self):
+        path, line, check = "src/protocol/wire/a.cc", "int a;\n", "R2CCL_CHECK(a);\n"
+        self.assert_hit("check-density", path, line * 399 + check * 3)
+        self.assert_clean(path, line * 399 + check * 4)
+        self.assert_hit("check-density", path, line * 400 + f"// {check}" * 9)
+        self.assert_clean(path, "\n" * 500)
+        self.assert_clean("src/protocol/wire/a_test.cc", line * 500)
+        self.assert_clean("src/runtime/link/a.cc", line * 500)
+
     def test_headers_have_pragma_once(self):
         self.assert_hit("header-guard", "src/base/a.h", "int a;\n")
         self.assert_hit("header-guard", "src/base/a.h", "// #pragma once\n")

@@ -1,6 +1,7 @@
 #include "protocol/delivery/chunk_set.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace r2ccl {
 
@@ -16,6 +17,14 @@ std::vector<std::byte> ChunkSet::bitmap(size_t bytes_max) const {
   }
   while (!out.empty() && out.back() == std::byte{0}) out.pop_back();
   return out;
+}
+
+void ChunkSet::check_invariants() const {
+  uint32_t size = 0;
+  for (const uint64_t word : words_) size += static_cast<uint32_t>(std::popcount(word));
+  R2CCL_CHECK(size == size_ && size_ <= count_);
+  R2CCL_CHECK(prefix_ <= size_);
+  R2CCL_CHECK(prefix_ == count_ || !contains(prefix_));
 }
 
 }  // namespace r2ccl

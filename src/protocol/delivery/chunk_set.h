@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
+
 namespace r2ccl {
 
 class ChunkSet {
@@ -18,11 +20,13 @@ class ChunkSet {
   uint32_t prefix() const { return prefix_; }
   bool full() const { return size_ == count_; }
 
+  // Requires chunk < count().
   bool contains(uint32_t chunk) const {
+    R2CCL_CHECK(chunk < count_);
     return chunk < prefix_ || ((words_[chunk / 64] >> (chunk % 64)) & 1) != 0;
   }
 
-  // Returns true when the chunk was not in the set.
+  // Requires chunk < count(). Returns whether the chunk was not in the set.
   bool insert(uint32_t chunk) {
     if (contains(chunk)) return false;
     words_[chunk / 64] |= uint64_t{1} << (chunk % 64);
@@ -34,11 +38,13 @@ class ChunkSet {
   // Returns the bits from the prefix on, at most `bytes_max` bytes, without trailing zero bytes.
   std::vector<std::byte> bitmap(size_t bytes_max) const;
 
+  void check_invariants() const;
+
  private:
   uint32_t count_ = 0;
-  uint32_t size_ = 0;
-  uint32_t prefix_ = 0;
-  std::vector<uint64_t> words_;
+  uint32_t size_ = 0;            // <= count_: the bits that are set in words_
+  uint32_t prefix_ = 0;          // <= size_: the first chunk that is not in the set
+  std::vector<uint64_t> words_;  // a bit for each of count_ chunks
 };
 
 }  // namespace r2ccl

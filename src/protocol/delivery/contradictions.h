@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/ids.h"
 
 namespace r2ccl {
@@ -29,6 +30,11 @@ class Contradictions {
   // Returns the text of that statement once; empty before and after.
   std::string take() { return std::exchange(text_, {}); }
 
+  void check_invariants() const {
+    R2CCL_CHECK(said_.size() <= kKept);
+    R2CCL_CHECK(final_ || text_.empty());
+  }
+
  private:
   using Connection = std::pair<PathId, Incarnation>;
   // A correct peer makes none.
@@ -43,8 +49,8 @@ class Contradictions {
     return false;
   }
 
-  std::map<std::string, Connection> said_;
-  std::string text_;
+  std::map<std::string, Connection> said_;  // at most kKept
+  std::string text_;                        // empty until final_
   bool final_ = false;
 };
 

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
 #include "protocol/wire/wire.h"
@@ -42,8 +43,12 @@ class NoticeLedger {
   static constexpr size_t kPerFrame = 16;
   static constexpr size_t kBytesPerFrame = 16 * 1024;
 
+  static_assert(limits::kNoticeBytesMax <= kBytesPerFrame);
+
   // --- ours ---
+  // Requires at most kNoticeBytesMax: a larger notice would block those behind it for ever.
   void set(Notice notice) {
+    R2CCL_CHECK(notice.bytes.size() <= limits::kNoticeBytesMax);
     if (mutated(Mutant::one_slot)) notice.slot = {};
     const auto [number, fresh] = numbers_.try_emplace(notice.slot, next_);
     if (!fresh) {
@@ -72,7 +77,9 @@ class NoticeLedger {
   }
   // Records that a frame has carried these notices.
   void on_said(const std::vector<NoticeReport>& said) {
-    if (!said.empty()) said_ = std::max(said_, said.back().number + 1);
+    if (said.empty()) return;
+    R2CCL_CHECK(said.back().number < next_);
+    said_ = std::max(said_, said.back().number + 1);
   }
   // Records that the peer has applied all notices below this number. Returns whether that makes
   // room in the next frame for notices that no frame has carried yet.
@@ -95,11 +102,18 @@ class NoticeLedger {
     return true;
   }
 
+  void check_invariants() const {
+    R2CCL_CHECK(pending_.size() == numbers_.size());
+    for (const auto& [slot, number] : numbers_) R2CCL_CHECK(pending_.at(number).slot == slot);
+    R2CCL_CHECK(pending_.empty() || pending_.rbegin()->first < next_);
+    R2CCL_CHECK(said_ <= next_);
+  }
+
  private:
-  std::map<uint64_t, Notice> pending_;      // by number
-  std::map<NoticeSlot, uint64_t> numbers_;  // numbers of these
+  std::map<uint64_t, Notice> pending_;      // by number, below next_
+  std::map<NoticeSlot, uint64_t> numbers_;  // of these: one notice of each slot
   uint64_t next_ = 0;
-  uint64_t said_ = 0;  // frames have carried the numbers below this one
+  uint64_t said_ = 0;  // <= next_: frames have carried numbers below this one
   uint64_t applied_ = 0;
 };
 

@@ -24,6 +24,7 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
   result.mismatch = check_match(open, result.number);
   for (auto& [chunk, early] : open.early) {
     if (!early.empty() && !open.mismatched) {
+      R2CCL_CHECK(uint64_t{chunk} * open.chunk_bytes + early.size() <= bytes.size());
       std::memcpy(bytes.data() + uint64_t{chunk} * open.chunk_bytes, early.data(), early.size());
     }
     early_bytes_ -= early.size();
@@ -123,7 +124,10 @@ void ReceiveLedger::give_spare(std::vector<std::byte> memory) {
 ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
                                               std::vector<std::byte> early, uint64_t version) {
   if (cancelled_ || header.message < low_water_) return {};
-  Open& open = open_[header.message.value() - low_water_.value()];
+  const uint64_t index = header.message.value() - low_water_.value();
+  R2CCL_CHECK(index < open_.size() && open_[index].known);
+  Open& open = open_[index];
+  R2CCL_CHECK(version >= open.changed);
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (open.mismatched) return {};
@@ -135,6 +139,7 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
     return {true, false};
   }
   if (!early.empty()) {  // posted while the early copy was still arriving
+    R2CCL_CHECK(header.offset + early.size() <= open.bytes.size());
     std::memcpy(open.bytes.data() + header.offset, early.data(), early.size());
     give_spare(std::move(early));
   }
@@ -190,6 +195,31 @@ void ReceiveLedger::cancel() {
 bool ReceiveLedger::idle() const {
   return std::none_of(open_.begin(), open_.end(),
                       [](const Open& open) { return open.posted && !open.complete(); });
+}
+
+void ReceiveLedger::check_open(const Open& open) const {
+  R2CCL_CHECK(open.known || (open.accepted.count() == 0 && open.early.empty()));
+  R2CCL_CHECK(!open.posted || open.early.empty());
+  R2CCL_CHECK(!open.mismatched || discards_);
+  R2CCL_CHECK(open.accepted.size() == 0 || open.changed != 0);
+  open.accepted.check_invariants();
+}
+
+void ReceiveLedger::check_invariants() const {
+  uint64_t early_bytes = 0;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    check_open(open_[i]);
+    for (const auto& [chunk, bytes] : open_[i].early) early_bytes += bytes.size();
+    R2CCL_CHECK(cancelled_ || open_[i].posted == (low_water_.value() + i < next_post_.value()));
+  }
+  R2CCL_CHECK(early_bytes == early_bytes_);
+  R2CCL_CHECK(low_water_ <= next_post_);
+  R2CCL_CHECK(open_.empty() || !open_.front().complete());
+  R2CCL_CHECK(eager_total_ >= eager_limit_);
+  R2CCL_CHECK(!cancelled_ || discards_);
+  uint64_t spare_bytes = 0;
+  for (const auto& spare : spare_) spare_bytes += spare.capacity();
+  R2CCL_CHECK(spare_bytes == spare_bytes_ && spare_bytes <= eager_limit_);
 }
 
 }  // namespace r2ccl

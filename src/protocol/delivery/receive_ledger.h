@@ -62,9 +62,9 @@ class ReceiveLedger {
     bool fresh = false;             // false: a duplicate; its bytes must have gone nowhere
     bool message_complete = false;  // the posted receive is complete
   };
-  // Records that the whole chunk has arrived at the destination that place() gave. `early` holds
-  // its bytes if it was early. `version` is above all earlier ones: report() and changes() use it
-  // to find changes.
+  // Requires that place() took the header. The chunk has arrived whole, where place() said. `early`
+  // holds its bytes if it was early. `version` is at least as high as all earlier ones: report()
+  // and changes() tell by it what is news.
   Accepted accept(const DataHeader& header, std::vector<std::byte> early, uint64_t version);
 
   // Returns the absolute state for the sender: the marks, and the marks of the messages that
@@ -87,19 +87,22 @@ class ReceiveLedger {
   // Returns true when no posted receive is incomplete.
   bool idle() const;
 
+  void check_invariants() const;
+
  private:
   struct Open {
     std::span<std::byte> bytes;
     uint64_t context = 0;
-    bool posted = false;
-    bool known = false;  // a chunk has arrived: size, context and chunk size below are the sender's
-    bool mismatched = false;  // the ranks' calls differ: no more bytes go into `bytes`
+    bool posted = false;      // its number is below next_post_
+    bool known = false;       // a chunk has arrived: size, context and cut below are the sender's
+    bool mismatched = false;  // implies discards_: the calls differ, nothing goes into `bytes`
     uint64_t message_bytes = 0;
     uint64_t sender_context = 0;
     uint32_t chunk_bytes = 0;
-    ChunkSet accepted;
-    uint64_t changed = 0;  // version of the last change of `accepted`; 0: nothing accepted
-    std::vector<std::pair<uint32_t, std::vector<std::byte>>> early;  // chunks, until it is posted
+    ChunkSet accepted;     // its count is 0 until the message is known
+    uint64_t changed = 0;  // the version that `accepted` last changed with; 0: nothing accepted
+    // Chunks, until the receive is posted.
+    std::vector<std::pair<uint32_t, std::vector<std::byte>>> early;
     bool complete() const { return posted && known && !mismatched && accepted.full(); }
   };
 
@@ -110,20 +113,23 @@ class ReceiveLedger {
   void give_spare(std::vector<std::byte> memory);
   PartialMessage partial(size_t index) const;
   void advance();
+  void check_open(const Open& open) const;
 
   ChannelId channel_;
   uint64_t messages_ahead_;
-  MessageNo low_water_;  // number of open_.front()
-  MessageNo next_post_;  // number of the next receive to be posted
-  uint64_t eager_total_;
-  uint64_t eager_limit_;  // pool size: the early bytes held never exceed it
+  MessageNo low_water_;   // number of open_.front(), which is not complete
+  MessageNo next_post_;   // >= low_water_: number of the next receive to be posted
+  uint64_t eager_total_;  // >= eager_limit_
+  uint64_t eager_limit_;  // pool size
+  // The sum of all early chunks. place() holds each to the pool. A peer that ignores the bound may
+  // exceed it by the chunks that are half read at the same time, one on each path.
   uint64_t early_bytes_ = 0;
   // Memory of early chunks for reuse by the next ones, no more than the pool. To free it each time
   // would return it to the kernel, which clears it, and the allocator would clear it again.
   std::vector<std::vector<std::byte>> spare_;
-  uint64_t spare_bytes_ = 0;
-  bool cancelled_ = false;
-  bool discards_ = false;  // the channel was cancelled, or a message did not match
+  uint64_t spare_bytes_ = 0;  // <= eager_limit_: the sum of the capacities in spare_
+  bool cancelled_ = false;    // implies discards_
+  bool discards_ = false;     // it was cancelled, or a message did not match
   std::deque<Open> open_;
 };
 

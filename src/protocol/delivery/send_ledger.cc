@@ -16,6 +16,7 @@ constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
 }  // namespace
 
 uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns) {
+  R2CCL_CHECK(fastest_bytes_per_ns >= 0);
   const auto by_time =
       static_cast<uint64_t>(fastest_bytes_per_ns * static_cast<double>(limits::kChunkDuration));
   // Equal chunks, the same number for each path: paths that are equally fast finish together.
@@ -39,6 +40,7 @@ SendLedger::Posted SendLedger::post(std::span<const std::byte> bytes, uint64_t c
 }
 
 void SendLedger::buffer(Open& open, uint64_t from) {
+  R2CCL_CHECK(from <= open.size);
   const uint64_t bytes = open.size - from;
   if (bytes == 0 || buffered_bytes_ + bytes > limits::kBufferedBytesPerChannel) return;
   open.buffer.assign(open.data + from, open.data + open.size);
@@ -70,6 +72,9 @@ const SendLedger::Open* SendLedger::find(MessageNo message) const {
 }
 
 void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
+  R2CCL_CHECK(chunk_bytes > 0);
+  // The receiver may have accepted a chunk of the old cut.
+  R2CCL_CHECK(open.next_fresh == 0 || mutated(Mutant::recut));
   open.chunk_bytes = chunk_bytes;
   // A message of no bytes is one chunk of no bytes, because it must still arrive.
   const uint64_t chunks = std::max<uint64_t>((open.size + chunk_bytes - 1) / chunk_bytes, 1);
@@ -112,7 +117,9 @@ bool SendLedger::too_far_ahead(MessageNo number) const {
 
 DataHeader SendLedger::transmit(ChunkRef chunk) {
   Open* open = find(chunk.message);
-  R2CCL_CHECK(open != nullptr && open->chunk_bytes != 0);
+  R2CCL_CHECK(open != nullptr && open->chunk_bytes != 0 && !open->complete);
+  R2CCL_CHECK(chunk.index < open->acknowledged.count() && chunk.index <= open->next_fresh);
+  R2CCL_CHECK(open->copies[chunk.index] < UINT8_MAX);
   const uint64_t size = chunk_size(*open, chunk.index);
   if (chunk.index == open->next_fresh) {
     if (chunk.message >= posted_) {
@@ -137,7 +144,7 @@ DataHeader SendLedger::transmit(ChunkRef chunk) {
 
 std::span<const std::byte> SendLedger::bytes(ChunkRef chunk) const {
   const Open* open = find(chunk.message);
-  R2CCL_CHECK(open != nullptr);
+  R2CCL_CHECK(open != nullptr && chunk.index < open->acknowledged.count());
   const uint64_t offset = uint64_t{chunk.index} * open->chunk_bytes;
   const uint64_t size = chunk_size(*open, chunk.index);
   if (!open->buffered()) return {open->data + offset, size};
@@ -238,6 +245,35 @@ void SendLedger::cancel() {
   fresh_bytes_ = 0;
   buffered_bytes_ = 0;
   cancelled_ = true;
+}
+
+void SendLedger::check_open(const Open& open) {
+  R2CCL_CHECK(open.next_fresh <= open.acknowledged.count());
+  R2CCL_CHECK(open.acknowledged.size() <= open.next_fresh);
+  R2CCL_CHECK(open.copies.size() == open.acknowledged.count());
+  R2CCL_CHECK(!open.buffered() ||
+              (open.data == nullptr && open.buffered_from + open.buffer.size() == open.size));
+  R2CCL_CHECK(!open.complete || open.acknowledged.full());
+  open.acknowledged.check_invariants();
+}
+
+void SendLedger::check_invariants() const {
+  uint64_t fresh = 0;
+  uint64_t buffered = 0;
+  for (size_t i = 0; i < open_.size(); ++i) {
+    const Open& open = open_[i];
+    check_open(open);
+    fresh += open.fresh();
+    buffered += open.buffer.size();
+    R2CCL_CHECK(i < cursor_ ? open.all_sent() : !open.all_sent());
+    R2CCL_CHECK(i <= cursor_ || open.next_fresh == 0);
+  }
+  R2CCL_CHECK(cursor_ <= open_.size());
+  R2CCL_CHECK(fresh == fresh_bytes_);
+  R2CCL_CHECK(buffered == buffered_bytes_ && buffered <= limits::kBufferedBytesPerChannel);
+  R2CCL_CHECK(eager_used_ <= eager_total_ || mutated(Mutant::no_permission));
+  R2CCL_CHECK(receiver_low_water_.value() <= first_.value() + cursor_ ||
+              mutated(Mutant::reuse_number));
 }
 
 }  // namespace r2ccl

@@ -7,6 +7,7 @@
 // need no permission.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -60,9 +61,11 @@ class SendLedger {
   // Returns the size of the message whose chunk next_fresh() would return; 0 when there is none.
   uint64_t next_message_bytes() const;
 
-  // Records that one more copy of the chunk is in flight. Returns the header's fields; the caller
-  // fills in path, incarnation and transmission.
+  // Requires that the message is open, and that the chunk was sent before or is the one that
+  // next_fresh() returned. Records that one more copy of the chunk is on its way. Returns the
+  // header's fields; the caller fills in path, incarnation and transmission.
   DataHeader transmit(ChunkRef chunk);
+  // Requires that the message is open and cut.
   std::span<const std::byte> bytes(ChunkRef chunk) const;
   // Records that a copy is no longer in flight: it was delivered, or its path failed. Returns true
   // when the chunk is not acknowledged and has no other copy in flight.
@@ -87,20 +90,24 @@ class SendLedger {
   // Returns the mark below which messages are complete.
   MessageNo low_water() const { return first_; }
 
+  void check_invariants() const;
+
  private:
   struct Open {
-    const std::byte* data = nullptr;  // its bytes; null in a buffered message
+    const std::byte* data = nullptr;  // its bytes; null of a buffered message, and only of that
     uint64_t size = 0;
     uint64_t context = 0;
-    uint32_t chunk_bytes = 0;  // 0: the chunk size is not fixed yet
-    uint32_t next_fresh = 0;   // chunks below were sent at least once
+    uint32_t chunk_bytes = 0;  // 0: not cut yet
+    uint32_t next_fresh = 0;   // <= acknowledged.count(): chunks below were sent at least once
     bool complete = false;
-    std::vector<std::byte> buffer;  // a buffered message's bytes from `buffered_from` on
-    uint64_t buffered_from = 0;
+    std::vector<std::byte> buffer;  // of a buffered message: its bytes from `buffered_from` on
+    uint64_t buffered_from = 0;     // + buffer.size() == size
     bool buffered() const { return !buffer.empty(); }
-    ChunkSet acknowledged;
-    std::vector<uint8_t> copies;  // copies in flight, per chunk
-    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in retransmits
+    ChunkSet acknowledged;        // holds only chunks below next_fresh
+    std::vector<uint8_t> copies;  // outstanding, per chunk; 0 from next_fresh on
+    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
+    uint64_t fresh() const { return size - std::min(size, uint64_t{next_fresh} * chunk_bytes); }
+    bool all_sent() const { return chunk_bytes != 0 && next_fresh == acknowledged.count(); }
   };
 
   Open* find(MessageNo message);
@@ -108,6 +115,7 @@ class SendLedger {
   void buffer(Open& open, uint64_t from);
   static void cut(Open& open, uint32_t chunk_bytes);
   static uint64_t chunk_size(const Open& open, uint32_t index);
+  static void check_open(const Open& open);
   Status apply_partial(const PartialMessage& partial, std::vector<Posted>& completed);
   Status never_sent(const PartialMessage& partial) const;
   void complete(Open& open, MessageNo number, std::vector<Posted>& completed);
@@ -120,13 +128,13 @@ class SendLedger {
   MessageNo first_;  // number of open_.front()
   // The receiver's low-water mark, as far as this end knows. It is below `first_` when the receiver
   // has accepted messages for which no receive is posted yet: they are complete here, not there.
-  MessageNo receiver_low_water_;
-  MessageNo posted_;      // the peer has posted every receive below
-  uint64_t eager_total_;  // bytes that the peer ever permitted eagerly
-  uint64_t eager_used_ = 0;
-  uint64_t fresh_bytes_ = 0;
-  size_t cursor_ = 0;  // index in open_ of the first message with fresh chunks
-  uint64_t buffered_bytes_ = 0;
+  MessageNo receiver_low_water_;  // <= first_ + cursor_: the receiver has only what was sent
+  MessageNo posted_;              // the peer has posted every receive below
+  uint64_t eager_total_;          // bytes the peer ever permitted eagerly
+  uint64_t eager_used_ = 0;       // <= eager_total_
+  uint64_t fresh_bytes_ = 0;      // the sum of fresh() over open_
+  size_t cursor_ = 0;             // <= open_.size(): index of the first message with fresh chunks
+  uint64_t buffered_bytes_ = 0;   // the sum of the buffers' sizes; <= kBufferedBytesPerChannel
   bool cancelled_ = false;
   bool peer_discards_ = false;
   std::vector<std::vector<std::byte>>

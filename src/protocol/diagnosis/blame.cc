@@ -330,6 +330,7 @@ Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
 Verdict Judge::judge_rail(const std::vector<Open*>& fault, TimeNs now) {
   std::set<NicName> nics;
   for (const Open* open : fault) nics.insert({open->seen.near, open->seen.far});
+  R2CCL_CHECK(!nics.empty());
   Verdict verdict = take([&](const Observation& o) { return nics.contains(o.near); });
   verdict.scope = Scope::rail;
   verdict.culprit = *nics.begin();
@@ -455,6 +456,7 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     if (ripe == open_.end()) break;
     index();
     const std::vector<Open*> fault = fault_of(*ripe);
+    R2CCL_CHECK(!fault.empty());
     const RailEvidence rail = rail_evidence(fault);
     const TimeNs heard_all_at = fault.front()->at + kEcho;
     if (rail == RailEvidence::full) {
@@ -471,6 +473,21 @@ std::vector<Verdict> Judge::due(TimeNs now) {
   }
   forget_old(now);
   return verdicts;
+}
+
+void Judge::check_invariants() const {
+  const size_t hosts = nics_of_hosts_.size();
+  for (const Open& open : open_) {
+    R2CCL_CHECK(open.seen.near.host < hosts && open.seen.far.host < hosts);
+    R2CCL_CHECK(open.question <= last_question_);
+    R2CCL_CHECK(!open.probed || (open.covered && open.ripe_at == kNever));
+  }
+  R2CCL_CHECK(questions_.size() <= kQuestionsMax);
+  for (const auto& [number, question] : questions_) {
+    R2CCL_CHECK(number > 0 && number <= last_question_);
+    R2CCL_CHECK(question.hosts.size() <= kProbeHostsMax);
+    R2CCL_CHECK(std::ranges::includes(question.hosts, question.awaited));
+  }
 }
 
 }  // namespace r2ccl

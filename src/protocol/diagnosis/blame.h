@@ -149,6 +149,8 @@ class Judge {
   void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
 
+  void check_invariants() const;
+
  private:
   // Coalesce time. A process that dies closes all its connections at once: this is the time for its
   // death to be reported, and for several reports of one fault to share one question.
@@ -174,10 +176,10 @@ class Judge {
   struct Open {
     Observation seen;
     TimeNs at = 0;
-    TimeNs ripe_at = 0;
-    uint32_t question = 0;  // number of the question about its fault; 0: not asked yet
-    bool covered = false;   // that question tries this very pair, and came after the pair was lost
-    bool probed = false;    // a probe without an answer, not a lost path
+    TimeNs ripe_at = 0;     // kNever when `probed`
+    uint32_t question = 0;  // <= last_question_: asked because of its fault; 0: nothing yet
+    bool covered = false;   // that question tries this very pair, and came after it was lost
+    bool probed = false;    // implies covered: a probe without an answer, and no path that was lost
   };
   struct Recent {
     NicName nic;
@@ -204,8 +206,8 @@ class Judge {
   };
   struct Question {
     TimeNs at = 0;
-    std::set<uint32_t> hosts;
-    std::set<uint32_t> awaited;
+    std::set<uint32_t> hosts;    // at most kProbeHostsMax
+    std::set<uint32_t> awaited;  // of these
     std::set<Pair> tried;
   };
   struct Reached {
@@ -265,7 +267,7 @@ class Judge {
   };
 
   std::vector<size_t> nics_of_hosts_;
-  std::vector<Open> open_;  // in order of arrival
+  std::vector<Open> open_;  // in order of arrival; of hosts that the job has
   Index index_;
   std::vector<Recent> recent_;
   std::vector<Excuse> excuses_;
@@ -273,7 +275,7 @@ class Judge {
   std::set<Rank> ended_;  // processes that were reported dead
   // The questions and their answers, while they are of use.
   uint32_t last_question_ = 0;
-  std::map<uint32_t, Question> questions_;
+  std::map<uint32_t, Question> questions_;  // at most kQuestionsMax, numbered up to last_question_
   std::map<Pair, Reached> reached_;
   // Named and not seen to work again: their failed probes are no news.
   std::set<NicName> broken_nics_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/blame.h"
 #include "protocol/diagnosis/blame_facts.h"
@@ -20,6 +21,7 @@ bool Judge::heard(const Open& open) const {
 // with one NIC counts as that NIC. Where no probe tried the pair of `seed`, only lost paths count:
 // the other probes may come from a host that is cut off itself, or belong to an older question.
 bool Judge::lost_all(uint32_t host, const Open& seed) const {
+  R2CCL_CHECK(host < nics_of_hosts_.size());
   const bool probes_count = tried(seed) || mutated(Mutant::host_unwitnessed);
   std::set<NicName> lost;
   for (const Open& open : open_) {
@@ -74,6 +76,7 @@ bool Judge::waits_for_witness(const Open& open, TimeNs now) const {
 
 // Names all NICs of one end's host. If both hosts lost all, the verdict gives both.
 Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
+  R2CCL_CHECK(near_lost || far_lost);
   const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
   const uint32_t other = near_lost ? seed.seen.far.host : seed.seen.near.host;
   std::set<NicName> nics;

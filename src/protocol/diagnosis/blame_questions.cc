@@ -2,6 +2,7 @@
 // a time for one fault.
 #include <algorithm>
 
+#include "base/check.h"
 #include "protocol/diagnosis/blame.h"
 #include "protocol/diagnosis/blame_facts.h"
 
@@ -54,6 +55,7 @@ std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
       add(open->seen.far.host);
     }
   }
+  R2CCL_CHECK(!hosts.empty());
   // Do not ask the same few hosts about every fault of a large job.
   const auto count = static_cast<uint32_t>(nics_of_hosts_.size());
   const uint32_t first = *hosts.begin();

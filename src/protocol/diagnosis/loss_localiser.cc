@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/blame_facts.h"
 
@@ -54,8 +55,10 @@ std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_
   return {};
 }
 
-// Removes the pairs that are connected with the first one from `pairs`, and returns them.
+// Requires a pair. Removes the pairs that are connected with the first one from `pairs`, and
+// returns them.
 std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
+  R2CCL_CHECK(!pairs.empty());
   std::set<NicName> nics = {pairs.front().first, pairs.front().second};
   std::vector<NicPair> component;
   for (bool grew = true; grew;) {
@@ -154,6 +157,7 @@ bool LossLocaliser::host_is_clean_elsewhere(const NicName& nic, const std::vecto
 
 void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
                          const LossCount& count, TimeNs now) {
+  R2CCL_CHECK(scope == Scope::nic || scope == Scope::pair);
   const Pair key = pair_of(nic, scope == Scope::pair ? other : nic);
   const auto found = named_.find(key);
   const bool known = found != named_.end();
@@ -268,6 +272,16 @@ LossExplains LossLocaliser::explains(const NicName& near, const NicName& far, Ti
     return seen.count.lost > 0 && pair_of(key.near, key.far) == pair;
   });
   return loses ? LossExplains::perhaps : LossExplains::no;
+}
+
+void LossLocaliser::check_invariants() const {
+  const size_t hosts = nics_of_hosts_.size();
+  for (const auto& [key, seen] : seen_) {
+    R2CCL_CHECK(key.near.host < hosts && key.far.host < hosts);
+    R2CCL_CHECK(key.near.host != key.far.host);
+    R2CCL_CHECK(seen.count.lost <= seen.count.sent && seen.count.lossy <= LossMeter::kPeriods);
+  }
+  for (const auto& [pair, state] : lossy_) R2CCL_CHECK(pair.first < pair.second);
 }
 
 }  // namespace r2ccl

@@ -87,6 +87,8 @@ class LossLocaliser {
 
   LossExplains explains(const NicName& near, const NicName& far, TimeNs now) const;
 
+  void check_invariants() const;
+
  private:
   // A report is evidence for this long.
   static constexpr TimeNs kFresh = 1 * kSecond;
@@ -136,7 +138,7 @@ class LossLocaliser {
   void forget_old(TimeNs now);
 
   std::vector<size_t> nics_of_hosts_;
-  std::map<Key, Seen> seen_;
+  std::map<Key, Seen> seen_;  // of hosts that the job has; no count contradicts itself
   std::map<Rank, TimeNs> wall_;
   std::map<Pair, PairState> lossy_;
   // The named components, and when their loss was last seen. A pair has two ends; a NIC is there

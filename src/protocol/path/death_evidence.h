@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace r2ccl {
@@ -20,9 +21,12 @@ class DeathEvidence {
   explicit DeathEvidence(size_t paths) : paths_(paths) {}
 
   // Records that a path failed. `closed`: the peer's kernel closed its connection in order, or
-  // reset it.
-  void on_failed(size_t path, bool closed, TimeNs at) { paths_[path] = {at, closed, false}; }
-  // Records that no path is connected any more. Refusals count from now on.
+  // reset it. Requires the index of a path, like on_refused().
+  void on_failed(size_t path, bool closed, TimeNs at) {
+    R2CCL_CHECK(path < paths_.size());
+    paths_[path] = {at, closed, false};
+  }
+  // Records that no path is connected any more: refusals count from now on.
   void on_all_down(TimeNs at) {
     all_down_at_ = at;
     on_alive();
@@ -33,6 +37,7 @@ class DeathEvidence {
     for (Path& path : paths_) path.refused = false;
   }
   void on_refused(size_t path, TimeNs at) {
+    R2CCL_CHECK(path < paths_.size());
     if (refusals_++ == 0) first_refusal_at_ = at;
     last_refusal_at_ = at;
     paths_[path].refused = true;
@@ -53,6 +58,13 @@ class DeathEvidence {
     return closed > 0 && refusals_ >= kRefusals && refused >= std::min(kRefusals, closed);
   }
 
+  void check_invariants() const {
+    R2CCL_CHECK(refusals_ == 0 || first_refusal_at_ <= last_refusal_at_);
+    const auto refused =
+        std::count_if(paths_.begin(), paths_.end(), [](const Path& path) { return path.refused; });
+    R2CCL_CHECK(static_cast<size_t>(refused) <= refusals_);
+  }
+
  private:
   // With closed connections, death needs this many refusals, from as many of the closed paths.
   static constexpr size_t kRefusals = 2;
@@ -66,13 +78,13 @@ class DeathEvidence {
   struct Path {
     TimeNs failed_at = 0;  // 0: never
     bool closed = false;
-    bool refused = false;
+    bool refused = false;  // since it failed and since the last sign of life
   };
 
   std::vector<Path> paths_;
   TimeNs all_down_at_ = 0;
-  size_t refusals_ = 0;
-  TimeNs first_refusal_at_ = 0;
+  size_t refusals_ = 0;          // >= the number of paths that were refused
+  TimeNs first_refusal_at_ = 0;  // <= last_refusal_at_
   TimeNs last_refusal_at_ = 0;
 };
 

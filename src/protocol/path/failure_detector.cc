@@ -66,6 +66,7 @@ TimeNs FailureDetector::control_overdue_at(const PathEnd& path) {
 TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
   if (path.model.outstanding().empty() || path.abandoned()) return kNever;
   const Transmission& oldest = path.model.outstanding().front();
+  R2CCL_CHECK(path.queue.outstanding() >= path.model.bytes_outstanding());
   const uint64_t others = path.queue.outstanding() - path.model.bytes_outstanding();
   const TimeNs shared = path.queue.time_of(others + oldest.ahead);
   return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
@@ -94,6 +95,7 @@ void FailureDetector::on_silence_ended(TimeNs now) {
 }
 
 void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
+  R2CCL_CHECK(duration >= 0);
   for (PathEnd* path : paths_) {
     path->model.excuse(duration);
     for (PathHealth::Ping& ping : path->health.pings) {
@@ -108,6 +110,7 @@ void FailureDetector::compensate_idle(TimeNs duration, TimeNs now) {
 }
 
 uint32_t FailureDetector::on_ping_sent(PathEnd& path, bool casual, TimeNs now) {
+  R2CCL_CHECK(path.state.connected());
   const uint32_t number = ping_number_++;
   if (ping_number_ == 0) ping_number_ = 1;
   path.health.last_ping_at = now;
@@ -320,6 +323,8 @@ TimeNs FailureDetector::kernel_answer_bound(const PathEnd& path) {
 void FailureDetector::check_invariants() const {
   R2CCL_CHECK(ping_number_ != 0);
   R2CCL_CHECK(ask_wait_ <= 4 * kAskInterval);
+  R2CCL_CHECK(last_ask_at_ <= next_ask_);
+  R2CCL_CHECK(witness_cursor_ <= paths_.size());
   R2CCL_CHECK(evidence_at_ <= heard_at_ || heard_at_ == 0);
   for (const PathEnd* path : paths_) {
     const auto& pings = path->health.pings;

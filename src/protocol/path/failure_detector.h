@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "protocol/path/path_end.h"
 
@@ -48,14 +49,17 @@ class FailureDetector {
 
   // The paths of the link, by index; they must outlive the detector.
   FailureDetector(Actions& actions, std::vector<PathEnd*> paths)
-      : actions_(actions), paths_(std::move(paths)) {}
+      : actions_(actions), paths_(std::move(paths)) {
+    for (size_t i = 0; i < paths_.size(); ++i) R2CCL_CHECK(paths_[i]->index == i);
+  }
 
   // --- evidence ---
   // Records a control frame. Returns whether the peer had been asked and owed it.
   bool on_frame(TimeNs now);
   // Records that the peer acted on something that was sent at `sent_at`.
   void on_evidence(TimeNs sent_at) { evidence_at_ = std::max(evidence_at_, sent_at); }
-  // Returns the number of a new ping. A casual ping is not missed before 100 ms.
+  // Requires a connected path. Returns the number of a new ping. A casual one is not missed before
+  // 100 ms.
   uint32_t on_ping_sent(PathEnd& path, bool casual, TimeNs now);
   void on_pong(PathEnd& path, uint32_t number, TimeNs now);
   // Records that a connection of the link was dialed although the peer seemed silent.
@@ -114,15 +118,15 @@ class FailureDetector {
 
   Actions& actions_;
   const std::vector<PathEnd*> paths_;
-  uint32_t ping_number_ = 1;     // number of the next ping; never 0
-  TimeNs evidence_at_ = 0;       // the peer has acted on something sent at this time
+  uint32_t ping_number_ = 1;     // of the next ping; never 0
+  TimeNs evidence_at_ = 0;       // <= heard_at_: the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time
   TimeNs asked_at_ = 0;          // the peer was asked and has sent nothing since; 0: it has
   TimeNs silence_ended_at_ = 0;  // all control streams had been silent until then
   TimeNs next_ask_ = 0;
-  TimeNs last_ask_at_ = 0;  // <= next_ask_
-  TimeNs ask_wait_ = 0;     // at most 4 * kAskInterval
-  size_t witness_cursor_ = 0;
+  TimeNs last_ask_at_ = 0;     // <= next_ask_
+  TimeNs ask_wait_ = 0;        // at most 4 * kAskInterval
+  size_t witness_cursor_ = 0;  // <= paths_.size()
   TimeNs next_kernel_look_ = 0;
 };
 

@@ -10,14 +10,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace r2ccl {
 
 class NicQueue {
  public:
-  // `alone`: its path had nothing else outstanding.
+  // Requires bytes > 0. `alone`: its path had nothing else outstanding.
   void on_sent(uint64_t bytes, bool alone, TimeNs now) {
+    R2CCL_CHECK(bytes > 0);
     if (outstanding_ == 0) {
       if (known_) begin_period(now);
       period_at_ = now - so_far_;
@@ -25,7 +27,7 @@ class NicQueue {
     outstanding_ += bytes;
     busy_paths_ += alone ? 1 : 0;
   }
-  // `left`: bytes of its path that are still outstanding.
+  // Requires that the bytes were sent. `left`: bytes of its path that are still outstanding.
   void on_delivered(uint64_t bytes, uint64_t left, TimeNs now) {
     if (bytes == 0) return;
     forget(bytes, left);
@@ -59,8 +61,15 @@ class NicQueue {
     return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
   }
 
+  void check_invariants() const {
+    R2CCL_CHECK((outstanding_ == 0) == (busy_paths_ == 0));
+    R2CCL_CHECK(busy_paths_ <= outstanding_);
+    R2CCL_CHECK(rate_ >= kRateMin);
+  }
+
  private:
   void forget(uint64_t bytes, uint64_t left) {
+    R2CCL_CHECK(bytes + left <= outstanding_ && busy_paths_ > 0);
     outstanding_ -= bytes;
     busy_paths_ -= left == 0 ? 1 : 0;
   }
@@ -76,15 +85,15 @@ class NicQueue {
   // 10 Mbit/s: a time in which nothing came through, for any reason, is not the NIC's rate.
   static constexpr double kRateMin = 0.00125;
 
-  uint64_t outstanding_ = 0;
-  size_t busy_paths_ = 0;
-  TimeNs period_at_ = 0;  // begin of the period; in it, bytes were always outstanding
+  uint64_t outstanding_ = 0;  // the sum over the paths of this NIC
+  size_t busy_paths_ = 0;     // of these, paths with outstanding bytes
+  TimeNs period_at_ = 0;      // begin of the period; in it, bytes were always outstanding
   uint64_t period_bytes_ = 0;
   // Busy time of the period before the running one. Where operations are so short that the NIC is
   // never busy for a whole period, the sum of their busy times gives a lower bound of its rate. It
   // is no more, because each busy time contains a delay.
   TimeNs so_far_ = 0;
-  double rate_ = kRateInitial;  // bytes per ns, a slowly decaying maximum
+  double rate_ = kRateInitial;  // >= kRateMin; bytes per ns, a slowly decaying maximum
   bool known_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -24,7 +25,10 @@ class NicPace {
     senders_.push_back(-kActive);
     return senders_.size() - 1;
   }
+  size_t senders() const { return senders_.size(); }
+  // Requires that add_sender() returned `sender`.
   void on_received(size_t sender, uint64_t bytes, TimeNs now) {
+    R2CCL_CHECK(sender < senders_.size());
     senders_[sender] = now;
     period_bytes_ += bytes;
     if (now - period_at_ < kPeriod) return;
@@ -33,9 +37,10 @@ class NicPace {
     period_at_ = now;
     period_bytes_ = 0;
   }
-  // Returns how many bytes `sender` may be ahead of its bytes that have arrived. `round_trip`: of
-  // its path.
+  // Returns how many bytes `sender` may be ahead of what has arrived from it. `round_trip` of its
+  // path. Requires that add_sender() returned `sender`.
   uint64_t share(size_t sender, TimeNs round_trip, TimeNs now) const {
+    R2CCL_CHECK(sender < senders_.size() && round_trip >= 0);
     uint64_t active = 1;
     for (size_t i = 0; i < senders_.size(); ++i) {
       if (i != sender && now - senders_[i] < kActive) ++active;
@@ -47,16 +52,21 @@ class NicPace {
     return std::max(window / (active * local_ranks_), limits::kPaceShareMin);
   }
 
+  void check_invariants() const {
+    R2CCL_CHECK(local_ranks_ >= 1);
+    R2CCL_CHECK(rate_ >= 0);
+  }
+
  private:
   static constexpr TimeNs kPeriod = 10 * kMillisecond;
   static constexpr TimeNs kActive = 20 * kMillisecond;
   static constexpr double kDecay = 0.99;
 
-  uint64_t local_ranks_;
-  std::vector<TimeNs> senders_;  // time of each one's last delivery
+  uint64_t local_ranks_;         // >= 1
+  std::vector<TimeNs> senders_;  // when each last delivered
   TimeNs period_at_ = 0;
   uint64_t period_bytes_ = 0;
-  double rate_ = 0;  // bytes per ns, a slowly decaying maximum
+  double rate_ = 0;  // >= 0; bytes per ns, a slowly decaying maximum
 };
 
 }  // namespace r2ccl

@@ -121,6 +121,7 @@ TimeNs PathModel::wire_time_at_most(uint64_t bytes) const {
 }
 
 void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) {
+  R2CCL_CHECK(transmission.bytes > 0 && nic_time >= 0);
   transmission.number = frames_sent_++;
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
@@ -328,6 +329,7 @@ void PathModel::resize_window(uint64_t delivered) {
 }
 
 void PathModel::compare(const Best& best) {
+  R2CCL_CHECK(best.bytes_per_ns > 0);
   best_ = best;
   if (!rate_known_) rate_ = best.bytes_per_ns;
 }
@@ -340,6 +342,7 @@ bool PathModel::wants_probe(TimeNs now) const {
 }
 
 void PathModel::excuse(TimeNs duration) {
+  R2CCL_CHECK(duration >= 0);
   for (Transmission& transmission : outstanding_) {
     transmission.due_at += duration;
     transmission.expected_at += duration;
@@ -352,8 +355,14 @@ void PathModel::check_invariants() const {
   R2CCL_CHECK(bytes == bytes_outstanding_);
   R2CCL_CHECK(bytes_outstanding_ <= bytes_sent_);
   R2CCL_CHECK(frames_delivered_ + outstanding_.size() == frames_sent_);
+  R2CCL_CHECK(outstanding_.empty() || outstanding_.front().number == frames_delivered_);
+  R2CCL_CHECK(interval_filled_ <= interval_bytes_);
   R2CCL_CHECK(rate_ > 0);
-  R2CCL_CHECK(window_ <= limits::kWindowBytesMax);
+  R2CCL_CHECK(trial_from_ == 0 || (trial_from_ > 0 && trial_left_ > 0));
+  R2CCL_CHECK(trial_wait_ >= kTrialWaitMin && trial_wait_ <= kTrialWaitMax);
+  R2CCL_CHECK(base_delay_ > 0 && deviation_ >= 0);
+  R2CCL_CHECK(window_ > 0 && window_ <= limits::kWindowBytesMax);
+  R2CCL_CHECK(nic_paths_ >= 1);
 }
 
 }  // namespace r2ccl

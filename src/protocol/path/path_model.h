@@ -53,6 +53,7 @@ class PathModel {
   void reset();
 
   // `nic_time`: time of all bytes outstanding through the NIC, this transmission included.
+  // Requires bytes > 0.
   void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);
   // Records that the receiver has wholly received `frames` data frames of this connection, and
   // delayed the acknowledgement of the last one by `held`. Appends the newly received ones, oldest
@@ -145,31 +146,32 @@ class PathModel {
   void learn_lateness(const Transmission& transmission, TimeNs now);
   void resize_window(uint64_t delivered);
 
-  std::deque<Transmission> outstanding_;
-  uint64_t bytes_outstanding_ = 0;
+  std::deque<Transmission> outstanding_;  // numbered frames_delivered_ to frames_sent_ - 1
+  uint64_t bytes_outstanding_ = 0;        // the sum over outstanding_; <= bytes_sent_
   uint64_t frames_sent_ = 0;
-  uint64_t frames_delivered_ = 0;
+  uint64_t frames_delivered_ = 0;  // <= frames_sent_
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
-  TimeNs told_at_ = 0;           // time of the receiver's last acknowledgement
-  TimeNs interval_at_ = 0;       // begin of the running measurement; 0: the path is idle
+  TimeNs told_at_ = 0;           // when the receiver last said what had arrived
+  TimeNs interval_at_ = 0;       // when the running measurement began; 0: the path is idle
   uint64_t interval_bytes_ = 0;  // delivered since
-  // The part of these that shows the path's rate: the path was half full, or slow.
-  uint64_t interval_filled_ = 0;
+  uint64_t interval_filled_ =
+      0;  // <= interval_bytes_: of these, what shows the path's rate: it was half full, or slow
 
-  double rate_ = kRateInitial;  // bytes per ns
+  double rate_ = kRateInitial;  // > 0; bytes per ns
   bool rate_known_ = false;
   std::array<double, 8> recent_rates_{};
   uint32_t rate_samples_ = 0;
   int alone_late_ = 0;     // in a row
-  double alone_best_ = 0;  // highest rate among the app-limited samples
-  // On probation: the rate that the path had shown before, and the number of further transmissions
-  // that must be in time. After a failed probation the next one waits twice as long each time.
-  double trial_from_ = 0;
-  int trial_left_ = 0;
+  double alone_best_ = 0;  // the highest rate that one of these has shown
+  // While it is trusted on trial with more than it had shown: that rate, and how many transmissions
+  // more must be in time. After a trial that failed the next one has to wait, twice as long each
+  // time.
+  double trial_from_ = 0;  // 0: it is not on trial
+  int trial_left_ = 0;     // > 0 while it is
   TimeNs next_trial_ = 0;
-  TimeNs trial_wait_ = kTrialWaitMin;
-  TimeNs base_delay_ = kDelayInitial;
+  TimeNs trial_wait_ = kTrialWaitMin;  // kTrialWaitMin to kTrialWaitMax
+  TimeNs base_delay_ = kDelayInitial;  // > 0
   uint32_t delay_samples_ = 0;
   std::array<TimeNs, 4> recent_delays_{};
   Best best_;                      // among the link's paths
@@ -180,10 +182,10 @@ class PathModel {
   TimeNs guessed_elapsed_ = kNever;
   uint64_t guessed_bytes_ = 0;
   TimeNs deviation_ = 0;
-  uint64_t deviations_ = 0;  // number of samples
-  uint64_t window_ = kWindowInitial;
-  size_t nic_paths_ = 1;
-  uint64_t frame_bytes_ = 0;  // the last delivered frame's
+  uint64_t deviations_ = 0;           // that it was learned from
+  uint64_t window_ = kWindowInitial;  // > 0, <= kWindowBytesMax
+  size_t nic_paths_ = 1;              // >= 1
+  uint64_t frame_bytes_ = 0;          // of the last that was delivered
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;

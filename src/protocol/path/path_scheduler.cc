@@ -220,4 +220,8 @@ PathEnd* PathScheduler::choose_control(TimeNs now) {
   return second != nullptr && usable() > 0 ? second : last != nullptr ? last : second;
 }
 
+void PathScheduler::check_invariants() const {
+  R2CCL_CHECK(control_cursor_ <= paths_.size());
+}
+
 }  // namespace r2ccl

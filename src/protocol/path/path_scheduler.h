@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "protocol/path/path_end.h"
 
@@ -24,7 +25,9 @@ namespace r2ccl {
 class PathScheduler {
  public:
   // The paths of the link, by index; they must outlive the scheduler.
-  explicit PathScheduler(std::vector<PathEnd*> paths) : paths_(std::move(paths)) {}
+  explicit PathScheduler(std::vector<PathEnd*> paths) : paths_(std::move(paths)) {
+    for (size_t i = 0; i < paths_.size(); ++i) R2CCL_CHECK(paths_[i]->index == i);
+  }
 
   // --- chunks ---
   struct Choice {
@@ -63,6 +66,8 @@ class PathScheduler {
   // null when none takes a frame.
   PathEnd* choose_control(TimeNs now);
 
+  void check_invariants() const;
+
  private:
   PathModel::Best best_shown() const;
   double fastest_rate() const;
@@ -73,7 +78,7 @@ class PathScheduler {
   static bool takes(const PathEnd& path, uint64_t bytes, bool urgent);
 
   const std::vector<PathEnd*> paths_;
-  size_t control_cursor_ = 0;
+  size_t control_cursor_ = 0;  // <= paths_.size()
 };
 
 }  // namespace r2ccl

@@ -50,7 +50,15 @@ void PathState::clear(TimeNs now) {
 }
 
 void PathState::fail(DownCause cause, TimeNs now) {
+  R2CCL_CHECK(cause != DownCause::none);
   become(PathPhase::down, cause, now);
+}
+
+void PathState::check_invariants() const {
+  R2CCL_CHECK(!connected() || cause_ == DownCause::none);
+  R2CCL_CHECK(!connected() || incarnation_ != Incarnation());
+  const bool been_up = phase_ == PathPhase::up || phase_ == PathPhase::suspect;
+  R2CCL_CHECK(!been_up || up_since_ <= since_);
 }
 
 }  // namespace r2ccl

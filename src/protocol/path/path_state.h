@@ -40,14 +40,16 @@ class PathState {
   // Records that the path failed. Legal in every phase but `down`.
   void fail(DownCause cause, TimeNs now);
 
+  void check_invariants() const;
+
  private:
   void become(PathPhase phase, DownCause cause, TimeNs now);
 
   PathPhase phase_ = PathPhase::down;
-  DownCause cause_ = DownCause::none;
-  Incarnation incarnation_;
+  DownCause cause_ = DownCause::none;  // none in every phase but `down`
+  Incarnation incarnation_;            // not 0 in every phase but `down`; only grows
   TimeNs since_ = 0;
-  TimeNs up_since_ = 0;
+  TimeNs up_since_ = 0;  // <= since_ in `up` and `suspect`
 };
 
 }  // namespace r2ccl

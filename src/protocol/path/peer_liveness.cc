@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace r2ccl {
 namespace {
 
@@ -33,6 +35,7 @@ void PeerLiveness::on_data_paths(bool carries, bool carried, TimeNs now) {
 }
 
 void PeerLiveness::compensate_idle(TimeNs duration, TimeNs now) {
+  R2CCL_CHECK(duration >= 0);
   if (duration <= kLongPause) return;
   for (TimeNs* since : {&all_down_since_, &no_data_since_}) {
     if (*since != 0) *since = std::min(*since + duration, now);
@@ -57,6 +60,12 @@ TimeNs PeerLiveness::next_timeout(TimeNs now) const {
   if (no_data_since_ != 0) next = no_data_since_ + cutoff_;
   if (all_down_since_ != 0) next = std::min(next, now + kAllDownInterval);
   return next;
+}
+
+void PeerLiveness::check_invariants() const {
+  R2CCL_CHECK(cutoff_ > 0);
+  R2CCL_CHECK(all_down_since_ >= 0 && no_data_since_ >= 0);
+  evidence_.check_invariants();
 }
 
 }  // namespace r2ccl

@@ -55,9 +55,11 @@ class PeerLiveness {
   // Returns the time at which check() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
 
+  void check_invariants() const;
+
  private:
   DeathEvidence evidence_;
-  const TimeNs cutoff_;
+  const TimeNs cutoff_;        // > 0
   TimeNs all_down_since_ = 0;  // 0: some path is connected, or none has ever been
   TimeNs no_data_since_ = 0;   // 0: some path carries data, or none ever has
 };

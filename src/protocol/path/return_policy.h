@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace r2ccl {
@@ -39,11 +40,14 @@ class ReturnPolicy {
     return penalty_ * std::exp2(-age / static_cast<double>(kHalfLife));
   }
 
+  void check_invariants() const { R2CCL_CHECK(penalty_ >= 0 && next_ >= 0); }
+
  private:
   // Returns a quarter of the outage's length so far, 25 to 250 ms, in the first minute; after an
   // hour it has grown to 5 s.
   TimeNs spacing(TimeNs now) const {
     const TimeNs age = now - down_since_;
+    R2CCL_CHECK(age >= 0);
     if (age <= 60 * kSecond) return std::clamp(age / 4, 25 * kMillisecond, 250 * kMillisecond);
     if (age >= 3600 * kSecond) return 5 * kSecond;
     return 250 * kMillisecond + (age - 60 * kSecond) * 475 / 354'000;
@@ -62,10 +66,10 @@ class ReturnPolicy {
   static constexpr TimeNs kHoldMax = 30 * kSecond;
 
   bool damping_;
-  double penalty_ = 0;
+  double penalty_ = 0;  // >= 0
   TimeNs penalised_at_ = 0;
-  TimeNs down_since_ = kNever;  // kNever: the path was never up, nor tried
-  TimeNs next_ = 0;
+  TimeNs down_since_ = kNever;  // kNever: it was never up, nor tried
+  TimeNs next_ = 0;             // >= 0
 };
 
 }  // namespace r2ccl

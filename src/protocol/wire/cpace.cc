@@ -29,10 +29,12 @@ size_t length_bytes(size_t length) {
   return count;
 }
 
-// lv_cat(): appends each part behind its length in LEB128.
+// lv_cat(): each part behind its length in LEB128. Requires reserved memory: `out` must not grow
+// and leave a copy of a secret behind.
 void append(std::vector<std::byte>& out, std::initializer_list<Bytes> parts) {
   for (const Bytes part : parts) {
     size_t length = part.size();
+    R2CCL_CHECK(out.size() + length_bytes(length) + length <= out.capacity());
     for (; length >= 128; length >>= 7) {
       out.push_back(static_cast<std::byte>((length & 0x7f) | 0x80));
     }
@@ -50,7 +52,6 @@ std::vector<std::byte> generator_string(Bytes password, Bytes channel, Bytes ses
                       length_bytes(kDomain.size()) + kDomain.size();
   const std::vector<std::byte> padding(kHashBlockBytes - std::min(used, kHashBlockBytes));
   std::vector<std::byte> out;
-  // A growing buffer would leave copies of the password behind.
   out.reserve(kDomain.size() + password.size() + padding.size() + channel.size() + session.size() +
               5 * kLengthBytesMax);
   append(out, {bytes_of(kDomain), password, padding, channel, session});

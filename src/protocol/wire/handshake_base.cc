@@ -47,6 +47,7 @@ void HandshakeBase::refuse(Status error, const std::string& text_for_peer) {
 }
 
 bool HandshakeBase::speaks_our_version(std::span<const std::byte> hello) {
+  R2CCL_CHECK(hello.size() >= kHandshakePrefixBytes);
   const auto lowest = std::to_integer<uint8_t>(hello[5]);
   const auto highest = std::to_integer<uint8_t>(hello[6]);
   if (std::max(lowest, kHandshakeVersionMin) <= std::min(highest, kHandshakeVersionMax)) {
@@ -91,6 +92,7 @@ crypto::Hash HandshakeBase::prove(std::span<const std::byte> frame_before_proof,
 
 bool HandshakeBase::check_proof(std::span<const std::byte> frame, std::string_view label,
                                 crypto::Key key) {
+  R2CCL_CHECK(frame.size() >= crypto::kHashBytes);
   return crypto::equal(prove(without_seal(frame), label, key), frame.last(crypto::kHashBytes));
 }
 
@@ -104,6 +106,7 @@ void HandshakeBase::say_proof(HandshakeFrame type, uint8_t version, std::string_
 
 void HandshakeBase::finish(crypto::Key key, std::string_view send_label,
                            std::string_view receive_label) {
+  R2CCL_CHECK(state_ == State::running && send_label != receive_label);
   const crypto::Hash digest = transcript_.digest();
   crypto::derive_into(session_.send_key, key, send_label, {digest});
   crypto::derive_into(session_.receive_key, key, receive_label, {digest});

@@ -97,10 +97,12 @@ std::vector<std::byte> encode_without_seal(const ReplyFrame& reply) {
 }
 
 std::span<const std::byte> without_seal(std::span<const std::byte> frame) {
+  R2CCL_CHECK(frame.size() >= crypto::kHashBytes);
   return frame.first(frame.size() - crypto::kHashBytes);
 }
 
 std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version) {
+  R2CCL_CHECK(type == HandshakeFrame::final || type == HandshakeFrame::confirm);
   std::array<std::byte, kHandshakePrefixBytes> prefix{};
   std::copy(kMagic.begin(), kMagic.end(), prefix.begin());
   prefix[4] = static_cast<std::byte>(type);
@@ -110,6 +112,7 @@ std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, u
 
 std::vector<std::byte> encode_refusal(std::string_view text) {
   const std::string told = printable_text(text, kRefuseTextBytesMax);
+  R2CCL_CHECK(told.size() <= kRefuseTextBytesMax);
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   put_prefix(out, HandshakeFrame::refuse, 0, static_cast<uint8_t>(told.size() & 0xff),
@@ -177,12 +180,14 @@ Result<ReplyFrame> decode_reply(std::span<const std::byte> bytes) {
 }
 
 std::string decode_refusal(std::span<const std::byte> bytes) {
+  R2CCL_CHECK(bytes.size() >= kHandshakePrefixBytes);
   return printable_text(bytes.subspan(kHandshakePrefixBytes), kRefuseTextBytesMax);
 }
 
 size_t FrameAssembler::consume(std::span<const std::byte> input) {
   size_t used = 0;
   while (error_.ok() && !whole() && used < input.size()) {
+    R2CCL_CHECK(filled_ <= needed_ && needed_ <= buffer_.size());
     const size_t count = std::min(needed_ - filled_, input.size() - used);
     std::memcpy(buffer_.data() + filled_, input.data() + used, count);
     filled_ += count;

@@ -65,9 +65,9 @@ struct ReplyFrame {
 
 std::vector<std::byte> encode_without_seal(const HelloFrame& hello);
 std::vector<std::byte> encode_without_seal(const ReplyFrame& reply);
-// Returns a HELLO or REPLY up to its seal.
+// Requires a whole frame. Returns a HELLO or REPLY up to its seal.
 std::span<const std::byte> without_seal(std::span<const std::byte> frame);
-// Returns the bytes before the proof of a FINAL or CONFIRM.
+// Requires FINAL or CONFIRM. Returns the bytes before its proof.
 std::array<std::byte, kHandshakePrefixBytes> proof_prefix(HandshakeFrame type, uint8_t version);
 std::vector<std::byte> encode_refusal(std::string_view text);
 
@@ -99,9 +99,9 @@ class FrameAssembler {
   Status grow();
 
   HandshakeFrame wanted_;
-  size_t filled_ = 0;
-  size_t needed_ = kHandshakePrefixBytes;
-  bool sized_ = false;  // needed_ is the size of the whole frame
+  size_t filled_ = 0;                      // <= needed_
+  size_t needed_ = kHandshakePrefixBytes;  // <= buffer_.size()
+  bool sized_ = false;                     // needed_ is the size of the whole frame
   Status error_;
   std::array<std::byte, kHandshakeFrameBytesMax> buffer_{};
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "protocol/wire/byte_io.h"
 
@@ -88,7 +89,9 @@ void put_channel(ByteWriter& out, const ChannelReport& c) {
   out.put(c.eager_total);
   out.put(static_cast<uint8_t>(c.discards ? kFlagDiscards : 0));
   out.put(static_cast<uint16_t>(c.partial.size()));
+  R2CCL_CHECK(c.partial.size() <= kPartialMax);
   for (const PartialMessage& m : c.partial) {
+    R2CCL_CHECK(m.bitmap.size() <= kBitmapBytesMax);
     out.put(m.message.value());
     out.put(m.prefix);
     out.put(static_cast<uint16_t>(m.bitmap.size()));
@@ -231,6 +234,8 @@ size_t encoded_body_bytes(const ControlFrame& f) {
 }
 
 void encode(const ControlFrame& f, std::vector<std::byte>& out) {
+  R2CCL_CHECK(f.paths.size() <= limits::kPathsMax && f.channels.size() <= limits::kChannelsMax);
+  R2CCL_CHECK(f.notices.size() <= kNoticesMax);
   const size_t start = out.size();
   ByteWriter w(out);
   w.put(kControlMagic);
@@ -253,6 +258,7 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   for (const PathReport& p : f.paths) put_path(w, p);
   for (const ChannelReport& c : f.channels) put_channel(w, c);
   for (const NoticeReport& n : f.notices) {
+    R2CCL_CHECK(n.bytes.size() <= limits::kNoticeBytesMax);
     w.put(n.number);
     w.put(static_cast<uint16_t>(n.bytes.size()));
     w.put_bytes(n.bytes);

@@ -43,6 +43,11 @@ class Incidents {
   const std::vector<std::string>& hosts() const { return host_names_; }
   uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
 
+  void check_invariants() const {
+    judge_.check_invariants();
+    localiser_.check_invariants();
+  }
+
  private:
   // A report is sent at once, again when the stall is known, and anew when another rank localises.
   struct Report {

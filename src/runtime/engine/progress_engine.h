@@ -99,6 +99,10 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
+  // CHECKs the invariants of all links, and those between the links and the NICs. The simulator
+  // calls it after every turn of this rank.
+  void check_invariants() const;
+
  private:
   // LinkHost
   const Clock& clock() const override { return clock_; }
@@ -127,6 +131,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   TimeNs look();
+  void check_nic(NicId nic, const NicPace& pace, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
@@ -140,12 +145,12 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Rank self_;
   std::vector<RankCard> cards_;
   EngineObserver* observer_ = nullptr;
-  std::vector<Nic> nics_;          // the data NICs, in the order advertised
-  std::vector<uint16_t> ports_;    // port of the listener on each
-  std::vector<Endpoint> control_;  // out-of-band if any, then lo
-  std::vector<std::unique_ptr<NicPace>> paces_;
+  std::vector<Nic> nics_;                        // the data NICs, in the order advertised
+  std::vector<uint16_t> ports_;                  // of the listener on each
+  std::vector<Endpoint> control_;                // out-of-band if any, then lo
+  std::vector<std::unique_ptr<NicPace>> paces_;  // of nics_; a sender for each data path
   std::optional<NicPace> loopback_pace_;
-  std::vector<NicQueue> queues_;  // parallel to paces_
+  std::vector<NicQueue> queues_;  // as paces_; each holds the bytes outstanding on its data paths
   NicQueue loopback_queue_;
   std::vector<TimeNs> next_ping_;  // parallel to paces_
   size_t ping_cursor_ = 0;

@@ -122,6 +122,12 @@ void ChannelSet::check_invariants() const {
   R2CCL_CHECK(order_.size() == channels_.size());
   R2CCL_CHECK(channels_.size() <= limits::kChannelsMax);
   R2CCL_CHECK(order_.empty() || cursor_ < order_.size());
+  for (const auto& [id, channel] : channels_) {
+    R2CCL_CHECK(channel->send.channel() == id);
+    R2CCL_CHECK(channel->opened || channel->client == nullptr);
+    channel->send.check_invariants();
+    channel->receive.check_invariants();
+  }
 }
 
 }  // namespace r2ccl

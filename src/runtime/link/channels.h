@@ -23,7 +23,7 @@ struct Channel {
   MessageClient* client = nullptr;  // null until it is opened, and after it is cancelled
   SendLedger send;
   ReceiveLedger receive;
-  uint64_t changed_version = 0;  // version of the link's state at the receiving end's last change
+  uint64_t changed_version = 0;  // <= the state's version: when the receiving end last changed
   int64_t quantum = 0;           // byte credit of deficit round robin
   bool releasing = false;        // the client waits only for the end of its sends
 };
@@ -74,9 +74,9 @@ class ChannelSet {
   Channel& add(ChannelId id);
 
   const Rank peer_;
-  std::map<ChannelId, std::unique_ptr<Channel>> channels_;
-  std::vector<ChannelId> order_;  // in order of creation
-  size_t cursor_ = 0;             // index into order_
+  std::map<ChannelId, std::unique_ptr<Channel>> channels_;  // at most kChannelsMax
+  std::vector<ChannelId> order_;                            // of creation; each of channels_ once
+  size_t cursor_ = 0;  // in order_; < its size unless that is empty
   std::vector<Completion> completions_;
 };
 

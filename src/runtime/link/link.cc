@@ -96,7 +96,6 @@ void Link::cancel_channel(ChannelId id) {
 }
 
 void Link::send_notice(Notice notice) {
-  R2CCL_CHECK(notice.bytes.size() <= limits::kNoticeBytesMax);
   const bool more = notices_.pending() > 0;
   notices_.set(std::move(notice));
   // The kernel of a peer that reads nothing would keep each frame. The next retransmission of the
@@ -178,6 +177,11 @@ void Link::check_invariants() const {
   state_.check_invariants();
   paths_.check_invariants();
   channels_.check_invariants();
+  notices_.check_invariants();
+  contradictions_.check_invariants();
+  for (const auto& [id, channel] : channels_.all()) {
+    R2CCL_CHECK(channel->changed_version <= state_.version());
+  }
   R2CCL_CHECK(!goodbye_.sent || goodbye_.wanted);
   R2CCL_CHECK(goodbye_.version <= state_.version());
 }

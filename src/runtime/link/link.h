@@ -109,8 +109,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
  private:
   struct Goodbye {
     bool wanted = false;
-    bool sent = false;
-    uint64_t version = 0;  // version of the state that said it
+    bool sent = false;     // implies wanted
+    uint64_t version = 0;  // <= state_.version(): the one that said it
     bool received = false;
   };
 

@@ -253,12 +253,14 @@ Path* LinkPaths::find(PathId id) const {
 
 void LinkPaths::check_invariants() const {
   detector_.check_invariants();
+  scheduler_.check_invariants();
+  liveness_.check_invariants();
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Path& path = *slots_[i].path;
     R2CCL_CHECK(path.index == i);
     R2CCL_CHECK(!path.standby || path.drained);
     R2CCL_CHECK(path.state.connected() || path.model.outstanding().empty());
-    path.model.check_invariants();
+    path.check_invariants();
   }
 }
 

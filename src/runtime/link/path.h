@@ -139,8 +139,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // was not planned).
   void note_failure(const PathEvent& event, bool fault);
 
-  // Breaks the path; every break comes through here. Records the cause unless the path is broken
-  // already. The link acts on it in its next progress().
+  void check_invariants() const;
+
+  // The one way to break a path: records the cause, unless the path is broken already. The link
+  // acts on it in its next progress().
   void break_by(DownCause cause, DownCause peer_cause, const std::string& why);
   std::string broken_why;
   bool closed_by_kernel = false;           // the break is an end of stream or a reset
@@ -179,10 +181,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   DataHandler data_handler_{*this};
   LaneHandler lane_handler_{*this};
   std::unique_ptr<Connection> data_;
-  std::unique_ptr<ControlLane> lane_;
+  std::unique_ptr<ControlLane> lane_;  // there while the path is connected
   std::optional<FrameReader> reader_;
-  std::optional<FrameWriter> writer_;  // reader and writer exist with data_
-  Reactor* reactor_ = nullptr;         // the reactor of both connections
+  std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
+  Reactor* reactor_ = nullptr;         // of the connections
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
   TimeNs paused_until_ = kNever;

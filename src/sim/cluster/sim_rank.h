@@ -41,6 +41,9 @@ struct SimRank final : RankObserver {
   void turn() {
     runtime->progress(0);
     if (in_turn) in_turn();
+    if (left()) return;
+    engine().check_invariants();
+    incidents().check_invariants();
   }
   TimeNs next_timeout() { return clock->to_virtual(runtime->next_timeout()); }
   // After calls to the runtime from outside its actor.
