@@ -155,7 +155,7 @@ TEST_F(Served, TakesARequestInPieces) {
   EXPECT_EQ(asker.heard(), "{\"a\":1}\n");
 }
 
-TEST_F(Served, LetsTheAskerWaitForTheOtherRanks) {
+TEST_F(Served, LetsTheClientWaitForTheOtherRanks) {
   Asker asker(path_);
   ASSERT_TRUE(asker.say("job\n"));
   EXPECT_TRUE(at_rest());

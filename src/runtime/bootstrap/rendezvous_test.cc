@@ -399,7 +399,7 @@ TEST_F(RendezvousTest, ClosesConnectionsThatDoNotFinishInTime) {
   EXPECT_EQ(server_->counters().evicted, 2u);
 }
 
-TEST_F(RendezvousTest, KeepsABoundedNumberOfStrangersAndStillServesTheRanks) {
+TEST_F(RendezvousTest, KeepsABoundedNumberOfPendingConnectionsAndServesTheRanks) {
   serve();
   join(0, 2);
   settle();

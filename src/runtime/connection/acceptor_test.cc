@@ -287,7 +287,7 @@ TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
 
 // A slow peer, and a flood from so many addresses that each has one place. After a shortage of
 // descriptors 20 places are left.
-TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutStrangersButNoPeer) {
+TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutNoPeer) {
   std::vector<std::unique_ptr<Connection>> crowd;
   const auto flood_from = [&](int hosts) {
     for (int i = 0; i < hosts; ++i) {
@@ -325,7 +325,7 @@ class SlowClock final : public Clock {
   mutable TimeNs lost_ = 0;
 };
 
-TEST_F(AcceptorTest, StrangersTakeAMillisecondOfEachPassAndPeersWaitForNone) {
+TEST_F(AcceptorTest, PendingConnectionsTakeAMillisecondOfEachPassAndDelayNoPeer) {
   const SlowClock slow(clock_, 200 * kMicrosecond);
   SimHost& peer_host = fabric_.add_host("peer");
   fabric_.add_nic(peer_host, {.name = "nic0"});
@@ -398,7 +398,7 @@ TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
   EXPECT_TRUE(closed(*again));
 }
 
-TEST_F(AcceptorTest, StrangersGiveDescriptorsBackWhenTheseRunOut) {
+TEST_F(AcceptorTest, PendingConnectionsGiveDescriptorsBackWhenTheseRunOut) {
   const auto crowd = flood(client_host_, 100);
   ASSERT_EQ(held(crowd), 100u);
   HandshakeIo client(connect(), make_initiator(run_, kIdentity, Incarnation(4), nonce(99), {}));

@@ -97,7 +97,7 @@ TEST(Crowd, PeersHavePlacesOfTheirOwn) {
   EXPECT_TRUE(Crowd::Place(crowd, host(2)).is_reserved());
 }
 
-TEST(Crowd, AFewStrangersAreNotTheReasonForAShortage) {
+TEST(Crowd, AFewPendingConnectionsAreNotTheReasonForAShortage) {
   Crowd crowd;
   const Crowd::Place alone(crowd, host(1));
   EXPECT_FALSE(crowd.shrink(0));

@@ -161,7 +161,7 @@ TEST(MakePaths, BothEndsComputeTheSame) {
   }
 }
 
-TEST(MakePaths, EndWithTheOutOfBandLaneWhereBothHaveOne) {
+TEST(MakePaths, EndWithTheOutOfBandPathWhereBothHaveOne) {
   RankCard a = card(0, {"10.0.0.1"});
   const RankCard b = card(1, {"10.0.0.2"});
   const auto paths = make_paths(a, b);

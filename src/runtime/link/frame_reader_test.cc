@@ -165,7 +165,7 @@ TEST_F(FrameReaderTest, ContinuesBytesThatWereReadBeforeItExisted) {
   }
 }
 
-TEST_F(FrameReaderTest, AfterARedirectTheDestinationIsNotTouchedAgain) {
+TEST_F(FrameReaderTest, AfterADiscardTheDestinationIsNotTouchedAgain) {
   const Bytes stream = three_frames();
   for (size_t split = kDataHeaderBytes; split < kDataHeaderBytes + kPayload; ++split) {
     RecordingOwner owner;
@@ -212,7 +212,7 @@ TEST_F(FrameReaderTest, DiscardsTheRemainderOfAnyPayloadOfAChannel) {
   EXPECT_TRUE(owner_.untouched(500 - kDataHeaderBytes, kPayload));
 }
 
-TEST_F(FrameReaderTest, ARedirectBetweenFramesMeansNothing) {
+TEST_F(FrameReaderTest, ADiscardBetweenFramesMeansNothing) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
   EXPECT_FALSE(reader.redirect(ChannelId(0), MessageNo(0), 0));

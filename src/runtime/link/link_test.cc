@@ -187,7 +187,7 @@ void expect_lane_refused(const std::function<Bytes(ScriptedLink&, const ControlF
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
 }
 
-TEST(Link, BelievesNothingOnALaneInWhichABitWasChanged) {
+TEST(Link, BelievesNothingOnAControlStreamInWhichABitWasChanged) {
   const size_t size = [] {
     ScriptedLink s(2);
     s.connect(0);
@@ -203,14 +203,14 @@ TEST(Link, BelievesNothingOnALaneInWhichABitWasChanged) {
   }
 }
 
-TEST(Link, BelievesNoLaneFrameThatComesBeforeItsPredecessor) {
+TEST(Link, BelievesNoControlFrameThatComesBeforeItsPredecessor) {
   expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
     (void)s.lane_bytes(0, s.state());
     return s.lane_bytes(0, frame);
   });
 }
 
-TEST(Link, BelievesNoLaneFrameOfAnOldIncarnation) {
+TEST(Link, BelievesNoControlFrameOfAnOldIncarnation) {
   expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
     Bytes recorded = s.lane_bytes(0, frame);
     s.connect(0);
@@ -218,12 +218,12 @@ TEST(Link, BelievesNoLaneFrameOfAnOldIncarnation) {
   });
 }
 
-TEST(Link, BelievesNoLaneFrameOfAnotherPath) {
+TEST(Link, BelievesNoControlFrameOfAnotherPath) {
   expect_lane_refused(
       [](ScriptedLink& s, const ControlFrame& frame) { return s.lane_bytes(1, frame); });
 }
 
-TEST(Link, ALaneFrameThatComesTwiceEndsThePath) {
+TEST(Link, AControlFrameThatComesTwiceEndsThePath) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -259,7 +259,7 @@ TEST(Link, DeliversCompletionsFromBeforeARefusedReport) {
 // The link probes a suspect path by connects, and these may fail at once. The client only waits for
 // the end of its sends, so the link copies the unacknowledged bytes, also the part of a frame that
 // could not be written yet.
-TEST(Link, AHastenedSendCompletesBeforeItIsAcknowledged) {
+TEST(Link, AReleasedSendCompletesBeforeItIsAcknowledged) {
   ScriptedLink s(1);
   s.connect(0);
   ControlFrame permit = s.state();

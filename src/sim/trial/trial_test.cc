@@ -53,10 +53,10 @@ INSTANTIATE_TEST_SUITE_P(DeathByHearsay, TrialTest, testing::Values<uint64_t>(92
 
 // A rank that had lost all its paths localised faults alone, and went on when another rank did so
 // too.
-INSTANTIATE_TEST_SUITE_P(JudgedAlone, TrialTest, testing::Values<uint64_t>(3415));
+INSTANTIATE_TEST_SUITE_P(LocalisedAlone, TrialTest, testing::Values<uint64_t>(3415));
 
 // The localising rank's host was dark, and its own probes were its evidence against another host.
-INSTANTIATE_TEST_SUITE_P(DarkJudge, TrialTest, testing::Values<uint64_t>(2419));
+INSTANTIATE_TEST_SUITE_P(DarkLocaliser, TrialTest, testing::Values<uint64_t>(2419));
 
 // A rank without a carrier read a report three seconds late, without the other end's excuse.
 INSTANTIATE_TEST_SUITE_P(StaleReport, TrialTest, testing::Values<uint64_t>(6875));
