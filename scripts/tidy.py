@@ -422,6 +422,24 @@ def plain_english(files):
                           f"(at most {HEADLESS_PERCENT_MAX} %): {sentence.text}")
 
 
+READING_ITEM = re.compile(r"^(\d+)\. `((?:src|tools|include)/[^`]+)`", re.MULTILINE)
+READING_FILES_MAX = 12
+
+
+def reading_order(file, files):
+    """The reading lists of ARCHITECTURE name files of the tree, and are short."""
+    if file.path != "ARCHITECTURE.md":
+        return
+    paths = {other.path for other in files}
+    for match in READING_ITEM.finditer(file.text):
+        line = file.line_of(match.start())
+        if match.group(2) not in paths:
+            yield Finding(file.path, line, "reading-order", f"{match.group(2)} does not exist")
+        if int(match.group(1)) > READING_FILES_MAX:
+            yield Finding(file.path, line, "reading-order",
+                          f"more than {READING_FILES_MAX} files in one list")
+
+
 RULES = (clock, function_size, file_size, header_guard, using_namespace, unfinished,
          machine, suppressions, document_width, decision)
 
@@ -464,6 +482,7 @@ def check(root):
     findings += [*layering(files), *folder_size(files), *check_density(files)]
     findings += [finding for file in files for finding in links(file, files, root)]
     findings += [finding for file in files for finding in named_tests(file, files)]
+    findings += [finding for file in files for finding in reading_order(file, files)]
     findings += plain_english(files)
     return findings
 

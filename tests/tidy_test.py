@@ -71,6 +71,15 @@ class Rules(unittest.TestCase):
         self.assertEqual(self.rules_of("src/runtime/link/b_test.cc", '"testing/a.h"'), set())
         self.assertEqual(self.rules_of("src/testing/b.h", '"sim/fabric/a.h"') & {"layer"}, set())
 
+    def test_the_reading_lists_name_files_and_are_short(self):
+        item = "{}. `src/base/a.h`: a file\n"
+        tree = {"src/base/a.h": "#pragma once\n"}
+        short = "".join(item.format(i) for i in range(1, 13))
+        self.assertEqual(rules_hit({**tree, "ARCHITECTURE.md": short}), set())
+        self.assertEqual(rules_hit({**tree, "ARCHITECTURE.md": short + item.format(13)}),
+                         {"reading-order"})
+        self.assertEqual(rules_hit({"ARCHITECTURE.md": short}), {"reading-order"})
+
     def test_a_folder_holds_at_most_forty_files(self):
         crowd = {f"src/base/f{i}.cc": "\n" for i in range(41)}
         self.assertEqual(rules_hit(crowd), {"folder-size"})
