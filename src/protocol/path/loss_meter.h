@@ -53,7 +53,7 @@ class LossMeter {
   static constexpr size_t kControl = 1;
   // New connections count from 0.
   void reset() { last_ = {}; }
-  // Requires kData or kControl.
+  // Requires kData or kControl, and a clock that does not run backwards.
   void sample(size_t connection, const Counters& counters, TimeNs now);
   // The window up to `now`. Packets are counted from behind the first period with a loss on, if
   // there is a second one: only so they give the rate of a loss that has just begun.
@@ -62,11 +62,9 @@ class LossMeter {
   uint64_t sent() const { return sent_; }
   uint64_t lost() const { return lost_ < 0 ? 0 : static_cast<uint64_t>(lost_); }
 
-  void check_invariants() const;
-
  private:
   struct Period {
-    int64_t number = -1;  // -1: not used yet; else its place in periods_, modulo kPeriods
+    int64_t number = -1;  // modulo kPeriods its place in periods_; only grows
     uint64_t sent = 0;
     int64_t lost = 0;  // negative where a retransmission turned out to be in vain
   };
@@ -74,7 +72,7 @@ class LossMeter {
 
   std::array<Period, kPeriods> periods_{};
   std::array<Counters, 2> last_{};
-  uint64_t sent_ = 0;  // at least the sum over periods_
+  uint64_t sent_ = 0;
   int64_t lost_ = 0;
 };
 
