@@ -480,7 +480,7 @@ void Judge::check_invariants() const {
   for (const Open& open : open_) {
     R2CCL_CHECK(open.seen.near.host < hosts && open.seen.far.host < hosts);
     R2CCL_CHECK(open.question <= last_question_);
-    R2CCL_CHECK(!open.probed || (open.covered && open.ripe_at == kNever));
+    R2CCL_CHECK(!open.probed || (open.covered && open.question != 0));
   }
   R2CCL_CHECK(questions_.size() <= kQuestionsMax);
   for (const auto& [number, question] : questions_) {

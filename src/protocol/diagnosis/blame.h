@@ -176,7 +176,7 @@ class Judge {
   struct Open {
     Observation seen;
     TimeNs at = 0;
-    TimeNs ripe_at = 0;     // kNever when `probed`
+    TimeNs ripe_at = 0;     // without meaning when `probed`
     uint32_t question = 0;  // <= last_question_: asked because of its fault; 0: nothing yet
     bool covered = false;   // that question tries this very pair, and came after it was lost
     bool probed = false;    // implies covered: a probe without an answer, and no path that was lost

@@ -12,6 +12,7 @@ void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) 
   Counters& last = last_[connection];
   const int64_t number = number_of(now);
   Period& period = periods_[static_cast<size_t>(number) % kPeriods];
+  R2CCL_CHECK(period.number <= number);
   if (period.number != number) period = {number, 0, 0};
   const uint64_t sent = counters.sent - std::min(last.sent, counters.sent);
   period.sent += sent;
@@ -61,16 +62,6 @@ LossCount LossMeter::count(TimeNs now) const {
   count.lost = static_cast<uint32_t>(std::clamp<int64_t>(lost, 0, UINT32_MAX));
   count.lost = std::min(count.lost, count.sent);
   return count;
-}
-
-void LossMeter::check_invariants() const {
-  uint64_t sent = 0;
-  for (size_t i = 0; i < kPeriods; ++i) {
-    const int64_t number = periods_[i].number;
-    R2CCL_CHECK(number == -1 || (number >= 0 && static_cast<size_t>(number) % kPeriods == i));
-    sent += periods_[i].sent;
-  }
-  R2CCL_CHECK(sent <= sent_);
 }
 
 }  // namespace r2ccl

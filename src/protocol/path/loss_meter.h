@@ -53,7 +53,7 @@ class LossMeter {
   static constexpr size_t kControl = 1;
   // Starts new connections, which count from 0.
   void reset() { last_ = {}; }
-  // Requires kData or kControl.
+  // Requires kData or kControl, and a clock that does not run backwards.
   void sample(size_t connection, const Counters& counters, TimeNs now);
   // Returns the counts of the window up to `now`. If there is a second period with a loss, packets
   // count from after the first one: only this gives the rate of a loss that has just begun.
@@ -62,11 +62,9 @@ class LossMeter {
   uint64_t sent() const { return sent_; }
   uint64_t lost() const { return lost_ < 0 ? 0 : static_cast<uint64_t>(lost_); }
 
-  void check_invariants() const;
-
  private:
   struct Period {
-    int64_t number = -1;  // -1: not used yet; else its place in periods_, modulo kPeriods
+    int64_t number = -1;  // modulo kPeriods its place in periods_; only grows
     uint64_t sent = 0;
     int64_t lost = 0;  // negative where a retransmission turned out to be spurious
   };
@@ -74,7 +72,7 @@ class LossMeter {
 
   std::array<Period, kPeriods> periods_{};
   std::array<Counters, 2> last_{};
-  uint64_t sent_ = 0;  // at least the sum over periods_
+  uint64_t sent_ = 0;
   int64_t lost_ = 0;
 };
 

@@ -234,8 +234,6 @@ size_t encoded_body_bytes(const ControlFrame& f) {
 }
 
 void encode(const ControlFrame& f, std::vector<std::byte>& out) {
-  R2CCL_CHECK(f.paths.size() <= limits::kPathsMax && f.channels.size() <= limits::kChannelsMax);
-  R2CCL_CHECK(f.notices.size() <= kNoticesMax);
   const size_t start = out.size();
   ByteWriter w(out);
   w.put(kControlMagic);

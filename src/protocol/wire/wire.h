@@ -158,7 +158,7 @@ inline constexpr size_t kNoticeReportBytes = 10;
 size_t encoded_bytes(const PartialMessage& partial);
 size_t encoded_body_bytes(const ControlFrame& frame);
 
-// Requires no more entries than a peer accepts. Appends header and body, without the MAC.
+// Requires entries that a peer accepts. Appends header and body, without the MAC.
 void encode(const ControlFrame& frame, std::vector<std::byte>& out);
 // Returns the size of the body, or an error when this cannot be a control frame.
 Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes);

@@ -301,7 +301,6 @@ void Path::check_invariants() const {
   state.check_invariants();
   model.check_invariants();
   returns.check_invariants();
-  losses_.check_invariants();
   R2CCL_CHECK(reader_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(writer_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(state.connected() == (lane_ != nullptr));

@@ -1,0 +1,216 @@
+#include "protocol/path/path_scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "testing/fake_path.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kStart = 1000 * kSecond;
+// A new path has a delay of 1 ms and sends 30 bytes in a microsecond: 1 ms each.
+constexpr uint32_t kChunk = 30'000;
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void SetUp() override { make({false, false}); }
+
+  void make(const std::vector<bool>& control_only) {
+    paths_.clear();
+    std::vector<PathEnd*> ends;
+    for (size_t i = 0; i < control_only.size(); ++i) {
+      paths_.push_back(std::make_unique<FakePath>(i, control_only[i]));
+      paths_.back()->bring_up(kStart - kSecond);
+      paths_.back()->health.last_round_trip = kMillisecond;
+      ends.push_back(paths_.back().get());
+    }
+    scheduler_ = std::make_unique<PathScheduler>(ends);
+  }
+
+  FakePath& path(size_t i) { return *paths_[i]; }
+
+  // "0": path 0 takes the chunk now; "await 0": the chunk waits for it; "none".
+  std::string choose(uint64_t fresh_bytes = 0, const PathEnd* avoid = nullptr, bool urgent = false,
+                     std::span<const PathEnd* const> reserved = {}) {
+    const PathScheduler::Choice choice =
+        scheduler_->choose({kChunk, fresh_bytes, avoid, urgent, reserved}, kStart);
+    if (choice.path != nullptr) return std::to_string(choice.path->index);
+    return choice.awaited == nullptr ? "none" : "await " + std::to_string(choice.awaited->index);
+  }
+
+  std::string choose_control() {
+    const PathEnd* stream = scheduler_->choose_control(kStart);
+    scheduler_->check_invariants();
+    return stream == nullptr ? "none" : std::to_string(stream->index);
+  }
+
+  std::vector<std::unique_ptr<FakePath>> paths_;
+  std::unique_ptr<PathScheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, GivesAChunkToThePathThatFinishesItFirst) {
+  struct Row {
+    uint32_t outstanding_0;
+    uint32_t outstanding_1;
+    const char* chosen;
+  };
+  for (const Row& row : {Row{0, 0, "0"},
+                         {kChunk, 0, "1"},
+                         {0, kChunk, "0"},
+                         {2 * kChunk, kChunk, "1"},
+                         {kChunk, 2 * kChunk, "0"}}) {
+    make({false, false});
+    if (row.outstanding_0 > 0) path(0).send(row.outstanding_0, kStart);
+    if (row.outstanding_1 > 0) path(1).send(row.outstanding_1, kStart);
+    EXPECT_EQ(choose(), row.chosen) << row.outstanding_0 << " " << row.outstanding_1;
+  }
+}
+
+TEST_F(SchedulerTest, GivesNoChunkToAPathThatIsOutOfService) {
+  struct Row {
+    const char* what;
+    std::function<void(FakePath&)> change;
+    const char* chosen;
+  };
+  const Row rows[] = {
+      {"suspect", [](FakePath& p) { p.state.suspect(kStart); }, "1"},
+      {"down", [](FakePath& p) { p.state.fail(DownCause::silent, kStart); }, "1"},
+      {"standby", [](FakePath& p) { p.drained = p.standby = true; }, "1"},
+      {"broken", [](FakePath& p) { p.broken = DownCause::connection_lost; }, "1"},
+      {"drained", [](FakePath& p) { p.drained = true; }, "0"},
+  };
+  for (const Row& row : rows) {
+    make({false, false});
+    row.change(path(0));
+    EXPECT_EQ(choose(), row.chosen) << row.what;
+  }
+  make({true, false});
+  EXPECT_EQ(choose(), "1") << "the out-of-band path carries no chunks";
+  make({true});
+  EXPECT_EQ(choose(), "none");
+}
+
+TEST_F(SchedulerTest, AHedgeAvoidsItsPath) {
+  EXPECT_EQ(choose(0, &path(0)), "1");
+  path(1).state.suspect(kStart);
+  EXPECT_EQ(choose(0, &path(0)), "none");
+}
+
+TEST_F(SchedulerTest, AChunkWaitsForABusyPathThatIsSooner) {
+  path(0).can_start = false;
+  path(1).send(3 * kChunk, kStart);
+  EXPECT_EQ(choose(), "await 0") << "done after 2 ms there, after 5 ms on path 1";
+  EXPECT_EQ(choose(200'000), "1") << "the paths share 290 kB until 5.8 ms";
+}
+
+TEST_F(SchedulerTest, AReservedPathCountsAsBusy) {
+  const PathEnd* const reserved[] = {&path(0)};
+  path(1).send(3 * kChunk, kStart);
+  EXPECT_EQ(choose(0, nullptr, false, reserved), "await 0");
+}
+
+TEST_F(SchedulerTest, AChunkNeedsCreditUnlessThePathIsIdle) {
+  struct Row {
+    uint32_t outstanding;
+    uint64_t credit;
+    bool urgent;
+    const char* chosen;
+  };
+  const uint64_t frame = kChunk + kDataHeaderBytes;
+  for (const Row& row : {Row{0, 0, false, "0"},
+                         {1000, frame, false, "0"},
+                         {1000, frame - 1, false, "await 0"},
+                         {1000, 0, true, "0"}}) {
+    make({false});
+    path(0).credit_left = row.credit;
+    if (row.outstanding > 0) path(0).send(row.outstanding, kStart);
+    EXPECT_EQ(choose(0, nullptr, row.urgent), row.chosen) << row.credit;
+  }
+}
+
+TEST_F(SchedulerTest, AFullWindowTakesNoChunkHoweverUrgent) {
+  make({false});
+  path(0).send(static_cast<uint32_t>(path(0).model.window()) - kChunk, kStart);
+  EXPECT_EQ(choose(0, nullptr, true), "await 0");
+}
+
+TEST_F(SchedulerTest, AnIdlePathHedgesOnlyWithAGainOf3Ms) {
+  struct Row {
+    TimeNs due_ms;
+    bool faster;
+    bool soon;
+  };
+  // The idle path needs 2 ms; the gain must be 3 ms and the time on the wire, 1 ms.
+  for (const Row& row :
+       {Row{3, false, true}, {4, false, false}, {6, false, false}, {7, true, false}}) {
+    const TimeNs due = kStart + row.due_ms * kMillisecond;
+    const PathEnd* faster = scheduler_->faster_idle_path(path(0), kChunk, due, kStart);
+    EXPECT_EQ(faster, row.faster ? &path(1) : nullptr) << row.due_ms;
+    EXPECT_EQ(PathScheduler::due_soon(due, kStart), row.soon) << row.due_ms;
+  }
+  path(1).send(1, kStart);
+  EXPECT_EQ(scheduler_->faster_idle_path(path(0), kChunk, kStart + kSecond, kStart), nullptr);
+}
+
+TEST_F(SchedulerTest, ControlFramesTakeThePromptStreamsInTurn) {
+  make({false, false, false, true});
+  path(1).health.last_round_trip = 9 * kMillisecond;
+  for (const char* expected : {"0", "2", "0", "2"}) EXPECT_EQ(choose_control(), expected);
+}
+
+TEST_F(SchedulerTest, AStreamIsPromptWithinTwoRoundTripsAndEightWindows) {
+  struct Row {
+    TimeNs round_trip_us;
+    bool prompt;
+  };
+  // 2 x 1 ms, 2 ms, and 8 windows of 16 kB at 30 MB/s: 8.37 ms.
+  for (const Row& row : {Row{1'000, true}, {8'300, true}, {8'400, false}}) {
+    path(1).health.last_round_trip = row.round_trip_us * kMicrosecond;
+    EXPECT_EQ(scheduler_->is_prompt(path(1), kStart), row.prompt) << row.round_trip_us;
+  }
+}
+
+TEST_F(SchedulerTest, AnUnansweredPingMakesAStreamSlow) {
+  path(0).health.pings.push_back({1, kStart - 20 * kMillisecond, kStart});
+  EXPECT_EQ(choose_control(), "1");
+  EXPECT_EQ(choose_control(), "1");
+}
+
+TEST_F(SchedulerTest, ControlFramesFallBackToAnyStreamAndAtLastToTheOutOfBandOne) {
+  struct Row {
+    const char* what;
+    std::function<void()> change;
+    const char* chosen;
+  };
+  make({false, false, true});
+  const Row rows[] = {
+      {"path 0 is full", [this] { path(0).writable = false; }, "1"},
+      {"path 1 is suspect", [this] { path(1).state.suspect(kStart); }, "1"},
+      {"path 0 is up again", [this] { path(0).writable = true; }, "0"},
+      {"path 0 is drained, so no path carries",
+       [this] { path(0).drained = path(0).standby = true; }, "2"},
+      {"the out-of-band stream is full", [this] { path(2).writable = false; }, "1"},
+      {"nothing is left", [this] { path(0).writable = path(1).writable = false; }, "none"},
+  };
+  for (const Row& row : rows) {
+    row.change();
+    EXPECT_EQ(choose_control(), row.chosen) << row.what;
+  }
+}
+
+TEST_F(SchedulerTest, AnUnmeasuredPathTakesOverTheRateOfTheBest) {
+  path(0).send(kChunk, kStart);
+  path(0).deliver(kStart + 200 * kMicrosecond);
+  scheduler_->compare_paths();
+  EXPECT_GT(path(0).model.shown_bytes_per_ns(), 0.1);
+  EXPECT_DOUBLE_EQ(path(1).model.bytes_per_ns(), path(0).model.shown_bytes_per_ns());
+}
+
+}  // namespace
+}  // namespace r2ccl
