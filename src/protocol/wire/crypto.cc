@@ -13,6 +13,9 @@ unsigned char* raw_out(std::span<std::byte> bytes) {
   return reinterpret_cast<unsigned char*>(bytes.data());
 }
 
+// More than libsodium's BLAKE2b uses.
+constexpr size_t kStackOfHash = 4096;
+
 void labelled_hash(std::span<std::byte, kHashBytes> out, std::span<const std::byte> key,
                    std::string_view label, Inputs inputs) {
   initialise();
@@ -21,8 +24,9 @@ void labelled_hash(std::span<std::byte, kHashBytes> out, std::span<const std::by
   crypto_generichash_update(&state, raw(std::as_bytes(std::span(label))), label.size());
   for (const auto input : inputs) crypto_generichash_update(&state, raw(input), input.size());
   crypto_generichash_final(&state, raw_out(out), out.size());
-  // The state begins with the key.
+  // The state begins with the key, and the library's functions leave its words on the stack below.
   sodium_memzero(&state, sizeof state);
+  sodium_stackzero(kStackOfHash);
 }
 
 using SealNonce = std::array<std::byte, crypto_aead_chacha20poly1305_ietf_NPUBBYTES>;

@@ -89,9 +89,7 @@ void put_channel(ByteWriter& out, const ChannelReport& c) {
   out.put(c.eager_total);
   out.put(static_cast<uint8_t>(c.discards ? kFlagDiscards : 0));
   out.put(static_cast<uint16_t>(c.partial.size()));
-  R2CCL_CHECK(c.partial.size() <= kPartialMax);
   for (const PartialMessage& m : c.partial) {
-    R2CCL_CHECK(m.bitmap.size() <= kBitmapBytesMax);
     out.put(m.message.value());
     out.put(m.prefix);
     out.put(static_cast<uint16_t>(m.bitmap.size()));
@@ -256,7 +254,6 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   for (const PathReport& p : f.paths) put_path(w, p);
   for (const ChannelReport& c : f.channels) put_channel(w, c);
   for (const NoticeReport& n : f.notices) {
-    R2CCL_CHECK(n.bytes.size() <= limits::kNoticeBytesMax);
     w.put(n.number);
     w.put(static_cast<uint16_t>(n.bytes.size()));
     w.put_bytes(n.bytes);

@@ -214,7 +214,8 @@ TEST_F(RendezvousTest, KeepsTheSecretAndTheRunsKeyNowhereButInPagesThatAreNeverD
     const auto hits = find_in_memory(each);
     EXPECT_FALSE(hits.empty());
     for (const MemoryHit& hit : hits) {
-      EXPECT_FALSE(hit.in_core_dumps) << "copy at 0x" << std::hex << hit.at;
+      EXPECT_FALSE(hit.in_core_dumps)
+          << "copy of secret " << &each - wanted.data() << " at 0x" << std::hex << hit.at;
     }
   }
 }
