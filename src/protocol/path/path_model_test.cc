@@ -4,119 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 
 #include "base/limits.h"
+#include "protocol/path/path_driver_test.h"
 
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kStart = 1000 * kSecond;
-constexpr double kGigabit250 = 0.03125;  // 250 Mbit/s in bytes a nanosecond
-
-// A path with a rate, a round trip, and at first a token bucket that lets a burst through at once.
-class Wire {
- public:
-  Wire(double bytes_per_ns, TimeNs round_trip, uint64_t burst = 0)
-      : rate(bytes_per_ns), round_trip_(round_trip), tokens_(static_cast<double>(burst)) {}
-
-  // When the acknowledgement of what is sent now comes.
-  TimeNs acknowledged_at(uint64_t bytes, TimeNs now) {
-    const double free_ride = std::min(tokens_, static_cast<double>(bytes));
-    tokens_ -= free_ride;
-    const double slow = (static_cast<double>(bytes) - free_ride) / rate;
-    busy_until_ = std::max(busy_until_, now) + static_cast<TimeNs>(slow);
-    return busy_until_ + round_trip_;
-  }
-
-  void give_tokens(uint64_t bytes) { tokens_ = static_cast<double>(bytes); }
-
-  double rate;
-
- private:
-  TimeNs round_trip_;
-  double tokens_;
-  TimeNs busy_until_ = 0;
-};
-
-// A sender with more to send than the path can take, and its receiver.
-class Driver {
- public:
-  explicit Driver(const Wire& path) : wire(path) {}
-
-  void send(uint32_t bytes) {
-    Transmission transmission;
-    transmission.bytes = bytes;
-    model.on_sent(transmission, now);
-    acknowledgements_.push_back(wire.acknowledged_at(bytes, now));
-  }
-  // The next acknowledgement arrives.
-  void receive(bool suspected = false) {
-    now = std::max(now, acknowledgements_.front());
-    acknowledgements_.pop_front();
-    late = std::max(late, now - model.overdue_at());
-    ASSERT_TRUE(model.on_delivered(++frames_, held, suspected, now, delivered));
-    window_max = std::max(window_max, model.window());
-  }
-  // Both at once, when the second is there.
-  void receive_both() {
-    now = std::max(now, acknowledgements_[1]);
-    acknowledgements_.erase(acknowledgements_.begin(), acknowledgements_.begin() + 2);
-    frames_ += 2;
-    ASSERT_TRUE(model.on_delivered(frames_, held, false, now, delivered));
-  }
-  void fill() {
-    while (true) {
-      const uint32_t cut = chunk_cut(limits::kMessageBytesMax, 1, model.bytes_per_ns());
-      if (!model.has_room(cut + kDataHeaderBytes)) return;
-      send(cut + static_cast<uint32_t>(kDataHeaderBytes));
-    }
-  }
-  void run_for(TimeNs duration, bool suspected = false) {
-    const TimeNs end = now + duration;
-    fill();
-    while (!acknowledgements_.empty() && acknowledgements_.front() <= end) {
-      receive(suspected);
-      fill();
-    }
-    now = end;
-  }
-  // The sender runs only once every `period`.
-  void run_late_for(TimeNs duration, TimeNs period) {
-    for (const TimeNs end = now + duration; now < end;) {
-      fill();
-      now += period;
-      while (!acknowledgements_.empty() && acknowledgements_.front() <= now) receive();
-    }
-  }
-  void drain() {
-    while (!acknowledgements_.empty()) receive();
-  }
-  // One message at a time, each into an idle path.
-  void ping_pong(uint32_t bytes, TimeNs pause, int times) {
-    for (int i = 0; i < times; ++i) {
-      send(bytes);
-      receive();
-      now += pause;
-    }
-  }
-
-  Wire wire;
-  PathModel model;
-  TimeNs now = kStart;
-  TimeNs held = 0;  // by the receiver, before it acknowledges
-  TimeNs late = INT64_MIN;
-  uint64_t window_max = 0;
-  std::vector<Transmission> delivered;
-
- private:
-  std::deque<TimeNs> acknowledgements_;
-  uint64_t frames_ = 0;
-};
-
-double in_percent(double part, double whole) {
-  return 100 * part / whole;
-}
+using namespace path_driver;
 
 TEST(PathModel, FindsTheRateOf250MbitWithin100Ms) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
@@ -431,70 +326,6 @@ TEST(PathModel, WhatMustHaveArrivedSinceTheReceiverLastSpokeIsNotUnderWay) {
   d.now += 3 * kMillisecond;
   ASSERT_TRUE(d.model.on_delivered(d.model.frames_sent() - 4, 0, false, d.now, d.delivered));
   EXPECT_EQ(d.model.bytes_under_way(d.now), 4 * kBytes);
-}
-
-TEST(PathModel, HopesForWhatOthersShowUntilItHasShownARate) {
-  PathModel model;
-  model.compare({0.5, kNever, 0});
-  EXPECT_EQ(model.bytes_per_ns(), 0.5);
-  EXPECT_FALSE(model.rate_known());
-}
-
-// A path that has shown a tenth of what the others have, and is now idle.
-Driver slow_path() {
-  Driver d(Wire(kGigabit250 / 10, 100 * kMicrosecond));
-  d.run_for(kSecond);
-  d.drain();
-  d.model.compare({kGigabit250, 100 * kMicrosecond, 0});
-  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
-  return d;
-}
-
-TEST(PathModel, APathThatWasSlowIsProbedWhileItIsIdle) {
-  Driver d = slow_path();
-  EXPECT_FALSE(d.model.wants_probe(d.now)) << "it has just shown its rate";
-  d.now += 100 * kMillisecond;
-  EXPECT_TRUE(d.model.wants_probe(d.now));
-  d.send(16'384);
-  EXPECT_FALSE(d.model.wants_probe(d.now)) << "one is under way";
-  d.receive();
-  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2) << "still slow";
-  d.now += 100 * kMillisecond;
-  d.wire.rate = kGigabit250;
-  d.send(16'384);
-  d.receive();
-  EXPECT_GT(in_percent(d.model.bytes_per_ns(), kGigabit250), 80);
-  EXPECT_FALSE(d.model.wants_probe(d.now + kSecond)) << "chunks will show the rest";
-}
-
-TEST(PathModel, AProbeThatABucketLetThroughMisleadsOnceAndThenSeldom) {
-  Driver d = slow_path();
-  int misled = 0;
-  for (int i = 0; i < 1200; ++i) {  // two minutes
-    d.now += 100 * kMillisecond;
-    d.wire.give_tokens(16'384);
-    d.send(16'384);
-    d.receive();
-    if (in_percent(d.model.bytes_per_ns(), kGigabit250) < 50) continue;
-    ++misled;
-    d.send(46'912);
-    d.receive();
-    EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
-  }
-  EXPECT_GE(misled, 5);
-  EXPECT_LE(misled, 12);
-}
-
-TEST(PathModel, LoneTransmissionsShowThatAPathHasBecomeSlow) {
-  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
-  d.run_for(kSecond);
-  d.drain();
-  d.model.compare({kGigabit250, 100 * kMicrosecond, 0});
-  d.wire.rate = kGigabit250 / 10;
-  d.ping_pong(16'384, 10 * kMillisecond, 2);
-  EXPECT_GT(in_percent(d.model.bytes_per_ns(), kGigabit250), 80) << "it may be the schedulers";
-  d.ping_pong(16'384, 10 * kMillisecond, 1);
-  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 10, 2);
 }
 
 }  // namespace
