@@ -98,7 +98,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void post(std::function<void()> work);
 
   // CHECKs the invariants of all links, and those between the links and the NICs. The simulator
-  // calls it after every turn of this rank.
+  // calls it after turns of this rank.
   void check_invariants() const;
 
  private:

@@ -59,6 +59,7 @@ class Cluster {
     std::unique_ptr<Drains> drains;
     std::vector<bool> ended;  // by rank: it left or died
     bool leaving = false;     // it said goodbye
+    uint64_t turns = 0;
     ActorId actor;
     std::vector<PathEvent> events;
     std::vector<std::pair<Rank, PeerEnd>> ends;
