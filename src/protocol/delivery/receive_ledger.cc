@@ -198,7 +198,7 @@ bool ReceiveLedger::idle() const {
 }
 
 void ReceiveLedger::check_open(const Open& open) const {
-  R2CCL_CHECK(open.known || (open.accepted.count() == 0 && open.early.empty()));
+  if (!open.known) return R2CCL_CHECK(open.accepted.count() == 0 && open.early.empty());
   R2CCL_CHECK(!open.posted || open.early.empty());
   R2CCL_CHECK(!open.mismatched || discards_);
   R2CCL_CHECK(open.accepted.size() == 0 || open.changed != 0);
@@ -207,10 +207,12 @@ void ReceiveLedger::check_open(const Open& open) const {
 
 void ReceiveLedger::check_invariants() const {
   uint64_t early_bytes = 0;
-  for (size_t i = 0; i < open_.size(); ++i) {
-    check_open(open_[i]);
-    for (const auto& [chunk, bytes] : open_[i].early) early_bytes += bytes.size();
-    R2CCL_CHECK(cancelled_ || open_[i].posted == (low_water_.value() + i < next_post_.value()));
+  MessageNo number = low_water_;
+  for (const Open& open : open_) {
+    check_open(open);
+    for (const auto& [chunk, bytes] : open.early) early_bytes += bytes.size();
+    R2CCL_CHECK(cancelled_ || open.posted == (number < next_post_));
+    number = next(number);
   }
   R2CCL_CHECK(early_bytes == early_bytes_);
   R2CCL_CHECK(low_water_ <= next_post_);

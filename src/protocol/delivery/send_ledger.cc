@@ -260,13 +260,14 @@ void SendLedger::check_open(const Open& open) {
 void SendLedger::check_invariants() const {
   uint64_t fresh = 0;
   uint64_t buffered = 0;
-  for (size_t i = 0; i < open_.size(); ++i) {
-    const Open& open = open_[i];
-    check_open(open);
+  size_t i = 0;
+  for (const Open& open : open_) {
     fresh += open.fresh();
     buffered += open.buffer.size();
-    R2CCL_CHECK(i < cursor_ ? open.all_sent() : !open.all_sent());
-    R2CCL_CHECK(i <= cursor_ || open.next_fresh == 0);
+    if (i <= cursor_) check_open(open);
+    R2CCL_CHECK(open.all_sent() == (i < cursor_));
+    R2CCL_CHECK(open.next_fresh == 0 || i <= cursor_);
+    ++i;
   }
   R2CCL_CHECK(cursor_ <= open_.size());
   R2CCL_CHECK(fresh == fresh_bytes_);

@@ -169,9 +169,9 @@ TEST_F(StateExchangeTest, TheRetransmissionTimerLastsTwoRoundTripsAndTheSpacing)
 
 TEST_F(StateExchangeTest, HurryMovesARunningTimerOnly) {
   play(kIdle);
+  play({{0, Event::hurry}});
+  EXPECT_EQ(state_.next_timeout(), kNever);
   play({
-      {0, Event::hurry},
-      {0, Event::look, 0, ""},
       {0, Event::change},
       {0, Event::sent},
       {3'000, Event::hurry},

@@ -53,7 +53,6 @@ class PathModel {
   void reset();
 
   // `nic_time`: time of all bytes outstanding through the NIC, this transmission included.
-  // Requires bytes > 0.
   void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);
   // Records that the receiver has wholly received `frames` data frames of this connection, and
   // delayed the acknowledgement of the last one by `held`. Appends the newly received ones, oldest

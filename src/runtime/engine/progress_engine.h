@@ -100,7 +100,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
   // CHECKs the invariants of all links, and those between the links and the NICs. The simulator
-  // calls it after every turn of this rank.
+  // calls it after turns of this rank.
   void check_invariants() const;
 
  private:

@@ -103,7 +103,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Returns the reason why the latest attempt to open a path failed; empty when none did.
   const std::string& last_dial_failure() const { return paths_.last_dial_failure(); }
 
-  // The simulator calls it after every event.
+  // The simulator calls it in every fourth turn.
   void check_invariants() const;
 
  private:
