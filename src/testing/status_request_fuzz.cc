@@ -1,4 +1,6 @@
 #include <charconv>
+#include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/printable.h"
@@ -35,7 +37,19 @@ std::string line_of(const DrainRequest& request) {
   return "drain " + verb + " " + request.nic + " " + request.host + "\n";
 }
 
-// A rank that is its job's only one answers every line at once, in text that is safe to show.
+// Returns whether a reader of JSON takes each character. `r2ccl drain` escapes the others that a
+// terminal obeys.
+bool is_json_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (length == 0 || first < 0x20 || first == 0x7f) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+// The only rank of a job answers every line at once.
 void check_answer(const std::string& line) {
   RankCard card;
   card.rank = Rank(0);
@@ -49,7 +63,7 @@ void check_answer(const std::string& line) {
       });
   const auto answer = desk.answer(1, line, {card}, 0);
   R2CCL_CHECK(answer && answer->starts_with('{') && answer->ends_with('}'));
-  R2CCL_CHECK(is_printable(*answer));
+  R2CCL_CHECK(is_json_text(*answer));
 }
 
 }  // namespace
