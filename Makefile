@@ -55,7 +55,7 @@ install: build  ## install below PREFIX (/usr/local), staged in DESTDIR
 	DESTDIR="$(DESTDIR)" cmake --install build --strip --prefix "$(PREFIX)"
 
 clean:  ## remove the build directories
-	rm -rf build build-dev build-tsan build-mutants
+	rm -rf build build-dev build-tsan build-fuzz build-mutants
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10

@@ -25,6 +25,9 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # g++ 12 sees an overlap in every `"text" + std::string` (gcc bug 105651), and an overflow in bytes
 # that are appended to a vector (as in gcc bug 118521).
 add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-Wno-unknown-warning-option)  # some of these names only g++ knows
+endif()
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
 if(NOT R2CCL_SANITIZE)
   # Hardening; tests/install/run.sh looks for each in the installed files.

@@ -194,8 +194,7 @@ def run_script(name, jobs):
     for command_line in script.commands:
         program = command_line[0]
         if program.startswith("scripts/") and not (ROOT / program).exists():
-            print(f"=== {name}: {program} does not exist", flush=True)
-            tally.skipped += 1
+            tally.fail(f"{name}: {program} does not exist")
             continue
         code = run(list(command_line), env)
         if code == SKIPPED:

@@ -84,8 +84,11 @@ class Counting(unittest.TestCase):
                              Tally(failed=1, names=["s: sh -c 'exit 3'"]))
         with script_step("sh", "-c", "exit 77"):
             self.assertEqual(run_tests.run_step("s", 1), Tally(skipped=1))
+
+    def test_a_script_that_does_not_exist_is_a_failed_test(self):
         with script_step("scripts/absent.sh"):
-            self.assertEqual(run_tests.run_step("s", 1), Tally(skipped=1))
+            self.assertEqual(run_tests.run_step("s", 1),
+                             Tally(failed=1, names=["s: scripts/absent.sh does not exist"]))
 
 
 class Output(unittest.TestCase):

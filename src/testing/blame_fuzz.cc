@@ -1,22 +1,23 @@
-#include "testing/blame_fuzz.h"
-
 #include "base/check.h"
 #include "protocol/diagnosis/blame.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {
 
 // Checks that an accepted body decodes to the same value after it is encoded again.
 template <typename Decode>
-void fuzz_with(Decode decode, std::span<const std::byte> bytes) {
+bool fuzz_with(Decode decode, std::span<const std::byte> bytes) {
   const auto decoded = decode(bytes);
-  if (!decoded.ok()) return;
+  R2CCL_CHECK(decoded.ok() == decoded.status().message().empty());
+  if (!decoded.ok()) return false;
   const auto again = decode(encode(decoded.value()));
   R2CCL_CHECK(again.ok() && again.value() == decoded.value());
+  return true;
 }
 
 // A fault localiser with an open question takes any answer, and reaches an end.
-void fuzz_judge(std::span<const std::byte> bytes) {
+bool fuzz_judge(std::span<const std::byte> bytes) {
   Judge judge({4, 4, 4});
   Observation seen;
   seen.peer = Rank(1);
@@ -31,19 +32,20 @@ void fuzz_judge(std::span<const std::byte> bytes) {
   if (answer.ok()) judge.on_answer(answer.value(), kSecond / 10);
   R2CCL_CHECK(judge.due(kSecond).size() == 1);
   R2CCL_CHECK(judge.next_timeout() == kNever);
+  return answer.ok();
 }
 
 }  // namespace
 
-void fuzz_blame(std::span<const std::byte> input) {
-  if (input.empty()) return;
+bool fuzz_blame(std::span<const std::byte> input) {
+  if (input.empty()) return false;
   const auto mode = std::to_integer<unsigned>(input.front()) % 5;
   input = input.subspan(1);
-  if (mode == 0) fuzz_with(decode_observation, input);
-  if (mode == 1) fuzz_with(decode_verdict, input);
-  if (mode == 2) fuzz_with(decode_probe_request, input);
-  if (mode == 3) fuzz_with(decode_probe_answer, input);
-  if (mode == 4) fuzz_judge(input);
+  if (mode == 0) return fuzz_with(decode_observation, input);
+  if (mode == 1) return fuzz_with(decode_verdict, input);
+  if (mode == 2) return fuzz_with(decode_probe_request, input);
+  if (mode == 3) return fuzz_with(decode_probe_answer, input);
+  return fuzz_judge(input);
 }
 
 }  // namespace r2ccl

@@ -1,5 +1,3 @@
-#include "testing/frame_reader_fuzz.h"
-
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "runtime/link/frame_reader.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {
@@ -60,7 +59,7 @@ class Owner final : public FrameReader::Owner {
 
 }  // namespace
 
-void fuzz_frame_reader(std::span<const std::byte> input) {
+bool fuzz_frame_reader(std::span<const std::byte> input) {
   const HeaderTag tag(std::array<std::byte, kMacKeyBytes>{std::byte{9}}, HeaderTag::Use::data);
   Owner owner(tag);
   Bytes stream;
@@ -87,9 +86,10 @@ void fuzz_frame_reader(std::span<const std::byte> input) {
   FrameReader reader(owner, tag, scratch);
   for (std::span<const std::byte> rest(stream); !rest.empty();) {
     const auto part = rest.first(std::min<size_t>(rest.size(), 777));
-    if (!reader.prefill(part).ok()) return;
+    if (!reader.prefill(part).ok()) return false;
     rest = rest.subspan(part.size());
   }
+  return !stream.empty();
 }
 
 }  // namespace r2ccl

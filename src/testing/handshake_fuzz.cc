@@ -1,8 +1,7 @@
-#include "testing/handshake_fuzz.h"
-
 #include <algorithm>
 
 #include "protocol/wire/handshake_frames.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 
@@ -28,8 +27,8 @@ std::unique_ptr<Handshake> make(unsigned mode) {
 
 }  // namespace
 
-void fuzz_handshake(std::span<const std::byte> input) {
-  if (input.size() < 2) return;
+bool fuzz_handshake(std::span<const std::byte> input) {
+  if (input.size() < 2) return false;
   const auto mode = std::to_integer<unsigned>(input[0]);
   const size_t fragment = 1 + std::to_integer<size_t>(input[1]);
   input = input.subspan(2);
@@ -49,6 +48,7 @@ void fuzz_handshake(std::span<const std::byte> input) {
   // itself.
   R2CCL_CHECK(handshake->state() != Handshake::State::done);
   R2CCL_CHECK((handshake->state() == Handshake::State::failed) == !handshake->error().ok());
+  return handshake->state() == Handshake::State::running;
 }
 
 }  // namespace r2ccl

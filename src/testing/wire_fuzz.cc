@@ -1,20 +1,19 @@
-#include "testing/wire_fuzz.h"
-
 #include <array>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "protocol/wire/wire.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {
 
-void fuzz_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
+bool fuzz_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
   const auto decoded = decode_data_header(bytes);
-  if (!decoded.ok()) return;
+  if (!decoded.ok()) return false;
   const DataHeader& header = decoded.value().header;
   R2CCL_CHECK(header.payload_bytes <= limits::kChunkBytesMax);
-  if (!decoded.value().known) return;
+  if (!decoded.value().known) return true;
   if (header.type == FrameType::chunk) {
     R2CCL_CHECK(header.chunk_bytes <= limits::kChunkBytesMax);
     R2CCL_CHECK(header.message_bytes <= limits::kMessageBytesMax);
@@ -25,11 +24,12 @@ void fuzz_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
   encode(header, again);
   const auto second = decode_data_header(again);
   R2CCL_CHECK(second.ok() && second.value().known && second.value().header == header);
+  return true;
 }
 
-void fuzz_control_body(std::span<const std::byte> bytes) {
+bool fuzz_control_body(std::span<const std::byte> bytes) {
   const auto decoded = decode_control_body(bytes);
-  if (!decoded.ok()) return;
+  if (!decoded.ok()) return false;
   const ControlFrame& frame = decoded.value();
   R2CCL_CHECK(frame.paths.size() <= limits::kPathsMax);
   for (const NoticeReport& notice : frame.notices) {
@@ -46,22 +46,24 @@ void fuzz_control_body(std::span<const std::byte> bytes) {
   R2CCL_CHECK(again.size() <= kControlHeaderBytes + bytes.size());
   const auto second = decode_control_body(std::span(again).subspan(kControlHeaderBytes));
   R2CCL_CHECK(second.ok() && second.value() == frame);
+  return true;
 }
 
 }  // namespace
 
-void fuzz_wire(std::span<const std::byte> input) {
-  if (input.empty()) return;
+bool fuzz_wire(std::span<const std::byte> input) {
+  if (input.empty()) return false;
   const auto mode = std::to_integer<unsigned>(input.front()) % 3;
   input = input.subspan(1);
   if (mode == 0 && input.size() >= kDataHeaderBytes) {
-    fuzz_data_header(input.first<kDataHeaderBytes>());
-  } else if (mode == 1 && input.size() >= kControlHeaderBytes) {
+    return fuzz_data_header(input.first<kDataHeaderBytes>());
+  }
+  if (mode == 1 && input.size() >= kControlHeaderBytes) {
     const auto body = decode_control_header(input.first<kControlHeaderBytes>());
     R2CCL_CHECK(!body.ok() || body.value() <= limits::kControlBodyBytesMax);
-  } else if (mode == 2) {
-    fuzz_control_body(input);
+    return body.ok();
   }
+  return mode == 2 && fuzz_control_body(input);
 }
 
 }  // namespace r2ccl

@@ -21,6 +21,7 @@ constexpr int64_t kNicsMax = 16;
 constexpr int64_t kCommunicatorsMax = 8;
 constexpr int64_t kDepthMax = 16;
 constexpr int64_t kRepeatMax = 100'000;
+constexpr size_t kOperationsMax = 1'000'000;  // 50 MB
 constexpr int64_t kCountMax = int64_t{1} << 30;
 constexpr double kTimeMaxMs = 1e9;
 
@@ -129,7 +130,7 @@ Status read_cluster(Table& in, Scenario& s) {
   return in.error();
 }
 
-Status read_operation(Table& in, Scenario& s) {
+Status read_operation(const toml::table& table, Table& in, Scenario& s) {
   using Kind = OperationSpec::Kind;
   OperationSpec o;
   o.kind = in.choice("kind", o.kind,
@@ -145,7 +146,10 @@ Status read_operation(Table& in, Scenario& s) {
   o.in_place = in.flag("in_place", false);
   const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
   in.refuse_others();
-  for (int64_t i = 0; i < repeat; ++i) s.operations.push_back(o);
+  if (s.operations.size() + static_cast<size_t>(repeat) > kOperationsMax) {
+    in.wrong(table, "more than " + std::to_string(kOperationsMax) + " operations in all");
+  }
+  if (in.error().ok()) s.operations.insert(s.operations.end(), static_cast<size_t>(repeat), o);
   return in.error();
 }
 
@@ -203,6 +207,26 @@ Status for_each_table(const toml::table& file, const char* name, const std::stri
                                       ": write each as a table of its own, under [[" + name + "]]"};
 }
 
+// toml++ 3.3 assumes, instead of checking, that the name in a table's header begins with a
+// character of a name. Its other characters it checks.
+Status check_headers(const std::string& text, const std::string& file_name) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    size_t at = line.find_first_not_of(" \t");
+    if (at == std::string::npos || line[at] != '[') continue;
+    if (++at < line.size() && line[at] == '[') ++at;
+    at = line.find_first_not_of(" \t", at);
+    const char first = at == std::string::npos ? ']' : line[at];
+    const bool of_a_name = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z') ||
+                           (first >= '0' && first <= '9') || first == '_' || first == '-';
+    if (of_a_name || first == ']' || first == '"' || first == '\'') continue;
+    return {Code::invalid_argument, file_name + ":" + std::to_string(number) +
+                                        ": write a table's name in letters: [[operation]]"};
+  }
+  return {};
+}
+
 std::string decimal(TimeNs time, double unit_ns) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.6f", static_cast<double>(time) / unit_ns);
@@ -231,6 +255,7 @@ void print_fault(std::ostringstream& out, const FaultSpec& f) {
 }  // namespace
 
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file_name) {
+  R2CCL_RETURN_IF_ERROR(check_headers(text, file_name));
   toml::table file;
   try {
     file = toml::parse(text, file_name);
@@ -242,9 +267,9 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& file
   Scenario s;
   Table cluster(file, "", file_name);
   R2CCL_RETURN_IF_ERROR(read_cluster(cluster, s));
-  R2CCL_RETURN_IF_ERROR(
-      for_each_table(file, "operation", file_name,
-                     [&](const toml::table&, Table& in) { return read_operation(in, s); }));
+  R2CCL_RETURN_IF_ERROR(for_each_table(
+      file, "operation", file_name,
+      [&](const toml::table& table, Table& in) { return read_operation(table, in, s); }));
   R2CCL_RETURN_IF_ERROR(for_each_table(
       file, "fault", file_name,
       [&](const toml::table& table, Table& in) { return read_fault(table, in, s); }));
@@ -276,7 +301,10 @@ std::string to_toml(const Scenario& s) {
       << "\nnics_write = " << s.nics_write << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
-    while (i + same < s.operations.size() && s.operations[i + same] == s.operations[i]) ++same;
+    while (same < size_t{kRepeatMax} && i + same < s.operations.size() &&
+           s.operations[i + same] == s.operations[i]) {
+      ++same;
+    }
     print_operation(out, s.operations[i], same);
     i += same;
   }

@@ -29,6 +29,21 @@ TEST(ScenarioFile, NeedsLittle) {
   EXPECT_EQ(scenario.value().operations[2].count, 5U);
 }
 
+TEST(ScenarioFile, GivesMoreRepeatsBackThanOneOperationMayHave) {
+  const std::string many = "[[operation]]\ncount = 5\nrepeat = 100000\n";
+  const auto scenario = parse_scenario(many + many, "f.toml");
+  ASSERT_TRUE(scenario.ok()) << scenario.status().message();
+  const auto again = parse_scenario(to_toml(scenario.value()), "f.toml");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value(), scenario.value());
+}
+
+TEST(ScenarioFile, BoundsTheOperationsOfAllTables) {
+  std::string text;
+  for (int i = 0; i < 11; ++i) text += "[[operation]]\nrepeat = 100000\n";
+  EXPECT_NE(error_of(text).find("more than 1000000 operations in all"), std::string::npos);
+}
+
 TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
   const std::string job = "[[operation]]\n";
   EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 64");
@@ -43,6 +58,8 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
             std::string::npos);
   EXPECT_NE(error_of("operation = 3").find("[[operation]]"), std::string::npos);
   EXPECT_NE(error_of("hosts = = 3").find("f.toml:1: "), std::string::npos);
+  EXPECT_EQ(error_of("hosts = 2\n[[%]]\n"),
+            "f.toml:2: write a table's name in letters: [[operation]]");
   EXPECT_NE(error_of("think_max_ms = -1\n" + job).find("must be a time"), std::string::npos);
 }
 

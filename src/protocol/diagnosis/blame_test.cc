@@ -8,7 +8,7 @@
 #include <set>
 
 #include "protocol/diagnosis/blame_evidence.h"
-#include "testing/blame_fuzz.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "protocol/wire/crypto.h"
 #include "protocol/wire/handshake_frames.h"
-#include "testing/handshake_fuzz.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/limits.h"
-#include "testing/wire_fuzz.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "testing/rendezvous_fuzz.h"
+#include "testing/fuzz.h"
 
 namespace r2ccl {
 namespace {
@@ -190,8 +190,13 @@ TEST_F(SealedStreamTest, AndTheMessagesOfTheRendezvousSurviveRandomAndDamagedInp
       input[random() % input.size()] = static_cast<std::byte>(random());
     }
     input.resize(input.size() - random() % (input.size() + 1) / 2);
-    input.insert(input.begin(), static_cast<std::byte>(kind + 4 * (random() % 64)));
-    fuzz_rendezvous(input);
+    if (kind < 3) {
+      input.insert(input.begin(), static_cast<std::byte>(kind + 3 * (random() % 64)));
+      fuzz_rendezvous_messages(input);
+    } else {
+      input.insert(input.begin(), {std::byte{0}, static_cast<std::byte>(random())});
+      fuzz_sealed_stream(input);
+    }
   }
 }
 

@@ -166,8 +166,7 @@ void WaitTracker::ask(TimeNs now, TimeNs waited_min) {
     for (const Rank peer : peers_of(each.call)) peers.push_back(peer);
   }
   std::ranges::sort(peers);
-  const auto repeated = std::ranges::unique(peers);
-  peers.erase(repeated.begin(), repeated.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   for (const Rank peer : peers) {
     Standing& standing = standings_[peer];
     if (standing.asked_at < 0) standing.asked_at = now;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "testing/frame_reader_fuzz.h"
+#include "testing/fuzz.h"
 #include "testing/scripted_connection.h"
 
 namespace r2ccl {

@@ -6,10 +6,10 @@
 // change to the link.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -24,7 +24,40 @@
 namespace r2ccl {
 
 class LinkPaths final : private FailureDetector::Actions, private PathDialer::Owner {
+  struct PathSlot;
+
  public:
+  // A range of Path*. clang 14 cannot compile std::views::transform of g++ 12's library.
+  class AllPaths {
+   public:
+    class Iterator {
+     public:
+      using value_type = Path*;
+      using difference_type = std::ptrdiff_t;
+      Iterator() = default;
+      explicit Iterator(const PathSlot* slot) : slot_(slot) {}
+      Path* operator*() const { return slot_->path.get(); }
+      Iterator& operator++() {
+        ++slot_;
+        return *this;
+      }
+      Iterator operator++(int) { return Iterator(slot_++); }
+      friend bool operator==(const Iterator&, const Iterator&) = default;
+
+     private:
+      const PathSlot* slot_ = nullptr;
+    };
+
+    AllPaths(const PathSlot* first, const PathSlot* last) : first_(first), last_(last) {}
+    Iterator begin() const { return Iterator(first_); }
+    Iterator end() const { return Iterator(last_); }
+    size_t size() const { return static_cast<size_t>(last_ - first_); }
+    Path* operator[](size_t index) const { return first_[index].path.get(); }
+
+   private:
+    const PathSlot* first_;
+    const PathSlot* last_;
+  };
   // The link, which receives each change.
   class Events {
    public:
@@ -52,9 +85,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   ~LinkPaths() override;
 
   // Returns the paths as Path*, in the order of their specs.
-  auto all() const {
-    return std::views::transform(slots_, [](const PathSlot& slot) { return slot.path.get(); });
-  }
+  AllPaths all() const { return {slots_.data(), slots_.data() + slots_.size()}; }
   Path* find(PathId id) const;
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }

@@ -1,0 +1,86 @@
+// The entries of the codecs that have one function each way.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/printable.h"
+#include "protocol/admin/drain.h"
+#include "runtime/admin/rank_summary.h"
+#include "runtime/bootstrap/rank_card.h"
+#include "runtime/collective/call_audit.h"
+#include "testing/fuzz.h"
+#include "testing/fuzz_text.h"
+
+namespace r2ccl {
+namespace {
+
+template <typename T>
+void check_refusal(const Result<T>& result) {
+  R2CCL_CHECK(result.ok() == result.status().message().empty());
+}
+
+}  // namespace
+
+bool fuzz_call_report(std::span<const std::byte> input) {
+  const auto report = decode_call_report(input);
+  check_refusal(report);
+  if (!report.ok()) return false;
+  const auto again = decode_call_report(encode(report.value()));
+  R2CCL_CHECK(again.ok() && again.value() == report.value());
+  return true;
+}
+
+bool fuzz_drain(std::span<const std::byte> input) {
+  const auto question = decode_drain_question(input);
+  check_refusal(question);
+  if (question.ok()) {
+    const auto again = decode_drain_question(encode(question.value()));
+    R2CCL_CHECK(again.ok() && again.value() == question.value());
+  }
+  const auto answer = decode_drain_answer(input);
+  check_refusal(answer);
+  if (answer.ok()) {
+    const auto again =
+        decode_drain_answer(encode_drain_answer(answer.value().number, answer.value().tally));
+    R2CCL_CHECK(again.ok() && again.value().number == answer.value().number);
+    R2CCL_CHECK(again.value().tally == answer.value().tally);
+  }
+  return question.ok() || answer.ok();
+}
+
+bool fuzz_printable(std::span<const std::byte> input) {
+  if (input.empty()) return false;
+  const size_t bound = 3 + std::to_integer<size_t>(input[0]);
+  const std::string text = printable_text(input.subspan(1), bound);
+  R2CCL_CHECK(text.size() <= bound && is_printable(text));
+  R2CCL_CHECK(printable_text(text, bound) == text);
+  return text == fuzz_text(input.subspan(1));
+}
+
+bool fuzz_rank_card(std::span<const std::byte> input) {
+  const auto card = decode_rank_card(input);
+  check_refusal(card);
+  if (!card.ok()) return false;
+  const auto bytes = encode(card.value());
+  R2CCL_CHECK(bytes.ok());
+  const auto again = decode_rank_card(bytes.value());
+  R2CCL_CHECK(again.ok() && again.value() == card.value());
+  return true;
+}
+
+bool fuzz_rank_summary(std::span<const std::byte> input) {
+  auto summary = decode_rank_summary(input);
+  check_refusal(summary);
+  if (!summary.ok()) return false;
+  const auto again = decode_rank_summary(encode(summary.value()));
+  // The encoder puts the paths that are down first.
+  auto& troubles = summary.value().troubles;
+  std::stable_partition(troubles.begin(), troubles.end(), [](const RankSummary::Trouble& trouble) {
+    return trouble.phase == PathPhase::down;
+  });
+  R2CCL_CHECK(again.ok() && again.value() == summary.value());
+  const std::vector<RankCard> cards(2);
+  R2CCL_CHECK(!member_json(cards, Rank(1), "host", Presence::answered, &summary.value()).empty());
+  return true;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,433 @@
+// Writes the encodings that the corpora began with: write_seeds FOLDER. Run it again when a format
+// changes; a fuzzer whose seeds no parser accepts stays in its first error path.
+#include <linux/if.h>
+#include <linux/if_arp.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "protocol/admin/drain.h"
+#include "protocol/diagnosis/blame.h"
+#include "protocol/wire/handshake.h"
+#include "protocol/wire/wire.h"
+#include "runtime/admin/rank_summary.h"
+#include "runtime/bootstrap/rendezvous_messages.h"
+#include "runtime/bootstrap/unique_id.h"
+#include "runtime/collective/call_audit.h"
+#include "tools/simulate/scenario_file.h"
+
+namespace r2ccl {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Returns `bytes` after the bytes that choose the parser.
+Bytes with(std::initializer_list<unsigned> first, std::span<const std::byte> bytes) {
+  Bytes out;
+  for (const unsigned byte : first) out.push_back(static_cast<std::byte>(byte));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+  return out;
+}
+
+class Seeds {
+ public:
+  explicit Seeds(std::filesystem::path root) : root_(std::move(root)) {}
+
+  void write(const std::string& fuzzer, const std::string& name, std::span<const std::byte> bytes) {
+    std::filesystem::create_directories(root_ / fuzzer);
+    std::ofstream out(root_ / fuzzer / name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+  }
+  void write(const std::string& fuzzer, const std::string& name, const std::string& text) {
+    write(fuzzer, name, std::as_bytes(std::span(text)));
+  }
+
+ private:
+  const std::filesystem::path root_;
+};
+
+Address address4(uint8_t last) {
+  Address address;
+  address.family = AddressFamily::ipv4;
+  address.bytes = {10, 77, 1, last};
+  address.prefix_bits = 24;
+  return address;
+}
+
+Address address6(uint8_t last) {
+  Address address;
+  address.family = AddressFamily::ipv6;
+  address.bytes = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last};
+  address.prefix_bits = 64;
+  return address;
+}
+
+void write_blame(Seeds& seeds) {
+  Observation seen;
+  seen.observer = Rank(2);
+  seen.peer = Rank(1);
+  seen.near = {0, "nic0"};
+  seen.far = {1, "nic0"};
+  seen.cause = DownCause::peer_notice;
+  seen.peer_cause = DownCause::silent;
+  seen.detected_us = 123'456;
+  seen.replayed_bytes = 70'000;
+  seen.stall_us = 900;
+  seen.up_us = 60'000'000;
+  seeds.write("blame", "observation", with({0}, encode(seen)));
+  Verdict verdict;
+  verdict.number = 3;
+  verdict.scope = Scope::pair;
+  verdict.culprit = {1, "nic0"};
+  verdict.other = {2, "nic0"};
+  verdict.rank = Rank(2);
+  verdict.kind = DownCause::silent;
+  verdict.detected_us = 123'456;
+  seeds.write("blame", "verdict", with({1}, encode(verdict)));
+  seeds.write("blame", "probe_request", with({2}, encode(ProbeRequest{1, {0, 1, 2}})));
+  const ProbeAnswer answer{
+      1, 2, {{{2, "nic0"}, {0, "nic0"}, true}, {{2, "nic0"}, {1, "nic0"}, false}}};
+  seeds.write("blame", "probe_answer", with({3}, encode(answer)));
+  seeds.write("blame", "probe_answer_to_judge", with({4}, encode(answer)));
+}
+
+void write_admin(Seeds& seeds) {
+  CallReport report;
+  report.reason = CallReport::Reason::answer;
+  report.number = 9;
+  report.chain = 0x1234;
+  report.sends = 3;
+  report.receives = 4;
+  report.waits = true;
+  report.waits_for = Rank(1);
+  report.root.kind = Blocker::Kind::behind;
+  report.root.rank = Rank(2);
+  report.root.number = 8;
+  report.root_age_ms = 70;
+  report.text = "AllReduce of 4 int32";
+  seeds.write("call_report", "answer", encode(report));
+  seeds.write("call_report", "empty", encode(CallReport()));
+
+  DrainQuestion question;
+  question.number = 7;
+  question.verb = DrainVerb::take_back;
+  question.host = Rank(2);
+  question.nic = "nic0";
+  question.ticket = 0xfeed;
+  seeds.write("drain", "question", encode(question));
+  DrainTally tally;
+  tally.paths = 6;
+  tally.up = 5;
+  tally.in_use = 1;
+  tally.peer = Rank(1);
+  seeds.write("drain", "answer", encode_drain_answer(7, tally));
+
+  RankSummary summary;
+  summary.uptime_ms = 100'000;
+  summary.operations = 12;
+  summary.error = "rank 2 died";
+  summary.call = "AllReduce of 4 int32";
+  summary.blocker.kind = Blocker::Kind::running;
+  summary.blocker.rank = Rank(0);
+  summary.nics.push_back({.nic = NicId(0), .sent = 70'000, .received = 1, .paths_up = 1});
+  summary.troubles.push_back({.peer = Rank(0), .nic = NicId(0), .peer_nic = NicId(1)});
+  seeds.write("rank_summary", "full", encode(summary));
+  seeds.write("rank_summary", "empty", encode(RankSummary()));
+
+  for (const char* verb : {"check", "start", "start:1f", "undo", "back:ffffffffffffffff"}) {
+    std::string name(verb);
+    name = name.substr(0, name.find(':')) + (name.find(':') == std::string::npos ? "" : "_ticket");
+    seeds.write("status_request", name, "drain " + std::string(verb) + " nic0 node0\n");
+  }
+  seeds.write("status_request", "spaces", "drain check nic0 a host with spaces\n");
+  seeds.write("status_request", "unknown_nic", "drain check nic9 node0\n");
+  seeds.write("status_request", "report", "report\n");
+  seeds.write("status_request", "job", "job\n");
+}
+
+void write_bootstrap(Seeds& seeds) {
+  RankCard card;
+  card.rank = Rank(0);
+  card.host_name = "node0";
+  card.pid = 4711;
+  card.settings.push_back({"R2CCL_ALGO", "ring"});
+  NicCard nic;
+  nic.name = "nic0";
+  nic.mtu = 9000;
+  nic.speed_mbps = 100'000;
+  nic.addresses = {address4(1), address6(1)};
+  nic.port = 4711;
+  card.nics.push_back(nic);
+  card.control.push_back({address4(1), 4712});
+  const Bytes first = encode(card).value();
+  seeds.write("rank_card", "full", first);
+  seeds.write("rank_card", "empty", encode(RankCard{.rank = Rank(0)}).value());
+  RankCard other{.rank = Rank(1)};
+  other.obstacle = "no usable NIC";
+  const Bytes second = encode(other).value();
+  seeds.write("rank_card", "obstacle", second);
+
+  Arrival arrival;
+  arrival.rank_count = 2;
+  arrival.timeout_ms = 120'000;
+  arrival.left_ms = 119'000;
+  arrival.card = first;
+  const std::array<std::span<const std::byte>, 2> cards{first, second};
+  seeds.write("rendezvous_messages", "arrival", with({0}, encode(arrival)));
+  seeds.write("rendezvous_messages", "table_of_one",
+              with({1}, encode_table(std::span(cards).first(1))));
+  seeds.write("rendezvous_messages", "table_of_two", with({4}, encode_table(cards)));
+  seeds.write("rendezvous_messages", "refused",
+              with({2}, encode_refused({Code::timeout, "rank 3 did not come within 120 s"})));
+
+  UniqueId id;
+  id.job.id.fill(std::byte{5});
+  id.rendezvous = {{address4(1), 4711}, {address6(1), 4712}};
+  seeds.write("unique_id", "open", with({0}, encode(id)));
+  std::array<std::byte, kSecretBytes> secret{std::byte{7}};
+  id.job.secret = LockedBytes::copy_of(secret);
+  seeds.write("unique_id", "secret", with({0}, encode(id)));
+  seeds.write("unique_id", "checksum_made", with({1}, encode(id)));
+  seeds.write("unique_id", "zero", with({0}, Bytes(kUniqueIdBytes)));
+
+  const std::string text(
+      "\x07\x05"
+      "hello"
+      "\x08\x00"
+      "\x09\x03"
+      "abc",
+      14);
+  seeds.write("sealed_stream", "stranger", with({0, 9}, Bytes(64)));
+  seeds.write("sealed_stream", "messages", with({1, 1}, std::as_bytes(std::span(text))));
+  seeds.write("sealed_stream", "several_records",
+              with({253, 255}, std::as_bytes(std::span("\x01\xff\x02\x02"))));
+  seeds.write("sealed_stream", "changed_header",
+              with({2, 1, 8, 0, 0, 0}, std::as_bytes(std::span(text))));
+  seeds.write("sealed_stream", "changed_body",
+              with({2, 1, 140, 0, 0, 0}, std::as_bytes(std::span(text))));
+}
+
+void write_wire(Seeds& seeds) {
+  DataHeader header;
+  header.payload_bytes = 1000;
+  header.incarnation = Incarnation(2);
+  header.channel = ChannelId(3);
+  header.message = MessageNo(4);
+  header.message_bytes = 5000;
+  header.offset = 1000;
+  header.chunk_bytes = 1000;
+  std::array<std::byte, kDataHeaderBytes> bytes;
+  encode(header, bytes);
+  seeds.write("wire", "chunk", with({0}, bytes));
+  seeds.write("frame_reader", "two_frames", [&] {
+    Bytes two = with({31}, bytes);
+    const Bytes again = with({31}, bytes);
+    two.insert(two.end(), again.begin(), again.end());
+    return two;
+  }());
+  seeds.write("frame_reader", "unsealed", with({30}, bytes));
+  header.type = FrameType::probe;
+  encode(header, bytes);
+  seeds.write("wire", "probe", with({0}, bytes));
+  seeds.write("frame_reader", "probe", with({31}, bytes));
+  ControlFrame frame;
+  frame.lane_sequence = 1;
+  frame.version = 2;
+  frame.counted = 2;
+  frame.ask = 5;
+  frame.paths.push_back(
+      {PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
+  frame.channels.push_back({ChannelId(9),
+                            MessageNo(4),
+                            MessageNo(8),
+                            4096,
+                            {{MessageNo(5), 3, Bytes(2, std::byte{5})}}});
+  frame.notices.push_back({6, Bytes(5, std::byte{1})});
+  Bytes control;
+  encode(frame, control);
+  seeds.write("wire", "control_header", with({1}, control));
+  seeds.write("wire", "control_body", with({2}, std::span(control).subspan(kControlHeaderBytes)));
+  seeds.write("printable", "ascii", with({60}, std::as_bytes(std::span("node7 nic0"))));
+  seeds.write("printable", "cut", with({2}, std::as_bytes(std::span("a text that is too long"))));
+  seeds.write("printable", "utf8",
+              with({60}, std::as_bytes(std::span("Z\xc3\xbcrich \xe2\x82\xac"))));
+  seeds.write("printable", "hostile",
+              with({60}, std::as_bytes(std::span("\x1b[2J\xc2\x9b\xe2\x80\xae\xff"))));
+}
+
+void write_handshakes(Seeds& seeds) {
+  const std::array<std::byte, kNonceBytes> nonce{};
+  const std::array<std::byte, kSecretBytes> key{};
+  RunIdentity run;
+  run.key = LockedBytes::copy_of(key);
+  const auto peer = make_initiator(run, {}, Incarnation(), nonce, {});
+  seeds.write("handshake", "hello_to_acceptor", with({2, 40}, peer->output()));
+  JobIdentity job;
+  const auto rank = make_rendezvous_initiator(job, Rank(0), nonce);
+  seeds.write("handshake", "hello_to_rendezvous", with({6, 40}, rank->output()));
+  job.secret = LockedBytes::copy_of(key);
+  const auto secret_rank = make_rendezvous_initiator(job, Rank(0), nonce);
+  seeds.write("handshake", "hello_to_rendezvous_with_secret",
+              with({7, 200}, secret_rank->output()));
+  seeds.write("handshake", "part_of_a_hello", with({2, 9}, std::span(peer->output()).first(20)));
+}
+
+// One message of the kernel. Attributes are appended by put().
+class KernelMessage {
+ public:
+  template <typename Header>
+  KernelMessage(uint16_t type, const Header& header) {
+    append(nlmsghdr{
+        .nlmsg_len = 0, .nlmsg_type = type, .nlmsg_flags = 0, .nlmsg_seq = 1, .nlmsg_pid = 0});
+    append(header);
+    pad();
+  }
+  void put(uint16_t type, std::span<const std::byte> value) {
+    append(
+        rtattr{.rta_len = static_cast<uint16_t>(sizeof(rtattr) + value.size()), .rta_type = type});
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
+    pad();
+  }
+  void put(uint16_t type, const std::string& text) {
+    put(type, std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  }
+  Bytes take() {
+    const auto size = static_cast<uint32_t>(bytes_.size());
+    std::memcpy(bytes_.data(), &size, sizeof size);
+    return std::move(bytes_);
+  }
+
+ private:
+  template <typename T>
+  void append(const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), from, from + sizeof value);
+  }
+  void pad() { bytes_.resize((bytes_.size() + 3) / 4 * 4); }
+
+  Bytes bytes_;
+};
+
+Bytes kernel_link(int index, const std::string& name, uint16_t type, const std::string& driver) {
+  ifinfomsg header{};
+  header.ifi_type = type;
+  header.ifi_index = index;
+  header.ifi_flags = IFF_UP | IFF_RUNNING | IFF_LOWER_UP;
+  KernelMessage message(RTM_NEWLINK, header);
+  const uint32_t mtu = 9000;
+  const std::array<std::byte, 6> hardware{std::byte{2}, std::byte{1}};
+  message.put(IFLA_IFNAME, name);
+  message.put(IFLA_MTU, std::as_bytes(std::span(&mtu, 1)));
+  message.put(IFLA_ADDRESS, hardware);
+  if (!driver.empty()) {
+    Bytes kind = with({static_cast<unsigned>(sizeof(rtattr) + driver.size()), 0, IFLA_INFO_KIND, 0},
+                      std::as_bytes(std::span(driver)));
+    message.put(IFLA_LINKINFO, kind);
+  }
+  return message.take();
+}
+
+Bytes kernel_address(uint32_t index, const Address& address) {
+  ifaddrmsg header{};
+  header.ifa_family = address.family == AddressFamily::ipv4 ? AF_INET : AF_INET6;
+  header.ifa_prefixlen = address.prefix_bits;
+  header.ifa_index = index;
+  KernelMessage message(RTM_NEWADDR, header);
+  message.put(IFA_ADDRESS,
+              std::as_bytes(
+                  std::span(address.bytes).first(address.family == AddressFamily::ipv4 ? 4 : 16)));
+  return message.take();
+}
+
+Bytes join(std::initializer_list<Bytes> parts) {
+  Bytes out;
+  for (const Bytes& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
+void write_netlink(Seeds& seeds) {
+  Address link_local = address6(1);
+  link_local.bytes[0] = 0xfe;
+  link_local.bytes[1] = 0x80;
+  const Bytes done = KernelMessage(NLMSG_DONE, int{0}).take();
+  const Bytes first = kernel_link(1, "lo", ARPHRD_LOOPBACK, "");
+  const Bytes second = kernel_link(2, "nic0", ARPHRD_ETHER, "veth");
+  seeds.write(
+      "netlink", "one_datagram",
+      with({0}, join({first, second, kernel_address(2, address4(1)), kernel_address(2, link_local),
+                      kernel_address(2, address6(1)), done})));
+  const auto cut = static_cast<unsigned>((first.size() + second.size()) / 4);
+  seeds.write("netlink", "two_datagrams",
+              with({cut}, join({first, second, kernel_address(2, address6(1)), done})));
+  seeds.write("netlink", "infiniband",
+              with({0}, join({kernel_link(4, "ib0", ARPHRD_INFINIBAND, "ipoib"), done})));
+  nlmsgerr refusal{};
+  refusal.error = -13;
+  seeds.write("netlink", "refused", with({0}, KernelMessage(NLMSG_ERROR, refusal).take()));
+}
+
+void write_texts(Seeds& seeds) {
+  seeds.write(
+      "fault_file", "combined",
+      "# the NICs that are broken now\n\n127.0.3.2 hole slow 3125000  # and why\nnic1 down\n"
+      "nic2 hole-tx\nnic3 hole-rx delay 5 queue 3000\nnic4 no-buffers\n");
+  seeds.write("fault_file", "flip", "nic0 flip 5232 9 1\n");
+  seeds.write("fault_file", "last_line_counts", "nic0 hole\nnic0 down");
+  seeds.write("fault_file", "refused", "nic1 slow -5\nnic1 flip 523 1 1\nnic1 burning\nnic1\n");
+  for (const uint64_t seed : {1U, 2U, 3U}) {
+    const std::string text = tools::to_toml(sim::scenario_of(seed));
+    if (text.size() <= 4096) seeds.write("scenario_file", "seed_" + std::to_string(seed), text);
+  }
+  seeds.write("scenario_file", "small", "[[operation]]\ncount = 5\nrepeat = 3\n");
+  seeds.write("scenario_file", "fault",
+              "hosts = 3\nnics = 2\n[[operation]]\nkind = \"broadcast\"\ncount = 7\nroot = 1\n"
+              "[[fault]]\nkind = \"loss\"\nat_ms = 1.5\nhost = 1\nnic = 1\namount = 1000\n");
+  seeds.write("scenario_file", "refused", "hosts = 1\nnic = 3\n[[operation]]\nkind = \"gather\"\n");
+  seeds.write("environment", "torchrun",
+              "RANK=3\nWORLD_SIZE=8\nLOCAL_RANK=1\nMASTER_ADDR=node0\nMASTER_PORT=29500\n"
+              "TORCHELASTIC_RUN_ID=none\n");
+  seeds.write("environment", "slurm",
+              "SLURM_PROCID=3\nSLURM_NTASKS=8\nSLURM_LOCALID=1\nSLURM_JOB_NODELIST=gpu[04,06-9]\n"
+              "SLURM_JOB_ID=16000017\nSLURM_STEP_ID=0\n");
+  seeds.write("environment", "open_mpi",
+              "OMPI_COMM_WORLD_RANK=3\nOMPI_COMM_WORLD_SIZE=8\nOMPI_COMM_WORLD_LOCAL_RANK=1\n"
+              "R2CCL_COMM_ID=[fd00::1]:4711\n");
+  seeds.write("environment", "mpich", "PMI_RANK=0\nPMI_SIZE=1\nMPI_LOCALRANKID=0\n");
+  seeds.write("environment", "all_settings",
+              "R2CCL_SOCKET_IFNAME=^=eth0,lo\nR2CCL_SOCKET_FAMILY=AF_INET6\nR2CCL_OOB_IFNAME=eth\n"
+              "R2CCL_DEBUG=INFO\nR2CCL_DEBUG_FILE=log.%h\nR2CCL_COMM_ID=node0:4711\n"
+              "R2CCL_SECRET=0123456789abcdef\nR2CCL_REQUIRE_AUTH=1\nR2CCL_CUTOFF_S=60\n"
+              "R2CCL_INIT_TIMEOUT_S=30\nR2CCL_MONITOR=0\nR2CCL_ALGO=hd\nR2CCL_DAMPING=0\n"
+              "R2CCL_HOST_ID=node7\nR2CCL_FAULT_FILE=faults\nR2CCL_STATUS=0\n"
+              "XDG_RUNTIME_DIR=/run\nRANK=0\nWORLD_SIZE=2\n");
+  seeds.write("environment", "nccl",
+              "NCCL_SOCKET_IFNAME=eth\nNCCL_SOCKET_FAMILY=AF_UNIX\nNCCL_DEBUG=ABORT\n"
+              "NCCL_COMM_ID=node0:1\nRANK=0\nWORLD_SIZE=1\n");
+  seeds.write("environment", "refused", "R2CCL_ALGO=tree\nR2CCL_ALG=ring\nRANK=9\nWORLD_SIZE=8\n");
+}
+
+}  // namespace
+}  // namespace r2ccl
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: write_seeds FOLDER\n");
+    return 2;
+  }
+  r2ccl::Seeds seeds(argv[1]);
+  r2ccl::write_blame(seeds);
+  r2ccl::write_admin(seeds);
+  r2ccl::write_bootstrap(seeds);
+  r2ccl::write_wire(seeds);
+  r2ccl::write_handshakes(seeds);
+  r2ccl::write_netlink(seeds);
+  r2ccl::write_texts(seeds);
+  return 0;
+}
