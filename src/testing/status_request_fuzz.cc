@@ -54,7 +54,7 @@ void check_answer(const std::string& line) {
   RankCard card;
   card.rank = Rank(0);
   card.host_name = "node0";
-  card.nics.push_back({.name = "nic0"});
+  card.nics.emplace_back().name = "nic0";
   DrainDesk desk(
       Rank(0), 1, [](Rank, const DrainQuestion&) { return Presence::answered; },
       [](const DrainQuestion& question) {
