@@ -28,7 +28,8 @@ class Kernel {
     ifinfomsg header{};
     header.ifi_type = hardware_type;
     header.ifi_index = static_cast<int>(nic.index);
-    header.ifi_flags = (nic.up ? IFF_UP : 0U) | (nic.carrier ? IFF_LOWER_UP | IFF_RUNNING : 0U);
+    if (nic.up) header.ifi_flags |= IFF_UP;
+    if (nic.carrier) header.ifi_flags |= IFF_LOWER_UP | IFF_RUNNING;
     begin(RTM_NEWLINK, &header, sizeof header);
     put_attribute(IFLA_IFNAME, nic.name.data(), nic.name.size());
     put_attribute(IFLA_MTU, &nic.mtu, sizeof nic.mtu);

@@ -168,8 +168,9 @@ void write_bootstrap(Seeds& seeds) {
   card.control.push_back({address4(1), 4712});
   const Bytes first = encode(card).value();
   seeds.write("rank_card", "full", first);
-  seeds.write("rank_card", "empty", encode(RankCard{.rank = Rank(0)}).value());
-  RankCard other{.rank = Rank(1)};
+  seeds.write("rank_card", "empty", encode(RankCard()).value());
+  RankCard other;
+  other.rank = Rank(1);
   other.obstacle = "no usable NIC";
   const Bytes second = encode(other).value();
   seeds.write("rank_card", "obstacle", second);

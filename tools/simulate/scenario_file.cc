@@ -207,22 +207,25 @@ Status for_each_table(const toml::table& file, const char* name, const std::stri
                                       ": write each as a table of its own, under [[" + name + "]]"};
 }
 
-// toml++ 3.3 assumes, instead of checking, that the name in a table's header begins with a
-// character of a name. Its other characters it checks.
+bool may_begin_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '"' || c == '\'' || c == ']';
+}
+
+// Checks the character after [ and [[. toml++ 3.3 assumes, instead of checking, that the name in a
+// table's header begins with a character of a name.
 Status check_headers(const std::string& text, const std::string& file_name) {
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    size_t at = line.find_first_not_of(" \t");
-    if (at == std::string::npos || line[at] != '[') continue;
-    if (++at < line.size() && line[at] == '[') ++at;
-    at = line.find_first_not_of(" \t", at);
-    const char first = at == std::string::npos ? ']' : line[at];
-    const bool of_a_name = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z') ||
-                           (first >= '0' && first <= '9') || first == '_' || first == '-';
-    if (of_a_name || first == ']' || first == '"' || first == '\'') continue;
-    return {Code::invalid_argument, file_name + ":" + std::to_string(number) +
-                                        ": write a table's name in letters: [[operation]]"};
+    line.resize(std::min(line.find('#'), line.size()));
+    for (size_t at = line.find('['); at != std::string::npos; at = line.find('[', at)) {
+      if (++at < line.size() && line[at] == '[') ++at;
+      at = line.find_first_not_of(" \t", at);
+      if (at != std::string::npos && may_begin_name(line[at])) continue;
+      return {Code::invalid_argument, file_name + ":" + std::to_string(number) +
+                                          ": write a table's name in letters: [[operation]]"};
+    }
   }
   return {};
 }

@@ -58,8 +58,10 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
             std::string::npos);
   EXPECT_NE(error_of("operation = 3").find("[[operation]]"), std::string::npos);
   EXPECT_NE(error_of("hosts = = 3").find("f.toml:1: "), std::string::npos);
-  EXPECT_EQ(error_of("hosts = 2\n[[%]]\n"),
-            "f.toml:2: write a table's name in letters: [[operation]]");
+  for (const char* header : {"[[%]]", "[", "[[", "[[[a]]]", " [ \x01]", "\xef\xbb\xbf[%]"}) {
+    EXPECT_EQ(error_of("hosts = 2\n" + std::string(header) + "\n"),
+              "f.toml:2: write a table's name in letters: [[operation]]");
+  }
   EXPECT_NE(error_of("think_max_ms = -1\n" + job).find("must be a time"), std::string::npos);
 }
 
