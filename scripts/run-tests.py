@@ -44,7 +44,7 @@ class Config:
 class Script:
     """Commands that pass or fail as a whole; each counts as one test."""
     commands: tuple
-    needs_build: bool = False  # of the release programs
+    needs_build: bool = False  # needs the release programs
 
 
 def command(line):
@@ -120,7 +120,7 @@ def test_environment():
 
 
 def without_randomised_addresses():
-    """Returns what must stand before a command so that its addresses are not randomised."""
+    """Returns the prefix of a command that keeps its addresses from being randomised."""
     prefix = ["setarch", os.uname().machine, "-R"]
     works = shutil.which("setarch") and subprocess.run(
         prefix + ["true"], stderr=subprocess.DEVNULL, check=False).returncode == 0

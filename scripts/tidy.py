@@ -25,7 +25,8 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 DOCUMENT_COLUMNS_MAX = 100
 HEADLESS_PERCENT_MAX = 2
-# The pure state machines check what only a bug of ours can break: so often per 1,000 lines.
+# The pure state machines check conditions that only a bug of ours can break: so often per 1,000
+# lines.
 CHECKS_PER_1000_LINES_MIN = 10
 CHECKED_FOLDER = "src/protocol/"
 CHECK_SITE = re.compile(r"\bR2CCL_CHECK\s*\(")
@@ -407,9 +408,12 @@ def decision(file):
         yield Finding(file.path, 1, "decision", "no line `- Date: YYYY-MM-DD`")
 
 
+PROSE_SUFFIXES = (".md", ".cc", ".h", ".c", ".py")
+
+
 def plain_english(files):
-    """Documents are in plain English: scripts/prose.py lists the sentences that are not."""
-    found = [(file.path, sentence) for file in files if file.path.endswith(".md")
+    """Documents and comments are in plain English: scripts/prose.py lists other sentences."""
+    found = [(file.path, sentence) for file in files if file.path.endswith(PROSE_SUFFIXES)
              for sentence in prose.sentences(file.path, file.text)]
     headless = [(path, sentence) for path, sentence in found if sentence.is_headless()]
     over = 100 * len(headless) > HEADLESS_PERCENT_MAX * len(found)

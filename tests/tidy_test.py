@@ -192,6 +192,11 @@ class Rules(unittest.TestCase):
         self.assert_hit("decision", path, head.replace("- Date", "\n## Context\n- Date"))
         self.assert_clean("docs/decisions/README.md", "# Decisions\n")
 
+    def test_comments_are_in_plain_english(self):
+        self.assert_hit("prose", "src/base/a.cc", "// Nobody asks this rank.\nint a;\n")
+        self.assert_hit("prose", "tools/a.py", '"""What is late comes last."""\n')
+        self.assert_clean("src/base/a.cc", "// No rank asks this one.\nint a;\n")
+
     def test_documents_are_in_plain_english(self):
         filler = "A rank asks another one.\n\n"
         for text in ("What is late comes last.", "Who asks first is served.",

@@ -15,7 +15,7 @@ inline constexpr TimeNs kMillisecond = 1'000'000;
 inline constexpr TimeNs kSecond = 1'000'000'000;
 inline constexpr TimeNs kNever = INT64_MAX;
 
-// Returns the milliseconds, limited to what the type holds.
+// Returns the milliseconds, clamped to the range of the type.
 constexpr uint32_t bounded_ms(TimeNs duration) {
   return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
 }

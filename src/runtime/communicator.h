@@ -49,7 +49,7 @@ class Communicator final : private ProgressDriver, private RankObserver {
   Status finalize();
   // On return no buffer is touched any more.
   void abort(const std::string& why);
-  // Ok, or what ended the communicator.
+  // Returns Ok, or the cause that ended the communicator.
   Status failure() const;
   // The JSON text of r2cclCommReport.
   std::string report();
@@ -83,7 +83,7 @@ class Communicator final : private ProgressDriver, private RankObserver {
   const std::unique_ptr<Transport> transport_;
   SystemClock clock_;
   const std::shared_ptr<AwaitedRequests> awaited_;
-  uint64_t awaited_seen_ = 0;  // of its changes
+  uint64_t awaited_seen_ = 0;  // its change counter
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads

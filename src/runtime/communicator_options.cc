@@ -76,7 +76,7 @@ void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorO
   card.obstacle = printable_text(obstacle.message(), kObstacleBytesMax);
   RendezvousClient::Options meeting = meeting_options(options, std::move(card));
   meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
-  // Refused at best: what the caller must know is the obstacle.
+  // The meeting is refused at best. The caller must know the obstacle, not that refusal.
   Reactor reactor(transport.poller());
   (void)run_rendezvous(transport, reactor, clock, std::move(meeting));
 }

@@ -22,7 +22,7 @@ struct CommunicatorOptions {
   std::vector<Endpoint> rendezvous;
   Config config;
   uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
-  DrainBook* drain_book = nullptr;  // of the process; must outlive the communicator
+  DrainBook* drain_book = nullptr;  // the process's; must outlive the communicator
 };
 
 RankOptions rank_options(const CommunicatorOptions& options);

@@ -65,7 +65,7 @@ double percent(uint32_t ppm) {
   return static_cast<double>(ppm) / 1e4;
 }
 
-// How often it failed and returned, and what keeps it from returning now.
+// Writes how often the path failed and returned, and why it has not returned yet.
 void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
                    TimeNs started_at) {
   const Path::History& history = path.history;

@@ -112,7 +112,7 @@ uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType ty
 void RankRuntime::progress(TimeNs timeout_ns) {
   if (cancel_due_) cancel_operations();
   engine_.progress(timeout_ns);
-  // Not before: what arrived ahead of a goodbye must have been delivered.
+  // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
   incidents_->progress(ended_);
   waits_->progress();
@@ -158,7 +158,7 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 }
 
 void RankRuntime::on_path_event(const PathEvent& event) {
-  // After a failure ranks leave as they like: what closes then says nothing of NICs.
+  // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
   if (!leaving_ && failure_.ok()) incidents_->on_path_event(event);
   observer_.on_path_event(event);
 }

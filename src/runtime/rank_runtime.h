@@ -1,6 +1,6 @@
-// Everything that one rank does: its engine with the links, its operations, what it tells the other
-// ranks and an operator, and how it ends. A communicator drives it from a thread, the simulator
-// from an actor; both run the same code.
+// One rank: its engine with the links, its operations, its notices to the other ranks, its answers
+// to an operator, and its end. A communicator drives it from a thread, the simulator from an actor;
+// both run the same code.
 //
 // Single-threaded: no thread, no lock and no clock in here. The caller passes in clock and
 // transport and calls progress(). Operations end by callbacks, from inside progress(), fail(),
@@ -40,14 +40,14 @@ struct RankOptions {
   JobIdentity job;
   EngineOptions engine;
   uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
-  DrainBook* drain_book = nullptr;  // of the process; must outlive the runtime
+  DrainBook* drain_book = nullptr;  // the process's; must outlive the runtime
   int contexts = 1;                 // communicators over the same links
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;
 };
 
-// Told of what happens, after the runtime has acted on it. Calls come from inside the runtime and
+// Told of each event after the runtime has acted on it. Calls come from inside the runtime and
 // must not destroy it.
 class RankObserver {
  public:
@@ -71,7 +71,7 @@ class RankRuntime final : private EngineObserver {
   // All of them must outlive this.
   RankRuntime(Transport& transport, const Clock& clock, RankOptions options,
               RankObserver& observer);
-  // Ends what has not ended: its callbacks are called.
+  // Ends all unfinished operations, with their callbacks.
   ~RankRuntime() override;
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
@@ -79,7 +79,7 @@ class RankRuntime final : private EngineObserver {
   // --- the start: open(), describe() and start(), in this order ---
   // Finds the NICs and listens on each. Fails when there is none to use.
   Status open() { return engine_.open(); }
-  // Fills in what this rank tells the others of its NICs and listeners.
+  // Fills in this rank's NICs and listeners.
   void describe(RankCard& card) const { engine_.describe(card); }
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
@@ -112,7 +112,7 @@ class RankRuntime final : private EngineObserver {
   // Fails the rank because this class or a callback threw: no operation can be trusted to end
   // right.
   void fail_by_exception(const std::exception& error);
-  // Ok, or what ended the rank.
+  // Returns Ok, or the cause that ended the rank.
   const Status& failure() const { return failure_; }
   // It failed because a rank left while another one waited for it.
   bool abandoned() const { return abandoned_; }

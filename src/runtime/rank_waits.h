@@ -45,7 +45,7 @@ class RankWaits {
   TimeNs next_timeout() const { return waits_.next_timeout(); }
 
   using Waiting = WaitTracker::Waiting;
-  // The calls that are not complete, and what each waits for.
+  // Returns the calls that are not complete, each with the ranks that it waits for.
   std::vector<Waiting> calls() const { return waits_.calls(clock_.now()); }
   std::string words_for(const Blocker& blocker) const;
   // "AllReduce 11 (...): waiting for rank 2 (...)", for one of calls() or one queued behind it.

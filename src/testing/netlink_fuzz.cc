@@ -118,7 +118,7 @@ class Kernel {
   }
 
   Bytes bytes_;
-  size_t start_ = 0;  // of the message that is being written
+  size_t start_ = 0;  // begin of the message that is being written
 };
 
 void check_nic(const Nic& nic) {

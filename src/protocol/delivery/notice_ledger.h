@@ -46,7 +46,7 @@ class NoticeLedger {
   static_assert(limits::kNoticeBytesMax <= kBytesPerFrame);
 
   // --- ours ---
-  // Requires at most kNoticeBytesMax: a larger notice would block those behind it for ever.
+  // Requires at most kNoticeBytesMax: a larger notice would block the next ones for ever.
   void set(Notice notice) {
     R2CCL_CHECK(notice.bytes.size() <= limits::kNoticeBytesMax);
     if (mutated(Mutant::one_slot)) notice.slot = {};
@@ -111,7 +111,7 @@ class NoticeLedger {
 
  private:
   std::map<uint64_t, Notice> pending_;      // by number, below next_
-  std::map<NoticeSlot, uint64_t> numbers_;  // of these: one notice of each slot
+  std::map<NoticeSlot, uint64_t> numbers_;  // their numbers: one notice of each slot
   uint64_t next_ = 0;
   uint64_t said_ = 0;  // <= next_: frames have carried numbers below this one
   uint64_t applied_ = 0;

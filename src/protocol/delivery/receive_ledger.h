@@ -62,9 +62,9 @@ class ReceiveLedger {
     bool fresh = false;             // false: a duplicate; its bytes must have gone nowhere
     bool message_complete = false;  // the posted receive is complete
   };
-  // Requires that place() took the header. The chunk has arrived whole, where place() said. `early`
-  // holds its bytes if it was early. `version` is at least as high as all earlier ones: report()
-  // and changes() tell by it what is news.
+  // Requires that place() took the header, and that the whole chunk has arrived at the destination
+  // that place() gave. `early` holds its bytes if it was early. `version` is at least as high as
+  // all earlier ones: report() and changes() use it to find changes.
   Accepted accept(const DataHeader& header, std::vector<std::byte> early, uint64_t version);
 
   // Returns the absolute state for the sender: the marks, and the marks of the messages that

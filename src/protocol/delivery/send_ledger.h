@@ -100,7 +100,7 @@ class SendLedger {
     uint32_t chunk_bytes = 0;  // 0: not cut yet
     uint32_t next_fresh = 0;   // <= acknowledged.count(): chunks below were sent at least once
     bool complete = false;
-    std::vector<std::byte> buffer;  // of a buffered message: its bytes from `buffered_from` on
+    std::vector<std::byte> buffer;  // a buffered message's bytes from `buffered_from` on
     uint64_t buffered_from = 0;     // + buffer.size() == size
     bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;        // holds only chunks below next_fresh
@@ -128,7 +128,7 @@ class SendLedger {
   MessageNo first_;  // number of open_.front()
   // The receiver's low-water mark, as far as this end knows. It is below `first_` when the receiver
   // has accepted messages for which no receive is posted yet: they are complete here, not there.
-  MessageNo receiver_low_water_;  // <= first_ + cursor_: the receiver has only what was sent
+  MessageNo receiver_low_water_;  // <= first_ + cursor_: the receiver has only sent messages
   MessageNo posted_;              // the peer has posted every receive below
   uint64_t eager_total_;          // bytes the peer ever permitted eagerly
   uint64_t eager_used_ = 0;       // <= eager_total_

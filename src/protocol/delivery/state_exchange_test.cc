@@ -29,7 +29,7 @@ struct Step {
   TimeNs at_us;
   Event event;
   uint64_t value = 0;
-  // What due() says: c for a change, r for a retransmission, a for an acknowledgement.
+  // The results of due(): c for a change, r for a retransmission, a for an acknowledgement.
   std::string due = "";
   TimeNs next_us = 0;  // next_timeout(); 0: never, or not looked at
 };

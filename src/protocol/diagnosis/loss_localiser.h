@@ -138,7 +138,7 @@ class LossLocaliser {
   void forget_old(TimeNs now);
 
   std::vector<size_t> nics_of_hosts_;
-  std::map<Key, Seen> seen_;  // of hosts that the job has; no count contradicts itself
+  std::map<Key, Seen> seen_;  // only hosts of the job; no count contradicts itself
   std::map<Rank, TimeNs> wall_;
   std::map<Pair, PairState> lossy_;
   // The named components, and when their loss was last seen. A pair has two ends; a NIC is there

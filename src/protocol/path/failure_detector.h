@@ -118,7 +118,7 @@ class FailureDetector {
 
   Actions& actions_;
   const std::vector<PathEnd*> paths_;
-  uint32_t ping_number_ = 1;     // of the next ping; never 0
+  uint32_t ping_number_ = 1;     // number of the next ping; never 0
   TimeNs evidence_at_ = 0;       // <= heard_at_: the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time
   TimeNs asked_at_ = 0;          // the peer was asked and has sent nothing since; 0: it has

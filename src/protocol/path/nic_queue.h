@@ -86,7 +86,7 @@ class NicQueue {
   static constexpr double kRateMin = 0.00125;
 
   uint64_t outstanding_ = 0;  // the sum over the paths of this NIC
-  size_t busy_paths_ = 0;     // of these, paths with outstanding bytes
+  size_t busy_paths_ = 0;     // paths with outstanding bytes
   TimeNs period_at_ = 0;      // begin of the period; in it, bytes were always outstanding
   uint64_t period_bytes_ = 0;
   // Busy time of the period before the running one. Where operations are so short that the NIC is

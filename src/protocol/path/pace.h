@@ -37,8 +37,8 @@ class NicPace {
     period_at_ = now;
     period_bytes_ = 0;
   }
-  // Returns how many bytes `sender` may be ahead of what has arrived from it. `round_trip` of its
-  // path. Requires that add_sender() returned `sender`.
+  // Returns how many bytes `sender` may be ahead of its bytes that have arrived. `round_trip`: of
+  // its path. Requires that add_sender() returned `sender`.
   uint64_t share(size_t sender, TimeNs round_trip, TimeNs now) const {
     R2CCL_CHECK(sender < senders_.size() && round_trip >= 0);
     uint64_t active = 1;

@@ -151,11 +151,10 @@ class PathModel {
   uint64_t frames_delivered_ = 0;  // <= frames_sent_
   uint64_t bytes_sent_ = 0;
   TimeNs last_delivery_at_ = 0;
-  TimeNs told_at_ = 0;           // when the receiver last said what had arrived
-  TimeNs interval_at_ = 0;       // when the running measurement began; 0: the path is idle
-  uint64_t interval_bytes_ = 0;  // delivered since
-  uint64_t interval_filled_ =
-      0;  // <= interval_bytes_: of these, what shows the path's rate: it was half full, or slow
+  TimeNs told_at_ = 0;            // time of the receiver's last acknowledgement
+  TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
+  uint64_t interval_bytes_ = 0;   // delivered since
+  uint64_t interval_filled_ = 0;  // <= interval_bytes_: the part that shows the path's rate
 
   double rate_ = kRateInitial;  // > 0; bytes per ns
   bool rate_known_ = false;
@@ -184,7 +183,7 @@ class PathModel {
   uint64_t deviations_ = 0;           // that it was learned from
   uint64_t window_ = kWindowInitial;  // > 0, <= kWindowBytesMax
   size_t nic_paths_ = 1;              // >= 1
-  uint64_t frame_bytes_ = 0;          // of the last that was delivered
+  uint64_t frame_bytes_ = 0;          // the last delivered frame's
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;

@@ -65,7 +65,7 @@ class Operations {
   };
   Done counted(Done done);
 
-  uint64_t completed_ = 0;  // before contexts_: their end calls what counts here
+  uint64_t completed_ = 0;  // declared before contexts_, whose end still counts
   std::vector<std::unique_ptr<Context>> contexts_;
 };
 

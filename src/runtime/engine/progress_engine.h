@@ -99,7 +99,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
-  // CHECKs the invariants of all links, and those between the links and the NICs. The simulator
+  // CHECKs the invariants of all links, and the ones between links and NICs. The simulator
   // calls it after turns of this rank.
   void check_invariants() const;
 
@@ -146,9 +146,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<RankCard> cards_;
   EngineObserver* observer_ = nullptr;
   std::vector<Nic> nics_;                        // the data NICs, in the order advertised
-  std::vector<uint16_t> ports_;                  // of the listener on each
+  std::vector<uint16_t> ports_;                  // port of the listener on each
   std::vector<Endpoint> control_;                // out-of-band if any, then lo
-  std::vector<std::unique_ptr<NicPace>> paces_;  // of nics_; a sender for each data path
+  std::vector<std::unique_ptr<NicPace>> paces_;  // parallel to nics_; a sender for each data path
   std::optional<NicPace> loopback_pace_;
   std::vector<NicQueue> queues_;  // as paces_; each holds the bytes outstanding on its data paths
   NicQueue loopback_queue_;

@@ -75,8 +75,8 @@ class ChannelSet {
 
   const Rank peer_;
   std::map<ChannelId, std::unique_ptr<Channel>> channels_;  // at most kChannelsMax
-  std::vector<ChannelId> order_;                            // of creation; each of channels_ once
-  size_t cursor_ = 0;  // in order_; < its size unless that is empty
+  std::vector<ChannelId> order_;  // order of creation; each of channels_ once
+  size_t cursor_ = 0;             // in order_; < its size unless that is empty
   std::vector<Completion> completions_;
 };
 

@@ -184,7 +184,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   std::unique_ptr<ControlLane> lane_;  // there while the path is connected
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
-  Reactor* reactor_ = nullptr;         // of the connections
+  Reactor* reactor_ = nullptr;         // the reactor of both connections
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
   TimeNs paused_until_ = kNever;

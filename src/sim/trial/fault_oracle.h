@@ -1,4 +1,4 @@
-// Knows what the faults of a scenario excuse: which paths may go down and come back when, and which
+// Knows the effects of a scenario's faults: which paths may go down and come back when, and which
 // verdicts are deserved.
 #pragma once
 

@@ -21,8 +21,8 @@ std::string report(uint64_t seed, const TrialResult& result) {
 
 class TrialTest : public testing::TestWithParam<uint64_t> {};
 
-// Seeds above the first ones are kept for what once happened in them. Then there was no run_ahead,
-// and no fault of people; without them they are what they were.
+// The seeds above the first ones found errors before run_ahead and the faults of people existed.
+// Without these they are the same scenarios as then.
 Scenario as_recorded(uint64_t seed) {
   Scenario scenario = scenario_of(seed);
   const auto is_run = [](const OperationSpec& operation) {
