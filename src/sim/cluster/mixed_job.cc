@@ -269,7 +269,8 @@ const std::vector<std::byte>& MixedJob::expected(size_t operation, int rank) {
   return filled;
 }
 
-// Fills the memory with kGrave, so that inspect_buffers() finds later writes to it.
+// Fills the memory with kGrave, so that inspect_buffers() finds later writes. The data path check
+// finds kernels that touch it.
 void MixedJob::retire(Buffers buffers) {
   buffers.before = {};
   std::ranges::fill(buffers.input, kGrave);
