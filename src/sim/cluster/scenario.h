@@ -110,8 +110,8 @@ struct Scenario {
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank runs at a time
   TimeNs think_max = 0;  // the longest pause of a rank between operations
-  // A rank leaves when its own operations have ended. Otherwise all ranks leave when the operations
-  // of all ranks have ended.
+  // True: a rank leaves when its own operations have ended. False: all ranks leave when the
+  // operations of all ranks have ended.
   bool leave_early = false;
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;

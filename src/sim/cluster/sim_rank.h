@@ -30,7 +30,7 @@ struct SimRank final : RankObserver {
   std::vector<PathEvent> events;
   std::vector<std::pair<Rank, PeerEnd>> ends;
   std::vector<std::string> notices;
-  std::function<void()> in_turn;  // every turn of this rank's thread calls it, for tests
+  std::function<void()> in_turn;  // every turn of this rank's thread calls it, if it is set
   bool other_call = false;        // its next AllReduce differs from the call of the others
 
   bool left() const { return runtime == nullptr; }
