@@ -1,4 +1,4 @@
-// AllReduces back to back on every rank of a cluster, every element of every one checked.
+// Runs AllReduces back to back on every rank of a cluster and checks every element of each result.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,26 @@ namespace r2ccl::sim {
 
 class AllReduceJob {
  public:
-  // Of `count` elements of eight bytes.
+  // Each operation reduces `count` elements of eight bytes.
   AllReduceJob(Cluster& cluster, uint64_t count);
-  // Cancels what still runs: it writes into the job's buffers.
+  // Aborts the runtimes when operations still run, because these write into the job's buffers.
   ~AllReduceJob();
 
-  // Each rank runs `iterations` operations, starting the next from the completion of the last.
+  // Each rank runs `iterations` operations and starts the next one from the completion of the last.
   void start(int iterations);
-  // Every rank has ended all of them, or one has ended with an error.
+  // Returns whether every rank has ended all its operations, or one operation has ended with an
+  // error.
   bool finished() const;
-  // What is running will not end well, and that is right.
+  // From now on the job ignores completions: a test expects the running operations to fail.
   void abandon() { abandoned_ = true; }
 
   uint64_t wrong() const { return wrong_; }
   uint64_t checked() const { return checked_; }
-  // The first error that an operation ended with; empty: none did.
+  // Returns the first error of an operation, or an empty text when every operation has succeeded.
   const std::string& error() const { return error_; }
   TimeNs longest() const { return longest_; }
   TimeNs last_duration() const { return last_; }
-  // When the first rank began each operation, and when the last rank had it.
+  // The times when the first rank began an operation, and when the last rank ended it.
   struct Operation {
     TimeNs began = kNever;
     TimeNs ended = 0;

@@ -1,5 +1,5 @@
-// Stands between a client (an executor, or Send and Recv) and a link, and tells a check which
-// buffers are whose.
+// Stands between a client (an executor, or Send and Recv) and a link, and reports to a check which
+// client owns which buffer.
 #pragma once
 
 #include <map>

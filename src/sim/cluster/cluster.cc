@@ -16,7 +16,7 @@ std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
   };
 }
 
-// These ranks meet without a rendezvous.
+// Returns the identity that the ranks share, because they meet without a rendezvous.
 RunIdentity make_run() {
   const std::array<std::byte, kSecretBytes> key{std::byte{42}};
   RunIdentity run;

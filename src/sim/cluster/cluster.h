@@ -1,4 +1,5 @@
-// A whole job on the fabric: hosts with NICs, on each a rank, driven as actors of one World.
+// A whole job on the fabric: hosts with NICs, and on each host a rank that runs as an actor of one
+// World.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ struct ClusterOptions {
   int hosts = 2;
   int nics = 2;
   uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
-  bool management = true;                  // a NIC that carries no data, for the out-of-band lane
-  int communicators = 1;                   // over the same links
+  bool management = true;                  // adds a NIC only for the out-of-band control stream
+  int communicators = 1;                   // they share the links
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed
@@ -28,7 +29,8 @@ class Cluster {
   explicit Cluster(const ClusterOptions& options);
   ~Cluster();
 
-  // Runs until every link has every path up; false when that takes more than a simulated 5 s.
+  // Runs until every path of every link is up. Returns false when that takes more than 5 s of
+  // virtual time.
   bool connect();
 
   int size() const { return static_cast<int>(nodes_.size()); }
@@ -39,9 +41,9 @@ class Cluster {
   TimeNs now() { return world_.clock().now(); }
   DataPathCheck& check() { return check_; }
 
-  // All paths of all links that carry data are up.
+  // Returns whether every path of every link is up.
   bool all_paths_up();
-  // After calls to runtimes from outside the actors.
+  // Wakes every rank. A test calls it after calls to runtimes from outside the actors.
   void wake_all();
   // Destroys the rank's runtime; its process and NICs stay.
   void leave(int rank);

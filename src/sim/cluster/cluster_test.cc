@@ -1,5 +1,5 @@
-// The main job on the fabric: AllReduce over several hosts and NICs goes on, with the right bits,
-// through everything that can happen to a path.
+// The main job on the fabric: AllReduce over several hosts and NICs goes on with the right bits
+// through every fault of a path.
 #include "sim/cluster/cluster.h"
 
 #include <gtest/gtest.h>
@@ -112,15 +112,14 @@ TEST(Cluster, WhoWaitsForARankThatIsStoppedForLongSleepsMeanwhile) {
   job.start(20);
   cluster.world().run_for(20 * kMillisecond);
   cluster.world().stop(cluster.node(1).actor);
-  cluster.world().run_for(100 * kSecond);  // until no more questions fit into its lanes
+  cluster.world().run_for(100 * kSecond);  // until no more pings fit into its control streams
   for (const int rank : {0, 2}) EXPECT_GT(cluster.node(rank).next_timeout(), cluster.now());
   cluster.world().resume(cluster.node(1).actor);
   run(cluster, job, 10 * kSecond);
 }
 
-// A firewall that forgets its flows: both kernels believe in connections that carry nothing, and no
-// other path tells that the peer lives. It looks as if the peer were stopped, but for new
-// connections.
+// A firewall forgets its flows. Both kernels keep connections that carry nothing, and no other path
+// shows that the peer lives. Until a new connection succeeds, the peer looks stopped.
 TEST(Cluster, OnlyConnectionsThatWentDeadAreReplacedAndAStoppedPeersAreNot) {
   ClusterOptions options;
   options.nics = 1;
@@ -159,8 +158,8 @@ TEST(Cluster, TwoNicsOfOneHostAtOnceLeaveTheOthers) {
   EXPECT_LT(job.longest(), 200 * kMillisecond);
 }
 
-// In a ring, ranks 1 and 3 have nothing to say to each other: yet their path over the broken NIC is
-// the evidence that tells it from the NIC at the other end of a busy path.
+// In a ring, ranks 1 and 3 exchange no data. Yet their path over the broken NIC is the evidence
+// that distinguishes this NIC from the NIC at the other end of a busy path.
 TEST(Cluster, APathThatCarriesNothingIsLostWithItsNicAsSoonAsTheOthers) {
   ClusterOptions options;
   options.hosts = 4;
@@ -183,7 +182,7 @@ TEST(Cluster, APathThatCarriesNothingIsLostWithItsNicAsSoonAsTheOthers) {
 TEST(Cluster, AFlappingNicComesBackEachTime) {
   ClusterOptions options;
   options.hosts = 3;
-  options.rate_bytes_per_s = 3'125'000;  // few bytes, because it is time that must pass here
+  options.rate_bytes_per_s = 3'125'000;  // a low rate, so that few bytes fill the time of this test
   options.link.damping = false;
   Cluster cluster(options);
   ASSERT_TRUE(cluster.connect());
@@ -202,8 +201,8 @@ TEST(Cluster, AFlappingNicComesBackEachTime) {
   EXPECT_EQ(returns, 3);
 }
 
-// Acknowledgements go round the lanes: those of the NIC that became slow must not hold up what the
-// others carry.
+// Acknowledgements take the control streams in turn. The control stream of the slow NIC must not
+// delay the data of the other NICs.
 TEST(Cluster, ANicThatBecomesFiveMillisecondsSlowerHoldsUpNobodyForLong) {
   for (int host = 0; host < 4; ++host) {
     for (int nic = 0; nic < 4; ++nic) {
@@ -223,7 +222,7 @@ TEST(Cluster, ANicThatBecomesFiveMillisecondsSlowerHoldsUpNobodyForLong) {
   }
 }
 
-// It looks slow to the one that was stopped, and the other's questions keep it busy all the same.
+// To the stopped rank a control stream looks slow, and pings of the other rank keep it busy.
 TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
   ClusterOptions options;
   options.nics = 3;
@@ -249,8 +248,8 @@ TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
   }
 }
 
-// Runs `operations` of so many bytes while rank 1's third NIC of four has this share of the others'
-// rate; returns the time they took over that of three NICs' line.
+// Returns the duration of `operations` operations, divided by the time that the lines of three NICs
+// need. The third of four NICs of rank 1 has `share` of the rate of the others.
 double cost_of_a_slow_nic(int hosts, double share, uint64_t bytes, int operations) {
   ClusterOptions options;
   options.hosts = hosts;
@@ -279,16 +278,16 @@ TEST(Cluster, ASlowNicHoldsUpNoOperation) {
   EXPECT_LT(cost_of_a_slow_nic(4, 0.1, 16 * kMegabyte, 2), 1 / 0.99);
 }
 
-// It is left out where an operation would wait for it: three paths get an equal part each, and what
-// it shows when it is alone is its rate.
+// The link leaves the slow NIC out when an operation would wait for it. Three paths get an equal
+// part each, and the slow path shows its rate when it is alone.
 TEST(Cluster, ASlowNicIsLeftOutOfSmallOperations) {
-  // Three NICs alone reach 72 and 95 % of their line.
+  // Three NICs alone reach 72 % and 95 % of their line rate.
   EXPECT_LT(cost_of_a_slow_nic(4, 0.1, 64 * 1024, 100), 1 / 0.62);
   EXPECT_LT(cost_of_a_slow_nic(4, 0.1, 256 * 1024, 100), 1 / 0.6);
 }
 
-// A shaper that lets a probe and more through at full rate, as token buckets do: the path is put on
-// trial again and again, and fails each time.
+// A shaper lets a bandwidth probe and more pass at full rate, as token buckets do. The path goes on
+// probation again and again, and fails each time.
 TEST(Cluster, NoOperationWaitsForASlowNicThatLooksFast) {
   ClusterOptions options;
   options.hosts = 4;
@@ -318,7 +317,7 @@ TEST(Cluster, AHealedNicIsUsedAgainAtOnce) {
   ASSERT_TRUE(cluster.connect());
   SimNic& nic = cluster.nic(1, 2);
   cluster.fabric().slow(nic, options.rate_bytes_per_s / 10);
-  Job slow(cluster, 32 * 1024);  // 256 KB: nothing for the slow one
+  Job slow(cluster, 32 * 1024);  // 256 KB: too few bytes for the slow NIC
   slow.start(200);
   run(cluster, slow, 20 * kSecond);
   cluster.fabric().fix(nic);
@@ -331,9 +330,9 @@ TEST(Cluster, AHealedNicIsUsedAgainAtOnce) {
   EXPECT_GT(nic.bytes_sent - before, (cluster.nic(1, 1).bytes_sent - others) / 2);
 }
 
-// Every rank is preempted for up to 8 ms, once in 10 ms on average. Late acknowledgements are not
-// the paths' fault, so they must stay in use: with windows that allow for no lateness this
-// takes 2.7 times as long as the line does.
+// Every rank is preempted for up to 8 ms, once in 10 ms on average. The paths are not the cause of
+// late acknowledgements, so they must stay in use. With windows that allow for no late
+// acknowledgement the job takes 2.7 times as long as on the line.
 TEST(Cluster, ABusyMachineKeepsItsPathsBusy) {
   ClusterOptions options;
   options.hosts = 4;
@@ -352,7 +351,7 @@ TEST(Cluster, ABusyMachineKeepsItsPathsBusy) {
   job.start(4);
   const TimeNs began = cluster.now();
   run(cluster, job, 20 * kSecond);
-  // Four NICs' line rate would take 8 MB * 3/2 / 125 MB/s = 100.7 ms an operation.
+  // At the line rate of four NICs an operation takes 8 MB * 3/2 / 125 MB/s = 100.7 ms.
   const double mean = static_cast<double>(cluster.now() - began) / 4;
   EXPECT_LT(mean, 100.7e6 / 0.6);
 }
@@ -429,7 +428,7 @@ TEST(Cluster, NicsThatCannotBeReadAtOnceAreReadLater) {
   EXPECT_TRUE(cluster.world().run_until(knows, cluster.now() + 400 * kMillisecond));
 }
 
-// No carrier tells of a hole's end: the attempts do, however rare they have become.
+// No carrier event shows the end of a black hole. The rare connection attempts do.
 TEST(Cluster, ANicThatWasGoneForADayIsUsedWithinSecondsOfItsReturn) {
   ClusterOptions options;
   options.hosts = 2;
@@ -461,7 +460,7 @@ TEST(Cluster, APathWhoseEndsHealMinutesApartIsUsedSoonAfterTheSecond) {
                                         cluster.now() + 6 * kSecond));
 }
 
-// Nothing is left by which the peer could be told, and the peer, which opens the paths, dials the
+// No path is left to tell the peer the new address, and the peer, which opens the paths, dials the
 // old address for ever.
 TEST(Cluster, AHostWhoseOnlyNicComesBackWithAnotherAddressCallsItsPeers) {
   for (const int moved : {0, 1}) {

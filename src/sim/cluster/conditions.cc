@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kCulprit = 1;
 constexpr int kBrokenNic = 2;
-// Two heartbeats, and the time in which a silent path is given up.
+// Two heartbeats, plus the time after which the engine declares a silent path down.
 constexpr TimeNs kIdleLinksNotice = 2 * limits::kHeartbeatInterval + 500 * kMillisecond;
 constexpr TimeNs kLimit = 600 * kSecond;
 
@@ -22,7 +22,7 @@ double rate_of(const Conditions& c) {
   return static_cast<double>(c.mbit) * 1e6 / 8 / 1e9;
 }
 
-// What one rank sends of one operation.
+// Returns the bytes that one rank sends in one operation.
 double payload(const Conditions& c, uint64_t bytes) {
   return 2.0 * static_cast<double>(bytes) * (c.hosts - 1) / c.hosts;
 }
@@ -34,7 +34,8 @@ uint64_t operation_bytes(const Conditions& c) {
   return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 64 * 1024, 1024 * 1024) / 64 * 64;
 }
 
-// As much as kernels that size their buffers by themselves would have under way.
+// Returns options whose sockets keep two round trips of bytes in flight, as sockets of a kernel
+// that sizes its buffers by itself do.
 ClusterOptions cluster_options(const Conditions& c) {
   ClusterOptions options;
   options.seed = c.seed;
@@ -182,7 +183,8 @@ class Run {
     return "rank " + std::to_string(rank) + " to " + std::to_string(event.peer.value()) + " nic" +
            std::to_string(event.local_nic.value()) + ": " + event.why;
   }
-  // Downs on paths that no trouble touches; then forgets the rank's events up to now.
+  // Counts the paths that went down or became suspect, separately for the broken NIC and for all
+  // others. Then clears the rank's events.
   void note_unexpected(int rank, TimeNs troubled_at) {
     for (const PathEvent& event : cluster_.node(rank).events) {
       const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
@@ -203,7 +205,7 @@ class Run {
     cluster_.node(rank).events.clear();
   }
 
-  // Both ends of each path of the broken NIC are down.
+  // Returns whether both ends of each path of the broken NIC are down.
   bool all_ends_down() {
     for (int rank = 0; rank < c_.hosts; ++rank) {
       for (int peer = 0; peer < c_.hosts; ++peer) {
@@ -218,7 +220,7 @@ class Run {
     return true;
   }
 
-  // The NIC breaks in the middle of an operation.
+  // Breaks the NIC in the middle of an operation, and measures the job after that.
   void break_it() {
     const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
@@ -228,7 +230,7 @@ class Run {
     const int wanted =
         std::max(measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
     out_.finished = run_job(wanted, job_c_);
-    // Links that the operations do not use hear of it later.
+    // A link that the operations do not use notices the trouble later.
     cluster_.world().run_until([this] { return all_ends_down(); }, at + kIdleLinksNotice);
     out_.downs_wanted = 2 * static_cast<size_t>(c_.hosts - 1);
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, at);

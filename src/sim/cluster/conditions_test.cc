@@ -1,8 +1,10 @@
-// From 10 Mbit/s to 10 Gbit/s, from 0.05 to 50 ms of round trip, with 2 to 16 hosts, quiet or with
-// every rank preempted now and then: the job gets on, nobody is accused without a fault, and a
-// fault costs what the conditions make it cost and no more. The bounds scale with them; their
-// constants were set after a first look at what the code does, with 1.1 to 2 times that as room:
-// they catch a collapse, and prove no optimum (docs/tuning.md).
+// These tests run a job at 10 Mbit/s to 10 Gbit/s, with a round trip of 0.05 to 50 ms, on 2 to 16
+// hosts. The machine is quiet, or every rank is preempted now and then. The job must progress, no
+// path may go down without a fault, and a fault may cost no more time than the conditions explain.
+//
+// The bounds scale with the conditions. Their constants are 1.1 to 2 times the values that the
+// first measurement gave. So the tests catch a collapse, but they do not prove an optimum
+// (docs/tuning.md).
 #include "sim/cluster/conditions.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +20,8 @@ namespace {
 
 constexpr TimeNs kMs = kMillisecond;
 constexpr TimeNs kShort = 50 * kMicrosecond;
-// Below this rate the smallest windows of two senders to one NIC are longer than the slack.
+// Below this rate the smallest windows of two senders to one NIC take longer than the loss timeout
+// margin.
 constexpr uint64_t kSlowMbit = 50;
 
 class ConditionsTest : public testing::TestWithParam<Conditions> {};
@@ -43,8 +46,8 @@ void expect_whole(const Outcome& o) {
   EXPECT_EQ(o.downs_elsewhere, 0U) << "paths that nothing is wrong with";
 }
 
-// What an operation takes when nothing goes wrong: its bytes on the line, and the way and the chunk
-// of each of its steps.
+// Returns the time that an operation takes without a fault: the time of its bytes on the line, plus
+// the latency and one chunk for each of its steps.
 TimeNs due(const Outcome& o) {
   return o.wire_time + o.latency_time;
 }
@@ -98,7 +101,7 @@ TEST_P(BusyConditionsTest, NoPathIsLostAndTheJobGetsOn) {
   SCOPED_TRACE(to_string(o));
   expect_whole(o);
   EXPECT_LT(o.mirrored_share, GetParam().mbit < kSlowMbit ? 0.04 : 0.01);
-  // Ranks that are away for up to 8 ms at times: three such waits, and half of the time is gone.
+  // Half of the time may be lost to preemption, plus three preemptions of at most 8 ms.
   EXPECT_LT(o.median, 2 * due(o) + 24 * kMs);
 }
 

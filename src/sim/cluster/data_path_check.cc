@@ -13,7 +13,7 @@ using Placement = ReceiveLedger::Placement;
 
 constexpr size_t kViolationsMax = 20;
 
-// Of no bytes there may be no memory either.
+// An empty message may have a null pointer, which memcmp does not accept.
 bool same(const std::byte* a, const std::byte* b, size_t bytes) {
   return bytes == 0 || std::memcmp(a, b, bytes) == 0;
 }
@@ -197,7 +197,7 @@ void DataPathCheck::on_cancel(LinkEnd at, ChannelId channel) {
   }
 }
 
-// The content stays for a while: copies of it may still be on their way.
+// Keeps the content for a while, because copies of its chunks may still be in flight.
 void DataPathCheck::retire_if_over(const Name& name) {
   const Message& one = messages_.at(name);
   if (!one.received || one.sending) return;
@@ -218,7 +218,7 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
                                 std::span<const std::byte> payload) {
   const Name name{at.self, at.peer, header.channel, header.message};
   const auto found = messages_.find(name);
-  if (found == messages_.end()) return;  // retired
+  if (found == messages_.end()) return;  // the message is retired
   Message& one = found->second;
   const bool first = one.transmitted.insert(header.offset).second;
   seen_.resent += first ? 0 : 1;
@@ -233,7 +233,7 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
   if (path.state.incarnation() == Incarnation{}) violated(name, "it is sent on no connection");
 }
 
-// Each first copy is covered by a posted receive, or by what the eager pool has left.
+// Each first copy needs a posted receive, or space in the eager pool of the receiver.
 void DataPathCheck::check_permission(const Name& name, const Message& one,
                                      const DataHeader& header) {
   if (!header.eager) {
@@ -261,7 +261,8 @@ void DataPathCheck::on_report(LinkEnd at, const Path& path, const PathReport& re
            std::to_string(at.peer.value()) + " says of a connection that is over");
 }
 
-// One chunk may always be under way; after trouble a window more is allowed than was granted.
+// Each path may have one chunk in flight without receive credit. For a while after trouble the
+// sender may use its burst allowance, so the check does not apply.
 void DataPathCheck::check_pace(const Name& name, LinkEnd at, const Path& path,
                                uint64_t frame_bytes) {
   if (path.model.bytes_outstanding() == 0) return;

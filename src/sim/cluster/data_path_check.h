@@ -1,9 +1,10 @@
-// Holds a run to the rules of the data path: retain, accept once, touch nothing after completion,
-// stay within the pools. It stands outside the code under test, at three places: between the
-// clients and their links (CheckedPort), in the links (LinkWitness), and where kernels touch the
-// memory of processes (IoWatch).
+// Checks that a run obeys the rules of the data path: the sender retains each chunk until its
+// acknowledgement, the receiver accepts each chunk once, neither end touches a buffer after its
+// completion, and both stay within the pools. The check stands outside the code under test, at
+// three places: between the clients and their links (CheckedPort), in the links (LinkWitness), and
+// where kernels touch the memory of processes (IoWatch).
 //
-// A violation is a sentence; the first of them is what matters.
+// A violation is a sentence. The first violation matters most, because others may follow from it.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +27,14 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
  public:
   explicit DataPathCheck(const Clock& clock) : clock_(clock) {}
 
-  // What of the protocol's life the run has shown.
+  // Counts the cases of the protocol that the run has covered.
   struct Seen {
-    uint64_t chunks = 0;           // accepted
-    uint64_t resent = 0;           // copies beyond the first: replays and mirrors
-    uint64_t duplicates = 0;       // copies that arrived whole after another was accepted
-    uint64_t late = 0;             // of these, after the message was complete at the receiver
-    uint64_t early = 0;            // placed before a receive was posted
-    uint64_t early_bytes_max = 0;  // held at once for one channel
+    uint64_t chunks = 0;      // accepted chunks
+    uint64_t resent = 0;      // further copies: retransmits and hedges
+    uint64_t duplicates = 0;  // whole copies that arrived after the accepted one
+    uint64_t late = 0;        // duplicates that arrived after the receiver had the whole message
+    uint64_t early = 0;       // chunks that arrived before the receiver posted a receive
+    uint64_t early_bytes_max = 0;  // the most bytes of early chunks of one channel at one time
   };
   const Seen& seen() const { return seen_; }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -49,11 +50,11 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   void on_post_receive(LinkEnd at, ChannelId channel, MessageNo number, std::span<std::byte> bytes);
   void on_received(LinkEnd at, ChannelId channel, MessageNo number);
   void on_cancel(LinkEnd at, ChannelId channel);
-  // The memory has no meaning any more: its owner frees it.
+  // Forgets this memory. Its owner calls this before it frees the memory.
   void forget(std::span<const std::byte> bytes);
 
   // --- from the engines ---
-  // A path of this end changed its phase: for a while it may send beyond the pace.
+  // A path of this end changed its phase: for a while the end may use its burst allowance.
   void on_path_event(LinkEnd at) { trouble_[at] = clock_.now(); }
 
   // LinkWitness
@@ -70,7 +71,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   void on_write(std::span<const iovec> slices, size_t bytes) override;
 
  private:
-  // A message by its sender.
+  // Identifies a message by its two ends, its channel and its number.
   struct Name {
     Rank from;
     Rank to;
@@ -78,7 +79,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
     MessageNo number;
     friend auto operator<=>(const Name&, const Name&) = default;
   };
-  // Bytes [begin, end) of the process.
+  // The bytes [begin, end) in the memory of the process.
   struct Range {
     const std::byte* begin = nullptr;
     const std::byte* end = nullptr;
@@ -87,7 +88,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
     // The sender's side.
     bool sending = false;  // posted, and its bytes may still be read
     Range source;
-    std::vector<std::byte> content;  // as it was posted
+    std::vector<std::byte> content;  // as the sender posted it
     std::set<uint64_t> transmitted;  // offsets
     // The receiver's side.
     bool posted = false;
@@ -96,10 +97,10 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
     uint32_t chunk_bytes = 0;
     std::set<uint64_t> accepted;  // offsets
     uint64_t accepted_bytes = 0;
-    uint64_t early_bytes = 0;  // of these, held elsewhere until the receive is posted
+    uint64_t early_bytes = 0;  // held elsewhere until the receiver posts a receive
   };
-  using Direction = std::tuple<Rank, Rank, ChannelId>;  // from, to
-  using Live = std::multimap<const std::byte*, Name>;   // by the end of the range
+  using Direction = std::tuple<Rank, Rank, ChannelId>;  // sender, receiver, channel
+  using Live = std::multimap<const std::byte*, Name>;   // the key is the end of the range
 
   Message& message(const Name& name) { return messages_[name]; }
   static std::string describe(const Name& name);
@@ -108,7 +109,8 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool cancelled(const Name& name) const {
     return cancelled_.contains({name.from, name.to, name.channel});
   }
-  // The receiver need not take its chunks: an end is cancelled, or its call does not match.
+  // Returns whether the receiver may refuse its chunks, because an end has cancelled the channel or
+  // the calls do not match.
   bool refused(const Name& name) const { return mismatch_expected_ || cancelled(name); }
   void check_pace(const Name& name, LinkEnd at, const Path& path, uint64_t frame_bytes);
   void check_permission(const Name& name, const Message& one, const DataHeader& header);
@@ -126,19 +128,21 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
 
   const Clock& clock_;
   std::map<Name, Message> messages_;
-  std::map<Direction, uint64_t> sends_;  // posted so far
+  std::map<Direction, uint64_t> sends_;  // the number of posted sends
   std::map<Direction, uint64_t> receives_;
-  std::map<Direction, uint64_t> early_;  // bytes held now
+  std::map<Direction, uint64_t> early_;  // bytes of early chunks
   std::map<Direction, uint64_t> eager_sent_;
-  std::map<Direction, uint64_t> eager_returned_;  // to the sender, by the receiver
-  std::set<Direction> cancelled_;                 // by either end
-  // By the receiving end; the sender may still be on an old connection.
+  std::map<Direction, uint64_t> eager_returned_;  // bytes that the receiver gave back
+  std::set<Direction> cancelled_;                 // an end has cancelled these
+  // The receiving end is part of the key. The incarnation is too, because the sender may still use
+  // an old connection.
   std::map<std::tuple<LinkEnd, PathId, Incarnation>, uint64_t> grants_;
-  std::map<LinkEnd, TimeNs> trouble_;  // when it last had some
+  std::map<LinkEnd, TimeNs> trouble_;  // the time of the last trouble of each end
   Live sources_;
   Live targets_;
-  ptrdiff_t longest_ = 0;                               // of all these ranges, ever
-  std::map<const std::byte*, const std::byte*> known_;  // what was ever posted: end -> begin
+  ptrdiff_t longest_ = 0;  // the length of the longest range so far
+  // All memory that was ever posted and is not forgotten: the end of each range, and its begin.
+  std::map<const std::byte*, const std::byte*> known_;
   std::deque<Name> retired_;
   uint64_t retired_bytes_ = 0;
   Seen seen_;

@@ -1,5 +1,5 @@
-// For tests: an AllReduce job on a cluster whose NICs are taken out of service, and what the ranks
-// know of that.
+// For tests: an AllReduce job on a cluster whose NICs are taken out of service, and the view that
+// each rank has of these drains.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class DrainJob : public testing::Test {
     ClusterOptions options;
     options.hosts = hosts;
     options.nics = nics;
-    job_.reset();  // before its cluster
+    job_.reset();  // the job goes before its cluster
     cluster_ = std::make_unique<Cluster>(options);
     ASSERT_TRUE(cluster_->connect());
     job_ = std::make_unique<AllReduceJob>(*cluster_, elements);
@@ -50,7 +50,7 @@ class DrainJob : public testing::Test {
     }
     return true;
   }
-  // Drains, and returns how long it took until the cable may be pulled.
+  // Drains the NIC, and returns the time until every rank reports it out of service.
   TimeNs drain_and_wait(int owner, int nic) {
     const TimeNs from = cluster_->now();
     set_drained(owner, nic, true);
@@ -60,7 +60,8 @@ class DrainJob : public testing::Test {
   }
   void run_for(TimeNs duration) { cluster_->world().run_for(duration); }
 
-  // The longest of the operations that began in [from, to), after the beginning of the job.
+  // Returns the longest duration of the operations that began in [from, to), counted from the
+  // beginning of the job.
   TimeNs longest(TimeNs from, TimeNs to) const {
     TimeNs longest = 0;
     for (const auto& each : job_->operations()) {
@@ -84,7 +85,7 @@ class DrainJob : public testing::Test {
   void forget_events() {
     for (int rank = 0; rank < cluster_->size(); ++rank) cluster_->node(rank).events.clear();
   }
-  // What happened to paths: none of it may be a fault, and only what `expected` says, at all.
+  // Expects that every path event of every rank is one that `expected` accepts.
   template <typename Predicate>
   void expect_events(Predicate expected) {
     for (int rank = 0; rank < cluster_->size(); ++rank) {
@@ -112,7 +113,7 @@ class DrainJob : public testing::Test {
       }
     }
   }
-  // Sent and received through the NIC by its host.
+  // Returns the bytes that the host has sent and received through its NIC.
   uint64_t bytes_through(int owner, int nic) {
     uint64_t bytes = 0;
     for (int peer = 0; peer < cluster_->size(); ++peer) {
@@ -126,7 +127,7 @@ class DrainJob : public testing::Test {
     return bytes;
   }
 
-  // Control frames that have come through the NIC to its host.
+  // Returns the control frames that the host has received through its NIC.
   uint64_t control_frames(int owner, int nic) {
     uint64_t frames = 0;
     for (int peer = 0; peer < cluster_->size(); ++peer) {

@@ -10,8 +10,8 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr TimeNs kTrafficLook = 20 * kMicrosecond;
-// What a fault caused may be noticed so long after its end: the path is idle, or its timers are
-// slow.
+// A rank may notice the effect of a fault this long after its end, because the path is idle or its
+// timers are slow.
 constexpr TimeNs kAftermath = 4 * kSecond;
 
 bool ends_at_once(FaultKind kind) {
@@ -23,7 +23,7 @@ bool of_process(FaultKind kind) {
   return kind == FaultKind::stop || kind == FaultKind::deschedule || kind == FaultKind::suspend;
 }
 
-// Whether the fault is one of that data NIC.
+// Returns whether the fault affects that data NIC.
 bool hits(const FaultSpec& spec, int host, int nic) {
   switch (spec.kind) {
     case FaultKind::all_nics:
@@ -131,7 +131,7 @@ void FaultScript::wait_for_traffic(size_t index, TimeNs until) {
                        [this, index, until] { wait_for_traffic(index, until); });
 }
 
-// Null when the rank has left.
+// Returns null when the rank has left.
 ProgressEngine* FaultScript::engine_of(int rank) {
   SimRank& node = cluster_.node(rank);
   return node.left() ? nullptr : &node.engine();
@@ -182,7 +182,7 @@ void FaultScript::end(size_t index) {
   ended_at_ = cluster_.now();
 }
 
-// Pulled for half of each turn.
+// Pulls the cable for half of each turn.
 void FaultScript::flap(size_t index, uint64_t left) {
   Active& fault = faults_[index];
   if (fault.ended_at != kNever || left == 0) return;
@@ -252,7 +252,8 @@ void FaultScript::drain(const FaultSpec& spec, bool on) {
                      std::to_string(spec.nic) + " h" + std::to_string(spec.host) + "\n");
 }
 
-// The rank's status server calls in every turn until it has the answer.
+// Queues the question of an operator. As the rank's status server does, the rank asks for the
+// answer in every turn.
 void FaultScript::ask(int rank, std::string line) {
   SimRank& node = cluster_.node(rank);
   if (node.left() || killed(rank)) return;
@@ -261,7 +262,7 @@ void FaultScript::ask(int rank, std::string line) {
   node.wake();
 }
 
-// One at a time, as a person does who waits for an answer before the next question.
+// Answers one question at a time, because an operator waits for an answer before the next question.
 void FaultScript::answer(int rank) {
   const auto first =
       std::ranges::find_if(questions_, [rank](const Question& each) { return each.rank == rank; });
@@ -358,7 +359,7 @@ void FaultScript::add_other_end(const Active& fault, const FlowInfo& flow) {
   }
 }
 
-// Neither end can tell which of them it was: both are in trouble.
+// Breaks one connection of the NIC. Neither end can tell which end is faulty, so both have trouble.
 void FaultScript::break_connection(const Active& fault) {
   const FaultSpec& spec = fault.spec;
   const std::vector<FlowInfo> candidates = connections(spec);
@@ -382,7 +383,8 @@ void FaultScript::tamper(const Active& fault) {
   cluster_.fabric().tamper(flow.id, static_cast<int>(wire_dice_.below(2)), tamper);
 }
 
-// The sender's memory is at fault: the tag fits what it has sent.
+// Changes a chunk into a probe as faulty memory of the sender would, so the tag fits the changed
+// header.
 void FaultScript::lose_chunk(const Active& fault) {
   const FaultSpec& spec = fault.spec;
   Tamper tamper;
@@ -403,7 +405,7 @@ void FaultScript::lose_chunk(const Active& fault) {
   }
 }
 
-// The tag under which the rank has just sent this header.
+// Returns the tag with which the rank has just sealed this header, or null.
 const HeaderTag* FaultScript::tag_of(int rank,
                                      std::span<const std::byte, kDataHeaderBytes> header) {
   ProgressEngine* engine = engine_of(rank);
@@ -418,13 +420,14 @@ const HeaderTag* FaultScript::tag_of(int rank,
   return nullptr;
 }
 
-// Not both ends of a link that has no path: neither would find the other (decision 7). Nor a host
-// whose rank is dead: who has not heard of that asks where it was.
+// Returns whether the host may get another address. Both ends of a link without a path must not
+// move, because neither end would find the other. The host of a dead rank must not move either,
+// because a rank that has not heard of the death pings the old address.
 bool FaultScript::may_move(int host) {
   if (killed_[static_cast<size_t>(host)]) return false;
   const auto reaches = [this](int from, int to) {
     ProgressEngine* engine = engine_of(from);
-    if (engine == nullptr) return true;  // it has left
+    if (engine == nullptr) return true;  // the rank has left
     return std::ranges::any_of(engine->link(Rank(to))->paths(),
                                [](const auto& path) { return path->state.usable(); });
   };
@@ -439,7 +442,7 @@ void FaultScript::readdress(const FaultSpec& spec) {
   moved_[static_cast<size_t>(spec.host)] = true;
   SimNic& nic = cluster_.nic(spec.host, spec.nic);
   Address address = nic.addresses.front();
-  // Hosts have numbers below 32; the rest of the last octet counts the changes.
+  // Hosts have numbers below 32, and the upper bits of the last octet count the changes.
   address.bytes[3] = static_cast<uint8_t>((address.bytes[3] & 31) | ((next_address_++ & 7) << 5));
   cluster_.fabric().set_addresses(nic, {address});
 }

@@ -1,5 +1,5 @@
-// Makes the faults of a scenario happen, several on one NIC at a time too, and knows afterwards
-// which trouble each NIC had when.
+// Injects the faults of a scenario and records when each NIC had which trouble. Several faults may
+// affect one NIC at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,60 +15,62 @@ namespace r2ccl::sim {
 
 class FaultScript {
  public:
-  // `note`: told in words what happens. `ends_job`: called before a fault that ends the job.
+  // The script calls `note` with a text about each fault, and `ends_job` before a fault that ends
+  // the job.
   FaultScript(Cluster& cluster, const Scenario& scenario,
               std::function<void(const std::string&)> note, std::function<void()> ends_job = {});
 
-  // Schedules everything, from now on.
+  // Schedules every fault, with times counted from now.
   void start();
-  // Every fault has begun and, but for kills, ended.
+  // Returns whether every fault has begun and, except kills, ended.
   bool over() const { return over_ == faults_.size(); }
-  // Legal once over().
+  // Returns the end of the last fault. Requires over().
   TimeNs ended_at() const { return ended_at_; }
-  // When a fault began and ended; kNever: it did not.
+  // The times when a fault began and ended; kNever: the fault did not.
   struct Span {
     FaultSpec spec;
     TimeNs from = kNever;
     TimeNs to = kNever;
   };
   std::vector<Span> spans() const;
-  // The rank was killed.
+  // Returns whether a fault killed the rank.
   bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
-  // The rank's caller has aborted.
+  // Returns whether the rank's caller has aborted.
   bool aborted(int rank) const { return aborted_[static_cast<size_t>(rank)]; }
   bool any_aborted() const;
-  // Questions of operators that living ranks have not answered yet.
+  // Returns the number of operator questions that living ranks have not answered yet.
   size_t unanswered() const;
-  // Something was wrong with that NIC at `at`, or shortly before.
+  // Returns whether that NIC had trouble at `at` or shortly before.
   bool troubled(int host, int nic, TimeNs at) const { return troubled(host, nic, at, at); }
-  // The same at any time from `from` to `to`.
+  // Returns whether that NIC had trouble at any time from `from` to `to`, or shortly before.
   bool troubled(int host, int nic, TimeNs from, TimeNs to) const;
-  // A verdict may name it: more was wrong than that bytes were changed on the way.
+  // Returns whether a verdict may name that NIC. Changed bytes and actions of people do not count
+  // as its trouble.
   bool may_be_named(int host, int nic, TimeNs from, TimeNs to) const;
-  // Full-size frames have not passed that NIC for so long before `at`.
+  // Returns whether that NIC has dropped full-size frames for `for_so_long` before `at`.
   bool swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const;
 
  private:
-  // A fault under way.
+  // A fault and its state.
   struct Active {
     FaultSpec spec;
     TimeNs began_at = kNever;
     TimeNs ended_at = kNever;
-    bool in_force = false;  // a flap is, now and then
+    bool in_force = false;  // a flap turns this on and off
   };
   struct Trouble {
     size_t fault;
     int host;
     int nic;
     TimeNs from;
-    TimeNs to;  // kNever: it goes on
+    TimeNs to;  // kNever: the trouble goes on
   };
 
-  // An operator waits at the rank.
+  // The question of an operator who waits at the rank for the answer.
   struct Question {
     int rank = 0;
-    uint64_t number = 0;  // as StatusSource::drain_status
-    std::string line;     // of a drain; empty: the status of the job
+    uint64_t number = 0;  // as in StatusSource::drain_status
+    std::string line;     // a drain command; empty: asks for the job status
   };
 
   void abort(int rank);
@@ -110,9 +112,9 @@ class FaultScript {
   std::vector<bool> killed_;
   std::vector<bool> aborted_;
   std::vector<Question> questions_;  // open, oldest first
-  uint64_t operators_ = 0;           // so far
-  std::vector<int> stopped_;         // by rank: so many faults hold it
-  std::vector<bool> moved_;          // by host: an address of it is another one
+  uint64_t operators_ = 0;           // the number of questions so far
+  std::vector<int> stopped_;         // the number of faults that hold each rank
+  std::vector<bool> moved_;          // by host: one of its addresses has changed
   size_t over_ = 0;
   uint8_t next_address_ = 1;
   TimeNs ended_at_ = 0;

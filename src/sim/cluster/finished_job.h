@@ -1,4 +1,4 @@
-// For tests: a job that must end, with every element right.
+// For tests: runs a job, which must end within a limit and with every element right.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -13,13 +13,13 @@ constexpr std::byte kUnset{0xee};
 constexpr std::byte kGrave{0xdb};
 constexpr uint64_t kGraveBytesMax = 8 * 1024 * 1024;
 constexpr size_t kExpectedMax = 8;
-// The late rank of a run_ahead is late by this much: the slowest NIC carries the whole run
-// meanwhile.
+// The late rank of a run_ahead begins this much later. Meanwhile even the slowest NIC carries the
+// whole run.
 constexpr TimeNs kLate = 400 * kMillisecond;
 
 using Kind = OperationSpec::Kind;
 
-// Each byte is like the one before, which memcmp sees faster than any loop.
+// Compares each byte with the one before it, because memcmp is faster than a loop.
 bool all_grave(const std::vector<std::byte>& memory) {
   return memory.empty() || (memory[0] == kGrave &&
                             std::memcmp(memory.data(), memory.data() + 1, memory.size() - 1) == 0);
@@ -29,7 +29,7 @@ bool exchange(const OperationSpec& o) {
   return o.kind == Kind::shift || o.kind == Kind::all_to_all;
 }
 
-// Whether an operation has a result on this rank.
+// Returns whether an operation has a result on this rank.
 bool has_result(const OperationSpec& o, int rank, int ranks) {
   return o.kind != Kind::run_ahead || o.in_place || rank == (o.root + 1) % ranks;
 }
@@ -81,7 +81,7 @@ void MixedJob::leave_out(int rank) {
   left_ -= left_of_[static_cast<size_t>(rank)];
 }
 
-// Starts what may be started, after a while of thinking.
+// Starts the operations that the depth of the scenario allows, each after a random pause.
 void MixedJob::advance(int rank, int communicator) {
   Member& one = member(rank, communicator);
   if (left_out_[static_cast<size_t>(rank)] || one.thinking) return;
@@ -135,7 +135,7 @@ void MixedJob::begin_run_ahead(int rank, Call& call) {
                        });
 }
 
-// All calls of the run at once. The last one to end takes the call with it.
+// Makes all calls of the run at once. When the last of them ends, `call` is destroyed.
 void MixedJob::begin_run(int rank, Call& call) {
   const OperationSpec spec = scenario_.operations[call.operation];
   RankRuntime& runtime = *cluster_.node(rank).runtime;
@@ -182,7 +182,8 @@ void MixedJob::begin_collective(int rank, Call& call) {
   cluster_.node(rank).runtime->collective(std::move(collective), {}, spec.communicator);
 }
 
-// The call of a program whose ranks disagree. Its messages are as long as those of the others.
+// Makes the call of a program whose ranks disagree. Its messages are as long as the messages of the
+// other ranks.
 void MixedJob::make_other_call(int rank, PlanKey& key) {
   cluster_.node(rank).other_call = false;
   key.op = key.op == ReduceOp::max ? ReduceOp::min : ReduceOp::max;
@@ -260,7 +261,7 @@ const std::vector<std::byte>& MixedJob::expected(size_t operation, int rank) {
   const size_t bytes = input_count(spec, cluster_.size()) * size_of(spec.type);
   const bool shared = expects_the_same(spec);
   if (const auto known = expected_.find(operation); known != expected_.end()) return known->second;
-  // Ranks end an operation at about the same time, so few are asked for again.
+  // Ranks end an operation at about the same time, so few operations are needed again.
   if (shared && expected_.size() == kExpectedMax) expected_.erase(expected_.begin());
   std::vector<std::byte>& filled = shared ? expected_[operation] : expected_here_;
   filled.resize(bytes);
@@ -268,7 +269,8 @@ const std::vector<std::byte>& MixedJob::expected(size_t operation, int rank) {
   return filled;
 }
 
-// Whoever reads or writes this memory from now on is found out.
+// Fills the memory with kGrave, so that inspect_buffers() finds later writes. The data path check
+// finds kernels that touch it.
 void MixedJob::retire(Buffers buffers) {
   buffers.before = {};
   std::ranges::fill(buffers.input, kGrave);

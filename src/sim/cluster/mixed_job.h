@@ -1,5 +1,6 @@
-// A job of mixed operations on every rank of a cluster: what a scenario says, in its order, every
-// element of every result checked, and every buffer watched after its operation has ended.
+// A job of mixed operations on every rank of a cluster. Each rank runs the operations of a scenario
+// in order. The job checks every element of every result, and watches every buffer after the end of
+// its operation.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +22,18 @@ class MixedJob {
   ~MixedJob();
 
   void start();
-  // Every rank that still takes part has ended every operation.
+  // Returns whether every rank that still takes part has ended every operation.
   bool finished() const { return left_ == 0; }
   bool finished(int rank) const { return left_of_[static_cast<size_t>(rank)] == 0; }
-  // The rank takes no further part; nor do the others wait for it.
+  // Excludes the rank from now on: it begins no more operations, and finished() does not wait for
+  // it.
   void leave_out(int rank);
   // From now on operations may end with an error.
   void expect_failure() { failure_expected_ = true; }
-  // A rank has made another call than the others (SimRank::other_call).
+  // Returns whether a rank has made another call than the others (SimRank::other_call).
   bool calls_differ() const { return calls_differ_; }
 
-  // Who was busy with what, and when.
+  // The time in which a rank was busy with an operation.
   struct Span {
     int rank = 0;
     size_t operation = 0;
@@ -41,21 +43,21 @@ class MixedJob {
   const std::vector<Span>& spans() const { return spans_; }
   uint64_t checked() const { return checked_; }  // elements
   uint64_t ended() const { return ended_; }      // operations, on all ranks
-  // Looks whether anybody touched the buffers of ended operations. Errors go to the cluster's
-  // check.
+  // Reports writes to the buffers of ended operations to the cluster's check, and frees these
+  // buffers.
   void inspect_buffers();
 
  private:
   // An operation's memory on one rank.
   struct Buffers {
     std::vector<std::byte> input;
-    std::vector<std::byte> output;  // empty when in place
-    std::vector<std::byte> before;  // what the input was, if it must stay
+    std::vector<std::byte> output;  // empty for an operation in place
+    std::vector<std::byte> before;  // a copy of the input, if the operation must not change it
   };
   struct Call {
-    size_t operation = 0;  // index in the scenario
+    size_t operation = 0;  // its index in the scenario
     Buffers buffers;
-    size_t parts_left = 1;  // of a point-to-point kind: sends and receives
+    size_t parts_left = 1;  // the sends and receives of a point-to-point kind
     bool failed = false;
     TimeNs began = 0;
   };
@@ -88,15 +90,16 @@ class MixedJob {
   Random dice_;
   std::vector<Member> members_;
   std::vector<bool> left_out_;
-  std::vector<std::unique_ptr<Call>> calls_;  // running
-  std::deque<Buffers> graves_;                // of ended ones, filled with kGrave
+  std::vector<std::unique_ptr<Call>> calls_;  // running calls
+  std::deque<Buffers> graves_;                // the buffers of ended calls, filled with kGrave
   uint64_t grave_bytes_ = 0;
   std::vector<Span> spans_;
-  std::vector<uint64_t> left_of_;  // operations, by rank
-  uint64_t left_ = 0;              // of all ranks that take part
+  std::vector<uint64_t> left_of_;  // by rank: operations that have not ended
+  uint64_t left_ = 0;              // the sum over the ranks that take part
   bool failure_expected_ = false;
   bool calls_differ_ = false;
-  // Of the operations that must give the same on all ranks; the last entry of any other.
+  // The expected outputs of recent operations that give the same output on all ranks.
+  // expected_here_ holds the last expected output of any other operation.
   std::map<size_t, std::vector<std::byte>> expected_;
   std::vector<std::byte> expected_here_;
   uint64_t checked_ = 0;

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = OperationSpec::Kind;
 
-// Less than 2^20, so that the sum over all ranks of a job is exact in a float.
+// Returns a value below 2^20, so that the sum over all ranks of a job is exact in a float.
 int64_t value(size_t operation, int rank, size_t element) {
   uint64_t mixed = (operation * 1024 + static_cast<uint64_t>(rank)) * 0x9e3779b97f4a7c15;
   mixed += element * 0xbf58476d1ce4e5b9;
@@ -51,7 +51,7 @@ T expected(const OperationSpec& spec, size_t operation, int rank, int ranks, siz
     case Kind::shift:
       return static_cast<T>(value(operation, (rank + ranks - 1) % ranks, element));
     case Kind::all_to_all: {
-      // Part `from` of the output is what that rank has for this one.
+      // Part `from` of the output is the part of that rank's input for this rank.
       const auto from = static_cast<int>(element / spec.count);
       const size_t there = static_cast<size_t>(rank) * spec.count + element % spec.count;
       return static_cast<T>(value(operation, from, there));

@@ -15,7 +15,8 @@ using Kind = OperationSpec::Kind;
 
 constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast",  "barrier",
                                                         "shift",      "all_to_all", "run_ahead"};
-// More than a sender may be ahead of a receiver, and so few bytes that the eager pool takes them.
+// More calls than a sender may be ahead of a receiver, with so few bytes that the eager pool has
+// space for them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
     "down",    "pull",          "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
@@ -24,17 +25,17 @@ constexpr std::array<const char*, kFaultKinds> kFaultNames = {
     "stop",    "deschedule",    "suspend",  "kill",      "flip",     "repeat", "lost_chunk",
     "abort",   "call_mismatch", "drain",    "status"};
 
-// Bytes are tampered with in one seed of so many.
+// One seed in this many has faults that change bytes.
 constexpr uint64_t kTamperedSeeds = 5;
 
-// Added to a seed, gives dice that have nothing to do with the seed's first ones.
+// Added to a seed, these give random numbers that are independent of the first ones of the seed.
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 
-// The dice of one scenario.
+// The random numbers of one scenario.
 class Dice {
  public:
-  // Hashed: neighbouring seeds of this generator give sequences that overlap.
+  // Hashes the seed, because neighbouring seeds of this generator give sequences that overlap.
   explicit Dice(uint64_t seed) : random_(Random(seed).next()) {}
 
   bool chance(int percent) { return random_.below(100) < static_cast<uint64_t>(percent); }
@@ -44,7 +45,7 @@ class Dice {
   TimeNs time(TimeNs most) {
     return static_cast<TimeNs>(random_.below(static_cast<uint64_t>(most)));
   }
-  // As likely to be small as large, whatever the order of magnitude.
+  // Returns a number for which every order of magnitude is equally likely.
   uint64_t log_uniform(uint64_t least, uint64_t most) {
     const double span = std::log(static_cast<double>(most) / static_cast<double>(least));
     const double part = static_cast<double>(random_.below(1 << 20)) / (1 << 20);
@@ -59,7 +60,7 @@ class Dice {
   Random random_;
 };
 
-// Most runs are small: what goes wrong between sixteen ranks mostly goes wrong between three.
+// Most runs are small, because most defects that sixteen ranks show already appear with three.
 void choose_cluster(Dice& dice, Scenario& s) {
   const int kind = dice.between(0, 99);
   if (kind < 90) {
@@ -100,7 +101,7 @@ OperationSpec choose_operation(Dice& dice, const Scenario& s) {
   o.op = dice.one_of(kOps);
   o.root = dice.between(0, s.hosts - 1);
   o.in_place = dice.chance(30);
-  // So many bytes in all that a seed takes some ten milliseconds of processor.
+  // The sizes are such that a seed takes about ten milliseconds of processor time.
   const uint64_t usual = 512 * 1024 / static_cast<uint64_t>(s.hosts);
   const uint64_t most = dice.chance(5) ? 4 * usual : usual;
   const uint64_t least = dice.chance(50) ? 1 : most / 16;
@@ -116,8 +117,9 @@ void choose_operations(Dice& dice, Scenario& s) {
   s.leave_early = dice.chance(40);
 }
 
-// In a few runs, because it takes as much processor as all other operations of a run. The dice are
-// its own, so that runs without it are what they would be if it did not exist.
+// Adds a run_ahead to a few runs only, because it takes as much processor time as all other
+// operations of a run. It has its own random numbers, so runs without it are the same as before it
+// existed.
 void choose_run_ahead(Dice dice, Scenario& s) {
   if (!dice.chance(8)) return;
   OperationSpec o;
@@ -132,7 +134,7 @@ void choose_run_ahead(Dice dice, Scenario& s) {
 }
 
 FaultKind choose_fault(Dice& dice) {
-  // Those that break a path at once are worth most.
+  // Faults that break a path at once find the most defects.
   const int kind = dice.between(0, 99);
   if (kind < 45) {
     static constexpr std::array kOften = {FaultKind::down,    FaultKind::pull,    FaultKind::hole,
@@ -178,7 +180,7 @@ FaultSpec choose_one(Dice& dice, const Scenario& s, TimeNs span) {
   return f;
 }
 
-// About how long the job takes on whole NICs.
+// Returns about the time that the job takes without a fault.
 TimeNs guess_duration(const Scenario& s) {
   TimeNs all = 0;
   for (const OperationSpec& o : s.operations) {
@@ -207,7 +209,8 @@ FaultKind choose_tampering(Dice& dice) {
   return kind < 60 ? FaultKind::flip : kind < 80 ? FaultKind::repeat : FaultKind::lost_chunk;
 }
 
-// With dice of their own: every other fault of a seed is where it is without them.
+// Adds faults that change bytes. They have their own random numbers, so the other faults of a seed
+// stay the same.
 void add_tampering(Scenario& s) {
   if (s.seed % kTamperedSeeds != 0) return;
   Dice dice(~s.seed);
@@ -226,7 +229,8 @@ void add_tampering(Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
-// With dice of their own, too, and only in seeds that had no meaning before there were these.
+// Adds actions of people, with their own random numbers, and only in seeds that were not in use
+// before these actions existed.
 void add_people(Scenario& s) {
   if (s.seed <= kSeedsWithoutPeople) return;
   Dice dice(s.seed + kPeopleSeeds);
@@ -243,7 +247,7 @@ void add_people(Scenario& s) {
   };
   if (dice.chance(30)) add(FaultKind::status);
   if (dice.chance(30)) add(FaultKind::drain);
-  // A rank that leaves early does not hear of a later failure.
+  // A rank that leaves early does not learn of a later failure.
   if (!s.leave_early && dice.chance(15)) add(FaultKind::abort);
   if (!s.leave_early && dice.chance(15)) add(FaultKind::call_mismatch);
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);

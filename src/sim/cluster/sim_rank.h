@@ -1,5 +1,5 @@
-// One rank of a simulated job: a RankRuntime on a machine of the fabric, and a record of what
-// happened to it. The runtime is the real one; only time and wires are made up.
+// One rank of a simulated job: a RankRuntime on a machine of the fabric, and a record of its
+// events. The runtime is the real one. Only the time and the network are simulated.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct SimRank final : RankObserver {
   DataPathCheck* check = nullptr;
   std::unique_ptr<HostClock> clock;
   std::vector<std::unique_ptr<MessagePort>> checked_ports;
-  std::unique_ptr<RankRuntime> runtime;  // null: it has left
+  std::unique_ptr<RankRuntime> runtime;  // null: the rank has left
   ActorId actor;
   static constexpr uint64_t kTurnsPerCheck = 4;
   uint64_t turns = 0;
@@ -30,8 +30,8 @@ struct SimRank final : RankObserver {
   std::vector<PathEvent> events;
   std::vector<std::pair<Rank, PeerEnd>> ends;
   std::vector<std::string> notices;
-  std::function<void()> in_turn;  // what a test does in every turn of this rank's thread
-  bool other_call = false;        // its next AllReduce is not the one that the others make
+  std::function<void()> in_turn;  // every turn of this rank's thread calls it, if it is set
+  bool other_call = false;        // its next AllReduce differs from the call of the others
 
   bool left() const { return runtime == nullptr; }
   bool failed() const { return !left() && !runtime->failure().ok(); }
@@ -39,17 +39,17 @@ struct SimRank final : RankObserver {
   Incidents& incidents() { return runtime->incidents(); }
   Drains& drains() { return runtime->drains(); }
 
-  // As the thread of a communicator.
+  // Runs one turn, as the thread of a communicator does.
   void turn() {
     runtime->progress(0);
     if (in_turn) in_turn();
-    // In every turn the checks would take more time than the engine.
+    // Checks in every turn would take more time than the engine.
     if (left() || ++turns % kTurnsPerCheck != 0) return;
     engine().check_invariants();
     incidents().check_invariants();
   }
   TimeNs next_timeout() { return clock->to_virtual(runtime->next_timeout()); }
-  // After calls to the runtime from outside its actor.
+  // Wakes the actor. A test calls it after calls to the runtime from outside the actor.
   void wake() { host->poller().wake(); }
   void begin_goodbye() {
     runtime->begin_goodbye();

@@ -48,12 +48,13 @@ void World::kill(SimHost& host) {
   host.kill();
 }
 
-// The poller has something to say. Called from anywhere, also from inside the actor's own turn.
+// The poller of the actor has events. Any code may cause this call, also the actor's own turn.
 void World::on_ready(ActorId id) {
   if (slot(id).live && !slot(id).running) schedule(id, clock_.now());
 }
 
-// Asks the actor when it wants to run; never in the middle of its turn.
+// Schedules the actor for the time at which it wants to run. Does nothing in the middle of its
+// turn.
 void World::consider(ActorId id) {
   Slot& one = slot(id);
   if (!one.live || one.running || one.not_before == kNever) return;
@@ -82,7 +83,7 @@ void World::run(ActorId id) {
   slot(id).not_before = clock_.now() + options_.turn_ns;
   slot(id).running = true;
   fabric_.trace(TraceKind::actor_ran, id.value(), 0);
-  // A copy, because the turn may remove the actor or add others.
+  // Copies the function, because the turn may remove the actor or add others.
   const std::function<void()> progress = slot(id).actor.progress;
   progress();
   slot(id).running = false;
@@ -90,7 +91,7 @@ void World::run(ActorId id) {
 }
 
 bool World::run_until(const std::function<bool()>& done, TimeNs deadline) {
-  // What the caller did since the last run may have changed what actors wait for.
+  // The caller may have changed the timeouts of actors since the last run.
   for (uint32_t i = 0; i < slots_.size(); ++i) consider(ActorId(i));
   while (!done()) {
     if (!fabric_.step(deadline)) return done();

@@ -1,8 +1,9 @@
-// Runs actors on a fabric: whoever has something to do is run, then time jumps to the next event.
+// Runs actors on a fabric. The world runs every actor that has something to do, then time jumps to
+// the next event.
 //
-// An actor is what would be a thread: a progress function, the time at which it wants to run even
+// An actor stands for a thread. It has a progress function, the time at which it wants to run even
 // without an event, and the SimHost whose poller wakes it. Several actors may share a machine
-// (Fabric::add_process), not a poller. One seed gives one run.
+// (Fabric::add_process), but not a poller. One seed gives one run.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@ namespace r2ccl::sim {
 
 struct Actor {
   SimHost* host = nullptr;
-  std::function<void()> progress;        // one turn; calls poller().wait(events, 0) or any timeout
-  std::function<TimeNs()> next_timeout;  // absolute; kNever: only events wake it
+  std::function<void()> progress;        // runs one turn; calls poller().wait() with any timeout
+  std::function<TimeNs()> next_timeout;  // an absolute time; kNever: only events wake it
 };
 
 struct WorldOptions {
   NetworkOptions network;
-  // What one turn costs: no actor runs twice at one time, so a loop that never sleeps is slow here
-  // as on a machine, and not endless.
+  // The duration of one turn. No actor runs twice at one time, so a loop that never sleeps is slow,
+  // as on a machine, but not endless.
   TimeNs turn_ns = 2 * kMicrosecond;
-  // A wake-up is late by a random time up to this: the scheduler of the machine.
+  // Each wake-up is late by a random time up to this, as with the scheduler of a machine.
   TimeNs wakeup_jitter_ns = 0;
 };
 
@@ -41,18 +42,19 @@ class World {
   Fabric& fabric() { return fabric_; }
 
   ActorId add_actor(Actor actor);
-  // The actor never runs again; call it before what it uses is destroyed.
+  // Removes the actor, which never runs again. Call it before you destroy the objects that the
+  // actor uses.
   void remove_actor(ActorId id);
-  // Does not run for this long, while its kernel goes on: preemption.
+  // Preempts the actor for this long. Its kernel goes on.
   void deschedule(ActorId id, TimeNs duration);
-  // SIGSTOP and SIGCONT.
+  // Stop and continue the actor, as SIGSTOP and SIGCONT do.
   void stop(ActorId id) { deschedule(id, kNever); }
   void resume(ActorId id);
-  // kill -9 of a process with its actors.
+  // Kills a process with its actors, as kill -9 does.
   void kill(SimHost& host);
 
-  // Runs until `done()` holds (true) or the clock reaches `deadline` (false). done() is asked at
-  // the start and after every event.
+  // Runs until `done()` holds, or the clock reaches `deadline`. Returns whether `done()` holds. The
+  // world calls done() at the start and after every event.
   bool run_until(const std::function<bool()>& done, TimeNs deadline);
   void run_for(TimeNs duration);
 
@@ -64,8 +66,8 @@ class World {
     bool live = true;
     bool running = false;
     TimeNs not_before = 0;  // descheduled, or the last turn still lasts
-    TimeNs scheduled_at =
-        kNever;  // of the one event that counts; earlier events find themselves stale
+    // The time of the one valid event. Events for other times are stale and do nothing.
+    TimeNs scheduled_at = kNever;
   };
   Slot& slot(ActorId id) { return slots_[id.value()]; }
   void on_ready(ActorId id);

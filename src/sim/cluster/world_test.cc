@@ -7,13 +7,14 @@
 namespace r2ccl::sim {
 namespace {
 
-// An actor that connects to all its peers by every NIC, sends for ever and counts what arrives.
+// An actor that connects to all its peers by every NIC, sends for ever and counts the bytes that
+// arrive.
 class Blaster {
  public:
   Blaster(SimHost& host, std::vector<Endpoint> peers, Listener* const* listeners, size_t count)
       : host_(host), listeners_(listeners, listeners + count), bytes_(pattern_bytes(64 * 1024)) {
     for (Listener* listener : listeners_) add(listener->poll_id(), kListenerToken, false);
-    // Like the link: little unsent in the kernel.
+    // As with a link, the kernel holds few unsent bytes.
     const ConnectOptions options{.device = "", .source = {}, .unsent_low_water = 16 * 1024};
     for (const Endpoint& peer : peers) adopt(host.connect(peer, options).value());
   }
@@ -125,7 +126,8 @@ TEST(World, OneSeedGivesOneRunAndAnotherSeedAnother) {
 TEST(World, FourHostsWithFourNicsFillTheirLines) {
   Mesh mesh(1, 4, 4);
   mesh.world.run_for(kSecond);
-  // 16 NICs at 31.25 MB/s for one second: 500 MB, less connecting and the last bytes on their way.
+  // 16 NICs carry 31.25 MB/s each for one second. These are 500 MB, minus the time to connect and
+  // the bytes still in flight.
   EXPECT_GT(mesh.received(), 490'000'000u);
   EXPECT_LE(mesh.received(), 500'000'000u);
 }
@@ -203,7 +205,7 @@ TEST(World, AKilledProcessRunsNoMore) {
   EXPECT_EQ(turns, before);
 }
 
-// A reader that never reads keeps its poller ready: that must cost turns, not stop time.
+// A reader that never reads keeps its poller ready. This must cost turns, and must not stop time.
 TEST(World, AnActorThatLeavesItsEventsAloneDoesNotStopTime) {
   World world(1);
   SimHost& host = world.fabric().add_host("a");
@@ -212,7 +214,7 @@ TEST(World, AnActorThatLeavesItsEventsAloneDoesNotStopTime) {
   uint64_t turns = 0;
   world.add_actor({&host, [&] { ++turns; }, [] { return kNever; }});
   world.run_for(kMillisecond);
-  EXPECT_EQ(turns, 501u);  // one each 2 us
+  EXPECT_EQ(turns, 501u);  // one turn each 2 us
 }
 
 }  // namespace
