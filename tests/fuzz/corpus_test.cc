@@ -54,7 +54,7 @@ TEST(FuzzCorpora, HaveAFuzzerEach) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, FuzzCorpus, testing::ValuesIn(kFuzzEntries),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace r2ccl
