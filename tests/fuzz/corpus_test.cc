@@ -5,11 +5,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <set>
 
 #include "tests/fuzz/entries.h"
 
 namespace r2ccl {
+
+// ctest shows this.
+static void PrintTo(const FuzzEntry& entry, std::ostream* out) {
+  *out << entry.name;
+}
+
 namespace {
 
 constexpr size_t kFilesMax = 20;
