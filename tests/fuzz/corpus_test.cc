@@ -5,11 +5,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <set>
 
 #include "tests/fuzz/entries.h"
 
 namespace r2ccl {
+
+// ctest shows this.
+static void PrintTo(const FuzzEntry& entry, std::ostream* out) {
+  *out << entry.name;
+}
+
 namespace {
 
 constexpr size_t kFilesMax = 20;
@@ -54,7 +61,7 @@ TEST(FuzzCorpora, HaveAFuzzerEach) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, FuzzCorpus, testing::ValuesIn(kFuzzEntries),
-                         [](const auto& inputs) { return std::string(inputs.param.name); });
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace r2ccl
