@@ -80,7 +80,8 @@ bool fuzz_environment(std::span<const std::byte> input) {
     const size_t equals = line.find('=');
     // A variable's value ends at its NUL.
     if (equals != std::string::npos) {
-      variables[line.substr(0, equals)] = line.substr(equals + 1).c_str();
+      const std::string value = line.substr(equals + 1);
+      variables[line.substr(0, equals)] = value.substr(0, value.find('\0'));
     }
   }
   check_unknown(lines);

@@ -168,8 +168,9 @@ std::vector<json> DrainCommand::ask_all(const std::vector<LocalJob*>& jobs,
 // Later queries ask a rank that was silent after the others.
 json DrainCommand::answer_of(LocalJob& job, JobReply reply) const {
   for (const SilentRank& each : reply.silent) {
-    std::ranges::stable_partition(
-        job.files, [&](const StatusSocketFile& file) { return file.path != each.file.path; });
+    std::stable_partition(job.files.begin(), job.files.end(), [&](const StatusSocketFile& file) {
+      return file.path != each.file.path;
+    });
   }
   if (!reply.answer.is_null()) return std::move(reply.answer);
   if (reply.silent.empty()) return {{"problem", "it has ended"}, {"unknown", "job"}};

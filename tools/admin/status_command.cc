@@ -91,7 +91,8 @@ json StatusCommand::ask(const std::vector<LocalJob>& jobs, TimeNs Limits::*limit
     const Limits& limits = limits_of(job);
     queries.push_back({job, "job\n", limits.patience, limits.*limit, true});
     // The rank that answered before is likely to answer at once.
-    std::ranges::stable_partition(queries.back().job.files, [&](const StatusSocketFile& file) {
+    std::vector<StatusSocketFile>& files = queries.back().job.files;
+    std::stable_partition(files.begin(), files.end(), [&](const StatusSocketFile& file) {
       return file.path == speakers_[{job.comm, job.owner}];
     });
   }

@@ -76,7 +76,7 @@ void NicProber::progress() {
   }
 }
 
-void NicProber::answer(std::deque<Job>::iterator job) {
+void NicProber::answer(const std::deque<Job>::iterator& job) {
   for (const Attempt& attempt : job->attempts) {
     const Target& target = attempt.target;
     const bool tried = !attempt.dialers.empty() && !attempt.unable;

@@ -58,7 +58,7 @@ class NicProber final : private PathDialer::Owner {
   void dial_rest(Job& job, TimeNs now);
   static bool all_reached(const Job& job);
   size_t running() const;
-  void answer(std::deque<Job>::iterator job);
+  void answer(const std::deque<Job>::iterator& job);
 
   ProgressEngine& engine_;
   const Clock& clock_;

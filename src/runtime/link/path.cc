@@ -243,8 +243,9 @@ bool Path::resume(TimeNs now) {
   const auto watch = [this](const Connection& connection, EventHandler& handler, bool write,
                             Reactor::Registration& registration) {
     auto added = reactor_->add(connection.poll_id(), handler, write);
-    if (added.ok()) registration = std::move(added).value();
-    return added.ok();
+    const bool ok = added.ok();
+    if (ok) registration = std::move(added).value();
+    return ok;
   };
   paused_until_ = kNever;
   const bool watched =

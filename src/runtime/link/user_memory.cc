@@ -37,7 +37,8 @@ uintptr_t page_of(uintptr_t address) {
 // cost does not depend on the size, and no page is touched.
 bool has_hole(uintptr_t begin, uintptr_t end) {
   const uintptr_t from = page_of(begin);
-  return msync(reinterpret_cast<void*>(from), end - from, MS_ASYNC) != 0 && errno == ENOMEM;
+  auto* const first = reinterpret_cast<void*>(from);  // NOLINT(performance-no-int-to-ptr)
+  return msync(first, end - from, MS_ASYNC) != 0 && errno == ENOMEM;
 }
 
 // Returns whether the kernel refuses access to the page of the range's last byte. The call will
@@ -46,7 +47,8 @@ bool has_hole(uintptr_t begin, uintptr_t end) {
 bool last_page_refused(uintptr_t end, Access access) {
   const uintptr_t page = page_of(end - 1);
   const int advice = access == Access::write ? kPopulateWrite : kPopulateRead;
-  return madvise(reinterpret_cast<void*>(page), end - page, advice) != 0;
+  auto* const first = reinterpret_cast<void*>(page);  // NOLINT(performance-no-int-to-ptr)
+  return madvise(first, end - page, advice) != 0;
 }
 
 // Returns the first address from `begin` on, below `end`, that no mapping permits to touch. The
