@@ -153,13 +153,17 @@ TEST(Handles, ARequestMayEndAfterItsCommunicator) {
     Buffer buffer(kCount, Values{});
     std::array<r2cclRequest_t, 2> requests{};
     for (r2cclRequest_t& each : requests) {
-      check(r2cclRecv(buffer.data(), kCount, r2cclInt32, 1 - comm.rank(), comm.handle(), &each),
-            "recv");
+      // The other rank may have aborted by now.
+      const r2cclResult_t posted =
+          r2cclRecv(buffer.data(), kCount, r2cclInt32, 1 - comm.rank(), comm.handle(), &each);
+      EXPECT_TRUE(posted == r2cclSuccess || posted == r2cclRemoteError) << posted;
     }
     check(r2cclCommAbort(comm.handle()), "abort");
     check(comm.destroy(), "destroy");
-    const r2cclResult_t ended = r2cclRequestWait(&requests[0], kPatienceMs);
-    EXPECT_TRUE(ended == r2cclAborted || ended == r2cclRemoteError) << ended;
+    if (requests[0] != nullptr) {
+      const r2cclResult_t ended = r2cclRequestWait(&requests[0], kPatienceMs);
+      EXPECT_TRUE(ended == r2cclAborted || ended == r2cclRemoteError) << ended;
+    }
     EXPECT_EQ(r2cclRequestAbort(&requests[1]), r2cclSuccess);
   }});
 }
