@@ -27,6 +27,7 @@ SKIPPED = 77  # the exit code of a script that cannot run on this machine
 RELEASE_ONLY = "process|repo|long"
 # These simulate long jobs to measure the cost of a fault. Under a sanitizer they take minutes, and
 # other tests run the same code in seconds.
+# tests/run_tests_test.py holds each of these names to the tests that exist.
 LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\.ClockSteps|"
              r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|Trial\.OfASeedWithPeople|"
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)")

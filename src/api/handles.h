@@ -52,7 +52,8 @@ class HandleTable {
   Handle add(std::shared_ptr<Object> object) {
     const std::lock_guard lock(mutex_);
     live_.emplace(last_ + 1, std::move(object));
-    return reinterpret_cast<Handle>(mark_ | ++last_);
+    // A number in the shape of a pointer, which nothing dereferences.
+    return reinterpret_cast<Handle>(mark_ | ++last_);  // NOLINT(performance-no-int-to-ptr)
   }
   // Returns the object of the handle; null if the handle has none any more, or never had.
   std::shared_ptr<Object> find(Handle handle) const {
@@ -78,7 +79,7 @@ class HandleTable {
   void unlock() { mutex_.unlock(); }
 
  private:
-  static_assert(sizeof(Handle) == 8, "56 bits are never used up, 24 would be");
+  static_assert(sizeof(uintptr_t) == 8, "56 bits are never used up, 24 would be");
   static constexpr int kMarkShift = 56;
 
   // Returns 0, which add() never uses, for a handle of no kind or of another kind.

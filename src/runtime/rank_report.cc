@@ -57,10 +57,6 @@ void write_nics(JsonWriter& out, ProgressEngine& engine) {
   out.end_array();
 }
 
-double milliseconds(TimeNs duration) {
-  return static_cast<double>(duration) / 1e6;
-}
-
 double percent(uint32_t ppm) {
   return static_cast<double>(ppm) / 1e4;
 }
@@ -71,7 +67,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
   const Path::History& history = path.history;
   const TimeNs now = clock.now();
   const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
-  out.field("state_ms", milliseconds(now - std::max(path.state.since(), started_at)))
+  out.field("state_ms", to_ms(now - std::max(path.state.since(), started_at)))
       .field("suspicions", history.suspicions)
       .field("downs", history.downs)
       .field("returns", history.returns)
@@ -82,7 +78,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("down_why", history.why)
       .field("penalty", path.returns.penalty_at(now))
       .field("opens", link.opens_paths())
-      .field("next_attempt_ms", milliseconds(std::max<TimeNs>(wait, 0)))
+      .field("next_attempt_ms", to_ms(std::max<TimeNs>(wait, 0)))
       .field("attempt", history.attempt);
 }
 
@@ -96,9 +92,9 @@ void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock
       .field("drained", path.drained)
       .field("incarnation", uint64_t{path.state.incarnation().value()})
       .field("rate_MBps", path.model.bytes_per_ns() * 1e3)
-      .field("base_delay_ms", milliseconds(path.model.base_delay()))
+      .field("base_delay_ms", to_ms(path.model.base_delay()))
       .field("window_bytes", path.model.window())
-      .field("lane_rtt_ms", milliseconds(path.health.round_trip))
+      .field("lane_rtt_ms", to_ms(path.health.round_trip))
       .field("loss_percent", percent(path.losses().count(clock.now()).ppm()))
       .field("packets_sent", path.losses().sent())
       .field("packets_lost", path.losses().lost())

@@ -8,10 +8,6 @@
 namespace r2ccl::tools {
 namespace {
 
-double ms(TimeNs time) {
-  return static_cast<double>(time) / 1e6;
-}
-
 // Returns the value below which a share `q` of the sorted values lies (nearest rank).
 TimeNs percentile(const std::vector<TimeNs>& sorted, double q) {
   if (sorted.empty()) return 0;
@@ -101,8 +97,8 @@ OperationTimes operation_times(const std::vector<BenchRun>& runs) {
     for (const TimedOperation& operation : run.operations) durations.push_back(operation.duration);
   }
   std::sort(durations.begin(), durations.end());
-  return {ms(percentile(durations, 0.5)), ms(percentile(durations, 0.99)),
-          durations.empty() ? 0 : ms(durations.back())};
+  return {to_ms(percentile(durations, 0.5)), to_ms(percentile(durations, 0.99)),
+          durations.empty() ? 0 : to_ms(durations.back())};
 }
 
 double max_gap_ms(const std::vector<BenchRun>& runs) {
@@ -112,7 +108,7 @@ double max_gap_ms(const std::vector<BenchRun>& runs) {
       longest = std::max(longest, operation.gap);
     }
   }
-  return ms(longest);
+  return to_ms(longest);
 }
 
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,

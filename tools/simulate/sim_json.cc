@@ -10,10 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-double ms(TimeNs time) {
-  return static_cast<double>(time) / 1e6;
-}
-
 const char* group_of(TrialSpan::What what) {
   switch (what) {
     case TrialSpan::What::operation:
@@ -35,7 +31,7 @@ std::string trial_json(const TrialResult& result) {
   std::snprintf(trace, sizeof trace, "%016llx", static_cast<unsigned long long>(result.trace_hash));
   json document = {{"violations", result.violations},
                    {"trace", trace},
-                   {"simulated_ms", ms(result.simulated)},
+                   {"simulated_ms", to_ms(result.simulated)},
                    {"checked_elements", result.elements},
                    {"chunks", result.seen.chunks},
                    {"sent_again", result.seen.resent},
@@ -47,14 +43,14 @@ std::string trial_json(const TrialResult& result) {
                    {"notes", json::array()}};
   for (const TrialSpan& span : result.spans) {
     json entry = {{"host", span.host},
-                  {"from_ms", ms(span.from)},
-                  {"to_ms", ms(span.to)},
+                  {"from_ms", to_ms(span.from)},
+                  {"to_ms", to_ms(span.to)},
                   {"what", span.text}};
     if (span.nic >= 0) entry["nic"] = span.nic;
     document[group_of(span.what)].push_back(std::move(entry));
   }
   for (const TrialNote& note : result.notes) {
-    json entry = {{"at_ms", ms(note.at)}, {"what", note.text}};
+    json entry = {{"at_ms", to_ms(note.at)}, {"what", note.text}};
     if (note.rank >= 0) entry["rank"] = note.rank;
     document["notes"].push_back(std::move(entry));
   }

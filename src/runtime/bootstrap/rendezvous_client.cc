@@ -30,10 +30,6 @@ std::string advice(int connect_error) {
   }
 }
 
-uint32_t milliseconds(TimeNs duration) {
-  return static_cast<uint32_t>(std::clamp<TimeNs>(duration / kMillisecond, 0, UINT32_MAX));
-}
-
 }  // namespace
 
 RendezvousClient::RendezvousClient(Transport& transport, Reactor& reactor, Options options,
@@ -171,8 +167,8 @@ void RendezvousClient::arrive(TimeNs now) {
   Arrival arrival;
   arrival.rank_count = options_.rank_count;
   arrival.attendance = attendance_;
-  arrival.timeout_ms = milliseconds(options_.timeout_ns);
-  arrival.left_ms = milliseconds(deadline_ - now);
+  arrival.timeout_ms = bounded_ms(options_.timeout_ns);
+  arrival.left_ms = bounded_ms(deadline_ - now);
   Result<std::vector<std::byte>> card = encode(options_.card);
   if (!card.ok()) return fail(card.status());
   card_ = std::move(card).value();

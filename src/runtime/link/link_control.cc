@@ -99,9 +99,8 @@ void Link::send_state(Path& path, TimeNs at, Ping ping) {
   frame.answer = std::exchange(path.health.pong_due, 0);
   if (ping != Ping::none) frame.ask = detector.on_ping_sent(path, ping == Ping::casual, at);
   // State that only a slow control stream has carried still counts as unsent.
-  const TimeNs prompt = paths_.scheduler().prompt_round_trip(at);
-  const bool heard_soon = path.good_control() && path.health.round_trip_at(at) <= prompt;
-  if (heard_soon || prompt == kNever) {
+  const PathScheduler& scheduler = paths_.scheduler();
+  if (scheduler.is_prompt(path, at) || scheduler.prompt_round_trip(at) == kNever) {
     state_.on_sent(frame.version, path.health.round_trip, detector.spacing(at), at);
   }
   path.send_control(frame);
