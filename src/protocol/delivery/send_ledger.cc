@@ -15,13 +15,10 @@ constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
 
 }  // namespace
 
-uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns) {
-  R2CCL_CHECK(fastest_bytes_per_ns >= 0);
-  const auto by_time =
-      static_cast<uint64_t>(fastest_bytes_per_ns * static_cast<double>(limits::kChunkDuration));
+uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, uint64_t chunk_bytes) {
   // Equal chunks, the same number for each path: paths that are equally fast finish together.
   const uint64_t share = message_bytes / std::max<size_t>(path_count, 1);
-  const uint64_t chunks_per_path = share / std::max<uint64_t>(by_time, 1) + 1;
+  const uint64_t chunks_per_path = share / std::max<uint64_t>(chunk_bytes, 1) + 1;
   const uint64_t wanted =
       std::clamp<uint64_t>(share / chunks_per_path, limits::kChunkBytesMin, limits::kChunkBytesMax);
   return static_cast<uint32_t>(

@@ -142,9 +142,8 @@ class SendLedger {
   std::deque<Open> open_;
 };
 
-// Returns the chunk size for a message: kChunkDuration of the fastest path, but no more than an
-// equal share for each path, within the limits, a multiple of 64, and never more chunks than an
-// index can count.
-uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, double fastest_bytes_per_ns);
+// Returns the chunk size for a message: at most about `chunk_bytes` and at most an equal share for
+// each path, within the limits, a multiple of 64, and never more chunks than an index can count.
+uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, uint64_t chunk_bytes);
 
 }  // namespace r2ccl

@@ -166,13 +166,16 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
     measure_rate(last, bytes, at);
   }
   last_delivery_at_ = at;
-  resize_window(bytes);
+  resize_window(last, bytes, at);
   return true;
 }
 
 void PathModel::learn_deviation(const Transmission& transmission, TimeNs now) {
-  const TimeNs late = std::abs(now - (transmission.expected_at - transmission.slack));
-  deviation_ += (late - deviation_) / 8;
+  // RFC 6298, section 2.2: before there is a prediction, half the first round trip.
+  const TimeNs late = deviations_ == 0
+                          ? (now - transmission.sent_at) / 2
+                          : std::abs(now - (transmission.expected_at - transmission.slack));
+  deviation_ = deviations_ == 0 ? late : deviation_ + (late - deviation_) / 8;
   ++deviations_;
 }
 
@@ -313,19 +316,37 @@ void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
   rate_known_ = true;
 }
 
-void PathModel::resize_window(uint64_t delivered) {
-  if (!rate_known_) return;
-  // Acknowledgements are late when a process did not run. They must not leave the path dry: it
-  // would look slower than it is, get a smaller window for that, and look slower still. Where
-  // several paths share the NIC they keep it busy together, and would be late by each other's
-  // bytes.
+// Returns for how long the bytes in flight may take: a round trip there, one for the
+// acknowledgement, and a queue that hides what schedulers delay. Acknowledgements are late when a
+// process did not run. They must not leave the path dry. Where several paths share the NIC they
+// keep it busy together, and would be late by each other's bytes.
+TimeNs PathModel::window_time() const {
   const TimeNs late = std::min(4 * deviation_, kQueuedMax) / static_cast<TimeNs>(nic_paths_);
-  const TimeNs queued = std::max(late, limits::kWindowDuration);
-  const double wanted = rate_ * static_cast<double>(queued + 2 * base_delay_);
-  const auto target =
-      std::clamp(static_cast<uint64_t>(wanted), limits::kWindowBytesMin, limits::kWindowBytesMax);
-  // Growing by at most the delivered bytes keeps a misread burst from flooding a queue.
-  window_ = std::min(target, window_ + delivered);
+  return 2 * base_delay_ + std::max(late, limits::kWindowDuration);
+}
+
+uint64_t PathModel::bytes_in(TimeNs duration) const {
+  const double share = static_cast<double>(duration) / static_cast<double>(window_time());
+  return static_cast<uint64_t>(static_cast<double>(window_) * share);
+}
+
+// Sizes the window by the time that its bytes take. No rate is needed: `ahead` bytes took this
+// long, so that many more or fewer take window_time(). Only a path that was at least half full
+// shows that a larger window helps.
+void PathModel::resize_window(const Transmission& last, uint64_t delivered, TimeNs at) {
+  const TimeNs allowed = window_time();
+  const TimeNs elapsed = at - last.sent_at;
+  const double wanted = static_cast<double>(last.ahead) * static_cast<double>(allowed) /
+                        static_cast<double>(elapsed);
+  const auto target = static_cast<uint64_t>(
+      std::clamp(wanted, static_cast<double>(limits::kWindowBytesMin),
+                 static_cast<double>(limits::kWindowBytesMax)));
+  if (elapsed > allowed) {
+    window_ = std::min(window_, target);
+  } else if (last.filled) {
+    // Growing by at most the delivered bytes is slow start (RFC 5681, section 3.1).
+    window_ = std::max(window_, std::min(target, window_ + delivered));
+  }
 }
 
 void PathModel::compare(const Best& best) {

@@ -123,6 +123,8 @@ class PathModel {
   // Returns rttvar; kNever while it is hardly known.
   TimeNs deviation() const { return deviations_ < kDeviations ? kNever : deviation_; }
   uint64_t window() const { return window_; }
+  // Returns the part of the window that takes `duration`: what the path is likely to carry in it.
+  uint64_t bytes_in(TimeNs duration) const;
   TimeNs last_delivery_at() const { return last_delivery_at_; }
   // Returns the loss timeout margin: how late an acknowledgement may be before the path is overdue.
   TimeNs slack() const;
@@ -143,7 +145,8 @@ class PathModel {
   void end_trial(bool passed, TimeNs at);
   void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
-  void resize_window(uint64_t delivered);
+  TimeNs window_time() const;
+  void resize_window(const Transmission& last, uint64_t delivered, TimeNs at);
 
   std::deque<Transmission> outstanding_;  // numbered frames_delivered_ to frames_sent_ - 1
   uint64_t bytes_outstanding_ = 0;        // the sum over outstanding_; <= bytes_sent_

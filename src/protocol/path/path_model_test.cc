@@ -67,7 +67,8 @@ class Driver {
   }
   void fill() {
     while (true) {
-      const uint32_t cut = chunk_cut(limits::kMessageBytesMax, 1, model.bytes_per_ns());
+      const uint32_t cut =
+          chunk_cut(limits::kMessageBytesMax, 1, model.bytes_in(limits::kChunkDuration));
       if (!model.has_room(cut + kDataHeaderBytes)) return;
       send(cut + static_cast<uint32_t>(kDataHeaderBytes));
     }

@@ -15,9 +15,6 @@ constexpr TimeNs kHedgeGain = 3 * kMillisecond;
 constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
 // Larger than any segment of a plan, so only the two ends wait for such a message.
 constexpr uint64_t kLongMessage = 512 * 1024;
-// At this rate a chunk by time is as large as a path's smallest window.
-constexpr double kSmallestWindowRate =
-    static_cast<double>(limits::kWindowBytesMin) / static_cast<double>(limits::kChunkDuration);
 // A rate that is this many times another path's is no error of measurement.
 constexpr double kUnlike = 4;
 // This many smallest windows of other senders may be ahead at the NICs, there and back.
@@ -25,8 +22,7 @@ constexpr TimeNs kWindowsAhead = 8;
 
 }  // namespace
 
-// Returns the rate that sets the chunk size. An unmeasured rate may be a token bucket's burst. Cap
-// it, or each message becomes one chunk on one path.
+// Returns the highest measured rate. An unmeasured rate may be a token bucket's burst: cap it.
 double PathScheduler::fastest_rate() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
@@ -155,20 +151,24 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
 
 uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, TimeNs now) const {
   const size_t paths = paths_for(message_bytes, now);
-  const double rate = fastest_rate();
-  if (message_bytes < kLongMessage) return chunk_cut(message_bytes, paths, rate);
-  return chunk_cut(message_bytes, paths, std::max(rate, rate_of_shared_nics()));
+  uint64_t bytes = 0;
+  for (const PathEnd* path : paths_) {
+    if (path->carries()) bytes = std::max(bytes, path->model.bytes_in(limits::kChunkDuration));
+  }
+  if (message_bytes >= kLongMessage) bytes = std::max(bytes, chunk_bytes_of_shared_nics());
+  return chunk_cut(message_bytes, paths, bytes);
 }
 
-// Returns the rate for the chunk size on shared NICs. Where other links send through the same NICs,
-// a path has only a part of its NIC's rate. Chunks sized by that part alone would cost more
-// processor time than they save: each path has a smallest window outstanding in any case.
-double PathScheduler::rate_of_shared_nics() const {
+// Returns the chunk size on shared NICs. Where other links send through the same NICs, a path has
+// only a part of its NIC's rate. Chunks sized by that part alone would cost more processor time
+// than they save: each path has a smallest window outstanding in any case.
+uint64_t PathScheduler::chunk_bytes_of_shared_nics() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
     if (path->carries()) fastest = std::max(fastest, path->queue.bytes_per_ns());
   }
-  return std::min(fastest, kSmallestWindowRate);
+  const double bytes = fastest * static_cast<double>(limits::kChunkDuration);
+  return std::min(static_cast<uint64_t>(bytes), limits::kWindowBytesMin);
 }
 
 bool PathScheduler::due_soon(TimeNs due, TimeNs now) {

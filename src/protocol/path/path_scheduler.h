@@ -71,7 +71,7 @@ class PathScheduler {
  private:
   PathModel::Best best_shown() const;
   double fastest_rate() const;
-  double rate_of_shared_nics() const;
+  uint64_t chunk_bytes_of_shared_nics() const;
   TimeNs shortest_min_rtt() const;
   size_t paths_for(uint64_t message_bytes, TimeNs now) const;
   TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
