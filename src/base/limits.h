@@ -49,17 +49,9 @@ inline constexpr size_t kChannelsMax = 512;
 // here.
 inline constexpr size_t kChannelsUnopenedMax = 32;
 
-// --- permission and receive credit ------------------------------------------------------------
+// --- receive credit ---------------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.
 inline constexpr uint64_t kEagerBytes = 256 * 1024;
-// Bytes that one sender may always have on the way to a NIC, however many senders share it. This is
-// the smallest window, so no sender starves.
-inline constexpr uint64_t kPaceShareMin = 16 * 1024;
-// For this long after a fault a sender may have one window of bytes beyond its receive credit under
-// way: the burst allowance. The chunks of failed paths can then move to other paths at once.
-inline constexpr TimeNs kOverdrawTime = 100 * kMillisecond;
-// A NIC's window before its rate is known.
-inline constexpr uint64_t kPaceWindowMin = 256 * 1024;
 
 // --- paths ------------------------------------------------------------------------------------
 // A path's window before its rate is known, and its smallest ever.

@@ -23,8 +23,6 @@ namespace r2ccl {
   X(no_replay, "the sender forgets the chunks outstanding on a path that failed")                 \
   X(own_low_water, "a sender counts how far it is ahead from its own first open message")         \
   X(no_permission, "chunks are sent without permission")                                          \
-  X(no_pace, "chunks are sent beyond the receive credit of the NIC")                              \
-  X(old_pace, "a new connection keeps the receive credit of the old one")                         \
   X(any_incarnation, "frames and reports of an old incarnation count")                            \
   X(state_once, "state that was sent counts as acknowledged")                                     \
   X(notice_once, "a notice is sent only once")                                                    \

@@ -23,13 +23,11 @@ class FakePath final : public PathEnd {
   bool can_start = true;
   bool is_paused = false;
   bool is_abandoned = false;
-  uint64_t credit_left = UINT64_MAX / 2;
   TimeNs data_owed = kNever;     // data_unanswered()
   TimeNs control_owed = kNever;  // control_unanswered()
 
   bool control_writable() const override { return writable && state.connected(); }
   bool can_start_frame() const override { return can_start && state.connected(); }
-  uint64_t credit() const override { return credit_left; }
   bool paused() const override { return is_paused; }
   bool abandoned() const override { return is_abandoned; }
   TimeNs data_unanswered() const override { return data_owed; }

@@ -152,7 +152,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       report.phase = peers_[i].incarnation == 0 ? PathPhase::down : PathPhase::up;
       report.frames_received = peers_[i].frames_received;
       report.bytes_received = peers_[i].bytes_received;
-      report.pace_total = UINT64_MAX;
       frame.paths.push_back(report);
     }
     return frame;
@@ -287,7 +286,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const RunIdentity& run() const override { return run_; }
   std::array<std::byte, kNonceBytes> nonce() override { return {}; }
   std::span<std::byte> scratch() override { return scratch_; }
-  NicPace& pace(NicId) override { return pace_; }
   NicQueue& queue(NicId) override { return queue_; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
@@ -305,7 +303,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   Reactor reactor_;
   RunIdentity run_;
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
-  NicPace pace_{1};
   NicQueue queue_;
   Link link_;
   std::vector<Peer> peers_;

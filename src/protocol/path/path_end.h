@@ -39,8 +39,6 @@ class PathEnd {
   virtual bool control_writable() const = 0;
   // Returns whether its data connection takes a new frame now.
   virtual bool can_start_frame() const = 0;
-  // Returns the receive credit that is left, in bytes.
-  virtual uint64_t credit() const = 0;
   // Returns whether the kernel of this host is short of memory: the path pauses reads and writes.
   virtual bool paused() const = 0;
   // Returns whether a frame stays half-written for ever, because its bytes cannot be read.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/limits.h"
-#include "base/mutant.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {
@@ -106,18 +105,13 @@ TimeNs PathScheduler::backlog_done_at(uint64_t fresh_bytes, TimeNs now) const {
   return now + shortest_min_rtt() + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
 }
 
-bool PathScheduler::takes(const PathEnd& path, uint64_t bytes, bool urgent) {
-  if (!path.can_start_frame()) return false;
-  const uint64_t frame = bytes + kDataHeaderBytes;
-  if (!path.model.has_room(frame)) return false;
-  if (path.model.bytes_outstanding() == 0) return true;  // one chunk may always be outstanding
-  const uint64_t allowance = urgent ? path.model.window() : 0;
-  return path.credit() + allowance >= frame || mutated(Mutant::no_pace);
+bool PathScheduler::takes(const PathEnd& path, uint64_t bytes) {
+  return path.can_start_frame() && path.model.has_room(bytes + kDataHeaderBytes);
 }
 
 bool PathScheduler::any_free() const {
   return std::ranges::any_of(paths_, [](const PathEnd* path) {
-    return path->carries() && !path->broken && takes(*path, 0, true);
+    return path->carries() && !path->broken && takes(*path, 0);
   });
 }
 
@@ -134,7 +128,7 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
       best_at = at;
     }
     if (std::ranges::find(demand.reserved, path) != demand.reserved.end()) continue;
-    if (at < best_free_at && takes(*path, demand.bytes, demand.urgent)) {
+    if (at < best_free_at && takes(*path, demand.bytes)) {
       best_free = path;
       best_free_at = at;
     }

@@ -34,13 +34,12 @@ class PathScheduler {
     PathEnd* path = nullptr;     // null: no path is to take the chunk now
     PathEnd* awaited = nullptr;  // a busy path that will finish the chunk sooner than any free one
   };
-  // `fresh_bytes`: not yet given to any path. `avoid`: not this path; null: any. `urgent`: the
-  // chunk may exceed the receive credit by a window. `reserved` paths count as busy.
+  // `fresh_bytes`: not yet given to any path. `avoid`: not this path; null: any.
+  // `reserved` paths count as busy.
   struct Demand {
     uint64_t bytes = 0;
     uint64_t fresh_bytes = 0;
     const PathEnd* avoid = nullptr;
-    bool urgent = false;
     std::span<const PathEnd* const> reserved = {};
   };
   Choice choose(const Demand& demand, TimeNs now) const;
@@ -75,7 +74,7 @@ class PathScheduler {
   TimeNs shortest_min_rtt() const;
   size_t paths_for(uint64_t message_bytes, TimeNs now) const;
   TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
-  static bool takes(const PathEnd& path, uint64_t bytes, bool urgent);
+  static bool takes(const PathEnd& path, uint64_t bytes);
 
   const std::vector<PathEnd*> paths_;
   size_t control_cursor_ = 0;  // <= paths_.size()

@@ -36,10 +36,10 @@ class SchedulerTest : public testing::Test {
   FakePath& path(size_t i) { return *paths_[i]; }
 
   // "0": path 0 takes the chunk now; "await 0": the chunk waits for it; "none".
-  std::string choose(uint64_t fresh_bytes = 0, const PathEnd* avoid = nullptr, bool urgent = false,
+  std::string choose(uint64_t fresh_bytes = 0, const PathEnd* avoid = nullptr,
                      std::span<const PathEnd* const> reserved = {}) {
     const PathScheduler::Choice choice =
-        scheduler_->choose({kChunk, fresh_bytes, avoid, urgent, reserved}, kStart);
+        scheduler_->choose({kChunk, fresh_bytes, avoid, reserved}, kStart);
     if (choice.path != nullptr) return std::to_string(choice.path->index);
     return choice.awaited == nullptr ? "none" : "await " + std::to_string(choice.awaited->index);
   }
@@ -112,32 +112,13 @@ TEST_F(SchedulerTest, AChunkWaitsForABusyPathThatIsSooner) {
 TEST_F(SchedulerTest, AReservedPathCountsAsBusy) {
   const PathEnd* const reserved[] = {&path(0)};
   path(1).send(3 * kChunk, kStart);
-  EXPECT_EQ(choose(0, nullptr, false, reserved), "await 0");
+  EXPECT_EQ(choose(0, nullptr, reserved), "await 0");
 }
 
-TEST_F(SchedulerTest, AChunkNeedsCreditUnlessThePathIsIdle) {
-  struct Row {
-    uint32_t outstanding;
-    uint64_t credit;
-    bool urgent;
-    const char* chosen;
-  };
-  const uint64_t frame = kChunk + kDataHeaderBytes;
-  for (const Row& row : {Row{0, 0, false, "0"},
-                         {1000, frame, false, "0"},
-                         {1000, frame - 1, false, "await 0"},
-                         {1000, 0, true, "0"}}) {
-    make({false});
-    path(0).credit_left = row.credit;
-    if (row.outstanding > 0) path(0).send(row.outstanding, kStart);
-    EXPECT_EQ(choose(0, nullptr, row.urgent), row.chosen) << row.credit;
-  }
-}
-
-TEST_F(SchedulerTest, AFullWindowTakesNoChunkHoweverUrgent) {
+TEST_F(SchedulerTest, AFullWindowTakesNoChunk) {
   make({false});
   path(0).send(static_cast<uint32_t>(path(0).model.window()) - kChunk, kStart);
-  EXPECT_EQ(choose(0, nullptr, true), "await 0");
+  EXPECT_EQ(choose(), "await 0");
 }
 
 TEST_F(SchedulerTest, AnIdlePathHedgesOnlyWithAGainOf3Ms) {

@@ -59,7 +59,6 @@ void put_path(ByteWriter& out, const PathReport& p) {
   out.put(p.frames_received);
   out.put(p.bytes_received);
   out.put(p.held_us);
-  out.put(p.pace_total);
   out.put(p.lane_received);
 }
 
@@ -77,7 +76,6 @@ PathReport get_path(ByteReader& in) {
   p.frames_received = in.get<uint64_t>();
   p.bytes_received = in.get<uint64_t>();
   p.held_us = in.get<uint32_t>();
-  p.pace_total = in.get<uint64_t>();
   p.lane_received = in.get<uint64_t>();
   return p;
 }

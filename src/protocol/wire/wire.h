@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 2;
+inline constexpr uint8_t kWireVersion = 3;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -91,8 +91,6 @@ struct PathReport {
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
   uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
   uint32_t held_us = 0;          // time since the last of these frames was complete
-  // Receive credit: bytes that the peer may send in total, header and payload.
-  uint64_t pace_total = 0;
   uint64_t lane_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
@@ -150,7 +148,7 @@ inline constexpr size_t kControlHeaderBytes = 20;
 inline constexpr size_t kControlTagAt = 12;
 // Sizes in the body: its fixed part, and each entry without its variable part.
 inline constexpr size_t kControlFixedBytes = 55;
-inline constexpr size_t kPathReportBytes = 44;
+inline constexpr size_t kPathReportBytes = 36;
 inline constexpr size_t kChannelReportBytes = 31;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;

@@ -81,7 +81,6 @@ ControlFrame random_frame(Rng& rng) {
     p.frames_received = rng.any();
     p.bytes_received = rng.any();
     p.held_us = static_cast<uint32_t>(rng.any());
-    p.pace_total = rng.any();
     p.lane_received = rng.any();
   }
   for (uint64_t i = rng.below(4); i > 0; --i) {

@@ -56,10 +56,6 @@ ProgressEngine::ProgressEngine(Transport& transport, const Clock& clock, EngineO
 
 ProgressEngine::~ProgressEngine() = default;
 
-NicPace& ProgressEngine::pace(NicId nic) {
-  return nic == kNoNic ? *loopback_pace_ : *paces_[nic.value()];
-}
-
 NicQueue& ProgressEngine::queue(NicId nic) {
   return nic == kNoNic ? loopback_queue_ : queues_[nic.value()];
 }
@@ -153,10 +149,6 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   run_ = std::move(met.run);
   observer_ = &observer;
   const RankCard& mine = cards_[static_cast<size_t>(self.value())];
-  const auto local = static_cast<uint32_t>(std::count_if(
-      cards_.begin(), cards_.end(), [&](const RankCard& c) { return c.host == mine.host; }));
-  for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
-  loopback_pace_.emplace(local);
   reserve_places();
   queues_.resize(nics_.size());
   next_ping_.resize(nics_.size());
@@ -440,36 +432,31 @@ DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const 
   return tally;
 }
 
-// Holds a NIC's credit account and queue against the paths that use the NIC.
-void ProgressEngine::check_nic(NicId nic, const NicPace& pace, const NicQueue& queue) const {
-  pace.check_invariants();
+// Holds a NIC's queue against the paths that use the NIC.
+void ProgressEngine::check_nic(NicId nic, const NicQueue& queue) const {
   queue.check_invariants();
   uint64_t outstanding = 0;
   size_t busy = 0;
-  size_t senders = 0;
   for (const auto& link : links_) {
     if (link == nullptr) continue;
     for (const Path* path : link->paths()) {
       if (path->spec.local_nic != nic) continue;
       outstanding += path->model.bytes_outstanding();
       busy += path->model.outstanding().empty() ? 0 : 1;
-      senders += path->control_only ? 0 : 1;
     }
   }
   R2CCL_CHECK(queue.outstanding() == outstanding);
   R2CCL_CHECK(queue.busy_paths() == busy);
-  R2CCL_CHECK(pace.senders() == senders);
 }
 
 void ProgressEngine::check_invariants() const {
   for (const auto& link : links_) {
     if (link != nullptr) link->check_invariants();
   }
-  R2CCL_CHECK(paces_.size() == queues_.size());
-  for (size_t i = 0; i < paces_.size(); ++i) {
-    check_nic(NicId(static_cast<uint16_t>(i)), *paces_[i], queues_[i]);
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    check_nic(NicId(static_cast<uint16_t>(i)), queues_[i]);
   }
-  if (loopback_pace_) check_nic(kNoNic, *loopback_pace_, loopback_queue_);
+  check_nic(kNoNic, loopback_queue_);
 }
 
 }  // namespace r2ccl

@@ -108,7 +108,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const Clock& clock() const override { return clock_; }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return scratch_; }
-  NicPace& pace(NicId nic) override;
   NicQueue& queue(NicId nic) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
   void on_path_event(const PathEvent& event) override;
@@ -131,7 +130,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   TimeNs look();
-  void check_nic(NicId nic, const NicPace& pace, const NicQueue& queue) const;
+  void check_nic(NicId nic, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
@@ -148,8 +147,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<Nic> nics_;                        // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;                  // port of the listener on each
   std::vector<Endpoint> control_;                // out-of-band if any, then lo
-  std::vector<std::unique_ptr<NicPace>> paces_;  // parallel to nics_; a sender for each data path
-  std::optional<NicPace> loopback_pace_;
   std::vector<NicQueue> queues_;  // as paces_; each holds the bytes outstanding on its data paths
   NicQueue loopback_queue_;
   std::vector<TimeNs> next_ping_;  // parallel to paces_

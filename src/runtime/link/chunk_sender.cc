@@ -65,7 +65,6 @@ bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs
   PathScheduler::Demand demand;
   demand.bytes = next.from->send.bytes(next.chunk).size();
   demand.fresh_bytes = channels_.fresh_bytes();
-  demand.urgent = now < burst_until_;
   demand.reserved = awaited;
   PathEnd* path = scheduler_.choose(demand, now).path;
   if (path == nullptr) return false;
@@ -108,7 +107,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
       continue;
     }
     const PathScheduler::Choice choice =
-        scheduler_.choose({bytes, channels_.fresh_bytes(), avoid, true, {}}, now);
+        scheduler_.choose({bytes, channels_.fresh_bytes(), avoid, {}}, now);
     if (choice.path != nullptr) {
       (next.hedge ? hedged_bytes_ : retransmitted_bytes_) += bytes;
       transmit(*choice.path, from, next.chunk, now);
@@ -159,11 +158,7 @@ void ChunkSender::hedge_last_chunks(TimeNs now) {
   }
 }
 
-void ChunkSender::allow_burst(TimeNs now) {
-  burst_until_ = now + limits::kOverdrawTime;
-}
-
-void ChunkSender::on_suspect(Path& path, TimeNs now) {
+void ChunkSender::on_suspect(Path& path) {
   note_stalled(path);
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
@@ -172,12 +167,10 @@ void ChunkSender::on_suspect(Path& path, TimeNs now) {
       queue_.push_back({transmission.channel, transmission.chunk, &path, true});
     }
   }
-  allow_burst(now);
 }
 
 // Retransmits the chunks that were outstanding on the failed path and on no other.
-uint64_t ChunkSender::on_failed(const std::deque<Transmission>& lost, TimeNs now) {
-  allow_burst(now);
+uint64_t ChunkSender::on_failed(const std::deque<Transmission>& lost) {
   uint64_t bytes = 0;
   std::vector<Retransmission> again;
   for (const Transmission& transmission : lost) {

@@ -38,12 +38,12 @@ class ChunkSender {
   void send_probe(Path& path, TimeNs now);
 
   // Hedges the chunks of a path that is suspect.
-  void on_suspect(Path& path, TimeNs now);
+  void on_suspect(Path& path);
   // Requires that the path is about to fail, and was not suspect before.
   void on_failing(Path& path) { note_stalled(path); }
   // Retransmits the chunks of a path that failed with these transmissions outstanding, oldest
   // first. Returns the number of bytes that must be retransmitted.
-  uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now);
+  uint64_t on_failed(const std::deque<Transmission>& lost);
   // The path reports this transmission as received, in the peer's state `counted`. Requires that
   // the channels of the same frame have been applied.
   void on_delivered(const Path& path, const Transmission& transmission, uint64_t counted);
@@ -89,7 +89,6 @@ class ChunkSender {
   void probe_slow_paths(TimeNs now);
   bool may_hedge(uint64_t bytes) const;
   void note_stalled(Path& path);
-  void allow_burst(TimeNs now);
   void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
   void send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
@@ -104,7 +103,6 @@ class ChunkSender {
   std::deque<Retransmission> queue_;
   std::vector<StalledChunk> stalled_;
   std::vector<Unlisted> unlisted_;
-  TimeNs burst_until_ = 0;  // new chunks may exceed the receive credit by a window
   uint64_t hedged_bytes_ = 0;
   uint64_t retransmitted_bytes_ = 0;
   uint64_t payload_bytes_ = 0;

@@ -39,12 +39,6 @@ PathReport Link::report_path(const Path& path, TimeNs at) {
   report.bytes_received = path.bytes_received();
   const TimeNs held = (at - path.frame_received_at()) / kMicrosecond;
   report.held_us = static_cast<uint32_t>(std::clamp<TimeNs>(held, 0, UINT32_MAX));
-  if (!path.control_only) {
-    report.pace_total =
-        path.bytes_received() +
-        host_.pace(path.spec.local_nic).share(paths_.pace_sender(path), path.health.round_trip, at);
-  }
-  if (settings_.witness != nullptr) settings_.witness->on_grant(end_, path, report.pace_total);
   report.lane_received = path.lane_received();
   return report;
 }

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "protocol/path/nic_queue.h"
-#include "protocol/path/pace.h"
 #include "protocol/path/peer_liveness.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
@@ -52,7 +51,6 @@ class LinkHost {
   virtual const RunIdentity& run() const = 0;
   virtual std::array<std::byte, kNonceBytes> nonce() = 0;
   virtual std::span<std::byte> scratch() = 0;
-  virtual NicPace& pace(NicId nic) = 0;
   virtual NicQueue& queue(NicId nic) = 0;
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;

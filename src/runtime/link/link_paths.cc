@@ -130,7 +130,7 @@ void LinkPaths::suspect(PathEnd& end, const char* stream, TimeNs late, TimeNs no
   R2CCL_LOG(info, "path %s to rank %d is suspect: its %s is overdue by %.1f ms",
             path.spec.local_name.c_str(), end_.peer.value(), stream,
             static_cast<double>(late) / 1e6);
-  events_.on_suspect(path, now);
+  events_.on_suspect(path);
   events_.on_state_changed();
   report_change(path, PathPhase::up, now, {});
 }
@@ -198,7 +198,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
   event.replayed_bytes =
-      events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
+      events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now));
   path.returns.on_down(now, fault);
   path.note_failure(event, fault);
   if (goodbye) path.returns.on_news(now);  // probably the peer is leaving: find out soon

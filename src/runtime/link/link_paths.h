@@ -65,11 +65,11 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     // Sends the link's state with a ping on the path's control stream.
     virtual void send_ping(Path& path, TimeNs now) = 0;
     virtual void send_probe(Path& path, TimeNs now) = 0;
-    virtual void on_suspect(Path& path, TimeNs now) = 0;
+    virtual void on_suspect(Path& path) = 0;
     // Requires that the path is about to fail, and was not suspect before.
     virtual void on_failing(Path& path) = 0;
     // Returns the number of bytes that must be retransmitted.
-    virtual uint64_t on_failed(const std::deque<Transmission>& lost, TimeNs now) = 0;
+    virtual uint64_t on_failed(const std::deque<Transmission>& lost) = 0;
     // The state of the paths in control frames has changed.
     virtual void on_state_changed() = 0;
     virtual void on_path_event(const PathEvent& event) = 0;
@@ -90,8 +90,6 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }
   PathScheduler& scheduler() { return scheduler_; }
-  // Returns this peer's index in the credit account of the path's NIC.
-  size_t pace_sender(const Path& path) const { return slots_[path.index].pace_sender; }
   bool opens() const { return end_.self < end_.peer; }
   bool ready() const;  // True when some path can carry chunks.
   const std::string& last_dial_failure() const { return last_dial_failure_; }
@@ -125,7 +123,6 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     std::unique_ptr<Path> path;
     // Dials for the lower rank; the higher rank only probes whether the peer is there.
     std::unique_ptr<PathDialer> dialer;
-    size_t pace_sender = 0;
     // The acceptor holds a path's data connection until its control stream joins.
     std::optional<EstablishedConnection> pending_data;
   };

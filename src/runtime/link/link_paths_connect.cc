@@ -35,7 +35,6 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
                                              host.scratch(), settings.damping);
           slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
                                                      host.reactor(), host.transport(), host.run());
-          if (!spec.lane_only) slot.pace_sender = host.pace(spec.local_nic).add_sender();
           slots.push_back(std::move(slot));
         }
         return slots;

@@ -38,9 +38,6 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
                     bool discarded) {
   state_.on_payload(header.payload_bytes);
   changed();  // the path's counters
-  host_.pace(path.spec.local_nic)
-      .on_received(paths_.pace_sender(path), kDataHeaderBytes + header.payload_bytes,
-                   path.frame_received_at());
   ReceiveLedger::Accepted accepted;
   Channel& target = channels_.at(header.channel);
   if (!discarded) accepted = target.receive.accept(header, std::move(early), state_.version());
@@ -141,7 +138,6 @@ void Link::apply_delivered(Path& path, const PathReport& report, uint64_t counte
   }
   const uint64_t left = path.model.bytes_outstanding();
   queue.on_delivered(outstanding - left, left, at);
-  path.permit(report.pace_total);
   for (const Transmission& transmission : delivered_) {
     paths_.detector().on_evidence(transmission.sent_at);
     sender_.on_delivered(path, transmission, counted);

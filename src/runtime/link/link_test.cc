@@ -282,20 +282,6 @@ TEST(Link, AReleasedSendCompletesBeforeItIsAcknowledged) {
   EXPECT_EQ(arrived, 40'000u);
 }
 
-TEST(Link, ArrivedBytesExtendTheReceiveCredit) {
-  constexpr uint32_t kBytes = 64 * 1024;
-  ScriptedLink s(1);
-  s.connect(0);
-  Bytes memory(kBytes);
-  for (uint64_t m = 0; m < 30; ++m) {
-    (void)s.link().post_receive(kChannel, memory, 0);
-    s.send(0, ScriptedLink::whole(kChannel, m, kBytes));
-    s.pass(kMillisecond);
-  }
-  const PathReport& report = s.heard().back().paths[0];
-  EXPECT_GT(report.pace_total - report.bytes_received, limits::kPaceWindowMin * 3 / 2);
-}
-
 TEST(Link, WithoutADescriptorForAProbeItDoesNotSpin) {
   ScriptedLink s(2);
   s.connect(0);

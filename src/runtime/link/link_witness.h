@@ -28,9 +28,6 @@ class LinkWitness {
   // The link is about to hand a copy of a chunk to `path`.
   virtual void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                            std::span<const std::byte> payload) = 0;
-  // The link tells the peer how many bytes in all it may have sent on the path's present
-  // connection.
-  virtual void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) = 0;
   // The link accepts the peer's report on a path.
   virtual void on_report(LinkEnd at, const Path& path, const PathReport& report) = 0;
   // The header of a copy has arrived. Its payload goes to `place`.

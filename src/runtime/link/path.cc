@@ -43,7 +43,6 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   }
   model.reset();
   probe_received_ = false;
-  if (!mutated(Mutant::old_pace) || pace_permitted_ == 0) pace_permitted_ = limits::kPaceShareMin;
   health = {};
   health.last_sent_at = now;
   broken.reset();
@@ -99,11 +98,6 @@ void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
   model.on_sent(transmission, now, nic_time);
   writer_->start(header, payload);
   flush_data();
-}
-
-uint64_t Path::credit() const {
-  const uint64_t sent = model.bytes_sent();
-  return pace_permitted_ > sent ? pace_permitted_ - sent : 0;
 }
 
 void Path::redirect(ChannelId channel, MessageNo message, uint64_t offset) {

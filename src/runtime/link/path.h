@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "protocol/path/loss_meter.h"
-#include "protocol/path/pace.h"
 #include "protocol/path/path_end.h"
 #include "protocol/path/return_policy.h"
 #include "runtime/connection/handshake_io.h"
@@ -84,8 +83,6 @@ class Path final : public PathEnd, private FrameReader::Owner {
                   TimeNs now, TimeNs nic_time);
   // For tests; null without a data connection.
   const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
-  uint64_t credit() const override;
-  void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
   void pad(ChannelId channel, MessageNo message) {
     if (writer_) writer_->pad(channel, message);
   }
@@ -188,7 +185,6 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Reactor::Registration data_registration_;
   Reactor::Registration lane_registration_;
   TimeNs paused_until_ = kNever;
-  uint64_t pace_permitted_ = 0;
   bool probe_received_ = false;
   TimeNs frame_received_at_ = 0;
   uint64_t bytes_sent_before_ = 0;

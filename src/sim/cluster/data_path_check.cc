@@ -222,10 +222,7 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
   Message& one = found->second;
   const bool first = one.transmitted.insert(header.offset).second;
   seen_.resent += first ? 0 : 1;
-  if (first) {
-    check_permission(name, one, header);
-    check_pace(name, at, path, kDataHeaderBytes + payload.size());
-  }
+  if (first) check_permission(name, one, header);
   if (header.offset + payload.size() > one.content.size() ||
       !same(payload.data(), one.content.data() + header.offset, payload.size())) {
     violated(name, "bytes are sent that were not posted, or have changed since");
@@ -250,33 +247,10 @@ void DataPathCheck::check_permission(const Name& name, const Message& one,
   }
 }
 
-void DataPathCheck::on_grant(LinkEnd at, const Path& path, uint64_t pace_total) {
-  uint64_t& granted = grants_[{at, path.spec.id, path.state.incarnation()}];
-  granted = std::max(granted, pace_total);
-}
-
 void DataPathCheck::on_report(LinkEnd at, const Path& path, const PathReport& report) {
   if (report.incarnation == path.state.incarnation()) return;
   violated("rank " + std::to_string(at.self.value()) + " believes what rank " +
            std::to_string(at.peer.value()) + " says of a connection that is over");
-}
-
-// Each path may have one chunk in flight without receive credit. For a while after trouble the
-// sender may use its burst allowance, so the check does not apply.
-void DataPathCheck::check_pace(const Name& name, LinkEnd at, const Path& path,
-                               uint64_t frame_bytes) {
-  if (path.model.bytes_outstanding() == 0) return;
-  const auto trouble = trouble_.find(at);
-  if (trouble != trouble_.end() && clock_.now() - trouble->second <= limits::kOverdrawTime) return;
-  uint64_t granted = limits::kPaceShareMin;
-  const LinkEnd receiver{at.peer, at.self};
-  const auto grant = grants_.find({receiver, path.spec.id, path.state.incarnation()});
-  if (grant != grants_.end()) granted = std::max(granted, grant->second);
-  if (path.model.bytes_sent() + frame_bytes <= granted) return;
-  violated(name, "it is sent beyond the pace of the receiving NIC: " +
-                     std::to_string(path.model.bytes_sent()) + " and " +
-                     std::to_string(frame_bytes) + " bytes, " + std::to_string(granted) +
-                     " granted");
 }
 
 void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& header,

@@ -54,13 +54,9 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   void forget(std::span<const std::byte> bytes);
 
   // --- from the engines ---
-  // A path of this end changed its phase: for a while the end may use its burst allowance.
-  void on_path_event(LinkEnd at) { trouble_[at] = clock_.now(); }
-
   // LinkWitness
   void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                    std::span<const std::byte> payload) override;
-  void on_grant(LinkEnd at, const Path& path, uint64_t pace_total) override;
   void on_report(LinkEnd at, const Path& path, const PathReport& report) override;
   void on_place(LinkEnd at, const Path& path, const DataHeader& header,
                 const ReceiveLedger::Place& place) override;
@@ -112,7 +108,6 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   // Returns whether the receiver may refuse its chunks, because an end has cancelled the channel or
   // the calls do not match.
   bool refused(const Name& name) const { return mismatch_expected_ || cancelled(name); }
-  void check_pace(const Name& name, LinkEnd at, const Path& path, uint64_t frame_bytes);
   void check_permission(const Name& name, const Message& one, const DataHeader& header);
   void check_landed(const Name& name, const Message& one, const DataHeader& header);
   void hold_early(const Name& name, Message& one, const DataHeader& header);
@@ -136,8 +131,6 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   std::set<Direction> cancelled_;                 // an end has cancelled these
   // The receiving end is part of the key. The incarnation is too, because the sender may still use
   // an old connection.
-  std::map<std::tuple<LinkEnd, PathId, Incarnation>, uint64_t> grants_;
-  std::map<LinkEnd, TimeNs> trouble_;  // the time of the last trouble of each end
   Live sources_;
   Live targets_;
   ptrdiff_t longest_ = 0;  // the length of the longest range so far

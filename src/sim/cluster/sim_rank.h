@@ -57,10 +57,7 @@ struct SimRank final : RankObserver {
   }
 
   // RankObserver
-  void on_path_event(const PathEvent& event) override {
-    check->on_path_event({engine().self(), event.peer});
-    events.push_back(event);
-  }
+  void on_path_event(const PathEvent& event) override { events.push_back(event); }
   void on_notice(Rank, std::span<const std::byte> bytes) override {
     notices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
