@@ -30,6 +30,7 @@ class PathEnd {
   PathModel model;
   PathHealth health;
   std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
+  bool peer_suspects = false;       // the other end's last report says so
   bool drained = false;             // one of its NICs is out of service
   bool standby = false;             // drained, and its link has another path: gets no new chunks
 

@@ -31,7 +31,7 @@ constexpr TimeNs kTrialWaitMax = 30 * kSecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
 constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
 // Queueing delay that a window may add over min_rtt where acknowledgements come late.
-constexpr TimeNs kQueuedMax = 60 * kMillisecond;
+constexpr TimeNs kQueuedMax = 30 * kMillisecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
 constexpr TimeNs kSlackMin = 5 * kMillisecond;
 constexpr TimeNs kSlackUnknown = 150 * kMillisecond;

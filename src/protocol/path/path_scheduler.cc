@@ -120,8 +120,13 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
   PathEnd* best_free = nullptr;
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
+  const bool any_trusted = std::ranges::any_of(paths_, [&](const PathEnd* path) {
+    return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
+  });
   for (PathEnd* path : paths_) {
     if (!path->carries() || path->broken || path == demand.avoid) continue;
+    // Whatever the peer's frames meet there, its acknowledgements of this end's bytes meet too.
+    if (path->peer_suspects && any_trusted) continue;
     const TimeNs at = path->model.finish_at(demand.bytes, now);
     if (at < best_at) {
       best = path;

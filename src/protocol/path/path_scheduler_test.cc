@@ -115,6 +115,14 @@ TEST_F(SchedulerTest, AReservedPathCountsAsBusy) {
   EXPECT_EQ(choose(0, nullptr, reserved), "await 0");
 }
 
+TEST_F(SchedulerTest, APathThatThePeerSuspectsGetsAChunkOnlyIfThereIsNoOther) {
+  path(0).peer_suspects = true;
+  EXPECT_EQ(choose(), "1");
+  EXPECT_EQ(choose(0, &path(1)), "0") << "the other is to be avoided";
+  path(1).peer_suspects = true;
+  EXPECT_EQ(choose(), "0");
+}
+
 TEST_F(SchedulerTest, AFullWindowTakesNoChunk) {
   make({false});
   path(0).send(static_cast<uint32_t>(path(0).model.window()) - kChunk, kStart);

@@ -121,6 +121,7 @@ void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeN
     return path->break_by(DownCause::peer_notice, report.cause,
                           std::string("the peer lost it: ") + to_string(report.cause));
   }
+  path->peer_suspects = report.phase == PathPhase::suspect;
   apply_delivered(*path, report, std::max(frame.counted, frame.version), at);
 }
 

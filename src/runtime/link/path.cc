@@ -43,6 +43,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   }
   model.reset();
   probe_received_ = false;
+  peer_suspects = false;
   health = {};
   health.last_sent_at = now;
   broken.reset();

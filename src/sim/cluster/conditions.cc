@@ -34,8 +34,7 @@ uint64_t operation_bytes(const Conditions& c) {
   return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 64 * 1024, 1024 * 1024) / 64 * 64;
 }
 
-// Returns options whose sockets keep two round trips of bytes in flight, as sockets of a kernel
-// that sizes its buffers by itself do.
+// Returns options whose sockets hold as much as those of a kernel that sizes its buffers by itself.
 ClusterOptions cluster_options(const Conditions& c) {
   ClusterOptions options;
   options.seed = c.seed;
@@ -44,12 +43,9 @@ ClusterOptions cluster_options(const Conditions& c) {
   options.rate_bytes_per_s = c.mbit * 1'000'000 / 8;
   NetworkOptions& network = options.world.network;
   network.latency_ns = c.round_trip / 2;
-  const double of_a_round_trip = rate_of(c) * static_cast<double>(c.round_trip);
   StreamLimits& stream = network.stream;
-  stream.in_flight_bytes = std::clamp<uint64_t>(static_cast<uint64_t>(2 * of_a_round_trip),
-                                                stream.in_flight_bytes, 2 * 1024 * 1024);
-  stream.send_buffer_bytes = 2 * stream.in_flight_bytes;
-  stream.receive_buffer_bytes = 2 * stream.in_flight_bytes;
+  stream.send_buffer_bytes = kGrownBufferBytes;
+  stream.receive_buffer_bytes = kGrownBufferBytes;
   const auto half_a_ms = static_cast<uint64_t>(rate_of(c) * 5e5);
   stream.segment_bytes = std::clamp<uint64_t>(half_a_ms, 1448, stream.segment_bytes);
   return options;

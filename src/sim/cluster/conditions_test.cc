@@ -55,12 +55,13 @@ TimeNs due(const Outcome& o) {
 TEST_P(ConditionsTest, OnAQuietMachineNobodyIsAccusedAndTheJobGetsOn) {
   const Outcome o = measure(GetParam());
   SCOPED_TRACE(to_string(o));
+  RecordProperty("outcome", to_string(o));
   expect_whole(o);
   const bool slow = GetParam().mbit < kSlowMbit;
   const auto hosts = static_cast<uint64_t>(GetParam().hosts);
   const uint64_t forgiven = slow ? 2 * hosts : hosts > 8 ? hosts / 2 : 0;
   EXPECT_LE(o.suspicions, forgiven);
-  EXPECT_LT(o.mirrored_share, slow ? 0.04 : 0.005);
+  EXPECT_LT(o.mirrored_share, slow ? 0.04 : 0.01) << "a cold start hedges a few chunks";
   EXPECT_LT(o.median, due(o) + due(o) / 2);
 }
 
@@ -99,6 +100,7 @@ class BusyConditionsTest : public testing::TestWithParam<Conditions> {};
 TEST_P(BusyConditionsTest, NoPathIsLostAndTheJobGetsOn) {
   const Outcome o = measure(GetParam());
   SCOPED_TRACE(to_string(o));
+  RecordProperty("outcome", to_string(o));
   expect_whole(o);
   EXPECT_LT(o.mirrored_share, GetParam().mbit < kSlowMbit ? 0.04 : 0.01);
   // Half of the time may be lost to preemption, plus three preemptions of at most 8 ms.
@@ -126,6 +128,7 @@ TEST_P(TroubledConditionsTest, ANicIsLostWithinItsBoundAndNoOtherPath) {
   const Conditions& c = GetParam();
   const Outcome o = measure(c);
   SCOPED_TRACE(to_string(o));
+  RecordProperty("outcome", to_string(o));
   expect_whole(o);
   EXPECT_EQ(o.downs, o.downs_wanted) << "both ends of each path of the NIC";
   const TimeNs stall = o.hit - std::max(o.median, o.median_after);
@@ -134,7 +137,7 @@ TEST_P(TroubledConditionsTest, ANicIsLostWithinItsBoundAndNoOtherPath) {
     EXPECT_LT(o.last_down, 10 * kMs + c.round_trip);
     return;
   }
-  EXPECT_LT(stall, 90 * kMs + 8 * c.round_trip + 16 * o.chunk_time);
+  EXPECT_LT(stall, 100 * kMs + 8 * c.round_trip + 16 * o.chunk_time);
   EXPECT_LT(o.first_down, 200 * kMs + 5 * c.round_trip);
   EXPECT_LT(o.last_down, 650 * kMs + 4 * c.round_trip);
 }

@@ -63,9 +63,9 @@ TEST(Fabric, AStreamTakesItsBytesOverTheRatePlusTheLatency) {
   pair.connect();
   const TimeNs start = pair.clock.now();
   pair.transfer(*pair.client, *pair.server, pattern_bytes(1'000'000));
-  // 1 MB / 31.25 MB/s = 32 ms, plus 50 us on the wire and the rounding of 62 segments to
-  // nanoseconds.
-  const TimeNs expected = 32 * kMillisecond + TestPair::kLatency;
+  // 1 MB / 31.25 MB/s = 32 ms, plus 50 us on the wire, a round trip in which the initial window is
+  // used up, and the rounding of 62 segments to nanoseconds.
+  const TimeNs expected = 32 * kMillisecond + 3 * TestPair::kLatency;
   EXPECT_NEAR(static_cast<double>(pair.clock.now() - start), static_cast<double>(expected), 100);
 }
 
@@ -81,7 +81,9 @@ TEST(Fabric, ASlowNicPassesBytesAtItsOwnRate) {
 
 TEST(Fabric, SendersToOneNicShareItEvenly) {
   VirtualClock clock;
-  Fabric fabric(1, clock);
+  NetworkOptions options;
+  options.stream.initial_window_bytes = options.stream.send_buffer_bytes = 128 * 1024;
+  Fabric fabric(1, clock, options);
   SimHost& sink = fabric.add_host("sink");
   fabric.add_nic(sink, {.name = "nic0"});
   auto listener = sink.listen({sink.address_of("nic0"), 7000}, "").value();
@@ -119,7 +121,7 @@ TEST(Fabric, ANicIsFullDuplex) {
   ASSERT_EQ(pair.client->write({&slice, 1}).bytes, bytes.size());
   ASSERT_EQ(pair.server->write({&slice, 1}).bytes, bytes.size());
   // 250 KB at 31.25 MB/s are 8 ms each way, at the same time.
-  pair.fabric.run_for(8 * kMillisecond + 2 * TestPair::kLatency);
+  pair.fabric.run_for(8 * kMillisecond + 4 * TestPair::kLatency);
   EXPECT_EQ(pair.fabric.flows().back().delivered_from, bytes.size());
   EXPECT_EQ(pair.fabric.flows().back().delivered_to, bytes.size());
 }

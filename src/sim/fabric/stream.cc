@@ -18,7 +18,8 @@ Stream::Stream(const StreamLimits& limits, uint32_t unsent_low_water)
     : limits_(limits),
       unsent_low_water_(unsent_low_water),
       edge_(limits.receive_buffer_bytes),
-      advertised_(limits.receive_buffer_bytes) {}
+      advertised_(limits.receive_buffer_bytes),
+      congestion_window_(limits.initial_window_bytes) {}
 
 size_t Stream::room() const {
   const uint64_t held = written_ - acknowledged_;
@@ -51,8 +52,7 @@ size_t Stream::write(std::span<const iovec> slices) {
 }
 
 uint64_t Stream::sendable() const {
-  const uint64_t flight = one_segment_ ? limits_.segment_bytes : limits_.in_flight_bytes;
-  const uint64_t limit = std::min({end(), edge_, acknowledged_ + flight});
+  const uint64_t limit = std::min({end(), edge_, acknowledged_ + congestion_window_});
   return limit > next_ ? limit - next_ : 0;
 }
 
@@ -79,9 +79,9 @@ PacketCounts Stream::packets() const {
 bool Stream::on_ack(const StreamAck& ack) {
   const bool opened = ack.edge > edge_;
   edge_ = std::max(edge_, ack.edge);
-  one_segment_ = false;
   if (ack.duplicate && std::exchange(repair_counts_, false)) ++spurious_;
   if (ack.acknowledged > acknowledged_) {
+    grow_window(ack.acknowledged - acknowledged_);
     acknowledged_ = ack.acknowledged;
     next_ = std::max(next_, acknowledged_);
     return true;
@@ -91,6 +91,7 @@ bool Stream::on_ack(const StreamAck& ack) {
   const bool repeated = ack.acknowledged == acknowledged_ && next_ > acknowledged_ && !opened;
   if (repeated && acknowledged_ >= recover_) {
     recover_ = next_;
+    shrink_window();
     next_ = acknowledged_;
     ++retransmissions_;
     repair_counts_ = true;
@@ -102,10 +103,25 @@ bool Stream::on_ack(const StreamAck& ack) {
 void Stream::on_timeout() {
   if (next_ == acknowledged_) return;
   recover_ = std::max(recover_, next_);
+  shrink_window();
+  congestion_window_ = std::min(congestion_window_, limits_.segment_bytes);
   next_ = acknowledged_;
-  one_segment_ = true;
   ++retransmissions_;
   repair_counts_ = true;
+}
+
+void Stream::grow_window(uint64_t acknowledged) {
+  const bool limits_sender = next_ + limits_.segment_bytes > acknowledged_ + congestion_window_;
+  if (!limits_sender) return;
+  const bool slow_start = congestion_window_ < slow_start_threshold_;
+  congestion_window_ +=
+      slow_start ? acknowledged : kPacketPayload * acknowledged / congestion_window_ + 1;
+  congestion_window_ = std::min(congestion_window_, limits_.send_buffer_bytes);
+}
+
+void Stream::shrink_window() {
+  slow_start_threshold_ = std::max((next_ - acknowledged_) / 2, 2 * kPacketPayload);
+  congestion_window_ = slow_start_threshold_;
 }
 
 bool Stream::on_segment(const Segment& segment) {

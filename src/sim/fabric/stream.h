@@ -18,10 +18,13 @@
 
 namespace r2ccl::sim {
 
+// Linux: the sizes that tcp_wmem and tcp_rmem let a socket's buffers grow to.
+inline constexpr uint64_t kGrownBufferBytes = 6 * 1024 * 1024;
+
 struct StreamLimits {
   uint64_t send_buffer_bytes = 256 * 1024;     // written and not yet acknowledged
   uint64_t receive_buffer_bytes = 256 * 1024;  // arrived and not yet read
-  uint64_t in_flight_bytes = 128 * 1024;       // sent and not yet acknowledged
+  uint64_t initial_window_bytes = 14'480;      // ten packets (RFC 6928)
   uint64_t segment_bytes = 16 * 1024;          // sent at once; the unit of sharing a NIC
 };
 
@@ -52,6 +55,7 @@ class Stream {
   // --- the sender's kernel ---
   uint64_t sendable() const;
   Segment take_segment();  // requires sendable() > 0
+  uint64_t congestion_window() const { return congestion_window_; }
   // Returns true when the writer may have more room or the sender more to send.
   bool on_ack(const StreamAck& ack);
   // Retransmits from the first unacknowledged byte, one segment at a time until an answer arrives.
@@ -92,6 +96,8 @@ class Stream {
   bool cut_reached() const { return delivered_ >= cut_at_; }
 
  private:
+  void grow_window(uint64_t acknowledged);
+  void shrink_window();
   uint64_t end() const { return written_ + (finished_ ? 1 : 0); }
   size_t room() const;
   void make_ring(uint64_t bytes);
@@ -112,7 +118,11 @@ class Stream {
   uint64_t edge_;             // the sender's view of the receiver's room
   uint64_t advertised_;       // the edge in the last acknowledgement sent
   uint64_t recover_ = 0;      // no second going back before this byte is acknowledged
-  bool one_segment_ = false;  // after a timeout, until an answer arrives
+  // Bytes that may be sent and not yet acknowledged: NewReno's slow start and congestion avoidance
+  // (RFC 5681, RFC 6582), up to the send buffer. It grows only while it limits the sender
+  // (RFC 7661).
+  uint64_t congestion_window_;
+  uint64_t slow_start_threshold_ = UINT64_MAX;
   uint64_t highest_sent_ = 0;
   uint64_t retransmissions_ = 0;
   uint64_t spurious_ = 0;

@@ -35,7 +35,7 @@ TEST(Stream, GathersAndScattersAcrossTheEndOfItsRing) {
 }
 
 TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
-  Stream stream({}, 0);
+  Stream stream({.initial_window_bytes = 64 * 1024}, 0);
   ASSERT_EQ(write(stream, pattern_bytes(64 * 1024)), 64u * 1024);
   stream.take_segment();  // lost
   const Segment second = stream.take_segment();
@@ -46,6 +46,41 @@ TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
   EXPECT_FALSE(stream.on_ack(stream.make_ack()));  // not twice
   EXPECT_EQ(stream.take_segment().offset, 0u);
   EXPECT_EQ(stream.packets().retransmitted, 1u);
+}
+
+// Delivers everything that the stream may send, and acknowledges it.
+void round_trip(Stream& stream) {
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
+  stream.on_ack(stream.make_ack());
+}
+
+TEST(Stream, ItsWindowDoublesEachRoundTripUpToTheBufferAndOnlyWhileItLimits) {
+  const StreamLimits limits{.send_buffer_bytes = 1 << 20, .receive_buffer_bytes = 1 << 20};
+  Stream stream(limits, 0);
+  const uint64_t first = stream.congestion_window();
+  ASSERT_EQ(write(stream, pattern_bytes(1000)), 1000u);
+  round_trip(stream);
+  EXPECT_EQ(stream.congestion_window(), first) << "a short write shows nothing";
+  std::vector<std::byte> buffer(1 << 20);
+  const iovec into = slice_of(buffer);
+  for (uint64_t wanted = 2 * first; wanted < limits.send_buffer_bytes; wanted *= 2) {
+    write(stream, pattern_bytes(limits.send_buffer_bytes));
+    round_trip(stream);
+    EXPECT_EQ(stream.congestion_window(), wanted);
+    stream.read({&into, 1});
+  }
+}
+
+TEST(Stream, ALossHalvesItsWindowAndATimeoutLeavesOneSegment) {
+  Stream stream({.initial_window_bytes = 128 * 1024}, 0);
+  write(stream, pattern_bytes(128 * 1024));
+  stream.take_segment();  // lost
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
+  stream.on_ack(stream.make_ack());
+  EXPECT_EQ(stream.congestion_window(), 64u * 1024);
+  while (stream.sendable() > 0) stream.take_segment();  // lost, too
+  stream.on_timeout();
+  EXPECT_EQ(stream.congestion_window(), StreamLimits{}.segment_bytes);
 }
 
 TEST(Stream, TheEndIsSeenAfterTheLastByte) {

@@ -115,7 +115,7 @@ TEST(Fault, AStreamWhoseReverseDirectionIsHoledDeliversOneWindowAndStalls) {
     }
     const auto bytes = pattern_bytes(1'000'000);
     const auto got = pair.transfer(*pair.client, *pair.server, bytes, 5 * kSecond);
-    EXPECT_EQ(got.size(), StreamLimits{}.in_flight_bytes);
+    EXPECT_EQ(got.size(), StreamLimits{}.initial_window_bytes);
     pair.fabric.fix(pair.nic_a);
     pair.fabric.fix(pair.nic_b);
     const std::vector<std::byte> none(1);

@@ -39,7 +39,6 @@ ClusterOptions cluster_options(const Scenario& s) {
   stream.segment_bytes = s.segment_bytes;
   stream.send_buffer_bytes = s.socket_bytes;
   stream.receive_buffer_bytes = s.socket_bytes;
-  stream.in_flight_bytes = std::min(stream.in_flight_bytes, s.socket_bytes);
   return options;
 }
 
