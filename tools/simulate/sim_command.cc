@@ -16,6 +16,7 @@
 #include "tools/simulate/sim_losses.h"
 #include "tools/simulate/sim_mutants.h"
 #include "tools/simulate/sim_pool.h"
+#include "tools/simulate/sim_rates.h"
 #include "tools/simulate/sim_svg.h"
 
 namespace r2ccl::tools {
@@ -285,6 +286,7 @@ void add_sim_command(CLI::App* app, Action* action) {
   add_replay(sim, action);
   add_run(sim, action);
   add_sim_losses(sim, action);
+  add_sim_rates(sim, action);
   sim->add_subcommand("mutants", "List the rules that a build with mutants can break")
       ->callback([action] { *action = list_mutants; });
 }
