@@ -63,7 +63,7 @@ inline constexpr uint64_t kWindowBytesMax = 16 * 1024 * 1024;
 inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
 // Pause threshold: a rank that did not run for longer than this compensates its timers for the
 // pause.
-inline constexpr TimeNs kExcusedGap = 3 * kMillisecond;
+inline constexpr TimeNs kPauseThreshold = 3 * kMillisecond;
 // Paths of one link: NIC pairs plus the out-of-band control stream.
 inline constexpr size_t kPathsMax = 65;
 // NICs one rank may advertise.
@@ -73,12 +73,12 @@ inline constexpr size_t kNicsMax = 64;
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.
-inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
+inline constexpr TimeNs kDelayedAckTime = 500 * kMicrosecond;
 // The receiver acknowledges after this much data, which is a part of the bytes that a path has
 // outstanding by default.
-inline constexpr uint64_t kNewsBytes = 96 * 1024;
+inline constexpr uint64_t kDelayedAckBytes = 96 * 1024;
 // Time that an acknowledgement of the peer's state version may wait.
-inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
+inline constexpr TimeNs kVersionAckTime = 2 * kMillisecond;
 // First wait before a rank retransmits unacknowledged state on another control stream. The wait
 // doubles up to the second value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
@@ -106,14 +106,14 @@ inline constexpr TimeNs kStatusFreshness = 100 * kMillisecond;
 // The report of a job of 4,000 ranks with eight NICs.
 inline constexpr size_t kStatusAnswerBytesMax = 16 * 1024 * 1024;
 // A rank that has not answered in this time is stopped or cut off.
-inline constexpr TimeNs kSurveyAnswerTime = 1 * kSecond;
-inline constexpr TimeNs kSurveyTimeMax = 3 * kSecond;
-// Ranks that are queried at a time. One that has not answered for the probe timeout makes room for
+inline constexpr TimeNs kStatusQueryAnswerTime = 1 * kSecond;
+inline constexpr TimeNs kStatusQueryTimeMax = 3 * kSecond;
+// Ranks that are queried at a time. One that has not answered for kStatusQueryWait makes room for
 // the next.
-inline constexpr size_t kSurveyAskedMax = 64;
-inline constexpr TimeNs kSurveyPatience = 50 * kMillisecond;
+inline constexpr size_t kStatusQueryAskedMax = 64;
+inline constexpr TimeNs kStatusQueryWait = 50 * kMillisecond;
 // Different commands that may wait for a rank that accepts none. A further one gets no answer.
-inline constexpr size_t kSurveyNoticesAhead = 16;
+inline constexpr size_t kStatusQueryNoticesAhead = 16;
 
 // --- staging ----------------------------------------------------------------------------------
 // Bytes of a communicator's staging pool, which takes receives that a reduction then reads.

@@ -31,7 +31,7 @@ NicTotals totals(ProgressEngine& engine, NicId nic) {
     const Link* link = engine.link(Rank(static_cast<int32_t>(peer)));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
-      if (path->spec.local_nic != nic || path->spec.lane_only) continue;
+      if (path->spec.local_nic != nic || path->spec.control_only) continue;
       sum.sent += path->total_bytes_sent();
       sum.received += path->total_bytes_received();
     }
@@ -66,7 +66,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
                    TimeNs started_at) {
   const Path::History& history = path.history;
   const TimeNs now = clock.now();
-  const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
+  const TimeNs wait = path.state.connected() ? 0 : path.backoff.next_attempt() - now;
   out.field("state_ms", to_ms(now - std::max(path.state.since(), started_at)))
       .field("suspicions", history.suspicions)
       .field("downs", history.downs)
@@ -76,7 +76,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("down_cause", to_string(history.cause))
       .field("down_peer_cause", to_string(history.peer_cause))
       .field("down_why", history.why)
-      .field("penalty", path.returns.penalty_at(now))
+      .field("penalty", path.backoff.penalty_at(now))
       .field("opens", link.opens_paths())
       .field("next_attempt_ms", to_ms(std::max<TimeNs>(wait, 0)))
       .field("attempt", history.attempt);
@@ -120,17 +120,17 @@ void write_in_flight(JsonWriter& out, const RankWaits& waits) {
 
 }  // namespace
 
-void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_max) {
-  const std::vector<Verdict>& all = incidents.verdicts();
-  const auto host_of = [&](const NicName& nic) { return incidents.hosts()[nic.host]; };
+void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t count_max) {
+  const std::vector<Verdict>& all = fault_reporter.verdicts();
+  const auto host_of = [&](const NicName& nic) { return fault_reporter.hosts()[nic.host]; };
   out.key("verdicts").begin_array();
   for (size_t i = all.size() - std::min(all.size(), count_max); i < all.size(); ++i) {
     const Verdict& verdict = all[i];
     out.begin_object()
         .field("rank", verdict.rank.value())
         .field("scope", to_string(verdict.scope))
-        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.culprit))
-        .field("nic", verdict.culprit.nic)
+        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.faulty))
+        .field("nic", verdict.faulty.nic)
         .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
         .field("peer_nic", verdict.other.nic)
         .key("process");
@@ -152,7 +152,7 @@ void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_ma
     } else {
       out.json("null");
     }
-    out.field("replayed_bytes", verdict.replayed_bytes)
+    out.field("replayed_bytes", verdict.retransmitted_bytes)
         .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)
         .field("at", iso_time(verdict.wall))
         .end_object();
@@ -162,16 +162,16 @@ void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_ma
 
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
-  const Incidents& incidents = rank.incidents();
+  const FaultReporter& fault_reporter = rank.fault_reporter();
   const uint32_t version = options.library_version;
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
-      .field("pid", uint64_t{rank.engine().own_card().pid})
-      .field("host", incidents.hosts()[incidents.host_of(options.self)]);
+      .field("pid", uint64_t{rank.engine().own_info().pid})
+      .field("host", fault_reporter.hosts()[fault_reporter.host_of(options.self)]);
   out.key("hosts").begin_array();
-  for (const std::string& host : incidents.hosts()) out.value(host);
+  for (const std::string& host : fault_reporter.hosts()) out.value(host);
   out.end_array();
   out.field("version", std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                            "." + std::to_string(version % 100))
@@ -186,22 +186,22 @@ std::string report_text(RankRuntime& rank) {
   out.begin_object();
   write_identity(out, rank);
   write_nics(out, rank.engine());
-  uint64_t mirrored = 0;
-  uint64_t replayed = 0;
+  uint64_t hedged = 0;
+  uint64_t retransmitted = 0;
   out.key("paths").begin_array();
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
     const Link* link = rank.engine().link(Rank(peer));
     if (link == nullptr) continue;
-    mirrored += link->mirrored_bytes();
-    replayed += link->replayed_bytes();
+    hedged += link->hedged_bytes();
+    retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
       write_path(out, *link, *path, rank.clock(), rank.started_at());
     }
   }
   out.end_array();
-  out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
+  out.field("mirrored_bytes", hedged).field("replayed_bytes", retransmitted);
   write_in_flight(out, rank.waits());
-  write_verdicts(out, rank.incidents(), SIZE_MAX);
+  write_verdicts(out, rank.fault_reporter(), SIZE_MAX);
   out.end_object();
   return out.text();
 }

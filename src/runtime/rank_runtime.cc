@@ -14,16 +14,16 @@ namespace {
 
 // Made from public values that all ranks have alike. The listeners' ports make it differ between
 // the communicators of the same processes.
-uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankCard>& cards) {
+uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_table) {
   std::vector<std::byte> input;
   ByteWriter out(input);
   out.put_bytes(job.id);
   out.put(job.epoch);
-  for (const RankCard& card : cards) {
-    out.put_bytes(card.host);
-    out.put(card.pid);
-    for (const Endpoint& endpoint : card.control) out.put(endpoint.port);
-    for (const NicCard& nic : card.nics) out.put(nic.port);
+  for (const RankInfo& info : rank_table) {
+    out.put_bytes(info.host);
+    out.put(info.pid);
+    for (const Endpoint& endpoint : info.control) out.put(endpoint.port);
+    for (const NicInfo& nic : info.nics) out.put(nic.port);
   }
   const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
   return ByteReader(hash).get<uint64_t>();
@@ -46,14 +46,14 @@ RankRuntime::~RankRuntime() = default;
 
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
-  comm_id_ = make_comm_id(options_.job, engine_.cards());
+  comm_id_ = make_comm_id(options_.job, engine_.rank_table());
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
-  incidents_ = std::make_unique<Incidents>(engine_, clock_);
-  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_book);
+  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock_);
+  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
   operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts);
   waits_ =
       std::make_unique<RankWaits>(engine_, clock_, *operations_, [this](const std::string& why) {
@@ -79,7 +79,7 @@ void RankRuntime::handle_mismatches() {
 }
 
 std::string RankRuntime::name_of(Rank rank) const {
-  return r2ccl::describe(engine_.cards()[static_cast<size_t>(rank.value())]);
+  return r2ccl::describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
 }
 
 uint64_t RankRuntime::collective(CollectiveCall call, const MaybeBad& bad, int context) {
@@ -114,7 +114,7 @@ void RankRuntime::progress(TimeNs timeout_ns) {
   engine_.progress(timeout_ns);
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
-  incidents_->progress(ended_);
+  fault_reporter_->progress(ended_);
   waits_->progress();
   drains_->progress();
   rank_status_->progress();
@@ -122,7 +122,7 @@ void RankRuntime::progress(TimeNs timeout_ns) {
 
 TimeNs RankRuntime::next_timeout() {
   if (cancel_due_) return 0;
-  return std::min({engine_.next_timeout(), incidents_->next_timeout(), waits_->next_timeout(),
+  return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
@@ -159,13 +159,13 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 
 void RankRuntime::on_path_event(const PathEvent& event) {
   // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  if (!leaving_ && failure_.ok()) incidents_->on_path_event(event);
+  if (!leaving_ && failure_.ok()) fault_reporter_->on_path_event(event);
   observer_.on_path_event(event);
 }
 
 void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
-  incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
+  fault_reporter_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   ended_[index] = true;
   observer_.on_peer_end(peer, end);
@@ -200,15 +200,15 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::calls:
       return waits_->on_notice(peer, body);
     case NoticeKind::observation:
-      return incidents_->on_observation(body);
+      return fault_reporter_->on_observation(body);
     case NoticeKind::verdict:
-      return incidents_->on_verdict(body);
+      return fault_reporter_->on_verdict(body);
     case NoticeKind::probe_request:
-      return incidents_->on_probe_request(peer, body);
+      return fault_reporter_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:
-      return incidents_->on_probe_answer(body);
+      return fault_reporter_->on_probe_answer(body);
     case NoticeKind::losses:
-      return incidents_->on_losses(peer, body);
+      return fault_reporter_->on_losses(peer, body);
     case NoticeKind::status_request:
       return rank_status_->on_request(peer, body);
     case NoticeKind::status:

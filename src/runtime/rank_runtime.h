@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "runtime/admin/drains.h"
 #include "runtime/collective/operations.h"
-#include "runtime/diagnosis/incidents.h"
+#include "runtime/diagnosis/fault_reporter.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/failure_notice.h"
 #include "runtime/link/user_memory.h"
@@ -39,9 +39,9 @@ struct RankOptions {
   int32_t rank_count = 0;
   JobIdentity job;
   EngineOptions engine;
-  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
-  DrainBook* drain_book = nullptr;  // the process's; must outlive the runtime
-  int contexts = 1;                 // communicators over the same links
+  uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the runtime
+  int contexts = 1;                         // communicators over the same links
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;
@@ -80,7 +80,7 @@ class RankRuntime final : private EngineObserver {
   // Finds the NICs and listens on each. Fails when there is none to use.
   Status open() { return engine_.open(); }
   // Fills in this rank's NICs and listeners.
-  void describe(RankCard& card) const { engine_.describe(card); }
+  void describe(RankInfo& info) const { engine_.describe(info); }
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
   Status start(MetJob met);
@@ -123,7 +123,7 @@ class RankRuntime final : private EngineObserver {
   ProgressEngine& engine() { return engine_; }
   const Operations& operations() const { return *operations_; }
   Operations& operations() { return *operations_; }
-  Incidents& incidents() { return *incidents_; }
+  FaultReporter& fault_reporter() { return *fault_reporter_; }
   Drains& drains() { return *drains_; }
   RankWaits& waits() { return *waits_; }
   RankStatus& status() { return *rank_status_; }
@@ -163,7 +163,7 @@ class RankRuntime final : private EngineObserver {
   uint64_t comm_id_ = 0;
   ProgressEngine engine_;
   // From start() on; each may use those before it.
-  std::unique_ptr<Incidents> incidents_;
+  std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<RankWaits> waits_;

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "protocol/admin/drain.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/unique_id.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "tools/simulate/scenario_file.h"
 
 namespace r2ccl {
@@ -83,14 +83,14 @@ void write_blame(Seeds& seeds) {
   seen.cause = DownCause::peer_notice;
   seen.peer_cause = DownCause::silent;
   seen.detected_us = 123'456;
-  seen.replayed_bytes = 70'000;
+  seen.retransmitted_bytes = 70'000;
   seen.stall_us = 900;
   seen.up_us = 60'000'000;
   seeds.write("blame", "observation", with({0}, encode(seen)));
   Verdict verdict;
   verdict.number = 3;
   verdict.scope = Scope::pair;
-  verdict.culprit = {1, "nic0"};
+  verdict.faulty = {1, "nic0"};
   verdict.other = {2, "nic0"};
   verdict.rank = Rank(2);
   verdict.kind = DownCause::silent;
@@ -158,25 +158,25 @@ void write_admin(Seeds& seeds) {
 }
 
 void write_bootstrap(Seeds& seeds) {
-  RankCard card;
-  card.rank = Rank(0);
-  card.host_name = "node0";
-  card.pid = 4711;
-  card.settings.push_back({"R2CCL_ALGO", "ring"});
-  NicCard nic;
+  RankInfo info;
+  info.rank = Rank(0);
+  info.host_name = "node0";
+  info.pid = 4711;
+  info.settings.push_back({"R2CCL_ALGO", "ring"});
+  NicInfo nic;
   nic.name = "nic0";
   nic.mtu = 9000;
   nic.speed_mbps = 100'000;
   nic.addresses = {address4(1), address6(1)};
   nic.port = 4711;
-  card.nics.push_back(nic);
-  card.control.push_back({address4(1), 4712});
-  const Bytes first = encode(card).value();
+  info.nics.push_back(nic);
+  info.control.push_back({address4(1), 4712});
+  const Bytes first = encode(info).value();
   seeds.write("rank_card", "full", first);
-  seeds.write("rank_card", "empty", encode(RankCard()).value());
-  RankCard other;
+  seeds.write("rank_card", "empty", encode(RankInfo()).value());
+  RankInfo other;
   other.rank = Rank(1);
-  other.obstacle = "no usable NIC";
+  other.init_error = "no usable NIC";
   const Bytes second = encode(other).value();
   seeds.write("rank_card", "obstacle", second);
 
@@ -184,12 +184,12 @@ void write_bootstrap(Seeds& seeds) {
   arrival.rank_count = 2;
   arrival.timeout_ms = 120'000;
   arrival.left_ms = 119'000;
-  arrival.card = first;
-  const std::array<std::span<const std::byte>, 2> cards{first, second};
+  arrival.info = first;
+  const std::array<std::span<const std::byte>, 2> rank_table{first, second};
   seeds.write("rendezvous_messages", "arrival", with({0}, encode(arrival)));
   seeds.write("rendezvous_messages", "table_of_one",
-              with({1}, encode_table(std::span(cards).first(1))));
-  seeds.write("rendezvous_messages", "table_of_two", with({4}, encode_table(cards)));
+              with({1}, encode_table(std::span(rank_table).first(1))));
+  seeds.write("rendezvous_messages", "table_of_two", with({4}, encode_table(rank_table)));
   seeds.write("rendezvous_messages", "refused",
               with({2}, encode_refused({Code::timeout, "rank 3 did not come within 120 s"})));
 
@@ -247,10 +247,10 @@ void write_wire(Seeds& seeds) {
   seeds.write("wire", "probe", with({0}, bytes));
   seeds.write("frame_reader", "probe", with({31}, bytes));
   ControlFrame frame;
-  frame.lane_sequence = 1;
+  frame.control_sequence = 1;
   frame.version = 2;
   frame.counted = 2;
-  frame.ask = 5;
+  frame.ping = 5;
   frame.paths.push_back(
       {PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
   frame.channels.push_back({ChannelId(9),

@@ -51,7 +51,7 @@ class SendLedger {
   // Releases send buffers. When all posted messages have been sent, copies their unacknowledged
   // bytes, the oldest message first, as far as the bound allows. Appends the messages whose bytes
   // are no longer needed. Returns true when no message needs its bytes any more.
-  bool buffer_rest(std::vector<Posted>& ended);
+  bool copy_remainder(std::vector<Posted>& ended);
 
   // Returns the first chunk that was never sent and that permission allows now. `cut` is the chunk
   // size to use if this is the first chunk of its message.
@@ -105,7 +105,7 @@ class SendLedger {
     bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;        // holds only chunks below next_fresh
     std::vector<uint8_t> copies;  // outstanding, per chunk; 0 from next_fresh on
-    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
+    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so when sent again
     uint64_t fresh() const { return size - std::min(size, uint64_t{next_fresh} * chunk_bytes); }
     bool all_sent() const { return chunk_bytes != 0 && next_fresh == acknowledged.count(); }
   };

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 namespace {
@@ -96,8 +96,8 @@ void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
 
 void LossLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.kind != DownCause::lossy) return;
-  const NicName& other = verdict.scope == Scope::pair ? verdict.other : verdict.culprit;
-  named_[pair_of(verdict.culprit, other)] = now;
+  const NicName& other = verdict.scope == Scope::pair ? verdict.other : verdict.faulty;
+  named_[pair_of(verdict.faulty, other)] = now;
 }
 
 // Returns the counts of both directions of a pair and all ranks of its hosts together.
@@ -165,7 +165,7 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
   if (known) return;
   Verdict verdict;
   verdict.scope = scope;
-  verdict.culprit = nic;
+  verdict.faulty = nic;
   if (scope == Scope::pair) verdict.other = other;
   verdict.kind = DownCause::lossy;
   verdict.loss_ppm = count.ppm();
@@ -184,11 +184,11 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
   ready_.push_back(verdict);
 }
 
-void LossLocaliser::judge_component(const std::vector<Pair>& component,
-                                    const std::vector<Pair>& lossy,
-                                    const std::map<Pair, LossCount>& totals, TimeNs now) {
-  const Cover culprits = in_every_cover(component, kCoverMax);
-  for (const NicName& nic : culprits) {
+void LossLocaliser::localise_component(const std::vector<Pair>& component,
+                                       const std::vector<Pair>& lossy,
+                                       const std::map<Pair, LossCount>& totals, TimeNs now) {
+  const Cover faulty_nics = in_every_cover(component, kCoverMax);
+  for (const NicName& nic : faulty_nics) {
     LossCount count;
     std::set<uint32_t> witnesses;
     for (const Pair& pair : component) {
@@ -196,7 +196,7 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
       count += totals.at(pair);
       const NicName& other = pair.first == nic ? pair.second : pair.first;
       // If another NIC is named as well, it explains the loss of that pair.
-      if (!culprits.contains(other)) witnesses.insert(other.host);
+      if (!faulty_nics.contains(other)) witnesses.insert(other.host);
     }
     TimeNs since = now;
     for (const Pair& pair : component) {
@@ -205,7 +205,7 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
     if (now - since < kNicPatience && !mutated(Mutant::loss_one_period)) continue;
     const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
     if (!seen_by_two || count.lossy < kNicPeriods) continue;
-    if (!stands_out(count, culprits, totals)) continue;
+    if (!stands_out(count, faulty_nics, totals)) continue;
     if (host_is_clean_elsewhere(nic, lossy, totals)) name(Scope::nic, nic, {}, count, now);
   }
   // A chain or a ring of lossy pairs has no best explanation.
@@ -213,9 +213,9 @@ void LossLocaliser::judge_component(const std::vector<Pair>& component,
   const auto& [one, other] = component.front();
   const LossCount& count = totals.at(component.front());
   const bool alone = nics_of_hosts_.size() == 2;
-  const TimeNs patience = alone ? 0 : kPairPatience;
+  const TimeNs timeout = alone ? 0 : kPairPatience;
   const auto state = lossy_.find(component.front());
-  if (state == lossy_.end() || now - state->second.lossy_since < patience) return;
+  if (state == lossy_.end() || now - state->second.lossy_since < timeout) return;
   if (count.lossy < kNamedPairPeriods || !stands_out(count, {one, other}, totals)) return;
   for (const NicName& end : {one, other}) {
     if (named_.contains(pair_of(end, end))) return;
@@ -239,9 +239,9 @@ void LossLocaliser::forget_old(TimeNs now) {
 }
 
 std::vector<Verdict> LossLocaliser::due(TimeNs now) {
-  if (changed_ || now - judged_at_ >= kReportInterval) {
+  if (changed_ || now - localised_at_ >= kReportInterval) {
     changed_ = false;
-    judged_at_ = now;
+    localised_at_ = now;
     forget_old(now);
     const std::map<Pair, LossCount> all = totals();
     const std::vector<Pair> lossy = lossy_pairs(all);
@@ -250,14 +250,14 @@ std::vector<Verdict> LossLocaliser::due(TimeNs now) {
     });
     for (const Pair& pair : lossy) lossy_.try_emplace(pair, PairState{now});
     std::vector<Pair> left = lossy;
-    while (!left.empty()) judge_component(take_component(left), lossy, all, now);
+    while (!left.empty()) localise_component(take_component(left), lossy, all, now);
   }
   return std::exchange(ready_, {});
 }
 
 TimeNs LossLocaliser::next_timeout() const {
   if (!ready_.empty() || changed_) return 0;
-  return seen_.empty() ? kNever : judged_at_ + kReportInterval;
+  return seen_.empty() ? kNever : localised_at_ + kReportInterval;
 }
 
 LossExplains LossLocaliser::explains(const NicName& near, const NicName& far, TimeNs now) const {

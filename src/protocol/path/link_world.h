@@ -208,12 +208,12 @@ class World {
   NoticeLedger notices_at_receiver_;
   std::array<Path, 2> paths_;
   std::vector<ChunkRef> resend_;
-  std::optional<Said> slow_lane_;
+  std::optional<Said> slow_control_;
   TimeNs now_ = kMillisecond;
   // The receiver's state, as in the link.
   uint64_t version_ = 1;
   uint64_t changed_version_ = 0;  // the channel's
-  uint64_t reflected_ = 0;        // acknowledged by the sender
+  uint64_t acknowledged_ = 0;     // acknowledged by the sender
   uint64_t heard_version_ = 0;    // known to the sender
 
   Chunks sent_ = 0;      // at least once

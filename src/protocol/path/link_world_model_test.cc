@@ -96,10 +96,10 @@ bool World::happen(Event event) {
     case Event::report:
       return hear(say());
     case Event::say_slowly:
-      slow_lane_ = say();
+      slow_control_ = say();
       return true;
     case Event::late_report:
-      return slow_lane_ && hear(*slow_lane_);
+      return slow_control_ && hear(*slow_control_);
     case Event::answer:
       return answer();
     case Event::notice:
@@ -119,7 +119,7 @@ void World::connect(Path& path) {
   path.frames_read = path.frames_told = 0;
   for (PathState* end : {&path.sender, &path.receiver}) {
     end->connect(next, now_);
-    end->prove(now_);
+    end->mark_validated(now_);
   }
   if (path.connections > 1) ++version_;
 }
@@ -243,7 +243,7 @@ void World::hear_of(Path& path, const PathReport& report, const Said& said) {
 }
 
 bool World::answer() {
-  reflected_ = std::max(reflected_, heard_version_);
+  acknowledged_ = std::max(acknowledged_, heard_version_);
   (void)notices_at_receiver_.on_applied(notices_at_sender_.applied());
   for (Path& path : paths_) {
     if (path.sender.connected() || !path.receiver.is_current(path.sender.incarnation())) continue;
@@ -384,8 +384,8 @@ World::Said World::say() const {
     said.frame.paths.push_back(report);
     said.connection[p] = paths_[p].at_receiver;
   }
-  if (changed_version_ > reflected_) {
-    said.frame.channels.push_back(receive_.report(reflected_, version_));
+  if (changed_version_ > acknowledged_) {
+    said.frame.channels.push_back(receive_.report(acknowledged_, version_));
   }
   said.frame.notices = notices_at_receiver_.report();
   return said;
@@ -395,12 +395,12 @@ Digest World::digest() const {
   Digest digest;
   digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
   digest.put(low_water_heard_, notices_, notices_heard_, notices_at_receiver_.pending());
-  digest.put(version_, changed_version_, reflected_, heard_version_, resend_.size());
+  digest.put(version_, changed_version_, acknowledged_, heard_version_, resend_.size());
   for (const ChunkRef chunk : resend_) digest.put(bit(chunk));
   for (const Path& path : paths_) put(path, digest);
   put(say(), digest);
-  digest.put(slow_lane_.has_value());
-  if (slow_lane_) put(*slow_lane_, digest);
+  digest.put(slow_control_.has_value());
+  if (slow_control_) put(*slow_control_, digest);
   return digest;
 }
 

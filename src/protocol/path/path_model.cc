@@ -336,11 +336,11 @@ uint64_t PathModel::bytes_in(TimeNs duration) const {
 void PathModel::resize_window(const Transmission& last, uint64_t delivered, TimeNs at) {
   const TimeNs allowed = window_time();
   const TimeNs elapsed = at - last.sent_at;
-  const double wanted = static_cast<double>(last.ahead) * static_cast<double>(allowed) /
-                        static_cast<double>(elapsed);
-  const auto target = static_cast<uint64_t>(
-      std::clamp(wanted, static_cast<double>(limits::kWindowBytesMin),
-                 static_cast<double>(limits::kWindowBytesMax)));
+  const double wanted =
+      static_cast<double>(last.ahead) * static_cast<double>(allowed) / static_cast<double>(elapsed);
+  const auto target =
+      static_cast<uint64_t>(std::clamp(wanted, static_cast<double>(limits::kWindowBytesMin),
+                                       static_cast<double>(limits::kWindowBytesMax)));
   if (elapsed > allowed) {
     window_ = std::min(window_, target);
   } else if (last.filled) {
@@ -362,7 +362,7 @@ bool PathModel::wants_probe(TimeNs now) const {
          now - last_delivery_at_ >= interval;
 }
 
-void PathModel::excuse(TimeNs duration) {
+void PathModel::compensate_pause(TimeNs duration) {
   R2CCL_CHECK(duration >= 0);
   for (Transmission& transmission : outstanding_) {
     transmission.due_at += duration;

@@ -59,7 +59,7 @@ void put_path(ByteWriter& out, const PathReport& p) {
   out.put(p.frames_received);
   out.put(p.bytes_received);
   out.put(p.held_us);
-  out.put(p.lane_received);
+  out.put(p.control_received);
 }
 
 PathReport get_path(ByteReader& in) {
@@ -69,14 +69,14 @@ PathReport get_path(ByteReader& in) {
   const auto phase = in.get<uint8_t>();
   // Reads a phase or cause of a later version as the one with the least effect.
   p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
-                                                              : PathPhase::proving;
+                                                              : PathPhase::validating;
   const auto cause = in.get<uint8_t>();
   p.cause = cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
                                                                 : DownCause::none;
   p.frames_received = in.get<uint64_t>();
   p.bytes_received = in.get<uint64_t>();
   p.held_us = in.get<uint32_t>();
-  p.lane_received = in.get<uint64_t>();
+  p.control_received = in.get<uint64_t>();
   return p;
 }
 
@@ -131,7 +131,7 @@ const char* to_string(PathPhase phase) {
   switch (phase) {
     case PathPhase::down:
       return "down";
-    case PathPhase::proving:
+    case PathPhase::validating:
       return "proving";
     case PathPhase::up:
       return "up";
@@ -239,13 +239,13 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(uint32_t{0});  // size of the body, known below
   w.put(uint64_t{0});  // the tag, which the frame's sender computes
   w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
-  w.put(f.lane_sequence);
+  w.put(f.control_sequence);
   w.put(f.version);
   w.put(f.counted);
-  w.put(f.reflected);
+  w.put(f.acknowledged);
   w.put(f.notices_applied);
-  w.put(f.ask);
-  w.put(f.answer);
+  w.put(f.ping);
+  w.put(f.pong);
   w.put(static_cast<uint16_t>(f.paths.size()));
   w.put(static_cast<uint16_t>(f.channels.size()));
   w.put(static_cast<uint16_t>(f.notices.size()));
@@ -271,13 +271,13 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   ByteReader in(body);
   ControlFrame f;
   f.goodbye = (in.get<uint8_t>() & kFlagGoodbye) != 0;
-  f.lane_sequence = in.get<uint64_t>();
+  f.control_sequence = in.get<uint64_t>();
   f.version = in.get<uint64_t>();
   f.counted = in.get<uint64_t>();
-  f.reflected = in.get<uint64_t>();
+  f.acknowledged = in.get<uint64_t>();
   f.notices_applied = in.get<uint64_t>();
-  f.ask = in.get<uint32_t>();
-  f.answer = in.get<uint32_t>();
+  f.ping = in.get<uint32_t>();
+  f.pong = in.get<uint32_t>();
   const size_t paths = in.get<uint16_t>();
   const size_t channels = in.get<uint16_t>();
   const size_t notices = in.get<uint16_t>();

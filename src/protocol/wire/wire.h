@@ -58,10 +58,10 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
 // --- control stream -----------------------------------------------------------------------------
 
 enum class PathPhase : uint8_t {
-  down = 0,     // no usable connection under this incarnation
-  proving = 1,  // connected, full-size frames are being exchanged
-  up = 2,       // carries chunks
-  suspect = 3,  // late by its own estimates: carries probes only, its chunks are hedged
+  down = 0,        // no usable connection under this incarnation
+  validating = 1,  // connected, full-size frames are being exchanged
+  up = 2,          // carries chunks
+  suspect = 3,     // late by its own estimates: carries probes only, its chunks are hedged
 };
 
 const char* to_string(PathPhase phase);
@@ -91,7 +91,7 @@ struct PathReport {
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
   uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
   uint32_t held_us = 0;          // time since the last of these frames was complete
-  uint64_t lane_received = 0;  // control frames received on this path's control stream
+  uint64_t control_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
@@ -123,7 +123,7 @@ struct NoticeReport {
 };
 
 struct ControlFrame {
-  uint64_t lane_sequence = 0;  // dense per control stream connection, from 0
+  uint64_t control_sequence = 0;  // dense per control stream connection, from 0
   // The sender's state version: this frame brings the reader up to it. An entry that the frame
   // omits has not changed since the version that the reader last acknowledged, or belongs to a
   // later version.
@@ -131,10 +131,10 @@ struct ControlFrame {
   // The version of the sender's state when it made the frame: `paths` describes that state. It is
   // above `version` when the channels did not all fit.
   uint64_t counted = 0;
-  uint64_t reflected = 0;        // the reader's version that the sender has applied
+  uint64_t acknowledged = 0;     // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
-  uint32_t ask = 0;  // ping; not 0: answer at once with a pong, repeating this number in `answer`
-  uint32_t answer = 0;
+  uint32_t ping = 0;             // not 0: the reader repeats this number at once in `pong`
+  uint32_t pong = 0;
   bool goodbye = false;  // the sender has nothing outstanding and will close in order
   std::vector<PathReport> paths;
   std::vector<ChannelReport> channels;

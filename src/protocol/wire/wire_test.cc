@@ -64,13 +64,13 @@ HeaderBytes encoded(const DataHeader& header) {
 
 ControlFrame random_frame(Rng& rng) {
   ControlFrame f;
-  f.lane_sequence = rng.any();
+  f.control_sequence = rng.any();
   f.version = rng.any();
   f.counted = rng.any();
-  f.reflected = rng.any();
+  f.acknowledged = rng.any();
   f.notices_applied = rng.any();
-  f.ask = static_cast<uint32_t>(rng.any());
-  f.answer = static_cast<uint32_t>(rng.any());
+  f.ping = static_cast<uint32_t>(rng.any());
+  f.pong = static_cast<uint32_t>(rng.any());
   f.goodbye = rng.below(2) == 1;
   for (uint64_t i = rng.below(4); i > 0; --i) {
     PathReport& p = f.paths.emplace_back();
@@ -81,7 +81,7 @@ ControlFrame random_frame(Rng& rng) {
     p.frames_received = rng.any();
     p.bytes_received = rng.any();
     p.held_us = static_cast<uint32_t>(rng.any());
-    p.lane_received = rng.any();
+    p.control_received = rng.any();
   }
   for (uint64_t i = rng.below(4); i > 0; --i) {
     ChannelReport& c = f.channels.emplace_back();
@@ -114,10 +114,10 @@ std::span<const std::byte> body_of(const Bytes& frame) {
 // Returns a frame with one of everything, with room to find each field by its place.
 ControlFrame full_frame() {
   ControlFrame f;
-  f.lane_sequence = 1;
+  f.control_sequence = 1;
   f.version = 2;
-  f.reflected = 3;
-  f.ask = 5;
+  f.acknowledged = 3;
+  f.ping = 5;
   f.paths.push_back({PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
   f.channels.push_back({ChannelId(9),
                         MessageNo(4),
@@ -365,7 +365,7 @@ TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) 
     bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 6);
     const auto decoded = decode_control_body(body_of(bytes));
     ASSERT_TRUE(decoded.ok());
-    EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::proving);
+    EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::validating);
     if (later + 6 < 256) {
       EXPECT_EQ(decoded.value().paths[0].cause, DownCause::none);
     }

@@ -13,8 +13,8 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
-#include "runtime/admin/job_survey.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/admin/status_query.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/blocker.h"
 
 namespace r2ccl {
@@ -29,7 +29,7 @@ struct RankSummary {
     uint32_t delay_us = 0;  // the shortest of its usable paths; 0: unknown
     uint32_t paths_up = 0;
     uint32_t paths_suspect = 0;
-    uint32_t paths_proving = 0;
+    uint32_t paths_validating = 0;
     uint32_t paths_down = 0;
     bool drained = false;        // an operator took it out of service
     uint32_t paths_drained = 0;  // paths at rest because an end's NIC is drained
@@ -54,8 +54,8 @@ struct RankSummary {
 
   uint64_t uptime_ms = 0;
   uint64_t operations = 0;  // operations that ended well
-  uint64_t mirrored = 0;
-  uint64_t replayed = 0;
+  uint64_t hedged = 0;
+  uint64_t retransmitted = 0;
   uint32_t verdicts = 0;
   std::string error;  // the error that ended the communicator
   std::string call;   // description of the call that has waited longest; empty: none
@@ -77,9 +77,9 @@ std::vector<std::byte> encode(RankSummary summary);
 // Ignores bytes that a later version appends.
 Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
 
-// Returns one entry of the job's status: the rank of `cards[rank]` at `host`, and its summary if it
-// answered.
-std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
-                        Presence presence, const RankSummary* summary);
+// Returns one entry of the job's status: the rank of `rank_table[rank]` at `host`, and its summary
+// if it answered.
+std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
+                        Reachability reachability, const RankSummary* summary);
 
 }  // namespace r2ccl

@@ -40,7 +40,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;
   MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override;
-  void hasten_sends(ChannelId channel) override;
+  void release_send_buffers(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
   // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
@@ -94,8 +94,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Returns the paths as Path*, in the order of their specs.
   auto paths() const { return paths_.all(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
-  uint64_t mirrored_bytes() const { return sender_.hedged_bytes(); }
-  uint64_t replayed_bytes() const { return sender_.retransmitted_bytes(); }
+  uint64_t hedged_bytes() const { return sender_.hedged_bytes(); }
+  uint64_t retransmitted_bytes() const { return sender_.retransmitted_bytes(); }
   bool ready() const { return paths_.ready(); }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     paths_.tally_drain(local, remote, tally);
@@ -117,7 +117,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // link.cc
   TimeNs now() const override { return host_.clock().now(); }
   void changed();
-  void release_send_buffers();
+  void copy_remainders();
   void check_goodbye();
 
   // link_receive.cc: Path::Owner

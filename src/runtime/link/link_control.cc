@@ -39,14 +39,14 @@ PathReport Link::report_path(const Path& path, TimeNs at) {
   report.bytes_received = path.bytes_received();
   const TimeNs held = (at - path.frame_received_at()) / kMicrosecond;
   report.held_us = static_cast<uint32_t>(std::clamp<TimeNs>(held, 0, UINT32_MAX));
-  report.lane_received = path.lane_received();
+  report.control_received = path.control_received();
   return report;
 }
 
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
   frame.counted = state_.version();
-  frame.reflected = state_.peer_version();
+  frame.acknowledged = state_.peer_version();
   frame.notices_applied = notices_.applied();
   frame.goodbye = goodbye_.sent;
   frame.paths.reserve(paths().size());
@@ -90,8 +90,8 @@ void Link::report_channels(ControlFrame& frame) const {
 void Link::send_state(Path& path, TimeNs at, Ping ping) {
   FailureDetector& detector = paths_.detector();
   ControlFrame frame = make_frame(at);
-  frame.answer = std::exchange(path.health.pong_due, 0);
-  if (ping != Ping::none) frame.ask = detector.on_ping_sent(path, ping == Ping::casual, at);
+  frame.pong = std::exchange(path.health.pong_due, 0);
+  if (ping != Ping::none) frame.ping = detector.on_ping_sent(path, ping == Ping::casual, at);
   // State that only a slow control stream has carried still counts as unsent.
   const PathScheduler& scheduler = paths_.scheduler();
   if (scheduler.is_prompt(path, at) || scheduler.prompt_round_trip(at) == kNever) {

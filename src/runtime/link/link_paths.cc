@@ -55,10 +55,10 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
       continue;
     }
     next = std::min(next, slot.dialer->next_timeout());
-    const bool validates = path.state.phase() == PathPhase::proving;
+    const bool validates = path.state.phase() == PathPhase::validating;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
     if (!path.state.connected() && reopens && !slot.dialer->busy()) {
-      next = std::min(next, path.returns.next_attempt());
+      next = std::min(next, path.backoff.next_attempt());
     }
   }
   return next;
@@ -75,7 +75,7 @@ void LinkPaths::on_frame(TimeNs now) {
 }
 
 void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
-  if (idle_ns <= limits::kExcusedGap) return;
+  if (idle_ns <= limits::kPauseThreshold) return;
   detector_.compensate_idle(idle_ns, now);
   liveness_.compensate_idle(idle_ns, now);
 }
@@ -89,16 +89,16 @@ void LinkPaths::resume_paused(TimeNs now) {
 
 void LinkPaths::validate(TimeNs now) {
   for (Path* path : all()) {
-    if (path->state.phase() != PathPhase::proving || path->broken) continue;
+    if (path->state.phase() != PathPhase::validating || path->broken) continue;
     const bool valid =
         path->control_only || (path->probe_received() && path->model.frames_sent() > 0 &&
                                path->model.outstanding().empty());
     if (valid) {
-      path->state.prove(now);
+      path->state.mark_validated(now);
       if (path->history.downs > 0) ++path->history.returns;
       path->history.attempt.clear();
       events_.on_state_changed();
-      report_change(*path, PathPhase::proving, now, {});
+      report_change(*path, PathPhase::validating, now, {});
     } else if (now - path->state.since() > kValidationMax) {
       fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
     } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
@@ -197,17 +197,17 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
-  event.replayed_bytes =
+  event.retransmitted_bytes =
       events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now));
-  path.returns.on_down(now, fault);
+  path.backoff.on_down(now, fault);
   path.note_failure(event, fault);
-  if (goodbye) path.returns.on_news(now);  // probably the peer is leaving: find out soon
+  if (goodbye) path.backoff.on_hint(now);  // probably the peer is leaving: find out soon
   events_.on_state_changed();
   const bool any =
       std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
   if (!any && liveness_.on_all_down(now)) {
     detector_.on_all_down();
-    for (Path* each : all()) each->returns.on_news(now);
+    for (Path* each : all()) each->backoff.on_hint(now);
   }
   if (!goodbye) report_change(path, from, now, std::move(event));
 }
@@ -231,7 +231,7 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
     if (path->spec.local_nic != nic) continue;
     events_.wake();
     if (usable) {
-      path->returns.on_news(now());
+      path->backoff.on_hint(now());
     } else if (path->state.connected()) {
       fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause),
                 now());

@@ -53,14 +53,14 @@ void LinkPaths::dial(TimeNs now) {
   for (PathSlot& slot : slots_) {
     Path& path = *slot.path;
     slot.dialer->progress(now);
-    if (path.state.connected() || slot.dialer->busy() || now < path.returns.next_attempt()) {
+    if (path.state.connected() || slot.dialer->busy() || now < path.backoff.next_attempt()) {
       continue;
     }
     // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
     // may have left. A call shows whether the peer lives, and gives it this rank's address.
     if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
-    path.returns.on_attempt(now);
+    path.backoff.on_attempt(now);
     open(slot, now);
   }
 }
@@ -80,11 +80,11 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   Path& path = *slot.path;
   DialRequest request;
   request.path = path.spec.id;
-  request.lane_only = path.spec.lane_only;
+  request.control_only = path.spec.control_only;
   request.local_nic = path.spec.local_nic;
   request.remote_nic = path.spec.remote_nic;
   // The peer opens paths, but may not know the present address of this NIC.
-  if (!opens() && !path.spec.lane_only) request.call = host_.address_notice(path.spec.local_nic);
+  if (!opens() && !path.spec.control_only) request.call = host_.address_notice(path.spec.local_nic);
   request.probe_only = !opens() && request.call.empty();
   request.self = end_.self;
   request.peer = end_.peer;
@@ -135,17 +135,17 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   Path& path = *find(dialer.request().path);
   events_.wake();
   liveness_.on_alive();
-  if (!dialed.lane) {
+  if (!dialed.control) {
     path.health.kernel_answered_at = now();
     return;
   }
   if (path.state.connected()) {
-    if (!detector_.asked()) return;  // the peer has been heard in the meantime
+    if (!detector_.pinged()) return;  // the peer has been heard in the meantime
     detector_.on_silence_ended(now());
     fail_path(path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", now());
   }
-  (void)attach(path, std::move(dialed.data), std::move(*dialed.lane), now());
+  (void)attach(path, std::move(dialed.data), std::move(*dialed.control), now());
   events_.on_state_changed();
 }
 
@@ -181,9 +181,10 @@ Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, I
   decision.last_used = path->state.incarnation();
   const auto& pending = slots_[path->index].pending_data;
   if (identity.kind == ConnectionKind::data) {
-    if (path->spec.lane_only) return Status(Code::remote, "a data connection on a lane-only path");
+    if (path->spec.control_only)
+      return Status(Code::remote, "a data connection on a lane-only path");
     if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
-  } else if (!path->spec.lane_only) {
+  } else if (!path->spec.control_only) {
     if (!pending || pending->session.incarnation != theirs) {
       return Status(Code::remote, "a lane without its data connection");
     }
@@ -203,7 +204,7 @@ void LinkPaths::adopt(EstablishedConnection established) {
   }
   const bool joins = pending && pending->session.incarnation == established.session.incarnation;
   // Otherwise it is a control stream whose data connection was replaced in the meantime.
-  if (joins == path->spec.lane_only) return;
+  if (joins == path->spec.control_only) return;
   // The peer dials only a path that it has lost, so the present connection is dead on its side.
   if (path->state.connected()) {
     fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
@@ -229,7 +230,7 @@ void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& address
     if (address == nullptr) continue;
     path->spec.remote = {*address, port};
     path->spec.remote.address.scope = path->spec.source.scope;
-    path->returns.on_news(now());
+    path->backoff.on_hint(now());
     events_.wake();
   }
 }
@@ -240,7 +241,7 @@ void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresse
     const Address* address = same_family(addresses, path->spec.source);
     if (address == nullptr) continue;
     path->spec.source = *address;
-    path->returns.on_news(now());
+    path->backoff.on_hint(now());
     events_.wake();
   }
 }

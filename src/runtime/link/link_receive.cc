@@ -49,7 +49,7 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   // From here on no other copy of this chunk may touch its destination.
   for (Path* other : paths()) {
     if (other == &path || mutated(Mutant::no_redirect)) continue;
-    other->redirect(header.channel, header.message, header.offset);
+    other->discard_remainder(header.channel, header.message, header.offset);
   }
   if (state_.much_unreported()) state_.mark_urgent();
   if (accepted.message_complete) {
@@ -69,9 +69,9 @@ void Link::on_control(Path& path, ControlFrame frame) {
   // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
-  if (frame.ask != 0) path.health.pong_due = frame.ask;
-  if (frame.answer != 0) paths_.detector().on_pong(path, frame.answer, at);
-  state_.on_acknowledged(frame.reflected);
+  if (frame.ping != 0) path.health.pong_due = frame.ping;
+  if (frame.pong != 0) paths_.detector().on_pong(path, frame.pong, at);
+  state_.on_acknowledged(frame.acknowledged);
   if (Status applied = apply_channels(frame); !applied.ok()) {
     refuse(path, applied.message());
     if (!contradictions_.final()) return;
@@ -103,7 +103,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
     const Status applied = target.value()->send.apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {
       for (Path* each : paths()) {
-        if (!mutated(Mutant::no_pad)) each->pad(report.channel, done.number);
+        if (!mutated(Mutant::no_pad)) each->finish_with_padding(report.channel, done.number);
       }
       // The client of a buffered message got its completion when the message was posted.
       if (!done.buffered) channels_.complete(ChannelSet::Ended::sent, report.channel, done.number);

@@ -15,10 +15,10 @@
 
 #include "protocol/path/loss_meter.h"
 #include "protocol/path/path_end.h"
-#include "protocol/path/return_policy.h"
+#include "protocol/path/reconnect_backoff.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/link/control_lane.h"
+#include "runtime/link/control_stream.h"
 #include "runtime/link/frame_reader.h"
 #include "runtime/link/frame_writer.h"
 #include "runtime/link/link_host.h"
@@ -29,7 +29,7 @@ namespace r2ccl {
 // The two ends of a path. Fixed for the life of the link, except the remote address.
 struct PathSpec {
   PathId id;
-  bool lane_only = false;  // the out-of-band control stream: carries control frames, never chunks
+  bool control_only = false;  // the out-of-band path: control frames, never chunks
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
   std::string local_name;  // for messages: "nic0", "mgmt", "lo"
@@ -62,7 +62,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
        std::span<std::byte> scratch, bool damping);
 
   PathSpec spec;
-  ReturnPolicy returns;
+  ReconnectBackoff backoff;
   uint32_t dials = 0;  // number of dial attempts
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
   // Returns true when it carries nothing because a NIC is out of service, connected or not.
@@ -71,7 +71,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // Takes both connections of one incarnation and begins to validate the path. A control-only path
   // has no `data` and is up at once.
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
-                EstablishedConnection lane, TimeNs now);
+                EstablishedConnection control, TimeNs now);
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
   // oldest first.
   std::deque<Transmission> detach(DownCause cause, TimeNs now);
@@ -83,10 +83,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
                   TimeNs now, TimeNs nic_time);
   // For tests; null without a data connection.
   const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
-  void pad(ChannelId channel, MessageNo message) {
-    if (writer_) writer_->pad(channel, message);
+  void finish_with_padding(ChannelId channel, MessageNo message) {
+    if (writer_) writer_->finish_with_padding(channel, message);
   }
-  void keep(ChannelId channel);
+  void copy_remainder(ChannelId channel);
   bool abandoned() const override { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---
@@ -97,19 +97,19 @@ class Path final : public PathEnd, private FrameReader::Owner {
   bool resume(TimeNs now);
 
   // --- receiving ---
-  void redirect(ChannelId channel, MessageNo message, uint64_t offset);
-  void redirect(ChannelId channel);
+  void discard_remainder(ChannelId channel, MessageNo message, uint64_t offset);
+  void discard_remainder(ChannelId channel);
   uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
   uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
   TimeNs frame_received_at() const { return frame_received_at_; }
   bool probe_received() const { return probe_received_; }
 
   // --- control stream ---
-  bool control_writable() const override { return lane_ != nullptr && lane_->can_send(); }
+  bool control_writable() const override { return control_ != nullptr && control_->can_send(); }
   void send_control(ControlFrame& frame);
   TimeNs data_unanswered() const override;
   TimeNs control_unanswered() const override;
-  uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
+  uint64_t control_received() const { return control_ ? control_->frames_received() : 0; }
 
   // Reads the kernels' counters of both connections, if they may have changed since the last time.
   void sample_losses(TimeNs now);
@@ -156,9 +156,9 @@ class Path final : public PathEnd, private FrameReader::Owner {
     void on_ready(const PollEvent& event) override { path.on_data_ready(event); }
     Path& path;
   };
-  struct LaneHandler final : EventHandler {
-    explicit LaneHandler(Path& p) : path(p) {}
-    void on_ready(const PollEvent& event) override { path.on_lane_ready(event); }
+  struct ControlHandler final : EventHandler {
+    explicit ControlHandler(Path& p) : path(p) {}
+    void on_ready(const PollEvent& event) override { path.on_control_ready(event); }
     Path& path;
   };
 
@@ -166,7 +166,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
   void fence();
   void on_data_ready(const PollEvent& event);
-  void on_lane_ready(const PollEvent& event);
+  void on_control_ready(const PollEvent& event);
   void flush_data();
   void refuse_data(const Status& why);
   void break_path(DownCause cause, const std::string& why);
@@ -176,14 +176,14 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Owner& owner_;
   std::span<std::byte> scratch_;
   DataHandler data_handler_{*this};
-  LaneHandler lane_handler_{*this};
+  ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;
-  std::unique_ptr<ControlLane> lane_;  // there while the path is connected
+  std::unique_ptr<ControlStream> control_;  // there while the path is connected
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
   Reactor* reactor_ = nullptr;         // the reactor of both connections
   Reactor::Registration data_registration_;
-  Reactor::Registration lane_registration_;
+  Reactor::Registration control_registration_;
   TimeNs paused_until_ = kNever;
   bool probe_received_ = false;
   TimeNs frame_received_at_ = 0;

@@ -12,7 +12,7 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr int kCulprit = 1;
+constexpr int kFaultyRank = 1;
 constexpr int kBrokenNic = 2;
 // Two heartbeats, plus the time after which the engine declares a silent path down.
 constexpr TimeNs kIdleLinksNotice = 2 * limits::kHeartbeatInterval + 500 * kMillisecond;
@@ -75,7 +75,7 @@ TimeNs median(std::vector<TimeNs> values) {
 class Run {
  public:
   explicit Run(const Conditions& conditions)
-      : c_(conditions), cluster_(cluster_options(conditions)), dice_(conditions.seed) {}
+      : c_(conditions), cluster_(cluster_options(conditions)), random_(conditions.seed) {}
 
   Outcome run() {
     out_.bytes = operation_bytes(c_);
@@ -91,13 +91,13 @@ class Run {
     }
     if (!run_job(warm_up(), job_a_)) return out_;
     const uint64_t suspicions = suspicions_now();
-    const uint64_t mirrored = mirrored_now();
+    const uint64_t hedged = hedged_now();
     const uint64_t sent = sent_now();
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     if (!run_job(measured(), job_b_)) return out_;
     const double all = payload(c_, out_.bytes) * measured() * c_.hosts;
     out_.suspicions = suspicions_now() - suspicions;
-    out_.mirrored_share = static_cast<double>(mirrored_now() - mirrored) / all;
+    out_.hedged_share = static_cast<double>(hedged_now() - hedged) / all;
     out_.sent_share = static_cast<double>(sent_now() - sent) / all;
     std::vector<TimeNs> times;
     for (const auto& operation : job_b_->operations()) {
@@ -120,9 +120,9 @@ class Run {
 
   void preempt(int rank) {
     cluster_.fabric().at(
-        cluster_.now() + static_cast<TimeNs>(dice_.below(20'000)) * kMicrosecond, [this, rank] {
+        cluster_.now() + static_cast<TimeNs>(random_.below(20'000)) * kMicrosecond, [this, rank] {
           cluster_.world().deschedule(cluster_.node(rank).actor,
-                                      static_cast<TimeNs>(dice_.below(8'000)) * kMicrosecond);
+                                      static_cast<TimeNs>(random_.below(8'000)) * kMicrosecond);
           preempt(rank);
         });
   }
@@ -157,9 +157,9 @@ class Run {
     });
     return sum;
   }
-  uint64_t mirrored_now() {
+  uint64_t hedged_now() {
     uint64_t sum = 0;
-    for_each_link([&](int, const Link& link) { sum += link.mirrored_bytes(); });
+    for_each_link([&](int, const Link& link) { sum += link.hedged_bytes(); });
     return sum;
   }
   uint64_t sent_now() {
@@ -172,8 +172,8 @@ class Run {
 
   static bool touches(int rank, const PathEvent& event) {
     const NicId broken(kBrokenNic);
-    return (rank == kCulprit && event.local_nic == broken) ||
-           (event.peer == Rank(kCulprit) && event.remote_nic == broken);
+    return (rank == kFaultyRank && event.local_nic == broken) ||
+           (event.peer == Rank(kFaultyRank) && event.remote_nic == broken);
   }
   static std::string describe(int rank, const PathEvent& event) {
     return "rank " + std::to_string(rank) + " to " + std::to_string(event.peer.value()) + " nic" +
@@ -206,9 +206,9 @@ class Run {
     for (int rank = 0; rank < c_.hosts; ++rank) {
       for (int peer = 0; peer < c_.hosts; ++peer) {
         const Link* link = cluster_.node(rank).engine().link(Rank(peer));
-        if (link == nullptr || (rank != kCulprit && peer != kCulprit)) continue;
+        if (link == nullptr || (rank != kFaultyRank && peer != kFaultyRank)) continue;
         for (const auto& path : link->paths()) {
-          const NicId nic = rank == kCulprit ? path->spec.local_nic : path->spec.remote_nic;
+          const NicId nic = rank == kFaultyRank ? path->spec.local_nic : path->spec.remote_nic;
           if (nic == NicId(kBrokenNic) && path->state.connected()) return false;
         }
       }
@@ -221,8 +221,9 @@ class Run {
     const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     const TimeNs at = cluster_.now() + 2 * out_.median + out_.median / 3;
-    cluster_.fabric().at(
-        at, [this] { begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble); });
+    cluster_.fabric().at(at, [this] {
+      begin(cluster_.fabric(), cluster_.nic(kFaultyRank, kBrokenNic), c_.trouble);
+    });
     const int wanted =
         std::max(measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
     out_.finished = run_job(wanted, job_c_);
@@ -244,7 +245,7 @@ class Run {
 
   const Conditions c_;
   Cluster cluster_;
-  Random dice_;
+  Random random_;
   std::unique_ptr<AllReduceJob> job_a_;
   std::unique_ptr<AllReduceJob> job_b_;
   std::unique_ptr<AllReduceJob> job_c_;
@@ -277,7 +278,7 @@ std::string to_string(const Outcome& o) {
                 : o.connected ? "stuck"
                               : "not connected",
                 static_cast<unsigned long long>(o.wrong), to_ms(o.median), to_ms(o.wire_time),
-                to_ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
+                to_ms(o.longest_before), o.sent_share, 100 * o.hedged_share,
                 static_cast<unsigned long long>(o.suspicions), to_ms(o.hit), to_ms(o.median_after),
                 o.downs, o.downs_wanted, o.downs_elsewhere, to_ms(o.first_down), to_ms(o.last_down),
                 static_cast<unsigned long long>(o.suspicions_elsewhere));

@@ -152,7 +152,7 @@ TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
       job_->abandon();
       cluster_->world().kill(*cluster_->node(victim).host);
       EXPECT_TRUE(cluster_->world().run_until([&] { return !answer.empty(); },
-                                              asked_at + 2 * limits::kSurveyTimeMax));
+                                              asked_at + 2 * limits::kStatusQueryTimeMax));
       const auto is_end = [&](const auto& end) {
         return end == std::pair(Rank(victim), PeerEnd::dead);
       };
@@ -195,7 +195,7 @@ TEST_F(DrainFault, NoneIsNeededForADrainBeforePathsAreThere) {
   begin(20);
   finish();
   EXPECT_EQ(bytes_through(1, 1), carried);
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
   expect_no_events();
   expect_used_after_undo(1, 1);
 }

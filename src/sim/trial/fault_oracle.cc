@@ -8,20 +8,20 @@ namespace {
 // Bytes that were on their way when an MTU hole began have arrived, and been acknowledged.
 constexpr TimeNs kProofTime = kSecond;
 // A verdict's time is that of its first evidence; more may come until it is announced.
-constexpr TimeNs kJudgeTime = 3 * kSecond;
+constexpr TimeNs kVerdictTime = 3 * kSecond;
 
 }  // namespace
 
 bool FaultOracle::guilty(int rank, const PathEvent& event) const {
   if (event.cause == DownCause::closing) return true;
   if (faults_.killed(event.peer.value()) || faults_.killed(rank)) return true;
-  if (event.local_nic == kNoNic) return true;  // a lane of the management network
+  if (event.local_nic == kNoNic) return true;  // a control stream of the management network
   return faults_.troubled(rank, event.local_nic.value(), event.at) ||
          faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
 }
 
 bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {
-  if (event.from != PathPhase::proving || event.local_nic == kNoNic) return false;
+  if (event.from != PathPhase::validating || event.local_nic == kNoNic) return false;
   return faults_.swallows_full_frames(rank, event.local_nic.value(), event.at, kProofTime) ||
          faults_.swallows_full_frames(event.peer.value(), event.remote_nic.value(), event.at,
                                       kProofTime);
@@ -30,14 +30,14 @@ bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {
 bool FaultOracle::deserved(const Verdict& verdict, TimeNs at) const {
   switch (verdict.scope) {
     case Scope::nic:
-      return troubled(verdict.culprit, at) || alone_on_rail(verdict.culprit, at);
+      return troubled(verdict.faulty, at) || alone_on_rail(verdict.faulty, at);
     case Scope::pair:
-      return troubled(verdict.culprit, at) || troubled(verdict.other, at);
+      return troubled(verdict.faulty, at) || troubled(verdict.other, at);
     case Scope::host:
-      return troubled(verdict.culprit, at);
+      return troubled(verdict.faulty, at);
     case Scope::rail:
       for (int host = 0; host < scenario_.hosts; ++host) {
-        if (troubled({static_cast<uint32_t>(host), verdict.culprit.nic}, at)) return true;
+        if (troubled({static_cast<uint32_t>(host), verdict.faulty.nic}, at)) return true;
       }
       return false;
     case Scope::process:
@@ -60,7 +60,7 @@ bool FaultOracle::troubled(const NicName& name, TimeNs at) const {
   const int host = static_cast<int>(name.host);
   for (int nic = 0; nic < scenario_.nics; ++nic) {
     const bool meant = name.nic.empty() || name.nic == "nic" + std::to_string(nic);
-    if (meant && faults_.may_be_named(host, nic, at, at + kJudgeTime)) return true;
+    if (meant && faults_.may_be_named(host, nic, at, at + kVerdictTime)) return true;
   }
   return false;
 }

@@ -1,0 +1,65 @@
+// Handles the requests of `r2ccl drain`: reads a request, asks every rank, and returns the answers
+// in JSON. It handles one request at a time, and acts on each exactly once. Other clients wait in
+// the order of their calls until that answer has been fetched. Only a check shares a question that
+// was sent to the ranks after the check arrived. Pure: callbacks send and act.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/admin/drain.h"
+#include "runtime/admin/status_query.h"
+#include "runtime/bootstrap/rank_info.h"
+
+namespace r2ccl {
+
+struct DrainRequest {
+  DrainVerb verb = DrainVerb::check;
+  std::string nic;
+  std::string host;     // the host's name
+  uint64_t ticket = 0;  // protocol/drain.h
+  friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
+};
+// Parses "drain VERB NIC HOST" with its end of line. VERB is check, start, undo, or with a ticket
+// in hexadecimal digits start:TICKET or back:TICKET. Returns none for any other line.
+std::optional<DrainRequest> parse_drain_request(std::string_view line);
+
+class DrainRequests {
+ public:
+  // Sends the question to a rank. As StatusQuery::Ask.
+  using Ask = std::function<Reachability(Rank rank, const DrainQuestion& question)>;
+  // Carries the question out on this rank's own NIC, and returns the tally of its paths.
+  using Act = std::function<DrainTally(const DrainQuestion& question)>;
+
+  DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act);
+  DrainRequests(const DrainRequests&) = delete;
+  DrainRequests& operator=(const DrainRequests&) = delete;
+
+  // Returns the answer, once every rank has answered or the time is over. The caller repeats the
+  // call until then. `client` is the client's number, larger than those of all earlier requests.
+  std::optional<std::string> answer(uint64_t client, std::string_view line,
+                                    const std::vector<RankInfo>& rank_table, TimeNs now);
+  void on_answer(Rank from, const DrainAnswer& answer);
+  void progress(TimeNs now);
+  TimeNs next_timeout() const;
+
+ private:
+  bool shares(uint64_t client, const std::optional<DrainRequest>& request) const;
+  std::string answer_text(const std::vector<RankInfo>& rank_table) const;
+
+  const Ask ask_;
+  const Act act_;
+  StatusQuery query_;
+  std::optional<uint64_t> client_;  // the client that asked; none: its answer has been fetched
+  bool turn_over_ = false;          // the next client gets the slot with the next progress()
+  uint64_t newest_ = 0;             // the latest client so far
+  uint64_t newest_at_start_ = 0;    // the latest client when the query began
+  DrainRequest request_;
+  DrainQuestion question_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,169 @@
+#include "runtime/collective/collective_mismatch_detector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/printable.h"
+#include "protocol/wire/byte_io.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kTextBytesMax = 512;
+
+Rank get_rank(ByteReader& in) {
+  return Rank(static_cast<int32_t>(in.get<uint32_t>()));
+}
+
+void put_rank(ByteWriter& out, Rank rank) {
+  out.put(static_cast<uint32_t>(rank.value()));
+}
+
+void put_waits(ByteWriter& out, const CallReport& report) {
+  out.put(static_cast<uint8_t>(report.waits));
+  put_rank(out, report.waits_for);
+  out.put(static_cast<uint8_t>(report.root.kind));
+  put_rank(out, report.root.rank);
+  out.put(report.root.number);
+  put_rank(out, report.root.towards);
+  out.put(report.root_age_ms);
+}
+
+// Returns false when the bytes are invalid.
+bool get_waits(ByteReader& in, CallReport& report) {
+  const uint8_t waits = in.get<uint8_t>();
+  report.waits = waits != 0;
+  report.waits_for = get_rank(in);
+  const uint8_t kind = in.get<uint8_t>();
+  report.root.kind = static_cast<Blocker::Kind>(kind);
+  report.root.rank = get_rank(in);
+  report.root.number = in.get<uint64_t>();
+  report.root.towards = get_rank(in);
+  report.root_age_ms = in.get<uint32_t>();
+  const bool root = kind >= static_cast<uint8_t>(Blocker::Kind::behind);
+  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::Kind::silent) &&
+         (root || kind == static_cast<uint8_t>(Blocker::Kind::none));
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const CallReport& report) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.put(static_cast<uint8_t>(report.reason));
+  out.put(report.number);
+  out.put(report.chain);
+  out.put(report.sends);
+  out.put(report.receives);
+  put_waits(out, report);
+  const std::string text = printable_text(report.text, kTextBytesMax);
+  out.put_bytes(std::as_bytes(std::span(text)));
+  return bytes;
+}
+
+Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  CallReport report;
+  report.reason = static_cast<CallReport::Reason>(in.get<uint8_t>());
+  report.number = in.get<uint64_t>();
+  report.chain = in.get<uint64_t>();
+  report.sends = in.get<uint64_t>();
+  report.receives = in.get<uint64_t>();
+  const bool sound = get_waits(in, report);
+  if (in.bad()) return Status(Code::remote, "malformed report of calls: it is cut short");
+  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::answer) {
+    return Status(Code::remote, "malformed report of calls: its reason is unknown");
+  }
+  if (!sound) return Status(Code::remote, "malformed report of calls: its waits make no sense");
+  if (in.remaining() > kTextBytesMax) {
+    return Status(Code::remote, "malformed report of calls: its text is too long");
+  }
+  report.text = printable_text(in.get_bytes(in.remaining()), kTextBytesMax);
+  return report;
+}
+
+CollectiveMismatchDetector::CollectiveMismatchDetector(Rank self, int32_t rank_count,
+                                                       const CallHistory& history,
+                                                       Callbacks callbacks)
+    : self_(self),
+      history_(history),
+      callbacks_(std::move(callbacks)),
+      ends_(static_cast<size_t>(rank_count)) {}
+
+CallReport CollectiveMismatchDetector::report_to(Rank peer, CallReport::Reason reason) const {
+  const CallRecord& latest = history_.latest();
+  CallReport report;
+  report.reason = reason;
+  report.number = latest.number;
+  report.chain = latest.chain;
+  report.sends = callbacks_.sends(peer);
+  report.receives = callbacks_.receives(peer);
+  report.text = describe(latest) + callbacks_.also_waits();
+  return report;
+}
+
+// Only both ranks together can find the first different call. So this rank sends its present call,
+// and the peer compares and tells all ranks.
+void CollectiveMismatchDetector::on_mismatch(Rank peer) {
+  if (std::exchange(mismatch_told_, true)) return;
+  callbacks_.send(peer, report_to(peer, CallReport::Reason::differ));
+}
+
+void CollectiveMismatchDetector::on_report(Rank peer, const CallReport& report) {
+  if (report.reason == CallReport::Reason::differ) {
+    const CallRecord* mine = history_.find(report.number);
+    return fail(peer, report.text, mine != nullptr ? *mine : history_.latest());
+  }
+  compare(peer, report);
+  if (report.reason != CallReport::Reason::end) return;
+  ends_[static_cast<size_t>(peer.value())] = report;
+  if (ended_) compare_ends(peer);
+}
+
+void CollectiveMismatchDetector::compare(Rank peer, const CallReport& report) {
+  const uint64_t latest = history_.latest().number;
+  // This rank cannot compare a later call. The answer lets the peer compare.
+  if (report.number > latest) return;
+  const CallRecord* mine = history_.find(report.number);
+  if (mine != nullptr && mine->chain != report.chain) fail(peer, report.text, *mine);
+}
+
+void CollectiveMismatchDetector::fail(Rank peer, const std::string& theirs,
+                                      const CallRecord& mine) const {
+  const std::string text = describe(mine);
+  callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " is at " + theirs +
+                  ", " + callbacks_.who(self_) + " at " + text +
+                  (theirs.starts_with(text) ? "; they differ in an earlier one" : ""));
+}
+
+void CollectiveMismatchDetector::end() {
+  ended_ = true;
+  for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    const Rank peer(static_cast<int32_t>(rank));
+    if (peer == self_) continue;
+    callbacks_.send(peer, report_to(peer, CallReport::Reason::end));
+    if (ends_[rank]) compare_ends(peer);
+  }
+}
+
+void CollectiveMismatchDetector::compare_ends(Rank peer) const {
+  const CallReport& theirs = *ends_[static_cast<size_t>(peer.value())];
+  const CallRecord& mine = history_.latest();
+  const auto differ = [&](const std::string& they, const std::string& we) {
+    callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " ends after " +
+                    they + ", " + callbacks_.who(self_) + " after " + we);
+  };
+  if (theirs.number != mine.number) {
+    return differ(count_of(theirs.number, "collective"), count_of(mine.number, "collective"));
+  }
+  if (theirs.chain != mine.chain) return fail(peer, theirs.text, mine);
+  if (const uint64_t receives = callbacks_.receives(peer); theirs.sends != receives) {
+    return differ(count_of(theirs.sends, "Send") + " to it",
+                  count_of(receives, "Recv") + " of them");
+  }
+  if (const uint64_t sends = callbacks_.sends(peer); theirs.receives != sends) {
+    return differ(count_of(theirs.receives, "Recv") + " from it", count_of(sends, "Send"));
+  }
+}
+
+}  // namespace r2ccl

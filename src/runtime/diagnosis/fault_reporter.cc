@@ -1,0 +1,338 @@
+#include "runtime/diagnosis/fault_reporter.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/mutant.h"
+#include "runtime/link/notice.h"
+
+namespace r2ccl {
+namespace {
+
+// After this time the delay of the stalled chunks is known.
+constexpr TimeNs kSettled = 50 * kMillisecond;
+// The localising rank may die. The next one needs the reports on which no verdict has been made.
+constexpr TimeNs kKept = 500 * kMillisecond;
+constexpr size_t kVerdictsMax = 10'000;
+// A connection that broke because of loss has its verdict, if any, at most so long before the NIC
+// is named.
+constexpr TimeNs kOneFault = 5 * kSecond;
+
+// A request replaces one that the localising rank no longer waits for.
+uint64_t probe_slot(uint32_t number) {
+  return number % kQuestionsMax;
+}
+
+// A report replaces an earlier one of the same path, or of the same peer's end.
+uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
+  const uint64_t of_peer = uint64_t{static_cast<uint32_t>(o.peer.value())} << 32;
+  return path ? of_peer + 1 + path->value() : of_peer;
+}
+
+}  // namespace
+
+FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock)
+    : engine_(engine),
+      clock_(clock),
+      losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
+      prober_(engine, clock,
+              [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
+  std::vector<HostId> ids;
+  std::vector<size_t> nics;
+  for (const RankInfo& info : engine.rank_table()) {
+    const auto found = std::find(ids.begin(), ids.end(), info.host);
+    host_of_.push_back(static_cast<uint32_t>(found - ids.begin()));
+    if (found != ids.end()) continue;
+    ids.push_back(info.host);
+    host_names_.push_back(info.host_name);
+    nics.push_back(info.nics.size());
+  }
+  loss_localiser_ = LossLocaliser(nics);
+  fault_localiser_ = FaultLocaliser(std::move(nics));
+}
+
+NicName FaultReporter::name_of(Rank rank, NicId nic) const {
+  const auto& nics = engine_.rank_table()[static_cast<size_t>(rank.value())].nics;
+  return {host_of(rank), nic.value() < nics.size() ? nics[nic.value()].name : "lo"};
+}
+
+void FaultReporter::on_path_event(const PathEvent& event) {
+  // Report bad bytes in any phase: the other end may have used a path that this end was still
+  // validating, and this report excuses it.
+  const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
+  const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
+  const bool lost =
+      event.to == PathPhase::down && event.cause != DownCause::closing && (used || of_bytes);
+  if (!lost || event.planned || event.aftermath || event.local_nic == kNoNic) return;
+  losses_.hurry();
+  Observation o;
+  o.observer = engine_.self();
+  o.peer = event.peer;
+  o.near = name_of(engine_.self(), event.local_nic);
+  o.far = name_of(event.peer, event.remote_nic);
+  o.cause = event.cause;
+  o.peer_cause = event.peer_cause;
+  o.detected_us = static_cast<uint64_t>(event.detected_ns / kMicrosecond);
+  o.retransmitted_bytes = event.retransmitted_bytes;
+  o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
+  o.wall = clock_.wall();
+  reports_.push_back({std::move(o), event.path, clock_.now() + kSettled, false, {}});
+}
+
+void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
+  std::erase_if(reports_, [&](const Report& report) { return report.observation.peer == peer; });
+  if (end == PeerEnd::goodbye) return;
+  Observation o;
+  o.observer = engine_.self();
+  o.peer = peer;
+  o.near = {host_of(engine_.self()), ""};
+  o.far = {host_of(peer), ""};
+  o.cause = end == PeerEnd::dead ? DownCause::connection_lost : DownCause::silent;
+  o.wall = clock_.wall();
+  reports_.push_back({std::move(o), {}, clock_.now() + kSettled, false, {}});
+}
+
+void FaultReporter::on_observation(std::span<const std::byte> bytes) {
+  auto observation = decode_observation(bytes);
+  if (!observation.ok()) return;
+  const Observation& o = observation.value();
+  const auto is_rank = [&](Rank rank) {
+    return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
+  };
+  if (is_rank(o.observer) && is_rank(o.peer)) fault_localiser_.observe(o, clock_.now());
+}
+
+void FaultReporter::on_verdict(std::span<const std::byte> bytes) {
+  auto verdict = decode_verdict(bytes);
+  if (!verdict.ok()) return;
+  if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
+  add(verdict.value());
+  loss_localiser_.on_verdict(verdict.value(), clock_.now());
+  fault_localiser_.on_verdict(verdict.value(), clock_.now());
+}
+
+std::string FaultReporter::words_for(const Verdict& verdict) const {
+  const auto name = [&](const NicName& nic) {
+    return host_names_[nic.host] + (nic.nic.empty() ? "" : " " + nic.nic);
+  };
+  const std::string faulty = name(verdict.faulty);
+  switch (verdict.scope) {
+    case Scope::nic:
+      return faulty;
+    case Scope::pair:
+      return "between " + faulty + " and " + name(verdict.other);
+    case Scope::rail:
+      return "the rail of " + faulty;
+    case Scope::host:
+      return "all NICs of " + faulty;
+    case Scope::process:
+      return "the process of rank " + std::to_string(verdict.process.value()) + " on " + faulty;
+  }
+  return faulty;
+}
+
+// A NIC that loses packets breaks connections, so a verdict may have named its pairs first. The
+// later, more precise verdict replaces the earlier one of the same fault.
+size_t FaultReporter::place_of(const Verdict& verdict) const {
+  if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
+  const auto replaced = [&](const Verdict& old) {
+    if (verdict.wall - old.wall > kOneFault) return false;
+    // With much loss nothing arrives for a while.
+    const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
+    if (old.scope == Scope::nic && mute && old.faulty == verdict.faulty) return true;
+    if (old.scope != Scope::pair) return false;
+    const bool same = old.faulty == verdict.faulty && old.other == verdict.other;
+    const bool of_nic = old.faulty == verdict.faulty || old.other == verdict.faulty;
+    return verdict.scope == Scope::nic ? of_nic : same;
+  };
+  const auto found = std::ranges::find_if(verdicts_, replaced);
+  return static_cast<size_t>(found - verdicts_.begin());
+}
+
+void FaultReporter::add(const Verdict& verdict) {
+  const size_t place = place_of(verdict);
+  if (verdict.kind == DownCause::lossy) {
+    const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
+    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
+              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
+  } else {
+    R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
+              to_string(verdict.kind),
+              static_cast<unsigned long long>(verdict.retransmitted_bytes));
+  }
+  if (place < verdicts_.size()) {
+    verdicts_[place] = verdict;
+  } else if (verdicts_.size() < kVerdictsMax) {
+    verdicts_.push_back(verdict);
+  }
+}
+
+void FaultReporter::on_losses(Rank peer, std::span<const std::byte> bytes) {
+  auto report = decode_loss_report(bytes);
+  if (!report.ok() || report.value().observer != peer) return;
+  loss_localiser_.on_report(report.value(), clock_.now());
+}
+
+void FaultReporter::report_losses(Rank localiser, TimeNs now) {
+  const std::optional<LossReport> report = losses_.progress(now);
+  if (!report) return;
+  if (localiser == engine_.self()) return loss_localiser_.on_report(*report, now);
+  engine_.link(localiser)->send_notice(make_notice(NoticeKind::losses, encode(*report)));
+}
+
+void FaultReporter::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
+  const auto request = decode_probe_request(bytes);
+  if (request.ok()) probe(peer, request.value());
+}
+
+void FaultReporter::on_probe_answer(std::span<const std::byte> bytes) {
+  const auto answer = decode_probe_answer(bytes);
+  if (answer.ok()) fault_localiser_.on_answer(answer.value(), clock_.now());
+}
+
+// Returns the lowest rank that this rank has a control stream to: all further reports must be able
+// to reach it.
+Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
+  for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
+    if (ended[static_cast<size_t>(rank)]) continue;
+    const auto& paths = engine_.link(Rank(rank))->paths();
+    if (std::ranges::any_of(paths, [](const auto& path) { return path->control_writable(); })) {
+      return Rank(rank);
+    }
+  }
+  return engine_.self();
+}
+
+void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
+  if (localiser == engine_.self()) return fault_localiser_.observe(report.observation, now);
+  const uint64_t subject = subject_of(report.observation, report.path);
+  engine_.link(localiser)->send_notice(
+      make_notice(NoticeKind::observation, subject, encode(report.observation)));
+}
+
+// The present localising rank also knows the other end's report of the same loss. The previous one
+// may not, and may read this rank's report long after this.
+void FaultReporter::take_back(const Report& report, Rank localiser, TimeNs now) {
+  if (!report.path || mutated(Mutant::stale_reports)) return;
+  Report retraction = report;
+  retraction.observation.cause = DownCause::none;
+  retraction.observation.peer_cause = DownCause::none;
+  tell(retraction, localiser, now);
+}
+
+void FaultReporter::report_all(Rank localiser, TimeNs now) {
+  std::erase_if(reports_, [&](const Report& report) {
+    return report.settled && now >= report.settled_at + kKept;
+  });
+  for (Report& report : reports_) {
+    const bool settles = !report.settled && now >= report.settled_at;
+    if (report.told == localiser && !settles) continue;
+    const uint64_t told_stall_us = report.observation.stall_us;
+    if (settles && report.path) {
+      const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
+      report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
+    }
+    report.settled = report.settled || settles;
+    if (report.told && report.told != localiser) take_back(report, *report.told, now);
+    const bool news = report.told != localiser || report.observation.stall_us != told_stall_us;
+    report.told = localiser;
+    if (news) tell(report, localiser, now);
+  }
+}
+
+// Asks the lowest living rank of each host.
+void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
+  for (const uint32_t host : request.hosts) {
+    for (size_t i = 0; i < ended.size(); ++i) {
+      const Rank rank(static_cast<int32_t>(i));
+      if (ended[i] || host_of(rank) != host) continue;
+      if (rank == engine_.self()) {
+        probe(rank, request);
+      } else {
+        engine_.link(rank)->send_notice(
+            make_notice(NoticeKind::probe_request, probe_slot(request.number), encode(request)));
+      }
+      break;
+    }
+  }
+}
+
+std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& request) const {
+  std::vector<NicProber::Target> targets;
+  for (const uint32_t host : request.hosts) {
+    const auto found = std::ranges::find(host_of_, host);
+    if (found == host_of_.end() || host == host_of(engine_.self())) continue;
+    const Rank peer(static_cast<int32_t>(found - host_of_.begin()));
+    for (const auto& path : engine_.link(peer)->paths()) {
+      const PathSpec& spec = path->spec;
+      if (spec.control_only || spec.local_nic == kNoNic) continue;
+      NicProber::Target target;
+      target.reach.near = name_of(engine_.self(), spec.local_nic);
+      target.reach.far = name_of(peer, spec.remote_nic);
+      target.request.probe_only = true;
+      target.request.path = spec.id;
+      target.request.remote = spec.remote;
+      target.request.options.device = spec.device;
+      target.request.options.source = spec.source;
+      // The queues of a busy path delay a connect less than its data.
+      const TimeNs base = path->model.base_delay();
+      target.round_trip =
+          base > 0 ? std::min(base, path->health.round_trip) : path->health.round_trip;
+      targets.push_back(std::move(target));
+    }
+  }
+  return targets;
+}
+
+void FaultReporter::probe(Rank requester, const ProbeRequest& request) {
+  prober_.start(requester, request.number, host_of(engine_.self()), targets_of(request));
+}
+
+void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
+  if (requester == engine_.self()) return fault_localiser_.on_answer(answer, clock_.now());
+  engine_.link(requester)->send_notice(
+      make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
+}
+
+void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {
+  verdict.number = static_cast<uint32_t>(place_of(verdict));
+  add(verdict);
+  for (size_t rank = 0; rank < ended.size(); ++rank) {
+    Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr || ended[rank]) continue;
+    link->send_notice(make_notice(NoticeKind::verdict, verdict.number, encode(verdict)));
+  }
+}
+
+void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
+  for (const Verdict& verdict : loss_localiser_.due(now)) announce_one(verdict, ended);
+  fault_localiser_.explain_by_loss(
+      [&](const NicName& near, const NicName& far) {
+        return loss_localiser_.explains(near, far, now);
+      },
+      now);
+  for (const Verdict& verdict : fault_localiser_.due(now)) announce_one(verdict, ended);
+}
+
+void FaultReporter::progress(const std::vector<bool>& ended) {
+  const TimeNs now = engine_.polled_at();
+  const Rank localiser = localising_rank(ended);
+  report_losses(localiser, now);
+  report_all(localiser, now);
+  for (const ProbeRequest& request : fault_localiser_.wanted(now)) ask(request, ended);
+  prober_.progress();
+  announce(ended, now);
+}
+
+TimeNs FaultReporter::next_timeout() const {
+  TimeNs next = std::min({fault_localiser_.next_timeout(), prober_.next_timeout(),
+                          loss_localiser_.next_timeout(), losses_.next_timeout()});
+  for (const Report& report : reports_) {
+    // A new report has not been sent yet.
+    const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;
+    next = std::min(next, report.told ? due : 0);
+  }
+  return next;
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,89 @@
+// Turns this rank's path events into the job's list of verdicts. Each rank reports to the lowest
+// rank that it has a control stream to. That localising rank makes the verdicts for all and sends
+// them to every rank, so every rank holds the same list. It also asks ranks of some hosts to probe
+// which NICs reach each other.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/diagnosis/loss_localiser.h"
+#include "runtime/diagnosis/loss_watch.h"
+#include "runtime/diagnosis/nic_prober.h"
+#include "runtime/engine/progress_engine.h"
+
+namespace r2ccl {
+
+class FaultReporter {
+ public:
+  FaultReporter(ProgressEngine& engine, const Clock& clock);
+
+  void on_path_event(const PathEvent& event);
+  // Handle the body of a notice, which follows its kind byte.
+  void on_observation(std::span<const std::byte> bytes);
+  void on_verdict(std::span<const std::byte> bytes);
+  void on_probe_request(Rank peer, std::span<const std::byte> bytes);
+  void on_probe_answer(std::span<const std::byte> bytes);
+  void on_losses(Rank peer, std::span<const std::byte> bytes);
+  // `end`: goodbye also when the peer's departure is expected.
+  void on_peer_gone(Rank peer, PeerEnd end);
+  // Sends all reports and requests that are due. `ended(rank)`: this rank left or died.
+  void progress(const std::vector<bool>& ended);
+  TimeNs next_timeout() const;
+  // Returns whether a verdict is still to be made here, or evidence for one to be sent.
+  bool busy() const { return next_timeout() != kNever; }
+
+  const std::vector<Verdict>& verdicts() const { return verdicts_; }
+  const std::vector<std::string>& hosts() const { return host_names_; }
+  uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
+
+  void check_invariants() const {
+    fault_localiser_.check_invariants();
+    loss_localiser_.check_invariants();
+  }
+
+ private:
+  // A report is sent at once, again when the stall is known, and anew when another rank localises.
+  struct Report {
+    Observation observation;
+    std::optional<PathId> path;  // none: a report on a whole process
+    TimeNs settled_at = 0;
+    bool settled = false;
+    std::optional<Rank> told;
+  };
+  NicName name_of(Rank rank, NicId nic) const;
+  std::string words_for(const Verdict& verdict) const;
+  bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
+  void add(const Verdict& verdict);
+  Rank localising_rank(const std::vector<bool>& ended) const;
+  void tell(const Report& report, Rank localiser, TimeNs now);
+  void take_back(const Report& report, Rank localiser, TimeNs now);
+  void report_all(Rank localiser, TimeNs now);
+  void ask(const ProbeRequest& request, const std::vector<bool>& ended);
+  void probe(Rank requester, const ProbeRequest& request);
+  std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
+  void on_probed(Rank requester, const ProbeAnswer& answer);
+  void report_losses(Rank localiser, TimeNs now);
+  size_t place_of(const Verdict& verdict) const;
+  void announce_one(Verdict verdict, const std::vector<bool>& ended);
+  void announce(const std::vector<bool>& ended, TimeNs now);
+
+  ProgressEngine& engine_;
+  const Clock& clock_;
+  std::vector<std::string> host_names_;
+  std::vector<uint32_t> host_of_;  // by rank
+  std::deque<Report> reports_;
+  FaultLocaliser fault_localiser_{{}};
+  LossLocaliser loss_localiser_{{}};
+  LossWatch losses_;
+  NicProber prober_;
+  std::vector<Verdict> verdicts_;
+};
+
+}  // namespace r2ccl

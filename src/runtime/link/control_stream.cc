@@ -1,0 +1,107 @@
+#include "runtime/link/control_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/mutant.h"
+
+namespace r2ccl {
+
+ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Session& session,
+                             std::vector<std::byte> leftover)
+    : connection_(std::move(connection)),
+      send_key_(session.send_key),
+      receive_key_(session.receive_key),
+      send_tag_(session.send_key, HeaderTag::Use::control),
+      receive_tag_(session.receive_key, HeaderTag::Use::control),
+      in_(std::move(leftover)),
+      in_used_(in_.size()) {}
+
+IoResult ControlStream::send(ControlFrame& frame) {
+  R2CCL_CHECK(can_send());
+  frame.control_sequence = sent_++;
+  out_.clear();
+  encode(frame, out_);
+  R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
+  send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.control_sequence);
+  std::array<std::byte, kMacBytes> mac;
+  compute_mac(send_key_, out_, mac);
+  out_.insert(out_.end(), mac.begin(), mac.end());
+  out_done_ = 0;
+  return flush();
+}
+
+IoResult ControlStream::flush() {
+  while (!out_.empty()) {
+    const iovec slice{out_.data() + out_done_, out_.size() - out_done_};
+    const IoResult result = connection_->write(std::span(&slice, 1));
+    if (result.kind != IoKind::progressed) return result;
+    out_done_ += result.bytes;
+    if (out_done_ == out_.size()) out_.clear();
+  }
+  return {IoKind::progressed, 0, 0};
+}
+
+ControlStream::Received ControlStream::receive(std::vector<ControlFrame>& frames) {
+  const size_t frames_before = frames.size();
+  for (size_t bytes = 0;;) {
+    if (Status status = parse(frames); !status.ok()) return {status, {}};
+    // All bytes that were read have been parsed, so the poller reports the rest.
+    const bool turn_over =
+        bytes >= kBytesPerTurn || frames.size() - frames_before >= kFramesPerTurn;
+    if (turn_over) return {{}, {IoKind::progressed, 0, 0}};
+    if (in_.size() < in_used_ + kReadBytes) in_.resize(in_used_ + kReadBytes);
+    const iovec slice{in_.data() + in_used_, kReadBytes};
+    const IoResult result = connection_->read(std::span(&slice, 1));
+    if (result.kind != IoKind::progressed) return {{}, result};
+    in_used_ += result.bytes;
+    bytes += result.bytes;
+    if (result.bytes < slice.iov_len) {
+      Status status = parse(frames);
+      return {status, {IoKind::blocked, 0, 0}};
+    }
+  }
+}
+
+Status ControlStream::corrupt(const char* what) {
+  corrupted_ = true;
+  return {Code::remote,
+          std::string(what) + ": its bytes were changed, repeated or left out on the way"};
+}
+
+Status ControlStream::parse(std::vector<ControlFrame>& frames) {
+  size_t at = 0;
+  while (in_used_ - at >= kControlHeaderBytes) {
+    const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
+    // Check the header before its size is used: a reader would wait for bytes that never come.
+    const auto header = rest.first<kControlHeaderBytes>();
+    if (!receive_tag_.fits(header, received_) && !mutated(Mutant::any_header)) {
+      return corrupt("a control header with a wrong tag");
+    }
+    const auto body = decode_control_header(header);
+    if (!body.ok()) return body.status();
+    const size_t signed_bytes = kControlHeaderBytes + body.value();
+    if (rest.size() < signed_bytes + kMacBytes) break;
+    if (!check_mac(receive_key_, rest.first(signed_bytes),
+                   rest.subspan(signed_bytes).first<kMacBytes>())) {
+      return corrupt("a control frame with a wrong MAC");
+    }
+    auto frame = decode_control_body(rest.subspan(kControlHeaderBytes, body.value()));
+    if (!frame.ok()) return frame.status();
+    // TCP keeps the order, so a gap means that the stream was tampered with.
+    if (frame.value().control_sequence != received_)
+      return corrupt("a control frame out of sequence");
+    ++received_;
+    frames.push_back(std::move(frame).value());
+    at += signed_bytes + kMacBytes;
+  }
+  if (at > 0) {
+    std::memmove(in_.data(), in_.data() + at, in_used_ - at);
+    in_used_ -= at;
+  }
+  return {};
+}
+
+}  // namespace r2ccl
