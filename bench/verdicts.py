@@ -142,7 +142,7 @@ class Trials:
         self.done.append(trial)
 
 
-def judge(trials, verdicts, announced):
+def check_verdicts(trials, verdicts, announced):
     """Adds each trial's verdicts and their times."""
     for trial in trials:
         said = [(words(v), wall(v), when) for v, when in zip(verdicts, announced)
@@ -198,7 +198,7 @@ def run_all(lab, options, dice, document):
     announced = reader.announced()
     if len(announced) != len(result["verdicts"]):
         raise Failed(f"{len(announced)} verdicts in the log, {len(result['verdicts'])} in the result")
-    judge(trials.done, result["verdicts"], announced)
+    check_verdicts(trials.done, result["verdicts"], announced)
     document.update({name: result[name] for name in ("operations", "checked_elements",
                                                      "wrong_elements")})
     return trials.done

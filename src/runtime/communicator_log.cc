@@ -78,13 +78,13 @@ void log_nics(Transport& transport) {
 
 void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!log_enabled(LogLevel::info)) return;
-  const Incidents& incidents = runtime.incidents();
-  const std::vector<std::string>& hosts = incidents.hosts();
+  const FaultReporter& fault_reporter = runtime.fault_reporter();
+  const std::vector<std::string>& hosts = fault_reporter.hosts();
   std::vector<std::vector<int32_t>> ranks(hosts.size());
   // By host: each pair of NICs once, however many ranks share them.
   std::vector<std::set<std::string>> rails(hosts.size());
   for (int32_t rank = 0; rank < options.rank_count; ++rank) {
-    const uint32_t host = incidents.host_of(Rank(rank));
+    const uint32_t host = fault_reporter.host_of(Rank(rank));
     ranks[host].push_back(rank);
     const Link* link = runtime.engine().link(Rank(rank));
     if (link == nullptr) continue;

@@ -8,7 +8,7 @@
 
 #include "base/printable.h"
 #include "protocol/admin/drain.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake_frames.h"
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_card.h"

@@ -120,9 +120,9 @@ void write_in_flight(JsonWriter& out, const RankWaits& waits) {
 
 }  // namespace
 
-void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_max) {
-  const std::vector<Verdict>& all = incidents.verdicts();
-  const auto host_of = [&](const NicName& nic) { return incidents.hosts()[nic.host]; };
+void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t count_max) {
+  const std::vector<Verdict>& all = fault_reporter.verdicts();
+  const auto host_of = [&](const NicName& nic) { return fault_reporter.hosts()[nic.host]; };
   out.key("verdicts").begin_array();
   for (size_t i = all.size() - std::min(all.size(), count_max); i < all.size(); ++i) {
     const Verdict& verdict = all[i];
@@ -162,16 +162,16 @@ void write_verdicts(JsonWriter& out, const Incidents& incidents, size_t count_ma
 
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
-  const Incidents& incidents = rank.incidents();
+  const FaultReporter& fault_reporter = rank.fault_reporter();
   const uint32_t version = options.library_version;
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
       .field("pid", uint64_t{rank.engine().own_card().pid})
-      .field("host", incidents.hosts()[incidents.host_of(options.self)]);
+      .field("host", fault_reporter.hosts()[fault_reporter.host_of(options.self)]);
   out.key("hosts").begin_array();
-  for (const std::string& host : incidents.hosts()) out.value(host);
+  for (const std::string& host : fault_reporter.hosts()) out.value(host);
   out.end_array();
   out.field("version", std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                            "." + std::to_string(version % 100))
@@ -201,7 +201,7 @@ std::string report_text(RankRuntime& rank) {
   out.end_array();
   out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
   write_in_flight(out, rank.waits());
-  write_verdicts(out, rank.incidents(), SIZE_MAX);
+  write_verdicts(out, rank.fault_reporter(), SIZE_MAX);
   out.end_object();
   return out.text();
 }

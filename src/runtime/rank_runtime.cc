@@ -52,7 +52,7 @@ Status RankRuntime::start(MetJob met) {
     Link* link = engine_.link(Rank(peer));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
-  incidents_ = std::make_unique<Incidents>(engine_, clock_);
+  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock_);
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_book);
   operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts);
   waits_ =
@@ -114,7 +114,7 @@ void RankRuntime::progress(TimeNs timeout_ns) {
   engine_.progress(timeout_ns);
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
-  incidents_->progress(ended_);
+  fault_reporter_->progress(ended_);
   waits_->progress();
   drains_->progress();
   rank_status_->progress();
@@ -122,7 +122,7 @@ void RankRuntime::progress(TimeNs timeout_ns) {
 
 TimeNs RankRuntime::next_timeout() {
   if (cancel_due_) return 0;
-  return std::min({engine_.next_timeout(), incidents_->next_timeout(), waits_->next_timeout(),
+  return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
@@ -159,13 +159,13 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 
 void RankRuntime::on_path_event(const PathEvent& event) {
   // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  if (!leaving_ && failure_.ok()) incidents_->on_path_event(event);
+  if (!leaving_ && failure_.ok()) fault_reporter_->on_path_event(event);
   observer_.on_path_event(event);
 }
 
 void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
-  incidents_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
+  fault_reporter_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   ended_[index] = true;
   observer_.on_peer_end(peer, end);
@@ -200,15 +200,15 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::calls:
       return waits_->on_notice(peer, body);
     case NoticeKind::observation:
-      return incidents_->on_observation(body);
+      return fault_reporter_->on_observation(body);
     case NoticeKind::verdict:
-      return incidents_->on_verdict(body);
+      return fault_reporter_->on_verdict(body);
     case NoticeKind::probe_request:
-      return incidents_->on_probe_request(peer, body);
+      return fault_reporter_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:
-      return incidents_->on_probe_answer(body);
+      return fault_reporter_->on_probe_answer(body);
     case NoticeKind::losses:
-      return incidents_->on_losses(peer, body);
+      return fault_reporter_->on_losses(peer, body);
     case NoticeKind::status_request:
       return rank_status_->on_request(peer, body);
     case NoticeKind::status:

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "runtime/admin/drains.h"
 #include "runtime/collective/operations.h"
-#include "runtime/diagnosis/incidents.h"
+#include "runtime/diagnosis/fault_reporter.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/failure_notice.h"
 #include "runtime/link/user_memory.h"
@@ -123,7 +123,7 @@ class RankRuntime final : private EngineObserver {
   ProgressEngine& engine() { return engine_; }
   const Operations& operations() const { return *operations_; }
   Operations& operations() { return *operations_; }
-  Incidents& incidents() { return *incidents_; }
+  FaultReporter& fault_reporter() { return *fault_reporter_; }
   Drains& drains() { return *drains_; }
   RankWaits& waits() { return *waits_; }
   RankStatus& status() { return *rank_status_; }
@@ -163,7 +163,7 @@ class RankRuntime final : private EngineObserver {
   uint64_t comm_id_ = 0;
   ProgressEngine engine_;
   // From start() on; each may use those before it.
-  std::unique_ptr<Incidents> incidents_;
+  std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<RankWaits> waits_;

@@ -87,7 +87,7 @@ RankSummary RankStatus::summarize() {
   const TimeNs uptime = rank_.clock().now() - rank_.started_at();
   summary.uptime_ms = static_cast<uint64_t>(uptime / kMillisecond);
   summary.operations = rank_.operations().completed();
-  summary.verdicts = static_cast<uint32_t>(rank_.incidents().verdicts().size());
+  summary.verdicts = static_cast<uint32_t>(rank_.fault_reporter().verdicts().size());
   summary.error = rank_.failure().message();
   add_waits(summary);
   add_links(summary);
@@ -137,9 +137,9 @@ void RankStatus::add_links(RankSummary& summary) {
 }
 
 std::string RankStatus::member_text(Rank rank, Presence presence, const RankSummary* summary) {
-  const Incidents& incidents = rank_.incidents();
-  return member_json(rank_.engine().cards(), rank, incidents.hosts()[incidents.host_of(rank)],
-                     presence, summary);
+  const FaultReporter& fault_reporter = rank_.fault_reporter();
+  return member_json(rank_.engine().cards(), rank,
+                     fault_reporter.hosts()[fault_reporter.host_of(rank)], presence, summary);
 }
 
 Presence RankStatus::ask(Rank rank, uint32_t number) {
@@ -196,8 +196,8 @@ std::optional<std::string> RankStatus::job_status() {
                                                    : member_text(rank, member.presence, nullptr));
   }
   out.end_array();
-  out.field("verdict_count", uint64_t{rank_.incidents().verdicts().size()});
-  write_verdicts(out, rank_.incidents(), kVerdictsTold);
+  out.field("verdict_count", uint64_t{rank_.fault_reporter().verdicts().size()});
+  write_verdicts(out, rank_.fault_reporter(), kVerdictsTold);
   out.end_object();
   return out.text();
 }

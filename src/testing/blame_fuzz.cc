@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {
@@ -17,21 +17,21 @@ bool fuzz_with(Decode decode, std::span<const std::byte> bytes) {
 }
 
 // A fault localiser with an open question takes any answer, and reaches an end.
-bool fuzz_judge(std::span<const std::byte> bytes) {
-  Judge judge({4, 4, 4});
+bool fuzz_fault_localiser(std::span<const std::byte> bytes) {
+  FaultLocaliser localiser({4, 4, 4});
   Observation seen;
   seen.peer = Rank(1);
   seen.near = {0, "nic0"};
   seen.far = {1, "nic0"};
   seen.cause = DownCause::silent;
   seen.up_us = 60'000'000;
-  judge.observe(seen, 0);
-  const auto asked = judge.wanted(kSecond / 10);
+  localiser.observe(seen, 0);
+  const auto asked = localiser.wanted(kSecond / 10);
   R2CCL_CHECK(asked.size() == 1);
   const auto answer = decode_probe_answer(bytes);
-  if (answer.ok()) judge.on_answer(answer.value(), kSecond / 10);
-  R2CCL_CHECK(judge.due(kSecond).size() == 1);
-  R2CCL_CHECK(judge.next_timeout() == kNever);
+  if (answer.ok()) localiser.on_answer(answer.value(), kSecond / 10);
+  R2CCL_CHECK(localiser.due(kSecond).size() == 1);
+  R2CCL_CHECK(localiser.next_timeout() == kNever);
   return answer.ok();
 }
 
@@ -45,7 +45,7 @@ bool fuzz_blame(std::span<const std::byte> input) {
   if (mode == 1) return fuzz_with(decode_verdict, input);
   if (mode == 2) return fuzz_with(decode_probe_request, input);
   if (mode == 3) return fuzz_with(decode_probe_answer, input);
-  return fuzz_judge(input);
+  return fuzz_fault_localiser(input);
 }
 
 }  // namespace r2ccl

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "protocol/admin/drain.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
 #include "runtime/admin/rank_summary.h"

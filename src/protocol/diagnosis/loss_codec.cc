@@ -1,4 +1,4 @@
-// The report by which a rank tells the judging rank how many packets its paths lost.
+// The report by which a rank tells the localising rank how many packets its paths lost.
 #include <algorithm>
 
 #include "protocol/diagnosis/loss_localiser.h"

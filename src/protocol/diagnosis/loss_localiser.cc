@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 namespace {
@@ -184,9 +184,9 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
   ready_.push_back(verdict);
 }
 
-void LossLocaliser::judge_component(const std::vector<Pair>& component,
-                                    const std::vector<Pair>& lossy,
-                                    const std::map<Pair, LossCount>& totals, TimeNs now) {
+void LossLocaliser::localise_component(const std::vector<Pair>& component,
+                                       const std::vector<Pair>& lossy,
+                                       const std::map<Pair, LossCount>& totals, TimeNs now) {
   const Cover culprits = in_every_cover(component, kCoverMax);
   for (const NicName& nic : culprits) {
     LossCount count;
@@ -239,9 +239,9 @@ void LossLocaliser::forget_old(TimeNs now) {
 }
 
 std::vector<Verdict> LossLocaliser::due(TimeNs now) {
-  if (changed_ || now - judged_at_ >= kReportInterval) {
+  if (changed_ || now - localised_at_ >= kReportInterval) {
     changed_ = false;
-    judged_at_ = now;
+    localised_at_ = now;
     forget_old(now);
     const std::map<Pair, LossCount> all = totals();
     const std::vector<Pair> lossy = lossy_pairs(all);
@@ -250,14 +250,14 @@ std::vector<Verdict> LossLocaliser::due(TimeNs now) {
     });
     for (const Pair& pair : lossy) lossy_.try_emplace(pair, PairState{now});
     std::vector<Pair> left = lossy;
-    while (!left.empty()) judge_component(take_component(left), lossy, all, now);
+    while (!left.empty()) localise_component(take_component(left), lossy, all, now);
   }
   return std::exchange(ready_, {});
 }
 
 TimeNs LossLocaliser::next_timeout() const {
   if (!ready_.empty() || changed_) return 0;
-  return seen_.empty() ? kNever : judged_at_ + kReportInterval;
+  return seen_.empty() ? kNever : localised_at_ + kReportInterval;
 }
 
 LossExplains LossLocaliser::explains(const NicName& near, const NicName& far, TimeNs now) const {

@@ -37,7 +37,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/path/loss_meter.h"
 
 namespace r2ccl {
@@ -78,7 +78,7 @@ class LossLocaliser {
   // Replaces the rank's last report. Ignores samples that contradict themselves, or name a host
   // that the job does not have.
   void on_report(const LossReport& report, TimeNs now);
-  // Takes the verdict of another judging rank, so that this one does not name the same component
+  // Takes the verdict of another localising rank, so that this one does not name the same component
   // again.
   void on_verdict(const Verdict& verdict, TimeNs now);
   // Returns new verdicts; their kind is DownCause::lossy.
@@ -131,8 +131,8 @@ class LossLocaliser {
                   const std::map<Pair, LossCount>& totals) const;
   bool host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                const std::map<Pair, LossCount>& totals) const;
-  void judge_component(const std::vector<Pair>& component, const std::vector<Pair>& lossy,
-                       const std::map<Pair, LossCount>& totals, TimeNs now);
+  void localise_component(const std::vector<Pair>& component, const std::vector<Pair>& lossy,
+                          const std::map<Pair, LossCount>& totals, TimeNs now);
   void name(Scope scope, const NicName& nic, const NicName& other, const LossCount& count,
             TimeNs now);
   void forget_old(TimeNs now);
@@ -145,7 +145,7 @@ class LossLocaliser {
   // twice.
   std::map<Pair, TimeNs> named_;
   std::vector<Verdict> ready_;
-  TimeNs judged_at_ = 0;
+  TimeNs localised_at_ = 0;
   bool changed_ = false;
 };
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/diagnosis/blame_evidence.h"
+#include "protocol/diagnosis/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {
@@ -29,8 +29,8 @@ struct Row {
 };
 
 // Every rank reports again and again for `duration`; rank r runs on host r.
-std::vector<Verdict> judged(LossLocaliser& localiser, const std::vector<Row>& rows,
-                            TimeNs duration = kSecond, TimeNs from = 0) {
+std::vector<Verdict> localised(LossLocaliser& localiser, const std::vector<Row>& rows,
+                               TimeNs duration = kSecond, TimeNs from = 0) {
   std::vector<Verdict> all;
   for (TimeNs now = from; now <= from + duration; now += LossLocaliser::kReportInterval) {
     std::map<uint32_t, LossReport> reports;
@@ -46,10 +46,10 @@ std::vector<Verdict> judged(LossLocaliser& localiser, const std::vector<Row>& ro
   return all;
 }
 
-std::vector<Verdict> judged(size_t host_count, const std::vector<Row>& rows,
-                            TimeNs duration = kSecond) {
+std::vector<Verdict> localised(size_t host_count, const std::vector<Row>& rows,
+                               TimeNs duration = kSecond) {
   LossLocaliser localiser(hosts(host_count));
-  return judged(localiser, rows, duration);
+  return localised(localiser, rows, duration);
 }
 
 // Returns the verdicts as "nic h1nic0" or "pair h0nic0 h1nic0", in order.
@@ -72,23 +72,23 @@ using Words = std::vector<std::string>;
 
 TEST(LossLocaliser, NamesTheNicThatEveryLossyPairHasInCommon) {
   const std::vector<Row> rows = {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kClean}, {0, 1, kClean, 1}};
-  const std::vector<Verdict> verdicts = judged(3, rows);
+  const std::vector<Verdict> verdicts = localised(3, rows);
   ASSERT_EQ(words(verdicts), Words{"nic h1nic0"});
   EXPECT_EQ(verdicts[0].loss_ppm, 50'000U);
   EXPECT_EQ(verdicts[0].rank, Rank(0));
 }
 
 TEST(LossLocaliser, NamesTheNicThatLosesInOneDirectionOnly) {
-  EXPECT_EQ(words(judged(4, {{0, 1, kLoses},
-                             {2, 1, kLoses},
-                             {3, 1, kFewer},
-                             {1, 0, kClean},
-                             {0, 2, kClean},
-                             {2, 3, kClean},
-                             {0, 3, kClean, 2}})),
+  EXPECT_EQ(words(localised(4, {{0, 1, kLoses},
+                                {2, 1, kLoses},
+                                {3, 1, kFewer},
+                                {1, 0, kClean},
+                                {0, 2, kClean},
+                                {2, 3, kClean},
+                                {0, 3, kClean, 2}})),
             Words{"nic h1nic0"});
   EXPECT_EQ(
-      words(judged(
+      words(localised(
           4, {{1, 0, kLoses}, {1, 2, kLoses}, {0, 1, kClean}, {2, 0, kClean}, {1, 3, kClean, 2}})),
       Words{"nic h1nic0"});
 }
@@ -97,20 +97,20 @@ TEST(LossLocaliser, NamesTheSameNicOnceWhileItLoses) {
   const std::vector<Row> rows = {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kClean}, {0, 1, kClean, 1}};
   const std::vector<Row> rarely = {{0, 1, kFewer}, {2, 0, kClean}};
   LossLocaliser localiser(hosts(3));
-  EXPECT_EQ(judged(localiser, rows).size(), 1U);
-  EXPECT_TRUE(judged(localiser, rarely, 20 * kSecond, 2 * kSecond).empty());
-  EXPECT_TRUE(judged(localiser, rows, kSecond, 23 * kSecond).empty());
+  EXPECT_EQ(localised(localiser, rows).size(), 1U);
+  EXPECT_TRUE(localised(localiser, rarely, 20 * kSecond, 2 * kSecond).empty());
+  EXPECT_TRUE(localised(localiser, rows, kSecond, 23 * kSecond).empty());
   // The NIC had recovered in between.
-  EXPECT_EQ(judged(localiser, rows, kSecond, 40 * kSecond).size(), 1U);
+  EXPECT_EQ(localised(localiser, rows, kSecond, 40 * kSecond).size(), 1U);
 }
 
 TEST(LossLocaliser, NamesThePairWhereBothEndsExplainItAlike) {
   const std::vector<Row> two = {{0, 1, kLoses}, {1, 0, kLoses}, {0, 1, kClean, 1}};
-  EXPECT_EQ(words(judged(2, two)), Words{"pair h0nic0 h1nic0"});
+  EXPECT_EQ(words(localised(2, two)), Words{"pair h0nic0 h1nic0"});
   // With more hosts others may still lose packets to one of the two.
   const std::vector<Row> one = {{0, 1, kLoses}, {1, 2, kClean}, {2, 0, kClean}, {0, 1, kClean, 1}};
-  EXPECT_TRUE(judged(3, one, kSecond).empty());
-  EXPECT_EQ(words(judged(3, one, 3 * kSecond)), Words{"pair h0nic0 h1nic0"});
+  EXPECT_TRUE(localised(3, one, kSecond).empty());
+  EXPECT_EQ(words(localised(3, one, 3 * kSecond)), Words{"pair h0nic0 h1nic0"});
 }
 
 TEST(LossLocaliser, NamesTwoNicsThatOnlyTogetherExplainAllLoss) {
@@ -122,88 +122,88 @@ TEST(LossLocaliser, NamesTwoNicsThatOnlyTogetherExplainAllLoss) {
       if (from != to) rows.push_back({from, to, loses ? kLoses : kClean});
     }
   }
-  EXPECT_EQ(words(judged(5, rows)), (Words{"nic h1nic0", "nic h3nic0"}));
+  EXPECT_EQ(words(localised(5, rows)), (Words{"nic h1nic0", "nic h3nic0"}));
 }
 
 // With three hosts two lossy NICs and a lossy switch are the same evidence.
 TEST(LossLocaliser, NamesNoNicOfARingOfLossyPairs) {
   EXPECT_TRUE(
-      judged(3, {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kLoses}, {0, 1, kClean, 1}}, 5 * kSecond)
+      localised(3, {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kLoses}, {0, 1, kClean, 1}}, 5 * kSecond)
           .empty());
 }
 
 TEST(LossLocaliser, CountsABurstAsCongestion) {
-  EXPECT_TRUE(judged(4,
-                     {{0, 1, kBurst},
-                      {2, 1, kBurst},
-                      {3, 1, kBurst},
-                      {1, 2, kBurst},
-                      {1, 3, kBurst},
-                      {1, 0, kBurst},
-                      {0, 2, kClean},
-                      {0, 1, kClean, 1}},
-                     5 * kSecond)
+  EXPECT_TRUE(localised(4,
+                        {{0, 1, kBurst},
+                         {2, 1, kBurst},
+                         {3, 1, kBurst},
+                         {1, 2, kBurst},
+                         {1, 3, kBurst},
+                         {1, 0, kBurst},
+                         {0, 2, kClean},
+                         {0, 1, kClean, 1}},
+                        5 * kSecond)
                   .empty());
   // A single burst that hits many pairs twice is over before it counts.
   LossLocaliser localiser(hosts(4));
-  EXPECT_TRUE(judged(localiser, {{0, 1, kLoses}, {2, 1, kLoses}, {0, 1, kClean, 1}}, 0).empty());
+  EXPECT_TRUE(localised(localiser, {{0, 1, kLoses}, {2, 1, kLoses}, {0, 1, kClean, 1}}, 0).empty());
 }
 
 TEST(LossLocaliser, CountsALossOfAllNicsOfAHostAsAFanIn) {
-  EXPECT_TRUE(judged(4,
-                     {{0, 1, kLoses},
-                      {2, 1, kLoses},
-                      {0, 1, kLoses, 1},
-                      {2, 1, kLoses, 1},
-                      {0, 1, kLoses, 2},
-                      {2, 1, kLoses, 2},
-                      {0, 2, kClean}},
-                     5 * kSecond)
+  EXPECT_TRUE(localised(4,
+                        {{0, 1, kLoses},
+                         {2, 1, kLoses},
+                         {0, 1, kLoses, 1},
+                         {2, 1, kLoses, 1},
+                         {0, 1, kLoses, 2},
+                         {2, 1, kLoses, 2},
+                         {0, 2, kClean}},
+                        5 * kSecond)
                   .empty());
 }
 
 TEST(LossLocaliser, CountsALossThatOthersHaveTooAsCongestion) {
-  EXPECT_TRUE(judged(6,
-                     {{0, 1, kLoses},
-                      {2, 1, kLoses},
-                      {3, 4, kCongested, 2},
-                      {4, 5, kCongested, 2},
-                      {0, 1, kClean, 1}},
-                     5 * kSecond)
+  EXPECT_TRUE(localised(6,
+                        {{0, 1, kLoses},
+                         {2, 1, kLoses},
+                         {3, 4, kCongested, 2},
+                         {4, 5, kCongested, 2},
+                         {0, 1, kClean, 1}},
+                        5 * kSecond)
                   .empty());
 }
 
 TEST(LossLocaliser, IgnoresReportsThatContradictThemselves) {
   constexpr LossCount kMore{.sent = 5, .lost = 10, .periods = 16, .lossy = 6};
   constexpr LossCount kLonger{.sent = 200, .lost = 10, .periods = 90, .lossy = 60};
-  EXPECT_TRUE(judged(3, {{0, 1, kMore}, {1, 2, kMore}}).empty());
-  EXPECT_TRUE(judged(3, {{0, 1, kLonger}, {1, 2, kLonger}}).empty());
-  EXPECT_TRUE(judged(2, {{0, 7, kLoses}, {9, 1, kLoses}}).empty());
+  EXPECT_TRUE(localised(3, {{0, 1, kMore}, {1, 2, kMore}}).empty());
+  EXPECT_TRUE(localised(3, {{0, 1, kLonger}, {1, 2, kLonger}}).empty());
+  EXPECT_TRUE(localised(2, {{0, 7, kLoses}, {9, 1, kLoses}}).empty());
 }
 
 TEST(LossLocaliser, SaysWhetherALossExplainsABrokenConnection) {
   LossLocaliser localiser(hosts(3));
   EXPECT_EQ(localiser.explains(nic(0), nic(1), 0), LossExplains::no);
   const std::vector<Row> rows = {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kClean}, {0, 1, kClean, 1}};
-  judged(localiser, rows, 0);
+  localised(localiser, rows, 0);
   EXPECT_EQ(localiser.explains(nic(1), nic(0), 0), LossExplains::perhaps);
   EXPECT_EQ(localiser.explains(nic(2), nic(0), 0), LossExplains::no);
-  judged(localiser, rows);
+  localised(localiser, rows);
   EXPECT_EQ(localiser.explains(nic(1), nic(0), kSecond), LossExplains::yes);
   EXPECT_EQ(localiser.explains(nic(2), nic(0), kSecond), LossExplains::no);
 }
 
 // Connections that break because packets are lost are the same fault.
-TEST(LossLocaliser, KeepsTheJudgeFromNamingThePairsOfALossyNic) {
+TEST(LossLocaliser, KeepsTheFaultLocaliserFromNamingThePairsOfALossyNic) {
   const auto verdicts_with = [](LossExplains explains, TimeNs until) {
-    Judge judge(hosts(3));
-    judge.observe(seen(0, 1, DownCause::stalled), 0);
-    judge.observe(seen(0, 1, DownCause::interface_down, 1), 0);
+    FaultLocaliser localiser(hosts(3));
+    localiser.observe(seen(0, 1, DownCause::stalled), 0);
+    localiser.observe(seen(0, 1, DownCause::interface_down, 1), 0);
     size_t count = 0;
     for (TimeNs now = 0; now <= until; now += 10 * kMillisecond) {
-      judge.explain_by_loss([&](const NicName&, const NicName&) { return explains; }, now);
-      (void)judge.wanted(now);
-      count += judge.due(now).size();
+      localiser.explain_by_loss([&](const NicName&, const NicName&) { return explains; }, now);
+      (void)localiser.wanted(now);
+      count += localiser.due(now).size();
     }
     return count;
   };

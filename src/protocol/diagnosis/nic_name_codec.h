@@ -1,7 +1,7 @@
 // A NIC's name in the body of a notice.
 #pragma once
 
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {

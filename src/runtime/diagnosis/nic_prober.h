@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "runtime/connection/path_dialer.h"
 #include "runtime/engine/progress_engine.h"
 

@@ -36,7 +36,7 @@ struct SimRank final : RankObserver {
   bool left() const { return runtime == nullptr; }
   bool failed() const { return !left() && !runtime->failure().ok(); }
   ProgressEngine& engine() { return runtime->engine(); }
-  Incidents& incidents() { return runtime->incidents(); }
+  FaultReporter& fault_reporter() { return runtime->fault_reporter(); }
   Drains& drains() { return runtime->drains(); }
 
   // Runs one turn, as the thread of a communicator does.
@@ -46,7 +46,7 @@ struct SimRank final : RankObserver {
     // Checks in every turn would take more time than the engine.
     if (left() || ++turns % kTurnsPerCheck != 0) return;
     engine().check_invariants();
-    incidents().check_invariants();
+    fault_reporter().check_invariants();
   }
   TimeNs next_timeout() { return clock->to_virtual(runtime->next_timeout()); }
   // Wakes the actor. A test calls it after calls to the runtime from outside the actor.

@@ -28,7 +28,7 @@ void expect_nobody_blamed(Cluster& cluster) {
       EXPECT_NE(event.to, PathPhase::down) << "rank " << rank << ": " << event.why;
     }
     EXPECT_TRUE(cluster.node(rank).ends.empty());
-    EXPECT_TRUE(cluster.node(rank).incidents().verdicts().empty());
+    EXPECT_TRUE(cluster.node(rank).fault_reporter().verdicts().empty());
   }
 }
 
@@ -109,7 +109,7 @@ TEST(HostClock, ClockStepsOfThirdHostsBlurNoVerdict) {
     for (int i = 0; i < 60; ++i) leap(cluster, 1 + static_cast<int>(dice.below(2)), dice);
     cluster.world().run_for(kSecond);
     for (int rank = 0; rank < kHosts; ++rank) {
-      const auto& verdicts = cluster.node(rank).incidents().verdicts();
+      const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
       ASSERT_EQ(verdicts.size(), 1u) << "rank " << rank;
       EXPECT_EQ(verdicts[0].scope, Scope::nic);
       EXPECT_EQ(verdicts[0].culprit, (NicName{3, "nic1"}));

@@ -82,7 +82,7 @@ class Victim {
   void expect_nobody_named() {
     cluster_.world().run_for(5 * kSecond);
     for (int rank = 0; rank < cluster_.size(); ++rank) {
-      for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
+      for (const Verdict& verdict : cluster_.node(rank).fault_reporter().verdicts()) {
         ADD_FAILURE() << to_string(verdict.scope) << " " << verdict.culprit.nic << " of host "
                       << verdict.culprit.host << ": " << to_string(verdict.kind);
       }

@@ -41,7 +41,7 @@ uint64_t frames_sent(int hosts, bool silent, TimeNs watched) {
   const uint64_t frames = control_frames(cluster, !silent) - before;
   if (!silent) return frames;
   for (int rank = 0; rank < hosts; ++rank) {
-    const auto& verdicts = cluster.node(rank).incidents().verdicts();
+    const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
     EXPECT_EQ(verdicts.size(), 1u);
     if (verdicts.empty()) continue;
     EXPECT_EQ(verdicts[0].scope, Scope::nic);

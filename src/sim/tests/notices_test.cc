@@ -50,13 +50,13 @@ class DeafRank : public testing::TestWithParam<bool> {
     verdict.culprit = {1, "nic0"};
     verdict.kind = DownCause::silent;
     verdict.wall = static_cast<TimeNs>(number);
-    cluster_->node(0).incidents().on_verdict(encode(verdict));
+    cluster_->node(0).fault_reporter().on_verdict(encode(verdict));
     for (int peer = 1; peer < kHosts; ++peer) {
       link(0, peer).send_notice(make_notice(NoticeKind::verdict, number, encode(verdict)));
     }
   }
   std::vector<Verdict> announced(int rank) {
-    std::vector<Verdict> list = cluster_->node(rank).incidents().verdicts();
+    std::vector<Verdict> list = cluster_->node(rank).fault_reporter().verdicts();
     std::erase_if(list, [](const Verdict& v) { return v.wall >= static_cast<TimeNs>(kVerdicts); });
     return list;
   }
@@ -107,7 +107,7 @@ TEST(Notices, EveryProbeRequestIsAnswered) {
   ASSERT_TRUE(cluster.connect());
   for (uint32_t number = 1; number <= kRequests; ++number) {
     const ProbeRequest request{number, {0, 1, 2}};
-    cluster.node(1).incidents().on_probe_request(Rank(0), encode(request));
+    cluster.node(1).fault_reporter().on_probe_request(Rank(0), encode(request));
   }
   cluster.wake_all();
   cluster.world().run_for(kSecond);

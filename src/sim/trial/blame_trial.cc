@@ -174,7 +174,7 @@ Watch watch(Cluster& cluster, TimeNs until) {
   while (cluster.now() < until) {
     cluster.world().run_for(kBlameStep);
     for (int rank = 0; rank < cluster.size(); ++rank) {
-      const auto& list = cluster.node(rank).incidents().verdicts();
+      const auto& list = cluster.node(rank).fault_reporter().verdicts();
       for (size_t i = seen.verdicts.size(); i < list.size(); ++i) {
         const TimeNs down = first_down(cluster, list[i]);
         if (down != kNever) seen.slowest = std::max(seen.slowest, cluster.now() - down);

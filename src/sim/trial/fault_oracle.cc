@@ -8,7 +8,7 @@ namespace {
 // Bytes that were on their way when an MTU hole began have arrived, and been acknowledged.
 constexpr TimeNs kProofTime = kSecond;
 // A verdict's time is that of its first evidence; more may come until it is announced.
-constexpr TimeNs kJudgeTime = 3 * kSecond;
+constexpr TimeNs kVerdictTime = 3 * kSecond;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ bool FaultOracle::troubled(const NicName& name, TimeNs at) const {
   const int host = static_cast<int>(name.host);
   for (int nic = 0; nic < scenario_.nics; ++nic) {
     const bool meant = name.nic.empty() || name.nic == "nic" + std::to_string(nic);
-    if (meant && faults_.may_be_named(host, nic, at, at + kJudgeTime)) return true;
+    if (meant && faults_.may_be_named(host, nic, at, at + kVerdictTime)) return true;
   }
   return false;
 }

@@ -2,7 +2,7 @@
 // verdicts are deserved.
 #pragma once
 
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "runtime/link/link.h"
 #include "sim/cluster/fault_script.h"
 #include "sim/cluster/scenario.h"

@@ -82,7 +82,7 @@ bool names(const LossTrial& trial, const Verdict& verdict) {
 
 bool all_know(const LossTrial& trial, Cluster& cluster) {
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    const auto& verdicts = cluster.node(rank).incidents().verdicts();
+    const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
     const auto here = [&](const Verdict& verdict) { return names(trial, verdict); };
     if (std::ranges::none_of(verdicts, here)) return false;
   }
@@ -90,7 +90,7 @@ bool all_know(const LossTrial& trial, Cluster& cluster) {
 }
 
 void conclude(const LossTrial& trial, Cluster& cluster, LossOutcome& outcome) {
-  for (const Verdict& verdict : cluster.node(0).incidents().verdicts()) {
+  for (const Verdict& verdict : cluster.node(0).fault_reporter().verdicts()) {
     if (!permitted(trial, verdict)) outcome.innocent.push_back(words(verdict));
     if (!trial.loses() || !is_end(verdict, name_of(trial.lossy))) continue;
     outcome.verdicts.push_back(words(verdict));

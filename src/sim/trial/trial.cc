@@ -75,11 +75,11 @@ class Trial {
         if (ok()) agree();
         if (ok()) part();
       }
-      judge_events();
+      check_events();
       if (cluster_.fabric().unnoticed() > 0) {
         violated("a tampered frame was accepted");
       }
-      for (int rank = 0; rank < scenario_.hosts; ++rank) judge_verdicts(rank);
+      for (int rank = 0; rank < scenario_.hosts; ++rank) check_verdicts(rank);
       job_->inspect_buffers();
     } else {
       violated("the paths do not come up, though nothing is wrong");
@@ -255,7 +255,7 @@ class Trial {
 
   bool all_told() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      if (cluster_.node(rank).incidents().busy()) return false;
+      if (cluster_.node(rank).fault_reporter().busy()) return false;
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
         const Link* link = cluster_.node(rank).engine().link(Rank(peer));
         if (link != nullptr && !link->notices_delivered()) return false;
@@ -267,7 +267,7 @@ class Trial {
   // Both sides of a partition make verdicts, so the order may differ.
   std::multiset<std::string> verdicts_of(int rank) {
     std::multiset<std::string> texts;
-    for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
+    for (const Verdict& verdict : cluster_.node(rank).fault_reporter().verdicts()) {
       texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
     }
     return texts;
@@ -285,7 +285,7 @@ class Trial {
   }
 
   // Checks that no path without a fault went down.
-  void judge_events() {
+  void check_events() {
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       for (const PathEvent& event : cluster_.node(rank).events) {
         if (event.at < began_) continue;
@@ -296,7 +296,7 @@ class Trial {
         if (with_notes_) {
           out_.notes.push_back({event.at - began_, rank, describe(rank, event)});
         }
-        if (event.to == PathPhase::up) judge_return(rank, event);
+        if (event.to == PathPhase::up) check_return(rank, event);
         const bool was_up = event.from == PathPhase::up || event.from == PathPhase::suspect;
         if (event.to != PathPhase::down || !was_up || oracle_.guilty(rank, event)) continue;
         violated("nothing is wrong with " + describe(rank, event));
@@ -305,9 +305,9 @@ class Trial {
   }
 
   // Checks that every verdict of the rank names a component that was faulty then.
-  void judge_verdicts(int rank) {
+  void check_verdicts(int rank) {
     if (has_left(rank) || !alive(rank)) return;
-    for (const Verdict& verdict : cluster_.node(rank).incidents().verdicts()) {
+    for (const Verdict& verdict : cluster_.node(rank).fault_reporter().verdicts()) {
       const TimeNs at = verdict.wall - (cluster_.world().clock().wall() - cluster_.now());
       if (at < began_) continue;
       out_.covered.insert(std::string("verdict ") + to_string(verdict.scope));
@@ -335,7 +335,7 @@ class Trial {
   }
 
   // A path that only small packets pass must not be taken for whole.
-  void judge_return(int rank, const PathEvent& event) {
+  void check_return(int rank, const PathEvent& event) {
     if (!oracle_.returned_too_soon(rank, event)) return;
     violated("full-size frames do not pass, and yet " + describe(rank, event));
   }
@@ -364,7 +364,7 @@ class Trial {
       if (!job_->finished(rank)) continue;
       if (!node.runtime->leaving()) node.begin_goodbye();
       if (!node.runtime->goodbye_done()) continue;
-      judge_verdicts(rank);
+      check_verdicts(rank);
       cluster_.leave(rank);
     }
     return all;

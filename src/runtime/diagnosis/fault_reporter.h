@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/diagnosis/loss_localiser.h"
 #include "runtime/diagnosis/loss_watch.h"
 #include "runtime/diagnosis/nic_prober.h"
@@ -20,9 +20,9 @@
 
 namespace r2ccl {
 
-class Incidents {
+class FaultReporter {
  public:
-  Incidents(ProgressEngine& engine, const Clock& clock);
+  FaultReporter(ProgressEngine& engine, const Clock& clock);
 
   void on_path_event(const PathEvent& event);
   // Handle the body of a notice, which follows its kind byte.
@@ -44,8 +44,8 @@ class Incidents {
   uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
 
   void check_invariants() const {
-    judge_.check_invariants();
-    localiser_.check_invariants();
+    fault_localiser_.check_invariants();
+    loss_localiser_.check_invariants();
   }
 
  private:
@@ -61,15 +61,15 @@ class Incidents {
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);
-  Rank judging_rank(const std::vector<bool>& ended) const;
-  void tell(const Report& report, Rank judge, TimeNs now);
-  void take_back(const Report& report, Rank judge, TimeNs now);
-  void report_all(Rank judge, TimeNs now);
+  Rank localising_rank(const std::vector<bool>& ended) const;
+  void tell(const Report& report, Rank localiser, TimeNs now);
+  void take_back(const Report& report, Rank localiser, TimeNs now);
+  void report_all(Rank localiser, TimeNs now);
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
   void probe(Rank asker, const ProbeRequest& request);
   std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
   void on_probed(Rank asker, const ProbeAnswer& answer);
-  void report_losses(Rank judge, TimeNs now);
+  void report_losses(Rank localiser, TimeNs now);
   size_t place_of(const Verdict& verdict) const;
   void announce_one(Verdict verdict, const std::vector<bool>& ended);
   void announce(const std::vector<bool>& ended, TimeNs now);
@@ -79,8 +79,8 @@ class Incidents {
   std::vector<std::string> host_names_;
   std::vector<uint32_t> host_of_;  // by rank
   std::deque<Report> reports_;
-  Judge judge_{{}};
-  LossLocaliser localiser_{{}};
+  FaultLocaliser fault_localiser_{{}};
+  LossLocaliser loss_localiser_{{}};
   LossWatch losses_;
   NicProber prober_;
   std::vector<Verdict> verdicts_;

@@ -1,4 +1,4 @@
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,14 +6,14 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 
 // Returns whether a recent verdict explains the observation. A direct report is news, unless it is
 // of a NIC that was named already. A path that came back after the verdict, and is lost again,
 // shows another fault.
-bool Judge::absorbed(const Observation& o, TimeNs now) const {
+bool FaultLocaliser::absorbed(const Observation& o, TimeNs now) const {
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
     if (now >= recent.until() || now - recent.at > up_ns(o)) return false;
     if (recent.one_pair) return subject(o) == nullptr && is_of(o, recent.nic, recent.other);
@@ -21,7 +21,7 @@ bool Judge::absorbed(const Observation& o, TimeNs now) const {
   });
 }
 
-bool Judge::update(const Observation& o) {
+bool FaultLocaliser::update(const Observation& o) {
   const auto same = [&](const Open& open) {
     const Observation& seen = open.seen;
     return !open.probed && seen.observer == o.observer && seen.peer == o.peer &&
@@ -36,7 +36,7 @@ bool Judge::update(const Observation& o) {
 
 // Drops the earlier reports of the ended peer's connections: they were not the NICs' fault. Reports
 // the end once, whichever rank observes it.
-void Judge::end_peer(const Observation& o) {
+void FaultLocaliser::end_peer(const Observation& o) {
   std::erase_if(open_, [&](const Open& open) {
     return open.seen.observer == o.peer || open.seen.peer == o.peer;
   });
@@ -51,7 +51,7 @@ void Judge::end_peer(const Observation& o) {
   ready_.push_back(verdict);
 }
 
-void Judge::observe(const Observation& o, TimeNs now) {
+void FaultLocaliser::observe(const Observation& o, TimeNs now) {
   const size_t hosts = nics_of_hosts_.size();
   if (o.near.host >= hosts || o.far.host >= hosts) return;
   if (o.near.nic.empty()) {
@@ -74,14 +74,14 @@ void Judge::observe(const Observation& o, TimeNs now) {
 // Drops the observations that the verdict explains. A host without networks reaches its own verdict
 // about itself. Its peers may not notice before it is back and resets the connections that they
 // still have open: that is the same fault.
-void Judge::on_verdict(const Verdict& verdict, TimeNs now) {
+void FaultLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.culprit, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
   ask_again(now);
 }
 
-TimeNs Judge::next_timeout() const {
+TimeNs FaultLocaliser::next_timeout() const {
   TimeNs next = ready_.empty() ? kNever : 0;
   for (const Open& open : open_) {
     if (open.probed) continue;
@@ -92,12 +92,12 @@ TimeNs Judge::next_timeout() const {
   return next;
 }
 
-bool Judge::known_broken(const NicName& a, const NicName& b) const {
+bool FaultLocaliser::known_broken(const NicName& a, const NicName& b) const {
   return broken_nics_.contains(a) || broken_nics_.contains(b) ||
          broken_pairs_.contains(pair_of(a, b));
 }
 
-void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now) {
+void FaultLocaliser::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now) {
   const Pair pair = pair_of(reach.near, reach.far);
   const auto of_pair = [&](const Open& open) {
     return open.probed && is_of(open.seen, reach.near, reach.far);
@@ -128,13 +128,13 @@ void Judge::take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs no
 
 // Returns whether the pair's two ends reach each other, or are said to: the fault does not stop a
 // connect.
-bool Judge::answers(const Open& open) const {
+bool FaultLocaliser::answers(const Open& open) const {
   if (finest(open.seen) == DownCause::stalled) return true;
   const auto found = reached_.find(pair_of(open.seen.near, open.seen.far));
   return found != reached_.end() && found->second.at >= open.at;
 }
 
-void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
+void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {
   const auto found = questions_.find(answer.number);
   if (found == questions_.end() || found->second.awaited.erase(answer.host) == 0) return;
   for (const Reach& reach : answer.tried) {
@@ -158,7 +158,7 @@ void Judge::on_answer(const ProbeAnswer& answer, TimeNs now) {
 
 // Returns whether one NIC of every host lost all the others. With two hosts the evidence for a rail
 // is the same as for a NIC.
-Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const {
+FaultLocaliser::RailEvidence FaultLocaliser::rail_evidence(const std::vector<Open*>& fault) const {
   std::set<NicName> nics;
   std::set<NicName> without_carrier;
   std::set<uint32_t> hosts;
@@ -198,13 +198,13 @@ Judge::RailEvidence Judge::rail_evidence(const std::vector<Open*>& fault) const 
   return one_explains_all ? RailEvidence::none : RailEvidence::partial;
 }
 
-bool Judge::tried(const Open& open) const {
+bool FaultLocaliser::tried(const Open& open) const {
   const auto found = questions_.find(open.question);
   return open.covered && found != questions_.end() &&
          found->second.tried.contains(pair_of(open.seen.near, open.seen.far));
 }
 
-void Judge::index() {
+void FaultLocaliser::index() {
   index_ = {};
   for (size_t i = 0; i < open_.size(); ++i) {
     const Observation& o = open_[i].seen;
@@ -217,7 +217,8 @@ void Judge::index() {
 
 // Returns whether the NIC was reached, or reached another one than `opposite`, after the pair
 // broke.
-bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const {
+bool FaultLocaliser::reaches_others(const NicName& nic, const NicName& opposite,
+                                    TimeNs since) const {
   return std::ranges::any_of(reached_, [&](const auto& entry) {
     const auto& [pair, reached] = entry;
     if (reached.at < since || (pair.first != nic && pair.second != nic)) return false;
@@ -225,11 +226,11 @@ bool Judge::reaches_others(const NicName& nic, const NicName& opposite, TimeNs s
   });
 }
 
-bool Judge::reported(const NicName& nic) const {
+bool FaultLocaliser::reported(const NicName& nic) const {
   return index_.reported.contains(nic);
 }
 
-Judge::Evidence Judge::evidence(const Open& open) const {
+FaultLocaliser::Evidence FaultLocaliser::evidence(const Open& open) const {
   if (!answers(open)) return Evidence::silent;
   // When one end gives a path up, the other end sees only that its connections closed.
   const bool given_up = index_.given_up.contains(pair_of(open.seen.near, open.seen.far));
@@ -238,7 +239,7 @@ Judge::Evidence Judge::evidence(const Open& open) const {
 
 // Returns the hosts towards which the NIC was lost with the same evidence as `like`: each kind of
 // evidence has a cause of its own.
-std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) const {
+std::set<uint32_t> FaultLocaliser::hosts_opposite(const NicName& nic, const Open& like) const {
   std::set<uint32_t> hosts;
   const Evidence how = evidence(like);
   const auto count = [&](const NicName& a, const NicName& b) {
@@ -260,7 +261,7 @@ std::set<uint32_t> Judge::hosts_opposite(const NicName& nic, const Open& like) c
 
 // Returns how many of these hosts lost the NIC by no fault of their own. A NIC that as many others
 // lost may just as well be the cause of their broken pair.
-size_t Judge::witnesses_against(const NicName& nic, const Open& like) const {
+size_t FaultLocaliser::witnesses_against(const NicName& nic, const Open& like) const {
   const size_t against = hosts_opposite(nic, like).size();
   std::set<uint32_t> witnesses;
   for (const Open& open : open_) {
@@ -273,7 +274,7 @@ size_t Judge::witnesses_against(const NicName& nic, const Open& like) const {
 }
 
 // Returns the time at which the NIC first failed towards another one than `opposite`.
-TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) const {
+TimeNs FaultLocaliser::lost_elsewhere_at(const NicName& nic, const NicName& opposite) const {
   TimeNs first = kNever;
   for (const Open& open : open_) {
     if (touches(open.seen, nic) && !touches(open.seen, opposite)) first = std::min(first, open.at);
@@ -281,7 +282,7 @@ TimeNs Judge::lost_elsewhere_at(const NicName& nic, const NicName& opposite) con
   return first;
 }
 
-void Judge::note_recent(const NicName& nic, bool named, TimeNs now) {
+void FaultLocaliser::note_recent(const NicName& nic, bool named, TimeNs now) {
   Recent recent;
   recent.nic = nic;
   recent.named = named;
@@ -289,12 +290,12 @@ void Judge::note_recent(const NicName& nic, bool named, TimeNs now) {
   recent_.push_back(std::move(recent));
 }
 
-void Judge::remember(const NicName& nic, bool named, TimeNs now) {
+void FaultLocaliser::remember(const NicName& nic, bool named, TimeNs now) {
   note_recent(nic, named, now);
   if (named) broken_nics_.insert(nic);
 }
 
-void Judge::note_undecided(const NicName& nic, const Open& seed, TimeNs now) {
+void FaultLocaliser::note_undecided(const NicName& nic, const Open& seed, TimeNs now) {
   for (const Open& open : open_) {
     if (!touches(open.seen, nic) || evidence(open) != evidence(seed)) continue;
     undecided_.insert_or_assign(pair_of(open.seen.near, open.seen.far),
@@ -303,7 +304,7 @@ void Judge::note_undecided(const NicName& nic, const Open& seed, TimeNs now) {
 }
 
 // Removes the observations that `explained` accepts from `open_` and adds them up.
-Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
+Verdict FaultLocaliser::take(const std::function<bool(const Observation&)>& explained) {
   Verdict verdict;
   std::optional<Observation> decisive;
   const auto decides = [&](const Observation& o) {
@@ -327,7 +328,7 @@ Verdict Judge::take(const std::function<bool(const Observation&)>& explained) {
   return verdict;
 }
 
-Verdict Judge::judge_rail(const std::vector<Open*>& fault, TimeNs now) {
+Verdict FaultLocaliser::localise_rail(const std::vector<Open*>& fault, TimeNs now) {
   std::set<NicName> nics;
   for (const Open* open : fault) nics.insert({open->seen.near, open->seen.far});
   R2CCL_CHECK(!nics.empty());
@@ -339,7 +340,7 @@ Verdict Judge::judge_rail(const std::vector<Open*>& fault, TimeNs now) {
 }
 
 // Returns the end of a broken pair that has more evidence against it.
-NicName Judge::worse_end(const Open& open) const {
+NicName FaultLocaliser::worse_end(const Open& open) const {
   const Observation& pair = open.seen;
   // A host that saw its own NIC fail knows best, and next best a host that it told so.
   if (subject(pair) != nullptr) return *subject(pair);
@@ -356,7 +357,7 @@ NicName Judge::worse_end(const Open& open) const {
 }
 
 // Makes a verdict on a pair: both ends reach others, or each other.
-Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
+Verdict FaultLocaliser::localise_pair(const Open& seed, TimeNs now) {
   const NicName near = seed.seen.near;
   const NicName far = seed.seen.far;
   const bool works = evidence(seed) == Evidence::reset;
@@ -374,7 +375,7 @@ Verdict Judge::judge_pair(const Open& seed, TimeNs now) {
   return verdict;
 }
 
-Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
+Verdict FaultLocaliser::localise_nic(const Open& seed, TimeNs now) {
   const NicName culprit = worse_end(seed);
   const NicName other = seed.seen.near == culprit ? seed.seen.far : seed.seen.near;
   // Some NICs that lost it must work, because otherwise all may share one fault of their own.
@@ -402,22 +403,22 @@ Verdict Judge::judge_nic(const Open& seed, TimeNs now) {
   return verdict;
 }
 
-Verdict Judge::judge_one(const Open& seed, TimeNs now) {
+Verdict FaultLocaliser::localise_one(const Open& seed, TimeNs now) {
   const Observation& o = seed.seen;
-  if (subject(o) != nullptr || reported(o.near) || reported(o.far)) return judge_nic(seed, now);
+  if (subject(o) != nullptr || reported(o.near) || reported(o.far)) return localise_nic(seed, now);
   const bool near_lost = lost_all(o.near.host, seed);
   const bool far_lost = lost_all(o.far.host, seed);
   if ((near_lost || far_lost) && host_is_known(seed, near_lost, far_lost)) {
-    return judge_hosts(seed, near_lost, far_lost, now);
+    return localise_hosts(seed, near_lost, far_lost, now);
   }
   // A NIC does not reset connections; their ends do, or the network between them.
   const bool between = evidence(seed) == Evidence::reset ||
                        (!answers(seed) && reaches_others(o.near, o.far, seed.at) &&
                         reaches_others(o.far, o.near, seed.at));
-  return between ? judge_pair(seed, now) : judge_nic(seed, now);
+  return between ? localise_pair(seed, now) : localise_nic(seed, now);
 }
 
-void Judge::explain_by_loss(
+void FaultLocaliser::explain_by_loss(
     const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
     TimeNs now) {
   if (mutated(Mutant::loss_pairs)) return;
@@ -436,7 +437,7 @@ void Judge::explain_by_loss(
   }
 }
 
-void Judge::forget_old(TimeNs now) {
+void FaultLocaliser::forget_old(TimeNs now) {
   // A fault that waits for idle paths still needs the probes' answers.
   const auto old = [&](const auto& entry) { return entry.second.at + kEcho + kSecond <= now; };
   std::erase_if(questions_, old);
@@ -448,7 +449,7 @@ void Judge::forget_old(TimeNs now) {
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }
 
-std::vector<Verdict> Judge::due(TimeNs now) {
+std::vector<Verdict> FaultLocaliser::due(TimeNs now) {
   std::vector<Verdict> verdicts = std::exchange(ready_, {});
   while (true) {
     const auto ripe = std::ranges::find_if(
@@ -460,14 +461,14 @@ std::vector<Verdict> Judge::due(TimeNs now) {
     const RailEvidence rail = rail_evidence(fault);
     const TimeNs heard_all_at = fault.front()->at + kEcho;
     if (rail == RailEvidence::full) {
-      verdicts.push_back(judge_rail(fault, now));
+      verdicts.push_back(localise_rail(fault, now));
     } else if (rail == RailEvidence::partial && now < heard_all_at) {
       // The paths that carry nothing will distinguish a rail from NICs that failed together.
       for (Open* open : fault) open->ripe_at = heard_all_at;
     } else if (waits_for_witness(*ripe, now)) {
       ripe->ripe_at = ripe->at + kEcho;
     } else {
-      verdicts.push_back(judge_one(Open(*ripe), now));
+      verdicts.push_back(localise_one(Open(*ripe), now));
     }
     ask_again(now);
   }
@@ -475,7 +476,7 @@ std::vector<Verdict> Judge::due(TimeNs now) {
   return verdicts;
 }
 
-void Judge::check_invariants() const {
+void FaultLocaliser::check_invariants() const {
   const size_t hosts = nics_of_hosts_.size();
   for (const Open& open : open_) {
     R2CCL_CHECK(open.seen.near.host < hosts && open.seen.far.host < hosts);

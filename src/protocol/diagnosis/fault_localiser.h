@@ -86,7 +86,7 @@ struct ProbeAnswer {
 
 // Both ends of a pair, and third hosts. More hosts would add nothing to the evidence of a fault.
 inline constexpr size_t kProbeHostsMax = 6;
-// Requests that the judging rank waits for at a time. A further one gives up the oldest.
+// Requests that the localising rank waits for at a time. A further one gives up the oldest.
 inline constexpr uint32_t kQuestionsMax = 64;
 // As many as fit into one notice, with the longest names.
 inline constexpr size_t kProbesMax = 48;
@@ -125,15 +125,16 @@ enum class LossExplains : uint8_t {
 
 // Collects observations for a short while, so that each fault gets one verdict. Each fault has its
 // own time, from the first observation that no verdict explains.
-class Judge {
+class FaultLocaliser {
  public:
   // `nics_of_hosts`: the number of data NICs of each host of the job.
-  explicit Judge(std::vector<size_t> nics_of_hosts) : nics_of_hosts_(std::move(nics_of_hosts)) {}
+  explicit FaultLocaliser(std::vector<size_t> nics_of_hosts)
+      : nics_of_hosts_(std::move(nics_of_hosts)) {}
 
   // Takes a report. The same report may come again with more bytes and a longer stall. A report
   // without a cause takes an earlier one back. The localiser ignores a report with an unknown host.
   void observe(const Observation& observation, TimeNs now);
-  // Takes the verdict of another judging rank that this one could not reach meanwhile.
+  // Takes the verdict of another localising rank that this one could not reach meanwhile.
   void on_verdict(const Verdict& verdict, TimeNs now);
   // Returns the requests to send: one to each host that they name, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
@@ -145,7 +146,7 @@ class Judge {
       TimeNs now);
   // Returns the verdicts that are ripe.
   std::vector<Verdict> due(TimeNs now);
-  // Forgets a report that another rank judges from now on, or that its observer takes back.
+  // Forgets a report that another rank localises from now on, or that its observer takes back.
   void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
 
@@ -247,12 +248,12 @@ class Judge {
   bool host_is_known(const Open& seed, bool near_lost, bool far_lost) const;
   bool waits_for_witness(const Open& open, TimeNs now) const;
   TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
-  Verdict judge_rail(const std::vector<Open*>& fault, TimeNs now);
+  Verdict localise_rail(const std::vector<Open*>& fault, TimeNs now);
   NicName worse_end(const Open& pair) const;
-  Verdict judge_nic(const Open& seed, TimeNs now);
-  Verdict judge_pair(const Open& seed, TimeNs now);
-  Verdict judge_hosts(const Open& seed, bool one, bool other, TimeNs now);
-  Verdict judge_one(const Open& seed, TimeNs now);
+  Verdict localise_nic(const Open& seed, TimeNs now);
+  Verdict localise_pair(const Open& seed, TimeNs now);
+  Verdict localise_hosts(const Open& seed, bool one, bool other, TimeNs now);
+  Verdict localise_one(const Open& seed, TimeNs now);
   void note_undecided(const NicName& nic, const Open& seed, TimeNs now);
   Verdict take(const std::function<bool(const Observation&)>& explained);
   void note_recent(const NicName& nic, bool named, TimeNs now);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/diagnosis/nic_name_codec.h"
 #include "protocol/wire/byte_io.h"
 

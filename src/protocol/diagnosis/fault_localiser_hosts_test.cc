@@ -5,7 +5,7 @@
 #include <functional>
 #include <initializer_list>
 
-#include "protocol/diagnosis/blame_evidence.h"
+#include "protocol/diagnosis/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {
@@ -14,7 +14,7 @@ constexpr size_t kNics = 2;
 
 // Host `near` tries its NICs to the NICs of all other hosts in the request. `reached` decides which
 // ones answer.
-void answer(Judge& judge, const ProbeRequest& request, uint32_t near,
+void answer(FaultLocaliser& localiser, const ProbeRequest& request, uint32_t near,
             const std::function<bool(const NicName& far)>& reached, TimeNs now) {
   ProbeAnswer answer{request.number, near, {}};
   for (const uint32_t far : request.hosts) {
@@ -23,7 +23,7 @@ void answer(Judge& judge, const ProbeRequest& request, uint32_t near,
       answer.tried.push_back({nic(near, index), nic(far, index), reached(nic(far, index))});
     }
   }
-  judge.on_answer(answer, now);
+  localiser.on_answer(answer, now);
 }
 
 bool all(const NicName&) {
@@ -39,74 +39,75 @@ std::vector<size_t> small_hosts(size_t count) {
 }
 
 // Each host of `lost_by` reports one NIC of host `host` that fell silent.
-void lose_all_nics(Judge& judge, uint32_t host, std::initializer_list<uint32_t> lost_by) {
+void lose_all_nics(FaultLocaliser& localiser, uint32_t host,
+                   std::initializer_list<uint32_t> lost_by) {
   int index = 0;
   for (const uint32_t observer : lost_by) {
-    judge.observe(seen(observer, host, DownCause::silent, index++), 0);
+    localiser.observe(seen(observer, host, DownCause::silent, index++), 0);
   }
 }
 
-TEST(Judge, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
-  Judge judge(small_hosts(4));
-  lose_all_nics(judge, 3, {1, 2});
-  const auto requests = judge.wanted(10 * kMillisecond);
+TEST(FaultLocaliser, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
+  FaultLocaliser localiser(small_hosts(4));
+  lose_all_nics(localiser, 3, {1, 2});
+  const auto requests = localiser.wanted(10 * kMillisecond);
   ASSERT_FALSE(requests.empty());
   for (const ProbeRequest& request : requests) {
     for (const uint32_t near : {0u, 1u, 2u}) {
       const auto not_three = [](const NicName& far) { return far.host != 3; };
-      answer(judge, request, near, not_three, 40 * kMillisecond);
+      answer(localiser, request, near, not_three, 40 * kMillisecond);
     }
   }
-  const auto verdicts = judge.due(60 * kMillisecond);
+  const auto verdicts = localiser.due(60 * kMillisecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::host);
   EXPECT_EQ(verdicts[0].culprit.host, 3u);
 }
 
 // A connection between host 0 and another broke, and the hosts that were asked reach each other.
-// Then the judging rank's host, 0, goes dark: it reaches no host, and hears no answer.
-struct CutOffJudge {
-  CutOffJudge() {
-    judge.observe(seen(0, 1, DownCause::connection_lost, 1), 0);
-    first = judge.wanted(10 * kMillisecond);
+// Then the localising rank's host, 0, goes dark: it reaches no host, and hears no answer.
+struct CutOffLocaliser {
+  CutOffLocaliser() {
+    localiser.observe(seen(0, 1, DownCause::connection_lost, 1), 0);
+    first = localiser.wanted(10 * kMillisecond);
   }
   void answer_first() {
     ASSERT_EQ(first.size(), 1u);
     ASSERT_EQ(first[0].hosts, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
-    for (const uint32_t near : first[0].hosts) answer(judge, first[0], near, all, kFirstAt);
+    for (const uint32_t near : first[0].hosts) answer(localiser, first[0], near, all, kFirstAt);
   }
   // Asks about the losses since then.
   void go_dark(uint32_t asked) {
-    const auto second = judge.wanted(kFirstAt + 10 * kMillisecond);
+    const auto second = localiser.wanted(kFirstAt + 10 * kMillisecond);
     ASSERT_EQ(second.size(), 1u);
     EXPECT_NE(std::ranges::find(second[0].hosts, asked), second[0].hosts.end());
     EXPECT_NE(std::ranges::find(second[0].hosts, 0u), second[0].hosts.end());
-    answer(judge, second[0], 0, nobody, kFirstAt + 40 * kMillisecond);
+    answer(localiser, second[0], 0, nobody, kFirstAt + 40 * kMillisecond);
   }
   void expect_pairs() {
-    const auto verdicts = judge.due(kSecond);
+    const auto verdicts = localiser.due(kSecond);
     EXPECT_EQ(verdicts.size(), 2u);
     for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
   }
   static constexpr TimeNs kFirstAt = 12 * kMillisecond;
-  Judge judge{small_hosts(8)};
+  FaultLocaliser localiser{small_hosts(8)};
   std::vector<ProbeRequest> first;
 };
 
 // A call of host 4 failed, and its connection to host 6 broke.
-TEST(Judge, NamesNoHostByTheProbesOfAJudgeThatIsCutOff) {
-  CutOffJudge dark;
-  dark.judge.observe(seen(4, 6, DownCause::connection_lost, 0), 11 * kMillisecond);
+TEST(FaultLocaliser, NamesNoHostByTheProbesOfALocaliserThatIsCutOff) {
+  CutOffLocaliser dark;
+  dark.localiser.observe(seen(4, 6, DownCause::connection_lost, 0), 11 * kMillisecond);
   dark.answer_first();
   dark.go_dark(6);
   dark.expect_pairs();
 }
 
-// A NIC of the judging rank's host reached host 5 before it missed host 7. That is no proof that it
-// worked then, and the second question does not ask host 5.
-TEST(Judge, NamesNoHostByAnEarlierAnswerOfItsWitness) {
-  CutOffJudge dark;
-  dark.judge.observe(seen(0, 7, DownCause::silent, 0), 11 * kMillisecond);
+// A NIC of the localising rank's host reached host 5 before it missed host 7. That is no proof that
+// it worked then, and the second question does not ask host 5.
+TEST(FaultLocaliser, NamesNoHostByAnEarlierAnswerOfItsWitness) {
+  CutOffLocaliser dark;
+  dark.localiser.observe(seen(0, 7, DownCause::silent, 0), 11 * kMillisecond);
   dark.answer_first();
   dark.go_dark(7);
   dark.expect_pairs();
@@ -114,41 +115,41 @@ TEST(Judge, NamesNoHostByAnEarlierAnswerOfItsWitness) {
 
 // Two faults lost two paths, and no host has answered. The localiser waits, and the answers clear
 // the host.
-TEST(Judge, WaitsForAWitnessBeforeItNamesAHost) {
-  Judge judge(small_hosts(4));
-  lose_all_nics(judge, 3, {1, 2});
-  const auto requests = judge.wanted(10 * kMillisecond);
+TEST(FaultLocaliser, WaitsForAWitnessBeforeItNamesAHost) {
+  FaultLocaliser localiser(small_hosts(4));
+  lose_all_nics(localiser, 3, {1, 2});
+  const auto requests = localiser.wanted(10 * kMillisecond);
   ASSERT_FALSE(requests.empty());
-  EXPECT_TRUE(judge.due(kSecond).empty()) << "no host has answered";
-  EXPECT_NE(judge.next_timeout(), kNever);
+  EXPECT_TRUE(localiser.due(kSecond).empty()) << "no host has answered";
+  EXPECT_NE(localiser.next_timeout(), kNever);
   for (const ProbeRequest& request : requests) {
-    for (const uint32_t near : request.hosts) answer(judge, request, near, all, kSecond);
+    for (const uint32_t near : request.hosts) answer(localiser, request, near, all, kSecond);
   }
-  const auto verdicts = judge.due(kSecond + kMillisecond);
+  const auto verdicts = localiser.due(kSecond + kMillisecond);
   EXPECT_FALSE(verdicts.empty());
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
 }
 
-TEST(Judge, NamesNoHostWithoutAWitnessWhenItHasWaitedLongEnough) {
-  Judge judge(small_hosts(4));
-  lose_all_nics(judge, 3, {1, 2});
-  ASSERT_FALSE(judge.wanted(10 * kMillisecond).empty());
-  const auto verdicts = judge.due(3 * kSecond);
+TEST(FaultLocaliser, NamesNoHostWithoutAWitnessWhenItHasWaitedLongEnough) {
+  FaultLocaliser localiser(small_hosts(4));
+  lose_all_nics(localiser, 3, {1, 2});
+  ASSERT_FALSE(localiser.wanted(10 * kMillisecond).empty());
+  const auto verdicts = localiser.due(3 * kSecond);
   EXPECT_FALSE(verdicts.empty());
   for (const Verdict& verdict : verdicts) EXPECT_NE(verdict.scope, Scope::host);
 }
 
 // No host has a descriptor to probe with, and all have said so: the lost paths are the evidence.
-TEST(Judge, NamesAHostByItsLostPathsWhereNoHostCanProbe) {
-  Judge judge(small_hosts(4));
-  lose_all_nics(judge, 3, {1, 2});
-  judge.observe(seen(0, 3, DownCause::silent, 0), 0);
-  for (const ProbeRequest& request : judge.wanted(10 * kMillisecond)) {
+TEST(FaultLocaliser, NamesAHostByItsLostPathsWhereNoHostCanProbe) {
+  FaultLocaliser localiser(small_hosts(4));
+  lose_all_nics(localiser, 3, {1, 2});
+  localiser.observe(seen(0, 3, DownCause::silent, 0), 0);
+  for (const ProbeRequest& request : localiser.wanted(10 * kMillisecond)) {
     for (const uint32_t near : request.hosts) {
-      judge.on_answer({request.number, near, {}}, 20 * kMillisecond);
+      localiser.on_answer({request.number, near, {}}, 20 * kMillisecond);
     }
   }
-  const auto verdicts = judge.due(3 * kSecond);
+  const auto verdicts = localiser.due(3 * kSecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::host);
   EXPECT_EQ(verdicts[0].culprit.host, 3u);

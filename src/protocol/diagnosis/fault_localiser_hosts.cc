@@ -5,14 +5,14 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/blame.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 
 // Returns whether all but one of the hosts that were asked about this loss have answered: each pair
 // has two ends.
-bool Judge::heard(const Open& open) const {
+bool FaultLocaliser::heard(const Open& open) const {
   const auto found = questions_.find(open.question);
   return open.covered && found != questions_.end() && found->second.awaited.size() <= 1;
 }
@@ -20,7 +20,7 @@ bool Judge::heard(const Open& open) const {
 // Returns whether each of the host's NICs is part of this fault, and none reaches another. A host
 // with one NIC counts as that NIC. Where no probe tried the pair of `seed`, only lost paths count:
 // the other probes may come from a host that is cut off itself, or belong to an older question.
-bool Judge::lost_all(uint32_t host, const Open& seed) const {
+bool FaultLocaliser::lost_all(uint32_t host, const Open& seed) const {
   R2CCL_CHECK(host < nics_of_hosts_.size());
   const bool probes_count = tried(seed) || mutated(Mutant::host_unwitnessed);
   std::set<NicName> lost;
@@ -41,7 +41,7 @@ bool Judge::lost_all(uint32_t host, const Open& seed) const {
 // Returns whether a NIC that lost the host reaches another one. Its answer must be later than the
 // question about this loss: an older one proves nothing, because the NIC's host may be cut off
 // since.
-bool Judge::missed_by_others(uint32_t host, const Open& seed) const {
+bool FaultLocaliser::missed_by_others(uint32_t host, const Open& seed) const {
   const auto asked = questions_.find(seed.question);
   const bool fresh = asked != questions_.end() && !mutated(Mutant::host_unwitnessed);
   const TimeNs since = fresh ? std::max(seed.at, asked->second.at) : seed.at;
@@ -56,9 +56,9 @@ bool Judge::missed_by_others(uint32_t host, const Open& seed) const {
 
 // Returns whether the evidence tells which of the two hosts lost all. With third hosts, a NIC that
 // lost the host must be seen to reach others. The lost paths alone decide where the hosts have
-// answered and could not try. Without their answers, the judging rank's own host may be the one
+// answered and could not try. Without their answers, the localising rank's own host may be the one
 // that is cut off.
-bool Judge::host_is_known(const Open& seed, bool near_lost, bool far_lost) const {
+bool FaultLocaliser::host_is_known(const Open& seed, bool near_lost, bool far_lost) const {
   if (nics_of_hosts_.size() == 2) return true;
   if (near_lost == far_lost) return false;
   const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
@@ -67,7 +67,7 @@ bool Judge::host_is_known(const Open& seed, bool near_lost, bool far_lost) const
 }
 
 // Returns whether the hosts that could bear witness have not answered yet.
-bool Judge::waits_for_witness(const Open& open, TimeNs now) const {
+bool FaultLocaliser::waits_for_witness(const Open& open, TimeNs now) const {
   if (nics_of_hosts_.size() == 2 || now >= open.at + kEcho) return false;
   if (subject(open.seen) != nullptr || tried(open) || heard(open)) return false;
   if (mutated(Mutant::host_unwitnessed)) return false;
@@ -75,7 +75,8 @@ bool Judge::waits_for_witness(const Open& open, TimeNs now) const {
 }
 
 // Names all NICs of one end's host. If both hosts lost all, the verdict gives both.
-Verdict Judge::judge_hosts(const Open& seed, bool near_lost, bool far_lost, TimeNs now) {
+Verdict FaultLocaliser::localise_hosts(const Open& seed, bool near_lost, bool far_lost,
+                                       TimeNs now) {
   R2CCL_CHECK(near_lost || far_lost);
   const uint32_t host = near_lost ? seed.seen.near.host : seed.seen.far.host;
   const uint32_t other = near_lost ? seed.seen.far.host : seed.seen.near.host;

@@ -1,4 +1,4 @@
-#include "protocol/diagnosis/blame.h"
+#include "protocol/diagnosis/fault_localiser.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "protocol/diagnosis/blame_evidence.h"
+#include "protocol/diagnosis/fault_localiser_evidence.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {
@@ -16,16 +16,16 @@ namespace {
 constexpr TimeNs kRipe = 300 * kMillisecond;  // later than the probe timeout
 constexpr TimeNs kLater = 10 * kSecond;       // later than any late report
 
-std::vector<Verdict> judge(const std::vector<Observation>& observations, TimeNs at = kRipe) {
-  Judge judge(hosts(4));
-  for (const Observation& o : observations) judge.observe(o, 0);
-  EXPECT_TRUE(judge.due(0).empty()) << "a verdict needs time to hear everybody";
-  return judge.due(at);
+std::vector<Verdict> localise(const std::vector<Observation>& observations, TimeNs at = kRipe) {
+  FaultLocaliser localiser(hosts(4));
+  for (const Observation& o : observations) localiser.observe(o, 0);
+  EXPECT_TRUE(localiser.due(0).empty()) << "a verdict needs time to hear everybody";
+  return localiser.due(at);
 }
 
-TEST(Judge, NamesTheNicThatItsOwnHostSawGoDown) {
+TEST(FaultLocaliser, NamesTheNicThatItsOwnHostSawGoDown) {
   for (const DownCause cause : {DownCause::interface_down, DownCause::carrier_lost}) {
-    const auto verdicts = judge({seen(1, 0, DownCause::silent), seen(0, 1, cause)});
+    const auto verdicts = localise({seen(1, 0, DownCause::silent), seen(0, 1, cause)});
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].culprit, nic(0));
     EXPECT_EQ(verdicts[0].scope, Scope::nic);
@@ -34,17 +34,18 @@ TEST(Judge, NamesTheNicThatItsOwnHostSawGoDown) {
   }
 }
 
-TEST(Judge, BelievesAPeerThatSaysItsOwnNicWentDown) {
-  const auto verdicts = judge({told(1, 0, DownCause::carrier_lost)});
+TEST(FaultLocaliser, BelievesAPeerThatSaysItsOwnNicWentDown) {
+  const auto verdicts = localise({told(1, 0, DownCause::carrier_lost)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].culprit, nic(0));
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
-TEST(Judge, NamesASilentNicThatSeveralHostsLostTogether) {
-  const auto verdicts = judge({seen(1, 0, DownCause::silent), seen(2, 0, DownCause::silent, 0, 90),
-                               seen(0, 3, DownCause::silent), told(0, 1, DownCause::silent)});
+TEST(FaultLocaliser, NamesASilentNicThatSeveralHostsLostTogether) {
+  const auto verdicts =
+      localise({seen(1, 0, DownCause::silent), seen(2, 0, DownCause::silent, 0, 90),
+                seen(0, 3, DownCause::silent), told(0, 1, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].culprit, nic(0));
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
@@ -52,8 +53,8 @@ TEST(Judge, NamesASilentNicThatSeveralHostsLostTogether) {
   EXPECT_EQ(verdicts[0].wall, 90);
 }
 
-TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
-  const auto verdicts = judge({seen(0, 1, DownCause::silent), told(1, 0, DownCause::silent)});
+TEST(FaultLocaliser, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
+  const auto verdicts = localise({seen(0, 1, DownCause::silent), told(1, 0, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
   const std::set<NicName> both = {verdicts[0].culprit, verdicts[0].other};
@@ -64,7 +65,7 @@ TEST(Judge, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
 
 // A chain of lost pairs, 2-0-1-3, is host 0's NIC and one pair, or host 1's and one pair. A ring is
 // the NICs of hosts 0 and 1, or those of 2 and 3.
-TEST(Judge, NamesNoNicWithoutMoreEvidenceThanAgainstItsWitnesses) {
+TEST(FaultLocaliser, NamesNoNicWithoutMoreEvidenceThanAgainstItsWitnesses) {
   const std::vector<Observation> chain = {seen(0, 2, DownCause::stalled),
                                           seen(0, 1, DownCause::stalled),
                                           seen(1, 3, DownCause::stalled)};
@@ -77,15 +78,15 @@ TEST(Judge, NamesNoNicWithoutMoreEvidenceThanAgainstItsWitnesses) {
     do {
       std::vector<Observation> told_so;
       for (const size_t index : order) told_so.push_back(lost[index]);
-      const auto verdicts = judge(told_so, kLater);
+      const auto verdicts = localise(told_so, kLater);
       EXPECT_GE(verdicts.size(), 2u);
       for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::pair);
     } while (std::ranges::next_permutation(order).found);
   }
 }
 
-TEST(Judge, NamesTwoNicsOfARailThatOthersStillTellApart) {
-  const auto verdicts = judge(
+TEST(FaultLocaliser, NamesTwoNicsOfARailThatOthersStillTellApart) {
+  const auto verdicts = localise(
       {
           seen(0, 1, DownCause::stalled),
           seen(0, 2, DownCause::stalled),
@@ -100,18 +101,18 @@ TEST(Judge, NamesTwoNicsOfARailThatOthersStillTellApart) {
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::nic);
 }
 
-TEST(Judge, RanksOfOneHostCountAsOneWitness) {
+TEST(FaultLocaliser, RanksOfOneHostCountAsOneWitness) {
   // Two ranks of host 1 lose the same NIC of host 0: still one pair of hosts.
   Observation first = seen(1, 0, DownCause::silent);
   Observation second = first;
   second.observer = Rank(7);
-  const auto verdicts = judge({first, second});
+  const auto verdicts = localise({first, second});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
 }
 
-TEST(Judge, SeparatesTwoFaultsAtOnce) {
-  const auto verdicts = judge({
+TEST(FaultLocaliser, SeparatesTwoFaultsAtOnce) {
+  const auto verdicts = localise({
       seen(1, 0, DownCause::silent, 0),
       seen(2, 0, DownCause::silent, 0),
       seen(3, 0, DownCause::silent, 0),
@@ -125,68 +126,69 @@ TEST(Judge, SeparatesTwoFaultsAtOnce) {
   EXPECT_EQ(verdicts[1].scope, Scope::nic);
 }
 
-TEST(Judge, ADirectReportDoesNotHideAnotherFault) {
-  const auto verdicts = judge({seen(0, 1, DownCause::carrier_lost, 0),
-                               seen(1, 2, DownCause::silent, 1), seen(3, 2, DownCause::silent, 1)});
+TEST(FaultLocaliser, ADirectReportDoesNotHideAnotherFault) {
+  const auto verdicts =
+      localise({seen(0, 1, DownCause::carrier_lost, 0), seen(1, 2, DownCause::silent, 1),
+                seen(3, 2, DownCause::silent, 1)});
   ASSERT_EQ(verdicts.size(), 2u);
   EXPECT_EQ(verdicts[0].culprit, nic(0, 0));
   EXPECT_EQ(verdicts[1].culprit, nic(2, 1));
 }
 
-TEST(Judge, AbsorbsTheLateReportsOfIdlePaths) {
-  Judge judge(hosts(4));
-  judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
-  ASSERT_EQ(judge.due(kRipe).size(), 1u);
-  judge.observe(seen(2, 0, DownCause::silent), kRipe + kSecond);
-  EXPECT_EQ(judge.next_timeout(), kNever);
-  EXPECT_TRUE(judge.due(kLater).empty());
+TEST(FaultLocaliser, AbsorbsTheLateReportsOfIdlePaths) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::carrier_lost), 0);
+  ASSERT_EQ(localiser.due(kRipe).size(), 1u);
+  localiser.observe(seen(2, 0, DownCause::silent), kRipe + kSecond);
+  EXPECT_EQ(localiser.next_timeout(), kNever);
+  EXPECT_TRUE(localiser.due(kLater).empty());
 }
 
-TEST(Judge, AbsorbsLateReportsAtBothEndsOfAPairWhoseSideIsUnknown) {
-  Judge judge(hosts(4));
-  judge.observe(seen(0, 1, DownCause::silent), 0);
-  ASSERT_EQ(judge.due(kRipe).size(), 1u);
-  judge.observe(seen(0, 2, DownCause::silent), kRipe + kMillisecond);
-  judge.observe(seen(2, 1, DownCause::silent), kRipe + kMillisecond);
-  EXPECT_TRUE(judge.due(2 * kSecond).empty());
+TEST(FaultLocaliser, AbsorbsLateReportsAtBothEndsOfAPairWhoseSideIsUnknown) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::silent), 0);
+  ASSERT_EQ(localiser.due(kRipe).size(), 1u);
+  localiser.observe(seen(0, 2, DownCause::silent), kRipe + kMillisecond);
+  localiser.observe(seen(2, 1, DownCause::silent), kRipe + kMillisecond);
+  EXPECT_TRUE(localiser.due(2 * kSecond).empty());
 }
 
-TEST(Judge, ReportsANewFaultOfTheSameNicAfterTheLateReports) {
-  Judge judge(hosts(4));
-  judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
-  ASSERT_EQ(judge.due(kRipe).size(), 1u);
-  judge.observe(seen(0, 1, DownCause::carrier_lost), kLater);
-  EXPECT_EQ(judge.due(kLater + kRipe).size(), 1u);
+TEST(FaultLocaliser, ReportsANewFaultOfTheSameNicAfterTheLateReports) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::carrier_lost), 0);
+  ASSERT_EQ(localiser.due(kRipe).size(), 1u);
+  localiser.observe(seen(0, 1, DownCause::carrier_lost), kLater);
+  EXPECT_EQ(localiser.due(kLater + kRipe).size(), 1u);
 }
 
-TEST(Judge, ALossOfAnotherNicIsNoLateReport) {
-  Judge judge(hosts(4));
-  judge.observe(seen(0, 1, DownCause::carrier_lost, 0), 0);
-  ASSERT_EQ(judge.due(kRipe).size(), 1u);
-  judge.observe(seen(0, 1, DownCause::carrier_lost, 1), kRipe + kMillisecond);
-  EXPECT_EQ(judge.due(2 * kRipe + kSecond).size(), 1u);
+TEST(FaultLocaliser, ALossOfAnotherNicIsNoLateReport) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::carrier_lost, 0), 0);
+  ASSERT_EQ(localiser.due(kRipe).size(), 1u);
+  localiser.observe(seen(0, 1, DownCause::carrier_lost, 1), kRipe + kMillisecond);
+  EXPECT_EQ(localiser.due(2 * kRipe + kSecond).size(), 1u);
 }
 
-TEST(Judge, ADirectReportIsNoLateReportOfAPairWhoseSideWasUnknown) {
-  Judge judge(hosts(4));
-  judge.observe(seen(0, 1, DownCause::silent), 0);
-  ASSERT_EQ(judge.due(kRipe).size(), 1u);
-  judge.observe(seen(1, 0, DownCause::carrier_lost), kRipe + kSecond);
-  const auto verdicts = judge.due(2 * kRipe + kSecond);
+TEST(FaultLocaliser, ADirectReportIsNoLateReportOfAPairWhoseSideWasUnknown) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::silent), 0);
+  ASSERT_EQ(localiser.due(kRipe).size(), 1u);
+  localiser.observe(seen(1, 0, DownCause::carrier_lost), kRipe + kSecond);
+  const auto verdicts = localiser.due(2 * kRipe + kSecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, nic(1));
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
-TEST(Judge, ADirectReportIsNoLateReportOfItsPeersFault) {
+TEST(FaultLocaliser, ADirectReportIsNoLateReportOfItsPeersFault) {
   // At once, and within the late-report window of the first one.
   for (const TimeNs later : {TimeNs{0}, kRipe + kSecond}) {
-    Judge judge(hosts(4));
-    judge.observe(seen(0, 1, DownCause::carrier_lost), 0);
-    auto verdicts = judge.due(later);
-    judge.observe(seen(1, 0, DownCause::carrier_lost), later);
-    for (const Verdict& verdict : judge.due(later + kRipe)) verdicts.push_back(verdict);
+    FaultLocaliser localiser(hosts(4));
+    localiser.observe(seen(0, 1, DownCause::carrier_lost), 0);
+    auto verdicts = localiser.due(later);
+    localiser.observe(seen(1, 0, DownCause::carrier_lost), later);
+    for (const Verdict& verdict : localiser.due(later + kRipe)) verdicts.push_back(verdict);
     ASSERT_EQ(verdicts.size(), 2u);
     EXPECT_EQ(verdicts[0].culprit, nic(0));
     EXPECT_EQ(verdicts[1].culprit, nic(1));
@@ -195,7 +197,7 @@ TEST(Judge, ADirectReportIsNoLateReportOfItsPeersFault) {
 
 // The localiser reports each fault when its own time is over, with all observations of it until
 // then.
-TEST(Judge, ReportsEachFaultInItsOwnTime) {
+TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
   constexpr TimeNs kPatience = 250 * kMillisecond;
   constexpr TimeNs kPatienceDirect = 60 * kMillisecond;
   constexpr TimeNs kSecondAt = 50 * kMillisecond;
@@ -221,22 +223,22 @@ TEST(Judge, ReportsEachFaultInItsOwnTime) {
        {nic(0), nic(3)}},
   };
   for (const Case& c : cases) {
-    Judge judge(hosts(5));
-    for (const Observation& o : c.first) judge.observe(o, 0);
-    for (const Observation& o : c.second) judge.observe(o, kSecondAt);
-    (void)judge.wanted(kSecondAt + 10 * kMillisecond);
+    FaultLocaliser localiser(hosts(5));
+    for (const Observation& o : c.first) localiser.observe(o, 0);
+    for (const Observation& o : c.second) localiser.observe(o, kSecondAt);
+    (void)localiser.wanted(kSecondAt + 10 * kMillisecond);
     const bool direct = c.first[0].cause == DownCause::carrier_lost;
     const TimeNs patience = direct ? kPatienceDirect : kPatience;
-    EXPECT_EQ(judge.next_timeout(), patience) << c.name;
-    const auto first = judge.due(patience);
+    EXPECT_EQ(localiser.next_timeout(), patience) << c.name;
+    const auto first = localiser.due(patience);
     ASSERT_EQ(first.size(), 1u) << c.name;
     EXPECT_EQ(first[0].culprit, c.culprits[0]) << c.name;
-    EXPECT_EQ(judge.next_timeout(), kSecondAt + patience) << c.name;
-    const auto second = judge.due(kSecondAt + patience);
+    EXPECT_EQ(localiser.next_timeout(), kSecondAt + patience) << c.name;
+    const auto second = localiser.due(kSecondAt + patience);
     ASSERT_EQ(second.size(), 1u) << c.name;
     EXPECT_EQ(second[0].culprit, c.culprits[1]) << c.name;
     EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;
-    EXPECT_EQ(judge.next_timeout(), kNever) << c.name;
+    EXPECT_EQ(localiser.next_timeout(), kNever) << c.name;
   }
 }
 
@@ -249,26 +251,26 @@ std::vector<Observation> all_pairs(uint32_t hosts, DownCause cause, int index = 
   return all;
 }
 
-TEST(Judge, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
-  Judge judge(hosts(4));
-  for (const Observation& o : all_pairs(4, DownCause::silent, 2)) judge.observe(o, 0);
-  const auto verdicts = judge.due(kRipe);
+TEST(FaultLocaliser, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
+  FaultLocaliser localiser(hosts(4));
+  for (const Observation& o : all_pairs(4, DownCause::silent, 2)) localiser.observe(o, 0);
+  const auto verdicts = localiser.due(kRipe);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::rail);
   EXPECT_EQ(verdicts[0].culprit, nic(0, 2));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].replayed_bytes, 60u);
-  judge.observe(told(3, 2, DownCause::silent, 2), kRipe + kSecond);
-  judge.observe(seen(3, 2, DownCause::carrier_lost, 2), kRipe + kSecond);
-  EXPECT_EQ(judge.next_timeout(), kNever) << "echoes";
+  localiser.observe(told(3, 2, DownCause::silent, 2), kRipe + kSecond);
+  localiser.observe(seen(3, 2, DownCause::carrier_lost, 2), kRipe + kSecond);
+  EXPECT_EQ(localiser.next_timeout(), kNever) << "echoes";
 }
 
-TEST(Judge, NamesTheRailWhenAllHostsLostTheirCarrier) {
+TEST(FaultLocaliser, NamesTheRailWhenAllHostsLostTheirCarrier) {
   std::vector<Observation> all;
   for (uint32_t host = 0; host < 4; ++host) {
     all.push_back(seen(host, (host + 1) % 4, DownCause::carrier_lost));
   }
-  const auto verdicts = judge(all);
+  const auto verdicts = localise(all);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::rail);
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
@@ -280,7 +282,7 @@ std::vector<Observation> ring() {
           seen(2, 3, DownCause::silent), seen(3, 0, DownCause::silent)};
 }
 
-TEST(Judge, WaitsForIdlePathsToTellARailFromTwoNics) {
+TEST(FaultLocaliser, WaitsForIdlePathsToTellARailFromTwoNics) {
   struct Case {
     const char* name;
     std::vector<Observation> later;
@@ -295,16 +297,17 @@ TEST(Judge, WaitsForIdlePathsToTellARailFromTwoNics) {
       {"two NICs", {seen(3, 1, DownCause::silent)}, {nic(1), nic(3)}, Scope::nic},
   };
   for (const Case& c : cases) {
-    Judge judge(hosts(4));
-    for (const Observation& o : ring()) judge.observe(o, 0);
-    (void)judge.wanted(kRipe);
-    EXPECT_TRUE(judge.due(kRipe).empty()) << c.name;
-    EXPECT_GT(judge.next_timeout(), kRipe) << c.name;
-    for (const Observation& o : c.later) judge.observe(o, kSecond);
-    (void)judge.wanted(kSecond + kRipe);
+    FaultLocaliser localiser(hosts(4));
+    for (const Observation& o : ring()) localiser.observe(o, 0);
+    (void)localiser.wanted(kRipe);
+    EXPECT_TRUE(localiser.due(kRipe).empty()) << c.name;
+    EXPECT_GT(localiser.next_timeout(), kRipe) << c.name;
+    for (const Observation& o : c.later) localiser.observe(o, kSecond);
+    (void)localiser.wanted(kSecond + kRipe);
     std::vector<Verdict> verdicts;
-    while (judge.next_timeout() < kLater) {
-      for (const Verdict& verdict : judge.due(judge.next_timeout())) verdicts.push_back(verdict);
+    while (localiser.next_timeout() < kLater) {
+      for (const Verdict& verdict : localiser.due(localiser.next_timeout()))
+        verdicts.push_back(verdict);
     }
     ASSERT_EQ(verdicts.size(), c.culprits.size()) << c.name;
     std::set<NicName> named;
@@ -316,7 +319,7 @@ TEST(Judge, WaitsForIdlePathsToTellARailFromTwoNics) {
   }
 }
 
-TEST(Judge, DoesNotCallItTheRailWithoutTheEvidence) {
+TEST(FaultLocaliser, DoesNotCallItTheRailWithoutTheEvidence) {
   struct Case {
     const char* name;
     uint32_t hosts;
@@ -339,15 +342,15 @@ TEST(Judge, DoesNotCallItTheRailWithoutTheEvidence) {
         seen(0, 3, DownCause::silent)}},
   };
   for (const Case& c : cases) {
-    Judge judge(hosts(c.hosts));
-    for (const Observation& o : c.seen) judge.observe(o, 0);
-    const auto verdicts = judge.due(kRipe);
+    FaultLocaliser localiser(hosts(c.hosts));
+    for (const Observation& o : c.seen) localiser.observe(o, 0);
+    const auto verdicts = localiser.due(kRipe);
     EXPECT_FALSE(verdicts.empty()) << c.name;
     for (const Verdict& verdict : verdicts) EXPECT_NE(verdict.scope, Scope::rail) << c.name;
   }
 }
 
-TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
+TEST(FaultLocaliser, AddsUpTheBytesAndKeepsTheLongestStall) {
   Observation first = seen(1, 0, DownCause::silent, 0, 80);
   first.replayed_bytes = 1000;
   first.stall_us = 7;
@@ -355,7 +358,7 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
   second.replayed_bytes = 500;
   second.stall_us = 9;
   second.detected_us = 33;
-  const auto verdicts = judge({first, second});
+  const auto verdicts = localise({first, second});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].replayed_bytes, 1500u);
   EXPECT_EQ(verdicts[0].stall_us, 9u);
@@ -363,41 +366,41 @@ TEST(Judge, AddsUpTheBytesAndKeepsTheLongestStall) {
   EXPECT_EQ(verdicts[0].detected_us, 33u) << "of the earliest report";
 }
 
-TEST(Judge, SeparatesTheNextFaultOfANicFromTheLateReportsOfTheLast) {
+TEST(FaultLocaliser, SeparatesTheNextFaultOfANicFromTheLateReportsOfTheLast) {
   for (const DownCause cause : {DownCause::silent, DownCause::interface_down}) {
-    Judge judge(hosts(4));
-    judge.observe(seen(0, 1, cause), 0);
-    ASSERT_EQ(judge.due(kRipe).size(), 1u);
+    FaultLocaliser localiser(hosts(4));
+    localiser.observe(seen(0, 1, cause), 0);
+    ASSERT_EQ(localiser.due(kRipe).size(), 1u);
     constexpr TimeNs kNext = kRipe + kSecond;
     Observation next = seen(0, 1, cause);
-    judge.observe(next, kNext);
-    EXPECT_TRUE(judge.due(kNext + kRipe).empty()) << "it was up all the time";
+    localiser.observe(next, kNext);
+    EXPECT_TRUE(localiser.due(kNext + kRipe).empty()) << "it was up all the time";
     next.up_us = 900'000;
-    judge.observe(next, kNext);
-    EXPECT_EQ(judge.due(kNext + kRipe).size(), 1u) << "it had come back";
+    localiser.observe(next, kNext);
+    EXPECT_EQ(localiser.due(kNext + kRipe).size(), 1u) << "it had come back";
   }
 }
 
-TEST(Judge, SaysWhenItIsDueNext) {
-  Judge judge(hosts(4));
-  EXPECT_EQ(judge.next_timeout(), kNever);
-  judge.observe(seen(0, 1, DownCause::silent), 5 * kSecond);
-  const TimeNs asks = judge.next_timeout();
+TEST(FaultLocaliser, SaysWhenItIsDueNext) {
+  FaultLocaliser localiser(hosts(4));
+  EXPECT_EQ(localiser.next_timeout(), kNever);
+  localiser.observe(seen(0, 1, DownCause::silent), 5 * kSecond);
+  const TimeNs asks = localiser.next_timeout();
   EXPECT_GT(asks, 5 * kSecond) << "to hear of the others first";
-  EXPECT_TRUE(judge.wanted(asks - 1).empty());
-  EXPECT_EQ(judge.wanted(asks).size(), 1u);
-  EXPECT_TRUE(judge.wanted(asks).empty()) << "once";
-  const TimeNs due = judge.next_timeout();
+  EXPECT_TRUE(localiser.wanted(asks - 1).empty());
+  EXPECT_EQ(localiser.wanted(asks).size(), 1u);
+  EXPECT_TRUE(localiser.wanted(asks).empty()) << "once";
+  const TimeNs due = localiser.next_timeout();
   EXPECT_GT(due, 5 * kSecond);
-  judge.observe(seen(1, 0, DownCause::silent), 5 * kSecond + kMillisecond);
-  (void)judge.wanted(due);
-  EXPECT_EQ(judge.next_timeout(), due) << "company must not delay a verdict";
-  EXPECT_TRUE(judge.due(due - 1).empty());
-  EXPECT_EQ(judge.due(due).size(), 1u);
-  EXPECT_EQ(judge.next_timeout(), kNever);
+  localiser.observe(seen(1, 0, DownCause::silent), 5 * kSecond + kMillisecond);
+  (void)localiser.wanted(due);
+  EXPECT_EQ(localiser.next_timeout(), due) << "company must not delay a verdict";
+  EXPECT_TRUE(localiser.due(due - 1).empty());
+  EXPECT_EQ(localiser.due(due).size(), 1u);
+  EXPECT_EQ(localiser.next_timeout(), kNever);
 }
 
-TEST(Blame, ObservationsAndVerdictsComeBackAsTheyWereSent) {
+TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   Observation o = told(3, 4, DownCause::stalled, 2);
   o.detected_us = UINT64_MAX;
   o.wall = -1;
@@ -421,7 +424,7 @@ TEST(Blame, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   EXPECT_EQ(verdict.value(), v);
 }
 
-TEST(Blame, TruncatedBytesAreRefused) {
+TEST(FaultLocaliserCodec, TruncatedBytesAreRefused) {
   const auto observation = encode(seen(0, 1, DownCause::silent));
   for (size_t size = 0; size < observation.size(); ++size) {
     EXPECT_FALSE(decode_observation(std::span(observation).first(size)).ok()) << size;
@@ -434,7 +437,7 @@ TEST(Blame, TruncatedBytesAreRefused) {
   }
 }
 
-TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
+TEST(FaultLocaliserCodec, ACauseOfALaterVersionReadsAsNone) {
   auto bytes = encode(seen(0, 1, DownCause::silent));
   // Two ranks, and two names of host, length and "nic0"; the cause follows.
   constexpr size_t kCauseAt = 4 + 4 + 2 * (4 + 1 + 4);
@@ -445,16 +448,16 @@ TEST(Blame, ACauseOfALaterVersionReadsAsNone) {
   EXPECT_EQ(decoded.value().cause, DownCause::none);
 }
 
-TEST(Blame, AScopeOfALaterVersionNamesNoSingleNic) {
+TEST(FaultLocaliserCodec, AScopeOfALaterVersionNamesNoSingleNic) {
   auto bytes = encode(Verdict());
   constexpr size_t kScopeAt = 4;  // after the number
   bytes[kScopeAt] = std::byte{99};
   EXPECT_EQ(decode_verdict(bytes).value().scope, Scope::pair);
 }
 
-TEST(Blame, SurvivesGarbageAndItsMeaning) {
+TEST(FaultLocaliserCodec, SurvivesGarbageAndItsMeaning) {
   std::mt19937_64 random(1);
-  Judge judge(hosts(4));
+  FaultLocaliser localiser(hosts(4));
   TimeNs now = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes = encode(seen(random() % 4, random() % 4, DownCause::silent));
@@ -467,17 +470,17 @@ TEST(Blame, SurvivesGarbageAndItsMeaning) {
     if (!observation.ok()) continue;
     EXPECT_EQ(decode_observation(encode(observation.value())).value(), observation.value());
     now += static_cast<TimeNs>(random() % static_cast<uint64_t>(10 * kMillisecond));
-    judge.observe(observation.value(), now);
-    for (const ProbeRequest& request : judge.wanted(now)) {
+    localiser.observe(observation.value(), now);
+    for (const ProbeRequest& request : localiser.wanted(now)) {
       const auto host = static_cast<uint32_t>(random() % 5);
       const Reach reach{observation.value().near, observation.value().far, random() % 2 == 0};
-      judge.on_answer({request.number, host, {reach, {nic(host, 0), nic(3, 0), false}}}, now);
+      localiser.on_answer({request.number, host, {reach, {nic(host, 0), nic(3, 0), false}}}, now);
     }
-    (void)judge.due(now);
+    (void)localiser.due(now);
   }
 }
 
-TEST(Blame, SurvivesAnyReportOfAHostileRank) {
+TEST(FaultLocaliserCodec, SurvivesAnyReportOfAHostileRank) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 20'000; ++i) {
     ProbeAnswer answer{1, static_cast<uint32_t>(random() % 3), {}};

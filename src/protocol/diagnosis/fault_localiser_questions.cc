@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "protocol/diagnosis/blame.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 
 // Groups the open entries into faults: two entries belong to one fault when they have a NIC in
 // common, or are linked by others that have. A union-find over the NICs.
-std::vector<std::vector<Judge::Open*>> Judge::faults() {
+std::vector<std::vector<FaultLocaliser::Open*>> FaultLocaliser::faults() {
   std::map<NicName, size_t> nics;
   std::vector<size_t> parent;
   const auto group_of = [&](const NicName& nic) {
@@ -34,7 +34,7 @@ std::vector<std::vector<Judge::Open*>> Judge::faults() {
   return faults;
 }
 
-std::vector<Judge::Open*> Judge::fault_of(const Open& seed) {
+std::vector<FaultLocaliser::Open*> FaultLocaliser::fault_of(const Open& seed) {
   for (std::vector<Open*>& fault : faults()) {
     if (std::ranges::find(fault, &seed) != fault.end()) return std::move(fault);
   }
@@ -43,8 +43,8 @@ std::vector<Judge::Open*> Judge::fault_of(const Open& seed) {
 
 // Returns both ends of the pairs that the question is about, then ends of the fault's other pairs,
 // as many as there is room for, and third hosts.
-std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
-                                       const std::vector<Open*>& fault) const {
+std::set<uint32_t> FaultLocaliser::hosts_to_ask(const std::vector<Open*>& asking,
+                                                const std::vector<Open*>& fault) const {
   std::set<uint32_t> hosts;
   const auto add = [&](uint32_t host) {
     if (hosts.size() < kProbeHostsMax && host < nics_of_hosts_.size()) hosts.insert(host);
@@ -63,7 +63,7 @@ std::set<uint32_t> Judge::hosts_to_ask(const std::vector<Open*>& asking,
   return hosts;
 }
 
-bool Judge::wants_question(const Open& open, TimeNs now) const {
+bool FaultLocaliser::wants_question(const Open& open, TimeNs now) const {
   return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
          open.at + kGather <= now;
 }
@@ -72,7 +72,8 @@ bool Judge::wants_question(const Open& open, TimeNs now) const {
 // as much as all, and the verdict explains the rest. So while a question is pending or its verdict
 // is near, the fault's other losses wait for the verdict (ask_again). Where the tried pairs answer,
 // the verdict takes longer, and only losses for which connects are no evidence wait for it.
-std::vector<Judge::Open*> Judge::without_question(const std::vector<Open*>& fault, TimeNs now) {
+std::vector<FaultLocaliser::Open*> FaultLocaliser::without_question(const std::vector<Open*>& fault,
+                                                                    TimeNs now) {
   uint32_t question = 0;
   bool soon = false;
   for (const Open* open : fault) {
@@ -93,8 +94,8 @@ std::vector<Judge::Open*> Judge::without_question(const std::vector<Open*>& faul
   return asking;
 }
 
-ProbeRequest Judge::ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault,
-                        TimeNs now) {
+ProbeRequest FaultLocaliser::ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault,
+                                 TimeNs now) {
   Question question{now, hosts_to_ask(asking, fault), {}, {}};
   question.awaited = question.hosts;
   const uint32_t number = ++last_question_;
@@ -112,7 +113,7 @@ ProbeRequest Judge::ask(const std::vector<Open*>& asking, const std::vector<Open
   return request;
 }
 
-std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
+std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {
   std::vector<ProbeRequest> requests;
   const auto wants = [&](const Open& open) { return wants_question(open, now); };
   if (std::ranges::none_of(open_, wants)) return requests;
@@ -124,7 +125,7 @@ std::vector<ProbeRequest> Judge::wanted(TimeNs now) {
 }
 
 // After a verdict, asks about the losses that it did not explain and that no question has tried.
-void Judge::ask_again(TimeNs now) {
+void FaultLocaliser::ask_again(TimeNs now) {
   const auto waits = [](const Open& open) {
     return open.question != 0 && !open.covered && !open.probed && subject(open.seen) == nullptr;
   };

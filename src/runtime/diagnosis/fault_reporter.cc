@@ -1,4 +1,4 @@
-#include "runtime/diagnosis/incidents.h"
+#include "runtime/diagnosis/fault_reporter.h"
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
 
 }  // namespace
 
-Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
+FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock)
     : engine_(engine),
       clock_(clock),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
@@ -47,16 +47,16 @@ Incidents::Incidents(ProgressEngine& engine, const Clock& clock)
     host_names_.push_back(card.host_name);
     nics.push_back(card.nics.size());
   }
-  localiser_ = LossLocaliser(nics);
-  judge_ = Judge(std::move(nics));
+  loss_localiser_ = LossLocaliser(nics);
+  fault_localiser_ = FaultLocaliser(std::move(nics));
 }
 
-NicName Incidents::name_of(Rank rank, NicId nic) const {
+NicName FaultReporter::name_of(Rank rank, NicId nic) const {
   const auto& nics = engine_.cards()[static_cast<size_t>(rank.value())].nics;
   return {host_of(rank), nic.value() < nics.size() ? nics[nic.value()].name : "lo"};
 }
 
-void Incidents::on_path_event(const PathEvent& event) {
+void FaultReporter::on_path_event(const PathEvent& event) {
   // Report bad bytes in any phase: the other end may have used a path that this end was still
   // validating, and this report excuses it.
   const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
@@ -79,7 +79,7 @@ void Incidents::on_path_event(const PathEvent& event) {
   reports_.push_back({std::move(o), event.path, clock_.now() + kSettled, false, {}});
 }
 
-void Incidents::on_peer_gone(Rank peer, PeerEnd end) {
+void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   std::erase_if(reports_, [&](const Report& report) { return report.observation.peer == peer; });
   if (end == PeerEnd::goodbye) return;
   Observation o;
@@ -92,26 +92,26 @@ void Incidents::on_peer_gone(Rank peer, PeerEnd end) {
   reports_.push_back({std::move(o), {}, clock_.now() + kSettled, false, {}});
 }
 
-void Incidents::on_observation(std::span<const std::byte> bytes) {
+void FaultReporter::on_observation(std::span<const std::byte> bytes) {
   auto observation = decode_observation(bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
   const auto is_rank = [&](Rank rank) {
     return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
   };
-  if (is_rank(o.observer) && is_rank(o.peer)) judge_.observe(o, clock_.now());
+  if (is_rank(o.observer) && is_rank(o.peer)) fault_localiser_.observe(o, clock_.now());
 }
 
-void Incidents::on_verdict(std::span<const std::byte> bytes) {
+void FaultReporter::on_verdict(std::span<const std::byte> bytes) {
   auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().culprit) || !is_host(verdict.value().other)) return;
   add(verdict.value());
-  localiser_.on_verdict(verdict.value(), clock_.now());
-  judge_.on_verdict(verdict.value(), clock_.now());
+  loss_localiser_.on_verdict(verdict.value(), clock_.now());
+  fault_localiser_.on_verdict(verdict.value(), clock_.now());
 }
 
-std::string Incidents::words_for(const Verdict& verdict) const {
+std::string FaultReporter::words_for(const Verdict& verdict) const {
   const auto name = [&](const NicName& nic) {
     return host_names_[nic.host] + (nic.nic.empty() ? "" : " " + nic.nic);
   };
@@ -133,7 +133,7 @@ std::string Incidents::words_for(const Verdict& verdict) const {
 
 // A NIC that loses packets breaks connections, so a verdict may have named its pairs first. The
 // later, more precise verdict replaces the earlier one of the same fault.
-size_t Incidents::place_of(const Verdict& verdict) const {
+size_t FaultReporter::place_of(const Verdict& verdict) const {
   if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
   const auto replaced = [&](const Verdict& old) {
     if (verdict.wall - old.wall > kOneFault) return false;
@@ -149,7 +149,7 @@ size_t Incidents::place_of(const Verdict& verdict) const {
   return static_cast<size_t>(found - verdicts_.begin());
 }
 
-void Incidents::add(const Verdict& verdict) {
+void FaultReporter::add(const Verdict& verdict) {
   const size_t place = place_of(verdict);
   if (verdict.kind == DownCause::lossy) {
     const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
@@ -166,32 +166,32 @@ void Incidents::add(const Verdict& verdict) {
   }
 }
 
-void Incidents::on_losses(Rank peer, std::span<const std::byte> bytes) {
+void FaultReporter::on_losses(Rank peer, std::span<const std::byte> bytes) {
   auto report = decode_loss_report(bytes);
   if (!report.ok() || report.value().observer != peer) return;
-  localiser_.on_report(report.value(), clock_.now());
+  loss_localiser_.on_report(report.value(), clock_.now());
 }
 
-void Incidents::report_losses(Rank judge, TimeNs now) {
+void FaultReporter::report_losses(Rank localiser, TimeNs now) {
   const std::optional<LossReport> report = losses_.progress(now);
   if (!report) return;
-  if (judge == engine_.self()) return localiser_.on_report(*report, now);
-  engine_.link(judge)->send_notice(make_notice(NoticeKind::losses, encode(*report)));
+  if (localiser == engine_.self()) return loss_localiser_.on_report(*report, now);
+  engine_.link(localiser)->send_notice(make_notice(NoticeKind::losses, encode(*report)));
 }
 
-void Incidents::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
+void FaultReporter::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
   const auto request = decode_probe_request(bytes);
   if (request.ok()) probe(peer, request.value());
 }
 
-void Incidents::on_probe_answer(std::span<const std::byte> bytes) {
+void FaultReporter::on_probe_answer(std::span<const std::byte> bytes) {
   const auto answer = decode_probe_answer(bytes);
-  if (answer.ok()) judge_.on_answer(answer.value(), clock_.now());
+  if (answer.ok()) fault_localiser_.on_answer(answer.value(), clock_.now());
 }
 
 // Returns the lowest rank that this rank has a control stream to: all further reports must be able
 // to reach it.
-Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
+Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
     if (ended[static_cast<size_t>(rank)]) continue;
     const auto& paths = engine_.link(Rank(rank))->paths();
@@ -202,45 +202,45 @@ Rank Incidents::judging_rank(const std::vector<bool>& ended) const {
   return engine_.self();
 }
 
-void Incidents::tell(const Report& report, Rank judge, TimeNs now) {
-  if (judge == engine_.self()) return judge_.observe(report.observation, now);
+void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
+  if (localiser == engine_.self()) return fault_localiser_.observe(report.observation, now);
   const uint64_t subject = subject_of(report.observation, report.path);
-  engine_.link(judge)->send_notice(
+  engine_.link(localiser)->send_notice(
       make_notice(NoticeKind::observation, subject, encode(report.observation)));
 }
 
 // The present localising rank also knows the other end's report of the same loss. The previous one
 // may not, and may read this rank's report long after this.
-void Incidents::take_back(const Report& report, Rank judge, TimeNs now) {
+void FaultReporter::take_back(const Report& report, Rank localiser, TimeNs now) {
   if (!report.path || mutated(Mutant::stale_reports)) return;
   Report retraction = report;
   retraction.observation.cause = DownCause::none;
   retraction.observation.peer_cause = DownCause::none;
-  tell(retraction, judge, now);
+  tell(retraction, localiser, now);
 }
 
-void Incidents::report_all(Rank judge, TimeNs now) {
+void FaultReporter::report_all(Rank localiser, TimeNs now) {
   std::erase_if(reports_, [&](const Report& report) {
     return report.settled && now >= report.settled_at + kKept;
   });
   for (Report& report : reports_) {
     const bool settles = !report.settled && now >= report.settled_at;
-    if (report.told == judge && !settles) continue;
+    if (report.told == localiser && !settles) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
       const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;
-    if (report.told && report.told != judge) take_back(report, *report.told, now);
-    const bool news = report.told != judge || report.observation.stall_us != told_stall_us;
-    report.told = judge;
-    if (news) tell(report, judge, now);
+    if (report.told && report.told != localiser) take_back(report, *report.told, now);
+    const bool news = report.told != localiser || report.observation.stall_us != told_stall_us;
+    report.told = localiser;
+    if (news) tell(report, localiser, now);
   }
 }
 
 // Asks the lowest living rank of each host.
-void Incidents::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
+void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
   for (const uint32_t host : request.hosts) {
     for (size_t i = 0; i < ended.size(); ++i) {
       const Rank rank(static_cast<int32_t>(i));
@@ -256,7 +256,7 @@ void Incidents::ask(const ProbeRequest& request, const std::vector<bool>& ended)
   }
 }
 
-std::vector<NicProber::Target> Incidents::targets_of(const ProbeRequest& request) const {
+std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& request) const {
   std::vector<NicProber::Target> targets;
   for (const uint32_t host : request.hosts) {
     const auto found = std::ranges::find(host_of_, host);
@@ -283,17 +283,17 @@ std::vector<NicProber::Target> Incidents::targets_of(const ProbeRequest& request
   return targets;
 }
 
-void Incidents::probe(Rank asker, const ProbeRequest& request) {
+void FaultReporter::probe(Rank asker, const ProbeRequest& request) {
   prober_.start(asker, request.number, host_of(engine_.self()), targets_of(request));
 }
 
-void Incidents::on_probed(Rank asker, const ProbeAnswer& answer) {
-  if (asker == engine_.self()) return judge_.on_answer(answer, clock_.now());
+void FaultReporter::on_probed(Rank asker, const ProbeAnswer& answer) {
+  if (asker == engine_.self()) return fault_localiser_.on_answer(answer, clock_.now());
   engine_.link(asker)->send_notice(
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
-void Incidents::announce_one(Verdict verdict, const std::vector<bool>& ended) {
+void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {
   verdict.number = static_cast<uint32_t>(place_of(verdict));
   add(verdict);
   for (size_t rank = 0; rank < ended.size(); ++rank) {
@@ -303,27 +303,29 @@ void Incidents::announce_one(Verdict verdict, const std::vector<bool>& ended) {
   }
 }
 
-void Incidents::announce(const std::vector<bool>& ended, TimeNs now) {
-  for (const Verdict& verdict : localiser_.due(now)) announce_one(verdict, ended);
-  judge_.explain_by_loss(
-      [&](const NicName& near, const NicName& far) { return localiser_.explains(near, far, now); },
+void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
+  for (const Verdict& verdict : loss_localiser_.due(now)) announce_one(verdict, ended);
+  fault_localiser_.explain_by_loss(
+      [&](const NicName& near, const NicName& far) {
+        return loss_localiser_.explains(near, far, now);
+      },
       now);
-  for (const Verdict& verdict : judge_.due(now)) announce_one(verdict, ended);
+  for (const Verdict& verdict : fault_localiser_.due(now)) announce_one(verdict, ended);
 }
 
-void Incidents::progress(const std::vector<bool>& ended) {
+void FaultReporter::progress(const std::vector<bool>& ended) {
   const TimeNs now = engine_.polled_at();
-  const Rank judge = judging_rank(ended);
-  report_losses(judge, now);
-  report_all(judge, now);
-  for (const ProbeRequest& request : judge_.wanted(now)) ask(request, ended);
+  const Rank localiser = localising_rank(ended);
+  report_losses(localiser, now);
+  report_all(localiser, now);
+  for (const ProbeRequest& request : fault_localiser_.wanted(now)) ask(request, ended);
   prober_.progress();
   announce(ended, now);
 }
 
-TimeNs Incidents::next_timeout() const {
-  TimeNs next = std::min({judge_.next_timeout(), prober_.next_timeout(), localiser_.next_timeout(),
-                          losses_.next_timeout()});
+TimeNs FaultReporter::next_timeout() const {
+  TimeNs next = std::min({fault_localiser_.next_timeout(), prober_.next_timeout(),
+                          loss_localiser_.next_timeout(), losses_.next_timeout()});
   for (const Report& report : reports_) {
     // A new report has not been sent yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;

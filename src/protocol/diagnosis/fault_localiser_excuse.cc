@@ -1,14 +1,14 @@
 // Losses that are evidence against no NIC, because of the report of one end.
 #include <algorithm>
 
-#include "protocol/diagnosis/blame.h"
-#include "protocol/diagnosis/blame_facts.h"
+#include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 
 // Excuses the pair. One end closed the connection because of bytes on it; the other sees that it
 // was closed. Neither is evidence against a NIC. The same report may come again later.
-void Judge::excuse(const Observation& o, TimeNs now) {
+void FaultLocaliser::excuse(const Observation& o, TimeNs now) {
   if (excused(o, now)) return;
   Excuse excuse{pair_of(o.near, o.far), now, {id_of(o)}};
   std::erase_if(open_, [&](const Open& open) {
@@ -23,7 +23,7 @@ void Judge::excuse(const Observation& o, TimeNs now) {
 
 // Returns whether an excuse covers the observation. A path that has come back since is lost for
 // another reason.
-bool Judge::excused(const Observation& o, TimeNs now) {
+bool FaultLocaliser::excused(const Observation& o, TimeNs now) {
   if (subject(o) != nullptr) return false;
   for (Excuse& excuse : excuses_) {
     if (excuse.pair != pair_of(o.near, o.far)) continue;
@@ -38,7 +38,7 @@ bool Judge::excused(const Observation& o, TimeNs now) {
 }
 
 // Losses that waited for the verdict on this one get a question.
-void Judge::withdraw(const Observation& o, TimeNs now) {
+void FaultLocaliser::withdraw(const Observation& o, TimeNs now) {
   const auto same = [&](const Open& open) {
     return !open.probed && id_of(open.seen) == id_of(o) && is_of(open.seen, o.near, o.far);
   };

@@ -7,7 +7,7 @@
 namespace r2ccl::sim {
 namespace {
 
-TEST(Incident, EveryRankHoldsTheSameVerdict) {
+TEST(FaultReporter, EveryRankHoldsTheSameVerdict) {
   ClusterOptions options;
   options.hosts = 4;
   Cluster cluster(options);
@@ -20,16 +20,16 @@ TEST(Incident, EveryRankHoldsTheSameVerdict) {
       cluster.world().run_until([&] { return job.finished(); }, cluster.now() + 20 * kSecond));
   cluster.world().run_for(kSecond);
   EXPECT_EQ(job.wrong(), 0u);
-  const auto& verdicts = cluster.node(0).incidents().verdicts();
+  const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, (NicName{2, "nic1"}));
   for (int rank = 1; rank < 4; ++rank)
-    EXPECT_EQ(cluster.node(rank).incidents().verdicts(), verdicts);
+    EXPECT_EQ(cluster.node(rank).fault_reporter().verdicts(), verdicts);
 }
 
 // Ranks that cannot probe are no evidence: two hosts have lost the NIC, and only that NIC.
-TEST(Incident, RanksWithoutDescriptorsAccuseNoInnocent) {
+TEST(FaultReporter, RanksWithoutDescriptorsAccuseNoInnocent) {
   ClusterOptions options;
   options.hosts = 3;
   Cluster cluster(options);
@@ -41,7 +41,7 @@ TEST(Incident, RanksWithoutDescriptorsAccuseNoInnocent) {
                       [&] { cluster.fabric().hole(cluster.nic(1, 0)); });
   cluster.world().run_for(4 * kSecond);
   job.abandon();
-  const auto& verdicts = cluster.node(0).incidents().verdicts();
+  const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].culprit, (NicName{1, "nic0"}));
