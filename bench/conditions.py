@@ -16,7 +16,7 @@ import sys
 
 from lab import Failed, Lab, NICS, ROOT, machine, median, parser, progress, save, stop
 
-CULPRIT = (1, 1)
+FAULTY = (1, 1)
 HEADERS = 66  # Ethernet, IP, TCP with timestamps
 SIZES = {10: 256 << 10, 100: 1 << 20}
 SIZE = 4 << 20
@@ -91,15 +91,15 @@ def one_run(lab, condition, seconds, kind=None):
     run = lab.start_bench("-b", size, "-w", 3, "--duration", seconds, "-c", 1,
                           environment=environment(lab, condition))
     begin = None
-    if kind and run.wait_for_traffic(*CULPRIT):
+    if kind and run.wait_for_traffic(*FAULTY):
         with contextlib.suppress(subprocess.TimeoutExpired):
             run.process.wait(timeout=seconds / 3)
-        begin, _ = lab.fault(*CULPRIT, kind)
+        begin, _ = lab.fault(*FAULTY, kind)
     try:
         run.wait(seconds + 60)
     finally:
         if kind:
-            lab.fix(*CULPRIT)
+            lab.fix(*FAULTY)
     result = run.result
     sent = sum(count["tx"] for nics in result["nic_bytes"].values() for count in nics.values())
     bus = result["results"][0]["busbw_MBps"]

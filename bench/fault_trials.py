@@ -235,7 +235,7 @@ def assign(trials, verdicts):
     return left_over
 
 
-def names_culprit(trial):
+def names_faulty(trial):
     return any((v["host"], v["nic"], v["peer_host"]) == (f"h{trial.host}", f"nic{trial.nic}", "")
                for v in trial.verdicts)
 
@@ -259,7 +259,7 @@ def summarize(kind, trials, size):
             "return_median_s": median(returns), "return_max_s": max(returns, default=None),
             "return_extra_max_ms": max((t.return_extra_ms for t in mine
                                         if t.return_extra_ms is not None), default=None),
-            "named_culprit": sum(names_culprit(t) for t in mine) if kind != "none" else None,
+            "named_culprit": sum(names_faulty(t) for t in mine) if kind != "none" else None,
             "verdict_kinds": causes}
 
 

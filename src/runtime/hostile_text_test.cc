@@ -74,11 +74,11 @@ TEST(HostileText, IsNotShownByAnObservation) {
 
 TEST(HostileText, IsNotShownByAVerdict) {
   Verdict verdict;
-  verdict.culprit = {0, kHonest};
+  verdict.faulty = {0, kHonest};
   verdict.other = {1, kHonest};
   const auto read = decode_verdict(spoiled(encode(verdict)));
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read.value().culprit.nic, kShown);
+  EXPECT_EQ(read.value().faulty.nic, kShown);
   EXPECT_EQ(read.value().other.nic, kShown);
 }
 

@@ -129,8 +129,8 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
     out.begin_object()
         .field("rank", verdict.rank.value())
         .field("scope", to_string(verdict.scope))
-        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.culprit))
-        .field("nic", verdict.culprit.nic)
+        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.faulty))
+        .field("nic", verdict.faulty.nic)
         .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
         .field("peer_nic", verdict.other.nic)
         .key("process");

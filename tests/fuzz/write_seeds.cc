@@ -90,7 +90,7 @@ void write_blame(Seeds& seeds) {
   Verdict verdict;
   verdict.number = 3;
   verdict.scope = Scope::pair;
-  verdict.culprit = {1, "nic0"};
+  verdict.faulty = {1, "nic0"};
   verdict.other = {2, "nic0"};
   verdict.rank = Rank(2);
   verdict.kind = DownCause::silent;

@@ -120,8 +120,8 @@ class FaultCase(unittest.TestCase):
         self.wait(job, lambda: job.bytes_of(host, nic) > before + CARRIES_BYTES, BACK_WITHIN_S,
                   f"{host} {nic} carries bytes again")
 
-    def expect_right(self, job, culprits):
-        """The job ends well, and its verdicts name only `culprits`."""
+    def expect_right(self, job, faulty):
+        """The job ends well, and its verdicts name only `faulty`."""
         status = job.process.wait(60)
         self.assertEqual(status, 0, job.text())
         with open(job.json_file, encoding="utf-8") as text:
@@ -129,7 +129,7 @@ class FaultCase(unittest.TestCase):
         self.assertEqual(result["wrong_elements"], 0)
         self.assertGreater(result["checked_elements"], 100_000)
         blamed = {(v["host"], v["nic"]) for v in result["verdicts"] if not v["peer_host"]}
-        self.assertLessEqual(blamed, set(culprits), result["verdicts"])
+        self.assertLessEqual(blamed, set(faulty), result["verdicts"])
         return result
 
     def run_fault(self, host, nic, *fault, kinds=None, verdict=True):

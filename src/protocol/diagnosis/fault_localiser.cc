@@ -43,7 +43,7 @@ void FaultLocaliser::end_peer(const Observation& o) {
   if (!ended_.insert(o.peer).second) return;
   Verdict verdict;
   verdict.scope = o.cause == DownCause::connection_lost ? Scope::process : Scope::host;
-  verdict.culprit = o.far;
+  verdict.faulty = o.far;
   verdict.rank = o.observer;
   verdict.kind = o.cause;
   verdict.wall = o.wall;
@@ -76,7 +76,7 @@ void FaultLocaliser::observe(const Observation& o, TimeNs now) {
 // still have open: that is the same fault.
 void FaultLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.scope != Scope::nic) return;
-  note_recent(verdict.culprit, true, now);
+  note_recent(verdict.faulty, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
   ask_again(now);
 }
@@ -334,7 +334,7 @@ Verdict FaultLocaliser::localise_rail(const std::vector<Open*>& fault, TimeNs no
   R2CCL_CHECK(!nics.empty());
   Verdict verdict = take([&](const Observation& o) { return nics.contains(o.near); });
   verdict.scope = Scope::rail;
-  verdict.culprit = *nics.begin();
+  verdict.faulty = *nics.begin();
   for (const NicName& nic : nics) remember(nic, true, now);
   return verdict;
 }
@@ -363,7 +363,7 @@ Verdict FaultLocaliser::localise_pair(const Open& seed, TimeNs now) {
   const bool works = evidence(seed) == Evidence::reset;
   Verdict verdict = take([&](const Observation& o) { return is_of(o, near, far); });
   verdict.scope = Scope::pair;
-  verdict.culprit = near;
+  verdict.faulty = near;
   verdict.other = far;
   Recent recent;
   recent.nic = near;
@@ -376,30 +376,30 @@ Verdict FaultLocaliser::localise_pair(const Open& seed, TimeNs now) {
 }
 
 Verdict FaultLocaliser::localise_nic(const Open& seed, TimeNs now) {
-  const NicName culprit = worse_end(seed);
-  const NicName other = seed.seen.near == culprit ? seed.seen.far : seed.seen.near;
+  const NicName faulty = worse_end(seed);
+  const NicName other = seed.seen.near == faulty ? seed.seen.far : seed.seen.near;
   // Some NICs that lost it must work, because otherwise all may share one fault of their own.
   const bool witnessed = std::ranges::any_of(open_, [&](const Open& open) {
-    if (!touches(open.seen, culprit)) return false;
-    const NicName& opposite = open.seen.near == culprit ? open.seen.far : open.seen.near;
-    return reaches_others(opposite, culprit, seed.at);
+    if (!touches(open.seen, faulty)) return false;
+    const NicName& opposite = open.seen.near == faulty ? open.seen.far : open.seen.near;
+    return reaches_others(opposite, faulty, seed.at);
   });
   // If probes say nothing, only losses count.
   const bool probed = tried(seed) && !answers(seed);
   const bool side_known =
-      reported(culprit) || (probed ? hosts_opposite(culprit, seed).size() >= 2 && witnessed
-                                   : witnesses_against(culprit, seed) >= 2);
-  if (!side_known && !probed) note_undecided(culprit, seed, now);
+      reported(faulty) || (probed ? hosts_opposite(faulty, seed).size() >= 2 && witnessed
+                                  : witnesses_against(faulty, seed) >= 2);
+  if (!side_known && !probed) note_undecided(faulty, seed, now);
   Verdict verdict = take([&](const Observation& o) {
-    return touches(o, culprit) && (subject(o) == nullptr || is_about(o, culprit));
+    return touches(o, faulty) && (subject(o) == nullptr || is_about(o, faulty));
   });
   verdict.scope = side_known ? Scope::nic : Scope::pair;
-  verdict.culprit = culprit;
-  remember(culprit, side_known, now);
+  verdict.faulty = faulty;
+  remember(faulty, side_known, now);
   if (side_known) return verdict;
   verdict.other = other;
   remember(other, false, now);
-  broken_pairs_.insert(pair_of(culprit, other));
+  broken_pairs_.insert(pair_of(faulty, other));
   return verdict;
 }
 

@@ -55,11 +55,11 @@ struct Observation {
 
 // The subject of a verdict.
 enum class Scope : uint8_t {
-  nic = 0,      // `culprit`, its cable or its port
-  pair = 1,     // `culprit` or `other`, or the network between them: the side is unknown
-  rail = 2,     // the network between the NICs of all hosts; `culprit` is the first host's NIC
-  host = 3,     // nothing reaches the host of `culprit` on any NIC: it is silent
-  process = 4,  // `process` died, on the host of `culprit`
+  nic = 0,      // `faulty`, its cable or its port
+  pair = 1,     // `faulty` or `other`, or the network between them: the side is unknown
+  rail = 2,     // the network between the NICs of all hosts; `faulty` is the first host's NIC
+  host = 3,     // nothing reaches the host of `faulty` on any NIC: it is silent
+  process = 4,  // `process` died, on the host of `faulty`
 };
 const char* to_string(Scope scope);
 
@@ -94,7 +94,7 @@ inline constexpr size_t kProbesMax = 48;
 struct Verdict {
   uint32_t number = 0;  // the same on every rank
   Scope scope = Scope::nic;
-  NicName culprit;
+  NicName faulty;
   Rank rank;      // the observer whose evidence decided
   NicName other;  // with Scope::pair; both without a name: all NICs of the two hosts
   DownCause kind = DownCause::none;

@@ -89,7 +89,7 @@ std::vector<std::byte> encode(const Verdict& v) {
   ByteWriter out(bytes);
   out.put(v.number);
   out.put(static_cast<uint8_t>(v.scope));
-  put_name(out, v.culprit);
+  put_name(out, v.faulty);
   out.put(static_cast<uint32_t>(v.rank.value()));
   put_name(out, v.other);
   out.put(static_cast<uint8_t>(v.kind));
@@ -108,7 +108,7 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
   v.number = in.get<uint32_t>();
   const auto scope = in.get<uint8_t>();
   v.scope = scope <= static_cast<uint8_t>(Scope::process) ? static_cast<Scope>(scope) : Scope::pair;
-  v.culprit = get_name(in);
+  v.faulty = get_name(in);
   v.rank = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   v.other = get_name(in);
   v.kind = get_cause(in, DownCause::lossy);

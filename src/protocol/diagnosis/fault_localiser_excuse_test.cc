@@ -88,7 +88,7 @@ TEST(FaultLocaliser, KeepsTheReportsOfOtherPathsAndOfTheOtherEndWhenOneIsWithdra
   ASSERT_EQ(verdicts.size(), std::size(kept));
   for (size_t i = 0; i < verdicts.size(); ++i) {
     EXPECT_EQ(verdicts[i].scope, Scope::pair);
-    EXPECT_EQ(verdicts[i].culprit.nic, kept[i].near.nic);
+    EXPECT_EQ(verdicts[i].faulty.nic, kept[i].near.nic);
   }
 }
 

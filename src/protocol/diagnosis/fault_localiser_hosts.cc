@@ -90,7 +90,7 @@ Verdict FaultLocaliser::localise_hosts(const Open& seed, bool near_lost, bool fa
       take([&](const Observation& o) { return o.near.host == host || o.far.host == host; });
   const bool both = near_lost && far_lost;
   verdict.scope = both ? Scope::pair : Scope::host;
-  verdict.culprit = {host, ""};
+  verdict.faulty = {host, ""};
   if (both) verdict.other = {other, ""};
   for (const NicName& nic : nics) remember(nic, true, now);
   return verdict;

@@ -61,7 +61,7 @@ TEST(FaultLocaliser, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
   const auto verdicts = localiser.due(60 * kMillisecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::host);
-  EXPECT_EQ(verdicts[0].culprit.host, 3u);
+  EXPECT_EQ(verdicts[0].faulty.host, 3u);
 }
 
 // A connection between host 0 and another broke, and the hosts that were asked reach each other.
@@ -152,7 +152,7 @@ TEST(FaultLocaliser, NamesAHostByItsLostPathsWhereNoHostCanProbe) {
   const auto verdicts = localiser.due(3 * kSecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::host);
-  EXPECT_EQ(verdicts[0].culprit.host, 3u);
+  EXPECT_EQ(verdicts[0].faulty.host, 3u);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(FaultLocaliser, LocalisesByProbesAFaultThatOnePairCannot) {
     const auto verdicts = localiser.due(60 * kMillisecond);
     ASSERT_EQ(verdicts.size(), 1u) << c.name;
     EXPECT_EQ(verdicts[0].scope, c.scope) << c.name;
-    EXPECT_TRUE(c.scope != Scope::nic || verdicts[0].culprit == nic(0)) << c.name;
+    EXPECT_TRUE(c.scope != Scope::nic || verdicts[0].faulty == nic(0)) << c.name;
     EXPECT_EQ(localiser.next_timeout(), kNever) << c.name;
   }
 }
@@ -64,7 +64,7 @@ TEST(FaultLocaliser, DoesNotNeedTheAnswerOfEveryHost) {
   const auto verdicts = localiser.due(60 * kMillisecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
-  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].faulty, nic(0));
 }
 
 TEST(FaultLocaliser, BelievesAnyEndThatSaysAConnectPasses) {
@@ -92,7 +92,7 @@ TEST(FaultLocaliser, KeepsAPairThatAnswersApartFromNicsThatDoNot) {
   const auto verdicts = localiser.due(300 * kMillisecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
-  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].faulty, nic(0));
   EXPECT_EQ(verdicts[0].other, nic(2));
 }
 
@@ -157,7 +157,7 @@ TEST(FaultLocaliser, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
   localiser.observe(seen(1, 3, DownCause::connection_lost), 0);
   Verdict elsewhere;
   elsewhere.scope = Scope::nic;
-  elsewhere.culprit = nic(3);
+  elsewhere.faulty = nic(3);
   localiser.on_verdict(elsewhere, 50 * kMillisecond);
   localiser.observe(seen(2, 3, DownCause::connection_lost), 60 * kMillisecond);
   EXPECT_TRUE(localiser.due(500 * kMillisecond).empty());

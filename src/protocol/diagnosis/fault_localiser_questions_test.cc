@@ -54,7 +54,7 @@ TEST(FaultLocaliserQuestions, OneFaultIsAskedForOnceHoweverManyHostsLostTheNic) 
       EXPECT_EQ(requests, 1u) << host_count << " hosts, " << to_string(cause);
       ASSERT_EQ(verdicts.size(), 1u) << host_count << " hosts, " << to_string(cause);
       EXPECT_EQ(verdicts[0].scope, Scope::nic);
-      EXPECT_EQ(verdicts[0].culprit, nic(kLost));
+      EXPECT_EQ(verdicts[0].faulty, nic(kLost));
     }
   }
 }
@@ -105,8 +105,8 @@ TEST(FaultLocaliserQuestions, TheVerdictOfOneFaultLeadsToTheQuestionOfTheNext) {
   EXPECT_LE(requests, 2u);
   ASSERT_EQ(verdicts.size(), 2u);
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::nic);
-  EXPECT_EQ(verdicts[0].culprit, nic(kLost));
-  EXPECT_EQ(verdicts[1].culprit, nic(kOther));
+  EXPECT_EQ(verdicts[0].faulty, nic(kLost));
+  EXPECT_EQ(verdicts[1].faulty, nic(kOther));
 }
 
 // The localiser waits for this many answers and no more, so a rank that reads none costs a bound.

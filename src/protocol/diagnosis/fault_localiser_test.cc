@@ -27,7 +27,7 @@ TEST(FaultLocaliser, NamesTheNicThatItsOwnHostSawGoDown) {
   for (const DownCause cause : {DownCause::interface_down, DownCause::carrier_lost}) {
     const auto verdicts = localise({seen(1, 0, DownCause::silent), seen(0, 1, cause)});
     ASSERT_EQ(verdicts.size(), 1u);
-    EXPECT_EQ(verdicts[0].culprit, nic(0));
+    EXPECT_EQ(verdicts[0].faulty, nic(0));
     EXPECT_EQ(verdicts[0].scope, Scope::nic);
     EXPECT_EQ(verdicts[0].kind, cause);
     EXPECT_EQ(verdicts[0].rank, Rank(0));
@@ -37,7 +37,7 @@ TEST(FaultLocaliser, NamesTheNicThatItsOwnHostSawGoDown) {
 TEST(FaultLocaliser, BelievesAPeerThatSaysItsOwnNicWentDown) {
   const auto verdicts = localise({told(1, 0, DownCause::carrier_lost)});
   ASSERT_EQ(verdicts.size(), 1u);
-  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].faulty, nic(0));
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
@@ -47,7 +47,7 @@ TEST(FaultLocaliser, NamesASilentNicThatSeveralHostsLostTogether) {
       localise({seen(1, 0, DownCause::silent), seen(2, 0, DownCause::silent, 0, 90),
                 seen(0, 3, DownCause::silent), told(0, 1, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
-  EXPECT_EQ(verdicts[0].culprit, nic(0));
+  EXPECT_EQ(verdicts[0].faulty, nic(0));
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].wall, 90);
@@ -57,7 +57,7 @@ TEST(FaultLocaliser, SaysThatTheSideIsUnknownWhenOnlyOnePairBroke) {
   const auto verdicts = localise({seen(0, 1, DownCause::silent), told(1, 0, DownCause::silent)});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::pair);
-  const std::set<NicName> both = {verdicts[0].culprit, verdicts[0].other};
+  const std::set<NicName> both = {verdicts[0].faulty, verdicts[0].other};
   EXPECT_EQ(both, (std::set<NicName>{nic(0), nic(1)}));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].rank, Rank(0)) << "the observer decides, not the rank that was told";
@@ -96,7 +96,7 @@ TEST(FaultLocaliser, NamesTwoNicsOfARailThatOthersStillTellApart) {
       },
       kLater);
   ASSERT_EQ(verdicts.size(), 2u);
-  const std::set<NicName> named = {verdicts[0].culprit, verdicts[1].culprit};
+  const std::set<NicName> named = {verdicts[0].faulty, verdicts[1].faulty};
   EXPECT_EQ(named, (std::set<NicName>{nic(0), nic(1)}));
   for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::nic);
 }
@@ -120,8 +120,8 @@ TEST(FaultLocaliser, SeparatesTwoFaultsAtOnce) {
       seen(1, 3, DownCause::silent, 1),
   });
   ASSERT_EQ(verdicts.size(), 2u);
-  EXPECT_EQ(verdicts[0].culprit, nic(0, 0));
-  EXPECT_EQ(verdicts[1].culprit, nic(3, 1));
+  EXPECT_EQ(verdicts[0].faulty, nic(0, 0));
+  EXPECT_EQ(verdicts[1].faulty, nic(3, 1));
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[1].scope, Scope::nic);
 }
@@ -131,8 +131,8 @@ TEST(FaultLocaliser, ADirectReportDoesNotHideAnotherFault) {
       localise({seen(0, 1, DownCause::carrier_lost, 0), seen(1, 2, DownCause::silent, 1),
                 seen(3, 2, DownCause::silent, 1)});
   ASSERT_EQ(verdicts.size(), 2u);
-  EXPECT_EQ(verdicts[0].culprit, nic(0, 0));
-  EXPECT_EQ(verdicts[1].culprit, nic(2, 1));
+  EXPECT_EQ(verdicts[0].faulty, nic(0, 0));
+  EXPECT_EQ(verdicts[1].faulty, nic(2, 1));
 }
 
 TEST(FaultLocaliser, AbsorbsTheLateReportsOfIdlePaths) {
@@ -177,7 +177,7 @@ TEST(FaultLocaliser, ADirectReportIsNoLateReportOfAPairWhoseSideWasUnknown) {
   const auto verdicts = localiser.due(2 * kRipe + kSecond);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
-  EXPECT_EQ(verdicts[0].culprit, nic(1));
+  EXPECT_EQ(verdicts[0].faulty, nic(1));
   EXPECT_EQ(verdicts[0].kind, DownCause::carrier_lost);
 }
 
@@ -190,8 +190,8 @@ TEST(FaultLocaliser, ADirectReportIsNoLateReportOfItsPeersFault) {
     localiser.observe(seen(1, 0, DownCause::carrier_lost), later);
     for (const Verdict& verdict : localiser.due(later + kRipe)) verdicts.push_back(verdict);
     ASSERT_EQ(verdicts.size(), 2u);
-    EXPECT_EQ(verdicts[0].culprit, nic(0));
-    EXPECT_EQ(verdicts[1].culprit, nic(1));
+    EXPECT_EQ(verdicts[0].faulty, nic(0));
+    EXPECT_EQ(verdicts[1].faulty, nic(1));
   }
 }
 
@@ -205,7 +205,7 @@ TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
     const char* name;
     std::vector<Observation> first;
     std::vector<Observation> second;
-    NicName culprits[2];
+    NicName faulty_nics[2];
   };
   const auto silent = DownCause::silent;
   const Case cases[] = {
@@ -232,11 +232,11 @@ TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
     EXPECT_EQ(localiser.next_timeout(), patience) << c.name;
     const auto first = localiser.due(patience);
     ASSERT_EQ(first.size(), 1u) << c.name;
-    EXPECT_EQ(first[0].culprit, c.culprits[0]) << c.name;
+    EXPECT_EQ(first[0].faulty, c.faulty_nics[0]) << c.name;
     EXPECT_EQ(localiser.next_timeout(), kSecondAt + patience) << c.name;
     const auto second = localiser.due(kSecondAt + patience);
     ASSERT_EQ(second.size(), 1u) << c.name;
-    EXPECT_EQ(second[0].culprit, c.culprits[1]) << c.name;
+    EXPECT_EQ(second[0].faulty, c.faulty_nics[1]) << c.name;
     EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;
     EXPECT_EQ(localiser.next_timeout(), kNever) << c.name;
   }
@@ -257,7 +257,7 @@ TEST(FaultLocaliser, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
   const auto verdicts = localiser.due(kRipe);
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::rail);
-  EXPECT_EQ(verdicts[0].culprit, nic(0, 2));
+  EXPECT_EQ(verdicts[0].faulty, nic(0, 2));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
   EXPECT_EQ(verdicts[0].replayed_bytes, 60u);
   localiser.observe(told(3, 2, DownCause::silent, 2), kRipe + kSecond);
@@ -286,7 +286,7 @@ TEST(FaultLocaliser, WaitsForIdlePathsToTellARailFromTwoNics) {
   struct Case {
     const char* name;
     std::vector<Observation> later;
-    std::vector<NicName> culprits;
+    std::vector<NicName> faulty_nics;
     Scope scope;
   };
   const Case cases[] = {
@@ -309,13 +309,13 @@ TEST(FaultLocaliser, WaitsForIdlePathsToTellARailFromTwoNics) {
       for (const Verdict& verdict : localiser.due(localiser.next_timeout()))
         verdicts.push_back(verdict);
     }
-    ASSERT_EQ(verdicts.size(), c.culprits.size()) << c.name;
+    ASSERT_EQ(verdicts.size(), c.faulty_nics.size()) << c.name;
     std::set<NicName> named;
     for (const Verdict& verdict : verdicts) {
-      named.insert(verdict.culprit);
+      named.insert(verdict.faulty);
       EXPECT_EQ(verdict.scope, c.scope) << c.name;
     }
-    EXPECT_EQ(named, std::set<NicName>(c.culprits.begin(), c.culprits.end())) << c.name;
+    EXPECT_EQ(named, std::set<NicName>(c.faulty_nics.begin(), c.faulty_nics.end())) << c.name;
   }
 }
 
@@ -410,7 +410,7 @@ TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
 
   Verdict v;
   v.number = 9;
-  v.culprit = nic(2);
+  v.faulty = nic(2);
   v.other = nic(3, 1);
   v.rank = Rank(5);
   v.scope = Scope::pair;
@@ -430,7 +430,7 @@ TEST(FaultLocaliserCodec, TruncatedBytesAreRefused) {
     EXPECT_FALSE(decode_observation(std::span(observation).first(size)).ok()) << size;
   }
   Verdict v;
-  v.culprit = nic(1);
+  v.faulty = nic(1);
   const auto verdict = encode(v);
   for (size_t size = 0; size < verdict.size(); ++size) {
     EXPECT_FALSE(decode_verdict(std::span(verdict).first(size)).ok()) << size;

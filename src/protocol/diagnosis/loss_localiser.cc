@@ -96,8 +96,8 @@ void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
 
 void LossLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
   if (verdict.kind != DownCause::lossy) return;
-  const NicName& other = verdict.scope == Scope::pair ? verdict.other : verdict.culprit;
-  named_[pair_of(verdict.culprit, other)] = now;
+  const NicName& other = verdict.scope == Scope::pair ? verdict.other : verdict.faulty;
+  named_[pair_of(verdict.faulty, other)] = now;
 }
 
 // Returns the counts of both directions of a pair and all ranks of its hosts together.
@@ -165,7 +165,7 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
   if (known) return;
   Verdict verdict;
   verdict.scope = scope;
-  verdict.culprit = nic;
+  verdict.faulty = nic;
   if (scope == Scope::pair) verdict.other = other;
   verdict.kind = DownCause::lossy;
   verdict.loss_ppm = count.ppm();
@@ -187,8 +187,8 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
 void LossLocaliser::localise_component(const std::vector<Pair>& component,
                                        const std::vector<Pair>& lossy,
                                        const std::map<Pair, LossCount>& totals, TimeNs now) {
-  const Cover culprits = in_every_cover(component, kCoverMax);
-  for (const NicName& nic : culprits) {
+  const Cover faulty_nics = in_every_cover(component, kCoverMax);
+  for (const NicName& nic : faulty_nics) {
     LossCount count;
     std::set<uint32_t> witnesses;
     for (const Pair& pair : component) {
@@ -196,7 +196,7 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
       count += totals.at(pair);
       const NicName& other = pair.first == nic ? pair.second : pair.first;
       // If another NIC is named as well, it explains the loss of that pair.
-      if (!culprits.contains(other)) witnesses.insert(other.host);
+      if (!faulty_nics.contains(other)) witnesses.insert(other.host);
     }
     TimeNs since = now;
     for (const Pair& pair : component) {
@@ -205,7 +205,7 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
     if (now - since < kNicPatience && !mutated(Mutant::loss_one_period)) continue;
     const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
     if (!seen_by_two || count.lossy < kNicPeriods) continue;
-    if (!stands_out(count, culprits, totals)) continue;
+    if (!stands_out(count, faulty_nics, totals)) continue;
     if (host_is_clean_elsewhere(nic, lossy, totals)) name(Scope::nic, nic, {}, count, now);
   }
   // A chain or a ring of lossy pairs has no best explanation.

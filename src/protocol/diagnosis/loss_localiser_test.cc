@@ -58,7 +58,7 @@ std::vector<std::string> words(const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     EXPECT_EQ(verdict.kind, DownCause::lossy);
     std::string text = to_string(verdict.scope);
-    text += " h" + std::to_string(verdict.culprit.host) + verdict.culprit.nic;
+    text += " h" + std::to_string(verdict.faulty.host) + verdict.faulty.nic;
     if (verdict.scope == Scope::pair) {
       text += " h" + std::to_string(verdict.other.host) + verdict.other.nic;
     }

@@ -105,7 +105,7 @@ void FaultReporter::on_observation(std::span<const std::byte> bytes) {
 void FaultReporter::on_verdict(std::span<const std::byte> bytes) {
   auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
-  if (!is_host(verdict.value().culprit) || !is_host(verdict.value().other)) return;
+  if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
   add(verdict.value());
   loss_localiser_.on_verdict(verdict.value(), clock_.now());
   fault_localiser_.on_verdict(verdict.value(), clock_.now());
@@ -115,20 +115,20 @@ std::string FaultReporter::words_for(const Verdict& verdict) const {
   const auto name = [&](const NicName& nic) {
     return host_names_[nic.host] + (nic.nic.empty() ? "" : " " + nic.nic);
   };
-  const std::string culprit = name(verdict.culprit);
+  const std::string faulty = name(verdict.faulty);
   switch (verdict.scope) {
     case Scope::nic:
-      return culprit;
+      return faulty;
     case Scope::pair:
-      return "between " + culprit + " and " + name(verdict.other);
+      return "between " + faulty + " and " + name(verdict.other);
     case Scope::rail:
-      return "the rail of " + culprit;
+      return "the rail of " + faulty;
     case Scope::host:
-      return "all NICs of " + culprit;
+      return "all NICs of " + faulty;
     case Scope::process:
-      return "the process of rank " + std::to_string(verdict.process.value()) + " on " + culprit;
+      return "the process of rank " + std::to_string(verdict.process.value()) + " on " + faulty;
   }
-  return culprit;
+  return faulty;
 }
 
 // A NIC that loses packets breaks connections, so a verdict may have named its pairs first. The
@@ -139,10 +139,10 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
     if (verdict.wall - old.wall > kOneFault) return false;
     // With much loss nothing arrives for a while.
     const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
-    if (old.scope == Scope::nic && mute && old.culprit == verdict.culprit) return true;
+    if (old.scope == Scope::nic && mute && old.faulty == verdict.faulty) return true;
     if (old.scope != Scope::pair) return false;
-    const bool same = old.culprit == verdict.culprit && old.other == verdict.other;
-    const bool of_nic = old.culprit == verdict.culprit || old.other == verdict.culprit;
+    const bool same = old.faulty == verdict.faulty && old.other == verdict.other;
+    const bool of_nic = old.faulty == verdict.faulty || old.other == verdict.faulty;
     return verdict.scope == Scope::nic ? of_nic : same;
   };
   const auto found = std::ranges::find_if(verdicts_, replaced);

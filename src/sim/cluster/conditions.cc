@@ -12,7 +12,7 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr int kCulprit = 1;
+constexpr int kFaultyRank = 1;
 constexpr int kBrokenNic = 2;
 // Two heartbeats, plus the time after which the engine declares a silent path down.
 constexpr TimeNs kIdleLinksNotice = 2 * limits::kHeartbeatInterval + 500 * kMillisecond;
@@ -176,8 +176,8 @@ class Run {
 
   static bool touches(int rank, const PathEvent& event) {
     const NicId broken(kBrokenNic);
-    return (rank == kCulprit && event.local_nic == broken) ||
-           (event.peer == Rank(kCulprit) && event.remote_nic == broken);
+    return (rank == kFaultyRank && event.local_nic == broken) ||
+           (event.peer == Rank(kFaultyRank) && event.remote_nic == broken);
   }
   static std::string describe(int rank, const PathEvent& event) {
     return "rank " + std::to_string(rank) + " to " + std::to_string(event.peer.value()) + " nic" +
@@ -210,9 +210,9 @@ class Run {
     for (int rank = 0; rank < c_.hosts; ++rank) {
       for (int peer = 0; peer < c_.hosts; ++peer) {
         const Link* link = cluster_.node(rank).engine().link(Rank(peer));
-        if (link == nullptr || (rank != kCulprit && peer != kCulprit)) continue;
+        if (link == nullptr || (rank != kFaultyRank && peer != kFaultyRank)) continue;
         for (const auto& path : link->paths()) {
-          const NicId nic = rank == kCulprit ? path->spec.local_nic : path->spec.remote_nic;
+          const NicId nic = rank == kFaultyRank ? path->spec.local_nic : path->spec.remote_nic;
           if (nic == NicId(kBrokenNic) && path->state.connected()) return false;
         }
       }
@@ -225,8 +225,9 @@ class Run {
     const TimeNs after_trouble = 400 * kMillisecond + 16 * c_.round_trip + 60 * out_.chunk_time;
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     const TimeNs at = cluster_.now() + 2 * out_.median + out_.median / 3;
-    cluster_.fabric().at(
-        at, [this] { begin(cluster_.fabric(), cluster_.nic(kCulprit, kBrokenNic), c_.trouble); });
+    cluster_.fabric().at(at, [this] {
+      begin(cluster_.fabric(), cluster_.nic(kFaultyRank, kBrokenNic), c_.trouble);
+    });
     const int wanted =
         std::max(measured(), static_cast<int>(after_trouble / std::max<TimeNs>(out_.median, 1)));
     out_.finished = run_job(wanted, job_c_);

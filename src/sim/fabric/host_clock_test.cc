@@ -112,7 +112,7 @@ TEST(HostClock, ClockStepsOfThirdHostsBlurNoVerdict) {
       const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
       ASSERT_EQ(verdicts.size(), 1u) << "rank " << rank;
       EXPECT_EQ(verdicts[0].scope, Scope::nic);
-      EXPECT_EQ(verdicts[0].culprit, (NicName{3, "nic1"}));
+      EXPECT_EQ(verdicts[0].faulty, (NicName{3, "nic1"}));
     }
   }
 }

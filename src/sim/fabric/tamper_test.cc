@@ -83,8 +83,8 @@ class Victim {
     cluster_.world().run_for(5 * kSecond);
     for (int rank = 0; rank < cluster_.size(); ++rank) {
       for (const Verdict& verdict : cluster_.node(rank).fault_reporter().verdicts()) {
-        ADD_FAILURE() << to_string(verdict.scope) << " " << verdict.culprit.nic << " of host "
-                      << verdict.culprit.host << ": " << to_string(verdict.kind);
+        ADD_FAILURE() << to_string(verdict.scope) << " " << verdict.faulty.nic << " of host "
+                      << verdict.faulty.host << ": " << to_string(verdict.kind);
       }
       EXPECT_TRUE(cluster_.node(rank).ends.empty());
     }

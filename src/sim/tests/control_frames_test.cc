@@ -45,7 +45,7 @@ uint64_t frames_sent(int hosts, bool silent, TimeNs watched) {
     EXPECT_EQ(verdicts.size(), 1u);
     if (verdicts.empty()) continue;
     EXPECT_EQ(verdicts[0].scope, Scope::nic);
-    EXPECT_EQ(verdicts[0].culprit, (NicName{kHost, "nic3"}));
+    EXPECT_EQ(verdicts[0].faulty, (NicName{kHost, "nic3"}));
   }
   return frames;
 }

@@ -23,7 +23,7 @@ TEST(FaultReporter, EveryRankHoldsTheSameVerdict) {
   const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
-  EXPECT_EQ(verdicts[0].culprit, (NicName{2, "nic1"}));
+  EXPECT_EQ(verdicts[0].faulty, (NicName{2, "nic1"}));
   for (int rank = 1; rank < 4; ++rank)
     EXPECT_EQ(cluster.node(rank).fault_reporter().verdicts(), verdicts);
 }
@@ -44,7 +44,7 @@ TEST(FaultReporter, RanksWithoutDescriptorsAccuseNoInnocent) {
   const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
-  EXPECT_EQ(verdicts[0].culprit, (NicName{1, "nic0"}));
+  EXPECT_EQ(verdicts[0].faulty, (NicName{1, "nic0"}));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class DeafRank : public testing::TestWithParam<bool> {
   void announce(uint64_t number) {
     Verdict verdict;
     verdict.number = static_cast<uint32_t>(number);
-    verdict.culprit = {1, "nic0"};
+    verdict.faulty = {1, "nic0"};
     verdict.kind = DownCause::silent;
     verdict.wall = static_cast<TimeNs>(number);
     cluster_->node(0).fault_reporter().on_verdict(encode(verdict));

@@ -149,12 +149,12 @@ struct Watch {
 };
 
 bool concerns(const PathEvent& event, int self, const Verdict& verdict) {
-  const auto host = static_cast<int>(verdict.culprit.host);
+  const auto host = static_cast<int>(verdict.faulty.host);
   const bool touches = self == host || event.peer == Rank(host) || verdict.scope == Scope::rail;
   const bool lost = event.to == PathPhase::down && event.local_nic != kNoNic &&
                     (event.from == PathPhase::up || event.from == PathPhase::suspect);
-  const bool of_nic = verdict.culprit.nic.empty() ||
-                      verdict.culprit.nic == "nic" + std::to_string(event.local_nic.value());
+  const bool of_nic = verdict.faulty.nic.empty() ||
+                      verdict.faulty.nic == "nic" + std::to_string(event.local_nic.value());
   return lost && touches && of_nic;
 }
 
@@ -192,7 +192,7 @@ BlameOutcome compare(const BlameTrial& trial, const Watch& seen) {
   for (const FaultSpec& fault : trial.scenario.faults) all.push_back(permitted(trial, fault));
   permit_host(trial, all);
   std::multiset<std::string> said;
-  for (const Verdict& v : seen.verdicts) said.insert(words(v.scope, v.culprit, v.other));
+  for (const Verdict& v : seen.verdicts) said.insert(words(v.scope, v.faulty, v.other));
   for (const std::string& each : said) {
     const bool known = std::ranges::any_of(all, [&](const Permitted& p) {
       return p.finest.contains(each) || p.others.contains(each);

@@ -30,14 +30,14 @@ bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {
 bool FaultOracle::deserved(const Verdict& verdict, TimeNs at) const {
   switch (verdict.scope) {
     case Scope::nic:
-      return troubled(verdict.culprit, at) || alone_on_rail(verdict.culprit, at);
+      return troubled(verdict.faulty, at) || alone_on_rail(verdict.faulty, at);
     case Scope::pair:
-      return troubled(verdict.culprit, at) || troubled(verdict.other, at);
+      return troubled(verdict.faulty, at) || troubled(verdict.other, at);
     case Scope::host:
-      return troubled(verdict.culprit, at);
+      return troubled(verdict.faulty, at);
     case Scope::rail:
       for (int host = 0; host < scenario_.hosts; ++host) {
-        if (troubled({static_cast<uint32_t>(host), verdict.culprit.nic}, at)) return true;
+        if (troubled({static_cast<uint32_t>(host), verdict.faulty.nic}, at)) return true;
       }
       return false;
     case Scope::process:

@@ -55,12 +55,12 @@ bool same_place(const LossTrial::Fault& a, const LossTrial::Fault& b) {
 }
 
 bool is_end(const Verdict& verdict, const NicName& nic) {
-  return verdict.culprit == nic || (verdict.scope == Scope::pair && verdict.other == nic);
+  return verdict.faulty == nic || (verdict.scope == Scope::pair && verdict.other == nic);
 }
 
 std::string words(const Verdict& verdict) {
   const auto text = [](const NicName& nic) { return "h" + std::to_string(nic.host) + nic.nic; };
-  std::string said = std::string(to_string(verdict.scope)) + " " + text(verdict.culprit);
+  std::string said = std::string(to_string(verdict.scope)) + " " + text(verdict.faulty);
   if (verdict.scope == Scope::pair) said += " " + text(verdict.other);
   return said + " " + to_string(verdict.kind);
 }
@@ -77,7 +77,7 @@ bool permitted(const LossTrial& trial, const Verdict& verdict) {
 
 bool names(const LossTrial& trial, const Verdict& verdict) {
   return trial.loses() && verdict.kind == DownCause::lossy && verdict.scope == Scope::nic &&
-         verdict.culprit == name_of(trial.lossy);
+         verdict.faulty == name_of(trial.lossy);
 }
 
 bool all_know(const LossTrial& trial, Cluster& cluster) {

@@ -329,7 +329,7 @@ class Trial {
       return "h" + std::to_string(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
     };
     std::string text =
-        std::string("verdict: ") + to_string(verdict.scope) + " " + name(verdict.culprit);
+        std::string("verdict: ") + to_string(verdict.scope) + " " + name(verdict.faulty);
     if (verdict.scope == Scope::pair) text += " and " + name(verdict.other);
     return text + ", " + to_string(verdict.kind);
   }
