@@ -71,7 +71,7 @@ inline constexpr uint64_t kWindowBytesMax = 16 * 1024 * 1024;
 inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
 // Pause threshold: a rank that did not run for longer than this compensates its timers for the
 // pause.
-inline constexpr TimeNs kExcusedGap = 3 * kMillisecond;
+inline constexpr TimeNs kPauseThreshold = 3 * kMillisecond;
 // Paths of one link: NIC pairs plus the out-of-band control stream.
 inline constexpr size_t kPathsMax = 65;
 // NICs one rank may advertise.
@@ -81,12 +81,12 @@ inline constexpr size_t kNicsMax = 64;
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.
-inline constexpr TimeNs kNewsDelay = 500 * kMicrosecond;
+inline constexpr TimeNs kDelayedAckTime = 500 * kMicrosecond;
 // The receiver acknowledges after this much data, which is a part of the bytes that a path has
 // outstanding by default.
-inline constexpr uint64_t kNewsBytes = 96 * 1024;
+inline constexpr uint64_t kDelayedAckBytes = 96 * 1024;
 // Time that an acknowledgement of the peer's state version may wait.
-inline constexpr TimeNs kReflectDelay = 2 * kMillisecond;
+inline constexpr TimeNs kVersionAckTime = 2 * kMillisecond;
 // First wait before a rank retransmits unacknowledged state on another control stream. The wait
 // doubles up to the second value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;

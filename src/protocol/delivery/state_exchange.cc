@@ -23,12 +23,12 @@ void StateExchange::on_acknowledged(uint64_t version) {
 void StateExchange::on_peer_state(uint64_t version, TimeNs now) {
   if (version <= peer_version_) return;
   peer_version_ = version;
-  if (acknowledge_at_ == kNever) acknowledge_at_ = now + limits::kReflectDelay;
+  if (acknowledge_at_ == kNever) acknowledge_at_ = now + limits::kVersionAckTime;
 }
 
 StateExchange::Due StateExchange::due(TimeNs now) {
   const bool changed = version_ > sent_;
-  if (changed && change_due_at_ == kNever) change_due_at_ = now + limits::kNewsDelay;
+  if (changed && change_due_at_ == kNever) change_due_at_ = now + limits::kDelayedAckTime;
   Due due;
   due.change = changed && (urgent_ || now >= change_due_at_);
   due.retransmit = version_ > acknowledged_ && now >= retransmit_at_;
@@ -37,7 +37,7 @@ StateExchange::Due StateExchange::due(TimeNs now) {
 }
 
 void StateExchange::postpone(const Due& due, TimeNs now) {
-  const TimeNs again = now + limits::kReflectDelay;
+  const TimeNs again = now + limits::kVersionAckTime;
   if (version_ > sent_) change_due_at_ = again;
   if (acknowledge_at_ != kNever) acknowledge_at_ = again;
   if (due.retransmit) retransmit_at_ = again;

@@ -30,7 +30,7 @@ class StateExchange {
   void mark_urgent() { urgent_ = true; }
   // Records payload that no frame has acknowledged yet.
   void on_payload(uint64_t bytes);
-  bool much_unreported() const { return unreported_bytes_ >= limits::kNewsBytes; }
+  bool much_unreported() const { return unreported_bytes_ >= limits::kDelayedAckBytes; }
 
   // Records that the peer acknowledges the versions up to `version`. Ignores a version from the
   // future.

@@ -67,8 +67,10 @@ void FaultLocaliser::observe(const Observation& o, TimeNs now) {
   broken_pairs_.erase(pair_of(o.near, o.far));
   undecided_.erase(pair_of(o.near, o.far));
   const bool stalled = finest(o) == DownCause::stalled;
-  const TimeNs patience = subject(o) != nullptr ? kSettle : stalled ? kPatienceStalled : kPatience;
-  open_.push_back({o, now, now + patience});
+  const TimeNs timeout = subject(o) != nullptr ? kSettleTime
+                         : stalled             ? kProbeTimeoutStalled
+                                               : kProbeTimeout;
+  open_.push_back({o, now, now + timeout});
 }
 
 // Drops the observations that the verdict explains. A host without networks reaches its own verdict
@@ -87,7 +89,7 @@ TimeNs FaultLocaliser::next_timeout() const {
     if (open.probed) continue;
     next = std::min(next, open.ripe_at);
     const bool asks = open.question == 0 && subject(open.seen) == nullptr;
-    if (asks) next = std::min(next, open.at + kGather);
+    if (asks) next = std::min(next, open.at + kCoalesceTime);
   }
   return next;
 }
@@ -150,8 +152,10 @@ void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {
     if (open.question != answer.number || open.probed || subject(open.seen) != nullptr) continue;
     // Where the hosts could not try the pair, losses elsewhere are the evidence, and idle paths are
     // slow to notice.
-    const TimeNs patience = !tried(open) ? kEcho : answers(open) ? kPatienceStalled : kSettle;
-    const TimeNs known_at = open.at + patience;
+    const TimeNs timeout = !tried(open)    ? kLateReportWindow
+                           : answers(open) ? kProbeTimeoutStalled
+                                           : kSettleTime;
+    const TimeNs known_at = open.at + timeout;
     open.ripe_at = std::max(known_at, now);
   }
 }
@@ -430,21 +434,25 @@ void FaultLocaliser::explain_by_loss(
     return concerned(open) && explains(open.seen.near, open.seen.far) == LossExplains::yes;
   });
   for (Open& open : open_) {
-    const bool waits = now < open.at + kLossPatience && open.ripe_at <= now + kLossLook;
+    const bool waits = now < open.at + kLossVerdictTimeout && open.ripe_at <= now + kLossLook;
     if (!waits || !concerned(open)) continue;
     if (explains(open.seen.near, open.seen.far) == LossExplains::no) continue;
-    open.ripe_at = std::min(now + kLossLook, open.at + kLossPatience);
+    open.ripe_at = std::min(now + kLossLook, open.at + kLossVerdictTimeout);
   }
 }
 
 void FaultLocaliser::forget_old(TimeNs now) {
   // A fault that waits for idle paths still needs the probes' answers.
-  const auto old = [&](const auto& entry) { return entry.second.at + kEcho + kSecond <= now; };
+  const auto old = [&](const auto& entry) {
+    return entry.second.at + kLateReportWindow + kSecond <= now;
+  };
   std::erase_if(questions_, old);
   std::erase_if(reached_, old);
   std::erase_if(recent_, [&](const Recent& recent) { return recent.until() <= now; });
-  std::erase_if(excuses_, [&](const Excuse& excuse) { return excuse.at + kEcho <= now; });
-  std::erase_if(undecided_, [&](const auto& entry) { return entry.second.at + kEcho <= now; });
+  std::erase_if(excuses_,
+                [&](const Excuse& excuse) { return excuse.at + kLateReportWindow <= now; });
+  std::erase_if(undecided_,
+                [&](const auto& entry) { return entry.second.at + kLateReportWindow <= now; });
   // If no lost path is open, nothing needs the unanswered probes.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }
@@ -459,14 +467,14 @@ std::vector<Verdict> FaultLocaliser::due(TimeNs now) {
     const std::vector<Open*> fault = fault_of(*ripe);
     R2CCL_CHECK(!fault.empty());
     const RailEvidence rail = rail_evidence(fault);
-    const TimeNs heard_all_at = fault.front()->at + kEcho;
+    const TimeNs heard_all_at = fault.front()->at + kLateReportWindow;
     if (rail == RailEvidence::full) {
       verdicts.push_back(localise_rail(fault, now));
     } else if (rail == RailEvidence::partial && now < heard_all_at) {
       // The paths that carry nothing will distinguish a rail from NICs that failed together.
       for (Open* open : fault) open->ripe_at = heard_all_at;
     } else if (waits_for_witness(*ripe, now)) {
-      ripe->ripe_at = ripe->at + kEcho;
+      ripe->ripe_at = ripe->at + kLateReportWindow;
     } else {
       verdicts.push_back(localise_one(Open(*ripe), now));
     }

@@ -155,23 +155,23 @@ class FaultLocaliser {
  private:
   // Coalesce time. A process that dies closes all its connections at once: this is the time for its
   // death to be reported, and for several reports of one fault to share one question.
-  static constexpr TimeNs kGather = 10 * kMillisecond;
+  static constexpr TimeNs kCoalesceTime = 10 * kMillisecond;
   // Settle time: the stall of the affected chunks is known then, and all carriers of a dead switch
   // are reported.
-  static constexpr TimeNs kSettle = 60 * kMillisecond;
+  static constexpr TimeNs kSettleTime = 60 * kMillisecond;
   // Probe timeout: the answers may never come, because both hosts of a pair may be stopped.
-  static constexpr TimeNs kPatience = 250 * kMillisecond;
+  static constexpr TimeNs kProbeTimeout = 250 * kMillisecond;
   // A kernel answers on the very pair whose path was lost. Connections prove nothing then; only the
   // losses of other paths do.
-  static constexpr TimeNs kPatienceStalled = 250 * kMillisecond;
+  static constexpr TimeNs kProbeTimeoutStalled = 250 * kMillisecond;
   // Both ends of a path report its loss within this time, also when one of them had not used it
   // yet.
   static constexpr TimeNs kSameLoss = 100 * kMillisecond;
   // Time for the loss localiser to name the cause of a broken connection.
-  static constexpr TimeNs kLossPatience = 2 * kSecond;
+  static constexpr TimeNs kLossVerdictTimeout = 2 * kSecond;
   static constexpr TimeNs kLossLook = 50 * kMillisecond;
   // Late-report window: paths that carry nothing notice a fault at their next heartbeat.
-  static constexpr TimeNs kEcho = 2500 * kMillisecond;
+  static constexpr TimeNs kLateReportWindow = 2500 * kMillisecond;
 
   using Pair = std::pair<NicName, NicName>;  // in order
   struct Open {
@@ -188,7 +188,7 @@ class FaultLocaliser {
     NicName other;       // with a host: exactly this pair, whose ends reach others
     bool one_pair = false;
     TimeNs at = 0;
-    TimeNs until() const { return at + kEcho; }
+    TimeNs until() const { return at + kLateReportWindow; }
   };
   // Identifies a report for as long as it may come again.
   using ReportId = std::tuple<Rank, Rank, TimeNs>;

@@ -68,7 +68,7 @@ bool FaultLocaliser::host_is_known(const Open& seed, bool near_lost, bool far_lo
 
 // Returns whether the hosts that could bear witness have not answered yet.
 bool FaultLocaliser::waits_for_witness(const Open& open, TimeNs now) const {
-  if (nics_of_hosts_.size() == 2 || now >= open.at + kEcho) return false;
+  if (nics_of_hosts_.size() == 2 || now >= open.at + kLateReportWindow) return false;
   if (subject(open.seen) != nullptr || tried(open) || heard(open)) return false;
   if (mutated(Mutant::host_unwitnessed)) return false;
   return lost_all(open.seen.near.host, open) != lost_all(open.seen.far.host, open);

@@ -65,7 +65,7 @@ std::set<uint32_t> FaultLocaliser::hosts_to_ask(const std::vector<Open*>& asking
 
 bool FaultLocaliser::wants_question(const Open& open, TimeNs now) const {
   return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
-         open.at + kGather <= now;
+         open.at + kCoalesceTime <= now;
 }
 
 // Returns the losses of a fault that need a question of their own now. A few pairs of one NIC tell
@@ -81,8 +81,8 @@ std::vector<FaultLocaliser::Open*> FaultLocaliser::without_question(const std::v
     question = open->question;
     const auto found = questions_.find(question);
     const bool pending = found != questions_.end() && found->second.awaited.size() > 1 &&
-                         now < found->second.at + kSettle;
-    soon = soon || pending || open->ripe_at <= now + kSettle;
+                         now < found->second.at + kSettleTime;
+    soon = soon || pending || open->ripe_at <= now + kSettleTime;
   }
   std::vector<Open*> asking;
   for (Open* open : fault) {
@@ -137,7 +137,7 @@ void FaultLocaliser::ask_again(TimeNs now) {
     for (Open* open : fault) {
       if (!waits(*open)) continue;
       open->question = 0;
-      open->ripe_at = std::max(open->ripe_at, now + kPatience);
+      open->ripe_at = std::max(open->ripe_at, now + kProbeTimeout);
     }
   }
 }

@@ -198,8 +198,8 @@ TEST(FaultLocaliser, ADirectReportIsNoLateReportOfItsPeersFault) {
 // The localiser reports each fault when its own time is over, with all observations of it until
 // then.
 TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
-  constexpr TimeNs kPatience = 250 * kMillisecond;
-  constexpr TimeNs kPatienceDirect = 60 * kMillisecond;
+  constexpr TimeNs kProbeTimeout = 250 * kMillisecond;
+  constexpr TimeNs kProbeTimeoutDirect = 60 * kMillisecond;
   constexpr TimeNs kSecondAt = 50 * kMillisecond;
   struct Case {
     const char* name;
@@ -228,13 +228,13 @@ TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
     for (const Observation& o : c.second) localiser.observe(o, kSecondAt);
     (void)localiser.wanted(kSecondAt + 10 * kMillisecond);
     const bool direct = c.first[0].cause == DownCause::carrier_lost;
-    const TimeNs patience = direct ? kPatienceDirect : kPatience;
-    EXPECT_EQ(localiser.next_timeout(), patience) << c.name;
-    const auto first = localiser.due(patience);
+    const TimeNs timeout = direct ? kProbeTimeoutDirect : kProbeTimeout;
+    EXPECT_EQ(localiser.next_timeout(), timeout) << c.name;
+    const auto first = localiser.due(timeout);
     ASSERT_EQ(first.size(), 1u) << c.name;
     EXPECT_EQ(first[0].faulty, c.faulty_nics[0]) << c.name;
-    EXPECT_EQ(localiser.next_timeout(), kSecondAt + patience) << c.name;
-    const auto second = localiser.due(kSecondAt + patience);
+    EXPECT_EQ(localiser.next_timeout(), kSecondAt + timeout) << c.name;
+    const auto second = localiser.due(kSecondAt + timeout);
     ASSERT_EQ(second.size(), 1u) << c.name;
     EXPECT_EQ(second[0].faulty, c.faulty_nics[1]) << c.name;
     EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;

@@ -213,9 +213,9 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
   const auto& [one, other] = component.front();
   const LossCount& count = totals.at(component.front());
   const bool alone = nics_of_hosts_.size() == 2;
-  const TimeNs patience = alone ? 0 : kPairPatience;
+  const TimeNs timeout = alone ? 0 : kPairPatience;
   const auto state = lossy_.find(component.front());
-  if (state == lossy_.end() || now - state->second.lossy_since < patience) return;
+  if (state == lossy_.end() || now - state->second.lossy_since < timeout) return;
   if (count.lossy < kNamedPairPeriods || !stands_out(count, {one, other}, totals)) return;
   for (const NicName& end : {one, other}) {
     if (named_.contains(pair_of(end, end))) return;

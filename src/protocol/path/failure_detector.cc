@@ -97,7 +97,7 @@ void FailureDetector::on_silence_ended(TimeNs now) {
 void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
   R2CCL_CHECK(duration >= 0);
   for (PathEnd* path : paths_) {
-    path->model.excuse(duration);
+    path->model.compensate_pause(duration);
     for (PathHealth::Ping& ping : path->health.pings) {
       ping.missed_at = std::max(ping.missed_at, std::min(ping.missed_at + duration, now));
     }

@@ -341,7 +341,7 @@ bool PathModel::wants_probe(TimeNs now) const {
          now - last_delivery_at_ >= interval;
 }
 
-void PathModel::excuse(TimeNs duration) {
+void PathModel::compensate_pause(TimeNs duration) {
   R2CCL_CHECK(duration >= 0);
   for (Transmission& transmission : outstanding_) {
     transmission.due_at += duration;

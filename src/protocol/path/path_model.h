@@ -86,7 +86,7 @@ class PathModel {
     return outstanding_.empty() ? kNever : outstanding_.front().expected_at;
   }
   // Moves all deadlines by a pause in which this process could not look.
-  void excuse(TimeNs duration);
+  void compensate_pause(TimeNs duration);
 
   // Tells the model how many paths of this host have bytes outstanding through the same NIC, this
   // one included.

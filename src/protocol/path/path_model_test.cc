@@ -205,7 +205,7 @@ TEST(PathModel, FindsTheBaseDelayOfAnIdlePath) {
 }
 
 TEST(PathModel, TheAcknowledgementDelayCountsForNeitherDelayNorRate) {
-  constexpr TimeNs kHeld = limits::kNewsDelay;
+  constexpr TimeNs kHeld = limits::kDelayedAckTime;
   Driver holding(Wire(kGigabit250, 100 * kMicrosecond + kHeld));
   holding.held = kHeld;
   holding.ping_pong(5000, 20 * kMillisecond, 10);
@@ -364,7 +364,7 @@ TEST(PathModel, APauseOfTheProcessMovesTheDeadlines) {
   transmission.bytes = 1000;
   model.on_sent(transmission, kStart);
   const TimeNs before = model.overdue_at();
-  model.excuse(28 * kMillisecond);
+  model.compensate_pause(28 * kMillisecond);
   EXPECT_EQ(model.overdue_at(), before + 28 * kMillisecond);
 }
 

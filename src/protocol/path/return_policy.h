@@ -31,7 +31,7 @@ class ReturnPolicy {
     next_ = now + spacing(now);
   }
   // Records a link event or a report of the peer: the next attempt need not wait, penalties apart.
-  void on_news(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
+  void on_hint(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
 
   TimeNs next_attempt() const { return next_; }
   // Returns the penalty, which halves every kHalfLife; 1 is one failure just now.

@@ -55,9 +55,9 @@ TEST(ReturnPolicy, AnEventMakesTheNextAttemptDueAtOnce) {
   ReturnPolicy policy;
   policy.on_down(kStart, true);
   policy.on_attempt(kStart + 3600 * kSecond);
-  policy.on_news(kStart + 3601 * kSecond);
+  policy.on_hint(kStart + 3601 * kSecond);
   EXPECT_EQ(policy.next_attempt(), kStart + 3601 * kSecond);
-  policy.on_news(kStart + 3602 * kSecond);  // never later than before
+  policy.on_hint(kStart + 3602 * kSecond);  // never later than before
   EXPECT_EQ(policy.next_attempt(), kStart + 3601 * kSecond);
 }
 
@@ -90,7 +90,7 @@ TEST(ReturnPolicy, HoldsAPathBackFromItsThirdFailureInAMinute) {
   EXPECT_GE(policy.next_attempt(), kStart + 3 * kSecond);
   // An event does not shorten a penalty.
   const TimeNs held = policy.next_attempt();
-  policy.on_news(kStart + 2100 * kMillisecond);
+  policy.on_hint(kStart + 2100 * kMillisecond);
   EXPECT_EQ(policy.next_attempt(), held);
 }
 

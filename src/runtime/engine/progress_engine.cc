@@ -233,7 +233,7 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
     bool more = false;
     for (const auto& link : links_) {
       if (link == nullptr) continue;
-      const bool due = round == 0 && (events > 0 || idle > limits::kExcusedGap ||
+      const bool due = round == 0 && (events > 0 || idle > limits::kPauseThreshold ||
                                       link->next_timeout(last_pass_end_) <= now);
       if (!link->wants_progress() && !due) continue;
       link->progress(now, idle);

@@ -75,7 +75,7 @@ void LinkPaths::on_frame(TimeNs now) {
 }
 
 void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
-  if (idle_ns <= limits::kExcusedGap) return;
+  if (idle_ns <= limits::kPauseThreshold) return;
   detector_.compensate_idle(idle_ns, now);
   liveness_.compensate_idle(idle_ns, now);
 }
@@ -201,13 +201,13 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
       events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
   path.returns.on_down(now, fault);
   path.note_failure(event, fault);
-  if (goodbye) path.returns.on_news(now);  // probably the peer is leaving: find out soon
+  if (goodbye) path.returns.on_hint(now);  // probably the peer is leaving: find out soon
   events_.on_state_changed();
   const bool any =
       std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
   if (!any && liveness_.on_all_down(now)) {
     detector_.on_all_down();
-    for (Path* each : all()) each->returns.on_news(now);
+    for (Path* each : all()) each->returns.on_hint(now);
   }
   if (!goodbye) report_change(path, from, now, std::move(event));
 }
@@ -231,7 +231,7 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
     if (path->spec.local_nic != nic) continue;
     events_.wake();
     if (usable) {
-      path->returns.on_news(now());
+      path->returns.on_hint(now());
     } else if (path->state.connected()) {
       fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause),
                 now());

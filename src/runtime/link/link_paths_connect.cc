@@ -230,7 +230,7 @@ void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& address
     if (address == nullptr) continue;
     path->spec.remote = {*address, port};
     path->spec.remote.address.scope = path->spec.source.scope;
-    path->returns.on_news(now());
+    path->returns.on_hint(now());
     events_.wake();
   }
 }
@@ -241,7 +241,7 @@ void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresse
     const Address* address = same_family(addresses, path->spec.source);
     if (address == nullptr) continue;
     path->spec.source = *address;
-    path->returns.on_news(now());
+    path->returns.on_hint(now());
     events_.wake();
   }
 }

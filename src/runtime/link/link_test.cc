@@ -50,7 +50,7 @@ TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   }
   s.heard().clear();
   s.step();
-  s.pass(limits::kNewsDelay);
+  s.pass(limits::kDelayedAckTime);
   for (int turn = 0; turn < 20 && !untold.empty(); ++turn) {
     ASSERT_FALSE(s.heard().empty());
     const ControlFrame& frame = s.heard().back();
