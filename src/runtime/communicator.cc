@@ -65,24 +65,24 @@ Status Communicator::connect() {
   const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
   runtime_ = std::make_unique<RankRuntime>(*transport_, clock_, rank_options(options_),
                                            static_cast<RankObserver&>(*this));
-  Result<RankCard> described = describe_self(options_);
+  Result<RankInfo> described = describe_self(options_);
   if (!described.ok()) return described.status();
-  RankCard card = std::move(described).value();
+  RankInfo info = std::move(described).value();
   if (const Status opened = runtime_->open(); !opened.ok()) {
     runtime_.reset();
-    tell_obstacle(*transport_, clock_, options_, opened, std::move(card));
+    tell_init_error(*transport_, clock_, options_, opened, std::move(info));
     return opened;
   }
-  runtime_->describe(card);
+  runtime_->describe(info);
   log_nics(*transport_);
 
-  MetJob met{{card}, {}};
+  MetJob met{{info}, {}};
   if (options_.rank_count > 1) {
-    auto told = runtime_->engine().rendezvous(meeting_options(options_, std::move(card)));
+    auto told = runtime_->engine().rendezvous(meeting_options(options_, std::move(info)));
     if (!told.ok()) return told.status();
     met = std::move(told).value();
   }
-  R2CCL_RETURN_IF_ERROR(check_agreement(met.cards));
+  R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
   R2CCL_RETURN_IF_ERROR(runtime_->start(std::move(met)));
   open_status(options_, *runtime_);
   // After the socket: an operator who drains meanwhile either finds the socket or is in the book.

@@ -16,7 +16,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kObstacleBound = 10 * kSecond;
+constexpr TimeNs kInitErrorBound = 10 * kSecond;
 
 std::vector<Setting> agreed_settings(const Config& config) {
   return {{"R2CCL_ALGO", to_string(config.algo)}};
@@ -41,42 +41,42 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   return rank;
 }
 
-Result<RankCard> describe_self(const CommunicatorOptions& options) {
-  RankCard card;
-  card.rank = options.self;
-  card.host_name = host_name();
-  card.pid = static_cast<uint32_t>(getpid());
-  card.library_version = options.library_version;
-  card.settings = agreed_settings(options.config);
+Result<RankInfo> describe_self(const CommunicatorOptions& options) {
+  RankInfo info;
+  info.rank = options.self;
+  info.host_name = host_name();
+  info.pid = static_cast<uint32_t>(getpid());
+  info.library_version = options.library_version;
+  info.settings = agreed_settings(options.config);
   if (const std::string& named = options.config.host_id; !named.empty()) {
-    card.host = host_identity_named(named);
-    card.host_name = printable_text(named, kHostNameBytesMax);
+    info.host = host_identity_named(named);
+    info.host_name = printable_text(named, kHostNameBytesMax);
   } else {
     auto host = host_identity();
     if (!host.ok()) return host.status();
-    card.host = host.value();
+    info.host = host.value();
   }
-  return card;
+  return info;
 }
 
-RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankCard card) {
+RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankInfo info) {
   RendezvousClient::Options meeting;
   meeting.job = options.job;
   meeting.endpoints = options.rendezvous;
-  meeting.card = std::move(card);
+  meeting.info = std::move(info);
   meeting.rank_count = options.rank_count;
   meeting.timeout_ns = options.config.init_timeout_ns;
   meeting.nonce = random_nonce;
   return meeting;
 }
 
-void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
-                   const Status& obstacle, RankCard card) {
+void tell_init_error(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
+                     const Status& init_error, RankInfo info) {
   if (options.rank_count == 1) return;
-  card.obstacle = printable_text(obstacle.message(), kObstacleBytesMax);
-  RendezvousClient::Options meeting = meeting_options(options, std::move(card));
-  meeting.timeout_ns = std::min(meeting.timeout_ns, kObstacleBound);
-  // The meeting is refused at best. The caller must know the obstacle, not that refusal.
+  info.init_error = printable_text(init_error.message(), kInitErrorBytesMax);
+  RendezvousClient::Options meeting = meeting_options(options, std::move(info));
+  meeting.timeout_ns = std::min(meeting.timeout_ns, kInitErrorBound);
+  // The meeting is refused at best. The caller must know the init error, not that refusal.
   Reactor reactor(transport.poller());
   (void)run_rendezvous(transport, reactor, clock, std::move(meeting));
 }

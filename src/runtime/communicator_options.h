@@ -26,15 +26,15 @@ struct CommunicatorOptions {
 };
 
 RankOptions rank_options(const CommunicatorOptions& options);
-// Returns this process's card, without its NICs and listeners.
-Result<RankCard> describe_self(const CommunicatorOptions& options);
-RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankCard card);
+// Returns this process's info, without its NICs and listeners.
+Result<RankInfo> describe_self(const CommunicatorOptions& options);
+RendezvousClient::Options meeting_options(const CommunicatorOptions& options, RankInfo info);
 // Tells the other ranks at the rendezvous that this one cannot come, and why: they need not wait
 // for it until their time is up.
-void tell_obstacle(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
-                   const Status& obstacle, RankCard card);
-// Opens the rank's status socket, if the configuration wants one. An obstacle to the socket is no
-// obstacle to the job: this only warns.
+void tell_init_error(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
+                     const Status& init_error, RankInfo info);
+// Opens the rank's status socket, if the configuration wants one. Only warns when that
+// fails: the job can do without it.
 void open_status(const CommunicatorOptions& options, RankRuntime& runtime);
 
 // The lines of a healthy start at level INFO (communicator_log.cc).

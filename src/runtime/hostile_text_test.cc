@@ -11,7 +11,7 @@
 #include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake_frames.h"
 #include "runtime/admin/rank_summary.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/collective/call_audit.h"
 #include "runtime/failure_notice.h"
@@ -116,33 +116,33 @@ TEST(HostileText, IsNotShownByAQuestionAboutADrain) {
 }
 
 // They are compared and stand in every message, so they are refused and not mended.
-TEST(HostileText, InAnyTextOfARankCardIsRefused) {
+TEST(HostileText, InAnyTextOfARankInfoIsRefused) {
   const auto refused = [](const auto& set) {
-    RankCard card;
-    card.nics.resize(1);
-    card.settings.resize(1);
-    set(card);
-    const Bytes honest = encode(card).value();
-    EXPECT_TRUE(decode_rank_card(honest).ok());
-    return decode_rank_card(spoiled(honest)).status();
+    RankInfo info;
+    info.nics.resize(1);
+    info.settings.resize(1);
+    set(info);
+    const Bytes honest = encode(info).value();
+    EXPECT_TRUE(decode_rank_info(honest).ok());
+    return decode_rank_info(spoiled(honest)).status();
   };
-  EXPECT_EQ(refused([](RankCard& card) { card.host_name = kHonest; }).message(),
+  EXPECT_EQ(refused([](RankInfo& info) { info.host_name = kHonest; }).message(),
             "malformed rank card: the host's name");
-  EXPECT_EQ(refused([](RankCard& card) { card.nics[0].name = kHonest; }).message(),
+  EXPECT_EQ(refused([](RankInfo& info) { info.nics[0].name = kHonest; }).message(),
             "malformed rank card: a NIC's name");
-  EXPECT_EQ(refused([](RankCard& card) { card.settings[0].value = kHonest; }).message(),
+  EXPECT_EQ(refused([](RankInfo& info) { info.settings[0].value = kHonest; }).message(),
             "malformed rank card: a setting's value");
-  EXPECT_EQ(refused([](RankCard& card) { card.obstacle = kHonest; }).message(),
+  EXPECT_EQ(refused([](RankInfo& info) { info.init_error = kHonest; }).message(),
             "malformed rank card: the obstacle");
 }
 
 // A kernel lets an interface have almost any name: its job must not fail for it.
 TEST(HostileText, OfThisRanksOwnNamesIsMendedBeforeItIsSent) {
-  RankCard card;
-  card.host_name = kHostile;
-  card.nics.resize(1);
-  card.nics[0].name = kHostile;
-  const auto read = decode_rank_card(encode(card).value());
+  RankInfo info;
+  info.host_name = kHostile;
+  info.nics.resize(1);
+  info.nics[0].name = kHostile;
+  const auto read = decode_rank_info(encode(info).value());
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value().host_name, kShown);
   EXPECT_EQ(read.value().nics.at(0).name, kShown);

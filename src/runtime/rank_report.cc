@@ -168,7 +168,7 @@ void write_identity(JsonWriter& out, RankRuntime& rank) {
   out.field("comm", comm_text(rank.comm_id()))
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
-      .field("pid", uint64_t{rank.engine().own_card().pid})
+      .field("pid", uint64_t{rank.engine().own_info().pid})
       .field("host", fault_reporter.hosts()[fault_reporter.host_of(options.self)]);
   out.key("hosts").begin_array();
   for (const std::string& host : fault_reporter.hosts()) out.value(host);

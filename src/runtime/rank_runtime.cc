@@ -14,16 +14,16 @@ namespace {
 
 // Made from public values that all ranks have alike. The listeners' ports make it differ between
 // the communicators of the same processes.
-uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankCard>& cards) {
+uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_table) {
   std::vector<std::byte> input;
   ByteWriter out(input);
   out.put_bytes(job.id);
   out.put(job.epoch);
-  for (const RankCard& card : cards) {
-    out.put_bytes(card.host);
-    out.put(card.pid);
-    for (const Endpoint& endpoint : card.control) out.put(endpoint.port);
-    for (const NicCard& nic : card.nics) out.put(nic.port);
+  for (const RankInfo& info : rank_table) {
+    out.put_bytes(info.host);
+    out.put(info.pid);
+    for (const Endpoint& endpoint : info.control) out.put(endpoint.port);
+    for (const NicInfo& nic : info.nics) out.put(nic.port);
   }
   const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
   return ByteReader(hash).get<uint64_t>();
@@ -46,7 +46,7 @@ RankRuntime::~RankRuntime() = default;
 
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
-  comm_id_ = make_comm_id(options_.job, engine_.cards());
+  comm_id_ = make_comm_id(options_.job, engine_.rank_table());
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
@@ -79,7 +79,7 @@ void RankRuntime::handle_mismatches() {
 }
 
 std::string RankRuntime::name_of(Rank rank) const {
-  return r2ccl::describe(engine_.cards()[static_cast<size_t>(rank.value())]);
+  return r2ccl::describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
 }
 
 uint64_t RankRuntime::collective(CollectiveCall call, const MaybeBad& bad, int context) {

@@ -80,7 +80,7 @@ class RankRuntime final : private EngineObserver {
   // Finds the NICs and listens on each. Fails when there is none to use.
   Status open() { return engine_.open(); }
   // Fills in this rank's NICs and listeners.
-  void describe(RankCard& card) const { engine_.describe(card); }
+  void describe(RankInfo& info) const { engine_.describe(info); }
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
   Status start(MetJob met);

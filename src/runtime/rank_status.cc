@@ -138,7 +138,7 @@ void RankStatus::add_links(RankSummary& summary) {
 
 std::string RankStatus::member_text(Rank rank, Presence presence, const RankSummary* summary) {
   const FaultReporter& fault_reporter = rank_.fault_reporter();
-  return member_json(rank_.engine().cards(), rank,
+  return member_json(rank_.engine().rank_table(), rank,
                      fault_reporter.hosts()[fault_reporter.host_of(rank)], presence, summary);
 }
 

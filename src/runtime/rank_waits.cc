@@ -26,7 +26,7 @@ RankWaits::RankWaits(ProgressEngine& engine, const Clock& clock, const Operation
       waits_(engine.self(), static_cast<int32_t>(engine.rank_count()), wait_callbacks()) {}
 
 std::string RankWaits::name_of(Rank rank) const {
-  return describe(engine_.cards()[static_cast<size_t>(rank.value())]);
+  return describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
 }
 
 CallAudit::Callbacks RankWaits::audit_callbacks(std::function<void(const std::string&)> mismatch) {

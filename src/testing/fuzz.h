@@ -34,7 +34,7 @@ bool fuzz_handshake(std::span<const std::byte> input);
 bool fuzz_netlink(std::span<const std::byte> input);
 // Text from outside that is made safe to show.
 bool fuzz_printable(std::span<const std::byte> input);
-bool fuzz_rank_card(std::span<const std::byte> input);
+bool fuzz_rank_info(std::span<const std::byte> input);
 bool fuzz_rank_summary(std::span<const std::byte> input);
 // The messages between a rank and the rendezvous. No refusal decodes to a success.
 bool fuzz_rendezvous_messages(std::span<const std::byte> input);

@@ -17,18 +17,18 @@ bool fuzz_arrival(std::span<const std::byte> input) {
 }
 
 bool fuzz_table(std::span<const std::byte> input, int32_t rank_count) {
-  const auto cards = decode_table(input, rank_count);
-  R2CCL_CHECK(cards.ok() == cards.status().message().empty());
-  if (!cards.ok()) return false;
+  const auto rank_table = decode_table(input, rank_count);
+  R2CCL_CHECK(rank_table.ok() == rank_table.status().message().empty());
+  if (!rank_table.ok()) return false;
   std::vector<std::vector<std::byte>> encoded;
-  for (const RankCard& card : cards.value()) {
-    auto bytes = encode(card);
+  for (const RankInfo& info : rank_table.value()) {
+    auto bytes = encode(info);
     R2CCL_CHECK(bytes.ok());
     encoded.push_back(std::move(bytes).value());
   }
   const std::vector<std::span<const std::byte>> parts(encoded.begin(), encoded.end());
   const auto again = decode_table(encode_table(parts), rank_count);
-  R2CCL_CHECK(again.ok() && again.value() == cards.value());
+  R2CCL_CHECK(again.ok() && again.value() == rank_table.value());
   return true;
 }
 

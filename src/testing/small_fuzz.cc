@@ -5,7 +5,7 @@
 #include "base/printable.h"
 #include "protocol/admin/drain.h"
 #include "runtime/admin/rank_summary.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/call_audit.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
@@ -56,14 +56,14 @@ bool fuzz_printable(std::span<const std::byte> input) {
   return text == fuzz_text(input.subspan(1));
 }
 
-bool fuzz_rank_card(std::span<const std::byte> input) {
-  const auto card = decode_rank_card(input);
-  check_refusal(card);
-  if (!card.ok()) return false;
-  const auto bytes = encode(card.value());
+bool fuzz_rank_info(std::span<const std::byte> input) {
+  const auto info = decode_rank_info(input);
+  check_refusal(info);
+  if (!info.ok()) return false;
+  const auto bytes = encode(info.value());
   R2CCL_CHECK(bytes.ok());
-  const auto again = decode_rank_card(bytes.value());
-  R2CCL_CHECK(again.ok() && again.value() == card.value());
+  const auto again = decode_rank_info(bytes.value());
+  R2CCL_CHECK(again.ok() && again.value() == info.value());
   return true;
 }
 
@@ -78,8 +78,9 @@ bool fuzz_rank_summary(std::span<const std::byte> input) {
     return trouble.phase == PathPhase::down;
   });
   R2CCL_CHECK(again.ok() && again.value() == summary.value());
-  const std::vector<RankCard> cards(2);
-  R2CCL_CHECK(!member_json(cards, Rank(1), "host", Presence::answered, &summary.value()).empty());
+  const std::vector<RankInfo> rank_table(2);
+  R2CCL_CHECK(
+      !member_json(rank_table, Rank(1), "host", Presence::answered, &summary.value()).empty());
   return true;
 }
 

@@ -51,17 +51,17 @@ bool is_json_text(std::string_view text) {
 
 // The only rank of a job answers every line at once.
 void check_answer(const std::string& line) {
-  RankCard card;
-  card.rank = Rank(0);
-  card.host_name = "node0";
-  card.nics.emplace_back().name = "nic0";
+  RankInfo info;
+  info.rank = Rank(0);
+  info.host_name = "node0";
+  info.nics.emplace_back().name = "nic0";
   DrainDesk desk(
       Rank(0), 1, [](Rank, const DrainQuestion&) { return Presence::answered; },
       [](const DrainQuestion& question) {
         R2CCL_CHECK(question.nic == "nic0");
         return DrainTally();
       });
-  const auto answer = desk.answer(1, line, {card}, 0);
+  const auto answer = desk.answer(1, line, {info}, 0);
   R2CCL_CHECK(answer && answer->starts_with('{') && answer->ends_with('}'));
   R2CCL_CHECK(is_json_text(*answer));
 }

@@ -28,7 +28,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"handshake", fuzz_handshake},
     {"netlink", fuzz_netlink},
     {"printable", fuzz_printable},
-    {"rank_card", fuzz_rank_card},
+    {"rank_card", fuzz_rank_info},
     {"rank_summary", fuzz_rank_summary},
     {"rendezvous_messages", fuzz_rendezvous_messages},
     {"scenario_file", fuzz_scenario_file},

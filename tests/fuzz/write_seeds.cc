@@ -158,25 +158,25 @@ void write_admin(Seeds& seeds) {
 }
 
 void write_bootstrap(Seeds& seeds) {
-  RankCard card;
-  card.rank = Rank(0);
-  card.host_name = "node0";
-  card.pid = 4711;
-  card.settings.push_back({"R2CCL_ALGO", "ring"});
-  NicCard nic;
+  RankInfo info;
+  info.rank = Rank(0);
+  info.host_name = "node0";
+  info.pid = 4711;
+  info.settings.push_back({"R2CCL_ALGO", "ring"});
+  NicInfo nic;
   nic.name = "nic0";
   nic.mtu = 9000;
   nic.speed_mbps = 100'000;
   nic.addresses = {address4(1), address6(1)};
   nic.port = 4711;
-  card.nics.push_back(nic);
-  card.control.push_back({address4(1), 4712});
-  const Bytes first = encode(card).value();
+  info.nics.push_back(nic);
+  info.control.push_back({address4(1), 4712});
+  const Bytes first = encode(info).value();
   seeds.write("rank_card", "full", first);
-  seeds.write("rank_card", "empty", encode(RankCard()).value());
-  RankCard other;
+  seeds.write("rank_card", "empty", encode(RankInfo()).value());
+  RankInfo other;
   other.rank = Rank(1);
-  other.obstacle = "no usable NIC";
+  other.init_error = "no usable NIC";
   const Bytes second = encode(other).value();
   seeds.write("rank_card", "obstacle", second);
 
@@ -184,12 +184,12 @@ void write_bootstrap(Seeds& seeds) {
   arrival.rank_count = 2;
   arrival.timeout_ms = 120'000;
   arrival.left_ms = 119'000;
-  arrival.card = first;
-  const std::array<std::span<const std::byte>, 2> cards{first, second};
+  arrival.info = first;
+  const std::array<std::span<const std::byte>, 2> rank_table{first, second};
   seeds.write("rendezvous_messages", "arrival", with({0}, encode(arrival)));
   seeds.write("rendezvous_messages", "table_of_one",
-              with({1}, encode_table(std::span(cards).first(1))));
-  seeds.write("rendezvous_messages", "table_of_two", with({4}, encode_table(cards)));
+              with({1}, encode_table(std::span(rank_table).first(1))));
+  seeds.write("rendezvous_messages", "table_of_two", with({4}, encode_table(rank_table)));
   seeds.write("rendezvous_messages", "refused",
               with({2}, encode_refused({Code::timeout, "rank 3 did not come within 120 s"})));
 

@@ -363,9 +363,9 @@ class OtherRunTest(SecurityCase):
         def lie(rank, table):
             if rank != 0:
                 return table
-            cards = wire.cards_of(table)
-            cards[1] = wire.replace_in_card(cards[1], pid=4711)
-            return wire.table_of(cards)
+            infos = wire.infos_of(table)
+            infos[1] = wire.replace_in_info(infos[1], pid=4711)
+            return wire.table_of(infos)
         rendezvous = self.open_rendezvous(lie)
         job = self.start_work({"ID": rendezvous.id(), "R2CCL_INIT_TIMEOUT_S": "2"})
         for rank in (0, 1):
@@ -374,9 +374,9 @@ class OtherRunTest(SecurityCase):
 
     def test_a_rank_notices_that_the_table_says_something_else_of_itself(self):
         def lie(rank, table):
-            cards = wire.cards_of(table)
-            cards[rank] = wire.replace_in_card(cards[rank], pid=4711)
-            return wire.table_of(cards)
+            infos = wire.infos_of(table)
+            infos[rank] = wire.replace_in_info(infos[rank], pid=4711)
+            return wire.table_of(infos)
         rendezvous = self.open_rendezvous(lie)
         job = self.start_work({"ID": rendezvous.id()})
         self.assertIn("tells the ranks something else of this rank than it said",

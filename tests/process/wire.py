@@ -282,34 +282,34 @@ def text8(text):
     return bytes([len(text)]) + text
 
 
-def arrival(rank, rank_count, card, left_ms=20_000):
+def arrival(rank, rank_count, info, left_ms=20_000):
     return (struct.pack("<I", rank_count) + os.urandom(16) + struct.pack("<II", left_ms, left_ms)
-            + card)
+            + info)
 
 
-def replace_in_card(card, **fields):
-    """Returns a copy of that card, of another rank or process."""
-    out = bytearray(card)
+def replace_in_info(info, **fields):
+    """Returns a copy of that info, but of another rank or process."""
+    out = bytearray(info)
     if "rank" in fields:
         struct.pack_into("<I", out, 1, fields["rank"])
     if "pid" in fields:
-        struct.pack_into("<I", out, 6 + card[5] + 16, fields["pid"])
+        struct.pack_into("<I", out, 6 + info[5] + 16, fields["pid"])
     return bytes(out)
 
 
-def cards_of(table):
+def infos_of(table):
     count, = struct.unpack_from("<I", table)
-    at, cards = 4, []
+    at, infos = 4, []
     for _ in range(count):
         size, = struct.unpack_from("<I", table, at)
-        cards.append(table[at + 4:at + 4 + size])
+        infos.append(table[at + 4:at + 4 + size])
         at += 4 + size
-    return cards
+    return infos
 
 
-def table_of(cards):
-    return struct.pack("<I", len(cards)) + b"".join(
-        struct.pack("<I", len(card)) + card for card in cards)
+def table_of(infos):
+    return struct.pack("<I", len(infos)) + b"".join(
+        struct.pack("<I", len(info)) + info for info in infos)
 
 
 def job_number(name):

@@ -13,7 +13,7 @@
 
 #include "base/limits.h"
 #include "protocol/admin/drain.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/config/secure_random.h"
 #include "tools/admin/drain_answer.h"
 #include "tools/admin/status_client.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 
 namespace r2ccl {
 

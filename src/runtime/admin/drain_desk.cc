@@ -65,20 +65,20 @@ struct FoundHost {
   std::string problem;
 };
 
-FoundHost find_host(const std::vector<RankCard>& cards, const DrainRequest& request) {
-  const RankCard* host = nullptr;
+FoundHost find_host(const std::vector<RankInfo>& rank_table, const DrainRequest& request) {
+  const RankInfo* host = nullptr;
   std::vector<std::string> hosts;
   std::vector<std::string> nics;
-  for (const RankCard& card : cards) {
-    add_once(hosts, card.host_name);
-    if (card.host_name != request.host) continue;
-    if (host != nullptr && host->host != card.host) {
+  for (const RankInfo& info : rank_table) {
+    add_once(hosts, info.host_name);
+    if (info.host_name != request.host) continue;
+    if (host != nullptr && host->host != info.host) {
       return {std::nullopt,
               problem_text("", "several hosts of this job are called " + request.host +
                                    "; R2CCL_HOST_ID gives them names of their own")};
     }
-    if (host == nullptr) host = &card;
-    for (const NicCard& nic : card.nics) add_once(nics, nic.name);
+    if (host == nullptr) host = &info;
+    for (const NicInfo& nic : info.nics) add_once(nics, nic.name);
   }
   if (host == nullptr) {
     return {std::nullopt, problem_text("host", "no host of this job is called " + request.host +
@@ -136,20 +136,20 @@ DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
       }) {}
 
 std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view line,
-                                             const std::vector<RankCard>& cards, TimeNs now) {
+                                             const std::vector<RankInfo>& rank_table, TimeNs now) {
   newest_ = std::max(newest_, asker);
   if (survey_.running()) return std::nullopt;
   if (asker_ == asker) {
     asker_.reset();
     turn_over_ = true;
-    return answer_text(cards);
+    return answer_text(rank_table);
   }
   const auto request = parse_drain_request(line);
   if (asker_ || turn_over_) {
-    return shares(asker, request) ? std::optional(answer_text(cards)) : std::nullopt;
+    return shares(asker, request) ? std::optional(answer_text(rank_table)) : std::nullopt;
   }
   if (!request) return problem_text("", "not a request that is known");
-  const FoundHost host = find_host(cards, *request);
+  const FoundHost host = find_host(rank_table, *request);
   if (!host.rank) return host.problem;
   request_ = *request;
   question_ = {.number = 0,
@@ -159,7 +159,7 @@ std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view li
                .ticket = request->ticket};
   newest_at_start_ = newest_;
   survey_.start(now, tally_text(act_(question_)));
-  if (!survey_.running()) return answer_text(cards);
+  if (!survey_.running()) return answer_text(rank_table);
   asker_ = asker;
   return std::nullopt;
 }
@@ -189,7 +189,7 @@ void DrainDesk::on_answer(Rank from, const DrainAnswer& answer) {
   survey_.on_answer(from, answer.number, tally_text(answer.tally));
 }
 
-std::string DrainDesk::answer_text(const std::vector<RankCard>& cards) const {
+std::string DrainDesk::answer_text(const std::vector<RankInfo>& rank_table) const {
   JsonWriter out;
   out.begin_object().field("host", request_.host).field("nic", request_.nic);
   out.key("ranks").begin_array();
@@ -197,7 +197,7 @@ std::string DrainDesk::answer_text(const std::vector<RankCard>& cards) const {
     const JobSurvey::Member& member = survey_.members()[i];
     out.begin_object()
         .field("rank", static_cast<int>(i))
-        .field("host", cards[i].host_name)
+        .field("host", rank_table[i].host_name)
         .field("presence", to_string(member.presence));
     if (member.presence == Presence::answered) out.key("tally").json(member.answer);
     out.end_object();

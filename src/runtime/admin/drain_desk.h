@@ -13,7 +13,7 @@
 
 #include "protocol/admin/drain.h"
 #include "runtime/admin/job_survey.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 
 namespace r2ccl {
 
@@ -42,14 +42,14 @@ class DrainDesk {
   // Returns the answer, once every rank has answered or the time is over. The caller repeats the
   // call until then. `asker` is the client's number, larger than those of all earlier requests.
   std::optional<std::string> answer(uint64_t asker, std::string_view line,
-                                    const std::vector<RankCard>& cards, TimeNs now);
+                                    const std::vector<RankInfo>& rank_table, TimeNs now);
   void on_answer(Rank from, const DrainAnswer& answer);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
   bool shares(uint64_t asker, const std::optional<DrainRequest>& request) const;
-  std::string answer_text(const std::vector<RankCard>& cards) const;
+  std::string answer_text(const std::vector<RankInfo>& rank_table) const;
 
   const Ask ask_;
   const Act act_;

@@ -36,18 +36,18 @@ TEST(DrainRequest, IsNothingElse) {
       parse_drain_request("drain start " + std::string(kDrainNicBytesMax + 1, 'n') + " h\n"));
 }
 
-std::vector<RankCard> cards() {
-  std::vector<RankCard> cards(3);
+std::vector<RankInfo> rank_table() {
+  std::vector<RankInfo> rank_table(3);
   for (size_t rank = 0; rank < 3; ++rank) {
-    RankCard& card = cards[rank];
-    card.rank = Rank(static_cast<int32_t>(rank));
-    card.host_name = rank == 0 ? "h0" : "h1";
-    card.host[0] = static_cast<std::byte>(rank == 0 ? 1 : 2);
-    card.nics.resize(2);
-    card.nics[0].name = "nic0";
-    card.nics[1].name = rank == 2 ? "nic7" : "nic1";
+    RankInfo& info = rank_table[rank];
+    info.rank = Rank(static_cast<int32_t>(rank));
+    info.host_name = rank == 0 ? "h0" : "h1";
+    info.host[0] = static_cast<std::byte>(rank == 0 ? 1 : 2);
+    info.nics.resize(2);
+    info.nics[0].name = "nic0";
+    info.nics[1].name = rank == 2 ? "nic7" : "nic1";
   }
-  return cards;
+  return rank_table;
 }
 
 // A desk whose other ranks answer when the test says so.
@@ -55,14 +55,14 @@ class Desk {
  public:
   std::optional<std::string> ask(const std::string& line, TimeNs now = kStart, uint64_t asker = 1) {
     desk.progress(now);
-    return desk.answer(asker, line, cards_, now);
+    return desk.answer(asker, line, rank_table_, now);
   }
   void answer(int32_t rank, uint32_t marked) {
     DrainAnswer answer{asked.back().number, {.paths = 2, .marked = marked}};
     desk.on_answer(Rank(rank), answer);
   }
 
-  std::vector<RankCard> cards_ = cards();
+  std::vector<RankInfo> rank_table_ = rank_table();
   std::vector<DrainQuestion> asked;
   std::vector<DrainQuestion> acted;
   DrainDesk desk{Rank(0), 3,
@@ -124,8 +124,8 @@ TEST(DrainDesk, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   desk.answer(2, 2);
   // The client in the slot fetches its answer, though the other client is called before it.
   desk.desk.progress(kStart + 1);
-  EXPECT_FALSE(desk.desk.answer(2, undo, desk.cards_, kStart + 1));
-  EXPECT_TRUE(has(desk.desk.answer(1, kLine, desk.cards_, kStart + 1), "\"marked\":2"));
+  EXPECT_FALSE(desk.desk.answer(2, undo, desk.rank_table_, kStart + 1));
+  EXPECT_TRUE(has(desk.desk.answer(1, kLine, desk.rank_table_, kStart + 1), "\"marked\":2"));
   EXPECT_EQ(desk.acted.size(), 1u);
   EXPECT_EQ(desk.desk.next_timeout(), 0) << "the other's turn has come";
   EXPECT_FALSE(desk.ask(undo, kStart + 1, 2));
@@ -168,8 +168,8 @@ TEST(DrainDesk, SharesAQuestionThatWasAskedAfterACheckArrived) {
   desk.answer(1, 0);
   desk.answer(2, 0);
   desk.desk.progress(kStart + 2);
-  EXPECT_FALSE(desk.desk.answer(2, check, desk.cards_, kStart + 2)) << "of before it came";
-  EXPECT_TRUE(has(desk.desk.answer(1, check, desk.cards_, kStart + 2), "\"marked\":0"));
+  EXPECT_FALSE(desk.desk.answer(2, check, desk.rank_table_, kStart + 2)) << "of before it came";
+  EXPECT_TRUE(has(desk.desk.answer(1, check, desk.rank_table_, kStart + 2), "\"marked\":0"));
   // The second client's question begins. Its answers also serve the third and fourth.
   EXPECT_FALSE(desk.ask(check, kStart + 3, 2));
   ASSERT_EQ(desk.asked.size(), 4u);
@@ -178,7 +178,7 @@ TEST(DrainDesk, SharesAQuestionThatWasAskedAfterACheckArrived) {
   desk.answer(2, 1);
   desk.desk.progress(kStart + 5);
   const auto in_turn = [&](uint64_t asker, const std::string& line) {
-    return desk.desk.answer(asker, line, desk.cards_, kStart + 5);
+    return desk.desk.answer(asker, line, desk.rank_table_, kStart + 5);
   };
   EXPECT_TRUE(has(in_turn(3, check), "\"marked\":1")) << "before the second fetches it";
   EXPECT_TRUE(has(in_turn(2, check), "\"marked\":1"));
@@ -216,7 +216,7 @@ TEST(DrainDesk, ListsTheKnownNamesWhenANameIsUnknown) {
 
 TEST(DrainDesk, DoesNotGuessBetweenHostsOfOneName) {
   Desk desk;
-  desk.cards_[2].host[0] = std::byte{3};
+  desk.rank_table_[2].host[0] = std::byte{3};
   EXPECT_TRUE(has(desk.ask(kLine), "several hosts of this job are called h1"));
   EXPECT_TRUE(has(desk.ask("drain start nic1 h1"), "not a request"));
   EXPECT_TRUE(desk.asked.empty());

@@ -37,7 +37,7 @@ Drains::~Drains() {
 
 void Drains::take_over() {
   if (book_ == nullptr) return;
-  for (const DrainedNic& drained : book_->drained(engine_.own_card().host)) {
+  for (const DrainedNic& drained : book_->drained(engine_.own_info().host)) {
     const auto nic = engine_.own_nic(engine_.self(), drained.nic);
     if (nic) take_out(*nic, drained.ticket);
   }
@@ -49,19 +49,19 @@ void Drains::take_out(NicId nic, uint64_t ticket) {
   // back by ticket any more.
   held = engine_.drained().contains(nic) && held != ticket ? 0 : ticket;
   engine_.set_drained(nic, true);
-  const RankCard& card = engine_.own_card();
-  if (book_ != nullptr) book_->enter(this, card.host, {card.nics[nic.value()].name, held});
+  const RankInfo& info = engine_.own_info();
+  if (book_ != nullptr) book_->enter(this, info.host, {info.nics[nic.value()].name, held});
 }
 
 void Drains::put_back(NicId nic) {
   tickets_[nic.value()] = 0;
   engine_.set_drained(nic, false);
-  const RankCard& card = engine_.own_card();
-  if (book_ != nullptr) book_->strike(this, card.host, card.nics[nic.value()].name);
+  const RankInfo& info = engine_.own_info();
+  if (book_ != nullptr) book_->strike(this, info.host, info.nics[nic.value()].name);
 }
 
 std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line) {
-  return desk_.answer(asker, line, engine_.cards(), clock_.now());
+  return desk_.answer(asker, line, engine_.rank_table(), clock_.now());
 }
 
 Presence Drains::ask(Rank rank, const DrainQuestion& question) {

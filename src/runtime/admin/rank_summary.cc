@@ -126,22 +126,24 @@ bool get_call(ByteReader& in, RankSummary& summary) {
   return kind <= static_cast<uint8_t>(Blocker::Kind::silent);
 }
 
-std::string rank_name(const std::vector<RankCard>& cards, Rank rank) {
+std::string rank_name(const std::vector<RankInfo>& rank_table, Rank rank) {
   const auto index = static_cast<size_t>(rank.value());
-  return rank.value() >= 0 && index < cards.size() ? describe(cards[index]) : "an unknown rank";
+  return rank.value() >= 0 && index < rank_table.size() ? describe(rank_table[index])
+                                                        : "an unknown rank";
 }
 
 double thousandth(uint32_t value) {
   return static_cast<double>(value) / 1e3;
 }
 
-std::string nic_name(const std::vector<RankCard>& cards, Rank rank, NicId nic) {
+std::string nic_name(const std::vector<RankInfo>& rank_table, Rank rank, NicId nic) {
   if (nic == kNoNic) return "lo";
   const auto index = static_cast<size_t>(rank.value());
-  if (rank.value() < 0 || index >= cards.size() || nic.value() >= cards[index].nics.size()) {
+  if (rank.value() < 0 || index >= rank_table.size() ||
+      nic.value() >= rank_table[index].nics.size()) {
     return "?";
   }
-  return cards[index].nics[nic.value()].name;
+  return rank_table[index].nics[nic.value()].name;
 }
 
 void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line) {
@@ -161,12 +163,12 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .end_object();
 }
 
-void write_trouble(JsonWriter& out, const std::vector<RankCard>& cards, Rank rank,
+void write_trouble(JsonWriter& out, const std::vector<RankInfo>& rank_table, Rank rank,
                    const RankSummary::Trouble& trouble) {
   out.begin_object()
       .field("peer", trouble.peer.value())
-      .field("nic", nic_name(cards, rank, trouble.nic))
-      .field("peer_nic", nic_name(cards, trouble.peer, trouble.peer_nic))
+      .field("nic", nic_name(rank_table, rank, trouble.nic))
+      .field("peer_nic", nic_name(rank_table, trouble.peer, trouble.peer_nic))
       .field("state", to_string(trouble.phase))
       .field("since_ms", uint64_t{trouble.since_ms})
       .field("cause", to_string(trouble.cause))
@@ -241,13 +243,13 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   return summary;
 }
 
-std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
+std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
                         Presence presence, const RankSummary* summary) {
   JsonWriter out;
   out.begin_object()
       .field("rank", rank.value())
       .field("host", host)
-      .field("pid", uint64_t{cards[static_cast<size_t>(rank.value())].pid})
+      .field("pid", uint64_t{rank_table[static_cast<size_t>(rank.value())].pid})
       .field("presence", to_string(presence));
   if (summary != nullptr) {
     out.field("uptime_ms", summary->uptime_ms)
@@ -259,13 +261,14 @@ std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std
         .field("in", summary->call)
         .field("in_ms", uint64_t{summary->call_ms})
         .field("waits_for",
-               describe(summary->blocker, [&](Rank each) { return rank_name(cards, each); }))
+               describe(summary->blocker, [&](Rank each) { return rank_name(rank_table, each); }))
         .field("waits_for_rank", summary->blocker.rank.value());
     out.key("nics").begin_array();
-    for (const auto& line : summary->nics) write_line(out, nic_name(cards, rank, line.nic), line);
+    for (const auto& line : summary->nics)
+      write_line(out, nic_name(rank_table, rank, line.nic), line);
     out.end_array();
     out.key("troubles").begin_array();
-    for (const auto& trouble : summary->troubles) write_trouble(out, cards, rank, trouble);
+    for (const auto& trouble : summary->troubles) write_trouble(out, rank_table, rank, trouble);
     out.end_array();
     out.field("troubles_left_out", uint64_t{summary->troubles_left_out});
   }

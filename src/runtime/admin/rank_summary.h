@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "protocol/wire/wire.h"
 #include "runtime/admin/job_survey.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/blocker.h"
 
 namespace r2ccl {
@@ -77,9 +77,9 @@ std::vector<std::byte> encode(RankSummary summary);
 // Ignores bytes that a later version appends.
 Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
 
-// Returns one entry of the job's status: the rank of `cards[rank]` at `host`, and its summary if it
-// answered.
-std::string member_json(const std::vector<RankCard>& cards, Rank rank, const std::string& host,
+// Returns one entry of the job's status: the rank of `rank_table[rank]` at `host`, and its summary
+// if it answered.
+std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
                         Presence presence, const RankSummary* summary);
 
 }  // namespace r2ccl

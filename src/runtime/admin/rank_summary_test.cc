@@ -25,17 +25,17 @@ RankSummary sample() {
   return summary;
 }
 
-std::vector<RankCard> cards() {
-  std::vector<RankCard> cards(3);
+std::vector<RankInfo> rank_table() {
+  std::vector<RankInfo> rank_table(3);
   for (int32_t rank = 0; rank < 3; ++rank) {
-    RankCard& card = cards[static_cast<size_t>(rank)];
-    card.rank = Rank(rank);
-    card.pid = 100 + static_cast<uint32_t>(rank);
-    card.nics.resize(2);
-    card.nics[0].name = "nic0";
-    card.nics[1].name = "nic1";
+    RankInfo& info = rank_table[static_cast<size_t>(rank)];
+    info.rank = Rank(rank);
+    info.pid = 100 + static_cast<uint32_t>(rank);
+    info.nics.resize(2);
+    info.nics[0].name = "nic0";
+    info.nics[1].name = "nic1";
   }
-  return cards;
+  return rank_table;
 }
 
 TEST(RankSummary, DecodesItsOwnEncoding) {
@@ -99,7 +99,7 @@ TEST(RankSummary, RefusesEveryTruncationAndAllowsBytesThatALaterVersionAppends) 
 
 TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
   const std::vector<std::byte> good = encode(sample());
-  const std::vector<RankCard> known = cards();
+  const std::vector<RankInfo> known = rank_table();
   std::mt19937 random(5);
   for (int i = 0; i < 20000; ++i) {
     std::vector<std::byte> bytes = good;
@@ -122,9 +122,9 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
   }
 }
 
-TEST(RankSummary, IsNamedByTheCards) {
+TEST(RankSummary, IsNamedByTheRankTable) {
   const RankSummary summary = sample();
-  const std::string text = member_json(cards(), Rank(1), "h1", Presence::answered, &summary);
+  const std::string text = member_json(rank_table(), Rank(1), "h1", Presence::answered, &summary);
   EXPECT_NE(text.find(R"("rank":1,"host":"h1","pid":101,"presence":"answered")"),
             std::string::npos);
   EXPECT_NE(text.find(R"x("in":"AllReduce 11 (5 float32, sum)","in_ms":5000,)x"
@@ -145,7 +145,7 @@ TEST(RankSummary, IsNamedByTheCards) {
 }
 
 TEST(RankSummary, IsShortForARankThatDidNotAnswer) {
-  EXPECT_EQ(member_json(cards(), Rank(2), "h\n2", Presence::no_answer, nullptr),
+  EXPECT_EQ(member_json(rank_table(), Rank(2), "h\n2", Presence::no_answer, nullptr),
             R"({"rank":2,"host":"h\u000a2","pid":102,"presence":"no answer"})");
 }
 

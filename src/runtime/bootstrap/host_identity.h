@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 
 namespace r2ccl {
 

@@ -141,7 +141,7 @@ void RendezvousClient::check_connect(TimeNs now) {
   }
   handshake_ = std::make_unique<HandshakeIo>(
       std::move(connection_),
-      make_rendezvous_initiator(options_.job, options_.card.rank, options_.nonce()));
+      make_rendezvous_initiator(options_.job, options_.info.rank, options_.nonce()));
   state_ = State::shaking_hands;
   attempt_deadline_ = std::min(deadline_, now + limits::kHandshakeAgeMax);
 }
@@ -169,10 +169,10 @@ void RendezvousClient::arrive(TimeNs now) {
   arrival.attendance = attendance_;
   arrival.timeout_ms = bounded_ms(options_.timeout_ns);
   arrival.left_ms = bounded_ms(deadline_ - now);
-  Result<std::vector<std::byte>> card = encode(options_.card);
-  if (!card.ok()) return fail(card.status());
-  card_ = std::move(card).value();
-  arrival.card = card_;
+  Result<std::vector<std::byte>> info = encode(options_.info);
+  if (!info.ok()) return fail(info.status());
+  info_ = std::move(info).value();
+  arrival.info = info_;
   stream_ =
       std::make_unique<SealedStream>(handshake_->take(), table_bytes_max(options_.rank_count));
   handshake_.reset();
@@ -215,11 +215,11 @@ void RendezvousClient::on_message(const SealedStream::Message& message, TimeNs n
 }
 
 void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
-  Result<std::vector<RankCard>> cards = decode_table(body, options_.rank_count);
-  if (!cards.ok()) return fail(cards.status());
-  met_.cards = std::move(cards).value();
-  const auto mine = encode(met_.cards[static_cast<size_t>(options_.card.rank.value())]);
-  if (!mine.ok() || mine.value() != card_) {
+  Result<std::vector<RankInfo>> rank_table = decode_table(body, options_.rank_count);
+  if (!rank_table.ok()) return fail(rank_table.status());
+  met_.rank_table = std::move(rank_table).value();
+  const auto mine = encode(met_.rank_table[static_cast<size_t>(options_.info.rank.value())]);
+  if (!mine.ok() || mine.value() != info_) {
     return fail({Code::remote, "the rendezvous at " + to_string(endpoint()) +
                                    " tells the ranks something else of this rank than it said: "
                                    "is it the one of this job?"});

@@ -21,7 +21,7 @@ namespace r2ccl {
 
 // The result of the rendezvous for one rank.
 struct MetJob {
-  std::vector<RankCard> cards;  // in rank order
+  std::vector<RankInfo> rank_table;  // in rank order
   RunIdentity run;
 };
 
@@ -30,7 +30,7 @@ class RendezvousClient final : public EventHandler {
   struct Options {
     JobIdentity job;
     std::vector<Endpoint> endpoints;  // addresses of the rendezvous, tried in turn; not empty
-    RankCard card;
+    RankInfo info;
     int32_t rank_count = 0;
     TimeNs timeout_ns = 0;  // all ranks must arrive within this
     ConnectOptions connect;
@@ -42,7 +42,7 @@ class RendezvousClient final : public EventHandler {
     shaking_hands,  // `handshake_` is set
     waiting,        // `stream_` is set; the rank info is being sent, or has arrived
     acknowledging,  // the table has arrived; the server closes when it has the acknowledgement
-    done,           // cards() is legal
+    done,           // rank_table() is legal
     failed,         // error() gives the reason
   };
 
@@ -54,7 +54,7 @@ class RendezvousClient final : public EventHandler {
   State state() const { return state_; }
   const Status& error() const { return error_; }
   // In rank order.
-  const std::vector<RankCard>& cards() const { return met_.cards; }
+  const std::vector<RankInfo>& rank_table() const { return met_.rank_table; }
   const RunIdentity& run() const { return met_.run; }
   const MetJob& met() const { return met_; }
 
@@ -96,7 +96,7 @@ class RendezvousClient final : public EventHandler {
   std::unique_ptr<HandshakeIo> handshake_;
   std::unique_ptr<SealedStream> stream_;
   Reactor::Registration registration_;  // last: it must end before the connection does
-  std::vector<std::byte> card_;         // this rank's info, as sent
+  std::vector<std::byte> info_;         // this rank's info, as sent
   LockedBytes token_;                   // set once it has arrived
   MetJob met_;
   Status error_;

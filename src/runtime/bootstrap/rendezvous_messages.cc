@@ -40,7 +40,7 @@ std::vector<std::byte> encode(const Arrival& arrival) {
   out.put_bytes(arrival.attendance);
   out.put(arrival.timeout_ms);
   out.put(arrival.left_ms);
-  out.put_bytes(arrival.card);
+  out.put_bytes(arrival.info);
   R2CCL_CHECK(bytes.size() <= kArrivalBytesMax);
   return bytes;
 }
@@ -56,42 +56,42 @@ Result<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   if (arrival.rank_count < 1 || arrival.rank_count > limits::kRanksMax) {
     return malformed("the number of ranks is out of bounds");
   }
-  std::ranges::copy(in.get_bytes(in.remaining()), std::back_inserter(arrival.card));
+  std::ranges::copy(in.get_bytes(in.remaining()), std::back_inserter(arrival.info));
   return arrival;
 }
 
 uint32_t table_bytes_max(int32_t rank_count) {
-  const uint64_t bytes = 4 + static_cast<uint64_t>(rank_count) * (4 + kRankCardBytesMax);
+  const uint64_t bytes = 4 + static_cast<uint64_t>(rank_count) * (4 + kRankInfoBytesMax);
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
 }
 
-std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> cards) {
+std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> rank_table) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(static_cast<uint32_t>(cards.size()));
-  for (const std::span<const std::byte> card : cards) {
-    out.put(static_cast<uint32_t>(card.size()));
-    out.put_bytes(card);
+  out.put(static_cast<uint32_t>(rank_table.size()));
+  for (const std::span<const std::byte> info : rank_table) {
+    out.put(static_cast<uint32_t>(info.size()));
+    out.put_bytes(info);
   }
   return bytes;
 }
 
-Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count) {
+Result<std::vector<RankInfo>> decode_table(std::span<const std::byte> bytes, int32_t rank_count) {
   ByteReader in(bytes);
   if (in.get<uint32_t>() != static_cast<uint32_t>(rank_count)) {
     return malformed("the table has another number of ranks");
   }
-  std::vector<RankCard> cards;
+  std::vector<RankInfo> rank_table;
   for (int32_t rank = 0; rank < rank_count; ++rank) {
-    const size_t card_bytes = in.get<uint32_t>();
-    Result<RankCard> card = decode_rank_card(in.get_bytes(card_bytes));
+    const size_t info_bytes = in.get<uint32_t>();
+    Result<RankInfo> info = decode_rank_info(in.get_bytes(info_bytes));
     if (in.bad()) return malformed("the table is cut short");
-    if (!card.ok()) return card.status();
-    if (card.value().rank != Rank(rank)) return malformed("the table is out of order");
-    cards.push_back(std::move(card).value());
+    if (!info.ok()) return info.status();
+    if (info.value().rank != Rank(rank)) return malformed("the table is out of order");
+    rank_table.push_back(std::move(info).value());
   }
   if (in.remaining() != 0) return malformed("bytes follow the table");
-  return cards;
+  return rank_table;
 }
 
 std::vector<std::byte> encode_refused(const Status& why) {

@@ -11,7 +11,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 
 namespace r2ccl {
 
@@ -36,18 +36,18 @@ struct Arrival {
   Attendance attendance{};
   uint32_t timeout_ms = 0;  // the bound that the caller set, for error texts
   uint32_t left_ms = 0;     // the remaining part of that bound
-  std::vector<std::byte> card;
+  std::vector<std::byte> info;
 };
 
-inline constexpr uint32_t kArrivalBytesMax = 28 + kRankCardBytesMax;
+inline constexpr uint32_t kArrivalBytesMax = 28 + kRankInfoBytesMax;
 std::vector<std::byte> encode(const Arrival& arrival);
 Result<Arrival> decode_arrival(std::span<const std::byte> bytes);
 
 uint32_t table_bytes_max(int32_t rank_count);
 // Encodes the rank infos as they arrived, in rank order.
-std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> cards);
+std::vector<std::byte> encode_table(std::span<const std::span<const std::byte>> rank_table);
 // Fails unless there is exactly one rank info for each rank, in order.
-Result<std::vector<RankCard>> decode_table(std::span<const std::byte> bytes, int32_t rank_count);
+Result<std::vector<RankInfo>> decode_table(std::span<const std::byte> bytes, int32_t rank_count);
 
 // Holds the names of the missing ranks, as many as a person reads.
 inline constexpr size_t kRefusedTextBytesMax = 4096;

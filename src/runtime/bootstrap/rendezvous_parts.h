@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "transport/endpoint.h"
 
 namespace r2ccl {
@@ -18,12 +18,12 @@ inline Endpoint loopback(uint16_t port = 0) {
   return endpoint;
 }
 
-inline RankCard card_of(int32_t rank) {
-  RankCard card;
-  card.rank = Rank(rank);
-  card.host_name = "node" + std::to_string(rank);
-  card.pid = static_cast<uint32_t>(1000 + rank);
-  return card;
+inline RankInfo info_of(int32_t rank) {
+  RankInfo info;
+  info.rank = Rank(rank);
+  info.host_name = "node" + std::to_string(rank);
+  info.pid = static_cast<uint32_t>(1000 + rank);
+  return info;
 }
 
 inline bool mentions(const Status& status, const std::string& words) {

@@ -66,7 +66,7 @@ class RendezvousServer::Guest final : public EventHandler {
 
 // The server's record of one rank that has arrived.
 struct RendezvousServer::Seat {
-  std::vector<std::byte> card;
+  std::vector<std::byte> info;
   std::string who;  // for the error of a second process that claims the rank
   Attendance attendance{};
   Guest* guest = nullptr;  // null: it lost its connection after the table was complete
@@ -244,22 +244,23 @@ bool RendezvousServer::on_message(Guest& guest, SealedStream::Message message, T
 }
 
 Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
-  Result<RankCard> card = decode_rank_card(arrival.card);
-  if (!card.ok()) return card.status();
-  if (card.value().rank != guest.rank) {
+  Result<RankInfo> info = decode_rank_info(arrival.info);
+  if (!info.ok()) return info.status();
+  if (info.value().rank != guest.rank) {
     return {Code::invalid_usage, "the card is another rank's than the handshake"};
   }
   if (!failure_.ok()) return failure_.with_context("the rendezvous is over");
-  R2CCL_RETURN_IF_ERROR(check_count(guest.rank, card.value(), arrival.rank_count));
+  R2CCL_RETURN_IF_ERROR(check_count(guest.rank, info.value(), arrival.rank_count));
   const auto found = seats_.find(guest.rank);
   if (found != seats_.end() && found->second.attendance != arrival.attendance) {
     return {Code::invalid_usage, "there are two processes with rank " +
                                      std::to_string(guest.rank.value()) + ": " +
-                                     describe(card.value()) + " came after " + found->second.who};
+                                     describe(info.value()) + " came after " + found->second.who};
   }
-  if (!card.value().obstacle.empty() && table_ == nullptr) {
-    give_up({Code::remote, describe(card.value()) + " cannot take part: " + card.value().obstacle},
-            now);
+  if (!info.value().init_error.empty() && table_ == nullptr) {
+    give_up(
+        {Code::remote, describe(info.value()) + " cannot take part: " + info.value().init_error},
+        now);
     return failure_;
   }
   Seat& seat = seats_[guest.rank];
@@ -270,8 +271,8 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
     seat.guest->deadline = now;
   }
   rank_count_ = arrival.rank_count;
-  seat.card = std::move(arrival.card);
-  seat.who = describe(card.value());
+  seat.info = std::move(arrival.info);
+  seat.who = describe(info.value());
   seat.attendance = arrival.attendance;
   seat.guest = &guest;
   guest.state = Guest::State::waiting;
@@ -289,14 +290,14 @@ TimeNs RendezvousServer::patience(uint32_t left_ms) const {
   return options_.job.authenticated() ? wanted : std::min(wanted, options_.open_patience);
 }
 
-Status RendezvousServer::check_count(Rank rank, const RankCard& card, int32_t rank_count) const {
+Status RendezvousServer::check_count(Rank rank, const RankInfo& info, int32_t rank_count) const {
   if (rank.value() >= rank_count) {
-    return {Code::invalid_argument, describe(card) + " is out of range: there are " +
+    return {Code::invalid_argument, describe(info) + " is out of range: there are " +
                                         std::to_string(rank_count) + " ranks"};
   }
   if (rank_count_ != 0 && rank_count != rank_count_) {
     return {Code::invalid_usage,
-            describe(card) + " says that there are " + std::to_string(rank_count) + " ranks, and " +
+            describe(info) + " says that there are " + std::to_string(rank_count) + " ranks, and " +
                 seats_.begin()->second.who + " said " + std::to_string(rank_count_)};
   }
   return {};
@@ -325,9 +326,9 @@ void RendezvousServer::tell_refused(Guest& guest, const Status& why, TimeNs now)
 
 void RendezvousServer::hand_out_table(TimeNs now) {
   if (table_ == nullptr) {
-    std::vector<std::span<const std::byte>> cards;
-    for (const auto& [rank, seat] : seats_) cards.emplace_back(seat.card);
-    table_ = std::make_shared<std::vector<std::byte>>(encode_table(cards));
+    std::vector<std::span<const std::byte>> rank_table;
+    for (const auto& [rank, seat] : seats_) rank_table.emplace_back(seat.info);
+    table_ = std::make_shared<std::vector<std::byte>>(encode_table(rank_table));
     table_deadline_ = now + kTableKept;
   }
   for (auto& [rank, seat] : seats_) {

@@ -74,7 +74,7 @@ class RendezvousServer {
   bool on_message(Guest& guest, SealedStream::Message message, TimeNs now);
   // Fails with an error text for the peer when its rank info is refused.
   Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
-  Status check_count(Rank rank, const RankCard& card, int32_t rank_count) const;
+  Status check_count(Rank rank, const RankInfo& info, int32_t rank_count) const;
   TimeNs patience(uint32_t left_ms) const;
   void release_seat(const Guest& guest);
   void tell_refused(Guest& guest, const Status& why, TimeNs now);

@@ -71,7 +71,7 @@ class RendezvousTest : public testing::Test {
     RendezvousClient::Options options;
     options.job = job_;
     options.endpoints = {at_};
-    options.card = card_of(rank);
+    options.info = info_of(rank);
     options.rank_count = rank_count;
     options.timeout_ns = kTimeout;
     options.nonce = random_nonce;
@@ -130,15 +130,15 @@ class RendezvousTest : public testing::Test {
   std::deque<std::unique_ptr<Stranger>> strangers_;
 };
 
-TEST_F(RendezvousTest, GivesEveryRankTheCardsOfAllRanks) {
+TEST_F(RendezvousTest, GivesEveryRankTheInfoOfAllRanks) {
   serve();
   constexpr int32_t kRanks = 16;
   for (int32_t rank = kRanks - 1; rank >= 0; --rank) join(rank, kRanks);
   ASSERT_TRUE(run_until([&] { return all(State::done); }, kSecond));
   for (const auto& client : clients_) {
-    ASSERT_EQ(client->cards().size(), static_cast<size_t>(kRanks));
+    ASSERT_EQ(client->rank_table().size(), static_cast<size_t>(kRanks));
     for (int32_t rank = 0; rank < kRanks; ++rank) {
-      EXPECT_EQ(client->cards()[static_cast<size_t>(rank)], card_of(rank));
+      EXPECT_EQ(client->rank_table()[static_cast<size_t>(rank)], info_of(rank));
     }
   }
   EXPECT_TRUE(server_->finished());
@@ -150,7 +150,7 @@ TEST_F(RendezvousTest, TellsAllRanksWhyOneOfThemCannotTakePart) {
   RendezvousClient& early = join(0, 3);
   settle();
   RendezvousClient::Options options = options_of(1, 3);
-  options.card.obstacle = "no network interface can be used";
+  options.info.init_error = "no network interface can be used";
   join(std::move(options));
   settle();
   RendezvousClient& late = join(2, 3);
@@ -336,7 +336,7 @@ TEST_F(RendezvousTest, RefusesASecondProcessWithTheSameRankAndNamesTheFirst) {
   RendezvousClient& first = join(0, 2);
   settle();
   RendezvousClient::Options options = options_of(0, 2);
-  options.card.host_name = "elsewhere";
+  options.info.host_name = "elsewhere";
   RendezvousClient& second = join(options);
   ASSERT_TRUE(run_until([&] { return second.state() == State::failed; }, kSecond));
   EXPECT_EQ(second.error().message(),
@@ -345,7 +345,7 @@ TEST_F(RendezvousTest, RefusesASecondProcessWithTheSameRankAndNamesTheFirst) {
   RendezvousClient& other = join(1, 2);
   ASSERT_TRUE(run_until([&] { return other.state() == State::done; }, kSecond));
   EXPECT_EQ(first.state(), State::done);
-  EXPECT_EQ(other.cards()[0].host_name, "node0");
+  EXPECT_EQ(other.rank_table()[0].host_name, "node0");
 }
 
 TEST_F(RendezvousTest, RefusesARankThatCountsTheRanksDifferently) {

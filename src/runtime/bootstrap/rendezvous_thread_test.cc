@@ -31,13 +31,13 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
       RendezvousClient::Options options;
       options.job = job;
       options.endpoints = server.value()->endpoints();
-      options.card = card_of(rank);
+      options.info = info_of(rank);
       options.rank_count = kRanks;
       options.timeout_ns = 20 * kSecond;
       options.nonce = random_nonce;
       Reactor reactor(transport->poller());
-      const auto cards = run_rendezvous(*transport, reactor, clock, options);
-      if (cards.ok()) seen[static_cast<size_t>(rank)] = cards.value().cards.size();
+      const auto rank_table = run_rendezvous(*transport, reactor, clock, options);
+      if (rank_table.ok()) seen[static_cast<size_t>(rank)] = rank_table.value().rank_table.size();
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -58,13 +58,13 @@ TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
   RendezvousClient::Options options;
   options.job = job;
   options.endpoints = server.value()->endpoints();
-  options.card = card_of(0);
+  options.info = info_of(0);
   options.rank_count = 2;
   options.timeout_ns = 300 * kMillisecond;
   options.nonce = random_nonce;
   Reactor reactor(transport->poller());
-  const auto cards = run_rendezvous(*transport, reactor, clock, options);
-  EXPECT_EQ(cards.status().code(), Code::timeout);
+  const auto rank_table = run_rendezvous(*transport, reactor, clock, options);
+  EXPECT_EQ(rank_table.status().code(), Code::timeout);
   EXPECT_TRUE(server.value()->wait_answered(20 * kSecond));
   EXPECT_FALSE(server.value()->finished());
 }

@@ -174,13 +174,13 @@ TEST_F(SealedStreamTest, RefusesABodyBeyondItsBoundBeforeItArrives) {
 }
 
 TEST_F(SealedStreamTest, AndTheMessagesOfTheRendezvousSurviveRandomAndDamagedInput) {
-  RankCard card;
-  card.rank = Rank(0);
+  RankInfo info;
+  info.rank = Rank(0);
   Arrival arrival;
   arrival.rank_count = 2;
-  arrival.card = encode(card).value();
-  const std::array<std::span<const std::byte>, 1> cards{arrival.card};
-  const std::array<Bytes, 4> good{encode(arrival), encode_table(cards),
+  arrival.info = encode(info).value();
+  const std::array<std::span<const std::byte>, 1> rank_table{arrival.info};
+  const std::array<Bytes, 4> good{encode(arrival), encode_table(rank_table),
                                   encode_refused({Code::timeout, "too late"}), two_messages()};
   std::mt19937_64 random(7);
   for (int i = 0; i < 20000; ++i) {

@@ -39,20 +39,20 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock)
               [this](Rank asker, const ProbeAnswer& answer) { on_probed(asker, answer); }) {
   std::vector<HostId> ids;
   std::vector<size_t> nics;
-  for (const RankCard& card : engine.cards()) {
-    const auto found = std::find(ids.begin(), ids.end(), card.host);
+  for (const RankInfo& info : engine.rank_table()) {
+    const auto found = std::find(ids.begin(), ids.end(), info.host);
     host_of_.push_back(static_cast<uint32_t>(found - ids.begin()));
     if (found != ids.end()) continue;
-    ids.push_back(card.host);
-    host_names_.push_back(card.host_name);
-    nics.push_back(card.nics.size());
+    ids.push_back(info.host);
+    host_names_.push_back(info.host_name);
+    nics.push_back(info.nics.size());
   }
   loss_localiser_ = LossLocaliser(nics);
   fault_localiser_ = FaultLocaliser(std::move(nics));
 }
 
 NicName FaultReporter::name_of(Rank rank, NicId nic) const {
-  const auto& nics = engine_.cards()[static_cast<size_t>(rank.value())].nics;
+  const auto& nics = engine_.rank_table()[static_cast<size_t>(rank.value())].nics;
   return {host_of(rank), nic.value() < nics.size() ? nics[nic.value()].name : "lo"};
 }
 

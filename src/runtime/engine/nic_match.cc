@@ -18,7 +18,7 @@ struct AddressPair {
 };
 
 // Returns addresses of the two NICs that lie in one subnet.
-std::optional<AddressPair> common_subnet(const NicCard& mine, const NicCard& theirs) {
+std::optional<AddressPair> common_subnet(const NicInfo& mine, const NicInfo& theirs) {
   for (const Address& a : mine.addresses) {
     for (const Address& b : theirs.addresses) {
       if (same_subnet(a, b)) return AddressPair{a, b};
@@ -27,7 +27,7 @@ std::optional<AddressPair> common_subnet(const NicCard& mine, const NicCard& the
   return std::nullopt;
 }
 
-std::optional<AddressPair> common_family(const NicCard& mine, const NicCard& theirs) {
+std::optional<AddressPair> common_family(const NicInfo& mine, const NicInfo& theirs) {
   for (const Address& a : mine.addresses) {
     for (const Address& b : theirs.addresses) {
       if (a.family == b.family) return AddressPair{a, b};
@@ -42,7 +42,7 @@ NicId nic_id(size_t index) {
 
 class Matching {
  public:
-  Matching(const RankCard& lower, const RankCard& higher)
+  Matching(const RankInfo& lower, const RankInfo& higher)
       : lower_(lower),
         higher_(higher),
         lower_uses_(lower.nics.size()),
@@ -110,40 +110,40 @@ class Matching {
     }
   }
 
-  const RankCard& lower_;
-  const RankCard& higher_;
+  const RankInfo& lower_;
+  const RankInfo& higher_;
   std::vector<size_t> lower_uses_;
   std::vector<size_t> higher_uses_;
   std::vector<NicPair> pairs_;
 };
 
-PathSpec nic_path(const RankCard& self, const RankCard& peer, NicPair pair) {
+PathSpec nic_path(const RankInfo& self, const RankInfo& peer, NicPair pair) {
   const bool self_lower = self.rank < peer.rank;
   const NicId mine = self_lower ? pair.lower : pair.higher;
   const NicId theirs = self_lower ? pair.higher : pair.lower;
-  const NicCard& my_card = self.nics[mine.value()];
-  const NicCard& their_card = peer.nics[theirs.value()];
-  auto addresses = common_subnet(my_card, their_card);
-  if (!addresses) addresses = common_family(my_card, their_card);
+  const NicInfo& my_info = self.nics[mine.value()];
+  const NicInfo& their_info = peer.nics[theirs.value()];
+  auto addresses = common_subnet(my_info, their_info);
+  if (!addresses) addresses = common_family(my_info, their_info);
   PathSpec spec;
   spec.id = PathId(static_cast<uint16_t>(pair.lower.value() << 8 | pair.higher.value()));
   spec.local_nic = mine;
   spec.remote_nic = theirs;
-  spec.local_name = my_card.name;
-  spec.device = my_card.name;
+  spec.local_name = my_info.name;
+  spec.device = my_info.name;
   spec.source = addresses->mine;
-  spec.remote = {addresses->theirs, their_card.port};
+  spec.remote = {addresses->theirs, their_info.port};
   spec.remote.address.scope = addresses->mine.scope;
   return spec;
 }
 
 }  // namespace
 
-std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher) {
+std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher) {
   return Matching(lower, higher).run();
 }
 
-std::vector<PathSpec> make_paths(const RankCard& self, const RankCard& peer) {
+std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
   std::vector<PathSpec> paths;
   if (self.host == peer.host) {
     if (peer.control.empty()) return paths;

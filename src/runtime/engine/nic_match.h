@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/link/path.h"
 
 namespace r2ccl {
@@ -22,10 +22,10 @@ struct NicPair {
 // routed or only some rails are subnets: the i-th of them meets the i-th. The handshake shows
 // whether they reach each other. A wrong pair costs a short attempt now and then; unused capacity
 // would cost every operation. A NIC without any counterpart left stays idle.
-std::vector<NicPair> match_nics(const RankCard& lower, const RankCard& higher);
+std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher);
 
 // Returns the paths between `self` and `peer` as seen from `self`: over lo when they share a host,
 // else one for each NIC pair, and an out-of-band path where both have a control endpoint.
-std::vector<PathSpec> make_paths(const RankCard& self, const RankCard& peer);
+std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer);
 
 }  // namespace r2ccl

@@ -17,17 +17,17 @@ Address address(const std::string& text, uint8_t prefix_bits = 24) {
   return a;
 }
 
-NicCard nic(const std::string& name, std::vector<Address> addresses, uint16_t port = 0) {
-  NicCard card;
-  card.name = name;
-  card.addresses = std::move(addresses);
-  card.port = port;
-  return card;
+NicInfo nic(const std::string& name, std::vector<Address> addresses, uint16_t port = 0) {
+  NicInfo info;
+  info.name = name;
+  info.addresses = std::move(addresses);
+  info.port = port;
+  return info;
 }
 
 // Returns a rank on a host of its own, whose i-th NIC has the i-th address.
-RankCard card(int rank, const std::vector<std::string>& addresses, uint8_t prefix_bits = 24) {
-  RankCard c;
+RankInfo info(int rank, const std::vector<std::string>& addresses, uint8_t prefix_bits = 24) {
+  RankInfo c;
   c.rank = Rank(rank);
   c.host.fill(static_cast<std::byte>(rank + 1));
   for (size_t i = 0; i < addresses.size(); ++i) {
@@ -46,29 +46,29 @@ NicPair pair(uint16_t lower, uint16_t higher) {
 using Pairs = std::vector<NicPair>;
 
 TEST(MatchNics, PairsEachNicWithTheOneInItsSubnet) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.1.1"}), info(1, {"10.0.0.2", "10.0.1.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
   // The order of the NICs does not matter.
-  EXPECT_EQ(match_nics(card(0, {"10.0.1.1", "10.0.0.1"}), card(1, {"10.0.0.2", "10.0.1.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.1.1", "10.0.0.1"}), info(1, {"10.0.0.2", "10.0.1.2"})),
             (Pairs{pair(0, 1), pair(1, 0)}));
 }
 
 TEST(MatchNics, PairsNicsOfOneSharedSubnetOneToOne) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.0.2"}), card(1, {"10.0.0.3", "10.0.0.4"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.0.2"}), info(1, {"10.0.0.3", "10.0.0.4"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
 }
 
 TEST(MatchNics, LeavesNoNicIdleWhenOneSideHasMore) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1"}), card(1, {"10.0.0.2", "10.0.0.3"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1"}), info(1, {"10.0.0.2", "10.0.0.3"})),
             (Pairs{pair(0, 0), pair(0, 1)}));
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.0.4"}), card(1, {"10.0.0.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.0.4"}), info(1, {"10.0.0.2"})),
             (Pairs{pair(0, 0), pair(1, 0)}));
 }
 
 TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
   const auto pairs =
-      match_nics(card(0, {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}),
-                 card(1, {"10.0.0.11", "10.0.0.12"}));
+      match_nics(info(0, {"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}),
+                 info(1, {"10.0.0.11", "10.0.0.12"}));
   ASSERT_EQ(pairs.size(), 6u);
   std::map<uint16_t, int> uses;
   for (const NicPair& each : pairs) ++uses[each.higher.value()];
@@ -77,43 +77,43 @@ TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
 }
 
 TEST(MatchNics, TriesARouteBetweenNicsWithoutACommonSubnet) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2", "10.0.8.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.9.1"}), info(1, {"10.0.0.2", "10.0.8.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
   EXPECT_EQ(
-      match_nics(card(0, {"10.0.5.1", "10.0.0.1"}), card(1, {"10.0.0.2", "10.0.6.1", "10.0.7.1"})),
+      match_nics(info(0, {"10.0.5.1", "10.0.0.1"}), info(1, {"10.0.0.2", "10.0.6.1", "10.0.7.1"})),
       (Pairs{pair(1, 0), pair(0, 1), pair(0, 2)}));
 }
 
 TEST(MatchNics, LeavesANicIdleWhenAllOfTheOtherSideHavePartnersInTheirSubnets) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.9.1"}), card(1, {"10.0.0.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.9.1"}), info(1, {"10.0.0.2"})),
             (Pairs{pair(0, 0)}));
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1"}), card(1, {"10.0.9.2", "10.0.0.2"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1"}), info(1, {"10.0.9.2", "10.0.0.2"})),
             (Pairs{pair(0, 1)}));
 }
 
 TEST(MatchNics, PairsByOrderOnARoutedFabric) {
-  EXPECT_EQ(match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.1.0.1", "10.1.1.1"})),
+  EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.1.1"}), info(1, {"10.1.0.1", "10.1.1.1"})),
             (Pairs{pair(0, 0), pair(1, 1)}));
   EXPECT_EQ(
-      match_nics(card(0, {"10.0.0.1", "10.0.1.1"}), card(1, {"10.1.0.1", "10.1.1.1", "10.1.2.1"})),
+      match_nics(info(0, {"10.0.0.1", "10.0.1.1"}), info(1, {"10.1.0.1", "10.1.1.1", "10.1.2.1"})),
       (Pairs{pair(0, 0), pair(1, 1), pair(0, 2)}));
 }
 
 TEST(MatchNics, PairsIpv6NicsBySubnetAndLinkLocalOnesOfOneRail) {
   EXPECT_EQ(
-      match_nics(card(0, {"fd00:1::1", "fd00:2::1"}, 64), card(1, {"fd00:2::2", "fd00:1::2"}, 64)),
+      match_nics(info(0, {"fd00:1::1", "fd00:2::1"}, 64), info(1, {"fd00:2::2", "fd00:1::2"}, 64)),
       (Pairs{pair(0, 1), pair(1, 0)}));
 }
 
 TEST(MatchNics, FindsNoPathBetweenFamilies) {
-  EXPECT_TRUE(match_nics(card(0, {"10.0.0.1"}), card(1, {"fd00::1"}, 64)).empty());
-  EXPECT_TRUE(match_nics(card(0, {}), card(1, {"10.0.0.1"})).empty());
-  EXPECT_TRUE(match_nics(card(0, {}), card(1, {})).empty());
+  EXPECT_TRUE(match_nics(info(0, {"10.0.0.1"}), info(1, {"fd00::1"}, 64)).empty());
+  EXPECT_TRUE(match_nics(info(0, {}), info(1, {"10.0.0.1"})).empty());
+  EXPECT_TRUE(match_nics(info(0, {}), info(1, {})).empty());
 }
 
 TEST(MatchNics, UsesTheAddressThatBothNicsShareASubnetIn) {
-  RankCard a = card(0, {});
-  RankCard b = card(1, {});
+  RankInfo a = info(0, {});
+  RankInfo b = info(1, {});
   a.nics.push_back(nic("eth0", {address("172.16.0.1"), address("10.0.0.1")}));
   b.nics.push_back(nic("eth0", {address("fd00::2", 64), address("10.0.0.2")}, 4242));
   const auto paths = make_paths(a, b);
@@ -125,8 +125,8 @@ TEST(MatchNics, UsesTheAddressThatBothNicsShareASubnetIn) {
 
 TEST(MatchNics, StaysWithinTheNumberOfPathsThatAFrameCanReport) {
   // Subnet 0: 64 NICs face one. Subnet 1: one faces 63. No NIC may be left over.
-  RankCard a = card(0, {});
-  RankCard b = card(1, {});
+  RankInfo a = info(0, {});
+  RankInfo b = info(1, {});
   for (size_t i = 0; i < limits::kNicsMax; ++i) {
     const std::string low = std::to_string(i + 1);
     a.nics.push_back(nic("a" + low, {address(i < 63 ? "10.0.0." + low : "10.0.1.1")}));
@@ -140,8 +140,8 @@ TEST(MakePaths, BothEndsComputeTheSame) {
       {"10.0.0.1", "10.0.1.1"}, {"10.0.1.7"}, {"10.0.0.8", "10.0.0.9", "10.0.1.9"}, {"10.9.0.1"}};
   for (const auto& mine : shapes) {
     for (const auto& theirs : shapes) {
-      const RankCard a = card(0, mine);
-      const RankCard b = card(1, theirs);
+      const RankInfo a = info(0, mine);
+      const RankInfo b = info(1, theirs);
       const auto from_a = make_paths(a, b);
       const auto from_b = make_paths(b, a);
       ASSERT_EQ(from_a.size(), from_b.size());
@@ -162,8 +162,8 @@ TEST(MakePaths, BothEndsComputeTheSame) {
 }
 
 TEST(MakePaths, EndWithTheOutOfBandPathWhereBothHaveOne) {
-  RankCard a = card(0, {"10.0.0.1"});
-  const RankCard b = card(1, {"10.0.0.2"});
+  RankInfo a = info(0, {"10.0.0.1"});
+  const RankInfo b = info(1, {"10.0.0.2"});
   const auto paths = make_paths(a, b);
   ASSERT_EQ(paths.size(), 2u);
   EXPECT_FALSE(paths[0].lane_only);
@@ -176,8 +176,8 @@ TEST(MakePaths, EndWithTheOutOfBandPathWhereBothHaveOne) {
 }
 
 TEST(MakePaths, RanksOfOneHostMeetOnLoopback) {
-  const RankCard a = card(0, {"10.0.0.1"});
-  RankCard b = card(1, {"10.0.0.1"});
+  const RankInfo a = info(0, {"10.0.0.1"});
+  RankInfo b = info(1, {"10.0.0.1"});
   b.host = a.host;
   const auto paths = make_paths(a, b);
   ASSERT_EQ(paths.size(), 1u);
@@ -190,8 +190,8 @@ TEST(MakePaths, RanksOfOneHostMeetOnLoopback) {
 }
 
 TEST(MakePaths, ALinkLocalPeerIsReachedThroughTheNicThatSharesItsLink) {
-  RankCard a = card(0, {"fe80::1"}, 64);
-  const RankCard b = card(1, {"fe80::2"}, 64);
+  RankInfo a = info(0, {"fe80::1"}, 64);
+  const RankInfo b = info(1, {"fe80::2"}, 64);
   a.nics[0].addresses[0].scope = 3;
   const auto paths = make_paths(a, b);
   ASSERT_FALSE(paths.empty());

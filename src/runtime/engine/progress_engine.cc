@@ -34,9 +34,9 @@ bool alive(const Nic& nic) {
   return nic.up && nic.carrier;
 }
 
-std::optional<NicId> find_nic(const RankCard& card, const std::string& name) {
-  for (size_t i = 0; i < card.nics.size(); ++i) {
-    if (card.nics[i].name == name) return NicId(static_cast<uint16_t>(i));
+std::optional<NicId> find_nic(const RankInfo& info, const std::string& name) {
+  for (size_t i = 0; i < info.nics.size(); ++i) {
+    if (info.nics[i].name == name) return NicId(static_cast<uint16_t>(i));
   }
   return std::nullopt;
 }
@@ -142,26 +142,27 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
   return {};
 }
 
-void ProgressEngine::describe(RankCard& card) const {
-  for (size_t i = 0; i < nics_.size(); ++i) card.nics.push_back(make_nic_card(nics_[i], ports_[i]));
-  card.control = control_;
+void ProgressEngine::describe(RankInfo& info) const {
+  for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
+  info.control = control_;
 }
 
 Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   self_ = self;
-  cards_ = std::move(met.cards);
+  rank_table_ = std::move(met.rank_table);
   run_ = std::move(met.run);
   observer_ = &observer;
-  const RankCard& mine = cards_[static_cast<size_t>(self.value())];
-  const auto local = static_cast<uint32_t>(std::count_if(
-      cards_.begin(), cards_.end(), [&](const RankCard& c) { return c.host == mine.host; }));
+  const RankInfo& mine = rank_table_[static_cast<size_t>(self.value())];
+  const auto local =
+      static_cast<uint32_t>(std::count_if(rank_table_.begin(), rank_table_.end(),
+                                          [&](const RankInfo& c) { return c.host == mine.host; }));
   for (size_t i = 0; i < nics_.size(); ++i) paces_.push_back(std::make_unique<NicPace>(local));
   loopback_pace_.emplace(local);
   reserve_places();
   queues_.resize(nics_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
-  for (const RankCard& peer : cards_) {
+  for (const RankInfo& peer : rank_table_) {
     links_.emplace_back();
     if (peer.rank == self) continue;
     std::vector<PathSpec> paths = make_paths(mine, peer);
@@ -180,16 +181,16 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
 
 void ProgressEngine::reserve_places() {
   std::vector<Address> peers;
-  for (const RankCard& card : cards_) {
-    for (const NicCard& nic : card.nics) {
+  for (const RankInfo& info : rank_table_) {
+    for (const NicInfo& nic : info.nics) {
       peers.insert(peers.end(), nic.addresses.begin(), nic.addresses.end());
     }
-    for (const Endpoint& endpoint : card.control) peers.push_back(endpoint.address);
+    for (const Endpoint& endpoint : info.control) peers.push_back(endpoint.address);
   }
   acceptor_->reserve(peers);
 }
 
-std::string ProgressEngine::describe_pair(const RankCard& a, const RankCard& b) {
+std::string ProgressEngine::describe_pair(const RankInfo& a, const RankInfo& b) {
   return r2ccl::describe(a) + " and " + r2ccl::describe(b);
 }
 
@@ -287,7 +288,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
   TimeNs& next_ping = next_ping_[event.local_nic.value()];
   if (event.at < next_ping) return;
   next_ping = event.at + kPingInterval;
-  const HostId& other_end = cards_[static_cast<size_t>(event.peer.value())].host;
+  const HostId& other_end = rank_table_[static_cast<size_t>(event.peer.value())].host;
   size_t wanted = std::bit_width(links_.size() - 1);
   // Ranks on the other end's host share its NIC, so their answers tell less.
   for (const bool there : {false, true}) {
@@ -295,7 +296,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
       Link* link = links_[ping_cursor_].get();
       ping_cursor_ = (ping_cursor_ + 1) % links_.size();
       if (link == nullptr || link->peer() == event.peer || link->peer_ended()) continue;
-      const bool same = cards_[static_cast<size_t>(link->peer().value())].host == other_end;
+      const bool same = rank_table_[static_cast<size_t>(link->peer().value())].host == other_end;
       if (same == there && link->ping(event.local_nic)) --wanted;
     }
   }
@@ -345,7 +346,7 @@ bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses
   }
   nics_[nic].addresses = addresses;
   ports_[nic] = endpoint.value().port;
-  const std::vector<Address> sources = make_nic_card(nics_[nic], ports_[nic]).addresses;
+  const std::vector<Address> sources = make_nic_info(nics_[nic], ports_[nic]).addresses;
   const std::vector<std::byte> notice = address_notice(id);
   for (const auto& link : links_) {
     if (link == nullptr || link->peer_ended()) continue;
@@ -359,13 +360,13 @@ bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses
 
 std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
   if (nic == kNoNic || mutated(Mutant::old_address)) return {};
-  const NicCard card = make_nic_card(nics_[nic.value()], ports_[nic.value()]);
+  const NicInfo info = make_nic_info(nics_[nic.value()], ports_[nic.value()]);
   std::vector<std::byte> body;
   ByteWriter out(body);
   out.put(nic.value());
-  out.put(card.port);
-  out.put(static_cast<uint8_t>(card.addresses.size()));
-  for (const Address& address : card.addresses) put_address(out, address);
+  out.put(info.port);
+  out.put(static_cast<uint8_t>(info.addresses.size()));
+  for (const Address& address : info.addresses) put_address(out, address);
   return make_notice(NoticeKind::address, nic.value(), body).bytes;
 }
 
@@ -378,11 +379,11 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   for (size_t i = 0; i < count; ++i) {
     if (!get_address(in, addresses.emplace_back())) return;
   }
-  RankCard& card = cards_[static_cast<size_t>(peer.value())];
-  if (in.bad() || nic.value() >= card.nics.size()) return;
-  card.nics[nic.value()].addresses = addresses;
+  RankInfo& info = rank_table_[static_cast<size_t>(peer.value())];
+  if (in.bad() || nic.value() >= info.nics.size()) return;
+  info.nics[nic.value()].addresses = addresses;
   reserve_places();
-  card.nics[nic.value()].port = port;
+  info.nics[nic.value()].port = port;
   links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }
 
@@ -423,17 +424,17 @@ void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
 }
 
 std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {
-  const bool here = own_card().host == cards_[static_cast<size_t>(host.value())].host;
-  return here ? find_nic(own_card(), nic) : std::nullopt;
+  const bool here = own_info().host == rank_table_[static_cast<size_t>(host.value())].host;
+  return here ? find_nic(own_info(), nic) : std::nullopt;
 }
 
 DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const {
-  const HostId& where = cards_[static_cast<size_t>(host.value())].host;
+  const HostId& where = rank_table_[static_cast<size_t>(host.value())].host;
   const NicId local = own_nic(host, nic).value_or(kNoNic);
   DrainTally tally;
   for (const auto& link : links_) {
     if (link == nullptr) continue;
-    const RankCard& peer = cards_[static_cast<size_t>(link->peer().value())];
+    const RankInfo& peer = rank_table_[static_cast<size_t>(link->peer().value())];
     const bool there = peer.host == where;
     link->tally_drain(local, there ? find_nic(peer, nic).value_or(kNoNic) : kNoNic, tally);
   }

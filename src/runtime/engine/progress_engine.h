@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
@@ -57,7 +57,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Finds the NICs and listens on each. Fails when no NIC is usable.
   Status open();
   // Fills in the engine's NICs and listeners.
-  void describe(RankCard& card) const;
+  void describe(RankInfo& info) const;
   // Meets the other ranks, on the calling thread. Requires that start() has not been called.
   Result<MetJob> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
@@ -73,8 +73,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
   const Link* link(Rank peer) const { return links_[static_cast<size_t>(peer.value())].get(); }
   size_t rank_count() const { return links_.size(); }
-  const std::vector<RankCard>& cards() const { return cards_; }
-  const RankCard& own_card() const { return cards_[static_cast<size_t>(self_.value())]; }
+  const std::vector<RankInfo>& rank_table() const { return rank_table_; }
+  const RankInfo& own_info() const { return rank_table_[static_cast<size_t>(self_.value())]; }
   Rank self() const { return self_; }
   // Returns the time when the last pass began: later bytes have not been read.
   TimeNs polled_at() const { return polled_at_; }
@@ -123,7 +123,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
 
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
-  static std::string describe_pair(const RankCard& a, const RankCard& b);
+  static std::string describe_pair(const RankInfo& a, const RankInfo& b);
   void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
   void on_call(Rank peer, std::span<const std::byte> bytes);
@@ -143,7 +143,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<std::byte> scratch_;
   RunIdentity run_;
   Rank self_;
-  std::vector<RankCard> cards_;
+  std::vector<RankInfo> rank_table_;
   EngineObserver* observer_ = nullptr;
   std::vector<Nic> nics_;                        // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;                  // port of the listener on each

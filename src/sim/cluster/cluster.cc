@@ -27,20 +27,20 @@ RunIdentity make_run() {
 }  // namespace
 
 Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_options(options)) {
-  std::vector<RankCard> cards;
+  std::vector<RankInfo> rank_table;
   for (int rank = 0; rank < options.hosts; ++rank) {
     nodes_.push_back(make_node(rank, options));
-    RankCard card;
-    card.rank = Rank(rank);
-    card.host_name = "h" + std::to_string(rank);
-    card.host[0] = static_cast<std::byte>(rank + 1);
-    node(rank).runtime->describe(card);
-    cards.push_back(std::move(card));
+    RankInfo info;
+    info.rank = Rank(rank);
+    info.host_name = "h" + std::to_string(rank);
+    info.host[0] = static_cast<std::byte>(rank + 1);
+    node(rank).runtime->describe(info);
+    rank_table.push_back(std::move(info));
   }
   const RunIdentity run = make_run();
   for (const auto& each : nodes_) {
     SimRank& one = *each;
-    R2CCL_CHECK(one.runtime->start({cards, run}).ok());
+    R2CCL_CHECK(one.runtime->start({rank_table, run}).ok());
     one.actor =
         world_.add_actor({one.host, [&one] { one.turn(); }, [&one] { return one.next_timeout(); }});
   }

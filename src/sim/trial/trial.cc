@@ -275,9 +275,9 @@ class Trial {
 
   void check_addresses(int rank, int of) {
     ProgressEngine& owner = cluster_.node(of).engine();
-    const RankCard& known = cluster_.node(rank).engine().cards()[static_cast<size_t>(of)];
+    const RankInfo& known = cluster_.node(rank).engine().rank_table()[static_cast<size_t>(of)];
     for (size_t i = 0; i < owner.data_nics().size(); ++i) {
-      const NicCard current = make_nic_card(owner.data_nics()[i], known.nics[i].port);
+      const NicInfo current = make_nic_info(owner.data_nics()[i], known.nics[i].port);
       if (current.addresses == known.nics[i].addresses) continue;
       violated("rank " + std::to_string(rank) + " does not know the address of nic" +
                std::to_string(i) + " of rank " + std::to_string(of));

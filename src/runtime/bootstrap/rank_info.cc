@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/rank_card.h"
+#include "runtime/bootstrap/rank_info.h"
 
 #include <algorithm>
 
@@ -10,11 +10,11 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint8_t kCardVersion = 1;
+constexpr uint8_t kRankInfoVersion = 1;
 
-class CardWriter {
+class RankInfoWriter {
  public:
-  explicit CardWriter(std::vector<std::byte>& bytes) : out_(bytes) {}
+  explicit RankInfoWriter(std::vector<std::byte>& bytes) : out_(bytes) {}
 
   void put_text(const std::string& text, size_t bytes_max, const char* what) {
     bound(text.size(), bytes_max, what);
@@ -42,9 +42,9 @@ class CardWriter {
   Status status_;
 };
 
-class CardReader {
+class RankInfoReader {
  public:
-  explicit CardReader(std::span<const std::byte> bytes) : in_(bytes) {}
+  explicit RankInfoReader(std::span<const std::byte> bytes) : in_(bytes) {}
 
   std::string get_text(size_t bytes_max, const char* what) {
     const size_t size = get_count(bytes_max, what);
@@ -85,7 +85,7 @@ class CardReader {
   const char* wrong_ = nullptr;
 };
 
-void put_nic(CardWriter& out, const NicCard& nic) {
+void put_nic(RankInfoWriter& out, const NicInfo& nic) {
   out.put_text(nic.name, kNicNameBytesMax, "length of a NIC's name");
   out.raw().put_bytes(std::as_bytes(std::span(nic.hardware)));
   out.raw().put(nic.mtu);
@@ -95,8 +95,8 @@ void put_nic(CardWriter& out, const NicCard& nic) {
   for (const Address& address : nic.addresses) put_address(out.raw(), address);
 }
 
-NicCard get_nic(CardReader& in) {
-  NicCard nic;
+NicInfo get_nic(RankInfoReader& in) {
+  NicInfo nic;
   nic.name = in.get_text(kNicNameBytesMax, "a NIC's name");
   std::ranges::transform(in.raw().get_bytes(nic.hardware.size()), nic.hardware.begin(),
                          [](std::byte byte) { return std::to_integer<uint8_t>(byte); });
@@ -112,107 +112,107 @@ NicCard get_nic(CardReader& in) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> encode(const RankCard& card) {
+Result<std::vector<std::byte>> encode(const RankInfo& info) {
   std::vector<std::byte> bytes;
-  CardWriter out(bytes);
-  out.raw().put(kCardVersion);
-  out.raw().put(static_cast<uint32_t>(card.rank.value()));
-  out.put_text(card.host_name, kHostNameBytesMax, "length of the host's name");
-  out.raw().put_bytes(card.host);
-  out.raw().put(card.pid);
-  out.raw().put(card.library_version);
-  out.put_count(card.settings.size(), kSettingsMax, "settings");
-  for (const Setting& setting : card.settings) {
+  RankInfoWriter out(bytes);
+  out.raw().put(kRankInfoVersion);
+  out.raw().put(static_cast<uint32_t>(info.rank.value()));
+  out.put_text(info.host_name, kHostNameBytesMax, "length of the host's name");
+  out.raw().put_bytes(info.host);
+  out.raw().put(info.pid);
+  out.raw().put(info.library_version);
+  out.put_count(info.settings.size(), kSettingsMax, "settings");
+  for (const Setting& setting : info.settings) {
     out.put_text(setting.name, kSettingNameBytesMax, "length of a setting's name");
     out.put_text(setting.value, kSettingValueBytesMax, "length of a setting's value");
   }
-  out.put_count(card.nics.size(), limits::kNicsMax, "NICs of this rank");
-  for (const NicCard& nic : card.nics) put_nic(out, nic);
-  out.put_count(card.control.size(), kControlEndpointsMax, "control endpoints of this rank");
-  for (const Endpoint& endpoint : card.control) {
+  out.put_count(info.nics.size(), limits::kNicsMax, "NICs of this rank");
+  for (const NicInfo& nic : info.nics) put_nic(out, nic);
+  out.put_count(info.control.size(), kControlEndpointsMax, "control endpoints of this rank");
+  for (const Endpoint& endpoint : info.control) {
     put_address(out.raw(), endpoint.address);
     out.raw().put(endpoint.port);
   }
-  out.put_text(card.obstacle, kObstacleBytesMax, "length of the obstacle");
+  out.put_text(info.init_error, kInitErrorBytesMax, "length of the obstacle");
   if (!out.status().ok()) return out.status().with_context("cannot describe this rank");
-  R2CCL_CHECK(bytes.size() <= kRankCardBytesMax);
+  R2CCL_CHECK(bytes.size() <= kRankInfoBytesMax);
   return bytes;
 }
 
-Result<RankCard> decode_rank_card(std::span<const std::byte> bytes) {
-  if (bytes.size() > kRankCardBytesMax) {
+Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
+  if (bytes.size() > kRankInfoBytesMax) {
     return Status(Code::remote, "malformed rank card: it is too long");
   }
-  CardReader in(bytes);
+  RankInfoReader in(bytes);
   const uint8_t version = in.raw().get<uint8_t>();
-  if (version != kCardVersion) {
+  if (version != kRankInfoVersion) {
     return Status(Code::remote, "malformed rank card: version " + std::to_string(version) +
                                     " is unknown to this library");
   }
-  RankCard card;
-  card.rank = Rank(static_cast<int32_t>(in.raw().get<uint32_t>()));
-  card.host_name = in.get_text(kHostNameBytesMax, "the host's name");
-  std::ranges::copy(in.raw().get_bytes(kHostIdBytes), card.host.begin());
-  card.pid = in.raw().get<uint32_t>();
-  card.library_version = in.raw().get<uint32_t>();
+  RankInfo info;
+  info.rank = Rank(static_cast<int32_t>(in.raw().get<uint32_t>()));
+  info.host_name = in.get_text(kHostNameBytesMax, "the host's name");
+  std::ranges::copy(in.raw().get_bytes(kHostIdBytes), info.host.begin());
+  info.pid = in.raw().get<uint32_t>();
+  info.library_version = in.raw().get<uint32_t>();
   const size_t setting_count = in.get_count(kSettingsMax, "settings");
   for (size_t i = 0; i < setting_count && in.going(); ++i) {
     Setting setting;
     setting.name = in.get_text(kSettingNameBytesMax, "a setting's name");
     setting.value = in.get_text(kSettingValueBytesMax, "a setting's value");
-    card.settings.push_back(std::move(setting));
+    info.settings.push_back(std::move(setting));
   }
   const size_t nic_count = in.get_count(limits::kNicsMax, "NICs");
-  for (size_t i = 0; i < nic_count && in.going(); ++i) card.nics.push_back(get_nic(in));
+  for (size_t i = 0; i < nic_count && in.going(); ++i) info.nics.push_back(get_nic(in));
   const size_t control_count = in.get_count(kControlEndpointsMax, "control endpoints");
   for (size_t i = 0; i < control_count && in.going(); ++i) {
     Endpoint endpoint;
     endpoint.address = in.get_address_of("a control endpoint");
     endpoint.port = in.raw().get<uint16_t>();
-    card.control.push_back(endpoint);
+    info.control.push_back(endpoint);
   }
-  card.obstacle = in.get_text(kObstacleBytesMax, "the obstacle");
+  info.init_error = in.get_text(kInitErrorBytesMax, "the obstacle");
   if (Status status = in.status(); !status.ok()) return status;
-  return card;
+  return info;
 }
 
-std::string describe(const RankCard& card) {
-  return "rank " + std::to_string(card.rank.value()) + " (host " + card.host_name + ", pid " +
-         std::to_string(card.pid) + ")";
+std::string describe(const RankInfo& info) {
+  return "rank " + std::to_string(info.rank.value()) + " (host " + info.host_name + ", pid " +
+         std::to_string(info.pid) + ")";
 }
 
-NicCard make_nic_card(const Nic& nic, uint16_t port) {
-  NicCard card;
-  card.name = nic.name;
-  card.hardware = nic.hardware;
-  card.mtu = nic.mtu;
-  card.speed_mbps = nic.speed_mbps;
-  card.port = port;
+NicInfo make_nic_info(const Nic& nic, uint16_t port) {
+  NicInfo info;
+  info.name = nic.name;
+  info.hardware = nic.hardware;
+  info.mtu = nic.mtu;
+  info.speed_mbps = nic.speed_mbps;
+  info.port = port;
   const size_t count = std::min(nic.addresses.size(), kNicAddressesMax);
-  card.addresses.assign(nic.addresses.begin(),
+  info.addresses.assign(nic.addresses.begin(),
                         nic.addresses.begin() + static_cast<std::ptrdiff_t>(count));
   // The scope stays on this host, as in the encoded form.
-  for (Address& address : card.addresses) address.scope = 0;
-  return card;
+  for (Address& address : info.addresses) address.scope = 0;
+  return info;
 }
 
-Status check_agreement(std::span<const RankCard> cards) {
-  for (const RankCard& card : cards) {
-    const RankCard& first = cards.front();
+Status check_agreement(std::span<const RankInfo> rank_table) {
+  for (const RankInfo& info : rank_table) {
+    const RankInfo& first = rank_table.front();
     const auto differs = [&](const std::string& what, const std::string& a, const std::string& b) {
       return Status(Code::invalid_usage, what + " differs between ranks: " + describe(first) +
                                              " has " + (a.empty() ? "nothing" : a) + ", " +
-                                             describe(card) + " has " +
+                                             describe(info) + " has " +
                                              (b.empty() ? "nothing" : b));
     };
-    if (card.library_version != first.library_version) {
+    if (info.library_version != first.library_version) {
       return differs("the version of r2ccl", std::to_string(first.library_version),
-                     std::to_string(card.library_version));
+                     std::to_string(info.library_version));
     }
-    const size_t count = std::max(card.settings.size(), first.settings.size());
+    const size_t count = std::max(info.settings.size(), first.settings.size());
     for (size_t i = 0; i < count; ++i) {
       const Setting mine = i < first.settings.size() ? first.settings[i] : Setting();
-      const Setting theirs = i < card.settings.size() ? card.settings[i] : Setting();
+      const Setting theirs = i < info.settings.size() ? info.settings[i] : Setting();
       if (mine.name != theirs.name) return differs("the list of settings", mine.name, theirs.name);
       if (mine.value != theirs.value) return differs(mine.name, mine.value, theirs.value);
     }

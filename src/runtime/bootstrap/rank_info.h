@@ -16,7 +16,7 @@
 
 namespace r2ccl {
 
-inline constexpr size_t kRankCardBytesMax = 64 * 1024;
+inline constexpr size_t kRankInfoBytesMax = 64 * 1024;
 inline constexpr size_t kHostIdBytes = 16;
 
 using HostId = std::array<std::byte, kHostIdBytes>;
@@ -28,28 +28,28 @@ struct Setting {
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
-// One data NIC and the listener on it. Its index in RankCard::nics is its NicId.
-struct NicCard {
+// One data NIC and the listener on it. Its index in RankInfo::nics is its NicId.
+struct NicInfo {
   std::string name;
   std::array<uint8_t, 8> hardware{};
   uint32_t mtu = 0;
   uint64_t speed_mbps = 0;
   std::vector<Address> addresses;
   uint16_t port = 0;
-  friend bool operator==(const NicCard&, const NicCard&) = default;
+  friend bool operator==(const NicInfo&, const NicInfo&) = default;
 };
 
-struct RankCard {
+struct RankInfo {
   Rank rank;
   std::string host_name;
   HostId host{};  // equal only for ranks that share kernel, network namespace and /dev/shm
   uint32_t pid = 0;
   uint32_t library_version = 0;  // R2CCL_VERSION_CODE
   std::vector<Setting> settings;
-  std::vector<NicCard> nics;
+  std::vector<NicInfo> nics;
   std::vector<Endpoint> control;  // the endpoints where the control channel listens
-  std::string obstacle;           // why this rank cannot take part, on one line; empty: it can
-  friend bool operator==(const RankCard&, const RankCard&) = default;
+  std::string init_error;         // why this rank cannot take part, on one line; empty: it can
+  friend bool operator==(const RankInfo&, const RankInfo&) = default;
 };
 
 // The encoder cuts each list to its bound. These bounds keep the encoded rank info below its
@@ -61,20 +61,20 @@ inline constexpr size_t kControlEndpointsMax = 64;
 inline constexpr size_t kSettingsMax = 64;
 inline constexpr size_t kSettingNameBytesMax = 63;
 inline constexpr size_t kSettingValueBytesMax = 127;
-inline constexpr size_t kObstacleBytesMax = 255;
+inline constexpr size_t kInitErrorBytesMax = 255;
 
 // Fails when a field exceeds its bound.
-Result<std::vector<std::byte>> encode(const RankCard& card);
-Result<RankCard> decode_rank_card(std::span<const std::byte> bytes);
+Result<std::vector<std::byte>> encode(const RankInfo& info);
+Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes);
 
 // Returns "rank 3 (host node7, pid 4711)".
-std::string describe(const RankCard& card);
+std::string describe(const RankInfo& info);
 
 // Returns a NIC as this rank advertises it, with the port of the listener on it.
-NicCard make_nic_card(const Nic& nic, uint16_t port);
+NicInfo make_nic_info(const Nic& nic, uint16_t port);
 
 // Requires the rank info of each rank, in rank order. Fails when a setting or the library's version
 // differs; the error names the setting and both ranks.
-Status check_agreement(std::span<const RankCard> cards);
+Status check_agreement(std::span<const RankInfo> rank_table);
 
 }  // namespace r2ccl
