@@ -45,9 +45,9 @@ Kept& kept() {
   return *instance;
 }
 
-DrainBook& drain_book() {
+DrainRegistry& drain_registry() {
   // Never destroyed: at exit a communicator may still exist.
-  static auto* const instance = new DrainBook;
+  static auto* const instance = new DrainRegistry;
   return *instance;
 }
 
@@ -162,7 +162,7 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   auto transport = open_transport(options.config);
   if (!transport.ok()) return transport.status();
   options.library_version = R2CCL_VERSION_CODE;
-  options.drain_book = &drain_book();
+  options.drain_registry = &drain_registry();
   auto made = Communicator::create(std::move(transport).value(), options);
   if (!made.ok()) let_others_be_told();
   return made;

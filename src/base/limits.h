@@ -114,14 +114,14 @@ inline constexpr TimeNs kStatusFreshness = 100 * kMillisecond;
 // The report of a job of 4,000 ranks with eight NICs.
 inline constexpr size_t kStatusAnswerBytesMax = 16 * 1024 * 1024;
 // A rank that has not answered in this time is stopped or cut off.
-inline constexpr TimeNs kSurveyAnswerTime = 1 * kSecond;
-inline constexpr TimeNs kSurveyTimeMax = 3 * kSecond;
-// Ranks that are queried at a time. One that has not answered for the probe timeout makes room for
+inline constexpr TimeNs kStatusQueryAnswerTime = 1 * kSecond;
+inline constexpr TimeNs kStatusQueryTimeMax = 3 * kSecond;
+// Ranks that are queried at a time. One that has not answered for kStatusQueryWait makes room for
 // the next.
-inline constexpr size_t kSurveyAskedMax = 64;
-inline constexpr TimeNs kSurveyPatience = 50 * kMillisecond;
+inline constexpr size_t kStatusQueryAskedMax = 64;
+inline constexpr TimeNs kStatusQueryWait = 50 * kMillisecond;
 // Different commands that may wait for a rank that accepts none. A further one gets no answer.
-inline constexpr size_t kSurveyNoticesAhead = 16;
+inline constexpr size_t kStatusQueryNoticesAhead = 16;
 
 // --- staging ----------------------------------------------------------------------------------
 // Bytes of a communicator's staging pool, which takes receives that a reduction then reads.

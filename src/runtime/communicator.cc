@@ -85,7 +85,8 @@ Status Communicator::connect() {
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
   R2CCL_RETURN_IF_ERROR(runtime_->start(std::move(met)));
   open_status(options_, *runtime_);
-  // After the socket: an operator who drains meanwhile either finds the socket or is in the book.
+  // After the socket: an operator who drains meanwhile either finds the socket or is in the
+  // registry.
   runtime_->drains().take_over();
   thread_.start();
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));

@@ -37,7 +37,7 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
   rank.engine.nonce = random_nonce;
   rank.library_version = options.library_version;
-  rank.drain_book = options.drain_book;
+  rank.drain_registry = options.drain_registry;
   return rank;
 }
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "runtime/admin/drain_book.h"
+#include "runtime/admin/drain_registry.h"
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/config/config.h"
 #include "runtime/rank_runtime.h"
@@ -21,8 +21,8 @@ struct CommunicatorOptions {
   JobIdentity job;
   std::vector<Endpoint> rendezvous;
   Config config;
-  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
-  DrainBook* drain_book = nullptr;  // the process's; must outlive the communicator
+  uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the communicator
 };
 
 RankOptions rank_options(const CommunicatorOptions& options);

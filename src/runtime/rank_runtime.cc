@@ -53,7 +53,7 @@ Status RankRuntime::start(MetJob met) {
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
   fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock_);
-  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_book);
+  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
   operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts);
   waits_ =
       std::make_unique<RankWaits>(engine_, clock_, *operations_, [this](const std::string& why) {

@@ -39,9 +39,9 @@ struct RankOptions {
   int32_t rank_count = 0;
   JobIdentity job;
   EngineOptions engine;
-  uint32_t library_version = 0;     // R2CCL_VERSION_CODE, which only the API's edge knows
-  DrainBook* drain_book = nullptr;  // the process's; must outlive the runtime
-  int contexts = 1;                 // communicators over the same links
+  uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
+  DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the runtime
+  int contexts = 1;                         // communicators over the same links
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;

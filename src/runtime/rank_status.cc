@@ -68,18 +68,18 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
 
 RankStatus::RankStatus(RankRuntime& rank)
     : rank_(rank),
-      survey_(rank.options().self, rank.options().rank_count,
-              [this](Rank asked, uint32_t number) { return ask(asked, number); }),
+      query_(rank.options().self, rank.options().rank_count,
+             [this](Rank asked, uint32_t number) { return ask(asked, number); }),
       server_(*this, rank.engine().reactor(), rank.clock()) {}
 
-// The survey first: its operators are answered in the same turn.
+// The query first: its operators are answered in the same turn.
 void RankStatus::progress() {
-  survey_.progress(rank_.clock().now());
+  query_.progress(rank_.clock().now());
   server_.progress();
 }
 
 TimeNs RankStatus::next_timeout() const {
-  return std::min(survey_.next_timeout(), server_.next_timeout());
+  return std::min(query_.next_timeout(), server_.next_timeout());
 }
 
 RankSummary RankStatus::summarize() {
@@ -136,13 +136,14 @@ void RankStatus::add_links(RankSummary& summary) {
   if (has_loopback) summary.nics.push_back(loopback);
 }
 
-std::string RankStatus::member_text(Rank rank, Presence presence, const RankSummary* summary) {
+std::string RankStatus::member_text(Rank rank, Reachability reachability,
+                                    const RankSummary* summary) {
   const FaultReporter& fault_reporter = rank_.fault_reporter();
   return member_json(rank_.engine().rank_table(), rank,
-                     fault_reporter.hosts()[fault_reporter.host_of(rank)], presence, summary);
+                     fault_reporter.hosts()[fault_reporter.host_of(rank)], reachability, summary);
 }
 
-Presence RankStatus::ask(Rank rank, uint32_t number) {
+Reachability RankStatus::ask(Rank rank, uint32_t number) {
   std::vector<std::byte> body;
   ByteWriter(body).put(number);
   return ask_by_notice(*rank_.engine().link(rank), make_notice(NoticeKind::status_request, body));
@@ -162,38 +163,39 @@ void RankStatus::on_request(Rank peer, std::span<const std::byte> body) {
 void RankStatus::on_answer(Rank peer, std::span<const std::byte> body) {
   ByteReader in(body);
   const auto number = in.get<uint32_t>();
-  if (in.bad() || !survey_.expects(peer, number)) return;
+  if (in.bad() || !query_.expects(peer, number)) return;
   const auto summary = decode_rank_summary(in.get_bytes(in.remaining()));
   if (!summary.ok()) return;
-  survey_.on_answer(peer, number, member_text(peer, Presence::answered, &summary.value()));
+  query_.on_answer(peer, number, member_text(peer, Reachability::answered, &summary.value()));
 }
 
 std::string RankStatus::status_report() {
   return report_text(rank_);
 }
 
-std::optional<std::string> RankStatus::drain_status(uint64_t asker, std::string_view line) {
-  return rank_.drains().answer(asker, line);
+std::optional<std::string> RankStatus::drain_status(uint64_t client, std::string_view line) {
+  return rank_.drains().answer(client, line);
 }
 
 std::optional<std::string> RankStatus::job_status() {
   const TimeNs now = rank_.clock().now();
-  // A survey whose result was not fetched in time says how things were.
-  const bool fresh = now - survey_.ended_at() < limits::kStatusFreshness;
-  if (!fresh && !survey_.running()) {
+  // The result of a query that no client fetched in time is out of date.
+  const bool fresh = now - query_.ended_at() < limits::kStatusFreshness;
+  if (!fresh && !query_.running()) {
     const RankSummary own = summarize();
-    survey_.start(now, member_text(rank_.options().self, Presence::answered, &own));
+    query_.start(now, member_text(rank_.options().self, Reachability::answered, &own));
   }
-  if (survey_.running()) return std::nullopt;
+  if (query_.running()) return std::nullopt;
   JsonWriter out;
   out.begin_object();
   write_identity(out, rank_);
   out.key("members").begin_array();
-  for (size_t i = 0; i < survey_.members().size(); ++i) {
-    const JobSurvey::Member& member = survey_.members()[i];
+  for (size_t i = 0; i < query_.members().size(); ++i) {
+    const StatusQuery::Member& member = query_.members()[i];
     const Rank rank(static_cast<int32_t>(i));
-    out.json(member.presence == Presence::answered ? member.answer
-                                                   : member_text(rank, member.presence, nullptr));
+    out.json(member.reachability == Reachability::answered
+                 ? member.answer
+                 : member_text(rank, member.reachability, nullptr));
   }
   out.end_array();
   out.field("verdict_count", uint64_t{rank_.fault_reporter().verdicts().size()});

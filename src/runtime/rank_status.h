@@ -1,4 +1,4 @@
-// Answers `r2ccl status` and `r2ccl drain`: the survey of the other ranks, this rank's
+// Answers `r2ccl status` and `r2ccl drain`: the query of the other ranks, this rank's
 // answers, and the status socket if there is one. docs/status.md describes the texts.
 //
 // Runs in the thread of the RankRuntime that owns it. `rank_report.h` writes the parts of the texts
@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/admin/job_survey.h"
 #include "runtime/admin/rank_summary.h"
+#include "runtime/admin/status_query.h"
 #include "runtime/admin/status_server.h"
 #include "runtime/rank_runtime.h"
 
@@ -37,17 +37,17 @@ class RankStatus final : public StatusSource {
   // StatusSource
   std::string status_report() override;
   std::optional<std::string> job_status() override;
-  std::optional<std::string> drain_status(uint64_t asker, std::string_view line) override;
+  std::optional<std::string> drain_status(uint64_t client, std::string_view line) override;
 
  private:
   RankSummary summarize();
   void add_waits(RankSummary& summary);
   void add_links(RankSummary& summary);
-  std::string member_text(Rank rank, Presence presence, const RankSummary* summary);
-  Presence ask(Rank rank, uint32_t number);
+  std::string member_text(Rank rank, Reachability reachability, const RankSummary* summary);
+  Reachability ask(Rank rank, uint32_t number);
 
   RankRuntime& rank_;
-  JobSurvey survey_;
+  StatusQuery query_;
   StatusServer server_;
 };
 

@@ -65,7 +65,7 @@ void RankWaits::send(Rank peer, CallReport report) {
   const bool repeated =
       report.reason == CallReport::Reason::compare || report.reason == CallReport::Reason::answer;
   // A peer that takes no notices has the earlier questions before it, and answers those first.
-  if (repeated && link->notices_pending() >= limits::kSurveyNoticesAhead) return;
+  if (repeated && link->notices_pending() >= limits::kStatusQueryNoticesAhead) return;
   waits_.complete(peer, clock_.now(), &report);
   const auto subject = static_cast<uint64_t>(report.reason);
   link->send_notice(make_notice(NoticeKind::calls, subject, encode(report)));

@@ -80,7 +80,7 @@ bool fuzz_rank_summary(std::span<const std::byte> input) {
   R2CCL_CHECK(again.ok() && again.value() == summary.value());
   const std::vector<RankInfo> rank_table(2);
   R2CCL_CHECK(
-      !member_json(rank_table, Rank(1), "host", Presence::answered, &summary.value()).empty());
+      !member_json(rank_table, Rank(1), "host", Reachability::answered, &summary.value()).empty());
   return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/printable.h"
-#include "runtime/admin/drain_desk.h"
+#include "runtime/admin/drain_requests.h"
 #include "runtime/admin/status_server.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
@@ -55,13 +55,13 @@ void check_answer(const std::string& line) {
   info.rank = Rank(0);
   info.host_name = "node0";
   info.nics.emplace_back().name = "nic0";
-  DrainDesk desk(
-      Rank(0), 1, [](Rank, const DrainQuestion&) { return Presence::answered; },
+  DrainRequests requests(
+      Rank(0), 1, [](Rank, const DrainQuestion&) { return Reachability::answered; },
       [](const DrainQuestion& question) {
         R2CCL_CHECK(question.nic == "nic0");
         return DrainTally();
       });
-  const auto answer = desk.answer(1, line, {info}, 0);
+  const auto answer = requests.answer(1, line, {info}, 0);
   R2CCL_CHECK(answer && answer->starts_with('{') && answer->ends_with('}'));
   R2CCL_CHECK(is_json_text(*answer));
 }

@@ -152,23 +152,23 @@ TEST(Status, DoesNotDisturbTheJobWhenItsClientsMisbehave) {
         for (size_t i = 0; !over; ++i) deed(paths[i % paths.size()]);
       });
     };
-    std::vector<std::future<void>> askers;
-    askers.push_back(repeat([](const std::string& path) { (void)ask(path, "job\n"); }));
-    askers.push_back(repeat([](const std::string& path) { (void)ask(path, "report\n"); }));
-    askers.push_back(repeat([](const std::string& path) { (void)Connection(path); }));
-    askers.push_back(repeat([](const std::string& path) { (void)Connection(path).say("job\n"); }));
-    askers.push_back(repeat([](const std::string& path) {
+    std::vector<std::future<void>> clients;
+    clients.push_back(repeat([](const std::string& path) { (void)ask(path, "job\n"); }));
+    clients.push_back(repeat([](const std::string& path) { (void)ask(path, "report\n"); }));
+    clients.push_back(repeat([](const std::string& path) { (void)Connection(path); }));
+    clients.push_back(repeat([](const std::string& path) { (void)Connection(path).say("job\n"); }));
+    clients.push_back(repeat([](const std::string& path) {
       const Connection flood(path);
       const std::string rubbish(64 * 1024, '\xff');
       while (flood.say(rubbish)) {
       }
     }));
     // Sends nothing until the rank closes the connection.
-    askers.push_back(repeat([](const std::string& path) { (void)Connection(path).rest(); }));
+    clients.push_back(repeat([](const std::string& path) { (void)Connection(path).rest(); }));
     const int before = rounds.newest();
     job.wait_for("progress", [&] { return rounds.newest() >= before + kRoundsMore; });
     over = true;
-    for (auto& each : askers) each.get();
+    for (auto& each : clients) each.get();
     for (const std::string& path : paths) {
       job.wait_for("answers of all ranks", [&] { return all_answer(path); });
     }

@@ -374,12 +374,12 @@ class SocketTest(StatusCase):
         child = os.fork()
         if child == 0:
             os.setuid(NOBODY)
-            with socket.socket(socket.AF_UNIX) as asker:
-                asker.settimeout(20)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(20)
                 try:
-                    asker.connect(path)
-                    asker.sendall(b"report\n")
-                    os._exit(0 if asker.recv(1) == b"" else 1)
+                    client.connect(path)
+                    client.sendall(b"report\n")
+                    os._exit(0 if client.recv(1) == b"" else 1)
                 except (BrokenPipeError, ConnectionResetError):
                     os._exit(0)
         self.assertEqual(os.waitpid(child, 0)[1], 0)

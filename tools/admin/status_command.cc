@@ -139,7 +139,7 @@ bool StatusCommand::has_answered(const json& answer, Rank rank) {
 
 void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers) {
   std::vector<JobQuery> queries;
-  std::vector<json*> askers;  // for each query, the answer that the report belongs to
+  std::vector<json*> described;  // for each query, the answer that the report belongs to
   for (json& answer : *answers) {
     answer["reports"] = json::array();
     for (const LocalJob& job : jobs) {
@@ -149,14 +149,14 @@ void StatusCommand::add_reports(const std::vector<LocalJob>& jobs, json* answers
         const Limits& limits = limits_of(job);
         queries.push_back(
             {{job.comm, job.owner, {file}}, "report\n", limits.report, limits.report});
-        askers.push_back(&answer);
+        described.push_back(&answer);
       }
     }
   }
   std::vector<JobReply> replies = ask_jobs(queries, clock_);
   for (size_t i = 0; i < replies.size(); ++i) {
     if (replies[i].answer.is_null()) continue;
-    (*askers[i])["reports"].push_back(std::move(replies[i].answer));
+    (*described[i])["reports"].push_back(std::move(replies[i].answer));
   }
 }
 

@@ -4,22 +4,22 @@
 
 namespace r2ccl {
 
-Presence ask_by_notice(Link& link, Notice notice) {
+Reachability ask_by_notice(Link& link, Notice notice) {
   if (const auto end = link.peer_end()) {
     switch (*end) {
       case PeerEnd::goodbye:
-        return Presence::left;
+        return Reachability::left;
       case PeerEnd::dead:
-        return Presence::dead;
+        return Reachability::dead;
       case PeerEnd::cut_off:
-        return Presence::cut_off;
+        return Reachability::cut_off;
     }
   }
-  if (link.peer_said_goodbye()) return Presence::left;
-  if (link.notices_pending(notice.slot.kind) >= limits::kSurveyNoticesAhead)
-    return Presence::no_answer;
+  if (link.peer_said_goodbye()) return Reachability::left;
+  if (link.notices_pending(notice.slot.kind) >= limits::kStatusQueryNoticesAhead)
+    return Reachability::no_answer;
   link.send_notice(std::move(notice));
-  return Presence::no_answer;
+  return Reachability::no_answer;
 }
 
 }  // namespace r2ccl

@@ -1,12 +1,12 @@
 // A status query's question to one rank.
 #pragma once
 
-#include "runtime/admin/job_survey.h"
+#include "runtime/admin/status_query.h"
 #include "runtime/link/link.h"
 
 namespace r2ccl {
 
-// Sends the question, unless no answer can be expected from the rank. As JobSurvey::Ask.
-Presence ask_by_notice(Link& link, Notice notice);
+// Sends the question, unless no answer can be expected from the rank. As StatusQuery::Ask.
+Reachability ask_by_notice(Link& link, Notice notice);
 
 }  // namespace r2ccl

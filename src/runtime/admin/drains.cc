@@ -22,22 +22,22 @@ uint64_t subject_of(DrainQuestion question) {
 
 }  // namespace
 
-Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book)
+Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainRegistry* registry)
     : engine_(engine),
       clock_(clock),
-      book_(book),
-      desk_(
+      registry_(registry),
+      requests_(
           engine.self(), static_cast<int32_t>(engine.rank_count()),
           [this](Rank rank, const DrainQuestion& question) { return ask(rank, question); },
           [this](const DrainQuestion& question) { return act(question); }) {}
 
 Drains::~Drains() {
-  if (book_ != nullptr) book_->forget(this);
+  if (registry_ != nullptr) registry_->forget(this);
 }
 
 void Drains::take_over() {
-  if (book_ == nullptr) return;
-  for (const DrainedNic& drained : book_->drained(engine_.own_info().host)) {
+  if (registry_ == nullptr) return;
+  for (const DrainedNic& drained : registry_->drained(engine_.own_info().host)) {
     const auto nic = engine_.own_nic(engine_.self(), drained.nic);
     if (nic) take_out(*nic, drained.ticket);
   }
@@ -50,21 +50,21 @@ void Drains::take_out(NicId nic, uint64_t ticket) {
   held = engine_.drained().contains(nic) && held != ticket ? 0 : ticket;
   engine_.set_drained(nic, true);
   const RankInfo& info = engine_.own_info();
-  if (book_ != nullptr) book_->enter(this, info.host, {info.nics[nic.value()].name, held});
+  if (registry_ != nullptr) registry_->enter(this, info.host, {info.nics[nic.value()].name, held});
 }
 
 void Drains::put_back(NicId nic) {
   tickets_[nic.value()] = 0;
   engine_.set_drained(nic, false);
   const RankInfo& info = engine_.own_info();
-  if (book_ != nullptr) book_->strike(this, info.host, info.nics[nic.value()].name);
+  if (registry_ != nullptr) registry_->strike(this, info.host, info.nics[nic.value()].name);
 }
 
-std::optional<std::string> Drains::answer(uint64_t asker, std::string_view line) {
-  return desk_.answer(asker, line, engine_.rank_table(), clock_.now());
+std::optional<std::string> Drains::answer(uint64_t client, std::string_view line) {
+  return requests_.answer(client, line, engine_.rank_table(), clock_.now());
 }
 
-Presence Drains::ask(Rank rank, const DrainQuestion& question) {
+Reachability Drains::ask(Rank rank, const DrainQuestion& question) {
   return ask_by_notice(*engine_.link(rank), make_notice(NoticeKind::drain_question,
                                                         subject_of(question), encode(question)));
 }
@@ -107,7 +107,7 @@ void Drains::on_question(Rank peer, std::span<const std::byte> body) {
 
 void Drains::on_answer(Rank peer, std::span<const std::byte> body) {
   const auto answer = decode_drain_answer(body);
-  if (answer.ok()) desk_.on_answer(peer, answer.value());
+  if (answer.ok()) requests_.on_answer(peer, answer.value());
 }
 
 }  // namespace r2ccl

@@ -12,17 +12,17 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "runtime/admin/drain_book.h"
-#include "runtime/admin/drain_desk.h"
+#include "runtime/admin/drain_registry.h"
+#include "runtime/admin/drain_requests.h"
 #include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
 
 class Drains {
  public:
-  // Requires that the engine has been started and that all arguments outlive this. `book` may be
-  // null.
-  Drains(ProgressEngine& engine, const Clock& clock, DrainBook* book);
+  // Requires that the engine has been started and that all arguments outlive this. `registry` may
+  // be null.
+  Drains(ProgressEngine& engine, const Clock& clock, DrainRegistry* registry);
   ~Drains();
   Drains(const Drains&) = delete;
   Drains& operator=(const Drains&) = delete;
@@ -30,16 +30,16 @@ class Drains {
   // Takes the NICs out of service that other communicators of this process have out of service.
   void take_over();
 
-  // As DrainDesk::answer.
-  std::optional<std::string> answer(uint64_t asker, std::string_view line);
+  // As DrainRequests::answer.
+  std::optional<std::string> answer(uint64_t client, std::string_view line);
   // Handle the body of a notice, which follows its kind byte.
   void on_question(Rank peer, std::span<const std::byte> body);
   void on_answer(Rank peer, std::span<const std::byte> body);
-  void progress() { desk_.progress(clock_.now()); }
-  TimeNs next_timeout() const { return desk_.next_timeout(); }
+  void progress() { requests_.progress(clock_.now()); }
+  TimeNs next_timeout() const { return requests_.next_timeout(); }
 
  private:
-  Presence ask(Rank rank, const DrainQuestion& question);
+  Reachability ask(Rank rank, const DrainQuestion& question);
   DrainTally act(const DrainQuestion& question);
   void take_out(NicId nic, uint64_t ticket);
   void put_back(NicId nic);
@@ -47,11 +47,11 @@ class Drains {
 
   ProgressEngine& engine_;
   const Clock& clock_;
-  DrainBook* const book_;
+  DrainRegistry* const registry_;
   // For each own NIC out of service: the ticket of the single request that asked for it; 0: not a
   // single one.
   std::array<uint64_t, limits::kNicsMax> tickets_{};
-  DrainDesk desk_;
+  DrainRequests requests_;
 };
 
 }  // namespace r2ccl

@@ -244,13 +244,13 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
 }
 
 std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
-                        Presence presence, const RankSummary* summary) {
+                        Reachability reachability, const RankSummary* summary) {
   JsonWriter out;
   out.begin_object()
       .field("rank", rank.value())
       .field("host", host)
       .field("pid", uint64_t{rank_table[static_cast<size_t>(rank.value())].pid})
-      .field("presence", to_string(presence));
+      .field("presence", to_string(reachability));
   if (summary != nullptr) {
     out.field("uptime_ms", summary->uptime_ms)
         .field("operations", summary->operations)

@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
-#include "runtime/admin/job_survey.h"
+#include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/blocker.h"
 
@@ -80,6 +80,6 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
 // Returns one entry of the job's status: the rank of `rank_table[rank]` at `host`, and its summary
 // if it answered.
 std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
-                        Presence presence, const RankSummary* summary);
+                        Reachability reachability, const RankSummary* summary);
 
 }  // namespace r2ccl

@@ -118,13 +118,14 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
     const auto again = decode_rank_summary(encode(read.value()));
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again.value().nics, read.value().nics);
-    EXPECT_FALSE(member_json(known, Rank(1), "h", Presence::answered, &read.value()).empty());
+    EXPECT_FALSE(member_json(known, Rank(1), "h", Reachability::answered, &read.value()).empty());
   }
 }
 
 TEST(RankSummary, IsNamedByTheRankTable) {
   const RankSummary summary = sample();
-  const std::string text = member_json(rank_table(), Rank(1), "h1", Presence::answered, &summary);
+  const std::string text =
+      member_json(rank_table(), Rank(1), "h1", Reachability::answered, &summary);
   EXPECT_NE(text.find(R"("rank":1,"host":"h1","pid":101,"presence":"answered")"),
             std::string::npos);
   EXPECT_NE(text.find(R"x("in":"AllReduce 11 (5 float32, sum)","in_ms":5000,)x"
@@ -145,7 +146,7 @@ TEST(RankSummary, IsNamedByTheRankTable) {
 }
 
 TEST(RankSummary, IsShortForARankThatDidNotAnswer) {
-  EXPECT_EQ(member_json(rank_table(), Rank(2), "h\n2", Presence::no_answer, nullptr),
+  EXPECT_EQ(member_json(rank_table(), Rank(2), "h\n2", Reachability::no_answer, nullptr),
             R"({"rank":2,"host":"h\u000a2","pid":102,"presence":"no answer"})");
 }
 

@@ -24,7 +24,7 @@ namespace r2ccl {
 enum class StatusRequest : uint8_t {
   report,  // this rank, in full
   job,     // every rank, in short
-  drain,   // the paths of a NIC, after a drain command: runtime/drain_desk.h
+  drain,   // the paths of a NIC, after a drain command: runtime/admin/drain_requests.h
 };
 // Returns the request in `line` (with its end); none: unknown.
 std::optional<StatusRequest> parse_status_request(std::string_view line);
@@ -36,8 +36,8 @@ class StatusSource {
   virtual std::string status_report() = 0;
   // Asks the other ranks first. Returns none until they have answered or their time is over.
   virtual std::optional<std::string> job_status() = 0;
-  // `asker`: the client's number, larger than those of all earlier requests.
-  virtual std::optional<std::string> drain_status(uint64_t asker, std::string_view line) = 0;
+  // `client`: the client's number, larger than those of all earlier requests.
+  virtual std::optional<std::string> drain_status(uint64_t client, std::string_view line) = 0;
 };
 
 class StatusServer final : private EventHandler {

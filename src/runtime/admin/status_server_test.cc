@@ -33,16 +33,16 @@ sockaddr_un address_of(const std::string& path) {
 }
 
 // A client process.
-class Asker {
+class Client {
  public:
-  explicit Asker(const std::string& path)
+  explicit Client(const std::string& path)
       : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     const sockaddr_un address = address_of(path);
     connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   }
-  ~Asker() { leave(); }
-  Asker(const Asker&) = delete;
-  Asker& operator=(const Asker&) = delete;
+  ~Client() { leave(); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
 
   bool connected() const { return connected_; }
   bool say(const std::string& text) const {
@@ -95,8 +95,8 @@ class Served : public testing::Test, protected StatusSource {
     return report_;
   }
   std::optional<std::string> job_status() override { return job_; }
-  std::optional<std::string> drain_status(uint64_t asker, std::string_view line) override {
-    askers_.push_back(asker);
+  std::optional<std::string> drain_status(uint64_t client, std::string_view line) override {
+    clients_.push_back(client);
     asked_.emplace_back(line);
     return drain_;
   }
@@ -125,73 +125,73 @@ class Served : public testing::Test, protected StatusSource {
   std::optional<std::string> job_;
   std::optional<std::string> drain_;
   std::vector<std::string> asked_;
-  std::vector<uint64_t> askers_;
+  std::vector<uint64_t> clients_;
   std::unique_ptr<StatusServer> server_;
 };
 
 TEST_F(Served, AnswersAndEndsTheStream) {
-  Asker asker(path_);
-  ASSERT_TRUE(asker.connected());
-  ASSERT_TRUE(asker.say("report\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.connected());
+  ASSERT_TRUE(client.say("report\n"));
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), "{\"a\":1}\n");
-  EXPECT_TRUE(asker.ended());
+  client.read();
+  EXPECT_EQ(client.heard(), "{\"a\":1}\n");
+  EXPECT_TRUE(client.ended());
   EXPECT_EQ(server_->clients(), 0u);
   EXPECT_TRUE(at_rest());
 }
 
 TEST_F(Served, TakesARequestInPieces) {
-  Asker asker(path_);
+  Client client(path_);
   for (const char* piece : {"re", "po", "rt"}) {
-    ASSERT_TRUE(asker.say(piece));
+    ASSERT_TRUE(client.say(piece));
     pass();
-    asker.read();
-    EXPECT_FALSE(asker.ended());
+    client.read();
+    EXPECT_FALSE(client.ended());
   }
-  ASSERT_TRUE(asker.say("\n"));
+  ASSERT_TRUE(client.say("\n"));
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), "{\"a\":1}\n");
+  client.read();
+  EXPECT_EQ(client.heard(), "{\"a\":1}\n");
 }
 
 TEST_F(Served, LetsTheClientWaitForTheOtherRanks) {
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("job\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("job\n"));
   EXPECT_TRUE(at_rest());
-  clock_.advance(limits::kSurveyTimeMax);
+  clock_.advance(limits::kStatusQueryTimeMax);
   EXPECT_TRUE(at_rest());
-  asker.read();
-  EXPECT_FALSE(asker.ended());
+  client.read();
+  EXPECT_FALSE(client.ended());
   job_ = "{\"members\":[]}";
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), "{\"members\":[]}\n");
+  client.read();
+  EXPECT_EQ(client.heard(), "{\"members\":[]}\n");
 }
 
 TEST_F(Served, DropsAClientThatSendsNothing) {
-  Asker asker(path_);
+  Client client(path_);
   EXPECT_TRUE(at_rest());
   EXPECT_EQ(server_->clients(), 1u);
   EXPECT_EQ(server_->next_timeout(), clock_.now() + limits::kStatusRequestTime);
   clock_.advance(limits::kStatusRequestTime);
   pass();
-  asker.read();
-  EXPECT_TRUE(asker.ended());
-  EXPECT_EQ(asker.heard(), "");
+  client.read();
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(client.heard(), "");
   EXPECT_TRUE(at_rest());
 }
 
 TEST_F(Served, DropsAClientThatSendsOneByteNowAndThen) {
-  Asker asker(path_);
+  Client client(path_);
   for (int i = 0; i < 5; ++i) {
-    (void)asker.say("r");
+    (void)client.say("r");
     pass();
     clock_.advance(limits::kStatusRequestTime / 4);
   }
   pass();
-  asker.read();
-  EXPECT_TRUE(asker.ended());
+  client.read();
+  EXPECT_TRUE(client.ended());
 }
 
 TEST_F(Served, DropsAClientThatSendsAnUnknownRequest) {
@@ -199,35 +199,35 @@ TEST_F(Served, DropsAClientThatSendsAnUnknownRequest) {
        {std::string("\n"), std::string("REPORT\n"), std::string("report\r\n"),
         std::string("report\njob\n"), std::string("job"), std::string(1, '\0') + "\n",
         std::string(100'000, 'x')}) {
-    Asker asker(path_);
-    ASSERT_TRUE(asker.say(words));
+    Client client(path_);
+    ASSERT_TRUE(client.say(words));
     pass();
     if (words == "job") clock_.advance(limits::kStatusRequestTime);
     pass();
-    asker.read();
-    EXPECT_TRUE(asker.ended()) << words.substr(0, 20);
-    EXPECT_EQ(asker.heard(), "");
+    client.read();
+    EXPECT_TRUE(client.ended()) << words.substr(0, 20);
+    EXPECT_EQ(client.heard(), "");
     EXPECT_EQ(server_->clients(), 0u);
   }
   EXPECT_EQ(reports_, 0);
 }
 
 TEST_F(Served, DropsAClientThatSendsMoreAfterItsRequest) {
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("job\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("job\n"));
   pass();
-  ASSERT_TRUE(asker.say("job\n"));
+  ASSERT_TRUE(client.say("job\n"));
   pass();
   EXPECT_EQ(server_->clients(), 0u);
 }
 
 TEST_F(Served, ForgetsAClientThatLeavesEarly) {
   for (const char* words : {"", "rep", "job\n"}) {
-    Asker asker(path_);
-    ASSERT_TRUE(asker.say(words));
+    Client client(path_);
+    ASSERT_TRUE(client.say(words));
     pass();
     EXPECT_EQ(server_->clients(), 1u);
-    asker.leave();
+    client.leave();
     EXPECT_TRUE(at_rest());
     EXPECT_EQ(server_->clients(), 0u);
   }
@@ -235,8 +235,8 @@ TEST_F(Served, ForgetsAClientThatLeavesEarly) {
 
 TEST_F(Served, WaitsForASlowReaderButNotForEver) {
   report_ = std::string(4 * 1024 * 1024, 'r');
-  Asker slow(path_);
-  Asker stuck(path_);
+  Client slow(path_);
+  Client stuck(path_);
   ASSERT_TRUE(slow.say("report\n"));
   ASSERT_TRUE(stuck.say("report\n"));
   EXPECT_TRUE(at_rest());
@@ -254,29 +254,29 @@ TEST_F(Served, WaitsForASlowReaderButNotForEver) {
 
 TEST_F(Served, MakesATextOnceForAllClientsOfThatTime) {
   for (int i = 0; i < 20; ++i) {
-    Asker asker(path_);
-    ASSERT_TRUE(asker.say("report\n"));
+    Client client(path_);
+    ASSERT_TRUE(client.say("report\n"));
     pass();
-    asker.read();
-    EXPECT_EQ(asker.heard(), report_ + "\n");
+    client.read();
+    EXPECT_EQ(client.heard(), report_ + "\n");
   }
   EXPECT_EQ(reports_, 1);
   clock_.advance(limits::kStatusFreshness);
   report_ = "{\"a\":2}";
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("report\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("report\n"));
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), report_ + "\n");
+  client.read();
+  EXPECT_EQ(client.heard(), report_ + "\n");
 }
 
 TEST_F(Served, LetsInOnlySoManyAndTheRestWhenTheyHaveLeft) {
-  std::vector<std::unique_ptr<Asker>> silent;
+  std::vector<std::unique_ptr<Client>> silent;
   for (size_t i = 0; i < limits::kStatusClientsMax; ++i) {
-    silent.push_back(std::make_unique<Asker>(path_));
+    silent.push_back(std::make_unique<Client>(path_));
   }
   EXPECT_TRUE(at_rest());
-  Asker late(path_);
+  Client late(path_);
   ASSERT_TRUE(late.say("report\n"));
   EXPECT_TRUE(at_rest());
   EXPECT_EQ(server_->clients(), limits::kStatusClientsMax);
@@ -290,17 +290,17 @@ TEST_F(Served, LetsInOnlySoManyAndTheRestWhenTheyHaveLeft) {
 
 TEST_F(Served, SaysThatAnAnswerIsTooLarge) {
   report_ = std::string(limits::kStatusAnswerBytesMax + 1, 'r');
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("report\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("report\n"));
   pass();
-  asker.read();
-  EXPECT_NE(asker.heard().find("\"problem\":\"the answer has"), std::string::npos);
+  client.read();
+  EXPECT_NE(client.heard().find("\"problem\":\"the answer has"), std::string::npos);
 }
 
 TEST_F(Served, PausesWhileThereAreNoDescriptors) {
   std::vector<int> all;
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("report\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("report\n"));
   for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
     all.push_back(fd);
     if (all.size() > 100'000) break;
@@ -314,19 +314,19 @@ TEST_F(Served, PausesWhileThereAreNoDescriptors) {
   EXPECT_EQ(server_->clients(), 0u);
   clock_.advance(2 * kSecond);
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), report_ + "\n");
+  client.read();
+  EXPECT_EQ(client.heard(), report_ + "\n");
 }
 
 TEST_F(Served, SurvivesAnythingThatIsSaid) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {
-    Asker asker(path_);
+    Client client(path_);
     std::string words(random() % 80, ' ');
     for (char& letter : words) letter = static_cast<char>(random() % 2 == 0 ? random() : '\n');
-    (void)asker.say(words);
+    (void)client.say(words);
     pass();
-    if (random() % 2 == 0) asker.leave();
+    if (random() % 2 == 0) client.leave();
     clock_.advance(limits::kStatusRequestTime);
   }
   EXPECT_TRUE(at_rest());
@@ -350,11 +350,11 @@ TEST_F(Served, KeepsItsFileWhenAForkedChildDestroysItsCopy) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(std::filesystem::exists(path_));
-  Asker asker(path_);
-  ASSERT_TRUE(asker.say("report\n"));
+  Client client(path_);
+  ASSERT_TRUE(client.say("report\n"));
   pass();
-  asker.read();
-  EXPECT_EQ(asker.heard(), report_ + "\n");
+  client.read();
+  EXPECT_EQ(client.heard(), report_ + "\n");
 }
 
 TEST_F(Served, SendsAnotherUserAway) {
@@ -368,11 +368,11 @@ TEST_F(Served, SendsAnotherUserAway) {
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(kNobody) != 0) _exit(3);
-    Asker asker(path_);
-    if (!asker.connected() || !asker.say("report\n")) _exit(4);
+    Client client(path_);
+    if (!client.connected() || !client.say("report\n")) _exit(4);
     (void)!write(ready[1], "", 1);
-    while (!asker.ended()) asker.read();
-    _exit(asker.heard().empty() ? 0 : 5);
+    while (!client.ended()) client.read();
+    _exit(client.heard().empty() ? 0 : 5);
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
@@ -427,7 +427,7 @@ TEST_F(SocketFile, OfALivingProcessStaysThoughItsNumberIsUnknownHere) {
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE(try_open(directory_).ok());
   EXPECT_TRUE(std::filesystem::exists(other.value().path()));
-  EXPECT_TRUE(Asker(other.value().path()).connected());
+  EXPECT_TRUE(Client(other.value().path()).connected());
 }
 
 TEST_F(SocketFile, OfAnotherKindIsLeftAlone) {
@@ -446,7 +446,7 @@ TEST_F(SocketFile, ReplacesTheSocketOfAnEarlierProcessWithThisPid) {
   leave_behind(to_string({1, 2, Rank(3)}) + ".new");
   auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_TRUE(Asker(opened.value().path()).connected());
+  EXPECT_TRUE(Client(opened.value().path()).connected());
 }
 
 TEST_F(SocketFile, IsNotMadeWhereItsDirectoryCannotBe) {
@@ -473,36 +473,36 @@ TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
 // of others since.
 TEST_F(Served, NumbersClientsInTheOrderOfTheirRequests) {
   drain_ = "{}";
-  Asker slow(path_);
+  Client slow(path_);
   pass();
-  Asker quick(path_);
+  Client quick(path_);
   ASSERT_TRUE(quick.say("drain check nic1 quick\n"));
   pass();
   ASSERT_TRUE(slow.say("drain check nic1 slow\n"));
   pass();
   ASSERT_EQ(asked_,
             (std::vector<std::string>{"drain check nic1 quick\n", "drain check nic1 slow\n"}));
-  EXPECT_LT(askers_[0], askers_[1]);
+  EXPECT_LT(clients_[0], clients_[1]);
 }
 
 TEST_F(Served, PassesADrainOnUntilItIsDoneAndDoesTheNextOneAgain) {
   const std::string line = "drain start nic1 a host whose name is longer than most of them are\n";
   for (size_t done = 1; done <= 2; ++done) {
     drain_ = std::nullopt;
-    Asker asker(path_);
-    ASSERT_TRUE(asker.say(line));
+    Client client(path_);
+    ASSERT_TRUE(client.say(line));
     pass();
-    asker.read();
-    EXPECT_EQ(asker.heard(), "");
+    client.read();
+    EXPECT_EQ(client.heard(), "");
     ASSERT_FALSE(asked_.empty());
     EXPECT_EQ(asked_.back(), line);
-    EXPECT_EQ(askers_.back(), done) << "the client's own number";
+    EXPECT_EQ(clients_.back(), done) << "the client's own number";
     asked_.clear();
     drain_ = "{\"ranks\":[]}";
     pass();
-    asker.read();
-    EXPECT_EQ(asker.heard(), "{\"ranks\":[]}\n");
-    EXPECT_TRUE(asker.ended());
+    client.read();
+    EXPECT_EQ(client.heard(), "{\"ranks\":[]}\n");
+    EXPECT_TRUE(client.ended());
     EXPECT_FALSE(asked_.empty()) << "a drain answer is not shared";
   }
 }

@@ -11,7 +11,7 @@ constexpr TimeNs kTick = 500 * kMillisecond;
 constexpr TimeNs kSpacing = 200 * kMillisecond;
 // Longer than the longest time between two questions plus the answers' way along a chain.
 constexpr TimeNs kRootAgeMax = 25 * kSecond;
-constexpr TimeNs kAskerAgeMax = 30 * kSecond;
+constexpr TimeNs kRequesterAgeMax = 30 * kSecond;
 
 int weight(const Blocker& blocker) {
   if (blocker.is_root()) return blocker.kind == Blocker::Kind::silent ? 5 : 6;
@@ -38,7 +38,7 @@ void WaitTracker::set_collective(const CallRecord& latest, bool running, TimeNs 
     call.number = latest.number;
     collective_ = Watched{call, now};
   }
-  tell_askers(now);
+  tell_requesters(now);
   schedule(now);
 }
 
@@ -49,7 +49,7 @@ void WaitTracker::set_transfers(const std::vector<PendingCall>& transfers, TimeN
     next.push_back(known != transfers_.end() ? *known : Watched{call, now});
   }
   transfers_ = std::move(next);
-  tell_askers(now);
+  tell_requesters(now);
   schedule(now);
 }
 
@@ -194,28 +194,31 @@ void WaitTracker::on_report(Rank peer, const CallReport& report, TimeNs now) {
     standing.report.root = Blocker();
   }
   if (!known(report.waits_for)) standing.report.waits_for = kNoRank;
-  tell_askers(now);
+  tell_requesters(now);
   if (report.reason != CallReport::Reason::compare) return;
-  askers_[peer] = {now, report.number};
+  requesters_[peer] = {now, report.number};
   callbacks_.send(peer, CallReport::Reason::answer);
 }
 
 // Sends a new answer to the ranks that wait for this one when their last answer is no longer true.
-void WaitTracker::tell_askers(TimeNs now) {
-  if (askers_.empty()) return;
+void WaitTracker::tell_requesters(TimeNs now) {
+  if (requesters_.empty()) return;
   if (told_at_ >= 0 && now - told_at_ < kSpacing) {
     tick_at_ = std::min(tick_at_, told_at_ + kSpacing);
     return;
   }
-  std::erase_if(askers_, [now](const auto& each) { return now - each.second.at > kAskerAgeMax; });
+  std::erase_if(requesters_,
+                [now](const auto& each) { return now - each.second.at > kRequesterAgeMax; });
   const State mine = state(find_any(now));
   if (mine == told_) return;
   told_ = mine;
   told_at_ = now;
-  for (const auto& [peer, asker] : askers_) callbacks_.send(peer, CallReport::Reason::answer);
-  // A rank that has come as far as the askers, and waits for nothing, has no news for them.
+  for (const auto& [peer, requester] : requesters_)
+    callbacks_.send(peer, CallReport::Reason::answer);
+  // A rank that has come as far as the requesters, and waits for nothing, has no news for them.
   if (!mine.waits) {
-    std::erase_if(askers_, [&mine](const auto& each) { return each.second.number <= mine.number; });
+    std::erase_if(requesters_,
+                  [&mine](const auto& each) { return each.second.number <= mine.number; });
   }
 }
 
@@ -240,13 +243,13 @@ void WaitTracker::progress(TimeNs now) {
   if (collective_) warn(*collective_, now);
   for (Watched& each : transfers_) warn(each, now);
   tick_at_ = kNever;
-  tell_askers(now);
+  tell_requesters(now);
   schedule(now);
 }
 
 void WaitTracker::schedule(TimeNs now) {
   if (!collective_ && transfers_.empty()) {
-    if (askers_.empty()) tick_at_ = kNever;
+    if (requesters_.empty()) tick_at_ = kNever;
     ask_at_ = 0;
     return;
   }

@@ -79,7 +79,7 @@ class WaitTracker {
     TimeNs heard_at = -1;  // negative: this rank has had no report of it
     TimeNs asked_at = -1;  // negative: no question is open
   };
-  struct Asker {
+  struct Requester {
     TimeNs at = 0;
     uint64_t number = 0;  // number of its latest collective
   };
@@ -106,7 +106,7 @@ class WaitTracker {
   std::vector<Watched> watched() const;
   State state(const Found& found) const;
   void ask(TimeNs now, TimeNs waited_min);
-  void tell_askers(TimeNs now);
+  void tell_requesters(TimeNs now);
   void warn(Watched& watched, TimeNs now);
   void schedule(TimeNs now);
 
@@ -117,7 +117,7 @@ class WaitTracker {
   std::optional<Watched> collective_;
   std::vector<Watched> transfers_;
   std::map<Rank, Standing> standings_;
-  std::map<Rank, Asker> askers_;
+  std::map<Rank, Requester> requesters_;
   TimeNs tick_at_ = kNever;
   TimeNs ask_at_ = 0;
   TimeNs asked_at_ = -1;

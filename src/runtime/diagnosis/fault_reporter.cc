@@ -36,7 +36,7 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock)
       clock_(clock),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
       prober_(engine, clock,
-              [this](Rank asker, const ProbeAnswer& answer) { on_probed(asker, answer); }) {
+              [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
   std::vector<HostId> ids;
   std::vector<size_t> nics;
   for (const RankInfo& info : engine.rank_table()) {
@@ -283,13 +283,13 @@ std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& req
   return targets;
 }
 
-void FaultReporter::probe(Rank asker, const ProbeRequest& request) {
-  prober_.start(asker, request.number, host_of(engine_.self()), targets_of(request));
+void FaultReporter::probe(Rank requester, const ProbeRequest& request) {
+  prober_.start(requester, request.number, host_of(engine_.self()), targets_of(request));
 }
 
-void FaultReporter::on_probed(Rank asker, const ProbeAnswer& answer) {
-  if (asker == engine_.self()) return fault_localiser_.on_answer(answer, clock_.now());
-  engine_.link(asker)->send_notice(
+void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
+  if (requester == engine_.self()) return fault_localiser_.on_answer(answer, clock_.now());
+  engine_.link(requester)->send_notice(
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 

@@ -66,9 +66,9 @@ class FaultReporter {
   void take_back(const Report& report, Rank localiser, TimeNs now);
   void report_all(Rank localiser, TimeNs now);
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
-  void probe(Rank asker, const ProbeRequest& request);
+  void probe(Rank requester, const ProbeRequest& request);
   std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
-  void on_probed(Rank asker, const ProbeAnswer& answer);
+  void on_probed(Rank requester, const ProbeAnswer& answer);
   void report_losses(Rank localiser, TimeNs now);
   size_t place_of(const Verdict& verdict) const;
   void announce_one(Verdict verdict, const std::vector<bool>& ended);

@@ -21,11 +21,11 @@ constexpr TimeNs kProbeTimeMax = 150 * kMillisecond;
 
 }  // namespace
 
-void NicProber::start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets) {
+void NicProber::start(Rank requester, uint32_t number, uint32_t host, std::vector<Target> targets) {
   // The localising rank has waited longest for the oldest job, and needs an answer to stop waiting.
   if (jobs_.size() >= kJobsMax) answer(jobs_.begin() + kJobsRunningMax);
   Job& job = jobs_.emplace_back();
-  job.asker = asker;
+  job.requester = requester;
   job.answer.number = number;
   job.answer.host = host;
   if (targets.size() > kProbesMax) targets.resize(kProbesMax);
@@ -83,10 +83,10 @@ void NicProber::answer(const std::deque<Job>::iterator& job) {
     const bool in_time = 2 * target.round_trip <= kProbeTimeMax;
     if (target.reach.reached || (tried && in_time)) job->answer.tried.push_back(target.reach);
   }
-  const Rank asker = job->asker;
+  const Rank requester = job->requester;
   const ProbeAnswer answer = std::move(job->answer);
   jobs_.erase(job);
-  done_(asker, answer);
+  done_(requester, answer);
 }
 
 TimeNs NicProber::next_timeout() const {

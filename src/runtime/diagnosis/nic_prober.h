@@ -18,7 +18,7 @@ namespace r2ccl {
 
 class NicProber final : private PathDialer::Owner {
  public:
-  using Done = std::function<void(Rank asker, const ProbeAnswer& answer)>;
+  using Done = std::function<void(Rank requester, const ProbeAnswer& answer)>;
   NicProber(ProgressEngine& engine, const Clock& clock, Done done)
       : engine_(engine), clock_(clock), done_(std::move(done)) {}
 
@@ -31,7 +31,7 @@ class NicProber final : private PathDialer::Owner {
   // Answers when all targets are reached, or their time is over. A few requests run at a time and
   // the others wait. A request that waits behind too many gets its answer at once, as if it could
   // not try.
-  void start(Rank asker, uint32_t number, uint32_t host, std::vector<Target> targets);
+  void start(Rank requester, uint32_t number, uint32_t host, std::vector<Target> targets);
   void progress();
   TimeNs next_timeout() const;
 
@@ -44,7 +44,7 @@ class NicProber final : private PathDialer::Owner {
     bool unable = false;  // this process had no descriptor for the attempt
   };
   struct Job {
-    Rank asker;
+    Rank requester;
     ProbeAnswer answer;
     std::vector<Attempt> attempts;
     TimeNs next_round = 0;

@@ -152,7 +152,7 @@ TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
       job_->abandon();
       cluster_->world().kill(*cluster_->node(victim).host);
       EXPECT_TRUE(cluster_->world().run_until([&] { return !answer.empty(); },
-                                              asked_at + 2 * limits::kSurveyTimeMax));
+                                              asked_at + 2 * limits::kStatusQueryTimeMax));
       const auto is_end = [&](const auto& end) {
         return end == std::pair(Rank(victim), PeerEnd::dead);
       };

@@ -16,26 +16,26 @@
 namespace r2ccl {
 
 // The state of a rank when its answer is wanted.
-enum class Presence : uint8_t {
+enum class Reachability : uint8_t {
   answered,
   no_answer,  // not within the time limit
   left,       // said goodbye
   dead,
   cut_off,
 };
-const char* to_string(Presence presence);
+const char* to_string(Reachability reachability);
 
-class JobSurvey {
+class StatusQuery {
  public:
   // Sends question `number` to a rank and returns `no_answer`. Returns the rank's state instead if
   // the question is pointless.
-  using Ask = std::function<Presence(Rank rank, uint32_t number)>;
+  using Ask = std::function<Reachability(Rank rank, uint32_t number)>;
 
-  JobSurvey(Rank self, int32_t rank_count, Ask ask)
+  StatusQuery(Rank self, int32_t rank_count, Ask ask)
       : self_(self), members_(static_cast<size_t>(rank_count)), ask_(std::move(ask)) {}
 
   struct Member {
-    Presence presence = Presence::no_answer;
+    Reachability reachability = Reachability::no_answer;
     std::string answer;  // as passed to on_answer
   };
 

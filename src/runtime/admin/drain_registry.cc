@@ -1,4 +1,4 @@
-#include "runtime/admin/drain_book.h"
+#include "runtime/admin/drain_registry.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -34,32 +34,32 @@ std::lock_guard<std::mutex> lock_books() {
 
 }  // namespace
 
-void DrainBook::remove(const void* holder, const HostId& host, const std::string& nic) {
+void DrainRegistry::remove(const void* holder, const HostId& host, const std::string& nic) {
   std::erase_if(entries_, [&](const Entry& each) {
     return each.holder == holder && each.process == getpid() && each.host == host &&
            each.drained.nic == nic;
   });
 }
 
-void DrainBook::enter(const void* holder, const HostId& host, const DrainedNic& drained) {
+void DrainRegistry::enter(const void* holder, const HostId& host, const DrainedNic& drained) {
   const auto lock = lock_books();
   remove(holder, host, drained.nic);
   entries_.push_back({holder, getpid(), host, drained});
 }
 
-void DrainBook::strike(const void* holder, const HostId& host, const std::string& nic) {
+void DrainRegistry::strike(const void* holder, const HostId& host, const std::string& nic) {
   const auto lock = lock_books();
   remove(holder, host, nic);
 }
 
-void DrainBook::forget(const void* holder) {
+void DrainRegistry::forget(const void* holder) {
   const auto lock = lock_books();
   std::erase_if(entries_, [&](const Entry& each) {
     return each.holder == holder && each.process == getpid();
   });
 }
 
-std::vector<DrainedNic> DrainBook::drained(const HostId& host) const {
+std::vector<DrainedNic> DrainRegistry::drained(const HostId& host) const {
   std::vector<DrainedNic> nics;
   const auto lock = lock_books();
   for (const Entry& each : entries_) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "protocol/admin/drain.h"
-#include "runtime/admin/job_survey.h"
+#include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
 
 namespace r2ccl {
@@ -28,36 +28,36 @@ struct DrainRequest {
 // in hexadecimal digits start:TICKET or back:TICKET. Returns none for any other line.
 std::optional<DrainRequest> parse_drain_request(std::string_view line);
 
-class DrainDesk {
+class DrainRequests {
  public:
-  // Sends the question to a rank. As JobSurvey::Ask.
-  using Ask = std::function<Presence(Rank rank, const DrainQuestion& question)>;
+  // Sends the question to a rank. As StatusQuery::Ask.
+  using Ask = std::function<Reachability(Rank rank, const DrainQuestion& question)>;
   // Carries the question out on this rank's own NIC, and returns the tally of its paths.
   using Act = std::function<DrainTally(const DrainQuestion& question)>;
 
-  DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act);
-  DrainDesk(const DrainDesk&) = delete;
-  DrainDesk& operator=(const DrainDesk&) = delete;
+  DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act);
+  DrainRequests(const DrainRequests&) = delete;
+  DrainRequests& operator=(const DrainRequests&) = delete;
 
   // Returns the answer, once every rank has answered or the time is over. The caller repeats the
-  // call until then. `asker` is the client's number, larger than those of all earlier requests.
-  std::optional<std::string> answer(uint64_t asker, std::string_view line,
+  // call until then. `client` is the client's number, larger than those of all earlier requests.
+  std::optional<std::string> answer(uint64_t client, std::string_view line,
                                     const std::vector<RankInfo>& rank_table, TimeNs now);
   void on_answer(Rank from, const DrainAnswer& answer);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
-  bool shares(uint64_t asker, const std::optional<DrainRequest>& request) const;
+  bool shares(uint64_t client, const std::optional<DrainRequest>& request) const;
   std::string answer_text(const std::vector<RankInfo>& rank_table) const;
 
   const Ask ask_;
   const Act act_;
-  JobSurvey survey_;
-  std::optional<uint64_t> asker_;  // the client that asked; none: its answer has been fetched
-  bool turn_over_ = false;         // the next client gets the slot with the next progress()
-  uint64_t newest_ = 0;            // the latest client so far
-  uint64_t newest_at_start_ = 0;   // the latest client when the query began
+  StatusQuery query_;
+  std::optional<uint64_t> client_;  // the client that asked; none: its answer has been fetched
+  bool turn_over_ = false;          // the next client gets the slot with the next progress()
+  uint64_t newest_ = 0;             // the latest client so far
+  uint64_t newest_at_start_ = 0;    // the latest client when the query began
   DrainRequest request_;
   DrainQuestion question_;
 };

@@ -22,7 +22,7 @@ struct DrainedNic {
 // Every communicator's progress thread writes into it, and the creator of a communicator reads it,
 // also in a child that was forked in the meantime. One lock for all books of a process is held
 // across fork().
-class DrainBook {
+class DrainRegistry {
  public:
   // `holder` identifies a communicator. Replaces its earlier entry for the NIC.
   void enter(const void* holder, const HostId& host, const DrainedNic& drained);

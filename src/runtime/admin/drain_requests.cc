@@ -1,4 +1,4 @@
-#include "runtime/admin/drain_desk.h"
+#include "runtime/admin/drain_requests.h"
 
 #include <algorithm>
 #include <charconv>
@@ -127,26 +127,27 @@ std::optional<DrainRequest> parse_drain_request(std::string_view line) {
   return whole ? request : std::nullopt;
 }
 
-DrainDesk::DrainDesk(Rank self, int32_t rank_count, Ask ask, Act act)
+DrainRequests::DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act)
     : ask_(std::move(ask)),
       act_(std::move(act)),
-      survey_(self, rank_count, [this](Rank rank, uint32_t number) {
+      query_(self, rank_count, [this](Rank rank, uint32_t number) {
         question_.number = number;
         return ask_(rank, question_);
       }) {}
 
-std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view line,
-                                             const std::vector<RankInfo>& rank_table, TimeNs now) {
-  newest_ = std::max(newest_, asker);
-  if (survey_.running()) return std::nullopt;
-  if (asker_ == asker) {
-    asker_.reset();
+std::optional<std::string> DrainRequests::answer(uint64_t client, std::string_view line,
+                                                 const std::vector<RankInfo>& rank_table,
+                                                 TimeNs now) {
+  newest_ = std::max(newest_, client);
+  if (query_.running()) return std::nullopt;
+  if (client_ == client) {
+    client_.reset();
     turn_over_ = true;
     return answer_text(rank_table);
   }
   const auto request = parse_drain_request(line);
-  if (asker_ || turn_over_) {
-    return shares(asker, request) ? std::optional(answer_text(rank_table)) : std::nullopt;
+  if (client_ || turn_over_) {
+    return shares(client, request) ? std::optional(answer_text(rank_table)) : std::nullopt;
   }
   if (!request) return problem_text("", "not a request that is known");
   const FoundHost host = find_host(rank_table, *request);
@@ -158,48 +159,48 @@ std::optional<std::string> DrainDesk::answer(uint64_t asker, std::string_view li
                .nic = request->nic,
                .ticket = request->ticket};
   newest_at_start_ = newest_;
-  survey_.start(now, tally_text(act_(question_)));
-  if (!survey_.running()) return answer_text(rank_table);
-  asker_ = asker;
+  query_.start(now, tally_text(act_(question_)));
+  if (!query_.running()) return answer_text(rank_table);
+  client_ = client;
   return std::nullopt;
 }
 
 // A stopped rank makes each question last a second or more, and a client that waits for its slot
 // gives up after some time. For a check, the state after another command is a valid answer.
-bool DrainDesk::shares(uint64_t asker, const std::optional<DrainRequest>& request) const {
-  return request && request->verb == DrainVerb::check && asker <= newest_at_start_ &&
+bool DrainRequests::shares(uint64_t client, const std::optional<DrainRequest>& request) const {
+  return request && request->verb == DrainVerb::check && client <= newest_at_start_ &&
          request->nic == request_.nic && request->host == request_.host;
 }
 
 // A client that has not fetched its answer by now has gone, so the next one gets the slot.
-void DrainDesk::progress(TimeNs now) {
-  survey_.progress(now);
+void DrainRequests::progress(TimeNs now) {
+  query_.progress(now);
   turn_over_ = false;
-  if (survey_.running() || now - survey_.ended_at() < limits::kStatusFreshness) return;
-  asker_.reset();
+  if (query_.running() || now - query_.ended_at() < limits::kStatusFreshness) return;
+  client_.reset();
 }
 
-TimeNs DrainDesk::next_timeout() const {
-  if (survey_.running()) return survey_.next_timeout();
-  if (asker_) return survey_.ended_at() + limits::kStatusFreshness;
+TimeNs DrainRequests::next_timeout() const {
+  if (query_.running()) return query_.next_timeout();
+  if (client_) return query_.ended_at() + limits::kStatusFreshness;
   return turn_over_ ? 0 : kNever;
 }
 
-void DrainDesk::on_answer(Rank from, const DrainAnswer& answer) {
-  survey_.on_answer(from, answer.number, tally_text(answer.tally));
+void DrainRequests::on_answer(Rank from, const DrainAnswer& answer) {
+  query_.on_answer(from, answer.number, tally_text(answer.tally));
 }
 
-std::string DrainDesk::answer_text(const std::vector<RankInfo>& rank_table) const {
+std::string DrainRequests::answer_text(const std::vector<RankInfo>& rank_table) const {
   JsonWriter out;
   out.begin_object().field("host", request_.host).field("nic", request_.nic);
   out.key("ranks").begin_array();
-  for (size_t i = 0; i < survey_.members().size(); ++i) {
-    const JobSurvey::Member& member = survey_.members()[i];
+  for (size_t i = 0; i < query_.members().size(); ++i) {
+    const StatusQuery::Member& member = query_.members()[i];
     out.begin_object()
         .field("rank", static_cast<int>(i))
         .field("host", rank_table[i].host_name)
-        .field("presence", to_string(member.presence));
-    if (member.presence == Presence::answered) out.key("tally").json(member.answer);
+        .field("presence", to_string(member.reachability));
+    if (member.reachability == Reachability::answered) out.key("tally").json(member.answer);
     out.end_object();
   }
   out.end_array().end_object();
