@@ -13,7 +13,7 @@
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/failure_notice.h"
 
 namespace r2ccl {

@@ -66,7 +66,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
                    TimeNs started_at) {
   const Path::History& history = path.history;
   const TimeNs now = clock.now();
-  const TimeNs wait = path.state.connected() ? 0 : path.returns.next_attempt() - now;
+  const TimeNs wait = path.state.connected() ? 0 : path.backoff.next_attempt() - now;
   out.field("state_ms", to_ms(now - std::max(path.state.since(), started_at)))
       .field("suspicions", history.suspicions)
       .field("downs", history.downs)
@@ -76,7 +76,7 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("down_cause", to_string(history.cause))
       .field("down_peer_cause", to_string(history.peer_cause))
       .field("down_why", history.why)
-      .field("penalty", path.returns.penalty_at(now))
+      .field("penalty", path.backoff.penalty_at(now))
       .field("opens", link.opens_paths())
       .field("next_attempt_ms", to_ms(std::max<TimeNs>(wait, 0)))
       .field("attempt", history.attempt);

@@ -58,8 +58,8 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
   // A path that is being proved has not come back yet.
   const bool since_down = path.state.phase() != PathPhase::suspect;
   trouble.since_ms = bounded_ms(now - (since_down ? down_at : path.state.since()));
-  trouble.next_attempt_ms = connected ? 0 : bounded_ms(path.returns.next_attempt() - now);
-  trouble.penalty_milli = static_cast<uint32_t>(std::min(1e9, path.returns.penalty_at(now) * 1e3));
+  trouble.next_attempt_ms = connected ? 0 : bounded_ms(path.backoff.next_attempt() - now);
+  trouble.penalty_milli = static_cast<uint32_t>(std::min(1e9, path.backoff.penalty_at(now) * 1e3));
   trouble.returns = static_cast<uint32_t>(std::min<uint64_t>(history.returns, UINT32_MAX));
   return trouble;
 }

@@ -21,16 +21,17 @@ RankWaits::RankWaits(ProgressEngine& engine, const Clock& clock, const Operation
     : engine_(engine),
       clock_(clock),
       operations_(operations),
-      audit_(engine.self(), static_cast<int32_t>(engine.rank_count()),
-             operations.executor().calls(), audit_callbacks(std::move(mismatch))),
+      mismatch_detector_(engine.self(), static_cast<int32_t>(engine.rank_count()),
+                         operations.executor().calls(), mismatch_callbacks(std::move(mismatch))),
       waits_(engine.self(), static_cast<int32_t>(engine.rank_count()), wait_callbacks()) {}
 
 std::string RankWaits::name_of(Rank rank) const {
   return describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
 }
 
-CallAudit::Callbacks RankWaits::audit_callbacks(std::function<void(const std::string&)> mismatch) {
-  CallAudit::Callbacks callbacks;
+CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(
+    std::function<void(const std::string&)> mismatch) {
+  CollectiveMismatchDetector::Callbacks callbacks;
   callbacks.send = [this](Rank peer, const CallReport& report) { send(peer, report); };
   callbacks.fail = std::move(mismatch);
   callbacks.who = [this](Rank rank) { return name_of(rank); };
@@ -49,7 +50,7 @@ CallAudit::Callbacks RankWaits::audit_callbacks(std::function<void(const std::st
 WaitTracker::Callbacks RankWaits::wait_callbacks() {
   WaitTracker::Callbacks callbacks;
   callbacks.send = [this](Rank peer, CallReport::Reason reason) {
-    send(peer, audit_.report_to(peer, reason));
+    send(peer, mismatch_detector_.report_to(peer, reason));
   };
   callbacks.waits_on = [this] { return operations_.executor().waits_on(); };
   callbacks.warn = [this](const PendingCall& call, TimeNs waited, const Blocker& blocker) {
@@ -77,7 +78,7 @@ void RankWaits::on_notice(Rank peer, std::span<const std::byte> body) {
     R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
     return;
   }
-  audit_.on_report(peer, report.value());
+  mismatch_detector_.on_report(peer, report.value());
   waits_.on_report(peer, report.value(), clock_.now());
   changed_ = true;
 }

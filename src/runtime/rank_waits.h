@@ -1,6 +1,6 @@
 // The calls of one rank beside those of the others: finds calls that do not match, and the rank
-// that a call waits for. CallAudit and WaitTracker decide; this class carries their reports through
-// the links and puts the results into words.
+// that a call waits for. CollectiveMismatchDetector and WaitTracker decide; this class carries
+// their reports through the links and puts the results into words.
 //
 // Only the first context's calls are compared and followed: the report on the wire names no
 // context.
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/collective/operations.h"
 #include "runtime/collective/wait_tracker.h"
 #include "runtime/engine/progress_engine.h"
@@ -29,13 +29,13 @@ class RankWaits {
   RankWaits& operator=(const RankWaits&) = delete;
 
   // A peer's message does not belong to the running collective.
-  void on_mismatch(Rank peer) { audit_.on_mismatch(peer); }
+  void on_mismatch(Rank peer) { mismatch_detector_.on_mismatch(peer); }
   // The body of a notice of kind `calls`.
   void on_notice(Rank peer, std::span<const std::byte> body);
   // The Sends and Recvs that the caller waits in. `hurried`: the bound of its wait ends soon.
   void set_transfers(const std::vector<PendingCall>& transfers, bool hurried);
   // This rank makes no more calls.
-  void end() { audit_.end(); }
+  void end() { mismatch_detector_.end(); }
   // The rank has failed: from now on it tells nothing of its calls.
   void stop() { stopped_ = true; }
 
@@ -54,7 +54,8 @@ class RankWaits {
   bool take_changed() { return std::exchange(changed_, false); }
 
  private:
-  CallAudit::Callbacks audit_callbacks(std::function<void(const std::string&)> mismatch);
+  CollectiveMismatchDetector::Callbacks mismatch_callbacks(
+      std::function<void(const std::string&)> mismatch);
   WaitTracker::Callbacks wait_callbacks();
   void send(Rank peer, CallReport report);
   std::string name_of(Rank rank) const;
@@ -62,7 +63,7 @@ class RankWaits {
   ProgressEngine& engine_;
   const Clock& clock_;
   const Operations& operations_;
-  CallAudit audit_;
+  CollectiveMismatchDetector mismatch_detector_;
   WaitTracker waits_;
   bool stopped_ = false;
   bool changed_ = false;

@@ -6,7 +6,7 @@
 #include "protocol/admin/drain.h"
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_info.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
 

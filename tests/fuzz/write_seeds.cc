@@ -20,7 +20,7 @@
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/unique_id.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "tools/simulate/scenario_file.h"
 
 namespace r2ccl {

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "runtime/collective/blocker.h"
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/collective/pending_call.h"
 
 namespace r2ccl {

@@ -58,7 +58,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     const bool validates = path.state.phase() == PathPhase::proving;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
     if (!path.state.connected() && reopens && !slot.dialer->busy()) {
-      next = std::min(next, path.returns.next_attempt());
+      next = std::min(next, path.backoff.next_attempt());
     }
   }
   return next;
@@ -199,15 +199,15 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
   event.replayed_bytes =
       events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
-  path.returns.on_down(now, fault);
+  path.backoff.on_down(now, fault);
   path.note_failure(event, fault);
-  if (goodbye) path.returns.on_hint(now);  // probably the peer is leaving: find out soon
+  if (goodbye) path.backoff.on_hint(now);  // probably the peer is leaving: find out soon
   events_.on_state_changed();
   const bool any =
       std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
   if (!any && liveness_.on_all_down(now)) {
     detector_.on_all_down();
-    for (Path* each : all()) each->returns.on_hint(now);
+    for (Path* each : all()) each->backoff.on_hint(now);
   }
   if (!goodbye) report_change(path, from, now, std::move(event));
 }
@@ -231,7 +231,7 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
     if (path->spec.local_nic != nic) continue;
     events_.wake();
     if (usable) {
-      path->returns.on_hint(now());
+      path->backoff.on_hint(now());
     } else if (path->state.connected()) {
       fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause),
                 now());

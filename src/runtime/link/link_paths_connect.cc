@@ -54,14 +54,14 @@ void LinkPaths::dial(TimeNs now) {
   for (PathSlot& slot : slots_) {
     Path& path = *slot.path;
     slot.dialer->progress(now);
-    if (path.state.connected() || slot.dialer->busy() || now < path.returns.next_attempt()) {
+    if (path.state.connected() || slot.dialer->busy() || now < path.backoff.next_attempt()) {
       continue;
     }
     // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
     // may have left. A call shows whether the peer lives, and gives it this rank's address.
     if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
-    path.returns.on_attempt(now);
+    path.backoff.on_attempt(now);
     open(slot, now);
   }
 }
@@ -230,7 +230,7 @@ void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& address
     if (address == nullptr) continue;
     path->spec.remote = {*address, port};
     path->spec.remote.address.scope = path->spec.source.scope;
-    path->returns.on_hint(now());
+    path->backoff.on_hint(now());
     events_.wake();
   }
 }
@@ -241,7 +241,7 @@ void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresse
     const Address* address = same_family(addresses, path->spec.source);
     if (address == nullptr) continue;
     path->spec.source = *address;
-    path->returns.on_hint(now());
+    path->backoff.on_hint(now());
     events_.wake();
   }
 }

@@ -23,7 +23,7 @@ void LinkPaths::set_drained(NicSet local, NicSet remote) {
     const bool was = path->drained;
     path->drained = local.contains(path->spec.local_nic) || remote.contains(path->spec.remote_nic);
     // The path may have been repaired in the meantime, so try it at once.
-    if (was && !path->drained) path->returns.on_hint(now());
+    if (was && !path->drained) path->backoff.on_hint(now());
   }
   choose_standby();
   events_.wake();

@@ -31,7 +31,7 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
            std::span<std::byte> scratch, bool damping)
     : PathEnd(place, path_spec.lane_only, nic_queue),
       spec(std::move(path_spec)),
-      returns(damping),
+      backoff(damping),
       owner_(owner),
       scratch_(scratch) {}
 
@@ -301,7 +301,7 @@ void Path::break_on(const IoResult& end, const char* which) {
 void Path::check_invariants() const {
   state.check_invariants();
   model.check_invariants();
-  returns.check_invariants();
+  backoff.check_invariants();
   R2CCL_CHECK(reader_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(writer_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(state.connected() == (lane_ != nullptr));

@@ -16,7 +16,7 @@
 #include "protocol/path/loss_meter.h"
 #include "protocol/path/pace.h"
 #include "protocol/path/path_end.h"
-#include "protocol/path/return_policy.h"
+#include "protocol/path/reconnect_backoff.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/link/control_lane.h"
@@ -63,7 +63,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
        std::span<std::byte> scratch, bool damping);
 
   PathSpec spec;
-  ReturnPolicy returns;
+  ReconnectBackoff backoff;
   uint32_t dials = 0;  // number of dial attempts
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
   // Returns true when it carries nothing because a NIC is out of service, connected or not.

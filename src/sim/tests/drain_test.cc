@@ -61,7 +61,7 @@ TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNoOperation) {
   for_each_link([&](Link& link) {
     for (const auto& path : link.paths()) {
       EXPECT_EQ(path->history.downs, 0u);
-      EXPECT_EQ(path->returns.penalty_at(cluster_->now()), 0);
+      EXPECT_EQ(path->backoff.penalty_at(cluster_->now()), 0);
     }
   });
 }

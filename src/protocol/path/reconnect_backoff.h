@@ -10,9 +10,9 @@
 
 namespace r2ccl {
 
-class ReturnPolicy {
+class ReconnectBackoff {
  public:
-  explicit ReturnPolicy(bool damping = true) : damping_(damping) {}
+  explicit ReconnectBackoff(bool damping = true) : damping_(damping) {}
 
   // Records that the path failed; `was_up`: it had carried traffic before.
   void on_down(TimeNs now, bool was_up) {

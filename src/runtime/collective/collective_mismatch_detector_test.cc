@@ -1,4 +1,4 @@
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ class Pair : public ::testing::Test {
  protected:
   struct Side {
     CallHistory history;
-    std::unique_ptr<CallAudit> audit;
+    std::unique_ptr<CollectiveMismatchDetector> detector;
     std::unique_ptr<WaitTracker> waits;
     uint64_t sends = 0;
     uint64_t receives = 0;
@@ -83,7 +83,7 @@ class Pair : public ::testing::Test {
   Pair() {
     for (int32_t rank = 0; rank < 2; ++rank) {
       Side& side = sides_[rank];
-      CallAudit::Callbacks callbacks;
+      CollectiveMismatchDetector::Callbacks callbacks;
       callbacks.send = [&side](Rank, const CallReport& report) {
         side.sent.push_back(report);
         ++side.sent_count;
@@ -93,10 +93,11 @@ class Pair : public ::testing::Test {
       callbacks.sends = [&side](Rank) { return side.sends; };
       callbacks.receives = [&side](Rank) { return side.receives; };
       callbacks.also_waits = [] { return ""; };
-      side.audit = std::make_unique<CallAudit>(Rank(rank), 2, side.history, callbacks);
+      side.detector =
+          std::make_unique<CollectiveMismatchDetector>(Rank(rank), 2, side.history, callbacks);
       WaitTracker::Callbacks waits;
       waits.send = [&side](Rank peer, CallReport::Reason reason) {
-        CallReport report = side.audit->report_to(peer, reason);
+        CallReport report = side.detector->report_to(peer, reason);
         side.sent.push_back(report);
         ++side.sent_count;
       };
@@ -114,7 +115,7 @@ class Pair : public ::testing::Test {
           const auto bytes = encode(sides_[rank].sent.front());
           sides_[rank].sent.pop_front();
           const CallReport report = decode_call_report(bytes).value();
-          sides_[1 - rank].audit->on_report(Rank(rank), report);
+          sides_[1 - rank].detector->on_report(Rank(rank), report);
           sides_[1 - rank].waits->on_report(Rank(rank), report, now_);
           any = true;
         }
@@ -177,8 +178,8 @@ TEST_F(Pair, AreToldThatTheyDifferedLongAgo) {
 TEST_F(Pair, AreToldOfAMessageThatBelongsToAnotherCall) {
   sides_[0].history.begin(all_reduce(5));
   sides_[1].history.begin(all_reduce(6));
-  sides_[0].audit->on_mismatch(Rank(1));
-  sides_[0].audit->on_mismatch(Rank(1));
+  sides_[0].detector->on_mismatch(Rank(1));
+  sides_[0].detector->on_mismatch(Rank(1));
   EXPECT_EQ(reports(), 1U);
   deliver();
   EXPECT_NE(sides_[1].failure.find("(5 float32"), std::string::npos);
@@ -188,20 +189,20 @@ TEST_F(Pair, AreToldOfAMessageThatBelongsToAnotherCall) {
 TEST_F(Pair, EndInPeaceAfterTheSameCalls) {
   for (Side& side : sides_) side.history.begin(all_reduce(5));
   sides_[0].sends = sides_[1].receives = 3;
-  sides_[0].audit->end();
+  sides_[0].detector->end();
   deliver();
   EXPECT_EQ(failure(), "") << "the other has not ended yet";
-  sides_[1].audit->end();
+  sides_[1].detector->end();
   deliver();
   EXPECT_EQ(failure(), "");
 }
 
 TEST_F(Pair, AreToldInTheEndOfACallThatOneDidNotMake) {
   sides_[0].history.begin(broadcast_from(0));
-  sides_[0].audit->end();
+  sides_[0].detector->end();
   deliver();
   EXPECT_EQ(failure(), "") << "the other may still make it";
-  sides_[1].audit->end();
+  sides_[1].detector->end();
   deliver();
   for (const Side& side : sides_) {
     EXPECT_NE(side.failure.find("after 1 collective"), std::string::npos) << side.failure;
@@ -212,7 +213,7 @@ TEST_F(Pair, AreToldInTheEndOfACallThatOneDidNotMake) {
 TEST_F(Pair, AreToldInTheEndThatTheirCallsDiffered) {
   sides_[0].history.begin(broadcast_from(0));
   sides_[1].history.begin(broadcast_from(1));
-  sides_[0].audit->end();
+  sides_[0].detector->end();
   deliver();
   EXPECT_NE(sides_[1].failure.find("from rank 0"), std::string::npos) << sides_[1].failure;
   EXPECT_NE(sides_[1].failure.find("from rank 1"), std::string::npos) << sides_[1].failure;
@@ -221,7 +222,7 @@ TEST_F(Pair, AreToldInTheEndThatTheirCallsDiffered) {
 TEST_F(Pair, AreToldInTheEndOfASendThatWasNotReceived) {
   sides_[0].sends = 2;
   sides_[1].receives = 1;
-  for (Side& side : sides_) side.audit->end();
+  for (Side& side : sides_) side.detector->end();
   deliver();
   EXPECT_EQ(sides_[1].failure,
             "the ranks' calls do not match: rank 0 ends after 2 Sends to it, rank 1 after 1 Recv "

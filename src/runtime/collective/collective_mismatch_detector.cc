@@ -1,4 +1,4 @@
-#include "runtime/collective/call_audit.h"
+#include "runtime/collective/collective_mismatch_detector.h"
 
 #include <algorithm>
 #include <utility>
@@ -82,13 +82,15 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
   return report;
 }
 
-CallAudit::CallAudit(Rank self, int32_t rank_count, const CallHistory& history, Callbacks callbacks)
+CollectiveMismatchDetector::CollectiveMismatchDetector(Rank self, int32_t rank_count,
+                                                       const CallHistory& history,
+                                                       Callbacks callbacks)
     : self_(self),
       history_(history),
       callbacks_(std::move(callbacks)),
       ends_(static_cast<size_t>(rank_count)) {}
 
-CallReport CallAudit::report_to(Rank peer, CallReport::Reason reason) const {
+CallReport CollectiveMismatchDetector::report_to(Rank peer, CallReport::Reason reason) const {
   const CallRecord& latest = history_.latest();
   CallReport report;
   report.reason = reason;
@@ -102,12 +104,12 @@ CallReport CallAudit::report_to(Rank peer, CallReport::Reason reason) const {
 
 // Only both ranks together can find the first different call. So this rank sends its present call,
 // and the peer compares and tells all ranks.
-void CallAudit::on_mismatch(Rank peer) {
+void CollectiveMismatchDetector::on_mismatch(Rank peer) {
   if (std::exchange(mismatch_told_, true)) return;
   callbacks_.send(peer, report_to(peer, CallReport::Reason::differ));
 }
 
-void CallAudit::on_report(Rank peer, const CallReport& report) {
+void CollectiveMismatchDetector::on_report(Rank peer, const CallReport& report) {
   if (report.reason == CallReport::Reason::differ) {
     const CallRecord* mine = history_.find(report.number);
     return fail(peer, report.text, mine != nullptr ? *mine : history_.latest());
@@ -118,7 +120,7 @@ void CallAudit::on_report(Rank peer, const CallReport& report) {
   if (ended_) compare_ends(peer);
 }
 
-void CallAudit::compare(Rank peer, const CallReport& report) {
+void CollectiveMismatchDetector::compare(Rank peer, const CallReport& report) {
   const uint64_t latest = history_.latest().number;
   // This rank cannot compare a later call. The answer lets the peer compare.
   if (report.number > latest) return;
@@ -126,14 +128,15 @@ void CallAudit::compare(Rank peer, const CallReport& report) {
   if (mine != nullptr && mine->chain != report.chain) fail(peer, report.text, *mine);
 }
 
-void CallAudit::fail(Rank peer, const std::string& theirs, const CallRecord& mine) const {
+void CollectiveMismatchDetector::fail(Rank peer, const std::string& theirs,
+                                      const CallRecord& mine) const {
   const std::string text = describe(mine);
   callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " is at " + theirs +
                   ", " + callbacks_.who(self_) + " at " + text +
                   (theirs.starts_with(text) ? "; they differ in an earlier one" : ""));
 }
 
-void CallAudit::end() {
+void CollectiveMismatchDetector::end() {
   ended_ = true;
   for (size_t rank = 0; rank < ends_.size(); ++rank) {
     const Rank peer(static_cast<int32_t>(rank));
@@ -143,7 +146,7 @@ void CallAudit::end() {
   }
 }
 
-void CallAudit::compare_ends(Rank peer) const {
+void CollectiveMismatchDetector::compare_ends(Rank peer) const {
   const CallReport& theirs = *ends_[static_cast<size_t>(peer.value())];
   const CallRecord& mine = history_.latest();
   const auto differ = [&](const std::string& they, const std::string& we) {

@@ -46,7 +46,7 @@ struct CallReport {
 std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> bytes);
 
-class CallAudit {
+class CollectiveMismatchDetector {
  public:
   struct Callbacks {
     std::function<void(Rank peer, const CallReport& report)> send;
@@ -62,7 +62,8 @@ class CallAudit {
   };
 
   // Requires that `history` outlives this.
-  CallAudit(Rank self, int32_t rank_count, const CallHistory& history, Callbacks callbacks);
+  CollectiveMismatchDetector(Rank self, int32_t rank_count, const CallHistory& history,
+                             Callbacks callbacks);
 
   CallReport report_to(Rank peer, CallReport::Reason reason) const;
   void on_report(Rank peer, const CallReport& report);
