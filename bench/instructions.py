@@ -33,7 +33,7 @@ TIMEOUT_S = 120
 # An event is one call of a function; the names are as callgrind prints them.
 EVENTS = {"passes": "r2ccl::ProgressEngine::progress(",
           "passes of links": "r2ccl::Link::progress(",
-          "control frames sent": "r2ccl::ControlLane::send(",
+          "control frames sent": "r2ccl::ControlStream::send(",
           "questions on all lanes": "r2ccl::Link::ask_all(",
           "data frames sent": "r2ccl::Path::send_frame(",
           "data frames received": "r2ccl::Path::on_frame(",

@@ -89,7 +89,7 @@ void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
     const Link* link = runtime.engine().link(Rank(rank));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
-      if (path->spec.lane_only) continue;
+      if (path->spec.control_only) continue;
       rails[host].insert(path->spec.local_name + " to " + to_string(path->spec.remote.address));
     }
   }

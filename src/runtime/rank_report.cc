@@ -31,7 +31,7 @@ NicTotals totals(ProgressEngine& engine, NicId nic) {
     const Link* link = engine.link(Rank(static_cast<int32_t>(peer)));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
-      if (path->spec.local_nic != nic || path->spec.lane_only) continue;
+      if (path->spec.local_nic != nic || path->spec.control_only) continue;
       sum.sent += path->total_bytes_sent();
       sum.received += path->total_bytes_received();
     }

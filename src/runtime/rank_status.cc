@@ -121,7 +121,7 @@ void RankStatus::add_links(RankSummary& summary) {
     summary.mirrored += link->mirrored_bytes();
     summary.replayed += link->replayed_bytes();
     for (const auto& path : link->paths()) {
-      if (path->spec.lane_only) continue;
+      if (path->spec.control_only) continue;
       const NicId nic = path->spec.local_nic;
       add_path(nic == kNoNic ? loopback : summary.nics[nic.value()], *path);
       if (nic != kNoNic) losses[nic.value()] += path->losses().count(now);

@@ -89,11 +89,11 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ++peer.incarnation;
     peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
     peer.data = adopt(index, ConnectionKind::data);
-    peer.lane = adopt(index, ConnectionKind::lane);
+    peer.control = adopt(index, ConnectionKind::control);
     auto own = std::make_unique<ScriptedConnection>();
-    peer.lane_end = own.get();
-    peer.own_lane = std::make_unique<ControlLane>(std::move(own), session(index, 2, 1),
-                                                  std::vector<std::byte>());
+    peer.control_end = own.get();
+    peer.own_control = std::make_unique<ControlStream>(std::move(own), session(index, 2, 1),
+                                                       std::vector<std::byte>());
     DataHeader probe;
     probe.type = FrameType::probe;
     probe.payload_bytes = 16 * 1024;
@@ -159,16 +159,16 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   }
   // Sends the frame on that path's control stream, with the pong that the link's ping expects
   // there.
-  void say(size_t index, const ControlFrame& frame) { deliver(index, lane_bytes(index, frame)); }
+  void say(size_t index, const ControlFrame& frame) { deliver(index, control_bytes(index, frame)); }
   // say() in two steps, for changes to the bytes on the way.
-  std::vector<std::byte> lane_bytes(size_t index, ControlFrame frame) {
+  std::vector<std::byte> control_bytes(size_t index, ControlFrame frame) {
     Peer& peer = peers_[index];
     frame.answer = std::exchange(peer.asked, 0);
-    (void)peer.own_lane->send(frame);
-    return peer.lane_end->take_written();
+    (void)peer.own_control->send(frame);
+    return peer.control_end->take_written();
   }
-  void deliver(size_t index, std::vector<std::byte> lane_bytes) {
-    peers_[index].lane->deliver(std::move(lane_bytes));
+  void deliver(size_t index, std::vector<std::byte> control_bytes) {
+    peers_[index].control->deliver(std::move(control_bytes));
     step();
   }
   // From now on the peer has applied the frames that it received.
@@ -211,9 +211,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   struct Peer {
     uint32_t incarnation = 0;
     ScriptedConnection* data = nullptr;  // the link's ends, while the path is connected
-    ScriptedConnection* lane = nullptr;
-    ScriptedConnection* lane_end = nullptr;  // the peer's end
-    std::unique_ptr<ControlLane> own_lane;
+    ScriptedConnection* control = nullptr;
+    ScriptedConnection* control_end = nullptr;  // the peer's end
+    std::unique_ptr<ControlStream> own_control;
     uint32_t asked = 0;  // open ping of the link on this control stream; 0: none
     std::vector<std::byte> unsent;
     std::vector<std::byte> unread;
@@ -268,11 +268,11 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       peer.bytes_received += frame;
       if (header.type == FrameType::chunk) chunks_.emplace_back(index, header);
     }
-    if (const auto said = peer.lane->take_written(); !said.empty()) {
-      peer.lane_end->deliver(said);
+    if (const auto said = peer.control->take_written(); !said.empty()) {
+      peer.control_end->deliver(said);
       std::vector<ControlFrame> frames;
-      R2CCL_CHECK(peer.own_lane->receive(frames).status.ok());
-      (void)peer.own_lane->receive(frames);  // makes the reader notice that all bytes were read
+      R2CCL_CHECK(peer.own_control->receive(frames).status.ok());
+      (void)peer.own_control->receive(frames);  // makes the reader notice that all bytes were read
       for (ControlFrame& frame : frames) {
         if (frame.ask != 0) peer.asked = frame.ask;
         heard_.push_back(std::move(frame));

@@ -247,7 +247,7 @@ void write_wire(Seeds& seeds) {
   seeds.write("wire", "probe", with({0}, bytes));
   seeds.write("frame_reader", "probe", with({31}, bytes));
   ControlFrame frame;
-  frame.lane_sequence = 1;
+  frame.control_sequence = 1;
   frame.version = 2;
   frame.counted = 2;
   frame.ask = 5;

@@ -132,7 +132,7 @@ def every_connection():
     for one, other in itertools.permutations(range(RANKS), 2):
         for lower, higher in itertools.product(range(2), repeat=2):
             nics = (lower, higher) if one < other else (higher, lower)
-            for kind in (wire.DATA, wire.LANE, wire.CALL):
+            for kind in (wire.DATA, wire.CONTROL, wire.CALL):
                 yield one, other, lower << 8 | higher, kind, nics
         yield one, other, wire.LOOPBACK_PATH, wire.DATA, (wire.NO_NIC, wire.NO_NIC)
 
@@ -171,12 +171,12 @@ class Stranger:
     def take_over(self, endpoint, where, connection, key, incarnation):
         if where[3] == wire.DATA:
             try:
-                lane, key, _ = wire.open_path_connection(
-                    endpoint, self.run, *where[:3], wire.LANE, nics=where[4],
+                control, key, _ = wire.open_path_connection(
+                    endpoint, self.run, *where[:3], wire.CONTROL, nics=where[4],
                     incarnation=incarnation)
-                lane.send(wire.failure_frame(key, WORDS))
+                control.send(wire.failure_frame(key, WORDS))
                 time.sleep(0.2)
-                lane.close()
+                control.close()
             except (OSError, wire.Refused):
                 pass
         connection.close()

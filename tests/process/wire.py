@@ -10,7 +10,7 @@ import socket
 import struct
 
 VERSION = 2
-DATA, LANE, RENDEZVOUS, CALL = 1, 2, 3, 4
+DATA, CONTROL, RENDEZVOUS, CALL = 1, 2, 3, 4
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff
 LOOPBACK_PATH = 0xfefe

@@ -121,7 +121,7 @@ class FailureDetector {
   uint32_t ping_number_ = 1;     // number of the next ping; never 0
   TimeNs evidence_at_ = 0;       // <= heard_at_: the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time
-  TimeNs asked_at_ = 0;          // the peer was asked and has sent nothing since; 0: it has
+  TimeNs asked_at_ = 0;          // the peer got a ping and has sent nothing since; 0: it has
   TimeNs silence_ended_at_ = 0;  // all control streams had been silent until then
   TimeNs next_ask_ = 0;
   TimeNs last_ask_at_ = 0;     // <= next_ask_

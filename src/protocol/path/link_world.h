@@ -208,7 +208,7 @@ class World {
   NoticeLedger notices_at_receiver_;
   std::array<Path, 2> paths_;
   std::vector<ChunkRef> resend_;
-  std::optional<Said> slow_lane_;
+  std::optional<Said> slow_control_;
   TimeNs now_ = kMillisecond;
   // The receiver's state, as in the link.
   uint64_t version_ = 1;

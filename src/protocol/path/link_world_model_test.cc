@@ -96,10 +96,10 @@ bool World::happen(Event event) {
     case Event::report:
       return hear(say());
     case Event::say_slowly:
-      slow_lane_ = say();
+      slow_control_ = say();
       return true;
     case Event::late_report:
-      return slow_lane_ && hear(*slow_lane_);
+      return slow_control_ && hear(*slow_control_);
     case Event::answer:
       return answer();
     case Event::notice:
@@ -399,8 +399,8 @@ Digest World::digest() const {
   for (const ChunkRef chunk : resend_) digest.put(bit(chunk));
   for (const Path& path : paths_) put(path, digest);
   put(say(), digest);
-  digest.put(slow_lane_.has_value());
-  if (slow_lane_) put(*slow_lane_, digest);
+  digest.put(slow_control_.has_value());
+  if (slow_control_) put(*slow_control_, digest);
   return digest;
 }
 

@@ -60,7 +60,7 @@ class Initiator final : public HandshakeBase {
     }
     // A control stream joins the incarnation of its data connection, which this end may know
     // already.
-    const bool joins = session_.identity.kind == ConnectionKind::lane;
+    const bool joins = session_.identity.kind == ConnectionKind::control;
     if (reply.incarnation < last_used_ || (reply.incarnation == last_used_ && !joins) ||
         reply.incarnation == Incarnation()) {
       return {Code::remote,

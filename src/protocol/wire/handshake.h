@@ -48,7 +48,7 @@ inline constexpr size_t kHandshakePayloadBytesMax = 1024;
 
 enum class ConnectionKind : uint8_t {
   data = 1,
-  lane = 2,
+  control = 2,
   rendezvous = 3,
   call = 4,  // the HELLO's payload is the whole message
 };

@@ -107,12 +107,12 @@ TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
 }
 
 TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
-  ConnectionIdentity lane = kIdentity;
-  lane.kind = ConnectionKind::lane;
+  ConnectionIdentity control = kIdentity;
+  control.kind = ConnectionKind::control;
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
     return AcceptDecision{Incarnation(6), Incarnation(6), {}};
   };
-  auto initiator = make_initiator(run_with_key(1), lane, Incarnation(6), nonce(1), {});
+  auto initiator = make_initiator(run_with_key(1), control, Incarnation(6), nonce(1), {});
   auto acceptor = make_acceptor(run_with_key(1), kListener, policy, nonce(2));
   talk(*initiator, *acceptor);
   ASSERT_EQ(initiator->state(), State::done) << initiator->error().message();

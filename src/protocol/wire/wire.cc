@@ -60,7 +60,7 @@ void put_path(ByteWriter& out, const PathReport& p) {
   out.put(p.bytes_received);
   out.put(p.held_us);
   out.put(p.pace_total);
-  out.put(p.lane_received);
+  out.put(p.control_received);
 }
 
 PathReport get_path(ByteReader& in) {
@@ -78,7 +78,7 @@ PathReport get_path(ByteReader& in) {
   p.bytes_received = in.get<uint64_t>();
   p.held_us = in.get<uint32_t>();
   p.pace_total = in.get<uint64_t>();
-  p.lane_received = in.get<uint64_t>();
+  p.control_received = in.get<uint64_t>();
   return p;
 }
 
@@ -241,7 +241,7 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(uint32_t{0});  // size of the body, known below
   w.put(uint64_t{0});  // the tag, which the frame's sender computes
   w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
-  w.put(f.lane_sequence);
+  w.put(f.control_sequence);
   w.put(f.version);
   w.put(f.counted);
   w.put(f.reflected);
@@ -273,7 +273,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   ByteReader in(body);
   ControlFrame f;
   f.goodbye = (in.get<uint8_t>() & kFlagGoodbye) != 0;
-  f.lane_sequence = in.get<uint64_t>();
+  f.control_sequence = in.get<uint64_t>();
   f.version = in.get<uint64_t>();
   f.counted = in.get<uint64_t>();
   f.reflected = in.get<uint64_t>();

@@ -93,7 +93,7 @@ struct PathReport {
   uint32_t held_us = 0;          // time since the last of these frames was complete
   // Receive credit: bytes that the peer may send in total, header and payload.
   uint64_t pace_total = 0;
-  uint64_t lane_received = 0;  // control frames received on this path's control stream
+  uint64_t control_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
 
@@ -125,7 +125,7 @@ struct NoticeReport {
 };
 
 struct ControlFrame {
-  uint64_t lane_sequence = 0;  // dense per control stream connection, from 0
+  uint64_t control_sequence = 0;  // dense per control stream connection, from 0
   // The sender's state version: this frame brings the reader up to it. An entry that the frame
   // omits has not changed since the version that the reader last acknowledged, or belongs to a
   // later version.

@@ -64,7 +64,7 @@ HeaderBytes encoded(const DataHeader& header) {
 
 ControlFrame random_frame(Rng& rng) {
   ControlFrame f;
-  f.lane_sequence = rng.any();
+  f.control_sequence = rng.any();
   f.version = rng.any();
   f.counted = rng.any();
   f.reflected = rng.any();
@@ -82,7 +82,7 @@ ControlFrame random_frame(Rng& rng) {
     p.bytes_received = rng.any();
     p.held_us = static_cast<uint32_t>(rng.any());
     p.pace_total = rng.any();
-    p.lane_received = rng.any();
+    p.control_received = rng.any();
   }
   for (uint64_t i = rng.below(4); i > 0; --i) {
     ChannelReport& c = f.channels.emplace_back();
@@ -115,7 +115,7 @@ std::span<const std::byte> body_of(const Bytes& frame) {
 // Returns a frame with one of everything, with room to find each field by its place.
 ControlFrame full_frame() {
   ControlFrame f;
-  f.lane_sequence = 1;
+  f.control_sequence = 1;
   f.version = 2;
   f.reflected = 3;
   f.ask = 5;

@@ -6,7 +6,7 @@ namespace r2ccl {
 
 CompiledPlan::CompiledPlan(RankPlan plan, int32_t rank_count) : plan_(std::move(plan)) {
   index_dependents();
-  sort_into_lanes(rank_count);
+  sort_into_step_queues(rank_count);
 }
 
 void CompiledPlan::index_dependents() {
@@ -26,22 +26,23 @@ void CompiledPlan::index_dependents() {
   }
 }
 
-void CompiledPlan::sort_into_lanes(int32_t rank_count) {
+void CompiledPlan::sort_into_step_queues(int32_t rank_count) {
   const std::vector<Step>& steps = plan_.steps;
-  lane_by_peer_.assign(static_cast<size_t>(rank_count) * 2, kNone);
-  lane_of_.assign(steps.size(), kNone);
+  step_queue_by_peer_.assign(static_cast<size_t>(rank_count) * 2, kNone);
+  step_queue_of_.assign(steps.size(), kNone);
   staged_index_.assign(steps.size(), kNone);
   for (uint32_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     if (step.kind == StepKind::copy) continue;
-    const LaneKind kind = step.kind == StepKind::send ? LaneKind::send : LaneKind::receive;
-    uint32_t& lane = lane_by_peer_[slot(kind, step.peer)];
-    if (lane == kNone) {
-      lane = static_cast<uint32_t>(lanes_.size());
-      lanes_.push_back({kind, step.peer, {}});
+    const StepQueueKind kind =
+        step.kind == StepKind::send ? StepQueueKind::send : StepQueueKind::receive;
+    uint32_t& step_queue = step_queue_by_peer_[slot(kind, step.peer)];
+    if (step_queue == kNone) {
+      step_queue = static_cast<uint32_t>(step_queues_.size());
+      step_queues_.push_back({kind, step.peer, {}});
     }
-    lanes_[lane].steps.push_back(i);
-    lane_of_[i] = lane;
+    step_queues_[step_queue].steps.push_back(i);
+    step_queue_of_[i] = step_queue;
     if (step.kind == StepKind::receive_reduce) {
       staged_index_[i] = static_cast<uint32_t>(staged_.size());
       staged_.push_back(i);

@@ -80,13 +80,13 @@ void Executor::begin(CollectiveCall call) {
   run.plan = &plan;
   run.pending = plan.waits();
   run.message_done.assign(plan.steps().size(), 0);
-  run.lanes.resize(plan.lanes().size());
+  run.step_queues.resize(plan.step_queues().size());
   run.staging.resize(plan.staged().size());
   run.steps_left = static_cast<uint32_t>(plan.steps().size());
   // Receives first, because early credit saves a round trip.
-  for (const LaneKind kind : {LaneKind::receive, LaneKind::send}) {
-    for (uint32_t lane = 0; lane < plan.lanes().size(); ++lane) {
-      if (plan.lanes()[lane].kind == kind) advance_lane(lane);
+  for (const StepQueueKind kind : {StepQueueKind::receive, StepQueueKind::send}) {
+    for (uint32_t step_queue = 0; step_queue < plan.step_queues().size(); ++step_queue) {
+      if (plan.step_queues()[step_queue].kind == kind) advance_step_queue(step_queue);
     }
     advance_staged();
   }
@@ -96,11 +96,11 @@ void Executor::begin(CollectiveCall call) {
 }
 
 void Executor::on_sent(Rank peer, ChannelId, MessageNo number) {
-  message_complete(LaneKind::send, peer, number);
+  message_complete(StepQueueKind::send, peer, number);
 }
 
 void Executor::on_received(Rank peer, ChannelId, MessageNo number) {
-  message_complete(LaneKind::receive, peer, number);
+  message_complete(StepQueueKind::receive, peer, number);
 }
 
 void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
@@ -108,20 +108,20 @@ void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
   cancel(why.with_context("collective with rank " + std::to_string(peer.value())));
 }
 
-void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {
+void Executor::message_complete(StepQueueKind kind, Rank peer, MessageNo number) {
   if (!failure_.ok()) return;
   R2CCL_CHECK(running_.has_value());
   Running& run = *running_;
-  const uint32_t lane = run.plan->find_lane(kind, peer);
-  R2CCL_CHECK(lane != kNone);
-  LaneState& state = run.lanes[lane];
-  const std::vector<uint32_t>& steps = run.plan->lanes()[lane].steps;
+  const uint32_t step_queue = run.plan->find_step_queue(kind, peer);
+  R2CCL_CHECK(step_queue != kNone);
+  StepQueueState& state = run.step_queues[step_queue];
+  const std::vector<uint32_t>& steps = run.plan->step_queues()[step_queue].steps;
   const uint64_t index = number.value() - state.first.value();
   R2CCL_CHECK(index < state.posted);
   const uint32_t step = steps[index];
   R2CCL_CHECK(run.message_done[step] == 0);
   run.message_done[step] = 1;
-  if (kind == LaneKind::send) --run.sends_posted;
+  if (kind == StepQueueKind::send) --run.sends_posted;
   while (state.low < state.posted && run.message_done[steps[state.low]] != 0) ++state.low;
 
   if (run.plan->steps()[step].kind != StepKind::receive_reduce) {
@@ -129,7 +129,7 @@ void Executor::message_complete(LaneKind kind, Rank peer, MessageNo number) {
   } else if (--run.pending[step] == 0) {
     becomes_ready(step);
   }
-  advance_lane(lane);
+  advance_step_queue(step_queue);
   settle();
   run_queue();
 }
@@ -154,10 +154,12 @@ void Executor::settle() {
 void Executor::hasten_sends() {
   Running& run = *running_;
   run.hastened = true;
-  for (size_t i = 0; i < run.lanes.size(); ++i) {
-    const Lane& lane = run.plan->lanes()[i];
-    if (lane.kind != LaneKind::send || run.lanes[i].low == run.lanes[i].posted) continue;
-    ports_[static_cast<size_t>(lane.peer.value())]->hasten_sends(channel_);
+  for (size_t i = 0; i < run.step_queues.size(); ++i) {
+    const StepQueue& step_queue = run.plan->step_queues()[i];
+    if (step_queue.kind != StepQueueKind::send ||
+        run.step_queues[i].low == run.step_queues[i].posted)
+      continue;
+    ports_[static_cast<size_t>(step_queue.peer.value())]->hasten_sends(channel_);
   }
 }
 
@@ -166,7 +168,7 @@ void Executor::becomes_ready(uint32_t step) {
   switch (what.kind) {
     case StepKind::send:
     case StepKind::receive:
-      advance_lane(running_->plan->lane_of(step));
+      advance_step_queue(running_->plan->step_queue_of(step));
       break;
     case StepKind::receive_reduce:
       reduce_received(step);
@@ -179,12 +181,12 @@ void Executor::becomes_ready(uint32_t step) {
   }
 }
 
-void Executor::advance_lane(uint32_t lane) {
-  LaneState& state = running_->lanes[lane];
-  const std::vector<uint32_t>& steps = running_->plan->lanes()[lane].steps;
+void Executor::advance_step_queue(uint32_t step_queue) {
+  StepQueueState& state = running_->step_queues[step_queue];
+  const std::vector<uint32_t>& steps = running_->plan->step_queues()[step_queue].steps;
   while (state.posted < steps.size() && state.posted - state.low < limits::kMessagesPostedMax &&
          may_post(steps[state.posted])) {
-    post(lane, steps[state.posted]);
+    post(step_queue, steps[state.posted]);
   }
 }
 
@@ -196,7 +198,7 @@ void Executor::advance_staged() {
   const std::vector<uint32_t>& staged = run.plan->staged();
   while (run.staged_next < staged.size() && !staging_.empty()) {
     const uint32_t before = run.staged_next;
-    advance_lane(run.plan->lane_of(staged[before]));
+    advance_step_queue(run.plan->step_queue_of(staged[before]));
     if (run.staged_next == before) return;
   }
 }
@@ -208,9 +210,9 @@ bool Executor::may_post(uint32_t step) const {
   return staged == run.staged_next && !staging_.empty();
 }
 
-void Executor::post(uint32_t lane, uint32_t step) {
+void Executor::post(uint32_t step_queue, uint32_t step) {
   Running& run = *running_;
-  LaneState& state = run.lanes[lane];
+  StepQueueState& state = run.step_queues[step_queue];
   const Step& what = run.plan->steps()[step];
   MessagePort& port = *ports_[static_cast<size_t>(what.peer.value())];
   MessageNo number;
@@ -303,9 +305,10 @@ BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
 std::vector<Rank> Executor::waits_on() const {
   std::vector<Rank> peers;
   if (!running_ || running_->plan == nullptr) return peers;
-  const std::vector<Lane>& lanes = running_->plan->lanes();
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (running_->lanes[i].low < running_->lanes[i].posted) peers.push_back(lanes[i].peer);
+  const std::vector<StepQueue>& step_queues = running_->plan->step_queues();
+  for (size_t i = 0; i < step_queues.size(); ++i) {
+    if (running_->step_queues[i].low < running_->step_queues[i].posted)
+      peers.push_back(step_queues[i].peer);
   }
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());

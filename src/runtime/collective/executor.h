@@ -84,7 +84,7 @@ class Executor final : public MessageClient {
 
  private:
   // The progress of a step queue. Queue i of the plan has entry i.
-  struct LaneState {
+  struct StepQueueState {
     uint32_t posted = 0;
     uint32_t low = 0;  // all steps before this one are complete
     MessageNo first;   // this collective's first message on the queue; valid once posted > 0
@@ -97,7 +97,7 @@ class Executor final : public MessageClient {
     uint64_t context = 0;
     std::vector<uint32_t> pending;      // per step: the events that it still waits for
     std::vector<uint8_t> message_done;  // per step: its message is complete
-    std::vector<LaneState> lanes;
+    std::vector<StepQueueState> step_queues;
     std::vector<std::byte*> staging;  // per staged step: its slot, while it has one
     uint32_t staged_next = 0;         // the next staged step to get a slot
     uint32_t steps_left = 0;
@@ -107,13 +107,13 @@ class Executor final : public MessageClient {
 
   void run_queue();
   void begin(CollectiveCall call);
-  void message_complete(LaneKind kind, Rank peer, MessageNo number);
+  void message_complete(StepQueueKind kind, Rank peer, MessageNo number);
   void settle();
   void becomes_ready(uint32_t step);
-  void advance_lane(uint32_t lane);
+  void advance_step_queue(uint32_t step_queue);
   void advance_staged();
   bool may_post(uint32_t step) const;
-  void post(uint32_t lane, uint32_t step);
+  void post(uint32_t step_queue, uint32_t step);
   void hasten_sends();
   void reduce_received(uint32_t step);
   void copy(const Step& step) const;

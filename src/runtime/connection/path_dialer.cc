@@ -13,7 +13,7 @@ void PathDialer::start(DialRequest request,
   R2CCL_CHECK(!busy());
   request_ = std::move(request);
   nonces_ = nonces;
-  on_lane_ = request_.lane_only;
+  on_control_ = request_.control_only;
   answered_ = false;
   started_at_ = now;
   dialed_ = {};
@@ -76,7 +76,7 @@ void PathDialer::on_connected() {
   deadline_ = done_by_;
   ConnectionIdentity identity;
   identity.kind = !request_.call.empty() ? ConnectionKind::call
-                  : on_lane_             ? ConnectionKind::lane
+                  : on_control_          ? ConnectionKind::control
                                          : ConnectionKind::data;
   identity.from = request_.self;
   identity.to = request_.peer;
@@ -86,7 +86,7 @@ void PathDialer::on_connected() {
   // The control stream names the incarnation that it joins.
   const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
   io_.emplace(std::move(connection_),
-              make_initiator(run_, identity, last, nonces_[on_lane_ ? 1 : 0], request_.call));
+              make_initiator(run_, identity, last, nonces_[on_control_ ? 1 : 0], request_.call));
 }
 
 void PathDialer::pump() {
@@ -105,13 +105,13 @@ void PathDialer::pump() {
   registration_.reset();
   EstablishedConnection established = io_->take();
   io_.reset();
-  if (!on_lane_) {
+  if (!on_control_) {
     dialed_.data = std::move(established);
-    on_lane_ = true;
+    on_control_ = true;
     const TimeNs done_by = done_by_ + 2 * limits::kConnectAttempt;
     return connect(done_by, done_by);
   }
-  dialed_.lane = std::move(established);
+  dialed_.control = std::move(established);
   DialedPath dialed = std::move(dialed_);
   cancel();
   owner_.on_dialed(*this, std::move(dialed));

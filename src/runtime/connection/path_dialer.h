@@ -23,7 +23,7 @@ struct DialRequest {
   PathId path;
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  bool lane_only = false;
+  bool control_only = false;
   // Only probe whether the peer's kernel answers on this path; no handshake.
   bool probe_only = false;
   // If not empty: only deliver this notice to the peer.
@@ -39,7 +39,7 @@ struct DialRequest {
 
 struct DialedPath {
   std::optional<EstablishedConnection> data;
-  std::optional<EstablishedConnection> lane;  // absent after a probe or a call
+  std::optional<EstablishedConnection> control;  // absent after a probe or a call
 };
 
 struct DialFailure {
@@ -95,7 +95,7 @@ class PathDialer final : private EventHandler {
   Stage stage_ = Stage::idle;
   DialRequest request_;
   std::array<std::array<std::byte, kNonceBytes>, 2> nonces_{};
-  bool on_lane_ = false;  // the connection being opened is the control stream
+  bool on_control_ = false;  // the connection being opened is the control stream
   bool answered_ = false;
   TimeNs started_at_ = 0;
   TimeNs deadline_ = kNever;  // deadline of the stage

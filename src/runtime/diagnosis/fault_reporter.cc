@@ -264,7 +264,7 @@ std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& req
     const Rank peer(static_cast<int32_t>(found - host_of_.begin()));
     for (const auto& path : engine_.link(peer)->paths()) {
       const PathSpec& spec = path->spec;
-      if (spec.lane_only || spec.local_nic == kNoNic) continue;
+      if (spec.control_only || spec.local_nic == kNoNic) continue;
       NicProber::Target target;
       target.reach.near = name_of(engine_.self(), spec.local_nic);
       target.reach.far = name_of(peer, spec.remote_nic);

@@ -8,7 +8,7 @@ namespace r2ccl {
 namespace {
 
 bool is_watched(const Path& path) {
-  return !path.spec.lane_only && path.spec.local_nic != kNoNic;
+  return !path.spec.control_only && path.spec.local_nic != kNoNic;
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
   if (self.control.size() > 1 && peer.control.size() > 1) {
     PathSpec spec;
     spec.id = kOutOfBandPath;
-    spec.lane_only = true;
+    spec.control_only = true;
     spec.local_name = "oob";
     spec.source = self.control.front().address;
     spec.remote = peer.control.front();

@@ -151,8 +151,8 @@ TEST(MakePaths, BothEndsComputeTheSame) {
         EXPECT_TRUE(ids.insert(from_a[i].id).second);
         EXPECT_EQ(from_a[i].local_nic, from_b[i].remote_nic);
         EXPECT_EQ(from_a[i].remote_nic, from_b[i].local_nic);
-        EXPECT_EQ(from_a[i].lane_only, from_b[i].lane_only);
-        if (from_a[i].lane_only) continue;
+        EXPECT_EQ(from_a[i].control_only, from_b[i].control_only);
+        if (from_a[i].control_only) continue;
         EXPECT_EQ(from_a[i].source, from_b[i].remote.address);
         EXPECT_EQ(from_a[i].remote.port, b.nics[from_a[i].remote_nic.value()].port);
         EXPECT_EQ(from_a[i].device, a.nics[from_a[i].local_nic.value()].name);
@@ -166,8 +166,8 @@ TEST(MakePaths, EndWithTheOutOfBandPathWhereBothHaveOne) {
   const RankInfo b = info(1, {"10.0.0.2"});
   const auto paths = make_paths(a, b);
   ASSERT_EQ(paths.size(), 2u);
-  EXPECT_FALSE(paths[0].lane_only);
-  EXPECT_TRUE(paths[1].lane_only);
+  EXPECT_FALSE(paths[0].control_only);
+  EXPECT_TRUE(paths[1].control_only);
   EXPECT_EQ(paths[1].remote, b.control.front());
   EXPECT_EQ(paths[1].source, a.control.front().address);
   a.control.erase(a.control.begin());

@@ -168,7 +168,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
     std::vector<PathSpec> paths = make_paths(mine, peer);
     for (PathSpec& path : paths) path.device = device_of(path.device);
     const bool any_data = std::any_of(paths.begin(), paths.end(),
-                                      [](const PathSpec& path) { return !path.lane_only; });
+                                      [](const PathSpec& path) { return !path.control_only; });
     if (!any_data) {
       return {Code::system, describe_pair(mine, peer) +
                                 " have no NICs that could reach each other: compare `r2ccl info`"};

@@ -45,7 +45,7 @@ PathReport Link::report_path(const Path& path, TimeNs at) {
         host_.pace(path.spec.local_nic).share(paths_.pace_sender(path), path.health.round_trip, at);
   }
   if (settings_.witness != nullptr) settings_.witness->on_grant(end_, path, report.pace_total);
-  report.lane_received = path.lane_received();
+  report.control_received = path.control_received();
   return report;
 }
 

@@ -35,7 +35,7 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
                                              host.scratch(), settings.damping);
           slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
                                                      host.reactor(), host.transport(), host.run());
-          if (!spec.lane_only) slot.pace_sender = host.pace(spec.local_nic).add_sender();
+          if (!spec.control_only) slot.pace_sender = host.pace(spec.local_nic).add_sender();
           slots.push_back(std::move(slot));
         }
         return slots;
@@ -81,11 +81,11 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   Path& path = *slot.path;
   DialRequest request;
   request.path = path.spec.id;
-  request.lane_only = path.spec.lane_only;
+  request.control_only = path.spec.control_only;
   request.local_nic = path.spec.local_nic;
   request.remote_nic = path.spec.remote_nic;
   // The peer opens paths, but may not know the present address of this NIC.
-  if (!opens() && !path.spec.lane_only) request.call = host_.address_notice(path.spec.local_nic);
+  if (!opens() && !path.spec.control_only) request.call = host_.address_notice(path.spec.local_nic);
   request.probe_only = !opens() && request.call.empty();
   request.self = end_.self;
   request.peer = end_.peer;
@@ -136,7 +136,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   Path& path = *find(dialer.request().path);
   events_.wake();
   liveness_.on_alive();
-  if (!dialed.lane) {
+  if (!dialed.control) {
     path.health.kernel_answered_at = now();
     return;
   }
@@ -146,7 +146,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
     fail_path(path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", now());
   }
-  (void)attach(path, std::move(dialed.data), std::move(*dialed.lane), now());
+  (void)attach(path, std::move(dialed.data), std::move(*dialed.control), now());
   events_.on_state_changed();
 }
 
@@ -182,9 +182,10 @@ Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, I
   decision.last_used = path->state.incarnation();
   const auto& pending = slots_[path->index].pending_data;
   if (identity.kind == ConnectionKind::data) {
-    if (path->spec.lane_only) return Status(Code::remote, "a data connection on a lane-only path");
+    if (path->spec.control_only)
+      return Status(Code::remote, "a data connection on a lane-only path");
     if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
-  } else if (!path->spec.lane_only) {
+  } else if (!path->spec.control_only) {
     if (!pending || pending->session.incarnation != theirs) {
       return Status(Code::remote, "a lane without its data connection");
     }
@@ -204,7 +205,7 @@ void LinkPaths::adopt(EstablishedConnection established) {
   }
   const bool joins = pending && pending->session.incarnation == established.session.incarnation;
   // Otherwise it is a control stream whose data connection was replaced in the meantime.
-  if (joins == path->spec.lane_only) return;
+  if (joins == path->spec.control_only) return;
   // The peer dials only a path that it has lost, so the present connection is dead on its side.
   if (path->state.connected()) {
     fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());

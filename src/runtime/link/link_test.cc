@@ -166,7 +166,8 @@ TEST(Link, AChunkOfAnOldIncarnationEndsThePathAndTouchesNothing) {
 
 // The peer's control stream of path 0 says that it has all of the one message. The link believes it
 // only once those bytes arrive unchanged. The other path lives, and path 0 can be opened again.
-void expect_lane_refused(const std::function<Bytes(ScriptedLink&, const ControlFrame&)>& attack) {
+void expect_control_refused(
+    const std::function<Bytes(ScriptedLink&, const ControlFrame&)>& attack) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
@@ -191,11 +192,11 @@ TEST(Link, BelievesNothingOnAControlStreamInWhichABitWasChanged) {
   const size_t size = [] {
     ScriptedLink s(2);
     s.connect(0);
-    return s.lane_bytes(0, s.state()).size();
+    return s.control_bytes(0, s.state()).size();
   }();
   for (size_t bit = 0; bit < size * 8; bit += 37) {
-    expect_lane_refused([bit](ScriptedLink& s, const ControlFrame& frame) {
-      Bytes changed = s.lane_bytes(0, frame);
+    expect_control_refused([bit](ScriptedLink& s, const ControlFrame& frame) {
+      Bytes changed = s.control_bytes(0, frame);
       changed[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
       return changed;
     });
@@ -204,30 +205,30 @@ TEST(Link, BelievesNothingOnAControlStreamInWhichABitWasChanged) {
 }
 
 TEST(Link, BelievesNoControlFrameThatComesBeforeItsPredecessor) {
-  expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
-    (void)s.lane_bytes(0, s.state());
-    return s.lane_bytes(0, frame);
+  expect_control_refused([](ScriptedLink& s, const ControlFrame& frame) {
+    (void)s.control_bytes(0, s.state());
+    return s.control_bytes(0, frame);
   });
 }
 
 TEST(Link, BelievesNoControlFrameOfAnOldIncarnation) {
-  expect_lane_refused([](ScriptedLink& s, const ControlFrame& frame) {
-    Bytes recorded = s.lane_bytes(0, frame);
+  expect_control_refused([](ScriptedLink& s, const ControlFrame& frame) {
+    Bytes recorded = s.control_bytes(0, frame);
     s.connect(0);
     return recorded;
   });
 }
 
 TEST(Link, BelievesNoControlFrameOfAnotherPath) {
-  expect_lane_refused(
-      [](ScriptedLink& s, const ControlFrame& frame) { return s.lane_bytes(1, frame); });
+  expect_control_refused(
+      [](ScriptedLink& s, const ControlFrame& frame) { return s.control_bytes(1, frame); });
 }
 
 TEST(Link, AControlFrameThatComesTwiceEndsThePath) {
   ScriptedLink s(2);
   s.connect(0);
   s.connect(1);
-  const Bytes recorded = s.lane_bytes(0, s.state());
+  const Bytes recorded = s.control_bytes(0, s.state());
   s.deliver(0, recorded);
   ASSERT_EQ(s.path(0).state.phase(), PathPhase::up);
   s.deliver(0, recorded);

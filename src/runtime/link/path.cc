@@ -29,16 +29,16 @@ LossMeter::Counters loss_counters(const Connection& connection) {
 
 Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
            std::span<std::byte> scratch, bool damping)
-    : PathEnd(place, path_spec.lane_only, nic_queue),
+    : PathEnd(place, path_spec.control_only, nic_queue),
       spec(std::move(path_spec)),
       backoff(damping),
       owner_(owner),
       scratch_(scratch) {}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
-                    EstablishedConnection lane, TimeNs now) {
-  R2CCL_CHECK(data.has_value() != spec.lane_only);
-  if (lane.session.incarnation <= state.incarnation()) {
+                    EstablishedConnection control, TimeNs now) {
+  R2CCL_CHECK(data.has_value() != spec.control_only);
+  if (control.session.incarnation <= state.incarnation()) {
     return {Code::remote, "an incarnation that is over"};
   }
   model.reset();
@@ -48,14 +48,14 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   health.last_sent_at = now;
   broken.reset();
   peer_cause = DownCause::none;
-  state.connect(lane.session.incarnation, now);
+  state.connect(control.session.incarnation, now);
   paused_until_ = kNever;
   reactor_ = &reactor;
-  lane_ = std::make_unique<ControlLane>(std::move(lane.connection), lane.session,
-                                        std::move(lane.leftover));
-  auto lane_added = reactor.add(lane_->connection().poll_id(), lane_handler_, false);
-  if (!lane_added.ok()) return lane_added.status();
-  lane_registration_ = std::move(lane_added).value();
+  control_ = std::make_unique<ControlStream>(std::move(control.connection), control.session,
+                                             std::move(control.leftover));
+  auto control_added = reactor.add(control_->connection().poll_id(), control_handler_, false);
+  if (!control_added.ok()) return control_added.status();
+  control_registration_ = std::move(control_added).value();
   if (data.has_value()) {
     data_ = std::move(data->connection);
     using Use = HeaderTag::Use;
@@ -68,7 +68,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
     if (Status read = reader_->prefill(data->leftover); !read.ok()) refuse_data(read);
   }
   // The last bytes of the handshake may have brought frames along.
-  on_lane_ready({0, true, false});
+  on_control_ready({0, true, false});
   return {};
 }
 
@@ -76,7 +76,7 @@ std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
   sample_losses(now);
   losses_.reset();
   data_registration_.reset();
-  lane_registration_.reset();
+  control_registration_.reset();
   bytes_received_before_ += bytes_received();
   bytes_sent_before_ += model.bytes_sent();
   std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
@@ -85,7 +85,7 @@ std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
   paused_until_ = kNever;
   data_.reset();
   reader_.reset();
-  lane_.reset();
+  control_.reset();
   broken.reset();
   if (state.connected()) state.fail(cause, now);
   return lost;
@@ -124,7 +124,7 @@ TimeNs Path::data_unanswered() const {
 }
 
 TimeNs Path::control_unanswered() const {
-  return lane_ == nullptr ? kNever : lane_->connection().info().unanswered_ns;
+  return control_ == nullptr ? kNever : control_->connection().info().unanswered_ns;
 }
 
 void Path::note_failure(const PathEvent& event, bool fault) {
@@ -141,10 +141,10 @@ void Path::note_failure(const PathEvent& event, bool fault) {
 }
 
 void Path::sample_losses(TimeNs now) {
-  if (lane_ == nullptr) return;
+  if (control_ == nullptr) return;
   const bool idle = model.outstanding().empty() && health.last_sent_at < losses_at_;
   if (idle && losses_settled_) return;
-  losses_.sample(LossMeter::kControl, loss_counters(lane_->connection()), now);
+  losses_.sample(LossMeter::kControl, loss_counters(control_->connection()), now);
   if (data_ != nullptr) losses_.sample(LossMeter::kData, loss_counters(*data_), now);
   losses_at_ = now;
   losses_settled_ = idle;
@@ -153,9 +153,9 @@ void Path::sample_losses(TimeNs now) {
 void Path::send_control(ControlFrame& frame) {
   health.last_sent_at = owner_.now();
   ++control_frames_;
-  const IoResult result = lane_->send(frame);
+  const IoResult result = control_->send(frame);
   if (result.kind != IoKind::progressed) break_on(result, "lane");
-  lane_registration_.want_write(!lane_->can_send());
+  control_registration_.want_write(!control_->can_send());
 }
 
 Result<ReceiveLedger::Place> Path::on_header(const DataHeader& header) {
@@ -192,17 +192,17 @@ void Path::refuse_data(const Status& why) {
   break_path(reader_->corrupted() ? DownCause::corrupted : DownCause::protocol, why.message());
 }
 
-void Path::on_lane_ready(const PollEvent& event) {
+void Path::on_control_ready(const PollEvent& event) {
   if (event.writable) {
-    break_on(lane_->flush(), "lane");
-    lane_registration_.want_write(!lane_->can_send());
+    break_on(control_->flush(), "lane");
+    control_registration_.want_write(!control_->can_send());
   }
   if (!event.readable || broken || paused()) return;
   frames_.clear();
-  const ControlLane::Received received = lane_->receive(frames_);
+  const ControlStream::Received received = control_->receive(frames_);
   for (ControlFrame& frame : frames_) owner_.on_control(*this, std::move(frame));
   if (!received.status.ok()) {
-    break_path(lane_->corrupted() ? DownCause::corrupted : DownCause::protocol,
+    break_path(control_->corrupted() ? DownCause::corrupted : DownCause::protocol,
                received.status.message());
   } else {
     break_on(received.end, "lane");
@@ -235,7 +235,7 @@ void Path::pause(const char* which, int error) {
   }
   paused_until_ = owner_.now() + limits::kShortagePause;
   data_registration_.reset();
-  lane_registration_.reset();
+  control_registration_.reset();
 }
 
 bool Path::resume(TimeNs now) {
@@ -249,13 +249,14 @@ bool Path::resume(TimeNs now) {
   };
   paused_until_ = kNever;
   const bool watched =
-      watch(lane_->connection(), lane_handler_, !lane_->can_send(), lane_registration_) &&
+      watch(control_->connection(), control_handler_, !control_->can_send(),
+            control_registration_) &&
       (data_ == nullptr ||
        watch(*data_, data_handler_, writer_->busy() && !writer_->abandoned(), data_registration_));
   if (watched) return true;
   paused_until_ = now + limits::kShortagePause;
   data_registration_.reset();
-  lane_registration_.reset();
+  control_registration_.reset();
   return false;
 }
 
@@ -271,18 +272,18 @@ void Path::break_path(DownCause cause, const std::string& why) {
   break_by(cause, DownCause::none, why);
   // The control stream may hold an unread goodbye or last acknowledgement, which tells the meaning
   // of the break.
-  if (lane_ != nullptr) {
+  if (control_ != nullptr) {
     bool more = true;
     for (size_t turn = 0; turn < kLastTurns && more; ++turn) {
       std::vector<ControlFrame> last;
-      const ControlLane::Received received = lane_->receive(last);
+      const ControlStream::Received received = control_->receive(last);
       for (ControlFrame& frame : last) owner_.on_control(*this, std::move(frame));
       more = received.status.ok() && received.end.kind == IoKind::progressed;
     }
   }
   // Level-triggered readiness would report the dead connection until the link has acted.
   data_registration_.reset();
-  lane_registration_.reset();
+  control_registration_.reset();
   owner_.on_broken(*this, cause, why);
 }
 
@@ -304,7 +305,7 @@ void Path::check_invariants() const {
   backoff.check_invariants();
   R2CCL_CHECK(reader_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(writer_.has_value() == (data_ != nullptr));
-  R2CCL_CHECK(state.connected() == (lane_ != nullptr));
+  R2CCL_CHECK(state.connected() == (control_ != nullptr));
   R2CCL_CHECK(!control_only || data_ == nullptr);
 }
 

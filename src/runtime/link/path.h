@@ -19,7 +19,7 @@
 #include "protocol/path/reconnect_backoff.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/link/control_lane.h"
+#include "runtime/link/control_stream.h"
 #include "runtime/link/frame_reader.h"
 #include "runtime/link/frame_writer.h"
 #include "runtime/link/link_host.h"
@@ -30,7 +30,7 @@ namespace r2ccl {
 // The two ends of a path. Fixed for the life of the link, except the remote address.
 struct PathSpec {
   PathId id;
-  bool lane_only = false;  // the out-of-band control stream: carries control frames, never chunks
+  bool control_only = false;  // the out-of-band path: control frames, never chunks
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
   std::string local_name;  // for messages: "nic0", "mgmt", "lo"
@@ -72,7 +72,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // Takes both connections of one incarnation and begins to validate the path. A control-only path
   // has no `data` and is up at once.
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
-                EstablishedConnection lane, TimeNs now);
+                EstablishedConnection control, TimeNs now);
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
   // oldest first.
   std::deque<Transmission> detach(DownCause cause, TimeNs now);
@@ -108,11 +108,11 @@ class Path final : public PathEnd, private FrameReader::Owner {
   bool probe_received() const { return probe_received_; }
 
   // --- control stream ---
-  bool control_writable() const override { return lane_ != nullptr && lane_->can_send(); }
+  bool control_writable() const override { return control_ != nullptr && control_->can_send(); }
   void send_control(ControlFrame& frame);
   TimeNs data_unanswered() const override;
   TimeNs control_unanswered() const override;
-  uint64_t lane_received() const { return lane_ ? lane_->frames_received() : 0; }
+  uint64_t control_received() const { return control_ ? control_->frames_received() : 0; }
 
   // Reads the kernels' counters of both connections, if they may have changed since the last time.
   void sample_losses(TimeNs now);
@@ -159,9 +159,9 @@ class Path final : public PathEnd, private FrameReader::Owner {
     void on_ready(const PollEvent& event) override { path.on_data_ready(event); }
     Path& path;
   };
-  struct LaneHandler final : EventHandler {
-    explicit LaneHandler(Path& p) : path(p) {}
-    void on_ready(const PollEvent& event) override { path.on_lane_ready(event); }
+  struct ControlHandler final : EventHandler {
+    explicit ControlHandler(Path& p) : path(p) {}
+    void on_ready(const PollEvent& event) override { path.on_control_ready(event); }
     Path& path;
   };
 
@@ -169,7 +169,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
   void fence();
   void on_data_ready(const PollEvent& event);
-  void on_lane_ready(const PollEvent& event);
+  void on_control_ready(const PollEvent& event);
   void flush_data();
   void refuse_data(const Status& why);
   void break_path(DownCause cause, const std::string& why);
@@ -179,14 +179,14 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Owner& owner_;
   std::span<std::byte> scratch_;
   DataHandler data_handler_{*this};
-  LaneHandler lane_handler_{*this};
+  ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;
-  std::unique_ptr<ControlLane> lane_;  // there while the path is connected
+  std::unique_ptr<ControlStream> control_;  // there while the path is connected
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
   Reactor* reactor_ = nullptr;         // the reactor of both connections
   Reactor::Registration data_registration_;
-  Reactor::Registration lane_registration_;
+  Reactor::Registration control_registration_;
   TimeNs paused_until_ = kNever;
   uint64_t pace_permitted_ = 0;
   bool probe_received_ = false;

@@ -223,7 +223,7 @@ TEST(Cluster, ANicThatBecomesFiveMillisecondsSlowerHoldsUpNobodyForLong) {
 }
 
 // To the stopped rank a control stream looks slow, and pings of the other rank keep it busy.
-TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
+TEST(Cluster, AControlStreamThatWasLateOnceTakesItsTurnAgain) {
   ClusterOptions options;
   options.nics = 3;
   Cluster cluster(options);
@@ -239,12 +239,12 @@ TEST(Cluster, ALaneThatWasLateOnceTakesItsTurnAgain) {
   cluster.world().run_for(1500 * kMillisecond);
   const auto& paths = cluster.node(1).engine().link(Rank(0))->paths();
   std::vector<uint64_t> before;
-  for (const auto& path : paths) before.push_back(path->lane_received());
+  for (const auto& path : paths) before.push_back(path->control_received());
   cluster.world().run_for(kSecond);
   EXPECT_FALSE(job.finished());
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (paths[i]->spec.lane_only) continue;
-    EXPECT_GT(paths[i]->lane_received() - before[i], 100u) << paths[i]->spec.local_name;
+    if (paths[i]->spec.control_only) continue;
+    EXPECT_GT(paths[i]->control_received() - before[i], 100u) << paths[i]->spec.local_name;
   }
 }
 

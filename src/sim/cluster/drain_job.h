@@ -120,7 +120,7 @@ class DrainJob : public testing::Test {
       const Link* link = cluster_->node(owner).engine().link(Rank(peer));
       if (link == nullptr) continue;
       for (const auto& path : link->paths()) {
-        if (path->spec.lane_only || path->spec.local_nic.value() != nic) continue;
+        if (path->spec.control_only || path->spec.local_nic.value() != nic) continue;
         bytes += path->total_bytes_sent() + path->total_bytes_received();
       }
     }
@@ -134,8 +134,8 @@ class DrainJob : public testing::Test {
       const Link* link = cluster_->node(owner).engine().link(Rank(peer));
       if (link == nullptr) continue;
       for (const auto& path : link->paths()) {
-        if (!path->spec.lane_only && path->spec.local_nic.value() == nic) {
-          frames += path->lane_received();
+        if (!path->spec.control_only && path->spec.local_nic.value() == nic) {
+          frames += path->control_received();
         }
       }
     }

@@ -144,7 +144,7 @@ bool FaultScript::carries_chunks(int host, int nic) {
       const Link* link = engine->link(Rank(peer));
       if (link == nullptr || (rank != host && peer != host)) continue;
       for (const auto& path : link->paths()) {
-        if (path->spec.lane_only) continue;
+        if (path->spec.control_only) continue;
         const NicId end = rank == host ? path->spec.local_nic : path->spec.remote_nic;
         if (end != NicId(static_cast<uint16_t>(nic))) continue;
         const bool sending = cluster_.nic(rank, path->spec.local_nic.value()).egress_busy;

@@ -15,7 +15,7 @@ constexpr TimeNs kVerdictTime = 3 * kSecond;
 bool FaultOracle::guilty(int rank, const PathEvent& event) const {
   if (event.cause == DownCause::closing) return true;
   if (faults_.killed(event.peer.value()) || faults_.killed(rank)) return true;
-  if (event.local_nic == kNoNic) return true;  // a lane of the management network
+  if (event.local_nic == kNoNic) return true;  // a control stream of the management network
   return faults_.troubled(rank, event.local_nic.value(), event.at) ||
          faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
 }

@@ -1,4 +1,4 @@
-#include "runtime/link/control_lane.h"
+#include "runtime/link/control_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -33,10 +33,10 @@ struct End {
   End(uint8_t send, uint8_t receive, Bytes leftover = {}) {
     auto owned = std::make_unique<ScriptedConnection>();
     connection = owned.get();
-    lane.emplace(std::move(owned), session(send, receive), std::move(leftover));
+    control.emplace(std::move(owned), session(send, receive), std::move(leftover));
   }
   ScriptedConnection* connection;
-  std::optional<ControlLane> lane;
+  std::optional<ControlStream> control;
 };
 
 // Returns the bytes of `count` frames as control stream `a` sends them.
@@ -44,8 +44,8 @@ Bytes sent_frames(uint64_t count, size_t notice_bytes = 5) {
   End a(1, 2);
   for (uint64_t i = 0; i < count; ++i) {
     ControlFrame frame = frame_with(i + 1, notice_bytes);
-    EXPECT_EQ(a.lane->send(frame).kind, IoKind::progressed);
-    EXPECT_EQ(frame.lane_sequence, i);
+    EXPECT_EQ(a.control->send(frame).kind, IoKind::progressed);
+    EXPECT_EQ(frame.control_sequence, i);
   }
   return a.connection->take_written();
 }
@@ -60,14 +60,14 @@ Heard hear(End& end, std::span<const std::byte> bytes) {
   if (!bytes.empty()) end.connection->deliver(bytes);
   bool more = false;
   for (int i = 0; (i < 3 || more) && heard.status.ok(); ++i) {
-    const ControlLane::Received received = end.lane->receive(heard.frames);
+    const ControlStream::Received received = end.control->receive(heard.frames);
     heard.status = received.status;
     more = received.end.kind == IoKind::progressed;
   }
   return heard;
 }
 
-TEST(ControlLane, DeliversFramesWhereverTheStreamIsSplit) {
+TEST(ControlStream, DeliversFramesWhereverTheStreamIsSplit) {
   const Bytes stream = sent_frames(2);
   for (size_t split = 0; split <= stream.size(); ++split) {
     End b(2, 1);
@@ -81,11 +81,11 @@ TEST(ControlLane, DeliversFramesWhereverTheStreamIsSplit) {
     ASSERT_EQ(frames[0].version, 1u);
     ASSERT_EQ(frames[1].version, 2u);
     ASSERT_EQ(frames[1].notices, frame_with(2).notices);
-    ASSERT_EQ(b.lane->frames_received(), 2u);
+    ASSERT_EQ(b.control->frames_received(), 2u);
   }
 }
 
-TEST(ControlLane, ContinuesBytesThatCameWithTheHandshake) {
+TEST(ControlStream, ContinuesBytesThatCameWithTheHandshake) {
   const Bytes stream = sent_frames(2);
   for (size_t split = 0; split <= stream.size(); ++split) {
     End b(2, 1, Bytes(stream.begin(), stream.begin() + static_cast<ptrdiff_t>(split)));
@@ -95,7 +95,7 @@ TEST(ControlLane, ContinuesBytesThatCameWithTheHandshake) {
   }
 }
 
-TEST(ControlLane, TakesFramesLargerThanOneReadAndManyInOne) {
+TEST(ControlStream, TakesFramesLargerThanOneReadAndManyInOne) {
   End large(2, 1);
   EXPECT_EQ(hear(large, sent_frames(40, limits::kNoticeBytesMax)).frames.size(), 40u);
   End many(2, 1);
@@ -103,7 +103,7 @@ TEST(ControlLane, TakesFramesLargerThanOneReadAndManyInOne) {
 }
 
 // A peer that keeps writing must neither delay the other connections nor fill the memory.
-TEST(ControlLane, OneTurnTakesBoundedBytesAndFrames) {
+TEST(ControlStream, OneTurnTakesBoundedBytesAndFrames) {
   constexpr uint64_t kFrames = 5000;
   for (const size_t notice_bytes : {size_t{5}, limits::kNoticeBytesMax}) {
     const Bytes stream = sent_frames(kFrames, notice_bytes);
@@ -114,12 +114,12 @@ TEST(ControlLane, OneTurnTakesBoundedBytesAndFrames) {
     size_t turns = 0;
     while (heard < kFrames) {
       std::vector<ControlFrame> frames;
-      const ControlLane::Received received = b.lane->receive(frames);
+      const ControlStream::Received received = b.control->receive(frames);
       ASSERT_TRUE(received.status.ok());
-      const size_t last_read = ControlLane::kReadBytes / frame_bytes + 1;
-      EXPECT_LE(frames.size(), ControlLane::kFramesPerTurn + last_read);
+      const size_t last_read = ControlStream::kReadBytes / frame_bytes + 1;
+      EXPECT_LE(frames.size(), ControlStream::kFramesPerTurn + last_read);
       EXPECT_LE(frames.size() * frame_bytes,
-                ControlLane::kBytesPerTurn + ControlLane::kReadBytes + frame_bytes);
+                ControlStream::kBytesPerTurn + ControlStream::kReadBytes + frame_bytes);
       heard += frames.size();
       ++turns;
       ASSERT_EQ(received.end.kind, heard < kFrames ? IoKind::progressed : received.end.kind);
@@ -129,32 +129,32 @@ TEST(ControlLane, OneTurnTakesBoundedBytesAndFrames) {
   }
 }
 
-TEST(ControlLane, WritesTheRestOfAFrameBeforeTheNext) {
+TEST(ControlStream, WritesTheRestOfAFrameBeforeTheNext) {
   const Bytes want = sent_frames(2);
   for (size_t split = 1; split < want.size() / 2; ++split) {
     End a(1, 2);
     a.connection->limit_writes({split, 0});
     ControlFrame first = frame_with(1);
-    ASSERT_EQ(a.lane->send(first).kind, IoKind::blocked);
-    ASSERT_FALSE(a.lane->can_send());
-    ASSERT_EQ(a.lane->flush().kind, IoKind::progressed);
-    ASSERT_TRUE(a.lane->can_send());
+    ASSERT_EQ(a.control->send(first).kind, IoKind::blocked);
+    ASSERT_FALSE(a.control->can_send());
+    ASSERT_EQ(a.control->flush().kind, IoKind::progressed);
+    ASSERT_TRUE(a.control->can_send());
     ControlFrame second = frame_with(2);
-    ASSERT_EQ(a.lane->send(second).kind, IoKind::progressed);
+    ASSERT_EQ(a.control->send(second).kind, IoKind::progressed);
     ASSERT_EQ(a.connection->written(), want) << split;
-    ASSERT_EQ(a.lane->frames_sent(), 2u);
+    ASSERT_EQ(a.control->frames_sent(), 2u);
   }
 }
 
-TEST(ControlLaneDeathTest, NothingIsQueuedBehindAHalfWrittenFrame) {
+TEST(ControlStreamDeathTest, NothingIsQueuedBehindAHalfWrittenFrame) {
   End a(1, 2);
   a.connection->limit_writes({3, 0});
   ControlFrame frame = frame_with(1);
-  (void)a.lane->send(frame);
-  EXPECT_DEATH((void)a.lane->send(frame), "bug");
+  (void)a.control->send(frame);
+  EXPECT_DEATH((void)a.control->send(frame), "bug");
 }
 
-TEST(ControlLane, TakesNoFrameInWhichAByteWasChanged) {
+TEST(ControlStream, TakesNoFrameInWhichAByteWasChanged) {
   const Bytes stream = sent_frames(1);
   for (size_t at = 0; at < stream.size(); ++at) {
     Bytes forged = stream;
@@ -163,12 +163,12 @@ TEST(ControlLane, TakesNoFrameInWhichAByteWasChanged) {
     const Heard heard = hear(b, forged);
     EXPECT_TRUE(heard.frames.empty()) << at;
     EXPECT_EQ(heard.status.code(), Code::remote) << at;
-    EXPECT_TRUE(b.lane->corrupted()) << at;
+    EXPECT_TRUE(b.control->corrupted()) << at;
   }
 }
 
 // The reader would wait for bytes that never come.
-TEST(ControlLane, BelievesNoSizeThatWasChanged) {
+TEST(ControlStream, BelievesNoSizeThatWasChanged) {
   Bytes header = sent_frames(1);
   header.resize(kControlHeaderBytes);
   for (const size_t at : {8u, 9u}) {
@@ -179,7 +179,7 @@ TEST(ControlLane, BelievesNoSizeThatWasChanged) {
   }
 }
 
-TEST(ControlLane, TakesNoFrameUnderAnotherKey) {
+TEST(ControlStream, TakesNoFrameUnderAnotherKey) {
   const Bytes stream = sent_frames(1);
   End stranger(2, 9);
   EXPECT_EQ(hear(stranger, stream).status.code(), Code::remote);
@@ -187,7 +187,7 @@ TEST(ControlLane, TakesNoFrameUnderAnotherKey) {
   EXPECT_EQ(hear(mirror, stream).status.code(), Code::remote);
 }
 
-TEST(ControlLane, TakesNoFrameTwiceAndMissesNone) {
+TEST(ControlStream, TakesNoFrameTwiceAndMissesNone) {
   const Bytes stream = sent_frames(2);
   const auto first = std::span(stream).first(stream.size() / 2);
   const auto second = std::span(stream).subspan(stream.size() / 2);
@@ -200,7 +200,7 @@ TEST(ControlLane, TakesNoFrameTwiceAndMissesNone) {
   EXPECT_TRUE(heard.frames.empty());
 }
 
-TEST(ControlLane, KeepsTheFramesThatCameBeforeABadOne) {
+TEST(ControlStream, KeepsTheFramesThatCameBeforeABadOne) {
   Bytes stream = sent_frames(2);
   stream.back() ^= std::byte{1};
   End b(2, 1);
@@ -209,7 +209,7 @@ TEST(ControlLane, KeepsTheFramesThatCameBeforeABadOne) {
   EXPECT_FALSE(heard.status.ok());
 }
 
-TEST(ControlLane, RefusesAnOversizedFrameBeforeItsBytesCome) {
+TEST(ControlStream, RefusesAnOversizedFrameBeforeItsBytesCome) {
   Bytes header = sent_frames(1);
   header.resize(kControlHeaderBytes);
   header[10] = std::byte{2};  // 128 KB
@@ -219,14 +219,14 @@ TEST(ControlLane, RefusesAnOversizedFrameBeforeItsBytesCome) {
   EXPECT_EQ(hear(b, header).status.code(), Code::remote);
 }
 
-TEST(ControlLane, SaysWhyTheConnectionEnded) {
+TEST(ControlStream, SaysWhyTheConnectionEnded) {
   const Bytes stream = sent_frames(1);
   End b(2, 1);
   b.connection->deliver(stream);
   b.connection->end_reads({IoKind::closed, 0, 0});
   std::vector<ControlFrame> frames;
   IoKind kind = IoKind::blocked;
-  for (int i = 0; i < 3; ++i) kind = b.lane->receive(frames).end.kind;
+  for (int i = 0; i < 3; ++i) kind = b.control->receive(frames).end.kind;
   EXPECT_EQ(frames.size(), 1u);
   EXPECT_EQ(kind, IoKind::closed);
 }

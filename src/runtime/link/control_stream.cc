@@ -1,4 +1,4 @@
-#include "runtime/link/control_lane.h"
+#include "runtime/link/control_stream.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +9,8 @@
 
 namespace r2ccl {
 
-ControlLane::ControlLane(std::unique_ptr<Connection> connection, const Session& session,
-                         std::vector<std::byte> leftover)
+ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Session& session,
+                             std::vector<std::byte> leftover)
     : connection_(std::move(connection)),
       send_key_(session.send_key),
       receive_key_(session.receive_key),
@@ -19,13 +19,13 @@ ControlLane::ControlLane(std::unique_ptr<Connection> connection, const Session& 
       in_(std::move(leftover)),
       in_used_(in_.size()) {}
 
-IoResult ControlLane::send(ControlFrame& frame) {
+IoResult ControlStream::send(ControlFrame& frame) {
   R2CCL_CHECK(can_send());
-  frame.lane_sequence = sent_++;
+  frame.control_sequence = sent_++;
   out_.clear();
   encode(frame, out_);
   R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
-  send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.lane_sequence);
+  send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.control_sequence);
   std::array<std::byte, kMacBytes> mac;
   compute_mac(send_key_, out_, mac);
   out_.insert(out_.end(), mac.begin(), mac.end());
@@ -33,7 +33,7 @@ IoResult ControlLane::send(ControlFrame& frame) {
   return flush();
 }
 
-IoResult ControlLane::flush() {
+IoResult ControlStream::flush() {
   while (!out_.empty()) {
     const iovec slice{out_.data() + out_done_, out_.size() - out_done_};
     const IoResult result = connection_->write(std::span(&slice, 1));
@@ -44,7 +44,7 @@ IoResult ControlLane::flush() {
   return {IoKind::progressed, 0, 0};
 }
 
-ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
+ControlStream::Received ControlStream::receive(std::vector<ControlFrame>& frames) {
   const size_t frames_before = frames.size();
   for (size_t bytes = 0;;) {
     if (Status status = parse(frames); !status.ok()) return {status, {}};
@@ -65,13 +65,13 @@ ControlLane::Received ControlLane::receive(std::vector<ControlFrame>& frames) {
   }
 }
 
-Status ControlLane::corrupt(const char* what) {
+Status ControlStream::corrupt(const char* what) {
   corrupted_ = true;
   return {Code::remote,
           std::string(what) + ": its bytes were changed, repeated or left out on the way"};
 }
 
-Status ControlLane::parse(std::vector<ControlFrame>& frames) {
+Status ControlStream::parse(std::vector<ControlFrame>& frames) {
   size_t at = 0;
   while (in_used_ - at >= kControlHeaderBytes) {
     const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
@@ -91,7 +91,8 @@ Status ControlLane::parse(std::vector<ControlFrame>& frames) {
     auto frame = decode_control_body(rest.subspan(kControlHeaderBytes, body.value()));
     if (!frame.ok()) return frame.status();
     // TCP keeps the order, so a gap means that the stream was tampered with.
-    if (frame.value().lane_sequence != received_) return corrupt("a control frame out of sequence");
+    if (frame.value().control_sequence != received_)
+      return corrupt("a control frame out of sequence");
     ++received_;
     frames.push_back(std::move(frame).value());
     at += signed_bytes + kMacBytes;

@@ -17,10 +17,10 @@
 
 namespace r2ccl {
 
-class ControlLane {
+class ControlStream {
  public:
-  ControlLane(std::unique_ptr<Connection> connection, const Session& session,
-              std::vector<std::byte> leftover);
+  ControlStream(std::unique_ptr<Connection> connection, const Session& session,
+                std::vector<std::byte> leftover);
 
   Connection& connection() { return *connection_; }
 
