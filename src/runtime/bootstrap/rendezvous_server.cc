@@ -33,7 +33,7 @@ bool discard_input(Connection& connection) {
 
 // A listener. It leaves the reactor for a while when descriptors have run out: readiness is
 // level-triggered, so the backlog would keep the thread spinning.
-struct RendezvousServer::Door final : EventHandler {
+struct RendezvousServer::ListenSocket final : EventHandler {
   std::unique_ptr<Listener> listener;
   Reactor::Registration registration;
   bool ready = true;
@@ -41,7 +41,7 @@ struct RendezvousServer::Door final : EventHandler {
   void on_ready(const PollEvent&) override { ready = true; }
 };
 
-class RendezvousServer::Guest final : public EventHandler {
+class RendezvousServer::PendingConnection final : public EventHandler {
  public:
   enum class State : uint8_t {
     shaking_hands,  // the peer is unknown; `handshake` is set, and stays if it fails
@@ -55,21 +55,21 @@ class RendezvousServer::Guest final : public EventHandler {
 
   State state = State::shaking_hands;
   bool ready = true;
-  TimeNs deadline = kNever;  // its effect depends on the state
-  uint32_t timeout_ms = 0;   // while waiting: the timeout of the rank's caller
-  Rank rank;                 // authenticated by the handshake
-  Crowd::Place place;        // until it has a slot
+  TimeNs deadline = kNever;       // its effect depends on the state
+  uint32_t timeout_ms = 0;        // while waiting: the timeout of the rank's caller
+  Rank rank;                      // authenticated by the handshake
+  HandshakeLimiter::Place place;  // until it has a slot
   std::unique_ptr<HandshakeIo> handshake;
   std::unique_ptr<SealedStream> stream;
   Reactor::Registration registration;  // last: it must end before the connection does
 };
 
 // The server's record of one rank that has arrived.
-struct RendezvousServer::Seat {
+struct RendezvousServer::Slot {
   std::vector<std::byte> info;
   std::string who;  // for the error of a second process that claims the rank
   Attendance attendance{};
-  Guest* guest = nullptr;  // null: it lost its connection after the table was complete
+  PendingConnection* pending = nullptr;  // null: lost after the table was complete
   bool acknowledged = false;
 };
 
@@ -78,9 +78,9 @@ RendezvousServer::RendezvousServer(Reactor& reactor,
                                    Options options)
     : reactor_(reactor), options_(std::move(options)), token_(LockedBytes::random(kRunTokenBytes)) {
   for (auto& listener : listeners) {
-    auto door = std::make_unique<Door>();
-    door->listener = std::move(listener);
-    doors_.push_back(std::move(door));
+    auto listen_socket = std::make_unique<ListenSocket>();
+    listen_socket->listener = std::move(listener);
+    listen_sockets_.push_back(std::move(listen_socket));
   }
 }
 
@@ -88,73 +88,74 @@ RendezvousServer::~RendezvousServer() = default;
 
 std::vector<Endpoint> RendezvousServer::endpoints() const {
   std::vector<Endpoint> out;
-  for (const auto& door : doors_) out.push_back(door->listener->local());
+  for (const auto& listen_socket : listen_sockets_) out.push_back(listen_socket->listener->local());
   return out;
 }
 
 void RendezvousServer::progress(TimeNs now) {
   if (finished_) return;
-  crowd_.recover(now);
-  for (const auto& door : doors_) accept_from(*door, now);
-  for (auto it = guests_.begin(); it != guests_.end();) {
-    Guest& guest = **it;
+  limiter_.recover(now);
+  for (const auto& listen_socket : listen_sockets_) accept_from(*listen_socket, now);
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    PendingConnection& pending = **it;
     bool stays = true;
-    if (guest.ready) {
-      guest.ready = false;
-      stays = serve(guest, now);
+    if (pending.ready) {
+      pending.ready = false;
+      stays = serve(pending, now);
     }
-    if (!stays) release_seat(guest);
-    it = stays ? std::next(it) : guests_.erase(it);
+    if (!stays) release_slot(pending);
+    it = stays ? std::next(it) : pending_.erase(it);
   }
   check_times(now);
   if (finished_) return;
-  for (const auto& guest : guests_) {
+  for (const auto& pending : pending_) {
     const bool writes =
-        guest->stream ? guest->stream->wants_write() : guest->handshake->wants_write();
-    guest->registration.want_write(writes);
+        pending->stream ? pending->stream->wants_write() : pending->handshake->wants_write();
+    pending->registration.want_write(writes);
   }
 }
 
 bool RendezvousServer::told_all() const {
-  return !failure_.ok() &&
-         std::ranges::none_of(guests_, [](const auto& guest) { return guest->stream != nullptr; });
+  return !failure_.ok() && std::ranges::none_of(pending_, [](const auto& pending) {
+    return pending->stream != nullptr;
+  });
 }
 
 TimeNs RendezvousServer::next_timeout() const {
   if (finished_) return kNever;
   TimeNs at = table_deadline_;
-  for (const auto& door : doors_) {
-    if (!door->registration) at = std::min(at, door->closed_until);
+  for (const auto& listen_socket : listen_sockets_) {
+    if (!listen_socket->registration) at = std::min(at, listen_socket->closed_until);
   }
   // A connection that became ready inside progress(), by another's arrival, is served at once.
-  for (const auto& guest : guests_) at = std::min(at, guest->ready ? 0 : guest->deadline);
+  for (const auto& pending : pending_) at = std::min(at, pending->ready ? 0 : pending->deadline);
   return at;
 }
 
-void RendezvousServer::accept_from(Door& door, TimeNs now) {
-  if (!door.registration) {
-    if (now < door.closed_until) return;
-    auto added = reactor_.add(door.listener->poll_id(), door, false);
-    door.closed_until = now + kAcceptPause;
+void RendezvousServer::accept_from(ListenSocket& listen_socket, TimeNs now) {
+  if (!listen_socket.registration) {
+    if (now < listen_socket.closed_until) return;
+    auto added = reactor_.add(listen_socket.listener->poll_id(), listen_socket, false);
+    listen_socket.closed_until = now + kAcceptPause;
     if (!added.ok()) return;
-    door.registration = std::move(added).value();
-    door.ready = true;
+    listen_socket.registration = std::move(added).value();
+    listen_socket.ready = true;
   }
-  if (!door.ready) return;
-  door.ready = false;  // the poller reports again when more are waiting
+  if (!listen_socket.ready) return;
+  listen_socket.ready = false;  // the poller reports again when more are waiting
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    std::unique_ptr<Connection> connection = door.listener->accept();
+    std::unique_ptr<Connection> connection = listen_socket.listener->accept();
     if (connection != nullptr) {
       admit(std::move(connection), now);
       continue;
     }
-    const int error = door.listener->accept_error();
+    const int error = listen_socket.listener->accept_error();
     if (error == 0) return;
     R2CCL_LOG(warn, "rendezvous: %s",
               system_error("cannot accept connections", error).message().c_str());
-    if (!crowd_.shrink(now)) {
-      door.registration.reset();
-      door.closed_until = now + kAcceptPause;
+    if (!limiter_.shrink(now)) {
+      listen_socket.registration.reset();
+      listen_socket.closed_until = now + kAcceptPause;
       return;
     }
     evict_surplus();
@@ -162,99 +163,102 @@ void RendezvousServer::accept_from(Door& door, TimeNs now) {
 }
 
 void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now) {
-  auto guest = std::make_unique<Guest>();
-  auto added = reactor_.add(connection->poll_id(), *guest, false);
+  auto pending = std::make_unique<PendingConnection>();
+  auto added = reactor_.add(connection->poll_id(), *pending, false);
   if (!added.ok()) return;
-  guest->registration = std::move(added).value();
-  guest->place = Crowd::Place(crowd_, connection->remote().address);
-  guest->deadline = now + limits::kHandshakeAgeMax;
-  guest->handshake = std::make_unique<HandshakeIo>(
+  pending->registration = std::move(added).value();
+  pending->place = HandshakeLimiter::Place(limiter_, connection->remote().address);
+  pending->deadline = now + limits::kHandshakeAgeMax;
+  pending->handshake = std::make_unique<HandshakeIo>(
       std::move(connection), make_rendezvous_acceptor(options_.job, options_.nonce()));
-  guests_.push_back(std::move(guest));
+  pending_.push_back(std::move(pending));
   evict_surplus();
 }
 
 void RendezvousServer::evict_surplus() {
-  while (crowd_.too_many()) {
-    guests_.erase(std::ranges::find_if(
-        guests_, [](const auto& guest) { return guest->place.is_of_the_largest(); }));
+  while (limiter_.too_many()) {
+    pending_.erase(std::ranges::find_if(
+        pending_, [](const auto& pending) { return pending->place.is_of_the_largest(); }));
     ++counters_.evicted;
   }
 }
 
-bool RendezvousServer::serve(Guest& guest, TimeNs now) {
-  if (guest.stream != nullptr) return talk(guest, now);
-  if (guest.state == Guest::State::shaking_hands) return shake_hands(guest, now);
-  return discard_input(guest.handshake->connection());
+bool RendezvousServer::serve(PendingConnection& pending, TimeNs now) {
+  if (pending.stream != nullptr) return talk(pending, now);
+  if (pending.state == PendingConnection::State::shaking_hands) return shake_hands(pending, now);
+  return discard_input(pending.handshake->connection());
 }
 
-bool RendezvousServer::shake_hands(Guest& guest, TimeNs now) {
-  switch (guest.handshake->pump()) {
+bool RendezvousServer::shake_hands(PendingConnection& pending, TimeNs now) {
+  switch (pending.handshake->pump()) {
     case HandshakeIo::Progress::running:
       return true;
     case HandshakeIo::Progress::failed:
       ++counters_.refused;
-      last_refusal_ = to_string(guest.handshake->connection().remote()) + ": " +
-                      guest.handshake->error().message();
+      last_refusal_ = to_string(pending.handshake->connection().remote()) + ": " +
+                      pending.handshake->error().message();
       R2CCL_LOG(info, "rendezvous: %s", last_refusal_.c_str());
       // A rank that does not fit has its reason and gets time to read it. An unauthenticated
       // connection closes at once.
-      if (guest.handshake->error().code() == Code::remote) return false;
-      guest.state = Guest::State::leaving;
-      guest.deadline = now + kGoodbye;
+      if (pending.handshake->error().code() == Code::remote) return false;
+      pending.state = PendingConnection::State::leaving;
+      pending.deadline = now + kGoodbye;
       return true;
     case HandshakeIo::Progress::done:
       break;
   }
-  EstablishedConnection established = guest.handshake->take();
-  guest.handshake.reset();
-  guest.rank = established.session.identity.from;
-  guest.stream = std::make_unique<SealedStream>(std::move(established), kArrivalBytesMax);
-  guest.state = Guest::State::silent;
-  return talk(guest, now);
+  EstablishedConnection established = pending.handshake->take();
+  pending.handshake.reset();
+  pending.rank = established.session.identity.from;
+  pending.stream = std::make_unique<SealedStream>(std::move(established), kArrivalBytesMax);
+  pending.state = PendingConnection::State::silent;
+  return talk(pending, now);
 }
 
-bool RendezvousServer::talk(Guest& guest, TimeNs now) {
-  const Status status = guest.stream->pump();
-  while (auto message = guest.stream->next()) {
-    if (guest.state == Guest::State::leaving) continue;
-    if (!on_message(guest, std::move(*message), now)) return false;
+bool RendezvousServer::talk(PendingConnection& pending, TimeNs now) {
+  const Status status = pending.stream->pump();
+  while (auto message = pending.stream->next()) {
+    if (pending.state == PendingConnection::State::leaving) continue;
+    if (!on_message(pending, std::move(*message), now)) return false;
   }
   return status.ok();
 }
 
-bool RendezvousServer::on_message(Guest& guest, SealedStream::Message message, TimeNs now) {
-  if (message.type == type_of(RendezvousMessage::arrive) && guest.state == Guest::State::silent) {
+bool RendezvousServer::on_message(PendingConnection& pending, SealedStream::Message message,
+                                  TimeNs now) {
+  if (message.type == type_of(RendezvousMessage::arrive) &&
+      pending.state == PendingConnection::State::silent) {
     Result<Arrival> arrival = decode_arrival(message.body);
     const Status taken =
-        arrival.ok() ? take_seat(guest, std::move(arrival).value(), now) : arrival.status();
+        arrival.ok() ? take_slot(pending, std::move(arrival).value(), now) : arrival.status();
     if (!taken.ok()) {
       ++counters_.refused;
       last_refusal_ = taken.message();
-      tell_refused(guest, taken, now);
+      tell_refused(pending, taken, now);
     }
     return true;
   }
-  if (message.type == type_of(RendezvousMessage::received) && guest.state == Guest::State::served) {
-    seats_.at(guest.rank).acknowledged = true;
+  if (message.type == type_of(RendezvousMessage::received) &&
+      pending.state == PendingConnection::State::served) {
+    slots_.at(pending.rank).acknowledged = true;
     // Closing tells the rank that the acknowledgement has arrived and that it may close too.
     return false;
   }
   return false;
 }
 
-Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
+Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, TimeNs now) {
   Result<RankInfo> info = decode_rank_info(arrival.info);
   if (!info.ok()) return info.status();
-  if (info.value().rank != guest.rank) {
+  if (info.value().rank != pending.rank) {
     return {Code::invalid_usage, "the card is another rank's than the handshake"};
   }
   if (!failure_.ok()) return failure_.with_context("the rendezvous is over");
-  R2CCL_RETURN_IF_ERROR(check_count(guest.rank, info.value(), arrival.rank_count));
-  const auto found = seats_.find(guest.rank);
-  if (found != seats_.end() && found->second.attendance != arrival.attendance) {
+  R2CCL_RETURN_IF_ERROR(check_count(pending.rank, info.value(), arrival.rank_count));
+  const auto found = slots_.find(pending.rank);
+  if (found != slots_.end() && found->second.attendance != arrival.attendance) {
     return {Code::invalid_usage, "there are two processes with rank " +
-                                     std::to_string(guest.rank.value()) + ": " +
+                                     std::to_string(pending.rank.value()) + ": " +
                                      describe(info.value()) + " came after " + found->second.who};
   }
   if (!info.value().init_error.empty() && table_ == nullptr) {
@@ -263,23 +267,23 @@ Status RendezvousServer::take_seat(Guest& guest, Arrival arrival, TimeNs now) {
         now);
     return failure_;
   }
-  Seat& seat = seats_[guest.rank];
-  if (seat.guest != nullptr) {
+  Slot& slot = slots_[pending.rank];
+  if (slot.pending != nullptr) {
     // The same process has returned, so its old connection is dead, whether or not the server has
     // noticed.
-    seat.guest->state = Guest::State::leaving;
-    seat.guest->deadline = now;
+    slot.pending->state = PendingConnection::State::leaving;
+    slot.pending->deadline = now;
   }
   rank_count_ = arrival.rank_count;
-  seat.info = std::move(arrival.info);
-  seat.who = describe(info.value());
-  seat.attendance = arrival.attendance;
-  seat.guest = &guest;
-  guest.state = Guest::State::waiting;
-  guest.place.reset();
-  guest.timeout_ms = arrival.timeout_ms;
-  guest.deadline = now + patience(arrival.left_ms);
-  if (table_ != nullptr || seats_.size() == static_cast<size_t>(rank_count_)) hand_out_table(now);
+  slot.info = std::move(arrival.info);
+  slot.who = describe(info.value());
+  slot.attendance = arrival.attendance;
+  slot.pending = &pending;
+  pending.state = PendingConnection::State::waiting;
+  pending.place.reset();
+  pending.timeout_ms = arrival.timeout_ms;
+  pending.deadline = now + patience(arrival.left_ms);
+  if (table_ != nullptr || slots_.size() == static_cast<size_t>(rank_count_)) hand_out_table(now);
   return {};
 }
 
@@ -298,46 +302,47 @@ Status RendezvousServer::check_count(Rank rank, const RankInfo& info, int32_t ra
   if (rank_count_ != 0 && rank_count != rank_count_) {
     return {Code::invalid_usage,
             describe(info) + " says that there are " + std::to_string(rank_count) + " ranks, and " +
-                seats_.begin()->second.who + " said " + std::to_string(rank_count_)};
+                slots_.begin()->second.who + " said " + std::to_string(rank_count_)};
   }
   return {};
 }
 
-void RendezvousServer::release_seat(const Guest& guest) {
-  const auto found = seats_.find(guest.rank);
-  if (found == seats_.end() || found->second.guest != &guest) return;
-  found->second.guest = nullptr;
+void RendezvousServer::release_slot(const PendingConnection& pending) {
+  const auto found = slots_.find(pending.rank);
+  if (found == slots_.end() || found->second.pending != &pending) return;
+  found->second.pending = nullptr;
   // Before the table is complete, a rank that left counts as never arrived. Afterwards the others
   // may have its rank info already, so the server keeps its slot.
   if (table_ != nullptr) return;
-  lost_[guest.rank] = found->second.who;
-  seats_.erase(found);
-  if (seats_.empty()) rank_count_ = 0;
+  lost_[pending.rank] = found->second.who;
+  slots_.erase(found);
+  if (slots_.empty()) rank_count_ = 0;
 }
 
-void RendezvousServer::tell_refused(Guest& guest, const Status& why, TimeNs now) {
+void RendezvousServer::tell_refused(PendingConnection& pending, const Status& why, TimeNs now) {
   R2CCL_LOG(info, "rendezvous: %s", why.message().c_str());
-  guest.stream->send(type_of(RendezvousMessage::refused),
-                     std::make_shared<std::vector<std::byte>>(encode_refused(why)));
-  guest.state = Guest::State::leaving;
-  guest.deadline = now + kGoodbye;
-  guest.ready = true;  // to send the message
+  pending.stream->send(type_of(RendezvousMessage::refused),
+                       std::make_shared<std::vector<std::byte>>(encode_refused(why)));
+  pending.state = PendingConnection::State::leaving;
+  pending.deadline = now + kGoodbye;
+  pending.ready = true;  // to send the message
 }
 
 void RendezvousServer::hand_out_table(TimeNs now) {
   if (table_ == nullptr) {
     std::vector<std::span<const std::byte>> rank_table;
-    for (const auto& [rank, seat] : seats_) rank_table.emplace_back(seat.info);
+    for (const auto& [rank, slot] : slots_) rank_table.emplace_back(slot.info);
     table_ = std::make_shared<std::vector<std::byte>>(encode_table(rank_table));
     table_deadline_ = now + kTableKept;
   }
-  for (auto& [rank, seat] : seats_) {
-    if (seat.guest == nullptr || seat.guest->state != Guest::State::waiting) continue;
-    seat.guest->stream->send(type_of(RendezvousMessage::token), token_);
-    seat.guest->stream->send(type_of(RendezvousMessage::table), table_);
-    seat.guest->state = Guest::State::served;
-    seat.guest->deadline = kNever;  // table_deadline_ covers it
-    seat.guest->ready = true;
+  for (auto& [rank, slot] : slots_) {
+    if (slot.pending == nullptr || slot.pending->state != PendingConnection::State::waiting)
+      continue;
+    slot.pending->stream->send(type_of(RendezvousMessage::token), token_);
+    slot.pending->stream->send(type_of(RendezvousMessage::table), table_);
+    slot.pending->state = PendingConnection::State::served;
+    slot.pending->deadline = kNever;  // table_deadline_ covers it
+    slot.pending->ready = true;
   }
 }
 
@@ -345,7 +350,7 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
   std::string list;
   int count = 0;
   for (int32_t rank = 0; rank < rank_count_; ++rank) {
-    if (seats_.contains(Rank(rank))) continue;
+    if (slots_.contains(Rank(rank))) continue;
     if (++count <= kMissingRanksNamed) list += (count > 1 ? ", " : "") + std::to_string(rank);
   }
   if (count > kMissingRanksNamed) {
@@ -356,7 +361,7 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
                      " not arrived within " + duration_text(timeout_ms * kMillisecond);
   count = 0;
   for (const auto& [rank, who] : lost_) {
-    if (seats_.contains(rank) || ++count > kMissingRanksNamed) continue;
+    if (slots_.contains(rank) || ++count > kMissingRanksNamed) continue;
     text += "; " + who + " had arrived, but its connection ended: did its process end?";
   }
   if (counters_.refused > 0) {
@@ -367,21 +372,21 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
 }
 
 void RendezvousServer::check_times(TimeNs now) {
-  const bool all_done = table_ != nullptr && std::ranges::all_of(seats_, [](const auto& entry) {
+  const bool all_done = table_ != nullptr && std::ranges::all_of(slots_, [](const auto& entry) {
                           return entry.second.acknowledged;
                         });
   if (all_done || now >= table_deadline_) return finish();
-  const Guest* too_late = nullptr;
-  for (auto it = guests_.begin(); it != guests_.end();) {
-    const Guest& guest = **it;
-    const bool overdue = now >= guest.deadline;
-    if (overdue && guest.state == Guest::State::waiting) too_late = &guest;
-    if (!overdue || guest.state == Guest::State::waiting) {
+  const PendingConnection* too_late = nullptr;
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    const PendingConnection& pending = **it;
+    const bool overdue = now >= pending.deadline;
+    if (overdue && pending.state == PendingConnection::State::waiting) too_late = &pending;
+    if (!overdue || pending.state == PendingConnection::State::waiting) {
       ++it;
       continue;
     }
-    if (guest.state != Guest::State::leaving) ++counters_.evicted;
-    it = guests_.erase(it);
+    if (pending.state != PendingConnection::State::leaving) ++counters_.evicted;
+    it = pending_.erase(it);
   }
   if (too_late != nullptr) give_up(missing_ranks(too_late->timeout_ms), now);
 }
@@ -390,17 +395,17 @@ void RendezvousServer::check_times(TimeNs now) {
 // all ranks with the same list. A later rank gets that answer at once.
 void RendezvousServer::give_up(const Status& why, TimeNs now) {
   failure_ = why;
-  for (const auto& guest : guests_) {
-    if (guest->state == Guest::State::waiting) tell_refused(*guest, why, now);
+  for (const auto& pending : pending_) {
+    if (pending->state == PendingConnection::State::waiting) tell_refused(*pending, why, now);
   }
-  seats_.clear();
+  slots_.clear();
   table_deadline_ = now + kTableKept;
 }
 
 void RendezvousServer::finish() {
   finished_ = true;
-  guests_.clear();
-  doors_.clear();
+  pending_.clear();
+  listen_sockets_.clear();
 }
 
 }  // namespace r2ccl

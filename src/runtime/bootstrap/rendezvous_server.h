@@ -18,7 +18,7 @@
 #include "protocol/wire/handshake.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/sealed_stream.h"
-#include "runtime/connection/crowd.h"
+#include "runtime/connection/handshake_limiter.h"
 #include "runtime/connection/reactor.h"
 #include "transport/transport.h"
 
@@ -57,27 +57,27 @@ class RendezvousServer {
   // True when the job cannot start and every rank that waited here has the reason.
   bool told_all() const;
   const Counters& counters() const { return counters_; }
-  size_t connection_count() const { return guests_.size(); }
+  size_t connection_count() const { return pending_.size(); }
   std::vector<Endpoint> endpoints() const;
 
  private:
-  class Guest;
-  struct Door;
-  struct Seat;
+  class PendingConnection;
+  struct ListenSocket;
+  struct Slot;
 
-  void accept_from(Door& door, TimeNs now);
+  void accept_from(ListenSocket& listen_socket, TimeNs now);
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
   // Returns true while the connection stays.
-  bool serve(Guest& guest, TimeNs now);
-  bool shake_hands(Guest& guest, TimeNs now);
-  bool talk(Guest& guest, TimeNs now);
-  bool on_message(Guest& guest, SealedStream::Message message, TimeNs now);
+  bool serve(PendingConnection& pending, TimeNs now);
+  bool shake_hands(PendingConnection& pending, TimeNs now);
+  bool talk(PendingConnection& pending, TimeNs now);
+  bool on_message(PendingConnection& pending, SealedStream::Message message, TimeNs now);
   // Fails with an error text for the peer when its rank info is refused.
-  Status take_seat(Guest& guest, Arrival arrival, TimeNs now);
+  Status take_slot(PendingConnection& pending, Arrival arrival, TimeNs now);
   Status check_count(Rank rank, const RankInfo& info, int32_t rank_count) const;
   TimeNs patience(uint32_t left_ms) const;
-  void release_seat(const Guest& guest);
-  void tell_refused(Guest& guest, const Status& why, TimeNs now);
+  void release_slot(const PendingConnection& pending);
+  void tell_refused(PendingConnection& pending, const Status& why, TimeNs now);
   void hand_out_table(TimeNs now);
   Status missing_ranks(uint32_t timeout_ms) const;
   void evict_surplus();
@@ -87,16 +87,16 @@ class RendezvousServer {
 
   Reactor& reactor_;
   const Options options_;
-  std::vector<std::unique_ptr<Door>> doors_;
-  Crowd crowd_;                               // connections without a slot
-  std::list<std::unique_ptr<Guest>> guests_;  // oldest first
-  std::map<Rank, Seat> seats_;                // ranks whose info has arrived
-  std::map<Rank, std::string> lost_;          // ranks that arrived and left, with their names
-  int32_t rank_count_ = 0;                    // given by the first arrival; 0: none yet
-  const LockedBytes token_;                   // random number of this run
-  SealedStream::Body table_;                  // set once all ranks have arrived
-  Status failure_;                            // set once a rank's timeout passed before that
-  TimeNs table_deadline_ = kNever;            // the time to stop serving after either
+  std::vector<std::unique_ptr<ListenSocket>> listen_sockets_;
+  HandshakeLimiter limiter_;                               // connections without a slot
+  std::list<std::unique_ptr<PendingConnection>> pending_;  // oldest first
+  std::map<Rank, Slot> slots_;                             // ranks whose info has arrived
+  std::map<Rank, std::string> lost_;  // ranks that arrived and left, with their names
+  int32_t rank_count_ = 0;            // given by the first arrival; 0: none yet
+  const LockedBytes token_;           // random number of this run
+  SealedStream::Body table_;          // set once all ranks have arrived
+  Status failure_;                    // set once a rank's timeout passed before that
+  TimeNs table_deadline_ = kNever;    // the time to stop serving after either
   bool finished_ = false;
   Counters counters_;
   std::string last_refusal_;

@@ -36,9 +36,9 @@ bool Acceptor::has_time(Work work) const {
   return spent_[work] < kTimePerPass;
 }
 
-class Acceptor::Door final : public EventHandler {
+class Acceptor::ListenSocket final : public EventHandler {
  public:
-  Door(Acceptor& owner, std::unique_ptr<Listener> listener, NicId nic)
+  ListenSocket(Acceptor& owner, std::unique_ptr<Listener> listener, NicId nic)
       : owner_(owner), listener_(std::move(listener)), nic_(nic) {}
   Status open() {
     auto added = owner_.reactor_.add(listener_->poll_id(), *this, false);
@@ -65,16 +65,16 @@ class Acceptor::Door final : public EventHandler {
   Reactor::Registration registration_;
 };
 
-class Acceptor::Stranger final : public EventHandler {
+class Acceptor::PendingConnection final : public EventHandler {
  public:
-  Stranger(Acceptor& owner, std::unique_ptr<Connection> connection,
-           std::unique_ptr<Handshake> handshake, TimeNs give_up_at)
-      : place(owner.crowd_, connection->remote().address),
+  PendingConnection(Acceptor& owner, std::unique_ptr<Connection> connection,
+                    std::unique_ptr<Handshake> handshake, TimeNs give_up_at)
+      : place(owner.limiter_, connection->remote().address),
         io(std::move(connection), std::move(handshake)),
         deadline(give_up_at),
         owner_(owner) {}
   void on_ready(const PollEvent&) override {
-    const Work work = place.is_reserved() ? kPeers : kStrangers;
+    const Work work = place.is_reserved() ? kPeers : kOthers;
     if (!owner_.has_time(work)) return;  // it stays ready, so the next pass goes on
     const Timer timer(owner_, work);
     switch (io.pump()) {
@@ -87,7 +87,7 @@ class Acceptor::Stranger final : public EventHandler {
     }
   }
 
-  Crowd::Place place;
+  HandshakeLimiter::Place place;
   HandshakeIo io;
   TimeNs deadline;  // it is freed then
   bool finished = false;
@@ -111,84 +111,86 @@ Result<Endpoint> Acceptor::listen(const Address& local, const std::string& devic
   auto listener = transport_.listen({local, 0}, device);
   if (!listener.ok()) return listener.status();
   const Endpoint endpoint = listener.value()->local();
-  auto door = std::make_unique<Door>(*this, std::move(listener).value(), nic);
-  R2CCL_RETURN_IF_ERROR(door->open());
-  doors_.push_back(std::move(door));
+  auto listen_socket = std::make_unique<ListenSocket>(*this, std::move(listener).value(), nic);
+  R2CCL_RETURN_IF_ERROR(listen_socket->open());
+  listen_sockets_.push_back(std::move(listen_socket));
   return endpoint;
 }
 
-void Acceptor::accept_from(Door& door) {
+void Acceptor::accept_from(ListenSocket& listen_socket) {
   const TimeNs now = clock_.now();
   for (int i = 0; i < kAcceptsPerTurn && has_time(kAccepts); ++i) {
     const Timer timer(*this, kAccepts);
-    std::unique_ptr<Connection> connection = door.listener().accept();
+    std::unique_ptr<Connection> connection = listen_socket.listener().accept();
     if (connection != nullptr) {
-      admit(door, std::move(connection), now);
+      admit(listen_socket, std::move(connection), now);
       continue;
     }
-    const int error = door.listener().accept_error();
+    const int error = listen_socket.listener().accept_error();
     if (error == 0) return;
     R2CCL_LOG(warn, "%s", system_error("cannot accept connections", error).message().c_str());
-    if (!crowd_.shrink(now)) return door.pause(now + kShortagePause);
+    if (!limiter_.shrink(now)) return listen_socket.pause(now + kShortagePause);
     evict_surplus();
   }
 }
 
-void Acceptor::admit(Door& door, std::unique_ptr<Connection> connection, TimeNs now) {
+void Acceptor::admit(ListenSocket& listen_socket, std::unique_ptr<Connection> connection,
+                     TimeNs now) {
   const int poll_id = connection->poll_id();
-  auto stranger = std::make_unique<Stranger>(
+  auto pending = std::make_unique<PendingConnection>(
       *this, std::move(connection),
-      make_acceptor(run_, door.nic(), callbacks_.policy, callbacks_.nonce()),
+      make_acceptor(run_, listen_socket.nic(), callbacks_.policy, callbacks_.nonce()),
       now + limits::kHandshakeAgeMax);
-  auto added = reactor_.add(poll_id, *stranger, false);
+  auto added = reactor_.add(poll_id, *pending, false);
   if (!added.ok()) return;
-  stranger->registration = std::move(added).value();
-  strangers_.push_back(std::move(stranger));
+  pending->registration = std::move(added).value();
+  pending_.push_back(std::move(pending));
   evict_surplus();
 }
 
 void Acceptor::evict_surplus() {
-  while (crowd_.too_many()) {
+  while (limiter_.too_many()) {
     const auto goes = std::ranges::find_if(
-        strangers_, [](const auto& stranger) { return stranger->place.is_of_the_largest(); });
+        pending_, [](const auto& pending) { return pending->place.is_of_the_largest(); });
     if (!(*goes)->finished) ++refused_;
-    strangers_.erase(goes);
+    pending_.erase(goes);
   }
 }
 
-void Acceptor::finish(Stranger& stranger, bool established) {
-  stranger.registration.reset();
-  stranger.finished = true;
+void Acceptor::finish(PendingConnection& pending, bool established) {
+  pending.registration.reset();
+  pending.finished = true;
   if (established) {
-    stranger.deadline = 0;  // progress() frees it: this runs inside a call of its own
-    callbacks_.established(stranger.io.take());
+    pending.deadline = 0;  // progress() frees it: this runs inside a call of its own
+    callbacks_.established(pending.io.take());
   } else {
     ++refused_;
-    stranger.deadline = std::min(stranger.deadline, clock_.now() + kLastWords);
+    pending.deadline = std::min(pending.deadline, clock_.now() + kLastWords);
     R2CCL_LOG(info, "refused a connection of %s: %s",
-              to_string(stranger.io.connection().remote()).c_str(),
-              stranger.io.error().message().c_str());
+              to_string(pending.io.connection().remote()).c_str(),
+              pending.io.error().message().c_str());
   }
 }
 
 void Acceptor::progress(TimeNs now) {
   spent_ = {};
-  crowd_.recover(now);
-  std::erase_if(strangers_, [&](const auto& stranger) {
-    if (now < stranger->deadline) return false;
-    if (!stranger->finished) ++refused_;
+  limiter_.recover(now);
+  std::erase_if(pending_, [&](const auto& pending) {
+    if (now < pending->deadline) return false;
+    if (!pending->finished) ++refused_;
     return true;
   });
-  for (const auto& door : doors_) {
-    if (now < door->paused_until()) continue;
-    if (!door->open().ok()) door->pause(now + kShortagePause);
+  for (const auto& listen_socket : listen_sockets_) {
+    if (now < listen_socket->paused_until()) continue;
+    if (!listen_socket->open().ok()) listen_socket->pause(now + kShortagePause);
   }
 }
 
 TimeNs Acceptor::next_timeout() const {
   TimeNs next = kNever;
-  for (const auto& stranger : strangers_) next = std::min(next, stranger->deadline);
-  for (const auto& door : doors_) next = std::min(next, door->paused_until());
+  for (const auto& pending : pending_) next = std::min(next, pending->deadline);
+  for (const auto& listen_socket : listen_sockets_)
+    next = std::min(next, listen_socket->paused_until());
   return next;
 }
 

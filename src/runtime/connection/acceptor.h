@@ -1,6 +1,6 @@
 // All listeners of one rank and its pending connections: connections that have not authenticated.
-// Their number, their age and their share of each pass are bounded (crowd.h), so garbage, half-open
-// connections and a flood cost little and delay no peer.
+// Their number, their age and their share of each pass are bounded (handshake_limiter.h), so
+// garbage, half-open connections and a flood cost little and delay no peer.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/connection/crowd.h"
 #include "runtime/connection/handshake_io.h"
+#include "runtime/connection/handshake_limiter.h"
 #include "runtime/connection/reactor.h"
 #include "transport/transport.h"
 
@@ -35,7 +35,7 @@ class Acceptor {
   // connections that name `nic` (kNoNic: connections of paths that use no data NIC).
   Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic);
   // Reserves places and time for the peers' addresses, so that no flood takes them.
-  void reserve(const std::vector<Address>& peers) { crowd_.reserve(peers); }
+  void reserve(const std::vector<Address>& peers) { limiter_.reserve(peers); }
   // Ends the pass: resets the work times, closes pending connections that take too long, and
   // re-enables listeners after a shortage.
   void progress(TimeNs now);
@@ -44,28 +44,28 @@ class Acceptor {
   uint64_t refused() const { return refused_; }
 
  private:
-  class Door;
-  class Stranger;
+  class ListenSocket;
+  class PendingConnection;
 
   // The kinds of work of the progress thread. One pass gives each kind its own bounded time.
-  enum Work : uint8_t { kAccepts, kPeers, kStrangers, kWorks };
+  enum Work : uint8_t { kAccepts, kPeers, kOthers, kWorks };
   class Timer;
 
   bool has_time(Work work) const;
-  void accept_from(Door& door);
-  void admit(Door& door, std::unique_ptr<Connection> connection, TimeNs now);
+  void accept_from(ListenSocket& listen_socket);
+  void admit(ListenSocket& listen_socket, std::unique_ptr<Connection> connection, TimeNs now);
   void evict_surplus();
-  void finish(Stranger& stranger, bool established);
+  void finish(PendingConnection& pending, bool established);
 
   Reactor& reactor_;
   Transport& transport_;
   const Clock& clock_;
   const RunIdentity& run_;  // admits no connection before the ranks have met
   Callbacks callbacks_;
-  std::vector<std::unique_ptr<Door>> doors_;
-  Crowd crowd_;                                      // all of strangers_
-  std::deque<std::unique_ptr<Stranger>> strangers_;  // oldest first
-  std::array<TimeNs, kWorks> spent_{};               // in this pass
+  std::vector<std::unique_ptr<ListenSocket>> listen_sockets_;
+  HandshakeLimiter limiter_;                                // all of pending_
+  std::deque<std::unique_ptr<PendingConnection>> pending_;  // oldest first
+  std::array<TimeNs, kWorks> spent_{};                      // in this pass
   uint64_t refused_ = 0;
 };
 

@@ -73,20 +73,21 @@ class AcceptorTest : public testing::Test {
       if (kind != IoKind::progressed) return kind != IoKind::blocked;
     }
   }
-  static size_t held(const std::vector<std::unique_ptr<Connection>>& crowd) {
-    return static_cast<size_t>(std::count_if(crowd.begin(), crowd.end(), [](const auto& each) {
-      return each->connect_state() == ConnectState::established && !closed(*each);
-    }));
+  static size_t held(const std::vector<std::unique_ptr<Connection>>& flooding) {
+    return static_cast<size_t>(
+        std::count_if(flooding.begin(), flooding.end(), [](const auto& each) {
+          return each->connect_state() == ConnectState::established && !closed(*each);
+        }));
   }
   // Opens connections that send nothing, one soon after the other.
   std::vector<std::unique_ptr<Connection>> flood(SimHost& host, int count) {
-    std::vector<std::unique_ptr<Connection>> crowd;
+    std::vector<std::unique_ptr<Connection>> flooding;
     for (int i = 0; i < count; ++i) {
-      crowd.push_back(connect_from(host));
+      flooding.push_back(connect_from(host));
       if (i % 50 == 49) run_for(kMillisecond);
     }
     run_for(5 * kMillisecond);
-    return crowd;
+    return flooding;
   }
   // Performs an honest peer's handshake, for at most `limit`.
   HandshakeIo::Progress shake(HandshakeIo& client, TimeNs limit = 100 * kMillisecond) {
@@ -250,21 +251,21 @@ TEST_F(AcceptorTest, ADripOfBytesBuysNoTime) {
 }
 
 TEST_F(AcceptorTest, AThousandSilentConnectionsDelayNoPeer) {
-  const auto crowd = flood(client_host_, 1000);
+  const auto flooding = flood(client_host_, 1000);
   EXPECT_TRUE(lets_an_honest_client_in());
-  EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
-  EXPECT_GE(held(crowd), 200u);
+  EXPECT_LE(held(flooding), limits::kPendingHandshakesMax);
+  EXPECT_GE(held(flooding), 200u);
   run_for(limits::kHandshakeAgeMax);
   EXPECT_EQ(acceptor_->refused(), 1000u) << "an admitted connection is not refused";
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
 }
 
 TEST_F(AcceptorTest, LetsAnHonestPeerInWhileOthersKeepKnocking) {
-  std::vector<std::unique_ptr<Connection>> crowd;
+  std::vector<std::unique_ptr<Connection>> flooding;
   HandshakeIo client = honest_client();
   auto progress = HandshakeIo::Progress::running;
   for (int i = 0; i < 50 && progress == HandshakeIo::Progress::running; ++i) {
-    for (int k = 0; k < 20; ++k) crowd.push_back(connect());
+    for (int k = 0; k < 20; ++k) flooding.push_back(connect());
     run_for(100 * kMicrosecond);
     progress = client.pump();
   }
@@ -279,8 +280,8 @@ TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
   SimHost& flooder = fabric_.add_host("flooder");
   fabric_.add_nic(flooder, {.name = "nic0"});
   HandshakeIo client = honest_client();
-  const auto crowd = flood(flooder, 2000);
-  EXPECT_LE(held(crowd), limits::kPendingHandshakesMax);
+  const auto flooding = flood(flooder, 2000);
+  EXPECT_LE(held(flooding), limits::kPendingHandshakesMax);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
   EXPECT_EQ(established_.size(), 1u);
 }
@@ -288,12 +289,12 @@ TEST_F(AcceptorTest, AFloodFromAnotherHostPushesNoHonestPeerOut) {
 // A slow peer, and a flood from so many addresses that each has one place. After a shortage of
 // descriptors 20 places are left.
 TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutNoPeer) {
-  std::vector<std::unique_ptr<Connection>> crowd;
+  std::vector<std::unique_ptr<Connection>> flooding;
   const auto flood_from = [&](int hosts) {
     for (int i = 0; i < hosts; ++i) {
-      SimHost& flooder = fabric_.add_host("f" + std::to_string(crowd.size()));
+      SimHost& flooder = fabric_.add_host("f" + std::to_string(flooding.size()));
       fabric_.add_nic(flooder, {.name = "nic0"});
-      crowd.push_back(connect_from(flooder));
+      flooding.push_back(connect_from(flooder));
       if (i % 4 == 3) run_for(kMillisecond);
     }
     run_for(kMillisecond);
@@ -301,7 +302,7 @@ TEST_F(AcceptorTest, AFloodFromManyAddressesPushesOutNoPeer) {
   flood_from(39);
   server_host_.fail_operation(1, EMFILE);
   flood_from(1);
-  ASSERT_LE(held(crowd), 20u);
+  ASSERT_LE(held(flooding), 20u);
   for (const bool is_peer : {false, true}) {
     if (is_peer) acceptor_->reserve({client_host_.address_of("nic0")});
     const size_t before = established_.size();
@@ -399,14 +400,14 @@ TEST_F(AcceptorTest, ARecordingOfAnHonestPeerIsRefused) {
 }
 
 TEST_F(AcceptorTest, PendingConnectionsGiveDescriptorsBackWhenTheseRunOut) {
-  const auto crowd = flood(client_host_, 100);
-  ASSERT_EQ(held(crowd), 100u);
+  const auto flooding = flood(client_host_, 100);
+  ASSERT_EQ(held(flooding), 100u);
   HandshakeIo client(connect(), make_initiator(run_, kIdentity, Incarnation(4), nonce(99), {}));
   server_host_.fail_operation(1, EMFILE);
   EXPECT_EQ(shake(client, 5 * kMillisecond), HandshakeIo::Progress::done) << "no rest was needed";
-  EXPECT_LE(held(crowd), 50u);
+  EXPECT_LE(held(flooding), 50u);
   const auto later = flood(client_host_, 100);
-  EXPECT_LE(held(crowd) + held(later), 50u) << "others in the process need some";
+  EXPECT_LE(held(flooding) + held(later), 50u) << "others in the process need some";
   run_for(limits::kHandshakeAgeMax + 5 * kSecond);
   EXPECT_EQ(held(flood(client_host_, 200)), 200u) << "it does not last for ever";
 }

@@ -22,7 +22,7 @@
 
 namespace r2ccl {
 
-class Crowd {
+class HandshakeLimiter {
  public:
   // Enough for the ranks of a host that connect at once by the same address, with two connections
   // each.
@@ -33,7 +33,7 @@ class Crowd {
   class Place {
    public:
     Place() = default;
-    Place(Crowd& crowd, const Address& from);
+    Place(HandshakeLimiter& limiter, const Address& from);
     Place(Place&& other) noexcept { *this = std::move(other); }
     Place& operator=(Place&& other) noexcept;
     ~Place() { reset(); }
@@ -45,7 +45,7 @@ class Crowd {
     bool is_reserved() const { return reserved_; }
 
    private:
-    Crowd* crowd_ = nullptr;
+    HandshakeLimiter* limiter_ = nullptr;
     std::array<uint8_t, 16> from_{};  // a Key
     bool reserved_ = false;
   };
