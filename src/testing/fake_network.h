@@ -102,7 +102,7 @@ class FakeNetwork {
       network_.match(channel, peer_, self_);
       return MessageNo(mine.receives.size() - 1);
     }
-    void hasten_sends(ChannelId) override {}
+    void release_send_buffers(ChannelId) override {}
     void cancel_channel(ChannelId channel) override { end(channel).cancelled = true; }
 
     End& end(ChannelId channel) { return ends_[channel]; }

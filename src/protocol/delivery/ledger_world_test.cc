@@ -276,13 +276,13 @@ class World {
     const bool ends = m < posted_ && whole(m) && !was_whole && !receive_cancelled_;
     expect(result.message_complete == ends, "a receive ends with its last chunk");
     received_[m] += result.message_complete ? 1 : 0;
-    if (result.fresh) redirect(copy.header, path);
+    if (result.fresh) discard_remainder(copy.header, path);
     return true;
   }
 
   // Discards the rest of every other copy of an accepted chunk, as the link does: it must not touch
   // the chunk's destination.
-  void redirect(const DataHeader& header, const Path& winner) {
+  void discard_remainder(const DataHeader& header, const Path& winner) {
     for (Path& other : paths_) {
       if (&other == &winner || !other.half) continue;
       const DataHeader& under_way = other.outstanding[other.arrived - other.acknowledged].header;

@@ -49,7 +49,7 @@ void SendLedger::buffer(Open& open, uint64_t from) {
   buffered_bytes_ += bytes;
 }
 
-bool SendLedger::buffer_rest(std::vector<Posted>& ended) {
+bool SendLedger::copy_remainder(std::vector<Posted>& ended) {
   if (cursor_ < open_.size()) return false;
   bool all = true;
   for (size_t i = 0; i < open_.size(); ++i) {

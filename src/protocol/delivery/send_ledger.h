@@ -51,7 +51,7 @@ class SendLedger {
   // Releases send buffers. When all posted messages have been sent, copies their unacknowledged
   // bytes, the oldest message first, as far as the bound allows. Appends the messages whose bytes
   // are no longer needed. Returns true when no message needs its bytes any more.
-  bool buffer_rest(std::vector<Posted>& ended);
+  bool copy_remainder(std::vector<Posted>& ended);
 
   // Returns the first chunk that was never sent and that permission allows now. `cut` is the chunk
   // size to use if this is the first chunk of its message.

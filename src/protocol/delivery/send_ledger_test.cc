@@ -140,18 +140,18 @@ TEST(SendLedger, CopiesTheUnacknowledgedRestOfMessagesThatWereSentWhole) {
   s.post(25 * kCut);
   std::vector<SendLedger::Posted> ended;
   s.ledger.transmit(*s.ledger.next_fresh(kCut));
-  EXPECT_FALSE(s.ledger.buffer_rest(ended)) << "not all was sent";
+  EXPECT_FALSE(s.ledger.copy_remainder(ended)) << "not all was sent";
   EXPECT_TRUE(ended.empty());
   s.send_all();
   s.report.partial = {partial(0, 3)};
   ASSERT_TRUE(s.apply().ok());
-  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  EXPECT_TRUE(s.ledger.copy_remainder(ended));
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(ended[0].number, MessageNo(0));
   s.memory[20 * kCut] = std::byte{2};
   EXPECT_EQ(s.ledger.bytes({MessageNo(0), 20})[0], std::byte{1});
   EXPECT_EQ(s.ledger.bytes({MessageNo(0), 24}).size(), kCut);
-  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  EXPECT_TRUE(s.ledger.copy_remainder(ended));
   EXPECT_EQ(ended.size(), 1u) << "each is told once";
 }
 
@@ -163,13 +163,13 @@ TEST(SendLedger, CopiesNoMoreOfTheRestThanItsBound) {
   s.post(half);
   s.send_all();
   std::vector<SendLedger::Posted> ended;
-  EXPECT_FALSE(s.ledger.buffer_rest(ended));
+  EXPECT_FALSE(s.ledger.copy_remainder(ended));
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(ended[0].number, MessageNo(0));
   // An acknowledged chunk need not be copied, and makes room.
   s.report.partial = {partial(1, 3)};
   ASSERT_TRUE(s.apply().ok());
-  EXPECT_TRUE(s.ledger.buffer_rest(ended));
+  EXPECT_TRUE(s.ledger.copy_remainder(ended));
   EXPECT_EQ(ended.size(), 2u);
 }
 

@@ -147,19 +147,19 @@ void Executor::settle() {
   }
   advance_staged();
   if (run.steps_left == 0) return finish();
-  if (run.steps_left == run.sends_posted && !run.hastened) hasten_sends();
+  if (run.steps_left == run.sends_posted && !run.buffers_released) release_send_buffers();
 }
 
 // This rank has its result. It only waits for the acknowledgements of the other ranks.
-void Executor::hasten_sends() {
+void Executor::release_send_buffers() {
   Running& run = *running_;
-  run.hastened = true;
+  run.buffers_released = true;
   for (size_t i = 0; i < run.step_queues.size(); ++i) {
     const StepQueue& step_queue = run.plan->step_queues()[i];
     if (step_queue.kind != StepQueueKind::send ||
         run.step_queues[i].low == run.step_queues[i].posted)
       continue;
-    ports_[static_cast<size_t>(step_queue.peer.value())]->hasten_sends(channel_);
+    ports_[static_cast<size_t>(step_queue.peer.value())]->release_send_buffers(channel_);
   }
 }
 

@@ -102,7 +102,7 @@ class Executor final : public MessageClient {
     uint32_t staged_next = 0;         // the next staged step to get a slot
     uint32_t steps_left = 0;
     uint32_t sends_posted = 0;  // posted sends that are not complete
-    bool hastened = false;
+    bool buffers_released = false;
   };
 
   void run_queue();
@@ -114,7 +114,7 @@ class Executor final : public MessageClient {
   void advance_staged();
   bool may_post(uint32_t step) const;
   void post(uint32_t step_queue, uint32_t step);
-  void hasten_sends();
+  void release_send_buffers();
   void reduce_received(uint32_t step);
   void copy(const Step& step) const;
   void finish();

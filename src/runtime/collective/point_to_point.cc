@@ -93,7 +93,7 @@ void PointToPoint::post_more(Rank peer, Queue& queue) {
     queue.message_done.push_back(false);
     if (++operation.posted == operation.messages) ++queue.posting;
   }
-  if (sending && queue.posting == queue.operations.size()) port.hasten_sends(channel_);
+  if (sending && queue.posting == queue.operations.size()) port.release_send_buffers(channel_);
 }
 
 void PointToPoint::on_sent(Rank peer, ChannelId, MessageNo number) {

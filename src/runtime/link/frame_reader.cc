@@ -153,12 +153,12 @@ bool FrameReader::discard_rest() {
   return was_kept;
 }
 
-bool FrameReader::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
+bool FrameReader::discard_remainder(ChannelId channel, MessageNo message, uint64_t offset) {
   return in_chunk_of(channel) && header_.message == message && header_.offset == offset &&
          discard_rest();
 }
 
-bool FrameReader::redirect(ChannelId channel) {
+bool FrameReader::discard_remainder(ChannelId channel) {
   return in_chunk_of(channel) && discard_rest();
 }
 

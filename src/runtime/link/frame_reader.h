@@ -48,9 +48,9 @@ class FrameReader {
 
   // Discards the remainder of the payload under way if its destination is this chunk's, and returns
   // true then. In that case the caller must fence the connection before the destination is reused.
-  [[nodiscard]] bool redirect(ChannelId channel, MessageNo message, uint64_t offset);
+  [[nodiscard]] bool discard_remainder(ChannelId channel, MessageNo message, uint64_t offset);
   // Does the same for every message of a channel.
-  [[nodiscard]] bool redirect(ChannelId channel);
+  [[nodiscard]] bool discard_remainder(ChannelId channel);
 
   // Returns the client memory that the next read fills; empty: none.
   std::span<std::byte> destination() const;

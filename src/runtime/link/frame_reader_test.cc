@@ -172,8 +172,9 @@ TEST_F(FrameReaderTest, AfterADiscardTheDestinationIsNotTouchedAgain) {
     FrameReader reader(owner, kTag, scratch_);
     deliver(stream, 0, split);
     ASSERT_TRUE(pump_all(reader).status.ok());
-    ASSERT_TRUE(reader.redirect(ChannelId(1), MessageNo(2), 0));
-    ASSERT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), 0)) << "it goes to scratch by now";
+    ASSERT_TRUE(reader.discard_remainder(ChannelId(1), MessageNo(2), 0));
+    ASSERT_FALSE(reader.discard_remainder(ChannelId(1), MessageNo(2), 0))
+        << "it goes to scratch by now";
     std::fill(owner.memory.begin(), owner.memory.end(), kUntouched);  // bytes of the first copy
     deliver(stream, split, stream.size());
     ASSERT_TRUE(pump_all(reader).status.ok());
@@ -190,10 +191,10 @@ TEST_F(FrameReaderTest, DiscardsTheRemainderOfTheNamedChunkOnly) {
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
-  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), kPayload));
-  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(3), 0));
-  EXPECT_FALSE(reader.redirect(ChannelId(2), MessageNo(2), 0));
-  EXPECT_FALSE(reader.redirect(ChannelId(2)));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(1), MessageNo(2), kPayload));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(1), MessageNo(3), 0));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(2), MessageNo(2), 0));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(2)));
   deliver(stream, 500, stream.size());
   pump_all(reader);
   EXPECT_FALSE(owner_.frames.at(0).discarded);
@@ -205,7 +206,7 @@ TEST_F(FrameReaderTest, DiscardsTheRemainderOfAnyPayloadOfAChannel) {
   FrameReader reader(owner_, kTag, scratch_);
   deliver(stream, 0, 500);
   pump_all(reader);
-  EXPECT_TRUE(reader.redirect(ChannelId(1)));
+  EXPECT_TRUE(reader.discard_remainder(ChannelId(1)));
   deliver(stream, 500, stream.size());
   pump_all(reader);
   EXPECT_TRUE(owner_.frames.at(0).discarded);
@@ -215,11 +216,11 @@ TEST_F(FrameReaderTest, DiscardsTheRemainderOfAnyPayloadOfAChannel) {
 TEST_F(FrameReaderTest, ADiscardBetweenFramesMeansNothing) {
   const Bytes stream = three_frames();
   FrameReader reader(owner_, kTag, scratch_);
-  EXPECT_FALSE(reader.redirect(ChannelId(0), MessageNo(0), 0));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(0), MessageNo(0), 0));
   deliver(stream, 0, kDataHeaderBytes + kPayload + 10);
   pump_all(reader);
   ASSERT_EQ(owner_.frames.size(), 1u);
-  EXPECT_FALSE(reader.redirect(ChannelId(1), MessageNo(2), 0));
+  EXPECT_FALSE(reader.discard_remainder(ChannelId(1), MessageNo(2), 0));
   deliver(stream, kDataHeaderBytes + kPayload + 10, stream.size());
   pump_all(reader);
   EXPECT_FALSE(owner_.frames.at(1).discarded);

@@ -8,7 +8,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr std::array<std::byte, 64 * 1024> kPad{};
+constexpr std::array<std::byte, 64 * 1024> kPadding{};
 
 }  // namespace
 
@@ -36,8 +36,8 @@ IoResult FrameWriter::flush(Connection& connection) {
     size_t rest = header_.payload_bytes - payload_done;
     if (rest > 0) {
       // iovec is shared with reads, so it cannot say const. A write does not change the bytes.
-      const std::byte* from = payload_ != nullptr ? payload_ + payload_done : kPad.data();
-      if (payload_ == nullptr) rest = std::min(rest, kPad.size());
+      const std::byte* from = payload_ != nullptr ? payload_ + payload_done : kPadding.data();
+      if (payload_ == nullptr) rest = std::min(rest, kPadding.size());
       slices[count++] = {const_cast<std::byte*>(from), rest};
     }
     const IoResult result = connection.write(std::span(slices).first(count));
@@ -45,11 +45,11 @@ IoResult FrameWriter::flush(Connection& connection) {
     written_ += result.bytes;
     busy_ = written_ < total;
   }
-  kept_ = {};
+  remainder_ = {};
   return {IoKind::progressed, total, 0};
 }
 
-void FrameWriter::pad(ChannelId channel, MessageNo message) {
+void FrameWriter::finish_with_padding(ChannelId channel, MessageNo message) {
   if (busy_ && header_.channel == channel && header_.message == message) payload_ = nullptr;
 }
 
@@ -59,13 +59,13 @@ std::span<const std::byte> FrameWriter::unwritten() const {
   return {payload_ + done, header_.payload_bytes - done};
 }
 
-bool FrameWriter::keep(ChannelId channel) {
+bool FrameWriter::copy_remainder(ChannelId channel) {
   if (!busy_ || header_.channel != channel || payload_ == nullptr) return true;
-  if (payload_ == kept_.data()) return true;
+  if (payload_ == remainder_.data()) return true;
   const std::span<const std::byte> rest = unwritten();
-  kept_.resize(header_.payload_bytes);
-  abandoned_ = !copy_if_readable(kept_.data() + (kept_.size() - rest.size()), rest);
-  payload_ = abandoned_ ? nullptr : kept_.data();
+  remainder_.resize(header_.payload_bytes);
+  abandoned_ = !copy_if_readable(remainder_.data() + (remainder_.size() - rest.size()), rest);
+  payload_ = abandoned_ ? nullptr : remainder_.data();
   return !abandoned_;
 }
 

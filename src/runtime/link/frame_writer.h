@@ -35,10 +35,10 @@ class FrameWriter {
   IoResult flush(Connection& connection);
   // Stops reading this message's memory: finishes the frame with padding. Requires that the
   // receiver has the whole message.
-  void pad(ChannelId channel, MessageNo message);
+  void finish_with_padding(ChannelId channel, MessageNo message);
   // Stops reading the memory of this channel's messages: copies the remainder of the frame. Returns
   // false when the memory cannot be read; then the frame is abandoned.
-  [[nodiscard]] bool keep(ChannelId channel);
+  [[nodiscard]] bool copy_remainder(ChannelId channel);
   // Returns the memory that flush() is still to read.
   std::span<const std::byte> unwritten() const;
 
@@ -47,7 +47,7 @@ class FrameWriter {
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding
-  std::vector<std::byte> kept_;         // the remainder that keep() has copied
+  std::vector<std::byte> remainder_;    // of the frame, as copied by copy_remainder()
   size_t written_ = 0;                  // bytes written of header and payload together
   bool busy_ = false;
   bool abandoned_ = false;

@@ -115,7 +115,7 @@ class FrameWriterEnd : public testing::TestWithParam<size_t> {
 
 TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
   start();
-  writer_.pad(ChannelId(1), MessageNo(2));
+  writer_.finish_with_padding(ChannelId(1), MessageNo(2));
   finish();
   Bytes want = frame_of(header_of(kBytes), pattern(kBytes));
   std::fill(want.begin() + static_cast<ptrdiff_t>(std::max(GetParam(), kDataHeaderBytes)),
@@ -131,16 +131,16 @@ TEST_P(FrameWriterEnd, APaddedFrameHasItsFullLengthAndLeavesTheStreamReadable) {
 // data.
 TEST_P(FrameWriterEnd, AKeptFrameStillCarriesItsOwnBytes) {
   start();
-  EXPECT_TRUE(writer_.keep(ChannelId(1)));
+  EXPECT_TRUE(writer_.copy_remainder(ChannelId(1)));
   finish();
   EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
 }
 
 TEST_P(FrameWriterEnd, TheEndOfAnotherMessageChangesNothing) {
   start();
-  writer_.pad(ChannelId(1), MessageNo(3));
-  writer_.pad(ChannelId(2), MessageNo(2));
-  EXPECT_TRUE(writer_.keep(ChannelId(2)));
+  writer_.finish_with_padding(ChannelId(1), MessageNo(3));
+  writer_.finish_with_padding(ChannelId(2), MessageNo(2));
+  EXPECT_TRUE(writer_.copy_remainder(ChannelId(2)));
   ASSERT_EQ(writer_.flush(connection_).kind, IoKind::progressed);
   EXPECT_EQ(connection_.written(), frame_of(header_of(kBytes), pattern(kBytes)));
 }
@@ -181,7 +181,7 @@ TEST(FrameWriter, AbandonsAFrameWhoseBytesCannotBeRead) {
   EXPECT_EQ(writer.unwritten().data(), payload.data() + page);
   EXPECT_EQ(writer.unwritten().size(), page);
   ASSERT_EQ(munmap(static_cast<std::byte*>(memory) + page, page), 0);
-  EXPECT_FALSE(writer.keep(ChannelId(1)));
+  EXPECT_FALSE(writer.copy_remainder(ChannelId(1)));
   EXPECT_TRUE(writer.abandoned());
   EXPECT_EQ(writer.flush(connection).kind, IoKind::blocked);
   EXPECT_TRUE(writer.busy()) << "no other frame may follow";

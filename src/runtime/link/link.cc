@@ -56,22 +56,22 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
   return posted.number;
 }
 
-void Link::hasten_sends(ChannelId id) {
+void Link::release_send_buffers(ChannelId id) {
   channels_.at(id).releasing = true;
   dirty_ = true;
 }
 
 // Runs after dispatch: it copies only the bytes that no path has taken.
-void Link::release_send_buffers() {
+void Link::copy_remainders() {
   std::vector<SendLedger::Posted> ended;
   for (const auto& [id, channel] : channels_.all()) {
     if (!channel->releasing) continue;
     ended.clear();
-    channel->releasing = !channel->send.buffer_rest(ended);
+    channel->releasing = !channel->send.copy_remainder(ended);
     if (ended.empty()) continue;
     // Half-written frames still refer to the client's bytes.
     for (Path* path : paths()) {
-      if (!mutated(Mutant::no_keep)) path->keep(id);
+      if (!mutated(Mutant::no_keep)) path->copy_remainder(id);
     }
     for (const auto& message : ended) {
       channels_.complete(ChannelSet::Ended::sent, id, message.number);
@@ -84,8 +84,8 @@ void Link::cancel_channel(ChannelId id) {
   Channel& target = channels_.at(id);
   target.client = nullptr;
   for (Path* path : paths()) {
-    path->keep(id);
-    path->redirect(id);
+    path->copy_remainder(id);
+    path->discard_remainder(id);
   }
   target.send.cancel();
   target.receive.cancel();
@@ -114,7 +114,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   channels_.deliver_completions();
   paths_.progress(now, idle_ns);
   sender_.dispatch(now);
-  release_send_buffers();
+  copy_remainders();
   if (goodbye_.wanted) check_goodbye();
   send_due_frames(now);
 }

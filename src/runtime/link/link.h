@@ -40,7 +40,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;
   MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override;
-  void hasten_sends(ChannelId channel) override;
+  void release_send_buffers(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
   // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
@@ -117,7 +117,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // link.cc
   TimeNs now() const override { return host_.clock().now(); }
   void changed();
-  void release_send_buffers();
+  void copy_remainders();
   void check_goodbye();
 
   // link_receive.cc: Path::Owner

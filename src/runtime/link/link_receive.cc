@@ -52,7 +52,7 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   // From here on no other copy of this chunk may touch its destination.
   for (Path* other : paths()) {
     if (other == &path || mutated(Mutant::no_redirect)) continue;
-    other->redirect(header.channel, header.message, header.offset);
+    other->discard_remainder(header.channel, header.message, header.offset);
   }
   if (state_.much_unreported()) state_.mark_urgent();
   if (accepted.message_complete) {
@@ -106,7 +106,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
     const Status applied = target.value()->send.apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {
       for (Path* each : paths()) {
-        if (!mutated(Mutant::no_pad)) each->pad(report.channel, done.number);
+        if (!mutated(Mutant::no_pad)) each->finish_with_padding(report.channel, done.number);
       }
       // The client of a buffered message got its completion when the message was posted.
       if (!done.buffered) channels_.complete(ChannelSet::Ended::sent, report.channel, done.number);

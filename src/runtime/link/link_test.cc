@@ -271,7 +271,7 @@ TEST(Link, AReleasedSendCompletesBeforeItIsAcknowledged) {
   s.block(0);
   s.step();
   EXPECT_TRUE(s.sent().empty());
-  s.link().hasten_sends(kChannel);
+  s.link().release_send_buffers(kChannel);
   s.step();
   s.step();
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});

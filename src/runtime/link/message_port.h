@@ -46,7 +46,7 @@ class MessagePort {
   // Tells the link that the client only waits for the end of its posted messages. Then a message
   // that was sent whole need not wait for its last acknowledgements: the link copies its
   // unacknowledged bytes, within a bound. Holds until the next post_send.
-  virtual void hasten_sends(ChannelId channel) = 0;
+  virtual void release_send_buffers(ChannelId channel) = 0;
 
   // Forgets all posted sends and receives of the channel. After the return the link touches none of
   // their buffers, even if more frames arrive, and makes no client call for them.

@@ -106,12 +106,12 @@ uint64_t Path::credit() const {
   return pace_permitted_ > sent ? pace_permitted_ - sent : 0;
 }
 
-void Path::redirect(ChannelId channel, MessageNo message, uint64_t offset) {
-  if (reader_ && reader_->redirect(channel, message, offset)) fence();
+void Path::discard_remainder(ChannelId channel, MessageNo message, uint64_t offset) {
+  if (reader_ && reader_->discard_remainder(channel, message, offset)) fence();
 }
 
-void Path::redirect(ChannelId channel) {
-  if (reader_ && reader_->redirect(channel)) fence();
+void Path::discard_remainder(ChannelId channel) {
+  if (reader_ && reader_->discard_remainder(channel)) fence();
 }
 
 // Bytes that arrive later must not land in memory that is the client's again.
@@ -220,10 +220,11 @@ void Path::flush_data() {
   data_registration_.want_write(writer_->busy() && !writer_->abandoned());
 }
 
-void Path::keep(ChannelId channel) {
+void Path::copy_remainder(ChannelId channel) {
   if (!writer_) return;
   const std::span<const std::byte> rest = writer_->unwritten();
-  if (!writer_->keep(channel)) owner_.on_bad_memory(locate_bad_memory(rest, Access::read));
+  if (!writer_->copy_remainder(channel))
+    owner_.on_bad_memory(locate_bad_memory(rest, Access::read));
 }
 
 // A shortage is the host's, and says nothing about the path. The connections stay readable and

@@ -86,10 +86,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
   uint64_t credit() const override;
   void permit(uint64_t pace_total) { pace_permitted_ = std::max(pace_permitted_, pace_total); }
-  void pad(ChannelId channel, MessageNo message) {
-    if (writer_) writer_->pad(channel, message);
+  void finish_with_padding(ChannelId channel, MessageNo message) {
+    if (writer_) writer_->finish_with_padding(channel, message);
   }
-  void keep(ChannelId channel);
+  void copy_remainder(ChannelId channel);
   bool abandoned() const override { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---
@@ -100,8 +100,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
   bool resume(TimeNs now);
 
   // --- receiving ---
-  void redirect(ChannelId channel, MessageNo message, uint64_t offset);
-  void redirect(ChannelId channel);
+  void discard_remainder(ChannelId channel, MessageNo message, uint64_t offset);
+  void discard_remainder(ChannelId channel);
   uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
   uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
   TimeNs frame_received_at() const { return frame_received_at_; }

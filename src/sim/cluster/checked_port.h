@@ -29,7 +29,7 @@ class CheckedPort final : public MessagePort, private MessageClient {
     check_.on_post_receive(end_, channel, number, bytes);
     return number;
   }
-  void hasten_sends(ChannelId channel) override { link_.hasten_sends(channel); }
+  void release_send_buffers(ChannelId channel) override { link_.release_send_buffers(channel); }
   void cancel_channel(ChannelId channel) override {
     link_.cancel_channel(channel);
     check_.on_cancel(end_, channel);
