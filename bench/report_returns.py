@@ -41,11 +41,11 @@ def first_return_targets(document):
 
 def false_alarm_targets(document):
     minutes = find(document, "minutes")
-    mirrored = find(document, "mirrored_percent")
+    hedged = find(document, "mirrored_percent")
     yield Target("An hour without a fault, a compiler on all cores",
                  "0 verdicts, less than 0.5 % hedged", find(document, "verdicts"),
-                 lambda v: v == 0 and mirrored < 0.5 and not document["error"],
-                 lambda v: f"{v} verdicts, {num(mirrored, 3)} % in {num(minutes, 0)} min",
+                 lambda v: v == 0 and hedged < 0.5 and not document["error"],
+                 lambda v: f"{v} verdicts, {num(hedged, 3)} % in {num(minutes, 0)} min",
                  (minutes or 0) >= FALSE_ALARM_MINUTES)
     yield wrong_target("Wrong elements in it", document)
 

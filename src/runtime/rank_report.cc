@@ -152,7 +152,7 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
     } else {
       out.json("null");
     }
-    out.field("replayed_bytes", verdict.replayed_bytes)
+    out.field("replayed_bytes", verdict.retransmitted_bytes)
         .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)
         .field("at", iso_time(verdict.wall))
         .end_object();
@@ -186,20 +186,20 @@ std::string report_text(RankRuntime& rank) {
   out.begin_object();
   write_identity(out, rank);
   write_nics(out, rank.engine());
-  uint64_t mirrored = 0;
-  uint64_t replayed = 0;
+  uint64_t hedged = 0;
+  uint64_t retransmitted = 0;
   out.key("paths").begin_array();
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
     const Link* link = rank.engine().link(Rank(peer));
     if (link == nullptr) continue;
-    mirrored += link->mirrored_bytes();
-    replayed += link->replayed_bytes();
+    hedged += link->hedged_bytes();
+    retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
       write_path(out, *link, *path, rank.clock(), rank.started_at());
     }
   }
   out.end_array();
-  out.field("mirrored_bytes", mirrored).field("replayed_bytes", replayed);
+  out.field("mirrored_bytes", hedged).field("replayed_bytes", retransmitted);
   write_in_flight(out, rank.waits());
   write_verdicts(out, rank.fault_reporter(), SIZE_MAX);
   out.end_object();

@@ -34,8 +34,8 @@ void add_path(RankSummary::Line& line, const Path& path) {
     case PathPhase::suspect:
       ++line.paths_suspect;
       break;
-    case PathPhase::proving:
-      ++line.paths_proving;
+    case PathPhase::validating:
+      ++line.paths_validating;
       break;
     case PathPhase::down:
       ++line.paths_down;
@@ -55,7 +55,7 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
   trouble.cause = history.cause;
   trouble.peer_cause = history.peer_cause;
   trouble.dials = link.opens_paths();
-  // A path that is being proved has not come back yet.
+  // A path that is being validated has not come back yet.
   const bool since_down = path.state.phase() != PathPhase::suspect;
   trouble.since_ms = bounded_ms(now - (since_down ? down_at : path.state.since()));
   trouble.next_attempt_ms = connected ? 0 : bounded_ms(path.backoff.next_attempt() - now);
@@ -118,8 +118,8 @@ void RankStatus::add_links(RankSummary& summary) {
   for (int32_t peer = 0; peer < rank_.options().rank_count; ++peer) {
     const Link* link = engine.link(Rank(peer));
     if (link == nullptr) continue;
-    summary.mirrored += link->mirrored_bytes();
-    summary.replayed += link->replayed_bytes();
+    summary.hedged += link->hedged_bytes();
+    summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
       if (path->spec.control_only) continue;
       const NicId nic = path->spec.local_nic;
@@ -132,7 +132,8 @@ void RankStatus::add_links(RankSummary& summary) {
   }
   for (size_t i = 0; i < losses.size(); ++i) summary.nics[i].loss_ppm = losses[i].ppm();
   const bool has_loopback =
-      loopback.paths_up + loopback.paths_suspect + loopback.paths_proving + loopback.paths_down > 0;
+      loopback.paths_up + loopback.paths_suspect + loopback.paths_validating + loopback.paths_down >
+      0;
   if (has_loopback) summary.nics.push_back(loopback);
 }
 

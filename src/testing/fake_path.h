@@ -37,7 +37,7 @@ class FakePath final : public PathEnd {
 
   void bring_up(TimeNs now) {
     state.connect(Incarnation(state.incarnation().value() + 1), now);
-    state.prove(now);
+    state.mark_validated(now);
   }
   // A frame of `bytes` goes out.
   void send(uint32_t bytes, TimeNs now) {

@@ -83,7 +83,7 @@ void write_blame(Seeds& seeds) {
   seen.cause = DownCause::peer_notice;
   seen.peer_cause = DownCause::silent;
   seen.detected_us = 123'456;
-  seen.replayed_bytes = 70'000;
+  seen.retransmitted_bytes = 70'000;
   seen.stall_us = 900;
   seen.up_us = 60'000'000;
   seeds.write("blame", "observation", with({0}, encode(seen)));

@@ -32,8 +32,8 @@ class Breaker {
  public:
   Breaker(Job& job, const Rounds& rounds) : job_(job), rounds_(rounds) {}
 
-  uint64_t mirrored() const { return sum(&Report::mirrored); }
-  uint64_t replayed() const { return sum(&Report::replayed); }
+  uint64_t hedged() const { return sum(&Report::hedged); }
+  uint64_t retransmitted() const { return sum(&Report::retransmitted); }
 
   // Every operation in flight has ended then, and its buffers are gone.
   void wait_for_rounds() {
@@ -61,9 +61,9 @@ class Breaker {
   // chunks.
   void crawl(int rank, int index) {
     const std::string at = nic(rank, index);
-    const uint64_t before = mirrored();
+    const uint64_t before = hedged();
     job_.fault(at, "slow 20000 queue 1000");
-    job_.wait_for("mirrors of " + at, [&] { return mirrored() > before; });
+    job_.wait_for("mirrors of " + at, [&] { return hedged() > before; });
     wait_for_rounds();
     mend(rank, index);
   }
@@ -99,7 +99,8 @@ TEST(Buffers, AreTouchedNoMoreWhenChunksAreRetransmitted) {
   job.run({rounds_of(rounds)}, [&] {
     Breaker breaker(job, rounds);
     breaker.wait_for_rounds();
-    for (int cycle = 0; cycle < 3 || breaker.replayed() == 0 || breaker.mirrored() == 0; ++cycle) {
+    for (int cycle = 0; cycle < 3 || breaker.retransmitted() == 0 || breaker.hedged() == 0;
+         ++cycle) {
       breaker.blink((cycle + 1) % kRanks, cycle % kNics);
       breaker.take_down((cycle + 2) % kRanks, cycle % kNics, "down");
       breaker.take_down(cycle % kRanks, (cycle + 1) % kNics, "hole-rx");

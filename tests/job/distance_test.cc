@@ -32,7 +32,7 @@ TEST(Distance, CostsTimeButNoPath) {
     };
     job.wait_for("all paths", [&] { return everywhere(0, "up") && everywhere(1, "up"); });
     more_rounds();
-    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job.comm(rank).report().replayed, 0U);
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job.comm(rank).report().retransmitted, 0U);
     const std::string at = nic(1, 0);
     job.fault(at, "hole " + delay);
     job.wait_for("end of " + at, [&] { return job.comm(1).report().all(at, "down"); });

@@ -140,8 +140,8 @@ Report Comm::report() const {
   check(r2cclCommReport(handle_, report.text.data(), &bytes), "report");
   if (bytes > report.text.size()) throw Broken("a report of " + std::to_string(bytes) + " bytes");
   report.text.resize(bytes - 1);
-  report.mirrored = std::stoull(field(report.text, "mirrored_bytes"));
-  report.replayed = std::stoull(field(report.text, "replayed_bytes"));
+  report.hedged = std::stoull(field(report.text, "mirrored_bytes"));
+  report.retransmitted = std::stoull(field(report.text, "replayed_bytes"));
   constexpr const char* kPathBegin = "{\"peer\":";
   size_t at = report.text.find(kPathBegin);
   while (at != std::string::npos) {

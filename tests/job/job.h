@@ -50,8 +50,8 @@ struct Report {
     uint64_t received = 0;
   };
   std::vector<Path> paths;
-  uint64_t mirrored = 0;
-  uint64_t replayed = 0;
+  uint64_t hedged = 0;
+  uint64_t retransmitted = 0;
   std::string text;
 
   // Returns whether all paths at a NIC have this state. False if there are none.

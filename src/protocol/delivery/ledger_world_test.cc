@@ -27,7 +27,7 @@ constexpr std::byte kUntouched{0xee};
 enum class Event : uint8_t {
   send_a,          // the next fresh chunk goes out on path a
   send_b,          // and on path b
-  mirror,          // the oldest chunk outstanding on a goes out on b as well
+  hedge,           // the oldest chunk outstanding on a goes out on b as well
   header_a,        // the header and half of the payload of the next frame on a arrive
   arrive_a,        // a frame on a arrives, or the rest of one
   arrive_b,        // and on b
@@ -131,8 +131,8 @@ class World {
         return send_fresh(paths_[0]);
       case Event::send_b:
         return send_fresh(paths_[1]);
-      case Event::mirror:
-        return mirror();
+      case Event::hedge:
+        return hedge();
       case Event::header_a:
         return begin(paths_[0]);
       case Event::arrive_a:
@@ -180,7 +180,7 @@ class World {
     return true;
   }
 
-  bool mirror() {
+  bool hedge() {
     for (const Copy& copy : paths_[0].outstanding) {
       if (!send_.needs_delivery(copy.chunk) || send_.copies(copy.chunk) != 1) continue;
       transmit(paths_[1], copy.chunk);
@@ -386,7 +386,7 @@ class World {
 
 std::string describe(const std::vector<Event>& events) {
   static constexpr const char* kNames[] = {
-      "send_a", "send_b",     "mirror",      "header_a", "arrive_a",       "arrive_b",
+      "send_a", "send_b",     "hedge",       "header_a", "arrive_a",       "arrive_b",
       "report", "old_report", "path_a_down", "post",     "cancel_receive", "cancel_send"};
   std::string text;
   for (const Event event : events) text += std::string(" ") + kNames[static_cast<size_t>(event)];
@@ -459,7 +459,7 @@ TEST(LedgerWorld, KeepsEveryPromiseAfterALongStory) {
   // receive is posted.
   explore_all({{8, 4, 4},
                100,
-               {Event::send_a, Event::mirror, Event::header_a, Event::send_a, Event::send_b}},
+               {Event::send_a, Event::hedge, Event::header_a, Event::send_a, Event::send_b}},
               4);
 }
 

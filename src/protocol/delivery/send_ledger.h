@@ -105,7 +105,7 @@ class SendLedger {
     bool buffered() const { return !buffer.empty(); }
     ChunkSet acknowledged;        // holds only chunks below next_fresh
     std::vector<uint8_t> copies;  // outstanding, per chunk; 0 from next_fresh on
-    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so in replays
+    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so when sent again
     uint64_t fresh() const { return size - std::min(size, uint64_t{next_fresh} * chunk_bytes); }
     bool all_sent() const { return chunk_bytes != 0 && next_fresh == acknowledged.count(); }
   };

@@ -192,7 +192,7 @@ TEST(SendLedger, EagerBytesAreChargedOnceAndARetransmitNeedsNoMore) {
   EXPECT_TRUE(s.ledger.transmit(*chunk).eager);
   EXPECT_FALSE(s.ledger.next_fresh(kCut));  // the pool is used up
   EXPECT_TRUE(s.ledger.copy_gone(*chunk));  // lost
-  EXPECT_TRUE(s.ledger.transmit(*chunk).eager) << "a replay of an eager chunk stays one";
+  EXPECT_TRUE(s.ledger.transmit(*chunk).eager) << "a retransmission of an eager chunk stays eager";
   EXPECT_FALSE(s.ledger.next_fresh(kCut));
   s.report.eager_total = 2 * kCut;
   ASSERT_TRUE(s.apply().ok());

@@ -29,7 +29,8 @@ bool FaultLocaliser::update(const Observation& o) {
   };
   const auto found = std::ranges::find_if(open_, same);
   if (found == open_.end()) return false;
-  found->seen.replayed_bytes = std::max(found->seen.replayed_bytes, o.replayed_bytes);
+  found->seen.retransmitted_bytes =
+      std::max(found->seen.retransmitted_bytes, o.retransmitted_bytes);
   found->seen.stall_us = std::max(found->seen.stall_us, o.stall_us);
   return true;
 }
@@ -318,7 +319,7 @@ Verdict FaultLocaliser::take(const std::function<bool(const Observation&)>& expl
   for (const Open& open : open_) {
     const Observation& o = open.seen;
     if (open.probed || !explained(o)) continue;
-    verdict.replayed_bytes += o.replayed_bytes;
+    verdict.retransmitted_bytes += o.retransmitted_bytes;
     verdict.stall_us = std::max(verdict.stall_us, o.stall_us);
     verdict.wall = decisive ? std::min(verdict.wall, o.wall) : o.wall;
     if (decides(o)) decisive = o;

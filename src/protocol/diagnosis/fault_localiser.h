@@ -46,7 +46,7 @@ struct Observation {
   DownCause cause = DownCause::none;       // the observer's evidence
   DownCause peer_cause = DownCause::none;  // the peer's evidence, when `cause` is peer_notice
   uint64_t detected_us = 0;
-  uint64_t replayed_bytes = 0;
+  uint64_t retransmitted_bytes = 0;
   uint64_t stall_us = 0;
   uint64_t up_us = 0;  // time for which the path had been up
   TimeNs wall = 0;
@@ -99,7 +99,7 @@ struct Verdict {
   NicName other;  // with Scope::pair; both without a name: all NICs of the two hosts
   DownCause kind = DownCause::none;
   uint64_t detected_us = 0;  // the earliest report
-  uint64_t replayed_bytes = 0;
+  uint64_t retransmitted_bytes = 0;
   uint64_t stall_us = 0;  // the longest
   TimeNs wall = 0;
   Rank process;           // with Scope::process: the dead rank

@@ -59,7 +59,7 @@ std::vector<std::byte> encode(const Observation& o) {
   out.put(static_cast<uint8_t>(o.cause));
   out.put(static_cast<uint8_t>(o.peer_cause));
   out.put(o.detected_us);
-  out.put(o.replayed_bytes);
+  out.put(o.retransmitted_bytes);
   out.put(o.stall_us);
   out.put(o.up_us);
   out.put(static_cast<uint64_t>(o.wall));
@@ -76,7 +76,7 @@ Result<Observation> decode_observation(std::span<const std::byte> bytes) {
   o.cause = get_cause(in, DownCause::corrupted);
   o.peer_cause = get_cause(in, DownCause::corrupted);
   o.detected_us = in.get<uint64_t>();
-  o.replayed_bytes = in.get<uint64_t>();
+  o.retransmitted_bytes = in.get<uint64_t>();
   o.stall_us = in.get<uint64_t>();
   o.up_us = in.get<uint64_t>();
   o.wall = static_cast<TimeNs>(in.get<uint64_t>());
@@ -94,7 +94,7 @@ std::vector<std::byte> encode(const Verdict& v) {
   put_name(out, v.other);
   out.put(static_cast<uint8_t>(v.kind));
   out.put(v.detected_us);
-  out.put(v.replayed_bytes);
+  out.put(v.retransmitted_bytes);
   out.put(v.stall_us);
   out.put(static_cast<uint64_t>(v.wall));
   out.put(static_cast<uint32_t>(v.process.value()));
@@ -113,7 +113,7 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
   v.other = get_name(in);
   v.kind = get_cause(in, DownCause::lossy);
   v.detected_us = in.get<uint64_t>();
-  v.replayed_bytes = in.get<uint64_t>();
+  v.retransmitted_bytes = in.get<uint64_t>();
   v.stall_us = in.get<uint64_t>();
   v.wall = static_cast<TimeNs>(in.get<uint64_t>());
   v.process = Rank(static_cast<int32_t>(in.get<uint32_t>()));

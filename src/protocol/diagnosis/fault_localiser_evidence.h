@@ -23,7 +23,7 @@ inline Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int i
   o.cause = cause;
   o.wall = wall;
   o.detected_us = 1000;
-  o.replayed_bytes = 10;
+  o.retransmitted_bytes = 10;
   o.stall_us = 5;
   o.up_us = 60'000'000;
   return o;

@@ -237,7 +237,7 @@ TEST(FaultLocaliser, ReportsEachFaultInItsOwnTime) {
     const auto second = localiser.due(kSecondAt + timeout);
     ASSERT_EQ(second.size(), 1u) << c.name;
     EXPECT_EQ(second[0].faulty, c.faulty_nics[1]) << c.name;
-    EXPECT_EQ(second[0].replayed_bytes, 10 * c.second.size()) << c.name;
+    EXPECT_EQ(second[0].retransmitted_bytes, 10 * c.second.size()) << c.name;
     EXPECT_EQ(localiser.next_timeout(), kNever) << c.name;
   }
 }
@@ -259,7 +259,7 @@ TEST(FaultLocaliser, NamesTheRailWhenTheNicsOfAllHostsLostEachOther) {
   EXPECT_EQ(verdicts[0].scope, Scope::rail);
   EXPECT_EQ(verdicts[0].faulty, nic(0, 2));
   EXPECT_EQ(verdicts[0].kind, DownCause::silent);
-  EXPECT_EQ(verdicts[0].replayed_bytes, 60u);
+  EXPECT_EQ(verdicts[0].retransmitted_bytes, 60u);
   localiser.observe(told(3, 2, DownCause::silent, 2), kRipe + kSecond);
   localiser.observe(seen(3, 2, DownCause::carrier_lost, 2), kRipe + kSecond);
   EXPECT_EQ(localiser.next_timeout(), kNever) << "echoes";
@@ -352,15 +352,15 @@ TEST(FaultLocaliser, DoesNotCallItTheRailWithoutTheEvidence) {
 
 TEST(FaultLocaliser, AddsUpTheBytesAndKeepsTheLongestStall) {
   Observation first = seen(1, 0, DownCause::silent, 0, 80);
-  first.replayed_bytes = 1000;
+  first.retransmitted_bytes = 1000;
   first.stall_us = 7;
   Observation second = seen(2, 0, DownCause::silent, 0, 70);
-  second.replayed_bytes = 500;
+  second.retransmitted_bytes = 500;
   second.stall_us = 9;
   second.detected_us = 33;
   const auto verdicts = localise({first, second});
   ASSERT_EQ(verdicts.size(), 1u);
-  EXPECT_EQ(verdicts[0].replayed_bytes, 1500u);
+  EXPECT_EQ(verdicts[0].retransmitted_bytes, 1500u);
   EXPECT_EQ(verdicts[0].stall_us, 9u);
   EXPECT_EQ(verdicts[0].wall, 70);
   EXPECT_EQ(verdicts[0].detected_us, 33u) << "of the earliest report";
@@ -416,7 +416,7 @@ TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   v.scope = Scope::pair;
   v.kind = DownCause::stalled;
   v.detected_us = 1;
-  v.replayed_bytes = 2;
+  v.retransmitted_bytes = 2;
   v.stall_us = 3;
   v.wall = 4;
   const auto verdict = decode_verdict(encode(v));

@@ -119,7 +119,7 @@ void World::connect(Path& path) {
   path.frames_read = path.frames_told = 0;
   for (PathState* end : {&path.sender, &path.receiver}) {
     end->connect(next, now_);
-    end->prove(now_);
+    end->mark_validated(now_);
   }
   if (path.connections > 1) ++version_;
 }

@@ -8,8 +8,8 @@ namespace {
 bool legal(PathPhase from, PathPhase to) {
   switch (from) {
     case PathPhase::down:
-      return to == PathPhase::proving;
-    case PathPhase::proving:
+      return to == PathPhase::validating;
+    case PathPhase::validating:
       return to == PathPhase::up || to == PathPhase::down;
     case PathPhase::up:
       return to == PathPhase::suspect || to == PathPhase::down;
@@ -30,12 +30,12 @@ void PathState::become(PathPhase phase, DownCause cause, TimeNs now) {
 
 void PathState::connect(Incarnation incarnation, TimeNs now) {
   R2CCL_CHECK(incarnation > incarnation_);
-  become(PathPhase::proving, DownCause::none, now);
+  become(PathPhase::validating, DownCause::none, now);
   incarnation_ = incarnation;
 }
 
-void PathState::prove(TimeNs now) {
-  R2CCL_CHECK(phase_ == PathPhase::proving);
+void PathState::mark_validated(TimeNs now) {
+  R2CCL_CHECK(phase_ == PathPhase::validating);
   become(PathPhase::up, DownCause::none, now);
   up_since_ = now;
 }

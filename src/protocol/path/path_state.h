@@ -1,6 +1,6 @@
 // The life of one path at one end. Pure. The phase changes only here, along legal edges:
 //
-//   down -> proving -> up <-> suspect
+//   down -> validating -> up <-> suspect
 //     ^________|________|________|
 #pragma once
 
@@ -31,8 +31,8 @@ class PathState {
 
   // Records a connection under a new, larger incarnation. Legal in `down` only.
   void connect(Incarnation incarnation, TimeNs now);
-  // Records that full-size frames have passed both ways. Legal in `proving` only.
-  void prove(TimeNs now);
+  // Records that full-size frames have passed both ways. Legal in `validating` only.
+  void mark_validated(TimeNs now);
   // Records that the path is late by its own estimates while others are not. Legal in `up` only.
   void suspect(TimeNs now);
   // Records that the overdue data has arrived. Legal in `suspect` only.

@@ -11,14 +11,14 @@ PathState in_phase(PathPhase phase) {
   PathState state;
   if (phase == PathPhase::down) return state;
   state.connect(Incarnation(1), 10);
-  if (phase == PathPhase::proving) return state;
-  state.prove(20);
+  if (phase == PathPhase::validating) return state;
+  state.mark_validated(20);
   if (phase == PathPhase::up) return state;
   state.suspect(30);
   return state;
 }
 
-constexpr PathPhase kPhases[] = {PathPhase::down, PathPhase::proving, PathPhase::up,
+constexpr PathPhase kPhases[] = {PathPhase::down, PathPhase::validating, PathPhase::up,
                                  PathPhase::suspect};
 
 struct Step {
@@ -33,13 +33,16 @@ const std::vector<Step>& steps() {
       {"connect",
        [](PathState& s) { s.connect(Incarnation(2), 40); },
        {PathPhase::down},
-       PathPhase::proving},
-      {"prove", [](PathState& s) { s.prove(40); }, {PathPhase::proving}, PathPhase::up},
+       PathPhase::validating},
+      {"mark_validated",
+       [](PathState& s) { s.mark_validated(40); },
+       {PathPhase::validating},
+       PathPhase::up},
       {"suspect", [](PathState& s) { s.suspect(40); }, {PathPhase::up}, PathPhase::suspect},
       {"clear", [](PathState& s) { s.clear(40); }, {PathPhase::suspect}, PathPhase::up},
       {"fail",
        [](PathState& s) { s.fail(DownCause::silent, 40); },
-       {PathPhase::proving, PathPhase::up, PathPhase::suspect},
+       {PathPhase::validating, PathPhase::up, PathPhase::suspect},
        PathPhase::down},
   };
   return all;

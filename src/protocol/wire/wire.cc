@@ -70,7 +70,7 @@ PathReport get_path(ByteReader& in) {
   const auto phase = in.get<uint8_t>();
   // Reads a phase or cause of a later version as the one with the least effect.
   p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
-                                                              : PathPhase::proving;
+                                                              : PathPhase::validating;
   const auto cause = in.get<uint8_t>();
   p.cause = cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
                                                                 : DownCause::none;
@@ -133,7 +133,7 @@ const char* to_string(PathPhase phase) {
   switch (phase) {
     case PathPhase::down:
       return "down";
-    case PathPhase::proving:
+    case PathPhase::validating:
       return "proving";
     case PathPhase::up:
       return "up";

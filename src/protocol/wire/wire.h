@@ -58,10 +58,10 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
 // --- control stream -----------------------------------------------------------------------------
 
 enum class PathPhase : uint8_t {
-  down = 0,     // no usable connection under this incarnation
-  proving = 1,  // connected, full-size frames are being exchanged
-  up = 2,       // carries chunks
-  suspect = 3,  // late by its own estimates: carries probes only, its chunks are hedged
+  down = 0,        // no usable connection under this incarnation
+  validating = 1,  // connected, full-size frames are being exchanged
+  up = 2,          // carries chunks
+  suspect = 3,     // late by its own estimates: carries probes only, its chunks are hedged
 };
 
 const char* to_string(PathPhase phase);

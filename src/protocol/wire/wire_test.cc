@@ -366,7 +366,7 @@ TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) 
     bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 6);
     const auto decoded = decode_control_body(body_of(bytes));
     ASSERT_TRUE(decoded.ok());
-    EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::proving);
+    EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::validating);
     if (later + 6 < 256) {
       EXPECT_EQ(decoded.value().paths[0].cause, DownCause::none);
     }

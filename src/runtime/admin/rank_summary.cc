@@ -31,7 +31,7 @@ void put_line(ByteWriter& out, const RankSummary::Line& line) {
   out.put(line.delay_us);
   out.put(line.paths_up);
   out.put(line.paths_suspect);
-  out.put(line.paths_proving);
+  out.put(line.paths_validating);
   out.put(line.paths_down);
   out.put(line.loss_ppm);
 }
@@ -45,7 +45,7 @@ RankSummary::Line get_line(ByteReader& in) {
   line.delay_us = in.get<uint32_t>();
   line.paths_up = in.get<uint32_t>();
   line.paths_suspect = in.get<uint32_t>();
-  line.paths_proving = in.get<uint32_t>();
+  line.paths_validating = in.get<uint32_t>();
   line.paths_down = in.get<uint32_t>();
   line.loss_ppm = in.get<uint32_t>();
   return line;
@@ -156,7 +156,7 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .field("loss_percent", static_cast<double>(line.loss_ppm) / 1e4)
       .field("paths_up", uint64_t{line.paths_up})
       .field("paths_suspect", uint64_t{line.paths_suspect})
-      .field("paths_proving", uint64_t{line.paths_proving})
+      .field("paths_proving", uint64_t{line.paths_validating})
       .field("paths_down", uint64_t{line.paths_down})
       .field("drained", line.drained)
       .field("paths_drained", uint64_t{line.paths_drained})
@@ -199,8 +199,8 @@ std::vector<std::byte> encode(RankSummary summary) {
   out.put(kSummaryVersion);
   out.put(summary.uptime_ms);
   out.put(summary.operations);
-  out.put(summary.mirrored);
-  out.put(summary.replayed);
+  out.put(summary.hedged);
+  out.put(summary.retransmitted);
   out.put(summary.verdicts);
   out.put(static_cast<uint8_t>(summary.error.size()));
   out.put_bytes(std::as_bytes(std::span(summary.error)));
@@ -221,8 +221,8 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   RankSummary summary;
   summary.uptime_ms = in.get<uint64_t>();
   summary.operations = in.get<uint64_t>();
-  summary.mirrored = in.get<uint64_t>();
-  summary.replayed = in.get<uint64_t>();
+  summary.hedged = in.get<uint64_t>();
+  summary.retransmitted = in.get<uint64_t>();
   summary.verdicts = in.get<uint32_t>();
   const size_t error_bytes = in.get<uint8_t>();
   if (error_bytes > kSummaryErrorBytesMax) return malformed;
@@ -254,8 +254,8 @@ std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, cons
   if (summary != nullptr) {
     out.field("uptime_ms", summary->uptime_ms)
         .field("operations", summary->operations)
-        .field("mirrored_bytes", summary->mirrored)
-        .field("replayed_bytes", summary->replayed)
+        .field("mirrored_bytes", summary->hedged)
+        .field("replayed_bytes", summary->retransmitted)
         .field("verdicts", uint64_t{summary->verdicts})
         .field("error", summary->error)
         .field("in", summary->call)

@@ -29,7 +29,7 @@ struct RankSummary {
     uint32_t delay_us = 0;  // the shortest of its usable paths; 0: unknown
     uint32_t paths_up = 0;
     uint32_t paths_suspect = 0;
-    uint32_t paths_proving = 0;
+    uint32_t paths_validating = 0;
     uint32_t paths_down = 0;
     bool drained = false;        // an operator took it out of service
     uint32_t paths_drained = 0;  // paths at rest because an end's NIC is drained
@@ -54,8 +54,8 @@ struct RankSummary {
 
   uint64_t uptime_ms = 0;
   uint64_t operations = 0;  // operations that ended well
-  uint64_t mirrored = 0;
-  uint64_t replayed = 0;
+  uint64_t hedged = 0;
+  uint64_t retransmitted = 0;
   uint32_t verdicts = 0;
   std::string error;  // the error that ended the communicator
   std::string call;   // description of the call that has waited longest; empty: none

@@ -11,8 +11,8 @@ RankSummary sample() {
   RankSummary summary;
   summary.uptime_ms = 123456789;
   summary.operations = 4711;
-  summary.mirrored = 1ull << 40;
-  summary.replayed = 17;
+  summary.hedged = 1ull << 40;
+  summary.retransmitted = 17;
   summary.verdicts = 3;
   summary.error = "rank 2 died";
   summary.call = "AllReduce 11 (5 float32, sum)";

@@ -73,7 +73,7 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   o.cause = event.cause;
   o.peer_cause = event.peer_cause;
   o.detected_us = static_cast<uint64_t>(event.detected_ns / kMicrosecond);
-  o.replayed_bytes = event.replayed_bytes;
+  o.retransmitted_bytes = event.retransmitted_bytes;
   o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
   o.wall = clock_.wall();
   reports_.push_back({std::move(o), event.path, clock_.now() + kSettled, false, {}});
@@ -157,7 +157,8 @@ void FaultReporter::add(const Verdict& verdict) {
               words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
   } else {
     R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
-              to_string(verdict.kind), static_cast<unsigned long long>(verdict.replayed_bytes));
+              to_string(verdict.kind),
+              static_cast<unsigned long long>(verdict.retransmitted_bytes));
   }
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;

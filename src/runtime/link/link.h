@@ -94,8 +94,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Returns the paths as Path*, in the order of their specs.
   auto paths() const { return paths_.all(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
-  uint64_t mirrored_bytes() const { return sender_.hedged_bytes(); }
-  uint64_t replayed_bytes() const { return sender_.retransmitted_bytes(); }
+  uint64_t hedged_bytes() const { return sender_.hedged_bytes(); }
+  uint64_t retransmitted_bytes() const { return sender_.retransmitted_bytes(); }
   bool ready() const { return paths_.ready(); }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const {
     paths_.tally_drain(local, remote, tally);

@@ -34,11 +34,11 @@ struct PathEvent {
   DownCause cause = DownCause::none;       // cause seen by this end
   DownCause peer_cause = DownCause::none;  // cause seen by the peer, if it reported first
   TimeNs at = 0;
-  TimeNs detected_ns = 0;       // since the first unacknowledged send, or the event
-  uint64_t replayed_bytes = 0;  // bytes that had to be retransmitted
-  TimeNs up_ns = 0;             // time for which it had been up, suspicion included
-  bool planned = false;         // it was on standby and nothing was outstanding on it: no fault
-  bool aftermath = false;       // a consequence of the whole peer's silence: no fault of its own
+  TimeNs detected_ns = 0;            // since the first unacknowledged send, or the event
+  uint64_t retransmitted_bytes = 0;  // bytes that had to be retransmitted
+  TimeNs up_ns = 0;                  // time for which it had been up, suspicion included
+  bool planned = false;    // it was on standby and nothing was outstanding on it: no fault
+  bool aftermath = false;  // a consequence of the whole peer's silence: no fault of its own
   std::string why;
 };
 

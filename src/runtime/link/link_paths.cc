@@ -55,7 +55,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
       continue;
     }
     next = std::min(next, slot.dialer->next_timeout());
-    const bool validates = path.state.phase() == PathPhase::proving;
+    const bool validates = path.state.phase() == PathPhase::validating;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
     if (!path.state.connected() && reopens && !slot.dialer->busy()) {
       next = std::min(next, path.backoff.next_attempt());
@@ -89,16 +89,16 @@ void LinkPaths::resume_paused(TimeNs now) {
 
 void LinkPaths::validate(TimeNs now) {
   for (Path* path : all()) {
-    if (path->state.phase() != PathPhase::proving || path->broken) continue;
+    if (path->state.phase() != PathPhase::validating || path->broken) continue;
     const bool valid =
         path->control_only || (path->probe_received() && path->model.frames_sent() > 0 &&
                                path->model.outstanding().empty());
     if (valid) {
-      path->state.prove(now);
+      path->state.mark_validated(now);
       if (path->history.downs > 0) ++path->history.returns;
       path->history.attempt.clear();
       events_.on_state_changed();
-      report_change(*path, PathPhase::proving, now, {});
+      report_change(*path, PathPhase::validating, now, {});
     } else if (now - path->state.since() > kValidationMax) {
       fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
     } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
@@ -197,7 +197,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
-  event.replayed_bytes =
+  event.retransmitted_bytes =
       events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now), now);
   path.backoff.on_down(now, fault);
   path.note_failure(event, fault);

@@ -95,13 +95,13 @@ class Run {
     }
     if (!run_job(warm_up(), job_a_)) return out_;
     const uint64_t suspicions = suspicions_now();
-    const uint64_t mirrored = mirrored_now();
+    const uint64_t hedged = hedged_now();
     const uint64_t sent = sent_now();
     for (int rank = 0; rank < c_.hosts; ++rank) note_unexpected(rank, 0);
     if (!run_job(measured(), job_b_)) return out_;
     const double all = payload(c_, out_.bytes) * measured() * c_.hosts;
     out_.suspicions = suspicions_now() - suspicions;
-    out_.mirrored_share = static_cast<double>(mirrored_now() - mirrored) / all;
+    out_.hedged_share = static_cast<double>(hedged_now() - hedged) / all;
     out_.sent_share = static_cast<double>(sent_now() - sent) / all;
     std::vector<TimeNs> times;
     for (const auto& operation : job_b_->operations()) {
@@ -161,9 +161,9 @@ class Run {
     });
     return sum;
   }
-  uint64_t mirrored_now() {
+  uint64_t hedged_now() {
     uint64_t sum = 0;
-    for_each_link([&](int, const Link& link) { sum += link.mirrored_bytes(); });
+    for_each_link([&](int, const Link& link) { sum += link.hedged_bytes(); });
     return sum;
   }
   uint64_t sent_now() {
@@ -282,7 +282,7 @@ std::string to_string(const Outcome& o) {
                 : o.connected ? "stuck"
                               : "not connected",
                 static_cast<unsigned long long>(o.wrong), to_ms(o.median), to_ms(o.wire_time),
-                to_ms(o.longest_before), o.sent_share, 100 * o.mirrored_share,
+                to_ms(o.longest_before), o.sent_share, 100 * o.hedged_share,
                 static_cast<unsigned long long>(o.suspicions), to_ms(o.hit), to_ms(o.median_after),
                 o.downs, o.downs_wanted, o.downs_elsewhere, to_ms(o.first_down), to_ms(o.last_down),
                 static_cast<unsigned long long>(o.suspicions_elsewhere));

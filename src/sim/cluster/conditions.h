@@ -43,8 +43,8 @@ struct Outcome {
   TimeNs median_after = 0;  // the operations that began when the paths were down
   TimeNs hit = 0;           // the longest operation that began before the paths were down
   // Before the trouble.
-  double sent_share = 0;      // bytes that the NICs sent, divided by the payload
-  double mirrored_share = 0;  // bytes of hedges, divided by the payload
+  double sent_share = 0;    // bytes that the NICs sent, divided by the payload
+  double hedged_share = 0;  // bytes of hedges, divided by the payload
   uint64_t suspicions = 0;
   // After the trouble.
   uint64_t suspicions_elsewhere = 0;

@@ -60,7 +60,7 @@ TEST_P(ConditionsTest, OnAQuietMachineNobodyIsAccusedAndTheJobGetsOn) {
   const auto hosts = static_cast<uint64_t>(GetParam().hosts);
   const uint64_t forgiven = slow ? 2 * hosts : hosts > 8 ? hosts / 2 : 0;
   EXPECT_LE(o.suspicions, forgiven);
-  EXPECT_LT(o.mirrored_share, slow ? 0.04 : 0.005);
+  EXPECT_LT(o.hedged_share, slow ? 0.04 : 0.005);
   EXPECT_LT(o.median, due(o) + due(o) / 2);
 }
 
@@ -100,7 +100,7 @@ TEST_P(BusyConditionsTest, NoPathIsLostAndTheJobGetsOn) {
   const Outcome o = measure(GetParam());
   SCOPED_TRACE(to_string(o));
   expect_whole(o);
-  EXPECT_LT(o.mirrored_share, GetParam().mbit < kSlowMbit ? 0.04 : 0.01);
+  EXPECT_LT(o.hedged_share, GetParam().mbit < kSlowMbit ? 0.04 : 0.01);
   // Half of the time may be lost to preemption, plus three preemptions of at most 8 ms.
   EXPECT_LT(o.median, 2 * due(o) + 24 * kMs);
 }

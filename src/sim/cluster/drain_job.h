@@ -99,9 +99,9 @@ class DrainJob : public testing::Test {
   void expect_no_events() {
     expect_events([](const PathEvent&) { return false; });
   }
-  uint64_t replayed() {
+  uint64_t retransmitted() {
     uint64_t bytes = 0;
-    for_each_link([&](Link& link) { bytes += link.replayed_bytes(); });
+    for_each_link([&](Link& link) { bytes += link.retransmitted_bytes(); });
     return bytes;
   }
   template <typename Visit>

@@ -195,7 +195,7 @@ TEST_F(DrainFault, NoneIsNeededForADrainBeforePathsAreThere) {
   begin(20);
   finish();
   EXPECT_EQ(bytes_through(1, 1), carried);
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
   expect_no_events();
   expect_used_after_undo(1, 1);
 }

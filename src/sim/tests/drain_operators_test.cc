@@ -72,7 +72,7 @@ class DrainOperators : public DrainJob {
   void expect_no_harm() {
     finish();
     expect_no_events();
-    EXPECT_EQ(replayed(), 0u);
+    EXPECT_EQ(retransmitted(), 0u);
   }
 
   std::deque<Request> requests_;  // references stay valid

@@ -37,7 +37,7 @@ TEST_F(Drain, InTheMiddleOfAnAllReduceNoOperationWaitsAndNoChunkIsSentTwice) {
   EXPECT_LT(static_cast<double>(worst), kNoise * static_cast<double>(steady))
       << worst << " against " << steady;
   expect_no_events();
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
   EXPECT_EQ(bytes_through(1, 2), carried) << "it carries nothing any more";
   EXPECT_TRUE(out_of_service(1, 2));
 }
@@ -57,7 +57,7 @@ TEST_F(Drain, ThenPullingTheCableIsNoFaultAndDelaysNoOperation) {
   expect_events(
       [](const PathEvent& event) { return event.planned && event.to == PathPhase::down; });
   EXPECT_FALSE(cluster_->node(1).events.empty()) << "its own paths are gone";
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
   for_each_link([&](Link& link) {
     for (const auto& path : link.paths()) {
       EXPECT_EQ(path->history.downs, 0u);
@@ -82,7 +82,7 @@ TEST_F(Drain, ThenABlackHoleIsNoFaultAndDelaysNoOperation) {
   expect_events([](const PathEvent& event) {
     return event.to == PathPhase::suspect || (event.to == PathPhase::down && event.planned);
   });
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
 }
 
 TEST_F(Drain, IsUndoneToLineRateWhetherOrNotTheCableWasPulled) {
@@ -106,7 +106,7 @@ TEST_F(Drain, IsUndoneToLineRateWhetherOrNotTheCableWasPulled) {
     const TimeNs after = median(undone_at + 150 * kMillisecond, kNever / 2);
     EXPECT_GT(after, 0);
     EXPECT_LT(static_cast<double>(after), kNoise * static_cast<double>(before)) << pulled;
-    EXPECT_EQ(replayed(), 0u);
+    EXPECT_EQ(retransmitted(), 0u);
   }
 }
 
@@ -181,7 +181,7 @@ TEST_F(Drain, OfTwoNicsOfDifferentHostsLeavesTheRest) {
   finish();
   EXPECT_EQ(bytes_through(1, 2) + bytes_through(3, 0), carried);
   expect_events([](const PathEvent& event) { return event.planned; });
-  EXPECT_EQ(replayed(), 0u);
+  EXPECT_EQ(retransmitted(), 0u);
   // Each end of a path drains it independently: it is used again when neither end's NIC is drained.
   set_drained(1, 2, false);
   run_for(100 * kMillisecond);
@@ -215,14 +215,14 @@ TEST_F(Drain, WhileAnotherPathIsDownLeavesTheThird) {
   run_for(100 * kMillisecond);
   cluster_->fabric().pull(cluster_->nic(1, 0));
   run_for(200 * kMillisecond);
-  const uint64_t replayed_before = replayed();
+  const uint64_t retransmitted_before = retransmitted();
   forget_events();
   drain_and_wait(1, 1);
   const uint64_t carried = bytes_through(1, 1);
   cluster_->fabric().pull(cluster_->nic(1, 1));
   finish();
   expect_events([](const PathEvent& event) { return event.planned; });
-  EXPECT_EQ(replayed(), replayed_before);
+  EXPECT_EQ(retransmitted(), retransmitted_before);
   EXPECT_EQ(bytes_through(1, 1), carried);
 }
 
