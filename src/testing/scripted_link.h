@@ -144,7 +144,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   ControlFrame state() {
     ControlFrame frame;
     frame.version = frame.counted = ++version_;
-    frame.reflected = reflects_;
+    frame.acknowledged = acknowledges_;
     for (size_t i = 0; i < peers_.size(); ++i) {
       PathReport report;
       report.path = path(i).spec.id;
@@ -163,7 +163,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // say() in two steps, for changes to the bytes on the way.
   std::vector<std::byte> control_bytes(size_t index, ControlFrame frame) {
     Peer& peer = peers_[index];
-    frame.answer = std::exchange(peer.asked, 0);
+    frame.pong = std::exchange(peer.pinged, 0);
     (void)peer.own_control->send(frame);
     return peer.control_end->take_written();
   }
@@ -172,7 +172,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     step();
   }
   // From now on the peer has applied the frames that it received.
-  void reflect() { reflects_ = heard_.empty() ? reflects_ : heard_.back().version; }
+  void acknowledge() { acknowledges_ = heard_.empty() ? acknowledges_ : heard_.back().version; }
 
   // Lets the path's data connection take no more bytes.
   void block(size_t index) { peers_[index].data->limit_writes(std::deque<size_t>(100'000, 0)); }
@@ -214,7 +214,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ScriptedConnection* control = nullptr;
     ScriptedConnection* control_end = nullptr;  // the peer's end
     std::unique_ptr<ControlStream> own_control;
-    uint32_t asked = 0;  // open ping of the link on this control stream; 0: none
+    uint32_t pinged = 0;  // open ping of the link on this control stream; 0: none
     std::vector<std::byte> unsent;
     std::vector<std::byte> unread;
     uint64_t frames_sent = 0;
@@ -274,7 +274,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       R2CCL_CHECK(peer.own_control->receive(frames).status.ok());
       (void)peer.own_control->receive(frames);  // makes the reader notice that all bytes were read
       for (ControlFrame& frame : frames) {
-        if (frame.ask != 0) peer.asked = frame.ask;
+        if (frame.ping != 0) peer.pinged = frame.ping;
         heard_.push_back(std::move(frame));
       }
     }
@@ -311,7 +311,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<Peer> peers_;
   int next_poll_id_ = 0;
   uint64_t version_ = 0;
-  uint64_t reflects_ = 0;
+  uint64_t acknowledges_ = 0;
   std::vector<ControlFrame> heard_;
   std::vector<std::pair<size_t, DataHeader>> chunks_;
   std::vector<MessageNo> sent_;

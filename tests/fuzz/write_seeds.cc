@@ -250,7 +250,7 @@ void write_wire(Seeds& seeds) {
   frame.control_sequence = 1;
   frame.version = 2;
   frame.counted = 2;
-  frame.ask = 5;
+  frame.ping = 5;
   frame.paths.push_back(
       {PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
   frame.channels.push_back({ChannelId(9),

@@ -10,8 +10,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kAskInterval = 5 * kMillisecond;
-constexpr TimeNs kAskIntervalMax = 200 * kMillisecond;
+constexpr TimeNs kPingInterval = 5 * kMillisecond;
+constexpr TimeNs kPingIntervalMax = 200 * kMillisecond;
 constexpr TimeNs kControlMargin = 10 * kMillisecond;
 constexpr TimeNs kControlMarginUnknown = 200 * kMillisecond;
 // A path may stay suspect this long without a sign of life while the peer is alive elsewhere.
@@ -82,12 +82,12 @@ bool FailureDetector::is_last(const PathEnd& path) const {
 
 bool FailureDetector::on_frame(TimeNs now) {
   heard_at_ = now;
-  const bool asked = asked_at_ != 0;
-  if (asked && now - asked_at_ > kCompensatedSilence) compensate_pause(now - asked_at_, now);
+  const bool pinged = pinged_at_ != 0;
+  if (pinged && now - pinged_at_ > kCompensatedSilence) compensate_pause(now - pinged_at_, now);
   on_silence_ended(now);
-  if (spacing(now) > limits::kStateResendMax) next_ask_ = std::min(next_ask_, now);
-  asked_at_ = 0;
-  return asked;
+  if (spacing(now) > limits::kStateResendMax) next_ping_ = std::min(next_ping_, now);
+  pinged_at_ = 0;
+  return pinged;
 }
 
 void FailureDetector::on_silence_ended(TimeNs now) {
@@ -106,7 +106,7 @@ void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
 
 void FailureDetector::compensate_idle(TimeNs duration, TimeNs now) {
   compensate_pause(duration, now);
-  if (asked_at_ != 0) asked_at_ = std::min(asked_at_ + duration, now);
+  if (pinged_at_ != 0) pinged_at_ = std::min(pinged_at_ + duration, now);
 }
 
 uint32_t FailureDetector::on_ping_sent(PathEnd& path, bool casual, TimeNs now) {
@@ -153,7 +153,7 @@ void FailureDetector::check_up(PathEnd& path, TimeNs now) {
   const bool data_proof = data_late && evidence_at_ >= overdue - path.model.slack();
   const TimeNs missed = path.health.missed_since();
   const bool control_proof = control_late && evidence_at_ >= missed + kControlMargin / 2;
-  ask(&path, now);
+  ping_peer(&path, now);
   const bool proof = data_proof || control_proof || mutated(Mutant::accuse_sleepers);
   if (!proof || path.control_only) return;
   if (is_last(path)) {
@@ -173,9 +173,9 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   if (!data_late && (pong || control_overdue_at(path) > now)) return actions_.clear(path, now);
   const bool kernel_answers = path.health.kernel_answered_at >= since;
   if (!kernel_answers) actions_.probe_kernel(path, now);
-  ask_suspect(path, pong, now);
-  const TimeNs asks_from = since + kSilentAfter / 2;
-  const bool peer_alive = evidence_at_ > asks_from || mutated(Mutant::accuse_sleepers);
+  ping_suspect(path, pong, now);
+  const TimeNs pings_from = since + kSilentAfter / 2;
+  const bool peer_alive = evidence_at_ > pings_from || mutated(Mutant::accuse_sleepers);
   if (!peer_alive || now - since < kSilentAfter) return;
   // A slow path is not dead: one whose data still trickles has more time.
   const bool trickles = path.model.last_delivery_at() > since;
@@ -187,29 +187,29 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
       sign_of_life ? "no progress, though the peer's kernel answers" : "nothing came through", now);
 }
 
-void FailureDetector::ask_suspect(PathEnd& path, bool pong, TimeNs now) {
+void FailureDetector::ping_suspect(PathEnd& path, bool pong, TimeNs now) {
   // Evidence counts from this time on, so the detector does not ask an idle peer before.
-  const TimeNs asks_from = path.state.since() + kSilentAfter / 2;
-  const bool not_asked = path.health.pings.empty() && !pong;
+  const TimeNs pings_from = path.state.since() + kSilentAfter / 2;
+  const bool not_pinged = path.health.pings.empty() && !pong;
   // While chunks wait, the state that comes with each pong may end the suspicion.
   const bool chunks_wait = !path.model.outstanding().empty();
-  const bool ask_peer = now > asks_from && evidence_at_ <= asks_from;
-  if (chunks_wait || not_asked || ask_peer) ask(&path, now);
+  const bool needs_pong = now > pings_from && evidence_at_ <= pings_from;
+  if (chunks_wait || not_pinged || needs_pong) ping_peer(&path, now);
 }
 
 // Asks whether the peer runs. The pong is the comparison for the path in doubt, and brings the
 // whole current state. When one idle path is in doubt, one control stream that answers tells as
 // much as all of them. The detector pings all of them when the last ping had no pong, when more
 // paths are in doubt, and when chunks wait, which the state may acknowledge.
-void FailureDetector::ask(PathEnd* in_doubt, TimeNs now) {
-  if (now < next_ask_) return;
-  const bool fresh = now - next_ask_ > kAskIntervalMax;
-  ask_wait_ = fresh ? kAskInterval : std::min(2 * ask_wait_, 4 * kAskInterval);
-  next_ask_ = now + std::max(ask_wait_, spacing(now));
-  if (asked_at_ == 0) asked_at_ = now;
-  const TimeNs last_ask_at = std::exchange(last_ask_at_, now);
+void FailureDetector::ping_peer(PathEnd* in_doubt, TimeNs now) {
+  if (now < next_ping_) return;
+  const bool fresh = now - next_ping_ > kPingIntervalMax;
+  ping_wait_ = fresh ? kPingInterval : std::min(2 * ping_wait_, 4 * kPingInterval);
+  next_ping_ = now + std::max(ping_wait_, spacing(now));
+  if (pinged_at_ == 0) pinged_at_ = now;
+  const TimeNs last_pinged_at = std::exchange(last_pinged_at_, now);
   const bool chunks_wait = in_doubt != nullptr && !in_doubt->model.outstanding().empty();
-  const bool answered = fresh || evidence_at_ >= last_ask_at;
+  const bool answered = fresh || evidence_at_ >= last_pinged_at;
   const bool one_will_do = answered && !chunks_wait && !others_in_doubt(in_doubt, now);
   PathEnd* witness = one_will_do ? choose_witness(in_doubt, now) : nullptr;
   if (witness != nullptr) {
@@ -248,7 +248,7 @@ PathEnd* FailureDetector::choose_witness(const PathEnd* in_doubt, TimeNs now) {
 
 // An idle path has sent pings only. A path without a ping counts from the ping to the whole peer.
 bool FailureDetector::owed_in_silence(const PathEnd& path) const {
-  TimeNs since = asked_at_ == 0 ? kNever : asked_at_;
+  TimeNs since = pinged_at_ == 0 ? kNever : pinged_at_;
   if (!path.model.outstanding().empty()) {
     since = path.model.outstanding().front().sent_at;
   } else if (!path.health.pings.empty()) {
@@ -258,8 +258,8 @@ bool FailureDetector::owed_in_silence(const PathEnd& path) const {
 }
 
 TimeNs FailureDetector::silence(TimeNs now) const {
-  if (asked_at_ == 0) return 0;
-  TimeNs heard_at = asked_at_;
+  if (pinged_at_ == 0) return 0;
+  TimeNs heard_at = pinged_at_;
   for (const PathEnd* path : paths_) {
     heard_at = std::max({heard_at, path->health.kernel_answered_at, path->health.acknowledged_at});
   }
@@ -276,7 +276,7 @@ TimeNs FailureDetector::reconnect_interval(TimeNs now) const {
 // Notes which control streams the peer's kernel has acknowledged. The kernel of a stopped peer
 // acknowledges the control frames that reach it.
 void FailureDetector::note_acknowledged(TimeNs now) {
-  if (asked_at_ == 0 || now < next_kernel_look_) return;
+  if (pinged_at_ == 0 || now < next_kernel_look_) return;
   next_kernel_look_ = now + kReconnectMin / 4;
   for (PathEnd* path : paths_) {
     const TimeNs unanswered = path->control_unanswered();
@@ -295,7 +295,7 @@ void FailureDetector::check_silence(TimeNs now) {
                            return path->state.connected();
                          });
   if (connected && now - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) {
-    ask(nullptr, now);
+    ping_peer(nullptr, now);
   }
   const TimeNs interval = reconnect_interval(now);
   if (silence(now) < interval) return;
@@ -305,12 +305,12 @@ void FailureDetector::check_silence(TimeNs now) {
 }
 
 TimeNs FailureDetector::next_timeout(TimeNs now) const {
-  TimeNs next = asked_at_ == 0 ? kNever : now + kUnheardInterval;
+  TimeNs next = pinged_at_ == 0 ? kNever : now + kUnheardInterval;
   for (const PathEnd* path : paths_) {
     const PathPhase phase = path->state.phase();
     if (path->paused() || (phase != PathPhase::up && phase != PathPhase::suspect)) continue;
     const TimeNs overdue = std::min(data_overdue_at(*path), control_overdue_at(*path));
-    next = std::min(next, std::max(overdue, next_ask_));
+    next = std::min(next, std::max(overdue, next_ping_));
     if (phase == PathPhase::suspect) next = std::min(next, now + kSuspectInterval);
   }
   return next;
@@ -322,8 +322,8 @@ TimeNs FailureDetector::kernel_answer_bound(const PathEnd& path) {
 
 void FailureDetector::check_invariants() const {
   R2CCL_CHECK(ping_number_ != 0);
-  R2CCL_CHECK(ask_wait_ <= 4 * kAskInterval);
-  R2CCL_CHECK(last_ask_at_ <= next_ask_);
+  R2CCL_CHECK(ping_wait_ <= 4 * kPingInterval);
+  R2CCL_CHECK(last_pinged_at_ <= next_ping_);
   R2CCL_CHECK(witness_cursor_ <= paths_.size());
   R2CCL_CHECK(evidence_at_ <= heard_at_ || heard_at_ == 0);
   for (const PathEnd* path : paths_) {

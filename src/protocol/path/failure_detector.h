@@ -65,7 +65,7 @@ class FailureDetector {
   // Records that a connection of the link was dialed although the peer seemed silent.
   void on_silence_ended(TimeNs now);
   // Records that no path is connected, so the peer owes no answer.
-  void on_all_down() { asked_at_ = 0; }
+  void on_all_down() { pinged_at_ = 0; }
   // Records that the loop of this process, or all of the peer, stood still for `duration`. This
   // moves every running deadline.
   void compensate_pause(TimeNs duration, TimeNs now);
@@ -79,9 +79,9 @@ class FailureDetector {
 
   // --- queries ---
   // Returns whether the peer owes an answer.
-  bool asked() const { return asked_at_ != 0; }
+  bool pinged() const { return pinged_at_ != 0; }
   // Returns the time for which the peer has answered nothing although it was asked; 0: it answers.
-  TimeNs unheard(TimeNs now) const { return asked_at_ == 0 ? 0 : now - asked_at_; }
+  TimeNs unheard(TimeNs now) const { return pinged_at_ == 0 ? 0 : now - pinged_at_; }
   // Returns the time for which nothing has come from the peer's host, not even from its kernel.
   TimeNs silence(TimeNs now) const;
   // Returns the least time between two frames to a peer that answers nothing. The kernel of a
@@ -106,11 +106,11 @@ class FailureDetector {
  private:
   void check_up(PathEnd& path, TimeNs now);
   void check_suspect(PathEnd& path, TimeNs now);
-  void ask_suspect(PathEnd& path, bool pong, TimeNs now);
+  void ping_suspect(PathEnd& path, bool pong, TimeNs now);
   void check_silence(TimeNs now);
   void note_acknowledged(TimeNs now);
   // `in_doubt`: the path that causes the ping; null: the whole peer is in doubt.
-  void ask(PathEnd* in_doubt, TimeNs now);
+  void ping_peer(PathEnd* in_doubt, TimeNs now);
   bool others_in_doubt(const PathEnd* in_doubt, TimeNs now) const;
   PathEnd* choose_witness(const PathEnd* in_doubt, TimeNs now);
   bool is_last(const PathEnd& path) const;
@@ -121,11 +121,11 @@ class FailureDetector {
   uint32_t ping_number_ = 1;     // number of the next ping; never 0
   TimeNs evidence_at_ = 0;       // <= heard_at_: the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time
-  TimeNs asked_at_ = 0;          // the peer got a ping and has sent nothing since; 0: it has
+  TimeNs pinged_at_ = 0;         // the peer got a ping and has sent nothing since; 0: it has
   TimeNs silence_ended_at_ = 0;  // all control streams had been silent until then
-  TimeNs next_ask_ = 0;
-  TimeNs last_ask_at_ = 0;     // <= next_ask_
-  TimeNs ask_wait_ = 0;        // at most 4 * kAskInterval
+  TimeNs next_ping_ = 0;
+  TimeNs last_pinged_at_ = 0;  // <= next_ping_
+  TimeNs ping_wait_ = 0;       // at most 4 * kPingInterval
   size_t witness_cursor_ = 0;  // <= paths_.size()
   TimeNs next_kernel_look_ = 0;
 };

@@ -134,7 +134,7 @@ TEST_F(DetectorTest, SuspectsAnOverduePathOnceThePeerActedOnSomethingLater) {
   play(kSuspect);
 }
 
-TEST_F(DetectorTest, AsksAndSuspectsNoPathWithoutEvidence) {
+TEST_F(DetectorTest, PingsAndSuspectsNoPathWithoutEvidence) {
   play({
       {0, Event::send, 0},
       {152'000, Event::run, 0, kPingAll},
@@ -221,19 +221,19 @@ TEST_F(DetectorTest, AConnectionThatWaitsForItsRetransmissionTimerIsStalledSoone
   });
 }
 
-TEST_F(DetectorTest, AsksAfter5And10AndThenEvery20MsUntilThePeerIsSilentForLong) {
+TEST_F(DetectorTest, PingsAfter5And10AndThenEvery20MsUntilThePeerIsSilentForLong) {
   play({{0, Event::send, 0}, {0, Event::send, 1}, {0, Event::send, 2}});
-  std::vector<TimeNs> asked_ms;
+  std::vector<TimeNs> pinged_ms;
   for (TimeNs ms = 140; ms <= 280; ++ms) {
     detector_->run(kStart + ms * kMillisecond);
     const Strings actions = actions_.take();
-    if (!actions.empty() && actions.front() == "ping 0") asked_ms.push_back(ms);
+    if (!actions.empty() && actions.front() == "ping 0") pinged_ms.push_back(ms);
   }
   // From 247 ms on a quarter of the silence is longer than 20 ms.
-  EXPECT_EQ(asked_ms, (std::vector<TimeNs>{152, 157, 167, 187, 207, 227, 247, 271}));
+  EXPECT_EQ(pinged_ms, (std::vector<TimeNs>{152, 157, 167, 187, 207, 227, 247, 271}));
 }
 
-TEST_F(DetectorTest, AsksOneWitnessInTurnAboutAnIdlePath) {
+TEST_F(DetectorTest, PingsOneWitnessInTurnAboutAnIdlePath) {
   play({
       {0, Event::ping, 0},
       {11'000, Event::run},
@@ -252,7 +252,7 @@ TEST_F(DetectorTest, ASlowControlStreamIsNoWitness) {
   });
 }
 
-TEST_F(DetectorTest, AsksAllControlStreamsWhenTheWitnessDoesNotAnswer) {
+TEST_F(DetectorTest, PingsAllControlStreamsWhenTheWitnessSendsNoPong) {
   play({
       {0, Event::ping, 0},
       {13'000, Event::run, 0, {"ping 1"}},

@@ -213,7 +213,7 @@ class World {
   // The receiver's state, as in the link.
   uint64_t version_ = 1;
   uint64_t changed_version_ = 0;  // the channel's
-  uint64_t reflected_ = 0;        // acknowledged by the sender
+  uint64_t acknowledged_ = 0;     // acknowledged by the sender
   uint64_t heard_version_ = 0;    // known to the sender
 
   Chunks sent_ = 0;      // at least once

@@ -243,7 +243,7 @@ void World::hear_of(Path& path, const PathReport& report, const Said& said) {
 }
 
 bool World::answer() {
-  reflected_ = std::max(reflected_, heard_version_);
+  acknowledged_ = std::max(acknowledged_, heard_version_);
   (void)notices_at_receiver_.on_applied(notices_at_sender_.applied());
   for (Path& path : paths_) {
     if (path.sender.connected() || !path.receiver.is_current(path.sender.incarnation())) continue;
@@ -384,8 +384,8 @@ World::Said World::say() const {
     said.frame.paths.push_back(report);
     said.connection[p] = paths_[p].at_receiver;
   }
-  if (changed_version_ > reflected_) {
-    said.frame.channels.push_back(receive_.report(reflected_, version_));
+  if (changed_version_ > acknowledged_) {
+    said.frame.channels.push_back(receive_.report(acknowledged_, version_));
   }
   said.frame.notices = notices_at_receiver_.report();
   return said;
@@ -395,7 +395,7 @@ Digest World::digest() const {
   Digest digest;
   digest.put(sent_, eager_, accepted_, heard_, posted_, posted_heard_, credit_heard_);
   digest.put(low_water_heard_, notices_, notices_heard_, notices_at_receiver_.pending());
-  digest.put(version_, changed_version_, reflected_, heard_version_, resend_.size());
+  digest.put(version_, changed_version_, acknowledged_, heard_version_, resend_.size());
   for (const ChunkRef chunk : resend_) digest.put(bit(chunk));
   for (const Path& path : paths_) put(path, digest);
   put(say(), digest);

@@ -244,10 +244,10 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(f.control_sequence);
   w.put(f.version);
   w.put(f.counted);
-  w.put(f.reflected);
+  w.put(f.acknowledged);
   w.put(f.notices_applied);
-  w.put(f.ask);
-  w.put(f.answer);
+  w.put(f.ping);
+  w.put(f.pong);
   w.put(static_cast<uint16_t>(f.paths.size()));
   w.put(static_cast<uint16_t>(f.channels.size()));
   w.put(static_cast<uint16_t>(f.notices.size()));
@@ -276,10 +276,10 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   f.control_sequence = in.get<uint64_t>();
   f.version = in.get<uint64_t>();
   f.counted = in.get<uint64_t>();
-  f.reflected = in.get<uint64_t>();
+  f.acknowledged = in.get<uint64_t>();
   f.notices_applied = in.get<uint64_t>();
-  f.ask = in.get<uint32_t>();
-  f.answer = in.get<uint32_t>();
+  f.ping = in.get<uint32_t>();
+  f.pong = in.get<uint32_t>();
   const size_t paths = in.get<uint16_t>();
   const size_t channels = in.get<uint16_t>();
   const size_t notices = in.get<uint16_t>();

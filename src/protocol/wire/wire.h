@@ -133,10 +133,10 @@ struct ControlFrame {
   // The version of the sender's state when it made the frame: `paths` describes that state. It is
   // above `version` when the channels did not all fit.
   uint64_t counted = 0;
-  uint64_t reflected = 0;        // the reader's version that the sender has applied
+  uint64_t acknowledged = 0;     // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
-  uint32_t ask = 0;  // ping; not 0: answer at once with a pong, repeating this number in `answer`
-  uint32_t answer = 0;
+  uint32_t ping = 0;             // not 0: the reader repeats this number at once in `pong`
+  uint32_t pong = 0;
   bool goodbye = false;  // the sender has nothing outstanding and will close in order
   std::vector<PathReport> paths;
   std::vector<ChannelReport> channels;

@@ -67,10 +67,10 @@ ControlFrame random_frame(Rng& rng) {
   f.control_sequence = rng.any();
   f.version = rng.any();
   f.counted = rng.any();
-  f.reflected = rng.any();
+  f.acknowledged = rng.any();
   f.notices_applied = rng.any();
-  f.ask = static_cast<uint32_t>(rng.any());
-  f.answer = static_cast<uint32_t>(rng.any());
+  f.ping = static_cast<uint32_t>(rng.any());
+  f.pong = static_cast<uint32_t>(rng.any());
   f.goodbye = rng.below(2) == 1;
   for (uint64_t i = rng.below(4); i > 0; --i) {
     PathReport& p = f.paths.emplace_back();
@@ -117,8 +117,8 @@ ControlFrame full_frame() {
   ControlFrame f;
   f.control_sequence = 1;
   f.version = 2;
-  f.reflected = 3;
-  f.ask = 5;
+  f.acknowledged = 3;
+  f.ping = 5;
   f.paths.push_back({PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
   f.channels.push_back({ChannelId(9),
                         MessageNo(4),

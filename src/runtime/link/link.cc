@@ -124,7 +124,7 @@ TimeNs Link::next_timeout(TimeNs now) const {
   TimeNs next = std::min(state_.next_timeout(), paths_.next_timeout(now));
   // The control stream of a peer that has been stopped for long is full. Its poller reports when it
   // has room again.
-  if (paths_.detector().asked()) return next;
+  if (paths_.detector().pinged()) return next;
   for (const Path* path : paths()) {
     if (path->paused() || !path->state.connected() || !path->control_writable()) continue;
     next = std::min(next, path->health.last_sent_at + limits::kHeartbeatInterval);

@@ -52,7 +52,7 @@ PathReport Link::report_path(const Path& path, TimeNs at) {
 ControlFrame Link::make_frame(TimeNs at) {
   ControlFrame frame;
   frame.counted = state_.version();
-  frame.reflected = state_.peer_version();
+  frame.acknowledged = state_.peer_version();
   frame.notices_applied = notices_.applied();
   frame.goodbye = goodbye_.sent;
   frame.paths.reserve(paths().size());
@@ -96,8 +96,8 @@ void Link::report_channels(ControlFrame& frame) const {
 void Link::send_state(Path& path, TimeNs at, Ping ping) {
   FailureDetector& detector = paths_.detector();
   ControlFrame frame = make_frame(at);
-  frame.answer = std::exchange(path.health.pong_due, 0);
-  if (ping != Ping::none) frame.ask = detector.on_ping_sent(path, ping == Ping::casual, at);
+  frame.pong = std::exchange(path.health.pong_due, 0);
+  if (ping != Ping::none) frame.ping = detector.on_ping_sent(path, ping == Ping::casual, at);
   // State that only a slow control stream has carried still counts as unsent.
   const PathScheduler& scheduler = paths_.scheduler();
   if (scheduler.is_prompt(path, at) || scheduler.prompt_round_trip(at) == kNever) {

@@ -141,7 +141,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
     return;
   }
   if (path.state.connected()) {
-    if (!detector_.asked()) return;  // the peer has been heard in the meantime
+    if (!detector_.pinged()) return;  // the peer has been heard in the meantime
     detector_.on_silence_ended(now());
     fail_path(path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", now());

@@ -72,9 +72,9 @@ void Link::on_control(Path& path, ControlFrame frame) {
   // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
-  if (frame.ask != 0) path.health.pong_due = frame.ask;
-  if (frame.answer != 0) paths_.detector().on_pong(path, frame.answer, at);
-  state_.on_acknowledged(frame.reflected);
+  if (frame.ping != 0) path.health.pong_due = frame.ping;
+  if (frame.pong != 0) paths_.detector().on_pong(path, frame.pong, at);
+  state_.on_acknowledged(frame.acknowledged);
   if (Status applied = apply_channels(frame); !applied.ok()) {
     refuse(path, applied.message());
     if (!contradictions_.final()) return;

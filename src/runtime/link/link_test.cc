@@ -61,7 +61,7 @@ TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
         untold.erase({report.channel, partial.message});
       }
     }
-    s.reflect();
+    s.acknowledge();
     s.heard().clear();
     s.say(0, s.state());
   }
@@ -253,7 +253,7 @@ TEST(Link, DeliversCompletionsFromBeforeARefusedReport) {
   s.say(0, frame);
   expect_protocol_error(s, "never sent");
   EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
-  EXPECT_LT(s.heard().back().reflected, frame.version)
+  EXPECT_LT(s.heard().back().acknowledged, frame.version)
       << "a state that was not applied is not acknowledged";
 }
 
