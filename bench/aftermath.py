@@ -22,12 +22,12 @@ HEALTHY_S = 1.0
 SPARE_S = 1.0
 
 
-def trial(lab, kind, hold, dice):
-    host, nic = dice.randrange(HOSTS), dice.randrange(NICS)
+def trial(lab, kind, hold, rng):
+    host, nic = rng.randrange(HOSTS), rng.randrange(NICS)
     run = lab.start_bench("-b", BYTES, "-w", 5, "--duration", HEALTHY_S + hold + SPARE_S, "-c", 0)
     try:
         run.wait_for_traffic(host, nic)
-        time.sleep(HEALTHY_S + dice.uniform(0, 0.1))
+        time.sleep(HEALTHY_S + rng.uniform(0, 0.1))
         hit = time.monotonic() if kind == "none" else lab.fault(host, nic, kind)[1]
         run.wait(hold + 60)
     finally:
@@ -63,13 +63,13 @@ def main():
     options = p.parse_args()
     if options.quick:
         options.trials, options.hold = 1, 3.0
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     document = {"what": "aftermath", "machine": machine(), "bytes": BYTES, "from_s": FROM_S,
                 "hold_s": options.hold, "slow_factor": SLOW, "errors": []}
     trials = []
     with Lab(options.r2ccl, options.name) as lab:
-        for done in trials_of(lambda kind: trial(lab, kind, options.hold, dice), options.trials,
-                              options.kinds, dice, document["errors"]):
+        for done in trials_of(lambda kind: trial(lab, kind, options.hold, rng), options.trials,
+                              options.kinds, rng, document["errors"]):
             trials.append(done)
             progress(f"{len(done['slow'])} of {done['operations']} slow, median "
                      f"{done['median_ms']:.2f} ms")

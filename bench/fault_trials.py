@@ -90,13 +90,13 @@ class Trial:
 
 
 class Trials:
-    def __init__(self, lab, run, options, pace, dice):
-        self.lab, self.run, self.options, self.pace, self.dice = lab, run, options, pace, dice
+    def __init__(self, lab, run, options, pace, rng):
+        self.lab, self.run, self.options, self.pace, self.rng = lab, run, options, pace, rng
         self.done = []
 
     def one(self, kind):
-        host, nic = self.dice.randrange(HOSTS), self.dice.randrange(NICS)
-        time.sleep(self.dice.uniform(0.03, 0.15 + self.pace.operation))
+        host, nic = self.rng.randrange(HOSTS), self.rng.randrange(NICS)
+        time.sleep(self.rng.uniform(0.03, 0.15 + self.pace.operation))
         if kind == "none":
             begin = time.monotonic()
             self.lab.command("stat")  # as much work for the machine as a fault
@@ -124,7 +124,7 @@ class Trials:
             begin = time.monotonic()
             if not self.run.running() or begin + longest > deadline:
                 return
-            for kind in self.dice.sample(self.options.kinds, len(self.options.kinds)):
+            for kind in self.rng.sample(self.options.kinds, len(self.options.kinds)):
                 if self.run.running():
                     self.one(kind)
             longest = max(longest, time.monotonic() - begin)
@@ -137,8 +137,8 @@ def job(lab, options, pace, seconds, rounds, check):
     run = lab.start_bench("-b", pace.bytes, "-w", 20 if pace.operation < 0.1 else 2,
                           "--duration", seconds, "-c", int(check),
                           environment={"R2CCL_DAMPING": "0"})
-    dice = random.Random(options.seed + check)
-    trials = Trials(lab, run, options, pace, dice)
+    rng = random.Random(options.seed + check)
+    trials = Trials(lab, run, options, pace, rng)
     error = None
     try:
         if run.wait_for_traffic(0, 0):

@@ -72,8 +72,8 @@ def rate(operations):
             "median_ms": median(seconds) * 1e3, "p99_ms": percentile(seconds, 0.99) * 1e3}
 
 
-def trial(lab, kind, options, dice):
-    host, nic = dice.randrange(HOSTS), dice.randrange(NICS)
+def trial(lab, kind, options, rng):
+    host, nic = rng.randrange(HOSTS), rng.randrange(NICS)
     run = lab.start_bench("-b", BYTES, "-w", 20, "--duration", HEALTHY_S + options.out
                           + USABLE_MAX_S + AFTER_S + COUNTED_S, "-c", 0)
     try:
@@ -117,13 +117,13 @@ def main():
     options = p.parse_args()
     if options.quick:
         options.trials = 1
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     document = {"what": "first_return", "machine": machine(), "bytes": BYTES, "out_s": options.out,
                 "after_s": AFTER_S, "counted_s": COUNTED_S, "line_MBps": LINE_MBPS, "errors": []}
     trials = []
     with Lab(options.r2ccl, options.name) as lab:
-        for done in trials_of(lambda kind: trial(lab, kind, options, dice), options.trials, KINDS,
-                              dice, document["errors"]):
+        for done in trials_of(lambda kind: trial(lab, kind, options, rng), options.trials, KINDS,
+                              rng, document["errors"]):
             trials.append(done)
             progress(f"{done['line_percent']:.1f} % of line, {done['before_percent']:.1f} % of before")
     document["kinds"] = {kind: summarize([t for t in trials if t["kind"] == kind]) for kind in KINDS}

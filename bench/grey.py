@@ -96,14 +96,14 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     options = p.parse_args()
     repetitions = 1 if options.quick else options.repetitions
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     document = {"what": "grey", "machine": machine(), "errors": []}
     runs = []
     with Lab(options.r2ccl, options.name, mbit=MBIT, options=("--single-packets",)) as lab:
         for repetition in range(repetitions):
             of_round = {}
             for size in SIZES:
-                for kind in dice.sample(list(KINDS), len(KINDS)):
+                for kind in rng.sample(list(KINDS), len(KINDS)):
                     try:
                         run = run_one(lab, size, kind, options.quick)
                     except Failed as error:

@@ -117,11 +117,11 @@ class Failed(Exception):
     pass
 
 
-def trials_of(one, trials, kinds, dice, errors):
+def trials_of(one, trials, kinds, rng, errors):
     """Yields the results of one(kind): `trials` rounds of all kinds, in random order. Failures go
     to `errors`."""
     for number in range(trials):
-        for kind in dice.sample(kinds, len(kinds)):
+        for kind in rng.sample(kinds, len(kinds)):
             progress(f"trial {number + 1}/{trials}, {kind}")
             try:
                 yield one(kind)

@@ -47,8 +47,8 @@ def told_by_all(reader, hosts, name):
     return max(times) if len(times) == hosts and None not in times else None
 
 
-def one(lab, size, percent, dice):
-    host, nic = dice.randrange(lab.hosts), dice.randrange(NICS)
+def one(lab, size, percent, rng):
+    host, nic = rng.randrange(lab.hosts), rng.randrange(NICS)
     name = f"h{host} nic{nic}"
     run = lab.start_bench("-b", BYTES[size], "--duration", 60,
                           environment={"R2CCL_DEBUG": "WARN"})
@@ -84,14 +84,14 @@ def one(lab, size, percent, dice):
     return result
 
 
-def plan(options, dice):
+def plan(options, rng):
     """Runs the trials of each number of hosts."""
     runs = {hosts: [(size, percent) for size in BYTES for percent in PERCENT] for hosts in HOSTS}
     for each in runs.values():
-        dice.shuffle(each)
+        rng.shuffle(each)
         if options.runs:
             del each[options.runs // len(HOSTS):]
-        each += [(dice.choice(list(BYTES)), 0) for _ in range(options.healthy)]
+        each += [(rng.choice(list(BYTES)), 0) for _ in range(options.healthy)]
     return runs
 
 
@@ -116,15 +116,15 @@ def main():
     options = p.parse_args()
     if options.quick:
         options.runs, options.healthy = 3, 0
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     document = {"what": "lossy NICs", "machine": machine(), "runs": [], "errors": []}
-    for hosts, runs in plan(options, dice).items():
+    for hosts, runs in plan(options, rng).items():
         for slow in (False, True):
             with Lab(options.r2ccl, options.name, hosts, NICS, MBIT, SLOW if slow else ()) as lab:
                 for size, percent in runs[slow::2]:
                     progress(f"{hosts} hosts, {size}, {percent} %{', third NIC slow' if slow else ''}")
                     try:
-                        run = one(lab, size, percent, dice)
+                        run = one(lab, size, percent, rng)
                         document["runs"].append(run | {"third_slow": slow})
                         progress(f"  {run['nic']} named after {run['named_s']} s; {run}")
                     except Failed as error:

@@ -42,14 +42,14 @@ FAULTS = {
 
 def scenario_of(name, seed):
     """Returns the TOML of one trial."""
-    dice = random.Random(f"{name} {seed}")
+    rng = random.Random(f"{name} {seed}")
     fault = None
     if FAULTS[name]:
         kind, amount, lasts, _ = FAULTS[name]
-        host = dice.randrange(1, 4) if kind == "partition" else dice.randrange(4)
-        fault = {"kind": kind, "at_ms": dice.uniform(*BEGIN_MS), "when_busy": True,
-                 "for_ms": lasts or LASTS_MS, "host": host, "nic": dice.randrange(4),
-                 "other_host": (host + dice.randrange(1, 4)) % 4}
+        host = rng.randrange(1, 4) if kind == "partition" else rng.randrange(4)
+        fault = {"kind": kind, "at_ms": rng.uniform(*BEGIN_MS), "when_busy": True,
+                 "for_ms": lasts or LASTS_MS, "host": host, "nic": rng.randrange(4),
+                 "other_host": (host + rng.randrange(1, 4)) % 4}
         fault |= {"amount": amount} if amount else {}
     return scenario({"seed": seed, "hosts": 4, "nics": 4},
                     {"kind": "all_reduce", "type": "float32", "count": BYTES // 4,

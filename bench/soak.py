@@ -39,8 +39,8 @@ class Fault:
 class Weather:
     """Starts faults at random. Each target has one at a time."""
 
-    def __init__(self, lab, processes, dice):
-        self.lab, self.processes, self.dice = lab, processes, dice
+    def __init__(self, lab, processes, rng):
+        self.lab, self.processes, self.rng = lab, processes, rng
         self.busy = set()
         self.ends = []  # (when, number, fault, its targets)
         self.faults = []
@@ -64,22 +64,22 @@ class Weather:
         return fault, {f"rank of {host}"}
 
     def choose(self):
-        host, nic = f"h{self.dice.randrange(HOSTS)}", f"nic{self.dice.randrange(NICS)}"
-        die = self.dice.random()
+        host, nic = f"h{self.rng.randrange(HOSTS)}", f"nic{self.rng.randrange(NICS)}"
+        die = self.rng.random()
         if die < 0.05:
             return self.stop(host)
         if die < 0.10:
-            target = self.dice.choice([("mgmt",), (host, "mgmt")])
+            target = self.rng.choice([("mgmt",), (host, "mgmt")])
             return self.targets_fault(("hole",), [target], set())
         if die < 0.14:
-            rail = self.dice.randrange(NICS)
-            kind = self.dice.choice([("hole",), ("down",)])
+            rail = self.rng.randrange(NICS)
+            kind = self.rng.choice([("hole",), ("down",)])
             return self.targets_fault(kind, [(f"rail{rail}",)],
                                       {(f"h{each}", f"nic{rail}") for each in range(HOSTS)})
         if die < 0.18:
             nics = [(host, f"nic{each}") for each in range(NICS)]
-            return self.targets_fault(self.dice.choice([("hole",), ("pull",)]), nics, set(nics))
-        return self.targets_fault(self.dice.choice(NIC_KINDS), [(host, nic)], {(host, nic)})
+            return self.targets_fault(self.rng.choice([("hole",), ("pull",)]), nics, set(nics))
+        return self.targets_fault(self.rng.choice(NIC_KINDS), [(host, nic)], {(host, nic)})
 
     def touches_busy(self, fault, names):
         troubled = {nic for _, _, other, _ in self.ends for nic in other.nics}
@@ -92,7 +92,7 @@ class Weather:
                 break
         else:
             return
-        seconds = SHORTEST_S * (LONGEST_S / SHORTEST_S) ** self.dice.random()
+        seconds = SHORTEST_S * (LONGEST_S / SHORTEST_S) ** self.rng.random()
         fault.began_at = time.time()
         fault.begin()
         self.busy |= names
@@ -143,13 +143,13 @@ def growth(early, late):
             next(iter(early.values()))}
 
 
-def run_job(lab, collective, size, seconds, dice):
+def run_job(lab, collective, size, seconds, rng):
     run = lab.start_bench("--collective", collective, "-b", size, "-w", 2, "--duration", seconds,
                           "-c", 1)
     try:
         run.wait_for_traffic(0, 0)
         processes = rank_processes(lab)
-        weather = Weather(lab, processes, dice)
+        weather = Weather(lab, processes, rng)
         begin = time.monotonic()
         weather.blow(run, begin + min(EARLY_S, seconds / 3))
         early = {host: usage_of(pid) for host, pid in processes.items()}
@@ -171,14 +171,14 @@ def main():
     options = p.parse_args()
     if options.quick:
         options.minutes = 0.5
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     seconds = options.minutes * 60 / len(JOBS)
     document = {"what": "soak", "machine": machine(), "minutes": options.minutes, "jobs": [],
                 "errors": []}
     with Lab(options.r2ccl, options.name) as lab:
         for collective, size in JOBS:
             try:
-                job = run_job(lab, collective, size, seconds, dice)
+                job = run_job(lab, collective, size, seconds, rng)
             except (Failed, OSError, KeyError) as error:
                 progress(str(error))
                 document["errors"].append(f"{collective} {size}: {error}")

@@ -112,8 +112,8 @@ class Reader(threading.Thread):
 
 
 class Trials:
-    def __init__(self, lab, run, processes, dice):
-        self.lab, self.run, self.processes, self.dice = lab, run, processes, dice
+    def __init__(self, lab, run, processes, rng):
+        self.lab, self.run, self.processes, self.rng = lab, run, processes, rng
         self.done = []
 
     def change(self, faults, begin):
@@ -126,8 +126,8 @@ class Trials:
                 self.lab.command("fix", *target)
 
     def one(self, case):
-        host, nic, other = f"h{self.dice.randrange(HOSTS)}", *(
-            f"nic{each}" for each in self.dice.sample(range(NICS), 2))
+        host, nic, other = f"h{self.rng.randrange(HOSTS)}", *(
+            f"nic{each}" for each in self.rng.sample(range(NICS), 2))
         faults, right = case.make(host, nic, other)
         trial = {"kind": case.name, "host": host, "nic": nic, "right": [sorted(r) for r in right],
                  "begin": time.time()}
@@ -152,11 +152,11 @@ def check_verdicts(trials, verdicts, announced):
         trial["verdict_ms"] = [1e3 * (when - at) for _, at, when in said]
 
 
-def kill_one(lab, dice):
+def kill_one(lab, rng):
     """Measures the time from a kill until the others report that the process died."""
     run = lab.start_bench("-b", BYTES, "--duration", 20, "-c", 0, environment={"R2CCL_DEBUG": "WARN"})
     reader = Reader(run.process.stdout)
-    host = dice.randrange(HOSTS)
+    host = rng.randrange(HOSTS)
     try:
         if not run.wait_for_traffic(0, 0):
             raise Failed("no traffic")
@@ -173,7 +173,7 @@ def kill_one(lab, dice):
             "is_right": right, "verdict_ms": [1e3 * (told[0][0] - begin)] if told else []}
 
 
-def run_all(lab, options, dice, document):
+def run_all(lab, options, rng, document):
     seconds = 5 + options.trials * len(CASES) * TRIAL_S
     run = lab.start_bench("-b", BYTES, "-w", 5, "--duration", seconds, "-c", 1,
                           environment={"R2CCL_DAMPING": "0", "R2CCL_DEBUG": "WARN"})
@@ -183,10 +183,10 @@ def run_all(lab, options, dice, document):
         if not run.wait_for_traffic(0, 0):
             raise Failed("no traffic")
         time.sleep(0.5)
-        trials = Trials(lab, run, rank_processes(lab), dice)
+        trials = Trials(lab, run, rank_processes(lab), rng)
         for number in range(options.trials):
             progress(f"round {number + 1} of {options.trials}")
-            for case in dice.sample(CASES, len(CASES)):
+            for case in rng.sample(CASES, len(CASES)):
                 if run.running():
                     trials.one(case)
         run.process.wait(seconds + 60)
@@ -218,13 +218,13 @@ def main():
     options = p.parse_args()
     if options.quick:
         options.trials = 1
-    dice = random.Random(options.seed)
+    rng = random.Random(options.seed)
     document = {"what": "verdicts", "machine": machine(), "kinds": {}, "error": None}
     trials = []
     with Lab(options.r2ccl, options.name) as lab:
         try:
-            trials = run_all(lab, options, dice, document)
-            trials += [kill_one(lab, dice) for _ in range(max(options.trials // 4, 1))]
+            trials = run_all(lab, options, rng, document)
+            trials += [kill_one(lab, rng) for _ in range(max(options.trials // 4, 1))]
         except Failed as error:
             document["error"] = str(error)
     for name in [case.name for case in CASES] + ["rank killed"]:

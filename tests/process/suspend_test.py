@@ -24,7 +24,7 @@ from network_lab import lab
 
 OWN_CLOCK = ""
 UNENDING_S = 1_000_000  # a duration beyond all clock steps: the test ends the job
-LEAP_S = 1000  # more than R2CCL_CUTOFF_S, after which the job gives up a missing host
+CLOCK_STEP_S = 1000  # more than R2CCL_CUTOFF_S, after which the job gives up a missing host
 CLOCK_ERROR_S = 1.5  # the greatest age of an event line
 ENDS_WITHIN_S = 10
 
@@ -132,8 +132,8 @@ class SuspendTest(FaultCase):
     def test_a_dead_rank_is_told_from_suspended_ones_and_from_clock_steps(self):
         job = self.start_job(UNENDING_S)
         self.suspend(job, 10, 1)
-        for leap in range(40):  # each in turn, the fault localiser's too
-            self.clocks[leap % len(self.clocks)].set_back(-LEAP_S)
+        for step in range(40):  # each in turn, the fault localiser's too
+            self.clocks[step % len(self.clocks)].set_back(-CLOCK_STEP_S)
             time.sleep(0.05)
         self.expect_operations(job)
         self.expect_clocks(job)

@@ -339,10 +339,10 @@ TEST(Cluster, ABusyMachineKeepsItsPathsBusy) {
   options.nics = 4;
   Cluster cluster(options);
   ASSERT_TRUE(cluster.connect());
-  Random dice(1);
+  Random random(1);
   std::function<void(int)> preempt = [&](int rank) {
-    cluster.fabric().at(cluster.now() + dice.below(20'000) * kMicrosecond, [&, rank] {
-      cluster.world().deschedule(cluster.node(rank).actor, dice.below(8'000) * kMicrosecond);
+    cluster.fabric().at(cluster.now() + random.below(20'000) * kMicrosecond, [&, rank] {
+      cluster.world().deschedule(cluster.node(rank).actor, random.below(8'000) * kMicrosecond);
       preempt(rank);
     });
   };

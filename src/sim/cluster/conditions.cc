@@ -79,7 +79,7 @@ TimeNs median(std::vector<TimeNs> values) {
 class Run {
  public:
   explicit Run(const Conditions& conditions)
-      : c_(conditions), cluster_(cluster_options(conditions)), dice_(conditions.seed) {}
+      : c_(conditions), cluster_(cluster_options(conditions)), random_(conditions.seed) {}
 
   Outcome run() {
     out_.bytes = operation_bytes(c_);
@@ -124,9 +124,9 @@ class Run {
 
   void preempt(int rank) {
     cluster_.fabric().at(
-        cluster_.now() + static_cast<TimeNs>(dice_.below(20'000)) * kMicrosecond, [this, rank] {
+        cluster_.now() + static_cast<TimeNs>(random_.below(20'000)) * kMicrosecond, [this, rank] {
           cluster_.world().deschedule(cluster_.node(rank).actor,
-                                      static_cast<TimeNs>(dice_.below(8'000)) * kMicrosecond);
+                                      static_cast<TimeNs>(random_.below(8'000)) * kMicrosecond);
           preempt(rank);
         });
   }
@@ -249,7 +249,7 @@ class Run {
 
   const Conditions c_;
   Cluster cluster_;
-  Random dice_;
+  Random random_;
   std::unique_ptr<AllReduceJob> job_a_;
   std::unique_ptr<AllReduceJob> job_b_;
   std::unique_ptr<AllReduceJob> job_c_;

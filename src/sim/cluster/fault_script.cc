@@ -105,8 +105,8 @@ FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
       nics_(scenario.nics),
       note_(std::move(note)),
       ends_job_(std::move(ends_job)),
-      dice_(scenario.seed + 1313),
-      wire_dice_(scenario.seed + 4242) {
+      random_(scenario.seed + 1313),
+      wire_random_(scenario.seed + 4242) {
   for (const FaultSpec& spec : scenario.faults) faults_.push_back({spec});
   killed_.resize(static_cast<size_t>(hosts_));
   aborted_.resize(static_cast<size_t>(hosts_));
@@ -364,23 +364,23 @@ void FaultScript::break_connection(const Active& fault) {
   const FaultSpec& spec = fault.spec;
   const std::vector<FlowInfo> candidates = connections(spec);
   if (candidates.empty()) return;
-  const FlowInfo& flow = candidates[dice_.below(candidates.size())];
+  const FlowInfo& flow = candidates[random_.below(candidates.size())];
   add_other_end(fault, flow);
   if (spec.kind == FaultKind::reset) return cluster_.fabric().reset_flow(flow.id);
-  const int side = static_cast<int>(dice_.below(2));
+  const int side = static_cast<int>(random_.below(2));
   const uint64_t delivered = side == 0 ? flow.delivered_from : flow.delivered_to;
-  cluster_.fabric().cut_flow(flow.id, side, delivered + dice_.below(64 * 1024), CutKind::silent);
+  cluster_.fabric().cut_flow(flow.id, side, delivered + random_.below(64 * 1024), CutKind::silent);
 }
 
 void FaultScript::tamper(const Active& fault) {
   const std::vector<FlowInfo> candidates = connections(fault.spec);
   if (candidates.empty()) return;
-  const FlowInfo& flow = candidates[wire_dice_.below(candidates.size())];
+  const FlowInfo& flow = candidates[wire_random_.below(candidates.size())];
   add_other_end(fault, flow);
   Tamper tamper;
   tamper.kind = fault.spec.kind == FaultKind::flip ? Tamper::Kind::flip : Tamper::Kind::repeat;
   tamper.bit = fault.spec.amount;
-  cluster_.fabric().tamper(flow.id, static_cast<int>(wire_dice_.below(2)), tamper);
+  cluster_.fabric().tamper(flow.id, static_cast<int>(wire_random_.below(2)), tamper);
 }
 
 // Changes a chunk into a probe as faulty memory of the sender would, so the tag fits the changed

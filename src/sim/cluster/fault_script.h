@@ -105,8 +105,8 @@ class FaultScript {
   const int nics_;
   const std::function<void(const std::string&)> note_;
   const std::function<void()> ends_job_;
-  Random dice_;
-  Random wire_dice_;
+  Random random_;
+  Random wire_random_;
   std::vector<Active> faults_;
   std::vector<Trouble> troubles_;
   std::vector<bool> killed_;

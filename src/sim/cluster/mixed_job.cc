@@ -48,7 +48,7 @@ Collective collective_of(Kind kind) {
 }  // namespace
 
 MixedJob::MixedJob(Cluster& cluster, const Scenario& scenario)
-    : cluster_(cluster), scenario_(scenario), dice_(scenario.seed + 77) {
+    : cluster_(cluster), scenario_(scenario), random_(scenario.seed + 77) {
   members_.resize(static_cast<size_t>(cluster.size() * scenario.communicators));
   left_out_.resize(static_cast<size_t>(cluster.size()));
   left_of_.resize(static_cast<size_t>(cluster.size()), scenario_.operations.size());
@@ -88,7 +88,7 @@ void MixedJob::advance(int rank, int communicator) {
   if (one.next == one.operations.size()) return;
   if (one.running == static_cast<size_t>(scenario_.depth)) return;
   one.thinking = true;
-  const auto pause = static_cast<TimeNs>(dice_.below(static_cast<uint64_t>(scenario_.think_max)));
+  const auto pause = static_cast<TimeNs>(random_.below(static_cast<uint64_t>(scenario_.think_max)));
   cluster_.fabric().at(cluster_.now() + pause, [this, rank, communicator] {
     Member& woken = member(rank, communicator);
     woken.thinking = false;

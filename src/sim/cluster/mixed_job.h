@@ -87,7 +87,7 @@ class MixedJob {
 
   Cluster& cluster_;
   const Scenario scenario_;
-  Random dice_;
+  Random random_;
   std::vector<Member> members_;
   std::vector<bool> left_out_;
   std::vector<std::unique_ptr<Call>> calls_;  // running calls

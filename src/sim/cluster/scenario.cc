@@ -33,10 +33,10 @@ constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 
 // The random numbers of one scenario.
-class Dice {
+class ScenarioRandom {
  public:
   // Hashes the seed, because neighbouring seeds of this generator give sequences that overlap.
-  explicit Dice(uint64_t seed) : random_(Random(seed).next()) {}
+  explicit ScenarioRandom(uint64_t seed) : random_(Random(seed).next()) {}
 
   bool chance(int percent) { return random_.below(100) < static_cast<uint64_t>(percent); }
   int between(int least, int most) {
@@ -61,122 +61,123 @@ class Dice {
 };
 
 // Most runs are small, because most defects that sixteen ranks show already appear with three.
-void choose_cluster(Dice& dice, Scenario& s) {
-  const int kind = dice.between(0, 99);
+void choose_cluster(ScenarioRandom& random, Scenario& s) {
+  const int kind = random.between(0, 99);
   if (kind < 90) {
-    s.hosts = dice.between(2, 4);
-    s.nics = dice.between(1, 4);
+    s.hosts = random.between(2, 4);
+    s.nics = random.between(1, 4);
   } else if (kind < 99) {
-    s.hosts = dice.between(3, 8);
-    s.nics = dice.between(1, 3);
+    s.hosts = random.between(3, 8);
+    s.nics = random.between(1, 3);
   } else {
-    s.hosts = dice.between(9, 16);
-    s.nics = dice.between(1, 2);
+    s.hosts = random.between(9, 16);
+    s.nics = random.between(1, 2);
   }
-  if (s.hosts <= 3 && dice.chance(5)) s.nics = dice.between(5, 8);
-  s.rate_bytes_per_s = dice.log_uniform(3'000'000, 1'000'000'000);
-  s.latency = static_cast<TimeNs>(dice.log_uniform(5'000, 1'000'000));
-  if (dice.chance(30)) s.wakeup_jitter = static_cast<TimeNs>(dice.log_uniform(1'000, 1'000'000));
-  s.segment_bytes = dice.chance(20) ? 1448 : 16 * 1024;
-  s.socket_bytes = dice.log_uniform(16 * 1024, 512 * 1024);
-  s.management = dice.chance(80);
-  s.damping = dice.chance(50);
-  s.communicators = dice.chance(34) ? dice.between(2, 3) : 1;
-  s.depth = dice.chance(30) ? 2 : 1;
+  if (s.hosts <= 3 && random.chance(5)) s.nics = random.between(5, 8);
+  s.rate_bytes_per_s = random.log_uniform(3'000'000, 1'000'000'000);
+  s.latency = static_cast<TimeNs>(random.log_uniform(5'000, 1'000'000));
+  if (random.chance(30))
+    s.wakeup_jitter = static_cast<TimeNs>(random.log_uniform(1'000, 1'000'000));
+  s.segment_bytes = random.chance(20) ? 1448 : 16 * 1024;
+  s.socket_bytes = random.log_uniform(16 * 1024, 512 * 1024);
+  s.management = random.chance(80);
+  s.damping = random.chance(50);
+  s.communicators = random.chance(34) ? random.between(2, 3) : 1;
+  s.depth = random.chance(30) ? 2 : 1;
 }
 
-OperationSpec choose_operation(Dice& dice, const Scenario& s) {
+OperationSpec choose_operation(ScenarioRandom& random, const Scenario& s) {
   static constexpr std::array kTypes = {DataType::int32, DataType::int64, DataType::float32,
                                         DataType::float64};
   static constexpr std::array kOps = {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
   OperationSpec o;
-  const int kind = dice.between(0, 99);
+  const int kind = random.between(0, 99);
   o.kind = kind < 55   ? Kind::all_reduce
            : kind < 70 ? Kind::broadcast
            : kind < 75 ? Kind::barrier
            : kind < 90 ? Kind::shift
                        : Kind::all_to_all;
-  o.communicator = dice.between(0, s.communicators - 1);
-  o.type = dice.one_of(kTypes);
-  o.op = dice.one_of(kOps);
-  o.root = dice.between(0, s.hosts - 1);
-  o.in_place = dice.chance(30);
+  o.communicator = random.between(0, s.communicators - 1);
+  o.type = random.one_of(kTypes);
+  o.op = random.one_of(kOps);
+  o.root = random.between(0, s.hosts - 1);
+  o.in_place = random.chance(30);
   // The sizes are such that a seed takes about ten milliseconds of processor time.
   const uint64_t usual = 512 * 1024 / static_cast<uint64_t>(s.hosts);
-  const uint64_t most = dice.chance(5) ? 4 * usual : usual;
-  const uint64_t least = dice.chance(50) ? 1 : most / 16;
-  o.count = o.kind == Kind::barrier ? 0 : dice.log_uniform(least, most) / size_of(o.type) + 1;
+  const uint64_t most = random.chance(5) ? 4 * usual : usual;
+  const uint64_t least = random.chance(50) ? 1 : most / 16;
+  o.count = o.kind == Kind::barrier ? 0 : random.log_uniform(least, most) / size_of(o.type) + 1;
   if (o.kind == Kind::all_to_all) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
   return o;
 }
 
-void choose_operations(Dice& dice, Scenario& s) {
-  const int count = dice.between(20, 32);
-  for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(dice, s));
-  s.think_max = static_cast<TimeNs>(dice.log_uniform(10'000, 4'000'000));
-  s.leave_early = dice.chance(40);
+void choose_operations(ScenarioRandom& random, Scenario& s) {
+  const int count = random.between(20, 32);
+  for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(random, s));
+  s.think_max = static_cast<TimeNs>(random.log_uniform(10'000, 4'000'000));
+  s.leave_early = random.chance(40);
 }
 
 // Adds a run_ahead to a few runs only, because it takes as much processor time as all other
 // operations of a run. It has its own random numbers, so runs without it are the same as before it
 // existed.
-void choose_run_ahead(Dice dice, Scenario& s) {
-  if (!dice.chance(8)) return;
+void choose_run_ahead(ScenarioRandom random, Scenario& s) {
+  if (!random.chance(8)) return;
   OperationSpec o;
   o.kind = OperationSpec::Kind::run_ahead;
-  o.communicator = dice.between(0, s.communicators - 1);
-  o.type = dice.chance(50) ? DataType::int32 : DataType::float64;
-  o.root = dice.between(0, s.hosts - 1);
-  o.in_place = s.hosts <= 3 && dice.chance(50);
+  o.communicator = random.between(0, s.communicators - 1);
+  o.type = random.chance(50) ? DataType::int32 : DataType::float64;
+  o.root = random.between(0, s.hosts - 1);
+  o.in_place = s.hosts <= 3 && random.chance(50);
   o.count = kCallsAhead;
-  const int at = dice.between(0, static_cast<int>(s.operations.size()));
+  const int at = random.between(0, static_cast<int>(s.operations.size()));
   s.operations.insert(s.operations.begin() + at, o);
 }
 
-FaultKind choose_fault(Dice& dice) {
+FaultKind choose_fault(ScenarioRandom& random) {
   // Faults that break a path at once find the most defects.
-  const int kind = dice.between(0, 99);
+  const int kind = random.between(0, 99);
   if (kind < 45) {
     static constexpr std::array kOften = {FaultKind::down,    FaultKind::pull,    FaultKind::hole,
                                           FaultKind::hole_tx, FaultKind::hole_rx, FaultKind::reset,
                                           FaultKind::cut};
-    return dice.one_of(kOften);
+    return random.one_of(kOften);
   }
-  return static_cast<FaultKind>(dice.between(0, static_cast<int>(FaultKind::suspend)));
+  return static_cast<FaultKind>(random.between(0, static_cast<int>(FaultKind::suspend)));
 }
 
-uint64_t choose_amount(Dice& dice, FaultKind kind, const Scenario& s) {
+uint64_t choose_amount(ScenarioRandom& random, FaultKind kind, const Scenario& s) {
   switch (kind) {
     case FaultKind::loss:
-      return dice.log_uniform(1'000, 100'000);
+      return random.log_uniform(1'000, 100'000);
     case FaultKind::delay:
     case FaultKind::jitter:
-      return dice.log_uniform(100'000, 100'000'000);
+      return random.log_uniform(100'000, 100'000'000);
     case FaultKind::slow:
-      return s.rate_bytes_per_s / dice.log_uniform(2, 100);
+      return s.rate_bytes_per_s / random.log_uniform(2, 100);
     case FaultKind::mtu_hole:
       return 1000;
     case FaultKind::flap:
-      return dice.log_uniform(2, 8);
+      return random.log_uniform(2, 8);
     case FaultKind::failed_call:
-      return dice.log_uniform(1, 200);
+      return random.log_uniform(1, 200);
     default:
       return 0;
   }
 }
 
-FaultSpec choose_one(Dice& dice, const Scenario& s, TimeNs span) {
+FaultSpec choose_one(ScenarioRandom& random, const Scenario& s, TimeNs span) {
   FaultSpec f;
-  f.kind = choose_fault(dice);
-  f.at = dice.time(span);
-  f.when_busy = dice.chance(80);
-  f.duration = static_cast<TimeNs>(dice.log_uniform(2'000'000, 3'000'000'000));
-  if (f.kind == FaultKind::deschedule) f.duration = dice.time(40 * kMillisecond);
-  f.host = dice.between(0, s.hosts - 1);
-  f.nic = dice.between(0, s.nics - 1);
-  f.other_host = (f.host + dice.between(1, s.hosts - 1)) % s.hosts;
-  if (f.kind == FaultKind::partition) f.host = dice.between(1, s.hosts - 1);
-  f.amount = choose_amount(dice, f.kind, s);
+  f.kind = choose_fault(random);
+  f.at = random.time(span);
+  f.when_busy = random.chance(80);
+  f.duration = static_cast<TimeNs>(random.log_uniform(2'000'000, 3'000'000'000));
+  if (f.kind == FaultKind::deschedule) f.duration = random.time(40 * kMillisecond);
+  f.host = random.between(0, s.hosts - 1);
+  f.nic = random.between(0, s.nics - 1);
+  f.other_host = (f.host + random.between(1, s.hosts - 1)) % s.hosts;
+  if (f.kind == FaultKind::partition) f.host = random.between(1, s.hosts - 1);
+  f.amount = choose_amount(random, f.kind, s);
   return f;
 }
 
@@ -192,20 +193,20 @@ TimeNs guess_duration(const Scenario& s) {
   return all / (s.communicators * s.depth);
 }
 
-void choose_faults(Dice& dice, Scenario& s) {
+void choose_faults(ScenarioRandom& random, Scenario& s) {
   const TimeNs span = guess_duration(s);
-  const int count = dice.between(4, 8);
-  for (int i = 0; i < count; ++i) s.faults.push_back(choose_one(dice, s, span));
-  if (!s.leave_early && dice.chance(6)) {
-    FaultSpec end = choose_one(dice, s, span);
+  const int count = random.between(4, 8);
+  for (int i = 0; i < count; ++i) s.faults.push_back(choose_one(random, s, span));
+  if (!s.leave_early && random.chance(6)) {
+    FaultSpec end = choose_one(random, s, span);
     end.kind = FaultKind::kill;
     s.faults.push_back(end);
   }
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
-FaultKind choose_tampering(Dice& dice) {
-  const int kind = dice.between(0, 99);
+FaultKind choose_tampering(ScenarioRandom& random) {
+  const int kind = random.between(0, 99);
   return kind < 60 ? FaultKind::flip : kind < 80 ? FaultKind::repeat : FaultKind::lost_chunk;
 }
 
@@ -213,17 +214,17 @@ FaultKind choose_tampering(Dice& dice) {
 // stay the same.
 void add_tampering(Scenario& s) {
   if (s.seed % kTamperedSeeds != 0) return;
-  Dice dice(~s.seed);
+  ScenarioRandom random(~s.seed);
   const TimeNs span = guess_duration(s);
-  const int count = dice.between(1, 3);
+  const int count = random.between(1, 3);
   for (int i = 0; i < count; ++i) {
     FaultSpec f;
-    f.kind = choose_tampering(dice);
-    f.at = dice.time(span);
-    f.when_busy = dice.chance(80);
-    f.host = dice.between(0, s.hosts - 1);
-    f.nic = dice.between(0, s.nics - 1);
-    f.amount = dice.log_uniform(1, 100'000) - 1;
+    f.kind = choose_tampering(random);
+    f.at = random.time(span);
+    f.when_busy = random.chance(80);
+    f.host = random.between(0, s.hosts - 1);
+    f.nic = random.between(0, s.nics - 1);
+    f.amount = random.log_uniform(1, 100'000) - 1;
     s.faults.push_back(f);
   }
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
@@ -233,23 +234,23 @@ void add_tampering(Scenario& s) {
 // before these actions existed.
 void add_people(Scenario& s) {
   if (s.seed <= kSeedsWithoutPeople) return;
-  Dice dice(s.seed + kPeopleSeeds);
+  ScenarioRandom random(s.seed + kPeopleSeeds);
   const TimeNs span = guess_duration(s);
   const auto add = [&](FaultKind kind) {
     FaultSpec f;
     f.kind = kind;
-    f.at = dice.time(span);
-    f.host = dice.between(0, s.hosts - 1);
-    f.nic = dice.between(0, s.nics - 1);
+    f.at = random.time(span);
+    f.host = random.between(0, s.hosts - 1);
+    f.nic = random.between(0, s.nics - 1);
     if (kind == FaultKind::drain)
-      f.duration = static_cast<TimeNs>(dice.log_uniform(2'000'000, 1'000'000'000));
+      f.duration = static_cast<TimeNs>(random.log_uniform(2'000'000, 1'000'000'000));
     s.faults.push_back(f);
   };
-  if (dice.chance(30)) add(FaultKind::status);
-  if (dice.chance(30)) add(FaultKind::drain);
+  if (random.chance(30)) add(FaultKind::status);
+  if (random.chance(30)) add(FaultKind::drain);
   // A rank that leaves early does not learn of a later failure.
-  if (!s.leave_early && dice.chance(15)) add(FaultKind::abort);
-  if (!s.leave_early && dice.chance(15)) add(FaultKind::call_mismatch);
+  if (!s.leave_early && random.chance(15)) add(FaultKind::abort);
+  if (!s.leave_early && random.chance(15)) add(FaultKind::call_mismatch);
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
@@ -307,14 +308,14 @@ bool needs_amount(FaultKind kind) {
 }
 
 Scenario scenario_of(uint64_t seed) {
-  Dice dice(seed);
+  ScenarioRandom random(seed);
   Scenario s;
   s.seed = seed;
-  choose_cluster(dice, s);
-  choose_operations(dice, s);
-  choose_faults(dice, s);
-  s.nics_write = dice.chance(34);
-  choose_run_ahead(Dice(seed + kRunAheadSeeds), s);
+  choose_cluster(random, s);
+  choose_operations(random, s);
+  choose_faults(random, s);
+  s.nics_write = random.chance(34);
+  choose_run_ahead(ScenarioRandom(seed + kRunAheadSeeds), s);
   add_tampering(s);
   add_people(s);
   return s;

@@ -13,9 +13,9 @@ class HostClock final : public Clock {
   explicit HostClock(const Clock& time) : time_(time) {}
 
   TimeNs now() const override {
-    if (leap_ != 0 && --looks_left_ == 0) {
-      ahead_ += leap_;
-      leap_ = 0;
+    if (clock_step_ != 0 && --readings_left_ == 0) {
+      ahead_ += clock_step_;
+      clock_step_ = 0;
     }
     return time_.now() + ahead_;
   }
@@ -24,10 +24,10 @@ class HostClock final : public Clock {
   // Leaves out a suspension. Requires that no reader runs meanwhile: a reader never sees the clock
   // go back.
   void set_back(TimeNs duration) { ahead_ -= duration; }
-  void leap(TimeNs duration, int looks) {
-    R2CCL_CHECK(looks > 0);
-    leap_ = duration;
-    looks_left_ = looks;
+  void step_clock(TimeNs duration, int readings) {
+    R2CCL_CHECK(readings > 0);
+    clock_step_ = duration;
+    readings_left_ = readings;
   }
   // Returns the virtual time at which the clock will show `time`.
   TimeNs to_virtual(TimeNs time) const { return time == kNever ? kNever : time - ahead_; }
@@ -35,8 +35,8 @@ class HostClock final : public Clock {
  private:
   const Clock& time_;
   mutable TimeNs ahead_ = 0;
-  mutable TimeNs leap_ = 0;  // the next step; 0: none
-  mutable int looks_left_ = 0;
+  mutable TimeNs clock_step_ = 0;  // the next step; 0: none
+  mutable int readings_left_ = 0;
 };
 
 }  // namespace r2ccl::sim

@@ -12,8 +12,8 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr int kHosts = 4;
-constexpr TimeNs kLeap = 1000 * kSecond;  // longer than the cut-off
-constexpr int kLooksMax = 40;             // readings of a clock, in some turns
+constexpr TimeNs kClockStep = 1000 * kSecond;  // longer than the cut-off
+constexpr int kReadingsMax = 40;               // readings of a clock, in some turns
 
 ClusterOptions four_hosts(uint64_t seed) {
   ClusterOptions options;
@@ -38,10 +38,10 @@ void expect_right(Cluster& cluster, AllReduceJob& job, TimeNs limit) {
 }
 
 // Steps the clock in one of the next turns of the rank.
-void leap(Cluster& cluster, int rank, Random& dice) {
-  const int looks = 1 + static_cast<int>(dice.below(kLooksMax));
-  cluster.node(rank).clock->leap(kLeap, looks);
-  cluster.world().run_for(static_cast<TimeNs>(dice.below(10)) * kMillisecond);
+void step_clock(Cluster& cluster, int rank, Random& random) {
+  const int readings = 1 + static_cast<int>(random.below(kReadingsMax));
+  cluster.node(rank).clock->step_clock(kClockStep, readings);
+  cluster.world().run_for(static_cast<TimeNs>(random.below(10)) * kMillisecond);
 }
 
 // No clock step counts as a round trip, and a round trip that a stop made long is measured again.
@@ -83,11 +83,11 @@ TEST(HostClock, ClockStepsAnywhereInATurnBlameNoNic) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));
     ASSERT_TRUE(cluster.connect());
-    Random dice(seed);
+    Random random(seed);
     AllReduceJob job(cluster, 64 * 1024);
     job.start(40);
     for (int i = 0; i < 100 && !job.finished(); ++i) {
-      leap(cluster, static_cast<int>(dice.below(kHosts)), dice);
+      step_clock(cluster, static_cast<int>(random.below(kHosts)), random);
     }
     expect_right(cluster, job, 10 * kSecond);
     expect_short_round_trips(cluster);
@@ -101,12 +101,12 @@ TEST(HostClock, ClockStepsOfThirdHostsBlurNoVerdict) {
     SCOPED_TRACE(seed);
     Cluster cluster(four_hosts(seed));
     ASSERT_TRUE(cluster.connect());
-    Random dice(seed);
+    Random random(seed);
     AllReduceJob job(cluster, 64 * 1024);
     job.start(40);
     cluster.world().run_for(20 * kMillisecond);
     cluster.fabric().hole(cluster.nic(3, 1));
-    for (int i = 0; i < 60; ++i) leap(cluster, 1 + static_cast<int>(dice.below(2)), dice);
+    for (int i = 0; i < 60; ++i) step_clock(cluster, 1 + static_cast<int>(random.below(2)), random);
     cluster.world().run_for(kSecond);
     for (int rank = 0; rank < kHosts; ++rank) {
       const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
