@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,32 @@ enum class Event : uint8_t {
 };
 inline constexpr size_t kEvents = 15;
 const char* to_string(Event event);
+
+// The client fills the bytes of a chunk that it has received with this value.
+inline constexpr std::byte kConsumed{0xdd};
+
+// Returns the bytes of message `m`.
+inline const std::byte* golden(size_t m) {
+  static const std::vector<std::byte> pattern = [] {
+    std::vector<std::byte> bytes(64 * 1024);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 199 + 1);
+    return bytes;
+  }();
+  return pattern.data() + m * 5;
+}
+
+// Neither library function accepts the null pointer of a message of no bytes.
+inline bool same(const std::byte* bytes, const std::byte* others, size_t count) {
+  return count == 0 || std::memcmp(bytes, others, count) == 0;
+}
+
+inline bool all_are(const std::byte* bytes, size_t count, std::byte value) {
+  return count == 0 || (bytes[0] == value && std::memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
+inline std::vector<std::byte> notice_text(uint64_t number) {
+  return {static_cast<std::byte>('a' + number)};
+}
 
 // A hash of a state. In practice two different states never have the same digest.
 class Digest {

@@ -1,133 +1,25 @@
 // The server on real sockets and a real poller, with a clock that the test moves.
-#include "runtime/admin/status_server.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "base/limits.h"
-#include "testing/scripted_link.h"
-#include "transport/tcp/tcp_poller.h"
+#include "runtime/admin/status_server.h"
+#include "testing/served_status.h"
 
 #include <unistd.h>
 
 namespace r2ccl {
 namespace {
 
+using status_test::Client;
+using status_test::Served;
+
 constexpr uid_t kNobody = 65534;
-
-sockaddr_un address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  return address;
-}
-
-// A client process.
-class Client {
- public:
-  explicit Client(const std::string& path)
-      : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    const sockaddr_un address = address_of(path);
-    connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  }
-  ~Client() { leave(); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  bool connected() const { return connected_; }
-  bool say(const std::string& text) const {
-    return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(text.size());
-  }
-  // Reads the available bytes, at most `bytes_max`.
-  void read(size_t bytes_max = SIZE_MAX) {
-    std::vector<char> part(256 * 1024);
-    while (!ended_ && heard_.size() < bytes_max) {
-      const ssize_t count = recv(socket_, part.data(), std::min(part.size(), bytes_max), 0);
-      if (count < 0 && errno == EAGAIN) return;
-      ended_ = count <= 0;
-      if (count > 0) heard_.append(part.data(), static_cast<size_t>(count));
-    }
-  }
-  bool ended() const { return ended_; }
-  const std::string& heard() const { return heard_; }
-  void leave() {
-    if (socket_ >= 0) close(socket_);
-    socket_ = -1;
-  }
-
- private:
-  int socket_;
-  bool connected_ = false;
-  bool ended_ = false;
-  std::string heard_;
-};
-
-class Served : public testing::Test, protected StatusSource {
- protected:
-  Served() {
-    std::string pattern = testing::TempDir() + "r2ccl_status.XXXXXX";
-    root_ = mkdtemp(pattern.data());
-    directory_ = root_ + "/place";
-    auto socket = StatusSocket::open(directory_, {11, 22, Rank(3)});
-    EXPECT_TRUE(socket.ok()) << socket.status().message();
-    path_ = socket.value().path();
-    server_ = std::make_unique<StatusServer>(static_cast<StatusSource&>(*this), reactor_, clock_);
-    EXPECT_TRUE(server_->open(std::move(socket).value()).ok());
-  }
-  ~Served() override {
-    server_.reset();
-    std::filesystem::remove_all(root_);
-  }
-
-  std::string status_report() override {
-    ++reports_;
-    return report_;
-  }
-  std::optional<std::string> job_status() override { return job_; }
-  std::optional<std::string> drain_status(uint64_t client, std::string_view line) override {
-    clients_.push_back(client);
-    asked_.emplace_back(line);
-    return drain_;
-  }
-
-  // Runs some passes of the progress thread.
-  void pass() {
-    for (int i = 0; i < 8; ++i) {
-      reactor_.poll(0);
-      server_->progress();
-    }
-  }
-  // Returns true when the thread would sleep instead of spinning.
-  bool at_rest() {
-    pass();
-    return reactor_.poll(0) == 0 && server_->next_timeout() > clock_.now();
-  }
-
-  std::string root_;
-  std::string directory_;
-  std::string path_;
-  std::unique_ptr<TcpPoller> poller_ = TcpPoller::open().value();
-  Reactor reactor_{*poller_};
-  ManualClock clock_;
-  int reports_ = 0;
-  std::string report_ = "{\"a\":1}";
-  std::optional<std::string> job_;
-  std::optional<std::string> drain_;
-  std::vector<std::string> asked_;
-  std::vector<uint64_t> clients_;
-  std::unique_ptr<StatusServer> server_;
-};
 
 TEST_F(Served, AnswersAndEndsTheStream) {
   Client client(path_);
@@ -384,89 +276,6 @@ TEST_F(Served, SendsAnotherUserAway) {
   EXPECT_EQ(reports_, 0);
   close(ready[0]);
   close(ready[1]);
-}
-
-// --- the file
-// -------------------------------------------------------------------------------------
-
-class SocketFile : public Served {
- protected:
-  // Returns a pid that no process has.
-  static uint32_t dead_pid() {
-    const pid_t child = fork();
-    if (child == 0) _exit(0);
-    waitpid(child, nullptr, 0);
-    return static_cast<uint32_t>(child);
-  }
-  // Leaves a socket like a killed process.
-  std::string leave_behind(const std::string& name) const {
-    const int left = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_un address = address_of(directory_ + "/" + name);
-    EXPECT_EQ(bind(left, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    close(left);
-    return directory_ + "/" + name;
-  }
-  Status try_open(const std::string& directory) {
-    auto opened = StatusSocket::open(directory, {1, 2, Rank(3)});
-    return opened.status();
-  }
-};
-
-TEST_F(SocketFile, OfADeadProcessIsRemovedByTheNextOne) {
-  const StatusName dead{dead_pid(), 5, Rank(6)};
-  const std::string whole = leave_behind(to_string(dead));
-  const std::string half = leave_behind(to_string(dead) + ".new");
-  ASSERT_TRUE(try_open(directory_).ok());
-  EXPECT_FALSE(std::filesystem::exists(whole));
-  EXPECT_FALSE(std::filesystem::exists(half));
-}
-
-TEST_F(SocketFile, OfALivingProcessStaysThoughItsNumberIsUnknownHere) {
-  // Like a process in a container: it answers, but its pid is not visible.
-  auto other = StatusSocket::open(directory_, {dead_pid(), 5, Rank(6)});
-  ASSERT_TRUE(other.ok());
-  ASSERT_TRUE(try_open(directory_).ok());
-  EXPECT_TRUE(std::filesystem::exists(other.value().path()));
-  EXPECT_TRUE(Client(other.value().path()).connected());
-}
-
-TEST_F(SocketFile, OfAnotherKindIsLeftAlone) {
-  const std::string name = to_string({dead_pid(), 5, Rank(6)});
-  const std::string foreign = leave_behind("foreign.sock");
-  std::ofstream(directory_ + "/notes") << "kept";
-  std::filesystem::create_directory(directory_ + "/" + name);
-  ASSERT_TRUE(try_open(directory_).ok());
-  EXPECT_TRUE(std::filesystem::exists(foreign));
-  EXPECT_TRUE(std::filesystem::exists(directory_ + "/notes"));
-  EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + name));
-}
-
-TEST_F(SocketFile, ReplacesTheSocketOfAnEarlierProcessWithThisPid) {
-  leave_behind(to_string({1, 2, Rank(3)}));
-  leave_behind(to_string({1, 2, Rank(3)}) + ".new");
-  auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_TRUE(Client(opened.value().path()).connected());
-}
-
-TEST_F(SocketFile, IsNotMadeWhereItsDirectoryCannotBe) {
-  EXPECT_NE(try_open(root_ + "/missing/place").message().find("making"), std::string::npos);
-  EXPECT_NE(try_open("/proc/r2ccl").message().find("making"), std::string::npos);
-  EXPECT_NE(try_open(root_ + "/" + std::string(90, 'n')).message().find("too long"),
-            std::string::npos);
-  ASSERT_EQ(symlink(directory_.c_str(), (root_ + "/link").c_str()), 0);
-  EXPECT_NE(try_open(root_ + "/link").message().find("not a directory"), std::string::npos);
-  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
-  EXPECT_NE(try_open(directory_).message().find("chmod 700"), std::string::npos);
-}
-
-TEST_F(SocketFile, MayBeOpenedByItsUserUnderAnyUmask) {
-  const mode_t before = umask(0777);
-  auto opened = StatusSocket::open(directory_, {1, 2, Rank(3)});
-  umask(before);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(std::filesystem::status(opened.value().path()).permissions(),
-            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 // Numbers clients by the arrival of their requests: an early connection may have seen the effects

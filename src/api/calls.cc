@@ -1,0 +1,32 @@
+#include "api/calls.h"
+
+#include <string>
+
+namespace r2ccl::api {
+namespace {
+
+Status no_comm(const char* function, r2cclComm_t handle) {
+  return {Code::invalid_argument,
+          std::string(function) + (handle == nullptr ? ": comm is NULL"
+                                   : comms().was_given(handle)
+                                       ? ": this communicator was destroyed"
+                                       : ": comm is no communicator: r2cclCommInit... did not "
+                                         "return it")};
+}
+
+}  // namespace
+
+Status from_parent(const char* function, const char* what) {
+  return {Code::invalid_usage, std::string(function) + ": this " + what +
+                                   " belongs to the parent process; after fork() a child must "
+                                   "make its own communicator"};
+}
+
+Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle) {
+  auto found = comms().find(handle);
+  if (found == nullptr) return no_comm(function, handle);
+  if (found->inherited()) return from_parent(function, "communicator");
+  return found;
+}
+
+}  // namespace r2ccl::api
