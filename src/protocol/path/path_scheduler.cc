@@ -125,7 +125,7 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
   });
   for (PathEnd* path : paths_) {
     if (!path->carries() || path->broken || path == demand.avoid) continue;
-    // Whatever the peer's frames meet there, its acknowledgements of this end's bytes meet too.
+    // The peer's acknowledgements meet there what its frames meet.
     if (path->peer_suspects && any_trusted) continue;
     const TimeNs at = path->model.finish_at(demand.bytes, now);
     if (at < best_at) {

@@ -115,9 +115,9 @@ class Stream {
   uint64_t written_ = 0;
   bool finished_ = false;
 
-  uint64_t edge_;             // the sender's view of the receiver's room
-  uint64_t advertised_;       // the edge in the last acknowledgement sent
-  uint64_t recover_ = 0;      // no second going back before this byte is acknowledged
+  uint64_t edge_;         // the sender's view of the receiver's room
+  uint64_t advertised_;   // the edge in the last acknowledgement sent
+  uint64_t recover_ = 0;  // no second going back before this byte is acknowledged
   // Bytes that may be sent and not yet acknowledged: NewReno's slow start and congestion avoidance
   // (RFC 5681, RFC 6582), up to the send buffer. It grows only while it limits the sender
   // (RFC 7661).
