@@ -118,6 +118,9 @@ Status read_cluster(Table& in, Scenario& s) {
       in.integer("segment_bytes", static_cast<int64_t>(s.segment_bytes), 500, 64 * 1024));
   s.socket_bytes = static_cast<uint64_t>(
       in.integer("socket_bytes", static_cast<int64_t>(s.socket_bytes), 4 * 1024, 64 * 1024 * 1024));
+  s.initial_window_bytes = static_cast<uint64_t>(
+      in.integer("initial_window_bytes", static_cast<int64_t>(s.initial_window_bytes), 1448,
+                 64 * 1024 * 1024));
   s.management = in.flag("management", s.management);
   s.damping = in.flag("damping", s.damping);
   s.communicators =
@@ -298,7 +301,8 @@ std::string to_toml(const Scenario& s) {
       << "\nlatency_us = " << decimal(s.latency, 1e3)
       << "\nwakeup_jitter_us = " << decimal(s.wakeup_jitter, 1e3)
       << "\nsegment_bytes = " << s.segment_bytes << "\nsocket_bytes = " << s.socket_bytes
-      << std::boolalpha << "\nmanagement = " << s.management << "\ndamping = " << s.damping
+      << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
+      << "\nmanagement = " << s.management << "\ndamping = " << s.damping
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
       << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
       << "\nnics_write = " << s.nics_write << '\n';

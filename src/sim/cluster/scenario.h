@@ -101,8 +101,9 @@ struct Scenario {
   uint64_t rate_bytes_per_s = 31'250'000;  // the rate of each NIC, in each direction
   TimeNs latency = 50 * kMicrosecond;      // one way
   TimeNs wakeup_jitter = 0;
-  uint64_t segment_bytes = 16 * 1024;  // the most bytes that a kernel sends at once
-  uint64_t socket_bytes = 256 * 1024;  // the most bytes that a socket holds in each direction
+  uint64_t segment_bytes = 16 * 1024;      // the most bytes that a kernel sends at once
+  uint64_t socket_bytes = 256 * 1024;      // the most bytes that a socket holds in each direction
+  uint64_t initial_window_bytes = 14'480;  // TCP's congestion window of a new connection
   // NICs write into memory without the kernel, as with RDMA, until the engine withdraws the memory.
   bool nics_write = false;
   bool management = true;

@@ -111,7 +111,7 @@ void Stream::on_timeout() {
 }
 
 void Stream::grow_window(uint64_t acknowledged) {
-  const bool limits_sender = next_ + limits_.segment_bytes > acknowledged_ + congestion_window_;
+  const bool limits_sender = next_ + kPacketPayload > acknowledged_ + congestion_window_;
   if (!limits_sender) return;
   const bool slow_start = congestion_window_ < slow_start_threshold_;
   congestion_window_ +=

@@ -39,6 +39,7 @@ ClusterOptions cluster_options(const Scenario& s) {
   stream.segment_bytes = s.segment_bytes;
   stream.send_buffer_bytes = s.socket_bytes;
   stream.receive_buffer_bytes = s.socket_bytes;
+  stream.initial_window_bytes = s.initial_window_bytes;
   return options;
 }
 
