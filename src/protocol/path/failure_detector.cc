@@ -106,6 +106,7 @@ void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
 
 void FailureDetector::compensate_idle(TimeNs duration, TimeNs now) {
   compensate_pause(duration, now);
+  for (PathEnd* path : paths_) path->state.compensate_pause(duration, now);
   if (pinged_at_ != 0) pinged_at_ = std::min(pinged_at_ + duration, now);
 }
 

@@ -187,6 +187,17 @@ TEST_F(DetectorTest, ASuspectPathWithoutASignOfLifeIsSilentAfter100Ms) {
   });
 }
 
+TEST_F(DetectorTest, APauseOfThisProcessMakesASuspicionNoLonger) {
+  play(kSuspect);
+  constexpr TimeNs kPause = 1000 * kSecond;
+  const TimeNs after = kStart + 154 * kMillisecond + kPause;
+  detector_->compensate_idle(kPause, after);
+  detector_->on_evidence(after);
+  detector_->run(after + kMillisecond);
+  EXPECT_EQ(paths_[0]->state.phase(), PathPhase::suspect);
+  EXPECT_LT(after - paths_[0]->state.since(), 2 * kMillisecond);
+}
+
 TEST_F(DetectorTest, ASuspectPathWaitsWhileThePeerAnswersNowhere) {
   play(kSuspect);
   play({

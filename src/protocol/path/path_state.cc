@@ -1,5 +1,7 @@
 #include "protocol/path/path_state.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace r2ccl {
@@ -47,6 +49,13 @@ void PathState::suspect(TimeNs now) {
 void PathState::clear(TimeNs now) {
   R2CCL_CHECK(phase_ == PathPhase::suspect);
   become(PathPhase::up, DownCause::none, now);
+}
+
+void PathState::compensate_pause(TimeNs duration, TimeNs now) {
+  R2CCL_CHECK(duration >= 0);
+  if (phase_ == PathPhase::suspect || phase_ == PathPhase::validating) {
+    since_ = std::max(since_, std::min(since_ + duration, now));
+  }
 }
 
 void PathState::fail(DownCause cause, TimeNs now) {

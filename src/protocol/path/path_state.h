@@ -37,6 +37,9 @@ class PathState {
   void suspect(TimeNs now);
   // Records that the overdue data has arrived. Legal in `suspect` only.
   void clear(TimeNs now);
+  // Moves the beginning of the phase by a pause in which this process could not look, so that the
+  // pause counts neither as a long suspicion nor as a long validation.
+  void compensate_pause(TimeNs duration, TimeNs now);
   // Records that the path failed. Legal in every phase but `down`.
   void fail(DownCause cause, TimeNs now);
 

@@ -111,9 +111,10 @@ void Stream::on_timeout() {
 }
 
 void Stream::grow_window(uint64_t acknowledged) {
-  const bool limits_sender = next_ + kPacketPayload > acknowledged_ + congestion_window_;
-  if (!limits_sender) return;
+  // Like Linux: slow start grows the window to twice the bytes in flight.
   const bool slow_start = congestion_window_ < slow_start_threshold_;
+  const uint64_t needed = (slow_start ? 2 : 1) * (next_ - acknowledged_ + kPacketPayload);
+  if (needed <= congestion_window_) return;
   congestion_window_ +=
       slow_start ? acknowledged : kPacketPayload * acknowledged / congestion_window_ + 1;
   congestion_window_ = std::min(congestion_window_, limits_.send_buffer_bytes);

@@ -119,7 +119,7 @@ class Stream {
   uint64_t advertised_;   // the edge in the last acknowledgement sent
   uint64_t recover_ = 0;  // no second going back before this byte is acknowledged
   // Bytes that may be sent and not yet acknowledged: NewReno's slow start and congestion avoidance
-  // (RFC 5681, RFC 6582), up to the send buffer. It grows only while it limits the sender
+  // (RFC 5681, RFC 6582), up to the send buffer. It grows only while the sender uses it
   // (RFC 7661).
   uint64_t congestion_window_;
   uint64_t slow_start_threshold_ = UINT64_MAX;
