@@ -76,16 +76,15 @@ STEPS = {
 
 SUITES = {
     "test": ("release",),
-    "check": ("long", "format", "asan", "tsan", "fuzz"),
-    "nightly": ("lint", "seeds", "conditions", "soak", "mutants"),
+    "check": ("long", "format", "lint", "asan", "tsan", "fuzz"),
+    "nightly": ("seeds", "conditions", "soak", "mutants"),
 }
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 9,000 more "
-            "simulated seeds, the fuzzers,\nclang-format, the installed files, two long process "
-            "tests. "
-            "`make check` runs these.",
-    "check": "Left out: clang-tidy, 100,000 simulated seeds, all conditions, the soak, all mutants. "
+            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the installed files, two long "
+            "process tests. `make check` runs these.",
+    "check": "Left out: 100,000 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }
 

@@ -97,7 +97,8 @@ def includes(file):
         yield file.line_of(match.start()), match.group(1), match.group(2)
 
 
-FOLDER_CALL = re.compile(r"^r2ccl_folder\(\s*(\S+?)(?:\s+DEPS\s+([^)]*))?\)", re.MULTILINE)
+FOLDER_CALL = re.compile(
+    r"^r2ccl_folder\(\s*(\S+?)(?:\s+WITH\s+\S+?)?(?:\s+DEPS\s+([^)]*))?\)", re.MULTILINE)
 
 
 def folders(files):

@@ -37,7 +37,7 @@ class Rules(unittest.TestCase):
     TREE = {
         "CMakeLists.txt": "r2ccl_folder(src/base)\nr2ccl_folder(src/protocol/wire DEPS src/base)\n"
                           "r2ccl_folder(src/runtime/link\n             DEPS src/protocol/wire)\n"
-                          "r2ccl_folder(src/sim/fabric DEPS src/runtime/link)\n"
+                          "r2ccl_folder(src/sim/fabric WITH src/base DEPS src/runtime/link)\n"
                           "if(R2CCL_TESTS)\n  r2ccl_folder(src/testing DEPS src/sim/fabric)\nendif()\n",
         **{f"{folder}/a.h": "#pragma once\n" for folder in (
             "src/base", "src/protocol/wire", "src/runtime/link", "src/sim/fabric", "src/testing",

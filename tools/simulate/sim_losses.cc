@@ -31,7 +31,7 @@ struct Options {
 };
 
 // The trials of one range of loss.
-struct Row {
+struct LossRange {
   uint32_t below_ppm;
   const char* name;
   uint64_t trials = 0;
@@ -86,8 +86,8 @@ class Losses {
       ++healthy_;
       return;
     }
-    Row& row = *std::ranges::find_if(
-        rows_, [&](const Row& each) { return trial.lossy.faults.loss_ppm < each.below_ppm; });
+    LossRange& row = *std::ranges::find_if(
+        rows_, [&](const LossRange& each) { return trial.lossy.faults.loss_ppm < each.below_ppm; });
     ++row.trials;
     row.named += outcome.named ? 1 : 0;
     row.in_time += outcome.named && outcome.named_after <= kInTime ? 1 : 0;
@@ -117,7 +117,7 @@ class Losses {
     std::vector<TextRow> text = {{"loss", "trials", "in 2 s", "in 6 s", "pair only",
                                   "several verdicts", "median s", "95 % s"}};
     json rows = json::array();
-    for (Row& row : rows_) {
+    for (LossRange& row : rows_) {
       if (row.trials == 0) continue;
       std::ranges::sort(row.times);
       const auto at = [&](double share) {
@@ -149,9 +149,10 @@ class Losses {
   }
 
   const Options options_;
-  std::array<Row, 6> rows_ = {Row{3'000, "0.1 to 0.3 %"}, Row{10'000, "0.3 to 1 %"},
-                              Row{30'000, "1 to 3 %"},    Row{100'000, "3 to 10 %"},
-                              Row{200'000, "10 to 20 %"}, Row{UINT32_MAX, "20 to 30 %"}};
+  std::array<LossRange, 6> rows_ = {
+      LossRange{3'000, "0.1 to 0.3 %"}, LossRange{10'000, "0.3 to 1 %"},
+      LossRange{30'000, "1 to 3 %"},    LossRange{100'000, "3 to 10 %"},
+      LossRange{200'000, "10 to 20 %"}, LossRange{UINT32_MAX, "20 to 30 %"}};
   uint64_t seeds_ = 0;
   uint64_t healthy_ = 0;
   json failed_ = json::array();

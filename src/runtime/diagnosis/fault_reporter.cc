@@ -194,8 +194,10 @@ void FaultReporter::on_probe_answer(std::span<const std::byte> bytes) {
 // to reach it.
 Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
-    if (ended[static_cast<size_t>(rank)]) continue;
-    const auto& paths = engine_.link(Rank(rank))->paths();
+    const Link* link = engine_.link(Rank(rank));
+    // A rank that leaves itself does not count the others that leave as ended.
+    if (ended[static_cast<size_t>(rank)] || link->peer_said_goodbye()) continue;
+    const auto& paths = link->paths();
     if (std::ranges::any_of(paths, [](const auto& path) { return path->control_writable(); })) {
       return Rank(rank);
     }
@@ -220,23 +222,31 @@ void FaultReporter::take_back(const Report& report, Rank localiser, TimeNs now) 
   tell(retraction, localiser, now);
 }
 
+// A peer that has said goodbye reports nothing anew. So a new localising rank would never hear the
+// peer's cause (`corrupted`, `protocol`) of a loss, and the report stays with the previous one.
+Rank FaultReporter::recipient(const Report& report, Rank localiser) const {
+  if (!report.told) return localiser;
+  return engine_.link(report.observation.peer)->peer_said_goodbye() ? *report.told : localiser;
+}
+
 void FaultReporter::report_all(Rank localiser, TimeNs now) {
   std::erase_if(reports_, [&](const Report& report) {
     return report.settled && now >= report.settled_at + kKept;
   });
   for (Report& report : reports_) {
+    const Rank to = recipient(report, localiser);
     const bool settles = !report.settled && now >= report.settled_at;
-    if (report.told == localiser && !settles) continue;
+    if (report.told == to && !settles) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
       const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
       report.observation.stall_us = static_cast<uint64_t>(stall / kMicrosecond);
     }
     report.settled = report.settled || settles;
-    if (report.told && report.told != localiser) take_back(report, *report.told, now);
-    const bool news = report.told != localiser || report.observation.stall_us != told_stall_us;
-    report.told = localiser;
-    if (news) tell(report, localiser, now);
+    if (report.told && report.told != to) take_back(report, *report.told, now);
+    const bool news = report.told != to || report.observation.stall_us != told_stall_us;
+    report.told = to;
+    if (news) tell(report, to, now);
   }
 }
 

@@ -64,6 +64,7 @@ class FaultReporter {
   Rank localising_rank(const std::vector<bool>& ended) const;
   void tell(const Report& report, Rank localiser, TimeNs now);
   void take_back(const Report& report, Rank localiser, TimeNs now);
+  Rank recipient(const Report& report, Rank localiser) const;
   void report_all(Rank localiser, TimeNs now);
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
   void probe(Rank requester, const ProbeRequest& request);

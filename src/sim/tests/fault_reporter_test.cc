@@ -1,6 +1,8 @@
 // Verdicts of whole jobs: which verdict each rank receives, and when.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
@@ -45,6 +47,59 @@ TEST(FaultReporter, RanksWithoutDescriptorsAccuseNoInnocent) {
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].scope, Scope::nic);
   EXPECT_EQ(verdicts[0].faulty, (NicName{1, "nic0"}));
+}
+
+// Ranks 1 and 3 lose a path, because rank 1 reads a frame that was changed. Then ranks 0 and 1
+// leave. Rank 0 has localised until then; rank 1 does not repeat to another rank that the bytes
+// were wrong.
+class LeavingAfterTampering {
+ public:
+  LeavingAfterTampering() : cluster_(options()) {}
+
+  void lose_the_path() {
+    ASSERT_TRUE(cluster_.connect());
+    const SimNic* near = &cluster_.nic(1, 1);
+    const SimNic* far = &cluster_.nic(3, 1);
+    const Tamper tamper;
+    for (const FlowInfo& flow : cluster_.fabric().flows()) {
+      const bool connects = flow.from == far && flow.to == near;
+      if (!connects && (flow.from != near || flow.to != far)) continue;
+      cluster_.fabric().tamper(flow.id, connects ? 0 : 1, tamper);
+    }
+    ASSERT_TRUE(cluster_.world().run_until([&] { return lost(1) && lost(3); },
+                                           cluster_.now() + 5 * kSecond));
+    cluster_.world().run_for(20 * kMillisecond);
+  }
+  // Returns how many verdicts the ranks that stay hold in the end.
+  size_t leave(TimeNs later) {
+    cluster_.node(0).begin_goodbye();
+    cluster_.world().run_for(later);
+    cluster_.node(1).begin_goodbye();
+    cluster_.world().run_for(4 * kSecond);
+    return verdicts(2) + verdicts(3);
+  }
+
+ private:
+  static ClusterOptions options() {
+    ClusterOptions options;
+    options.hosts = 4;
+    return options;
+  }
+  bool lost(int rank) {
+    return std::ranges::any_of(cluster_.node(rank).events,
+                               [](const PathEvent& event) { return event.to == PathPhase::down; });
+  }
+  size_t verdicts(int rank) { return cluster_.node(rank).fault_reporter().verdicts().size(); }
+
+  Cluster cluster_;
+};
+
+TEST(FaultReporter, RanksThatLeaveAfterAFrameWasChangedAccuseNoNic) {
+  for (const TimeNs later : {0, 20, 40, 60, 80, 100, 150, 200, 1'000}) {
+    LeavingAfterTampering ranks;
+    ASSERT_NO_FATAL_FAILURE(ranks.lose_the_path());
+    EXPECT_EQ(ranks.leave(later * kMicrosecond), 0u) << later << " us later";
+  }
 }
 
 }  // namespace
