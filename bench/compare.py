@@ -25,8 +25,8 @@ import peers
 import ratios
 import ratios_svg
 from lab import (Failed, Lab, Operation, Place, ROOT, machine, median, output_of, parser, progress,
-                 save, spread)
-from report_text import num, size_text
+                 save)
+from report_text import size_text
 
 KIB, MIB = 1 << 10, 1 << 20
 TIMEOUT_S = 60
@@ -101,6 +101,18 @@ def add_times(cell, program, seconds, command):
     cell.add(program, median(seconds) * 1e3, command, mean=sum(seconds) / len(seconds) * 1e3)
 
 
+def note_others(cells, seconds=0.3):
+    """Records the share of all cores that other programs use now, while no measurement runs."""
+    def busy_and_all():
+        fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
+        return sum(fields) - fields[3] - fields[4], sum(fields)
+    before = busy_and_all()
+    time.sleep(seconds)
+    busy, total = (now - then for now, then in zip(busy_and_all(), before))
+    for cell in cells:
+        cell.others_cpu.append(round(100 * busy / max(total, 1), 1))
+
+
 class Group:
     """The cells of one place, which `make_place(options)` makes: sizes of AllReduce."""
 
@@ -116,6 +128,7 @@ class Group:
             ready, absent = peers.available(place, self.peers, BUILD)
             missing.update(absent)
             for repetition in range(repetitions):
+                note_others(self.cells.values())
                 for size in self.cells:
                     self.run_ours(place, size)
                 for peer in ready:
@@ -223,6 +236,7 @@ class Broadcast:
             del programs["iperf3"]
         with CompareLab(options.r2ccl, options.name, 2, 1, 0) as lab:
             for repetition in range(repetitions):
+                note_others(self.cells)
                 for name, transfer in programs.items():
                     self.once(lab, name, transfer)
                 progress(f"repetition {repetition + 1}/{repetitions}: " + "; ".join(
@@ -281,12 +295,11 @@ def all_groups():
 
 def report(document, cells):
     """Returns the tables as Markdown."""
-    where, others = document["machine"], spread(document["others_cpu_percent"])
+    where = document["machine"]
     lines = ["# r2ccl against its peers", "",
              f"{where['cores']} cores of {where['cpu']}, Linux {where['kernel']}, {where['date']}; "
-             f"{document['repetitions']} repetitions; load before {where['load_before']}. Other "
-             f"programs used {num(others['median'], 0)} % ({num(others['min'], 0)} to "
-             f"{num(others['max'], 0)}) of the cores between the cells.", "",
+             f"{document['repetitions']} repetitions; load before {where['load_before']}. \"Others' "
+             "CPU\": the share of the cores that other programs used before the repetitions.", "",
              ", ".join(f"{name} {version}" for name, version in document["peers"].items())
              + ", from Debian.", ""]
     lines += ratios.ratio_table(cells) + ratios.figure_table(cells)
@@ -294,17 +307,6 @@ def report(document, cells):
     lines += [f"- Did not run: {name}: {why.splitlines()[-1] if why else ''}"
               for name, why in document["missing_peers"].items()]
     return "\n".join(lines) + "\n"
-
-
-def others_cpu_percent(seconds=0.3):
-    """Returns the share of all cores that other programs use now, while no measurement runs."""
-    def busy_and_all():
-        fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
-        return sum(fields) - fields[3] - fields[4], sum(fields)
-    before = busy_and_all()
-    time.sleep(seconds)
-    busy, total = (now - then for now, then in zip(busy_and_all(), before))
-    return round(100 * busy / max(total, 1), 1)
 
 
 def write(path, text):
@@ -328,7 +330,6 @@ def run(groups, options, repetitions, document):
     missing = document["missing_peers"]
     BUILD.mkdir(parents=True, exist_ok=True)
     for group in groups:
-        document["others_cpu_percent"].append(others_cpu_percent())
         try:
             group.run(options, repetitions, missing)
         except (Failed, subprocess.TimeoutExpired) as error:
@@ -345,7 +346,7 @@ def main():
         return 0 if cells else 2
     repetitions = 1 if options.quick else options.repetitions
     document = {"what": "compare", "machine": machine(), "repetitions": repetitions,
-                "others_cpu_percent": [], "missing_peers": {}}
+                "missing_peers": {}}
     with contextlib.suppress(KeyboardInterrupt):
         run(groups, options, repetitions, document)
     document |= {"peers": {**peers.versions(), "iperf3": peers.version("iperf3")},

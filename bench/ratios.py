@@ -23,6 +23,8 @@ class Cell:
     means: dict = dataclasses.field(default_factory=dict)
     commands: dict = dataclasses.field(default_factory=dict)
     errors: dict = dataclasses.field(default_factory=dict)
+    # The share of all cores, in percent, that other programs used before each repetition.
+    others_cpu: list = dataclasses.field(default_factory=list)
 
     def add(self, program, value, command, mean=None):
         self.runs.setdefault(program, []).append(value)
@@ -133,12 +135,13 @@ def ratio_row(cell):
         shown += f" ({num(ends[0], 2)} to {num(ends[1], 2)})"
     return [cell.name, shown, goal_text(cell), verdict(cell), num(mean_ratio(cell), 2), cell.unit,
             spread_text(cell.spread(OURS)), peer or "no peer",
-            spread_text(cell.spread(peer)) if peer else "-"]
+            spread_text(cell.spread(peer)) if peer else "-", num(median(cell.others_cpu), 0)]
 
 
 def ratio_table(cells):
     """Returns the lines of the table of ratios, the worst first."""
-    return table(["", "ours / best peer", "goal", "", "by means", "unit", OURS, "best peer", "its figure"],
+    return table(["", "ours / best peer", "goal", "", "by means", "unit", OURS, "best peer", "its figure",
+                  "others' CPU %"],
                  [ratio_row(cell) for cell in worst_first(cells)])
 
 
@@ -162,6 +165,6 @@ def document(cell):
     return {"cell": cell.name, "unit": cell.unit, "more_is_better": cell.more_is_better,
             "ratio": ratio(cell), "ratio_spread": ratio_spread(cell), "best_peer": best_peer(cell),
             "ratio_of_means": mean_ratio(cell), "goal": cell.goal, "goal_met": is_met(cell),
-            "programs": {
+            "others_cpu_percent": cell.others_cpu, "programs": {
                 name: {"command": cell.commands[name], **cell.spread(name), "runs_each": runs,
                        "means_each": cell.means.get(name), "errors": cell.errors.get(name, [])} for name, runs in cell.runs.items()}}
