@@ -140,8 +140,8 @@ def ratio_row(cell):
 
 def ratio_table(cells):
     """Returns the lines of the table of ratios, the worst first."""
-    return table(["", "ours / best peer", "goal", "", "by means", "unit", OURS, "best peer", "its figure",
-                  "others' CPU %"],
+    return table(["", "ours / best peer", "goal", "", "by means", "unit", OURS, "best peer",
+                  "its figure", "others' CPU %"],
                  [ratio_row(cell) for cell in worst_first(cells)])
 
 
@@ -165,6 +165,10 @@ def document(cell):
     return {"cell": cell.name, "unit": cell.unit, "more_is_better": cell.more_is_better,
             "ratio": ratio(cell), "ratio_spread": ratio_spread(cell), "best_peer": best_peer(cell),
             "ratio_of_means": mean_ratio(cell), "goal": cell.goal, "goal_met": is_met(cell),
-            "others_cpu_percent": cell.others_cpu, "programs": {
-                name: {"command": cell.commands[name], **cell.spread(name), "runs_each": runs,
-                       "means_each": cell.means.get(name), "errors": cell.errors.get(name, [])} for name, runs in cell.runs.items()}}
+            "others_cpu_percent": cell.others_cpu,
+            "programs": {name: program_document(cell, name) for name in cell.runs}}
+
+
+def program_document(cell, name):
+    return {"command": cell.commands[name], **cell.spread(name), "runs_each": cell.runs[name],
+            "means_each": cell.means.get(name), "errors": cell.errors.get(name, [])}
