@@ -42,7 +42,7 @@ def run(lab):
     gloo.build(lab.directory)
     steps, end_s = schedule()
     store = tempfile.mkdtemp(dir=lab.directory)
-    job = lab.start(lab.on_all(gloo.program, store, peers.NIC_LIST, f"{BYTES}:for:{end_s}"))
+    job = lab.start(lab.on_all(gloo.program, store, peers.nic_list(lab), f"{BYTES}:for:{end_s}"))
     operations, begin, text = [], None, ""
     deadline = time.monotonic() + 30
     other = []

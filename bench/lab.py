@@ -130,7 +130,16 @@ def trials_of(one, trials, kinds, rng, errors):
                 errors.append(f"{kind}: {error}")
 
 
-class Lab:
+class Place:
+    """Where programs run. `environment` is that of the programs."""
+
+    def start(self, argv, environment=None):
+        return subprocess.Popen([str(word) for word in argv], text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, start_new_session=True,
+                                env=dict(self.environment, **(environment or {})))
+
+
+class Lab(Place):
     """A lab that is up; `with Lab(...)` takes it down again."""
 
     def __init__(self, r2ccl, name, hosts=HOSTS, nics=NICS, mbit=NIC_MBIT, options=()):
@@ -185,11 +194,6 @@ class Lab:
     def sent_bytes(self):
         return {f"h{host}": {nic: both[1] for nic, both in self.bytes_of(host).items()}
                 for host in range(self.hosts)}
-
-    def start(self, argv, environment=None):
-        return subprocess.Popen([str(word) for word in argv], text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, start_new_session=True,
-                                env=dict(self.environment, **(environment or {})))
 
     def on_all(self, *argv):
         return [self.r2ccl, "lab", "all", *argv]

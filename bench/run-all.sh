@@ -8,6 +8,8 @@
 # env: R2CCL    the command to measure (build/r2ccl)
 #      R2CCL_LAB  name of the lab (r2bench)
 #      JSON_DIR   directory of the raw results (build/bench)
+# The comparison with Open MPI, Gloo and iperf3, cell by cell, is a command of its own (5 minutes):
+#   bench/compare.py --json build/bench/compare.json --markdown compare.md --svg compare.svg
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
@@ -17,7 +19,7 @@ minutes=${1:-$full}
 results=${2:-bench/RESULTS.md}
 json=${JSON_DIR:-build/bench}
 common=(--r2ccl "${R2CCL:-build/r2ccl}" --name "${R2CCL_LAB:-r2bench}" "${quick[@]}")
-[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,10p bench/run-all.sh; exit 2; }
+[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,12p bench/run-all.sh; exit 2; }
 
 # Returns the part of COUNT that the time allows, one at least.
 part() {
