@@ -64,6 +64,7 @@ constexpr std::array kExamples = {
     Example{"sim replay", "r2ccl sim replay 7 --toml job.toml", "write its scenario, to change it"},
     Example{"sim run", "r2ccl sim run job.toml", "run a scenario"},
     Example{"sim losses", "r2ccl sim losses --seeds 1..100", "100 random jobs with lossy NICs"},
+    Example{"sim rates", "r2ccl sim rates --mbit 10000", "all networks of 10 Gbit/s"},
     Example{"sim mutants", "r2ccl sim mutants", "names for sim fuzz --mutant"},
     Example{"status", "r2ccl status", "every job of this host, once"},
     Example{"status", "r2ccl status --watch 2 --paths", "every 2 seconds, with all paths"},
