@@ -37,7 +37,7 @@ std::vector<RateTrial> all_rate_trials() {
   std::vector<RateTrial> all;
   for (const int hosts : {2, 4}) {
     for (const int nics : {1, 2, 3, 4}) {
-      for (const uint64_t mbit : {250, 1'000, 2'500, 10'000, 25'000, 100'000}) {
+      for (const uint64_t mbit : {250u, 1'000u, 2'500u, 10'000u, 25'000u, 100'000u}) {
         for (const TimeNs latency : {5 * kMicrosecond, 50 * kMicrosecond}) {
           all.push_back({.hosts = hosts, .nics = nics, .mbit = mbit, .latency = latency});
         }
