@@ -12,6 +12,10 @@ namespace {
 constexpr uint64_t kRingBytesMin = 4096;
 constexpr uint64_t kPacketPayload = 1448;
 
+uint64_t packets_of(uint64_t bytes) {
+  return (bytes + kPacketPayload - 1) / kPacketPayload;
+}
+
 }  // namespace
 
 Stream::Stream(const StreamLimits& limits, uint32_t unsent_low_water)
@@ -60,19 +64,17 @@ Segment Stream::take_segment() {
   const Segment segment{next_, std::min(sendable(), limits_.segment_bytes)};
   R2CCL_CHECK(segment.length > 0);
   next_ += segment.length;
+  if (next_ > highest_sent_) packets_sent_ += packets_of(next_ - highest_sent_);
   highest_sent_ = std::max(highest_sent_, next_);
   return segment;
 }
 
 PacketCounts Stream::packets() const {
-  const auto packets_of = [](uint64_t bytes) {
-    return (bytes + kPacketPayload - 1) / kPacketPayload;
-  };
   PacketCounts counts;
-  counts.sent = packets_of(highest_sent_) + retransmissions_;
+  counts.sent = packets_sent_ + retransmissions_;
   counts.retransmitted = retransmissions_;
   counts.spurious = spurious_;
-  counts.delivered = packets_of(acknowledged_);
+  counts.delivered = packets_delivered_;
   return counts;
 }
 
@@ -82,6 +84,7 @@ bool Stream::on_ack(const StreamAck& ack) {
   if (ack.duplicate && std::exchange(repair_counts_, false)) ++spurious_;
   if (ack.acknowledged > acknowledged_) {
     grow_window(ack.acknowledged - acknowledged_);
+    packets_delivered_ += packets_of(ack.acknowledged - acknowledged_);
     acknowledged_ = ack.acknowledged;
     next_ = std::max(next_, acknowledged_);
     return true;

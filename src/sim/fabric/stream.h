@@ -124,6 +124,9 @@ class Stream {
   uint64_t congestion_window_;
   uint64_t slow_start_threshold_ = UINT64_MAX;
   uint64_t highest_sent_ = 0;
+  // A small segment is a packet of its own: a stream of few bytes delivers packets, too.
+  uint64_t packets_sent_ = 0;
+  uint64_t packets_delivered_ = 0;  // <= packets_sent_
   uint64_t retransmissions_ = 0;
   uint64_t spurious_ = 0;
   bool repeated_ = false;       // the last segment had arrived before

@@ -83,6 +83,22 @@ TEST(Stream, ALossHalvesItsWindowAndATimeoutLeavesOneSegment) {
   EXPECT_EQ(stream.congestion_window(), StreamLimits{}.segment_bytes);
 }
 
+TEST(Stream, ASmallSegmentCountsAsAPacketWhenItIsSentAndWhenItIsDelivered) {
+  Stream stream({}, 0);
+  for (uint64_t packets = 1; packets <= 5; ++packets) {
+    write(stream, pattern_bytes(20));
+    stream.take_segment();
+    EXPECT_EQ(stream.packets().sent, packets);
+    EXPECT_EQ(stream.packets().delivered, packets - 1);
+    stream.on_segment({20 * (packets - 1), 20});
+    stream.on_ack(stream.make_ack());
+    EXPECT_EQ(stream.packets().delivered, packets);
+  }
+  write(stream, pattern_bytes(14'480));
+  stream.take_segment();
+  EXPECT_EQ(stream.packets().sent, 15u);
+}
+
 TEST(Stream, TheEndIsSeenAfterTheLastByte) {
   Stream stream({}, 0);
   write(stream, pattern_bytes(10));
