@@ -148,6 +148,7 @@ r2cclResult_t conclude(CommObject* comm, r2cclRequest_t* request, bool refused, 
     (void)requests().take(handle);
     throw;
   }
+  comm->communicator->hand_over();
   *request = handle;
   return r2cclSuccess;
 }

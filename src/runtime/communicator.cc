@@ -48,9 +48,9 @@ std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks)
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
     : options_(options),
       transport_(std::move(transport)),
-      awaited_(
-          std::make_shared<AwaitedRequests>([poller = &transport_->poller()] { poller->wake(); })),
-      thread_(transport_->poller(), *this, options.self) {}
+      thread_(std::make_shared<ProgressThread>(transport_->poller(),
+                                               static_cast<ProgressDriver&>(*this), options.self)),
+      awaited_(std::make_shared<AwaitedRequests>(thread_)) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
                                                            const CommunicatorOptions& options) {
@@ -88,18 +88,18 @@ Status Communicator::connect() {
   // After the socket: an operator who drains meanwhile either finds the socket or is in the
   // registry.
   runtime_->drains().take_over();
-  thread_.start();
+  thread_->start();
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
-  thread_.call([this] { log_start(options_, *runtime_); });
+  thread_->call([this] { log_start(options_, *runtime_); });
   return failure();
 }
 
 Status Communicator::wait_for_links(TimeNs deadline) {
   const auto settled = [this] { return runtime_->engine().ready() || !runtime_->failure().ok(); };
-  if (thread_.wait_until(settled, deadline - clock_.now())) return {};
+  if (thread_->wait_until(settled, deadline - clock_.now())) return {};
   std::string missing;
   std::string why;
-  thread_.call([&] {
+  thread_->call([&] {
     const std::vector<Rank> unreached = runtime_->engine().unreached();
     missing = names_of(*runtime_, unreached);
     for (const Rank rank : unreached) {
@@ -112,23 +112,23 @@ Status Communicator::wait_for_links(TimeNs deadline) {
 }
 
 Communicator::~Communicator() {
-  awaited_->close();
-  if (thread_.running()) {
+  if (thread_->running()) {
     if (!failure().ok()) wait_for_news(kFarewellBound);
-    thread_.stop();
+    thread_->stop();
   }
   runtime_.reset();
   log_suppressed(true);
 }
 
-void Communicator::turn() {
+void Communicator::turn(TimeNs wait_max) {
   const TimeNs next = runtime_->next_timeout();
-  runtime_->progress(next == kNever ? kNever : std::max<TimeNs>(next - clock_.now(), 0));
+  if (next != kNever) wait_max = std::min(wait_max, std::max<TimeNs>(next - clock_.now(), 0));
+  runtime_->progress(wait_max);
   show_waits();
 }
 
 void Communicator::on_polled() {
-  thread_.run_posted();
+  thread_->run_posted();
   note_awaited();
 }
 
@@ -176,7 +176,7 @@ PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) c
 
 std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work) {
   auto request = std::make_shared<Request>(what, awaited_);
-  thread_.post([this, work = std::move(work), request] {
+  thread_->post([this, work = std::move(work), request] {
     try {
       request->set_number(work([request](const Status& status) { request->complete(status); }));
     } catch (const std::exception& error) {
@@ -235,18 +235,18 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
 }
 
 Status Communicator::finalize() {
-  thread_.wait_until(
+  thread_->wait_until(
       [this] { return !runtime_->failure().ok() || runtime_->operations().idle_but_local(); },
       kNever);
-  thread_.call([this] {
+  thread_->call([this] {
     if (runtime_->failure().ok()) runtime_->begin_goodbye();
   });
   // A rank that is late here waits no less than one that is cut off in an operation.
   const TimeNs bound = options_.config.cutoff_ns;
   const auto over = [this] { return !runtime_->failure().ok() || runtime_->goodbye_done(); };
-  if (!thread_.wait_until(over, bound)) {
+  if (!thread_->wait_until(over, bound)) {
     std::string missing;
-    thread_.call([&] { missing = names_of(*runtime_, runtime_->goodbyes_missing()); });
+    thread_->call([&] { missing = names_of(*runtime_, runtime_->goodbyes_missing()); });
     return {Code::timeout, "no goodbye from " + missing + " within " +
                                std::to_string(bound / kMillisecond) +
                                " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "
@@ -256,22 +256,22 @@ Status Communicator::finalize() {
   if (failed.ok()) return failed;
   // Calls that do not match are no failure of another rank.
   bool unmatched = false;
-  thread_.call([&] { unmatched = runtime_->abandoned(); });
+  thread_->call([&] { unmatched = runtime_->abandoned(); });
   return unmatched ? Status(Code::invalid_usage, failed.message()) : failed;
 }
 
 void Communicator::wait_for_news(TimeNs bound) {
-  (void)thread_.wait_until([this] { return runtime_->failure_known(); }, bound);
+  (void)thread_->wait_until([this] { return runtime_->failure_known(); }, bound);
 }
 
 void Communicator::abort(const std::string& why) {
-  thread_.call([&] { runtime_->abort(why); });
+  thread_->call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
 }
 
 std::string Communicator::report() {
   std::string text;
-  thread_.call([&] { text = report_text(*runtime_); });
+  thread_->call([&] { text = report_text(*runtime_); });
   return text;
 }
 

@@ -1,5 +1,6 @@
 // A rank for callers in any thread: a queue of calls, the requests that wait for their ends, and
-// the thread that drives the RankRuntime. Everything that a rank does is in the runtime.
+// the thread that drives the RankRuntime while no caller waits. Everything that a rank does is in
+// the runtime.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +46,10 @@ class Communicator final : private ProgressDriver, private RankObserver {
   std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,
                                    const MaybeBad& bad);
 
+  // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
+  // a little later.
+  void hand_over() { thread_->hand_over(); }
+
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
   // On return no buffer is touched any more.
@@ -64,16 +69,17 @@ class Communicator final : private ProgressDriver, private RankObserver {
   PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
   std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input, std::byte* output,
                                       const MaybeBad& bad);
-  // Runs `work` in the progress thread. It starts the operation with the completion that it is
+  // Runs `work` in the driving thread. It starts the operation with the completion that it is
   // given, and returns the operation's number.
   using Work = std::function<uint64_t(Operations::Done)>;
   std::shared_ptr<Request> start(const PendingCall& what, Work work);
 
-  // Progress thread only.
+  // In the driving thread only.
   void note_awaited();
   void show_waits();
   // ProgressDriver
-  void turn() override;
+  void turn(TimeNs wait_max) override;
+  bool busy() const override { return runtime_->busy(); }
   void on_exception(const std::exception& error) override { runtime_->fail_by_exception(error); }
   // RankObserver
   void on_polled() override;
@@ -82,14 +88,14 @@ class Communicator final : private ProgressDriver, private RankObserver {
   const CommunicatorOptions options_;
   const std::unique_ptr<Transport> transport_;
   SystemClock clock_;
+  const std::shared_ptr<ProgressThread> thread_;
   const std::shared_ptr<AwaitedRequests> awaited_;
   uint64_t awaited_seen_ = 0;  // its change counter
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads
 
-  std::unique_ptr<RankRuntime> runtime_;  // the progress thread's, once that runs
-  ProgressThread thread_;
+  std::unique_ptr<RankRuntime> runtime_;  // the driving thread's, once there is one
 };
 
 }  // namespace r2ccl

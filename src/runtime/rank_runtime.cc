@@ -126,6 +126,10 @@ TimeNs RankRuntime::next_timeout() {
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
+bool RankRuntime::busy() const {
+  return cancel_due_ || !operations_->idle_but_local() || engine_.has_unsent();
+}
+
 void RankRuntime::begin_goodbye() {
   if (operations_->unmatched_local() > 0) {
     return fail({Code::invalid_usage,

@@ -97,6 +97,8 @@ class RankRuntime final : private EngineObserver {
   void progress(TimeNs timeout_ns);
   // When the next turn is due if nothing happens: absolute.
   TimeNs next_timeout();
+  // Returns whether an operation is unfinished, or bytes wait to be sent.
+  bool busy() const;
 
   // --- the end ---
   // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, else

@@ -8,7 +8,7 @@
 namespace r2ccl {
 namespace {
 
-// A shorter wait costs the progress thread nothing.
+// A shorter wait costs nothing more.
 constexpr TimeNs kAwaitedAfter = 1 * kSecond;
 // A caller with a shorter bound polls. Questions to other ranks would cost more than they tell.
 constexpr TimeNs kBoundMin = 20 * kMillisecond;
@@ -17,24 +17,23 @@ constexpr TimeNs kBoundShort = 5 * kSecond;
 
 }  // namespace
 
-void AwaitedRequests::close() {
-  std::lock_guard lock(mutex_);
-  wake_ = nullptr;
-}
-
 void AwaitedRequests::add(Request& request, bool hurried) {
-  std::lock_guard lock(mutex_);
-  requests_.push_back(&request);
-  hurried_ = hurried_ || hurried;
-  changes_.fetch_add(1, std::memory_order_release);
-  if (wake_) wake_();
+  {
+    std::lock_guard lock(mutex_);
+    requests_.push_back(&request);
+    hurried_ = hurried_ || hurried;
+    changes_.fetch_add(1, std::memory_order_release);
+  }
+  progress_->wake();
 }
 
 void AwaitedRequests::remove(const Request& request) {
-  std::lock_guard lock(mutex_);
-  requests_.erase(std::ranges::find(requests_, &request));
-  changes_.fetch_add(1, std::memory_order_release);
-  if (wake_) wake_();
+  {
+    std::lock_guard lock(mutex_);
+    requests_.erase(std::ranges::find(requests_, &request));
+    changes_.fetch_add(1, std::memory_order_release);
+  }
+  progress_->wake();
 }
 
 bool AwaitedRequests::take_hurried() {
@@ -54,24 +53,12 @@ void Request::complete(const Status& status) {
   } catch (const std::bad_alloc&) {
     status_ = Status(status.code(), {});  // complete the request, even without a message
   }
-  done_ = true;
+  done_.store(true, std::memory_order_release);
   ended_.notify_all();
 }
 
-bool Request::done() const {
-  std::lock_guard lock(mutex_);
-  return done_;
-}
-
 bool Request::wait(TimeNs timeout) {
-  const auto wait_for = [this](TimeNs duration) {
-    std::unique_lock lock(mutex_);
-    if (duration != kNever) {
-      return ended_.wait_for(lock, std::chrono::nanoseconds(duration), [this] { return done_; });
-    }
-    ended_.wait(lock, [this] { return done_; });
-    return true;
-  };
+  if (done()) return true;
   if (awaited_ == nullptr || timeout < kBoundMin) return wait_for(timeout);
   const TimeNs quiet = std::min(kAwaitedAfter, timeout / 2);
   if (wait_for(quiet)) return true;
@@ -79,6 +66,20 @@ bool Request::wait(TimeNs timeout) {
   const bool ended = wait_for(timeout == kNever ? kNever : timeout - quiet);
   awaited_->remove(*this);
   return ended;
+}
+
+bool Request::wait_for(TimeNs timeout) {
+  if (awaited_ != nullptr) {
+    ProgressThread& progress = awaited_->progress();
+    if (progress.wait_until([this] { return done(); }, timeout)) return true;
+    if (!progress.stopped()) return done();
+  }
+  // A communicator that ends completes its requests.
+  std::unique_lock lock(mutex_);
+  const auto ended = [this] { return done(); };
+  if (timeout != kNever) return ended_.wait_for(lock, std::chrono::nanoseconds(timeout), ended);
+  ended_.wait(lock, ended);
+  return true;
 }
 
 Status Request::status() const {

@@ -1,5 +1,6 @@
-// The end of one operation, for the thread that waits for it. The progress thread completes it.
-// During a long wait the progress thread also keeps a text here that names the cause of the wait.
+// The end of one operation, for the thread that waits for it. The driving thread completes it; that
+// is the waiting thread itself, where no other one drives. During a long wait the driving thread
+// also keeps a text here that names the cause of the wait.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/collective/pending_call.h"
+#include "runtime/engine/progress_thread.h"
 
 namespace r2ccl {
 
@@ -23,10 +25,9 @@ class Request;
 // communicator and each request. Any thread.
 class AwaitedRequests {
  public:
-  // `wake` wakes the progress thread.
-  explicit AwaitedRequests(std::function<void()> wake) : wake_(std::move(wake)) {}
-  // From then on `wake` is not called.
-  void close();
+  explicit AwaitedRequests(std::shared_ptr<ProgressThread> progress)
+      : progress_(std::move(progress)) {}
+  ProgressThread& progress() { return *progress_; }
 
   // `hurried`: the bound of the wait ends soon.
   void add(Request& request, bool hurried);
@@ -37,8 +38,8 @@ class AwaitedRequests {
   void for_each(const std::function<void(Request&)>& visit);
 
  private:
+  const std::shared_ptr<ProgressThread> progress_;
   std::mutex mutex_;  // guards the members below
-  std::function<void()> wake_;
   std::vector<Request*> requests_;
   bool hurried_ = false;
   std::atomic<uint64_t> changes_{0};
@@ -51,7 +52,7 @@ class Request {
       : call_(call), awaited_(std::move(awaited)) {}
 
   void complete(const Status& status);
-  bool done() const;
+  bool done() const { return done_.load(std::memory_order_acquire); }
   // Returns false when `timeout` (kNever: no bound) passed first.
   bool wait(TimeNs timeout);
   // Requires that the request is done.
@@ -59,17 +60,19 @@ class Request {
   // Returns, after a wait that timed out, "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
   std::string waiting_for() const;
 
-  // Progress thread only.
+  // In the driving thread only.
   const PendingCall& call() const { return call_; }
   void set_number(uint64_t number) { call_.number = number; }
   void set_waiting_for(std::string text);
 
  private:
+  bool wait_for(TimeNs timeout);
+
   PendingCall call_;
   const std::shared_ptr<AwaitedRequests> awaited_;
-  mutable std::mutex mutex_;  // guards the members below
+  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;  // guards the members below, and the change of done_
   mutable std::condition_variable ended_;
-  bool done_ = false;
   Status status_;
   std::string waiting_for_;
 };

@@ -194,6 +194,11 @@ bool ProgressEngine::ready() const {
                      [](const auto& link) { return link == nullptr || link->ready(); });
 }
 
+bool ProgressEngine::has_unsent() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link != nullptr && link->has_unsent(); });
+}
+
 std::vector<Rank> ProgressEngine::unreached() const {
   std::vector<Rank> missing;
   for (const auto& link : links_) {

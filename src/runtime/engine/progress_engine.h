@@ -89,6 +89,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void progress(TimeNs timeout_ns);
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
+  // Returns whether chunks wait for a path, or a path for its connection.
+  bool has_unsent() const;
 
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,14 @@
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+constexpr steady_clock::time_point kNeverAt = steady_clock::time_point::max();
+
+}  // namespace
 
 void ProgressThread::start() {
   const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
@@ -19,9 +28,20 @@ void ProgressThread::start() {
 
 void ProgressThread::stop() {
   if (!running()) return;
-  stop_.store(true, std::memory_order_release);
-  poller_.wake();
+  {
+    Lock lock(mutex_);
+    stop_ = true;
+    if (driven_) poller_.wake();
+    waited_.notify_all();
+    needed_.notify_all();
+    waited_.wait(lock, [this] { return !driven_ && waiters_.empty(); });
+  }
   thread_.join();
+}
+
+bool ProgressThread::stopped() {
+  const Lock lock(mutex_);
+  return stop_;
 }
 
 void ProgressThread::guarded(const std::function<void()>& work) {
@@ -34,28 +54,95 @@ void ProgressThread::guarded(const std::function<void()>& work) {
 
 void ProgressThread::run() {
   const LogRank label(self_.value());
-  while (!stop_.load(std::memory_order_acquire)) {
-    guarded([this] { driver_.turn(); });
-    if (waiting_.load(std::memory_order_acquire) > 0) look_for_waiters();
+  Lock lock(mutex_);
+  while (!stop_) {
+    if (driven_ || !waiters_.empty()) {
+      sleep(lock, kNeverAt);
+    } else if (!hurry_ && steady_clock::now() < free_until_) {
+      sleep(lock, free_until_);
+    } else {
+      drive_until_wanted(lock);
+    }
   }
 }
 
-void ProgressThread::post(std::function<void()> work) {
-  {
-    std::lock_guard lock(posted_mutex_);
-    posted_.push_back(std::move(work));
+void ProgressThread::sleep(Lock& lock, Instant until) {
+  asleep_until_ = until;
+  if (until == kNeverAt) {
+    needed_.wait(lock);
+  } else {
+    needed_.wait_until(lock, until);
   }
-  poller_.wake();
+}
+
+// Drives until a caller waits, who then drives.
+void ProgressThread::drive_until_wanted(Lock& lock) {
+  hurry_ = false;
+  driven_ = thread_drives_ = true;
+  while (!stop_ && waiters_.empty()) turn(kNever, lock);
+  driven_ = thread_drives_ = false;
+  waited_.notify_all();
+}
+
+void ProgressThread::drive_for(const Waiter& waiter, Instant deadline, Lock& lock) {
+  const LogRank label(self_.value());
+  driven_ = true;
+  look_for_waiters();  // what the caller waits for may hold since the last turn
+  while (!stop_ && !waiter.held) {
+    TimeNs left = kNever;
+    if (deadline != kNeverAt) left = nanoseconds(deadline - steady_clock::now()).count();
+    if (left <= 0) break;
+    turn(left, lock);
+  }
+  driven_ = false;
+}
+
+// Work that is posted later ends the poller's wait.
+void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
+  const TimeNs wait = posted_.empty() ? wait_max : 0;
+  lock.unlock();
+  guarded([this, wait] { driver_.turn(wait); });
+  lock.lock();
+  look_for_waiters();
+}
+
+void ProgressThread::look_for_waiters() {
+  bool any = false;
+  for (Waiter* waiter : waiters_) {
+    if (waiter->held) continue;
+    guarded([waiter] { waiter->held = waiter->done(); });
+    any = any || waiter->held;
+  }
+  // A lone waiter drives, or sees it before it sleeps.
+  if (any && (waiters_.size() > 1 || thread_drives_)) waited_.notify_all();
+}
+
+void ProgressThread::post(std::function<void()> work) {
+  const Lock lock(mutex_);
+  posted_.push_back(std::move(work));
+  if (driven_) poller_.wake();
 }
 
 void ProgressThread::run_posted() {
   std::vector<std::function<void()>> work;
   {
-    std::lock_guard lock(posted_mutex_);
+    const Lock lock(mutex_);
     if (posted_.empty()) return;
     work.swap(posted_);
   }
   for (const auto& each : work) guarded(each);
+}
+
+void ProgressThread::hand_over() {
+  const Lock lock(mutex_);
+  if (driven_ || !waiters_.empty()) return;
+  hurry_ = true;
+  needed_.notify_one();
+}
+
+void ProgressThread::wake() {
+  const Lock lock(mutex_);
+  if (driven_) poller_.wake();
 }
 
 void ProgressThread::call(const std::function<void()>& work) {
@@ -68,30 +155,36 @@ void ProgressThread::call(const std::function<void()>& work) {
 }
 
 bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeout) {
+  if (timeout <= 0) return false;
   Waiter waiter{done};
-  std::unique_lock lock(waiters_mutex_);
+  Instant deadline = kNeverAt;
+  if (timeout != kNever) deadline = steady_clock::now() + nanoseconds(timeout);
+  Lock lock(mutex_);
+  if (stop_) return false;
   waiters_.push_back(&waiter);
-  waiting_.fetch_add(1, std::memory_order_release);
-  poller_.wake();
-  const auto held = [&waiter] { return waiter.held; };
-  if (timeout == kNever) {
-    held_.wait(lock, held);
-  } else {
-    held_.wait_for(lock, std::chrono::nanoseconds(timeout), held);
+  if (driven_) poller_.wake();  // that thread may have looked for waiters just before
+  while (!waiter.held && !stop_) {
+    if (deadline != kNeverAt && steady_clock::now() >= deadline) break;
+    if (!driven_) {
+      drive_for(waiter, deadline, lock);
+    } else if (deadline == kNeverAt) {
+      waited_.wait(lock);
+    } else {
+      waited_.wait_until(lock, deadline);
+    }
   }
-  waiters_.erase(std::ranges::find(waiters_, &waiter));
-  waiting_.fetch_sub(1, std::memory_order_release);
+  leave(waiter);
   return waiter.held;
 }
 
-void ProgressThread::look_for_waiters() {
-  std::lock_guard lock(waiters_mutex_);
-  bool any = false;
-  for (Waiter* waiter : waiters_) {
-    if (!waiter->held) guarded([waiter] { waiter->held = waiter->done(); });
-    any = any || waiter->held;
-  }
-  if (any) held_.notify_all();
+// Ends a wait: another waiter, or else the progress thread, drives from now on.
+void ProgressThread::leave(const Waiter& waiter) {
+  waiters_.erase(std::ranges::find(waiters_, &waiter));
+  if (stop_ || !waiters_.empty()) return waited_.notify_all();
+  if (driven_) return;
+  hurry_ = driver_.busy();
+  free_until_ = steady_clock::now() + nanoseconds(kReturnTime);
+  if (hurry_ || asleep_until_ > free_until_) needed_.notify_one();
 }
 
 }  // namespace r2ccl

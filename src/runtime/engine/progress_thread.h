@@ -1,8 +1,15 @@
-// The thread that drives one rank, and the way into it for other threads: they post work, or wait
-// until something holds. The driver itself belongs to this thread and needs no lock.
+// Runs the driver of one rank: in the thread of a caller that waits, else in a thread of its own.
+// Other threads post work, or wait until something holds.
+//
+// One thread at a time drives. A caller that waits drives by itself, as in MPI libraries: a
+// hand-over to another thread and back would cost each call two thread switches. The progress
+// thread drives while no caller waits, so acknowledgements and heartbeats never depend on calls.
+// When the last wait ends, the thread takes over at once if the driver has work left, else after
+// kReturnTime: a caller usually calls again. The alternative not taken is a thread that always
+// drives and spins between events: it takes a core from the application.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -16,20 +23,26 @@
 
 namespace r2ccl {
 
-// A rank as its thread sees it.
+// A rank as the thread that drives it sees it.
 class ProgressDriver {
  public:
   virtual ~ProgressDriver() = default;
-  // Waits until the poller has events or is woken, or something is due; then does all that is due.
-  // Calls ProgressThread::run_posted() once, after the wait.
-  virtual void turn() = 0;
-  // turn() or posted work has thrown. The thread goes on with the next turn.
+  // Waits until the poller has events or is woken, or something is due, but at most `wait_max`
+  // (kNever: no bound); then does all that is due. Calls ProgressThread::run_posted() once, after
+  // the wait.
+  virtual void turn(TimeNs wait_max) = 0;
+  // Returns whether work is left that must not wait for kReturnTime.
+  virtual bool busy() const = 0;
+  // turn() or posted work has thrown. The next turn follows.
   virtual void on_exception(const std::exception& error) = 0;
 };
 
 class ProgressThread {
  public:
-  // Both must outlive this. `self` labels the thread's log lines.
+  // As long as a state change may wait for others: no acknowledgement is later than twice that.
+  static constexpr TimeNs kReturnTime = 500 * kMicrosecond;
+
+  // Both must live until stop() has returned. `self` labels the log lines of the driving thread.
   ProgressThread(Poller& poller, ProgressDriver& driver, Rank self)
       : poller_(poller), driver_(driver), self_(self) {}
   ~ProgressThread() { stop(); }
@@ -37,21 +50,28 @@ class ProgressThread {
   ProgressThread& operator=(const ProgressThread&) = delete;
 
   void start();
-  // Returns when the thread has ended. Work that was posted and has not begun never runs.
+  // Ends all waits, and returns when no thread drives any more. Work that was posted and has not
+  // begun never runs.
   void stop();
   bool running() const { return thread_.joinable(); }
+  bool stopped();  // any thread
 
-  // Runs `work` in the thread, in the order of the calls. Any thread.
+  // Each of these is legal in any thread that does not drive:
+  // Runs `work` in the driving thread, in the order of the calls. The caller should then wait, or
+  // call hand_over(); else the work may wait for kReturnTime.
   void post(std::function<void()> work);
-
-  // Legal while the thread runs, from any other thread:
-  // Returns when `work` has run in the thread.
+  // Makes the progress thread drive at once, unless a caller drives.
+  void hand_over();
+  // Returns when `work` has run in the driving thread. Requires running().
   void call(const std::function<void()>& work);
   // Returns true as soon as `done` holds at the end of a turn, false after `timeout` (kNever: no
-  // bound). The thread calls `done`, which must be short and must not call this class.
+  // bound) or when the driver is stopped. The driving thread calls `done`, which must be short and
+  // must not call this class.
   bool wait_until(const std::function<bool()>& done, TimeNs timeout);
+  // Ends the poller's wait of the driving thread, if any. Any thread.
+  void wake();
 
-  // In the thread, from inside turn().
+  // From inside turn().
   void run_posted();
 
  private:
@@ -59,22 +79,33 @@ class ProgressThread {
     const std::function<bool()>& done;
     bool held = false;
   };
+  using Lock = std::unique_lock<std::mutex>;
+  using Instant = std::chrono::steady_clock::time_point;
+
   void run();
-  void guarded(const std::function<void()>& work);
+  void drive_until_wanted(Lock& lock);
+  void drive_for(const Waiter& waiter, Instant deadline, Lock& lock);
+  void turn(TimeNs wait_max, Lock& lock);
   void look_for_waiters();
+  void leave(const Waiter& waiter);
+  void sleep(Lock& lock, Instant until);
+  void guarded(const std::function<void()>& work);
 
   Poller& poller_;
   ProgressDriver& driver_;
   const Rank self_;
-  std::atomic<bool> stop_{false};
 
-  std::mutex posted_mutex_;  // guards posted_
+  std::mutex mutex_;  // guards the members below
+  bool stop_ = false;
+  bool driven_ = false;         // some thread drives
+  bool thread_drives_ = false;  // implies driven_: it is the progress thread
   std::vector<std::function<void()>> posted_;
-
-  std::mutex waiters_mutex_;  // guards waiters_
-  std::condition_variable held_;
-  std::vector<Waiter*> waiters_;
-  std::atomic<size_t> waiting_{0};  // their number: most turns have none and take no lock
+  std::vector<Waiter*> waiters_;    // one of them drives, or will
+  std::condition_variable waited_;  // for them: one holds, or the driver is free
+  std::condition_variable needed_;  // for the progress thread: take over, or sleep less
+  bool hurry_ = false;              // the progress thread must not wait for free_until_
+  Instant free_until_{};            // the time that the progress thread leaves to callers
+  Instant asleep_until_{};          // when the progress thread looks again
 
   std::thread thread_;
 };

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace r2ccl {
 namespace {
@@ -16,9 +19,14 @@ class WakePoller final : public Poller {
   Status add(int, uint64_t, bool) override { return {}; }
   void modify(int, uint64_t, bool) override {}
   void remove(int) override {}
-  size_t wait(std::span<PollEvent>, TimeNs) override {
+  size_t wait(std::span<PollEvent>, TimeNs timeout_ns) override {
     std::unique_lock lock(mutex_);
-    woken_.wait(lock, [this] { return wakes_ > 0; });
+    const auto woken = [this] { return wakes_ > 0; };
+    if (timeout_ns == kNever) {
+      woken_.wait(lock, woken);
+    } else {
+      woken_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), woken);
+    }
     wakes_ = 0;
     return 0;
   }
@@ -41,16 +49,20 @@ class Driver final : public ProgressDriver {
   }
   ~Driver() override { thread_.stop(); }
   ProgressThread& thread() { return thread_; }
-  // The thread's own, as all that a rank does.
+  // The driving thread's, as all that a rank does.
   int turns = 0;
+  std::thread::id driven_by;
+  bool has_work = false;
   std::string error;
 
  private:
-  void turn() override {
-    poller_.wait({}, kNever);
+  void turn(TimeNs wait_max) override {
+    poller_.wait({}, wait_max);
+    driven_by = std::this_thread::get_id();
     thread_.run_posted();
     ++turns;
   }
+  bool busy() const override { return has_work; }
   void on_exception(const std::exception& thrown) override { error = thrown.what(); }
 
   Poller& poller_;
@@ -75,6 +87,61 @@ TEST(ProgressThread, EndsAWaitInTheTurnInWhichItsConditionHolds) {
   driver.thread().post([&holds] { holds = true; });
   EXPECT_TRUE(driver.thread().wait_until([&holds] { return holds; }, kNever));
   EXPECT_FALSE(driver.thread().wait_until([] { return false; }, 5 * kMillisecond));
+}
+
+TEST(ProgressThread, ACallerThatWaitsDrivesByItself) {
+  WakePoller poller;
+  Driver driver(poller);
+  const auto driven_here = [here = std::this_thread::get_id()] {
+    return std::this_thread::get_id() == here;
+  };
+  while (!driver.thread().wait_until(driven_here, kMillisecond)) {
+  }
+}
+
+TEST(ProgressThread, DrivesAgainWhenNoCallerWaits) {
+  for (const bool busy : {false, true}) {
+    WakePoller poller;
+    Driver driver(poller);
+    driver.thread().call([&] { driver.has_work = busy; });
+    std::mutex mutex;
+    std::condition_variable ran;
+    std::thread::id ran_in;
+    driver.thread().post([&] {
+      const std::lock_guard lock(mutex);
+      ran_in = std::this_thread::get_id();
+      ran.notify_one();
+    });
+    std::unique_lock lock(mutex);
+    ran.wait(lock, [&] { return ran_in != std::thread::id(); });
+    EXPECT_NE(ran_in, std::this_thread::get_id());
+  }
+}
+
+TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
+  WakePoller poller;
+  Driver driver(poller);
+  int held = 0;
+  constexpr int kCallers = 8;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&] {
+      for (int turn = 0; turn < 200; ++turn) driver.thread().call([&held] { ++held; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  driver.thread().call([&] { EXPECT_EQ(held, kCallers * 200); });
+}
+
+TEST(ProgressThread, StoppingEndsAWait) {
+  WakePoller poller;
+  Driver driver(poller);
+  bool held = true;
+  std::thread caller([&] { held = driver.thread().wait_until([] { return false; }, kNever); });
+  driver.thread().call([] {});
+  driver.thread().stop();
+  caller.join();
+  EXPECT_FALSE(held);
 }
 
 TEST(ProgressThread, SurvivesWorkThatThrows) {

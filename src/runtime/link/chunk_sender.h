@@ -55,6 +55,7 @@ class ChunkSender {
   void settle_stalled(TimeNs now);
   void cancel(ChannelId channel);
 
+  bool retransmits() const { return !queue_.empty(); }
   uint64_t hedged_bytes() const { return hedged_bytes_; }
   uint64_t retransmitted_bytes() const { return retransmitted_bytes_; }
 

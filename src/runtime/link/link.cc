@@ -132,6 +132,14 @@ TimeNs Link::next_timeout(TimeNs now) const {
   return next;
 }
 
+bool Link::has_unsent() const {
+  if (peer_end_) return false;
+  return dirty_ || channels_.fresh_bytes() > 0 || sender_.retransmits() ||
+         std::ranges::any_of(paths(), [](const Path* path) {
+           return path->state.connected() && !path->spec.control_only && !path->can_start_frame();
+         });
+}
+
 void Link::on_path_event(const PathEvent& event) {
   state_.mark_urgent();
   host_.on_path_event(event);

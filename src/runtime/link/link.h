@@ -53,6 +53,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Returns the time at which progress() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
   bool wants_progress() const { return dirty_; }
+  // Returns whether chunks wait for a path, or a path for its connection.
+  bool has_unsent() const;
 
   // Decides on a connection of a path that the acceptor received.
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
