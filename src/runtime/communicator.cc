@@ -49,7 +49,8 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, const Communica
     : options_(options),
       transport_(std::move(transport)),
       thread_(std::make_shared<ProgressThread>(transport_->poller(),
-                                               static_cast<ProgressDriver&>(*this), options.self)),
+                                               static_cast<ProgressDriver&>(*this), clock_,
+                                               options.self)),
       awaited_(std::make_shared<AwaitedRequests>(thread_)) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,

@@ -24,7 +24,7 @@ void AwaitedRequests::add(Request& request, bool hurried) {
     hurried_ = hurried_ || hurried;
     changes_.fetch_add(1, std::memory_order_release);
   }
-  progress_->wake();
+  driver_->wake();
 }
 
 void AwaitedRequests::remove(const Request& request) {
@@ -33,7 +33,7 @@ void AwaitedRequests::remove(const Request& request) {
     requests_.erase(std::ranges::find(requests_, &request));
     changes_.fetch_add(1, std::memory_order_release);
   }
-  progress_->wake();
+  driver_->wake();
 }
 
 bool AwaitedRequests::take_hurried() {
@@ -70,9 +70,9 @@ bool Request::wait(TimeNs timeout) {
 
 bool Request::wait_for(TimeNs timeout) {
   if (awaited_ != nullptr) {
-    ProgressThread& progress = awaited_->progress();
-    if (progress.wait_until([this] { return done(); }, timeout)) return true;
-    if (!progress.stopped()) return done();
+    RequestDriver& driver = awaited_->driver();
+    if (driver.wait_until([this] { return done(); }, timeout)) return true;
+    if (!driver.stopped()) return done();
   }
   // A communicator that ends completes its requests.
   std::unique_lock lock(mutex_);

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/collective/pending_call.h"
-#include "runtime/engine/progress_thread.h"
+#include "runtime/collective/request_driver.h"
 
 namespace r2ccl {
 
@@ -25,9 +25,8 @@ class Request;
 // communicator and each request. Any thread.
 class AwaitedRequests {
  public:
-  explicit AwaitedRequests(std::shared_ptr<ProgressThread> progress)
-      : progress_(std::move(progress)) {}
-  ProgressThread& progress() { return *progress_; }
+  explicit AwaitedRequests(std::shared_ptr<RequestDriver> driver) : driver_(std::move(driver)) {}
+  RequestDriver& driver() { return *driver_; }
 
   // `hurried`: the bound of the wait ends soon.
   void add(Request& request, bool hurried);
@@ -38,7 +37,7 @@ class AwaitedRequests {
   void for_each(const std::function<void(Request&)>& visit);
 
  private:
-  const std::shared_ptr<ProgressThread> progress_;
+  const std::shared_ptr<RequestDriver> driver_;
   std::mutex mutex_;  // guards the members below
   std::vector<Request*> requests_;
   bool hurried_ = false;

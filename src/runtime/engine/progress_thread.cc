@@ -11,14 +11,6 @@
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
-namespace {
-
-using std::chrono::nanoseconds;
-using std::chrono::steady_clock;
-
-constexpr steady_clock::time_point kNeverAt = steady_clock::time_point::max();
-
-}  // namespace
 
 void ProgressThread::start() {
   const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
@@ -57,21 +49,21 @@ void ProgressThread::run() {
   Lock lock(mutex_);
   while (!stop_) {
     if (driven_ || !waiters_.empty()) {
-      sleep(lock, kNeverAt);
-    } else if (!hurry_ && steady_clock::now() < free_until_) {
-      sleep(lock, free_until_);
+      rest(lock, kNever);
+    } else if (!hurry_ && clock_.now() < free_until_) {
+      rest(lock, free_until_);
     } else {
       drive_until_wanted(lock);
     }
   }
 }
 
-void ProgressThread::sleep(Lock& lock, Instant until) {
-  asleep_until_ = until;
-  if (until == kNeverAt) {
+void ProgressThread::rest(Lock& lock, TimeNs until) {
+  resting_until_ = until;
+  if (until == kNever) {
     needed_.wait(lock);
   } else {
-    needed_.wait_until(lock, until);
+    needed_.wait_for(lock, std::chrono::nanoseconds(until - clock_.now()));
   }
 }
 
@@ -84,13 +76,12 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
   waited_.notify_all();
 }
 
-void ProgressThread::drive_for(const Waiter& waiter, Instant deadline, Lock& lock) {
+void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock) {
   const LogRank label(self_.value());
   driven_ = true;
   look_for_waiters();  // what the caller waits for may hold since the last turn
   while (!stop_ && !waiter.held) {
-    TimeNs left = kNever;
-    if (deadline != kNeverAt) left = nanoseconds(deadline - steady_clock::now()).count();
+    const TimeNs left = deadline == kNever ? kNever : deadline - clock_.now();
     if (left <= 0) break;
     turn(left, lock);
   }
@@ -157,20 +148,21 @@ void ProgressThread::call(const std::function<void()>& work) {
 bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeout) {
   if (timeout <= 0) return false;
   Waiter waiter{done};
-  Instant deadline = kNeverAt;
-  if (timeout != kNever) deadline = steady_clock::now() + nanoseconds(timeout);
+  const TimeNs now = timeout == kNever ? 0 : clock_.now();
+  const TimeNs deadline = timeout >= kNever - now ? kNever : now + timeout;
   Lock lock(mutex_);
   if (stop_) return false;
   waiters_.push_back(&waiter);
   if (driven_) poller_.wake();  // that thread may have looked for waiters just before
   while (!waiter.held && !stop_) {
-    if (deadline != kNeverAt && steady_clock::now() >= deadline) break;
+    const TimeNs left = deadline == kNever ? kNever : deadline - clock_.now();
+    if (left <= 0) break;
     if (!driven_) {
       drive_for(waiter, deadline, lock);
-    } else if (deadline == kNeverAt) {
+    } else if (deadline == kNever) {
       waited_.wait(lock);
     } else {
-      waited_.wait_until(lock, deadline);
+      waited_.wait_for(lock, std::chrono::nanoseconds(left));
     }
   }
   leave(waiter);
@@ -183,8 +175,8 @@ void ProgressThread::leave(const Waiter& waiter) {
   if (stop_ || !waiters_.empty()) return waited_.notify_all();
   if (driven_) return;
   hurry_ = driver_.busy();
-  free_until_ = steady_clock::now() + nanoseconds(kReturnTime);
-  if (hurry_ || asleep_until_ > free_until_) needed_.notify_one();
+  free_until_ = clock_.now() + kReturnTime;
+  if (hurry_ || resting_until_ > free_until_) needed_.notify_one();
 }
 
 }  // namespace r2ccl

@@ -9,7 +9,6 @@
 // drives and spins between events: it takes a core from the application.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -19,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "runtime/collective/request_driver.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -37,15 +37,15 @@ class ProgressDriver {
   virtual void on_exception(const std::exception& error) = 0;
 };
 
-class ProgressThread {
+class ProgressThread final : public RequestDriver {
  public:
   // As long as a state change may wait for others: no acknowledgement is later than twice that.
   static constexpr TimeNs kReturnTime = 500 * kMicrosecond;
 
-  // Both must live until stop() has returned. `self` labels the log lines of the driving thread.
-  ProgressThread(Poller& poller, ProgressDriver& driver, Rank self)
-      : poller_(poller), driver_(driver), self_(self) {}
-  ~ProgressThread() { stop(); }
+  // All three must live until stop() has returned. `self` labels the log lines of the driving thread.
+  ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock, Rank self)
+      : poller_(poller), driver_(driver), clock_(clock), self_(self) {}
+  ~ProgressThread() override { stop(); }
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
@@ -54,7 +54,6 @@ class ProgressThread {
   // begun never runs.
   void stop();
   bool running() const { return thread_.joinable(); }
-  bool stopped();  // any thread
 
   // Each of these is legal in any thread that does not drive:
   // Runs `work` in the driving thread, in the order of the calls. The caller should then wait, or
@@ -64,12 +63,10 @@ class ProgressThread {
   void hand_over();
   // Returns when `work` has run in the driving thread. Requires running().
   void call(const std::function<void()>& work);
-  // Returns true as soon as `done` holds at the end of a turn, false after `timeout` (kNever: no
-  // bound) or when the driver is stopped. The driving thread calls `done`, which must be short and
-  // must not call this class.
-  bool wait_until(const std::function<bool()>& done, TimeNs timeout);
-  // Ends the poller's wait of the driving thread, if any. Any thread.
-  void wake();
+  // RequestDriver; `done` is called under the lock of this class, which it must not enter.
+  bool wait_until(const std::function<bool()>& done, TimeNs timeout) override;
+  bool stopped() override;
+  void wake() override;
 
   // From inside turn().
   void run_posted();
@@ -80,19 +77,19 @@ class ProgressThread {
     bool held = false;
   };
   using Lock = std::unique_lock<std::mutex>;
-  using Instant = std::chrono::steady_clock::time_point;
 
   void run();
   void drive_until_wanted(Lock& lock);
-  void drive_for(const Waiter& waiter, Instant deadline, Lock& lock);
+  void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
   void turn(TimeNs wait_max, Lock& lock);
   void look_for_waiters();
   void leave(const Waiter& waiter);
-  void sleep(Lock& lock, Instant until);
+  void rest(Lock& lock, TimeNs until);
   void guarded(const std::function<void()>& work);
 
   Poller& poller_;
   ProgressDriver& driver_;
+  const Clock& clock_;
   const Rank self_;
 
   std::mutex mutex_;  // guards the members below
@@ -102,10 +99,10 @@ class ProgressThread {
   std::vector<std::function<void()>> posted_;
   std::vector<Waiter*> waiters_;    // one of them drives, or will
   std::condition_variable waited_;  // for them: one holds, or the driver is free
-  std::condition_variable needed_;  // for the progress thread: take over, or sleep less
+  std::condition_variable needed_;  // for the progress thread: take over, or rest less
   bool hurry_ = false;              // the progress thread must not wait for free_until_
-  Instant free_until_{};            // the time that the progress thread leaves to callers
-  Instant asleep_until_{};          // when the progress thread looks again
+  TimeNs free_until_ = 0;           // the time that the progress thread leaves to callers
+  TimeNs resting_until_ = 0;        // when the progress thread looks again
 
   std::thread thread_;
 };

@@ -44,7 +44,7 @@ class WakePoller final : public Poller {
 
 class Driver final : public ProgressDriver {
  public:
-  explicit Driver(Poller& poller) : poller_(poller), thread_(poller, *this, Rank(0)) {
+  explicit Driver(Poller& poller) : poller_(poller), thread_(poller, *this, clock_, Rank(0)) {
     thread_.start();
   }
   ~Driver() override { thread_.stop(); }
@@ -66,6 +66,7 @@ class Driver final : public ProgressDriver {
   void on_exception(const std::exception& thrown) override { error = thrown.what(); }
 
   Poller& poller_;
+  SystemClock clock_;
   ProgressThread thread_;
 };
 
