@@ -99,7 +99,7 @@ class Served : public testing::Test, protected StatusSource {
     return drain_;
   }
 
-  // Runs some passes of the progress thread.
+  // Runs some passes of the driving thread.
   void pass() {
     for (int i = 0; i < 8; ++i) {
       reactor_.poll(0);

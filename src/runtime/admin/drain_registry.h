@@ -19,7 +19,7 @@ struct DrainedNic {
   friend bool operator==(const DrainedNic&, const DrainedNic&) = default;
 };
 
-// Every communicator's progress thread writes into it, and the creator of a communicator reads it,
+// Every communicator's driving thread writes into it, and the creator of a communicator reads it,
 // also in a child that was forked in the meantime. One lock for all books of a process is held
 // across fork().
 class DrainRegistry {

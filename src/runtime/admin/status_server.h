@@ -1,4 +1,4 @@
-// Serves the status socket from the progress thread, and never blocks it. A client sends one line,
+// Serves the status socket from the driving thread, and never blocks it. A client sends one line,
 // "job", "report" or "drain ...", and receives one JSON text and the end of the stream. The server
 // drops a client that is slow, sends anything else or closes early. A fault here never affects the
 // job.

@@ -5,7 +5,7 @@
 // drive each collective: a finished step counts down the steps that wait for it, so the cost is
 // O(1) amortised per step event and the executor never polls.
 //
-// Progress thread only. `done` is called exactly once per started collective, from inside on_sent,
+// Driving thread only. `done` is called exactly once per started collective, from inside on_sent,
 // on_received, on_mismatch, cancel (so also from the destructor) or start itself (a plan may have
 // nothing to wait for). It may call start() and cancel(); it must not destroy the executor.
 #pragma once

@@ -2,7 +2,7 @@
 // against nothing else. An operation is cut into messages of at most kMessageBytesMax. Each message
 // carries a hash of the whole operation's size and type, so that calls that do not match are found.
 //
-// Progress thread only. `done` is called exactly once per operation, from inside on_sent,
+// Driving thread only. `done` is called exactly once per operation, from inside on_sent,
 // on_received, on_mismatch, cancel (so also from the destructor), or, between a rank and itself,
 // from send or receive. It may call all of these; it must not destroy the object.
 #pragma once

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/collective/pending_call.h"
-#include "runtime/collective/request_driver.h"
+#include "base/request_driver.h"
 
 namespace r2ccl {
 

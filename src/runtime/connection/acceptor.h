@@ -47,7 +47,7 @@ class Acceptor {
   class ListenSocket;
   class PendingConnection;
 
-  // The kinds of work of the progress thread. One pass gives each kind its own bounded time.
+  // The kinds of work of the driving thread. One pass gives each kind its own bounded time.
   enum Work : uint8_t { kAccepts, kPeers, kOthers, kWorks };
   class Timer;
 

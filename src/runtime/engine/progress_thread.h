@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "runtime/collective/request_driver.h"
+#include "base/request_driver.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -42,7 +42,7 @@ class ProgressThread final : public RequestDriver {
   // As long as a state change may wait for others: no acknowledgement is later than twice that.
   static constexpr TimeNs kReturnTime = 500 * kMicrosecond;
 
-  // All three must live until stop() has returned. `self` labels the log lines of the driving thread.
+  // All three must live until stop() has returned. `self` labels the driving thread's log lines.
   ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock, Rank self)
       : poller_(poller), driver_(driver), clock_(clock), self_(self) {}
   ~ProgressThread() override { stop(); }

@@ -1,5 +1,5 @@
 // The channels of one link: their ledgers, the choice of the next channel to send, and the
-// completions that clients have not received yet. Progress thread only.
+// completions that clients have not received yet. Driving thread only.
 #pragma once
 
 #include <cstdint>

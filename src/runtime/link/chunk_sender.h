@@ -1,5 +1,5 @@
 // Gives the chunks of one link to its paths: new chunks, retransmissions, hedges and probes.
-// Progress thread only.
+// Driving thread only.
 //
 // A hedge is a second copy of a chunk on another path (Dean and Barroso, "The Tail at Scale", CACM
 // 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path, the

@@ -1,5 +1,5 @@
 // The paths of one link: opens, validates, suspects, fails and reopens them, and knows whether the
-// peer still exists. Progress thread only.
+// peer still exists. Driving thread only.
 //
 // Pure parts of protocol/path make the decisions: the failure detector, the peer's liveness, the
 // reconnect backoff of each path. This class carries them out on the connections, and reports each

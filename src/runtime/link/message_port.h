@@ -12,7 +12,7 @@
 
 namespace r2ccl {
 
-// Receives the ends of messages. Calls come from the progress thread, never from inside post_*
+// Receives the ends of messages. Calls come from the driving thread, never from inside post_*
 // itself.
 class MessageClient {
  public:
@@ -26,7 +26,7 @@ class MessageClient {
   virtual void on_mismatch(Rank peer, ChannelId channel, const Status& why) = 0;
 };
 
-// All messages to and from one peer. Progress thread only.
+// All messages to and from one peer. Driving thread only.
 class MessagePort {
  public:
   virtual ~MessagePort() = default;
