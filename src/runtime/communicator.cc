@@ -48,9 +48,8 @@ std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks)
 Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
     : options_(options),
       transport_(std::move(transport)),
-      thread_(std::make_shared<ProgressThread>(transport_->poller(),
-                                               static_cast<ProgressDriver&>(*this), clock_,
-                                               options.self)),
+      thread_(std::make_shared<ProgressThread>(
+          transport_->poller(), static_cast<ProgressDriver&>(*this), clock_, options.self)),
       awaited_(std::make_shared<AwaitedRequests>(thread_)) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
