@@ -17,7 +17,7 @@ class RequestDriver {
   virtual bool wait_until(const std::function<bool()>& done, TimeNs timeout) = 0;
   // Returns true when nobody will drive any more.
   virtual bool stopped() = 0;
-  // Makes the driving thread, if any, take its next turn at once.
+  // Makes the thread that drives, or the next one to do so, take its next turn at once.
   virtual void wake() = 0;
 };
 

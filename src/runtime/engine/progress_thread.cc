@@ -88,9 +88,9 @@ void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock
   driven_ = false;
 }
 
-// Work that is posted later ends the poller's wait.
+// Work that is posted later, and a later wake-up, end the poller's wait.
 void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
-  const TimeNs wait = posted_.empty() ? wait_max : 0;
+  const TimeNs wait = posted_.empty() && !std::exchange(woken_, false) ? wait_max : 0;
   lock.unlock();
   guarded([this, wait] { driver_.turn(wait); });
   lock.lock();
@@ -133,6 +133,7 @@ void ProgressThread::hand_over() {
 
 void ProgressThread::wake() {
   const Lock lock(mutex_);
+  woken_ = true;
   if (driven_) poller_.wake();
 }
 

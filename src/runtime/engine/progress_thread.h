@@ -96,6 +96,7 @@ class ProgressThread final : public RequestDriver {
   bool stop_ = false;
   bool driven_ = false;         // some thread drives
   bool thread_drives_ = false;  // implies driven_: it is the progress thread
+  bool woken_ = false;          // the next turn must not wait
   std::vector<std::function<void()>> posted_;
   std::vector<Waiter*> waiters_;    // one of them drives, or will
   std::condition_variable waited_;  // for them: one holds, or the driver is free

@@ -134,6 +134,20 @@ TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
   driver.thread().call([&] { EXPECT_EQ(held, kCallers * 200); });
 }
 
+// The wait comes before kReturnTime: its caller drives.
+TEST(ProgressThread, AWakeUpCountsForTheNextTurnWhereNobodyDrives) {
+  WakePoller poller;
+  Driver driver(poller);
+  constexpr TimeNs kBound = 20 * kSecond;
+  SystemClock clock;
+  const TimeNs begin = clock.now();
+  int before = 0;
+  driver.thread().call([&] { before = driver.turns + 1; });  // this turn counts after its work
+  driver.thread().wake();
+  driver.thread().wait_until([&] { return driver.turns > before; }, kBound);
+  EXPECT_LT(clock.now() - begin, kBound);
+}
+
 TEST(ProgressThread, StoppingEndsAWait) {
   WakePoller poller;
   Driver driver(poller);
