@@ -60,6 +60,8 @@ class SendLedger {
   uint64_t fresh_bytes() const { return fresh_bytes_; }
   // Returns the size of the message whose chunk next_fresh() would return; 0 when there is none.
   uint64_t next_message_bytes() const;
+  // Returns how many posted messages have chunks that were never sent.
+  size_t messages_waiting() const { return open_.size() - cursor_; }
 
   // Requires that the message is open, and that the chunk was sent before or is the one that
   // next_fresh() returned. Records that one more copy of the chunk is on its way. Returns the

@@ -325,9 +325,13 @@ TimeNs PathModel::window_time() const {
   return 2 * base_delay_ + std::max(late, limits::kWindowDuration);
 }
 
+// A path that is never half full keeps its window. Its app-limited samples tell then how much it
+// carries. They may be a burst, so they count for half a window at most.
 uint64_t PathModel::bytes_in(TimeNs duration) const {
   const double share = static_cast<double>(duration) / static_cast<double>(window_time());
-  return static_cast<uint64_t>(static_cast<double>(window_) * share);
+  const double shown = shown_bytes_per_ns() * static_cast<double>(duration);
+  const auto window = static_cast<double>(window_);
+  return static_cast<uint64_t>(std::max(window * share, std::min(shown, window / 2)));
 }
 
 // Sizes the window by the time that its bytes take. No rate is needed: `ahead` bytes took this

@@ -8,6 +8,10 @@
 // weighs one chunk, this scheduler everything that is known to wait on the link. The alternative
 // not taken is a fixed split by weight: it needs exact rates in advance, and one path that slows
 // down delays the whole operation.
+//
+// A message is cut for as many paths as pay. Each chunk costs processor time, the price, at both
+// ends, and the chunks of one message pay it one after the other. So a message of m bytes in n
+// chunks takes about n prices and m / (n rate), which is least for n = sqrt(m / (rate price)).
 #pragma once
 
 #include <cstddef>
@@ -42,11 +46,15 @@ class PathScheduler {
     const PathEnd* avoid = nullptr;
     std::span<const PathEnd* const> reserved = {};
   };
-  Choice choose(const Demand& demand, TimeNs now) const;
+  // Paths that would finish it at the same time take chunks in turn.
+  Choice choose(const Demand& demand, TimeNs now);
   // Returns whether some path takes a frame without payload now.
   bool any_free() const;
-  // Returns the chunk size for a message, in bytes.
-  uint32_t chunk_bytes(uint64_t message_bytes, TimeNs now) const;
+  // Returns the chunk size for a message, in bytes. `messages`: how many, this one included, wait
+  // to be sent.
+  uint32_t chunk_bytes(uint64_t message_bytes, size_t messages, TimeNs now) const;
+  // Sets the processor time that a chunk takes at both ends together, apart from its bytes.
+  void set_chunk_price(TimeNs price) { chunk_price_ = price; }
   // Returns an idle path that would finish `bytes` at least `gain_min` before `due`; null: none.
   PathEnd* faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due, TimeNs now) const;
   // Returns whether a chunk with the deadline `due` is so close to it that no idle path can be that
@@ -73,11 +81,15 @@ class PathScheduler {
   uint64_t chunk_bytes_of_shared_nics() const;
   TimeNs shortest_min_rtt() const;
   size_t paths_for(uint64_t message_bytes, TimeNs now) const;
+  size_t chunks_that_pay(uint64_t message_bytes, size_t messages) const;
   TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
   static bool takes(const PathEnd& path, uint64_t bytes);
+  Choice take(PathEnd* path);
 
   const std::vector<PathEnd*> paths_;
   size_t control_cursor_ = 0;  // <= paths_.size()
+  size_t chunk_cursor_ = 0;    // <= paths_.size(): the first candidate of the next chunk
+  TimeNs chunk_price_ = 0;     // >= 0
 };
 
 }  // namespace r2ccl

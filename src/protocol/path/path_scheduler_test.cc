@@ -120,7 +120,42 @@ TEST_F(SchedulerTest, APathThatThePeerSuspectsGetsAChunkOnlyIfThereIsNoOther) {
   EXPECT_EQ(choose(), "1");
   EXPECT_EQ(choose(0, &path(1)), "0") << "the other is to be avoided";
   path(1).peer_suspects = true;
-  EXPECT_EQ(choose(), "0");
+  EXPECT_EQ(choose(), "1");
+}
+
+TEST_F(SchedulerTest, PathsThatAreEquallyGoodTakeChunksInTurn) {
+  make({false, false, false});
+  for (const char* expected : {"0", "1", "2", "0"}) EXPECT_EQ(choose(), expected);
+}
+
+TEST_F(SchedulerTest, AMessageIsCutForAsManyPathsAsPay) {
+  struct Row {
+    TimeNs price_us;
+    size_t messages;
+    uint32_t chunk;
+  };
+  // 24 kB take 0.8 ms at 30 MB/s: sqrt(0.8 ms / price) chunks, and at most one for each path.
+  constexpr uint64_t kMessage = 24'000;
+  for (const Row& row : {Row{0, 1, 6'016},
+                         {50, 1, 6'016},
+                         {90, 1, 8'000},
+                         {200, 1, 12'032},
+                         {50, 4, 12'032},
+                         {800, 1, 24'000},
+                         {800, 9, 24'000}}) {
+    make({false, false, false, false});
+    scheduler_->set_chunk_price(row.price_us * kMicrosecond);
+    EXPECT_EQ(scheduler_->chunk_bytes(kMessage, row.messages, kStart), row.chunk)
+        << row.price_us << " " << row.messages;
+  }
+}
+
+TEST_F(SchedulerTest, AFasterPathMakesFewerChunksPay) {
+  scheduler_->set_chunk_price(100 * kMicrosecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 15'040u) << "1 ms at 30 MB/s";
+  path(0).send(kChunk, kStart);
+  path(0).deliver(kStart + 150 * kMicrosecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "0.15 ms at 200 MB/s";
 }
 
 TEST_F(SchedulerTest, AFullWindowTakesNoChunk) {

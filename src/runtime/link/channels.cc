@@ -67,7 +67,8 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
     const size_t place = (cursor_ + i) % order_.size();
     Channel& candidate = *channels_.at(order_[place]);
     const uint64_t message = candidate.send.next_message_bytes();
-    const auto chunk = candidate.send.next_fresh(scheduler.chunk_bytes(message, now));
+    const auto chunk = candidate.send.next_fresh(
+        scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now));
     if (!chunk) continue;
     if (message <= kSmallMessage) return {&candidate, *chunk};
     if (large.from == nullptr) {

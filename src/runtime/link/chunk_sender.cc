@@ -16,6 +16,13 @@ constexpr uint64_t kHedgeBurst = 8 * 1024 * 1024;
 constexpr uint64_t kHedgeShare = 50;  // one part in so many
 // More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
 constexpr size_t kProbeBytes = 16 * 1024;
+// Writes of frames up to this size show the price of a chunk: copying these bytes takes less time.
+constexpr size_t kSmallFrame = 16 * 1024;
+// A longer write was interrupted.
+constexpr TimeNs kWriteTimeMax = 50 * kMicrosecond;
+// The price of a chunk, in writes: its own, the read at the other end, and half of each for its
+// acknowledgement.
+constexpr TimeNs kWritesPerChunk = 3;
 
 }  // namespace
 
@@ -45,7 +52,17 @@ void ChunkSender::send_frame(Path& path, const DataHeader& header,
                              TimeNs now) {
   NicQueue& queue = host_.queue(path.spec.local_nic);
   queue.on_sent(kDataHeaderBytes + header.payload_bytes, path.model.outstanding().empty(), now);
+  const TimeNs began = host_.clock().now();
   path.send_frame(header, payload, transmission, now, queue.time_of(queue.outstanding()));
+  if (header.payload_bytes <= kSmallFrame) learn_price(host_.clock().now() - began);
+}
+
+// The time of a system call differs by an order of magnitude between machines (virtual machines,
+// sandboxes). In a simulation it is 0, and so is the price.
+void ChunkSender::learn_price(TimeNs write_time) {
+  write_time = std::clamp<TimeNs>(write_time, 0, kWriteTimeMax);
+  write_time_ = write_time_ == 0 ? write_time : write_time_ + (write_time - write_time_) / 8;
+  scheduler_.set_chunk_price(kWritesPerChunk * write_time_);
 }
 
 void ChunkSender::dispatch(TimeNs now) {

@@ -94,6 +94,7 @@ class ChunkSender {
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
   void send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
                   Transmission transmission, TimeNs now);
+  void learn_price(TimeNs write_time);
 
   LinkHost& host_;
   const LinkEnd end_;
@@ -108,6 +109,7 @@ class ChunkSender {
   uint64_t retransmitted_bytes_ = 0;
   uint64_t payload_bytes_ = 0;
   uint64_t payload_probed_ = 0;  // payload_bytes_ when a slow path last got a probe
+  TimeNs write_time_ = 0;        // smoothed, of a small frame; 0: no frame was written yet
 };
 
 }  // namespace r2ccl
