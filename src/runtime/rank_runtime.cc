@@ -111,7 +111,7 @@ uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType ty
 
 void RankRuntime::progress(TimeNs timeout_ns) {
   if (cancel_due_) cancel_operations();
-  engine_.progress(timeout_ns);
+  engine_.progress(timeout_ns, !operations_->idle_but_local());
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
   fault_reporter_->progress(ended_);

@@ -144,7 +144,7 @@ class Poller {
   // Fills `events` and returns their number; returns 0 after `timeout_ns` (kNever: no limit) or
   // wake().
   virtual size_t wait(std::span<PollEvent> events, TimeNs timeout_ns) = 0;
-  // Ends the current or next wait() early. Any thread may call it.
+  // Ends the current wait() early, or the next one with a timeout above 0. Any thread may call it.
   virtual void wake() = 0;
 };
 

@@ -52,6 +52,7 @@ ProgressEngine::ProgressEngine(Transport& transport, const Clock& clock, EngineO
       clock_(clock),
       options_(std::move(options)),
       reactor_(transport.poller()),
+      spin_wait_(clock, options_.spin),
       scratch_(kScratchBytes) {}
 
 ProgressEngine::~ProgressEngine() = default;
@@ -216,8 +217,8 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
   return links_[from]->on_hello(identity, theirs);
 }
 
-void ProgressEngine::progress(TimeNs timeout_ns) {
-  const size_t events = reactor_.poll(timeout_ns);
+void ProgressEngine::progress(TimeNs timeout_ns, bool expects) {
+  const size_t events = expects ? spin_wait_.poll(reactor_, timeout_ns) : reactor_.poll(timeout_ns);
   TimeNs now = clock_.now();
   polled_at_ = now;
   looked_at_ = now;

@@ -16,6 +16,7 @@
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/connection/spin_wait.h"
 #include "runtime/link/link.h"
 #include "transport/transport.h"
 
@@ -29,6 +30,7 @@ struct EngineOptions {
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
   std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
+  bool spin = false;  // waits for operations may spin (spin_wait.h)
   // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
@@ -85,8 +87,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Transport& transport() override { return transport_; }
   const RunIdentity& run() const override { return run_; }
 
-  // Runs one pass: waits up to `timeout_ns` for events, then does all work that is due.
-  void progress(TimeNs timeout_ns);
+  // Runs one pass: waits up to `timeout_ns` for events, then does all work that is due. `expects`:
+  // an operation waits for one, so that the wait may spin.
+  void progress(TimeNs timeout_ns, bool expects = false);
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
@@ -141,6 +144,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const Clock& clock_;
   const EngineOptions options_;
   Reactor reactor_;
+  SpinWait spin_wait_;
   std::vector<std::byte> scratch_;
   RunIdentity run_;
   Rank self_;

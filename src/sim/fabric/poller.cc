@@ -91,7 +91,7 @@ size_t SimPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
     const TimeNs deadline = timeout_ns == kNever ? kNever : clock_->now() + timeout_ns;
     while (count == 0 && !woken_ && driver_(deadline)) count = collect(events);
   }
-  woken_ = false;
+  if (timeout_ns > 0) woken_ = false;
   return count;
 }
 

@@ -152,7 +152,7 @@ size_t FaultyPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
     }
     if (filled + passed > 0) return filled + passed;
     now = clock_.now();
-    if (woken_.exchange(false, std::memory_order_acq_rel)) return 0;
+    if (timeout_ns > 0 && woken_.exchange(false, std::memory_order_acq_rel)) return 0;
     // Quiet before its time: the inner poller has its own reasons, such as a signal.
     if (now >= deadline || (quiet && now < until)) return 0;
   }

@@ -104,7 +104,8 @@ size_t TcpPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
     const epoll_event& event = ready[static_cast<size_t>(i)];
     if (event.data.u64 == kWakeToken) {
       eventfd_t ignored;
-      eventfd_read(wake_event_.get(), &ignored);
+      // A wait without a timeout has not waited: the next one is to end early.
+      if (timeout_ns > 0) eventfd_read(wake_event_.get(), &ignored);
       continue;
     }
     // read() reports error and hang-up. The kernel sets EPOLLOUT beside them when asked.
