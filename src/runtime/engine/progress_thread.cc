@@ -49,7 +49,8 @@ void ProgressThread::run() {
   Lock lock(mutex_);
   while (!stop_) {
     if (driven_ || !waiters_.empty()) {
-      rest(lock, kNever);
+      nap_ = std::min(2 * nap_, kNapMax);
+      rest(lock, clock_.now() + nap_);
     } else if (!hurry_ && clock_.now() < free_until_) {
       rest(lock, free_until_);
     } else {
@@ -60,11 +61,7 @@ void ProgressThread::run() {
 
 void ProgressThread::rest(Lock& lock, TimeNs until) {
   resting_until_ = until;
-  if (until == kNever) {
-    needed_.wait(lock);
-  } else {
-    needed_.wait_for(lock, std::chrono::nanoseconds(until - clock_.now()));
-  }
+  needed_.wait_for(lock, std::chrono::nanoseconds(until - clock_.now()));
 }
 
 // Drives until a caller waits, who then drives.
@@ -177,7 +174,8 @@ void ProgressThread::leave(const Waiter& waiter) {
   if (driven_) return;
   hurry_ = driver_.busy();
   free_until_ = clock_.now() + kReturnTime;
-  if (hurry_ || resting_until_ > free_until_) needed_.notify_one();
+  nap_ = kReturnTime / 2;
+  if (hurry_ || resting_until_ > free_until_ + kReturnTime) needed_.notify_one();
 }
 
 }  // namespace r2ccl

@@ -41,6 +41,7 @@ class ProgressThread final : public RequestDriver {
  public:
   // As long as a state change may wait for others: no acknowledgement is later than twice that.
   static constexpr TimeNs kReturnTime = 500 * kMicrosecond;
+  static constexpr TimeNs kNapMax = 1 * kSecond;
 
   // All three must live until stop() has returned. `self` labels the driving thread's log lines.
   ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock, Rank self)
@@ -104,6 +105,9 @@ class ProgressThread final : public RequestDriver {
   bool hurry_ = false;              // the progress thread must not wait for free_until_
   TimeNs free_until_ = 0;           // the time that the progress thread leaves to callers
   TimeNs resting_until_ = 0;        // when the progress thread looks again
+  // The progress thread looks after this time whether a caller still drives, so that the end of a
+  // short wait need not wake it. It doubles while no wait ends.
+  TimeNs nap_ = kReturnTime / 2;
 
   std::thread thread_;
 };

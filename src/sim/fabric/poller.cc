@@ -91,7 +91,8 @@ size_t SimPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
     const TimeNs deadline = timeout_ns == kNever ? kNever : clock_->now() + timeout_ns;
     while (count == 0 && !woken_ && driver_(deadline)) count = collect(events);
   }
-  if (timeout_ns > 0) woken_ = false;
+  // An actor waits outside: the driver runs it when it is ready or woken.
+  if (timeout_ns > 0 || !driver_) woken_ = false;
   return count;
 }
 
