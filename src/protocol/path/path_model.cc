@@ -109,6 +109,13 @@ TimeNs PathModel::recent_delay() const {
                            recent_delays_.begin() + static_cast<ptrdiff_t>(count));
 }
 
+double PathModel::believed_bytes_per_ns() const {
+  if (rate_known_) return rate_;
+  std::array<double, 8> sorted = recent_rates_;
+  std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+  return std::max(kRateInitial, sorted[sorted.size() / 2]);
+}
+
 TimeNs PathModel::wire_time(uint64_t bytes) const {
   return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
 }
@@ -125,6 +132,11 @@ void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) 
   transmission.number = frames_sent_++;
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
+  transmission.begins_train = outstanding_.empty() || outstanding_.back().arrives_at <= now;
+  const TimeNs begins_at =
+      transmission.begins_train ? now + base_delay_ : outstanding_.back().arrives_at;
+  transmission.arrives_at =
+      begins_at + static_cast<TimeNs>(transmission.bytes / believed_bytes_per_ns());
   transmission.slack = slack();
   const TimeNs own_time = wire_time_at_most(bytes_outstanding_ + transmission.bytes);
   transmission.due_at = now + base_delay_ + own_time;
@@ -143,10 +155,11 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   told_at_ = now;
   if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
-  const Transmission first = outstanding_.front();
+  Transmission first;  // of the last train
   Transmission last;
   while (frames_delivered_ < frames) {
     last = outstanding_.front();
+    if (bytes == 0 || last.begins_train) first = last;
     bytes += last.bytes;
     delivered.push_back(last);
     outstanding_.pop_front();
@@ -158,8 +171,8 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
-  if (first.found_idle && first.number != last.number) learn_burst(first, last, at);
-  if (last.found_idle && outstanding_.empty()) learn_alone(last, at);
+  if (first.begins_train && first.number != last.number) learn_burst(first, last, at);
+  if (last.begins_train && outstanding_.empty()) learn_alone(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
   } else {
@@ -204,7 +217,7 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
 void PathModel::learn_burst(const Transmission& first, const Transmission& last, TimeNs at) {
   const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
   recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
-  show(last.ahead, at - first.sent_at);
+  show(last.ahead - first.ahead + first.bytes, at - first.sent_at);
 }
 
 // Adds a sample of the rate. It contains the delay: while the rate is a guess, the delay is one

@@ -42,7 +42,10 @@ struct Transmission {
   TimeNs slack = 0;         // loss timeout margin: part of expected_at beyond the estimate
   TimeNs wire_time = 0;     // time of the bytes outstanding on its path or NIC: the longer one
   bool found_idle = false;  // nothing else was outstanding at its send
-  bool filled = false;      // the path was at least half full then
+  // Everything before it had probably been delivered at its send, though perhaps not acknowledged.
+  bool begins_train = false;
+  TimeNs arrives_at = 0;  // predicted from app-limited samples, too: sets no deadline
+  bool filled = false;    // the path was at least half full then
 };
 
 class PathModel {
@@ -99,6 +102,9 @@ class PathModel {
   double shown_bytes_per_ns() const {
     return rate_known_ ? rate_ : *std::max_element(recent_rates_.begin(), recent_rates_.end());
   }
+  // Returns the rate, or while that is not known the median of the last app-limited samples: few of
+  // them are bursts. At least kRateInitial then.
+  double believed_bytes_per_ns() const;
   // Returns whether the path has shown that it is slow.
   bool is_slow(double best_bytes_per_ns) const {
     return rate_known_ && rate_ < kSlowShare * best_bytes_per_ns;

@@ -15,8 +15,6 @@ constexpr TimeNs kHedgeGain = 3 * kMillisecond;
 constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
 // Larger than any segment of a plan, so only the two ends wait for such a message.
 constexpr uint64_t kLongMessage = 512 * 1024;
-// A rate that is this many times another path's is no error of measurement.
-constexpr double kUnlike = 4;
 // This many smallest windows of other senders may be ahead at the NICs, there and back.
 constexpr TimeNs kWindowsAhead = 8;
 
@@ -27,10 +25,7 @@ double PathScheduler::fastest_rate() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
     if (!path->carries()) continue;
-    const double rate = path->model.bytes_per_ns();
-    const double believed =
-        path->model.rate_known() ? rate : std::min(rate, PathModel::kRateInitial);
-    fastest = std::max(fastest, believed);
+    fastest = std::max(fastest, path->model.believed_bytes_per_ns());
   }
   return fastest > 0 ? fastest : PathModel::kRateInitial;
 }
@@ -39,19 +34,22 @@ PathModel::Best PathScheduler::best_shown() const {
   PathModel::Best best;
   double known = 0;
   double prior = 0;
+  double believed = 0;
   for (const PathEnd* path : paths_) {
     if (!path->carries()) continue;
     double& fastest = path->model.rate_known() ? known : prior;
     fastest = std::max(fastest, path->model.shown_bytes_per_ns());
+    if (!path->model.rate_known()) {
+      believed = std::max(believed, path->model.believed_bytes_per_ns());
+    }
     best.deviation = std::min(best.deviation, path->model.deviation());
   }
   if (known == 0) {
     best.bytes_per_ns = std::max(best.bytes_per_ns, prior);
   } else {
-    // The prior may be a token bucket's burst, beside which every measured path would look slow.
-    prior = std::min(prior, PathModel::kRateInitial);
-    // A path with a measured slow rate says nothing about others that have shown much more.
-    if (prior <= kUnlike * known) best.bytes_per_ns = std::max(known, prior);
+    // The highest sample may be a token bucket's burst, beside which every measured path would look
+    // slow.
+    best.bytes_per_ns = std::max(known, std::min(prior, believed));
   }
   for (const PathEnd* path : paths_) {
     // The time on a slow path is mostly wire time, with an error as large as any delay.

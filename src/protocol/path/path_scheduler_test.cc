@@ -236,5 +236,41 @@ TEST_F(SchedulerTest, AnUnmeasuredPathTakesOverTheRateOfTheBest) {
   EXPECT_DOUBLE_EQ(path(1).model.bytes_per_ns(), path(0).model.shown_bytes_per_ns());
 }
 
+class PriorTest : public SchedulerTest {
+ protected:
+  // Path 0 has a measured rate of 7.5 MB/s at most. Path 1 then delivers eight chunks in these
+  // times. Returns the rate that path 1 then counts with.
+  double rate_beside_a_slow_path(const std::function<TimeNs(int)>& time_of) {
+    path(0).send(kChunk, kStart);
+    std::vector<Transmission> delivered;
+    EXPECT_TRUE(path(0).model.on_delivered(1, 0, true, kStart + 300 * kMillisecond, delivered));
+    EXPECT_TRUE(path(0).model.rate_known());
+    for (int i = 0; i < 8; ++i) {
+      const TimeNs at = kStart + i * 100 * kMillisecond;
+      path(1).send(kChunk, at);
+      path(1).deliver(at + time_of(i));
+    }
+    scheduler_->compare_paths();
+    EXPECT_LE(path(0).model.bytes_per_ns(), 0.0075);
+    return path(1).model.bytes_per_ns();
+  }
+};
+
+TEST_F(PriorTest, AFastPathCountsInFullBesideAMeasuredSlowOne) {
+  EXPECT_DOUBLE_EQ(rate_beside_a_slow_path([](int) { return 100 * kMicrosecond; }), 0.3);
+}
+
+TEST_F(PriorTest, AFewBurstsDoNotCountBesideAMeasuredPath) {
+  const auto time_of = [](int i) { return i % 4 == 0 ? 100 * kMicrosecond : kMillisecond; };
+  EXPECT_DOUBLE_EQ(rate_beside_a_slow_path(time_of), PathModel::kRateInitial);
+}
+
+TEST_F(SchedulerTest, TheGapBeforeASendIsNoPartOfItsRate) {
+  path(0).send(kChunk, kStart);
+  path(0).send(kChunk, kStart + 10 * kMillisecond);
+  path(0).deliver(kStart + 10 * kMillisecond + 200 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(path(0).model.shown_bytes_per_ns(), 0.15);
+}
+
 }  // namespace
 }  // namespace r2ccl
