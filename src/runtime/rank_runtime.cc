@@ -175,13 +175,19 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   observer_.on_peer_end(peer, end);
   switch (end) {
     case PeerEnd::goodbye:
-      departed_[index] = true;
+      departed_[index] = any_departed_ = true;
       return;
     case PeerEnd::dead:
       return fail({Code::remote, name_of(peer) + " died: " + why});
     case PeerEnd::cut_off:
       return fail({Code::remote, name_of(peer) + " is cut off: " + why});
   }
+}
+
+void RankRuntime::on_goodbye(Rank peer) {
+  if (leaving_) return;
+  const auto index = static_cast<size_t>(peer.value());
+  departed_[index] = ended_[index] = any_departed_ = true;
 }
 
 void RankRuntime::on_contradiction(Rank peer, const std::string& why) {

@@ -153,6 +153,7 @@ class RankRuntime final : private EngineObserver {
   void on_polled() override { observer_.on_polled(); }
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
+  void on_goodbye(Rank peer) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
   void on_contradiction(Rank peer, const std::string& why) override;
@@ -172,6 +173,7 @@ class RankRuntime final : private EngineObserver {
   std::unique_ptr<RankStatus> rank_status_;
 
   std::vector<bool> departed_;  // ranks that said goodbye
+  bool any_departed_ = false;
   std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls

@@ -52,7 +52,8 @@ ProgressEngine::ProgressEngine(Transport& transport, const Clock& clock, EngineO
       clock_(clock),
       options_(std::move(options)),
       reactor_(transport.poller()),
-      scratch_(kScratchBytes) {}
+      scratch_(kScratchBytes),
+      read_buffer_(ControlStream::kReadBytes) {}
 
 ProgressEngine::~ProgressEngine() = default;
 
@@ -151,6 +152,8 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   const RankInfo& mine = rank_table_[static_cast<size_t>(self.value())];
   reserve_places();
   queues_.resize(nics_.size());
+  schedule_ = LinkSchedule(rank_table_.size());
+  turns_.resize(rank_table_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
   for (const RankInfo& peer : rank_table_) {
@@ -166,6 +169,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
     }
     links_.back() = std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths,
                                            options_.link);
+    schedule_.mark(links_.size() - 1);
   }
   return {};
 }
@@ -194,11 +198,6 @@ bool ProgressEngine::ready() const {
                      [](const auto& link) { return link == nullptr || link->ready(); });
 }
 
-bool ProgressEngine::has_unsent() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link != nullptr && link->has_unsent(); });
-}
-
 std::vector<Rank> ProgressEngine::unreached() const {
   std::vector<Rank> missing;
   for (const auto& link : links_) {
@@ -217,8 +216,8 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
 }
 
 void ProgressEngine::progress(TimeNs timeout_ns) {
-  const size_t events = reactor_.poll(timeout_ns);
-  TimeNs now = clock_.now();
+  (void)reactor_.poll(timeout_ns);
+  const TimeNs now = clock_.now();
   polled_at_ = now;
   looked_at_ = now;
   // The time in which this loop should have run and did not.
@@ -226,24 +225,40 @@ void ProgressEngine::progress(TimeNs timeout_ns) {
   idle += std::exchange(paused_, 0);
   observer_->on_polled();
   if (now >= read_nics_at_) refresh_nics(now);
-  for (int round = 0; round < kRoundsMax; ++round) {
-    bool more = false;
-    for (const auto& link : links_) {
-      if (link == nullptr) continue;
-      const bool due = round == 0 && (events > 0 || idle > limits::kPauseThreshold ||
-                                      link->next_timeout(last_pass_end_) <= now);
-      if (!link->wants_progress() && !due) continue;
-      link->progress(now, idle);
-      more = more || link->wants_progress();
-    }
-    idle = 0;
-    if (!more) break;
-    now = look();
-    if (paused_ > 0) break;  // every link first compensates for the pause
-  }
+  mark_due_links(now, idle);
+  progress_links(now, idle);
   acceptor_->progress(now);
   log_suppressed();
   last_pass_end_ = look();
+}
+
+void ProgressEngine::mark_due_links(TimeNs now, TimeNs idle_ns) {
+  schedule_.mark_due(now);
+  if (idle_ns <= limits::kPauseThreshold) return;
+  // Every link compensates for the pause.
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i] != nullptr) schedule_.mark(i);
+  }
+}
+
+// The pass of one link may mark others, and itself.
+void ProgressEngine::progress_links(TimeNs now, TimeNs idle_ns) {
+  for (int round = 0; round < kRoundsMax && schedule_.any_marked(); ++round) {
+    if (round > 0) now = look();
+    if (paused_ > 0) return;  // every link first compensates for the pause
+    std::optional<size_t> next;
+    for (size_t from = 0; (next = schedule_.take_marked(from)); from = *next + 1) {
+      Link& link = *links_[*next];
+      link.progress(now, idle_ns);
+      LinkTurn& turn = turns_[*next];
+      turn.at = now;
+      unsent_links_ -= turn.unsent ? 1 : 0;
+      turn.unsent = link.has_unsent();
+      unsent_links_ += turn.unsent ? 1 : 0;
+      schedule_.set_deadline(*next, link.next_timeout(now));
+    }
+    idle_ns = 0;
+  }
 }
 
 // Reads the clock in the middle of a pass, where a stop or a clock step is most likely while there
@@ -258,11 +273,7 @@ TimeNs ProgressEngine::look() {
 TimeNs ProgressEngine::next_timeout() {
   TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
   // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
-  const TimeNs now = last_pass_end_;
-  for (const auto& link : links_) {
-    if (link == nullptr) continue;
-    next = std::min(next, link->wants_progress() ? now : link->next_timeout(now));
-  }
+  next = std::min(next, schedule_.any_marked() ? last_pass_end_ : schedule_.next_deadline());
   promised_ = next;
   return next;
 }
@@ -454,7 +465,24 @@ void ProgressEngine::check_nic(NicId nic, const NicQueue& queue) const {
   R2CCL_CHECK(queue.busy_paths() == busy);
 }
 
+// Holds the marks and deadlines against all links: none may wait for work that the schedule lacks.
+void ProgressEngine::check_schedule() const {
+  schedule_.check_invariants();
+  size_t unsent = 0;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    unsent += turns_[i].unsent ? 1 : 0;
+    if (links_[i] == nullptr) {
+      R2CCL_CHECK(!schedule_.is_marked(i) && schedule_.deadline(i) == kNever);
+      continue;
+    }
+    R2CCL_CHECK(links_[i]->wants_progress() == schedule_.is_marked(i));
+    links_[i]->check_idle_until(schedule_.deadline(i), turns_[i].at);
+  }
+  R2CCL_CHECK(unsent == unsent_links_);
+}
+
 void ProgressEngine::check_invariants() const {
+  check_schedule();
   for (const auto& link : links_) {
     if (link != nullptr) link->check_invariants();
   }

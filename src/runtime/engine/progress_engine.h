@@ -16,6 +16,7 @@
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/engine/link_schedule.h"
 #include "runtime/link/link.h"
 #include "transport/transport.h"
 
@@ -41,6 +42,8 @@ class EngineObserver {
   virtual void on_polled() = 0;
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
+  // The peer's goodbye has arrived. Messages before it may not have been delivered yet.
+  virtual void on_goodbye(Rank peer) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
   // Memory of the observer's caller cannot be touched: the call that gave it must fail.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
@@ -90,7 +93,9 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
-  bool has_unsent() const;
+  bool has_unsent() const { return schedule_.any_marked() || unsent_links_ > 0; }
+  // Returns whether a link has more to deliver. Then the next turn comes at once.
+  bool has_more() const { return schedule_.any_marked(); }
 
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);
@@ -106,12 +111,21 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void check_invariants() const;
 
  private:
+  // The last turn of a link.
+  struct LinkTurn {
+    TimeNs at = 0;
+    bool unsent = false;
+  };
+
   // LinkHost
   const Clock& clock() const override { return clock_; }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return scratch_; }
+  std::span<std::byte> read_buffer() override { return read_buffer_; }
   NicQueue& queue(NicId nic) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
+  void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
+  void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
@@ -122,6 +136,8 @@ class ProgressEngine final : private LinkHost, private EventHandler {
     observer_->on_contradiction(peer, why);
   }
 
+  void mark_due_links(TimeNs now, TimeNs idle_ns);
+  void progress_links(TimeNs now, TimeNs idle_ns);
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
@@ -132,6 +148,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   TimeNs look();
+  void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
@@ -142,6 +159,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const EngineOptions options_;
   Reactor reactor_;
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> read_buffer_;
   RunIdentity run_;
   Rank self_;
   std::vector<RankInfo> rank_table_;
@@ -154,7 +172,10 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<TimeNs> next_ping_;  // parallel to paces_
   size_t ping_cursor_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
+  LinkSchedule schedule_;        // of links_, which it outlives
+  std::vector<LinkTurn> turns_;  // parallel to links_
   std::vector<std::unique_ptr<Link>> links_;
+  size_t unsent_links_ = 0;  // links that had unsent chunks after their last turn
   Reactor::Registration nic_events_;
   NicSet drained_;                // subset of nics_
   TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read

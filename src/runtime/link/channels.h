@@ -60,6 +60,7 @@ class ChannelSet {
   void forget_completions(ChannelId channel);
   // Delivers the completions to the clients, also the completions that these calls cause.
   void deliver_completions();
+  bool all_delivered() const { return completions_.empty(); }
 
   void check_invariants() const;
 

@@ -32,7 +32,7 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
         for (const PathSpec& spec : specs) {
           PathSlot slot;
           slot.path = std::make_unique<Path>(owner, slots.size(), spec, host.queue(spec.local_nic),
-                                             host.scratch(), settings.damping);
+                                             host, settings.damping);
           slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
                                                      host.reactor(), host.transport(), host.run());
           slots.push_back(std::move(slot));
