@@ -81,6 +81,11 @@ void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
   fail({Code::invalid_argument, why});
 }
 
+void RankRuntime::on_exception(const std::exception& error) {
+  if (started()) return fail_by_exception(error);
+  if (failure_.ok()) failure_ = Status(Code::system, error.what());  // start() returns it
+}
+
 // Mostly a large allocation has failed, and small ones still succeed; if they do not, the next turn
 // goes on with cancelling.
 void RankRuntime::fail_by_exception(const std::exception& error) {

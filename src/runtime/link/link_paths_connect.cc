@@ -47,6 +47,10 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
 LinkPaths::~LinkPaths() {
   for (PathSlot& slot : slots_) slot.pending_data.reset();
   for (PathSlot& slot : slots_) slot.dialer.reset();
+  // The NICs' accounts outlive the link: other links use them.
+  for (PathSlot& slot : slots_) {
+    host_.queue(slot.path->spec.local_nic).on_lost(slot.path->model.bytes_outstanding());
+  }
 }
 
 void LinkPaths::dial(TimeNs now) {
