@@ -20,6 +20,8 @@ namespace {
 // Bounds the passes of the links within one pass of the engine: completions post more work, which
 // completes.
 constexpr int kRoundsMax = 64;
+// The time after which a turn passes to the other communicators of the process.
+constexpr TimeNs kTurnShare = 50 * kMicrosecond;
 // The pause when the NICs cannot be read or listened on: descriptors may have run out.
 constexpr TimeNs kNicsPause = 250 * kMillisecond;
 // A longer time between two clock readings means that the thread stood still, or has so much work
@@ -71,7 +73,8 @@ Status ProgressEngine::open() {
     }
     links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
   };
-  acceptor_ = std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
+  acceptor_ =
+      std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
   auto all = transport().nics();
   if (!all.ok()) return all.status();
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
@@ -228,8 +231,11 @@ void ProgressEngine::mark_due_links(TimeNs now, TimeNs idle_ns) {
 
 // The pass of one link may mark others, and itself.
 void ProgressEngine::progress_links(TimeNs now, TimeNs idle_ns) {
+  const TimeNs share = shared_.member_count() > 1 ? kTurnShare : kNever;
+  const TimeNs began = now;
   for (int round = 0; round < kRoundsMax && schedule_.any_marked(); ++round) {
     if (round > 0) now = look();
+    if (now - began >= share) return;
     if (paused_ > 0) return;  // every link first compensates for the pause
     std::optional<size_t> next;
     for (size_t from = 0; (next = schedule_.take_marked(from)); from = *next + 1) {
