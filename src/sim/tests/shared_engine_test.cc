@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -162,9 +161,8 @@ TEST_F(SharedEngine, SmallOperationsGoOnBesideLargeOnes) {
   loops_.push_back(std::make_unique<Loop>(cluster_, second(), 64 << 20));
   loops_.push_back(std::make_unique<Loop>(cluster_, first(), 64 << 10));
   cluster_.world().run_for(4 * kSecond);
-  std::printf("64 KB: p99 %.2f ms alone, %.2f ms beside 64 MB\n", static_cast<double>(alone) / 1e6,
-              static_cast<double>(loops_[2]->p99()) / 1e6);
   EXPECT_GT(loops_[2]->times().size(), 100U);
+  EXPECT_LT(loops_[2]->p99(), 4 * alone);  // the NICs' queues alone double it
   EXPECT_GT(loops_[1]->times().size(), 0U);
 }
 
