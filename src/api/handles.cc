@@ -13,6 +13,7 @@ struct Tables {
   std::atomic<uint32_t> generation{0};  // written in a child that has a single thread
   HandleTable<r2cclComm_t, CommObject> comms{0xc5};
   HandleTable<r2cclRequest_t, RequestObject> requests{0xa7};
+  DriverTable drivers;
 };
 
 // Returns the tables of this process. Never destroyed: at exit a communicator may still exist, and
@@ -25,8 +26,10 @@ Tables& tables() {
 void before_fork() {
   tables().comms.lock();
   tables().requests.lock();
+  tables().drivers.lock();
 }
 void after_fork() {
+  tables().drivers.unlock();
   tables().requests.unlock();
   tables().comms.unlock();
 }
@@ -46,11 +49,39 @@ Tables& guarded_tables() {
 uint32_t fork_generation() {
   return guarded_tables().generation.load(std::memory_order_relaxed);
 }
+DriverTable& drivers() {
+  return guarded_tables().drivers;
+}
 HandleTable<r2cclComm_t, CommObject>& comms() {
   return guarded_tables().comms;
 }
 HandleTable<r2cclRequest_t, RequestObject>& requests() {
   return guarded_tables().requests;
+}
+
+std::shared_ptr<ProcessDriver> DriverTable::find(const std::string& settings) {
+  const std::lock_guard lock(mutex_);
+  return find_locked(settings);
+}
+
+std::shared_ptr<ProcessDriver> DriverTable::find_locked(const std::string& settings) {
+  for (const Entry& entry : entries_) {
+    if (entry.settings != settings || entry.process.inherited()) continue;
+    if (std::shared_ptr<ProcessDriver> living = entry.driver.lock()) return living;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<ProcessDriver> DriverTable::enter(const std::string& settings,
+                                                  std::shared_ptr<ProcessDriver> made) {
+  const std::lock_guard lock(mutex_);
+  if (std::shared_ptr<ProcessDriver> other = find_locked(settings)) return other;
+  // An inherited entry names a driver that the child must not touch: only its own have ended.
+  std::erase_if(entries_, [](const Entry& entry) {
+    return entry.process.inherited() || entry.driver.expired();
+  });
+  entries_.push_back({settings, {}, made});
+  return made;
 }
 
 }  // namespace r2ccl::api

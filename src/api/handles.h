@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "r2ccl/r2ccl.h"
 #include "runtime/communicator.h"
+#include "runtime/process_driver.h"
 
 namespace r2ccl::api {
 
@@ -95,6 +98,34 @@ class HandleTable {
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> live_;
 };
 
+// The drivers of this process, by the settings of their transports. Each lives as long as a
+// communicator holds it. Any thread may call it.
+class DriverTable {
+ public:
+  // Returns the living driver with these settings, null if there is none. A forked child never gets
+  // its parent's: that one has no thread there.
+  std::shared_ptr<ProcessDriver> find(const std::string& settings);
+  // Enters `made`, unless another thread has entered one in the meantime. Returns the one to use.
+  std::shared_ptr<ProcessDriver> enter(const std::string& settings,
+                                       std::shared_ptr<ProcessDriver> made);
+
+  // Held around fork(), as HandleTable.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  struct Entry {
+    std::string settings;
+    OfOneProcess process;
+    std::weak_ptr<ProcessDriver> driver;
+  };
+  std::shared_ptr<ProcessDriver> find_locked(const std::string& settings);
+
+  std::mutex mutex_;  // guards entries_; held across fork
+  std::vector<Entry> entries_;
+};
+
+DriverTable& drivers();
 HandleTable<r2cclComm_t, CommObject>& comms();
 HandleTable<r2cclRequest_t, RequestObject>& requests();
 

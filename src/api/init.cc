@@ -99,6 +99,17 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
                         {.text = config.socket_ifname, .variable = config.socket_ifname_variable});
 }
 
+// Returns the driver that all communicators with these settings share.
+Result<std::shared_ptr<ProcessDriver>> shared_driver(const Config& config) {
+  const std::string settings = config.socket_ifname_variable + '=' + config.socket_ifname + '\n' +
+                               config.fault_file;
+  if (auto living = api::drivers().find(settings)) return living;
+  auto transport = open_transport(config);
+  if (!transport.ok()) return transport.status();
+  return api::drivers().enter(settings,
+                              std::make_shared<ProcessDriver>(std::move(transport).value()));
+}
+
 Status check_rank(int rank, int rank_count) {
   if (rank_count < 1 || rank_count > limits::kRanksMax) {
     return {Code::invalid_argument, "nranks is " + std::to_string(rank_count) +
@@ -159,11 +170,13 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
                   "R2CCL_SECRET_FILE on every rank, or start from a unique id");
   }
   warn_of_open_start(options);
-  auto transport = open_transport(options.config);
-  if (!transport.ok()) return transport.status();
+  auto driver = shared_driver(options.config);
+  if (!driver.ok()) return driver.status();
+  auto meeting = open_transport(options.config);
+  if (!meeting.ok()) return meeting.status();
   options.library_version = R2CCL_VERSION_CODE;
   options.drain_registry = &drain_registry();
-  auto made = Communicator::create(std::move(transport).value(), options);
+  auto made = Communicator::create(std::move(driver).value(), *meeting.value(), options);
   if (!made.ok()) let_others_be_told();
   return made;
 }

@@ -36,6 +36,7 @@ namespace r2ccl {
   X(old_address, "a NIC's new address is not reported")                                           \
   X(dead_connections, "connections that died unnoticed are not replaced")                         \
   X(staging_early, "a staging slot is reused before its reduction")                               \
+  X(stale_deadline, "a link's deadline that moves forward does not wake the engine sooner")       \
   X(any_header, "a header's tag is not checked")                                                  \
   X(any_transmission, "a data frame need not be the next one of its stream")                      \
   X(believe_the_path, "a chunk that only its path counts is not retransmitted")                   \

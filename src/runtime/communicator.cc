@@ -1,6 +1,6 @@
 #include "runtime/communicator.h"
 
-#include <algorithm>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -45,61 +45,95 @@ std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks)
 
 }  // namespace
 
-Communicator::Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options)
+Communicator::Communicator(std::shared_ptr<ProcessDriver> driver,
+                           const CommunicatorOptions& options)
     : options_(options),
-      transport_(std::move(transport)),
-      thread_(std::make_shared<ProgressThread>(
-          transport_->poller(), static_cast<ProgressDriver&>(*this), clock_, options.self)),
-      awaited_(std::make_shared<AwaitedRequests>(thread_)) {}
+      driver_(std::move(driver)),
+      awaited_(std::make_shared<AwaitedRequests>(driver_->thread())) {}
 
-Result<std::unique_ptr<Communicator>> Communicator::create(std::unique_ptr<Transport> transport,
+Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<ProcessDriver> driver,
+                                                           Transport& meeting,
                                                            const CommunicatorOptions& options) {
   const LogRank label(options.self.value());
-  std::unique_ptr<Communicator> made(new Communicator(std::move(transport), options));
-  R2CCL_RETURN_IF_ERROR(made->connect());
+  std::unique_ptr<Communicator> made(new Communicator(std::move(driver), options));
+  R2CCL_RETURN_IF_ERROR(made->connect(meeting));
   return made;
 }
 
-Status Communicator::connect() {
+void Communicator::call(const std::function<void()>& work) {
+  std::exception_ptr thrown;
+  thread().call([&] {
+    const LogRank label(options_.self.value());
+    try {
+      work();
+    } catch (const std::exception& error) {
+      thrown = std::current_exception();
+      if (started_) runtime_->fail_by_exception(error);
+    }
+  });
+  if (thrown != nullptr && !started_) std::rethrow_exception(thrown);
+}
+
+Status Communicator::connect(Transport& meeting) {
   log_begin(options_);
-  const TimeNs deadline = clock_.now() + options_.config.init_timeout_ns;
-  runtime_ = std::make_unique<RankRuntime>(*transport_, clock_, rank_options(options_),
-                                           static_cast<RankObserver&>(*this));
+  const Clock& clock = driver_->clock();
+  const TimeNs deadline = clock.now() + options_.config.init_timeout_ns;
   Result<RankInfo> described = describe_self(options_);
   if (!described.ok()) return described.status();
   RankInfo info = std::move(described).value();
-  if (const Status opened = runtime_->open(); !opened.ok()) {
-    runtime_.reset();
-    tell_init_error(*transport_, clock_, options_, opened, std::move(info));
+  if (const Status opened = open(info); !opened.ok()) {
+    tell_init_error(meeting, clock, options_, opened, std::move(info));
     return opened;
   }
-  runtime_->describe(info);
-  log_nics(*transport_);
+  log_nics(meeting);
 
   MetJob met{{info}, {}};
   if (options_.rank_count > 1) {
-    auto told = runtime_->engine().rendezvous(meeting_options(options_, std::move(info)));
+    Reactor reactor(meeting.poller());
+    auto told = run_rendezvous(meeting, reactor, clock, meeting_options(options_, std::move(info)),
+                               nullptr);
     if (!told.ok()) return told.status();
     met = std::move(told).value();
   }
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
-  R2CCL_RETURN_IF_ERROR(runtime_->start(std::move(met)));
-  open_status(options_, *runtime_);
-  // After the socket: an operator who drains meanwhile either finds the socket or is in the
-  // registry.
-  runtime_->drains().take_over();
-  thread_->start();
+  R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
-  thread_->call([this] { log_start(options_, *runtime_); });
+  call([this] { log_start(options_, *runtime_); });
   return failure();
+}
+
+// Joins the engine of the process, and listens on the NICs.
+Status Communicator::open(RankInfo& info) {
+  Status opened;
+  call([&] {
+    runtime_ = std::make_unique<RankRuntime>(driver_->engine(), rank_options(options_),
+                                             static_cast<RankObserver&>(*this));
+    opened = runtime_->open();
+    if (opened.ok()) runtime_->describe(info);
+  });
+  return opened;
+}
+
+Status Communicator::start_runtime(MetJob met) {
+  Status done;
+  call([&] {
+    done = runtime_->start(std::move(met));
+    if (!done.ok()) return;
+    open_status(options_, *runtime_);
+    // After the socket: an operator who drains meanwhile either finds the socket or is in the
+    // registry.
+    runtime_->drains().take_over();
+    started_ = true;
+  });
+  return done;
 }
 
 Status Communicator::wait_for_links(TimeNs deadline) {
   const auto settled = [this] { return runtime_->engine().ready() || !runtime_->failure().ok(); };
-  if (thread_->wait_until(settled, deadline - clock_.now())) return {};
+  if (thread().wait_until(settled, deadline - driver_->clock().now())) return {};
   std::string missing;
   std::string why;
-  thread_->call([&] {
+  call([&] {
     const std::vector<Rank> unreached = runtime_->engine().unreached();
     missing = names_of(*runtime_, unreached);
     for (const Rank rank : unreached) {
@@ -112,24 +146,9 @@ Status Communicator::wait_for_links(TimeNs deadline) {
 }
 
 Communicator::~Communicator() {
-  if (thread_->running()) {
-    if (!failure().ok()) wait_for_news(kFarewellBound);
-    thread_->stop();
-  }
-  runtime_.reset();
+  if (started_ && !failure().ok()) wait_for_news(kFarewellBound);
+  if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
   log_suppressed(true);
-}
-
-void Communicator::turn(TimeNs wait_max) {
-  const TimeNs next = runtime_->next_timeout();
-  if (next != kNever) wait_max = std::min(wait_max, std::max<TimeNs>(next - clock_.now(), 0));
-  runtime_->progress(wait_max);
-  show_waits();
-}
-
-void Communicator::on_polled() {
-  thread_->run_posted();
-  note_awaited();
 }
 
 void Communicator::note_awaited() {
@@ -176,7 +195,8 @@ PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) c
 
 std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work) {
   auto request = std::make_shared<Request>(what, awaited_);
-  thread_->post([this, work = std::move(work), request] {
+  thread().post([this, work = std::move(work), request] {
+    const LogRank label(options_.self.value());
     try {
       request->set_number(work([request](const Status& status) { request->complete(status); }));
     } catch (const std::exception& error) {
@@ -235,18 +255,18 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
 }
 
 Status Communicator::finalize() {
-  thread_->wait_until(
+  thread().wait_until(
       [this] { return !runtime_->failure().ok() || runtime_->operations().idle_but_local(); },
       kNever);
-  thread_->call([this] {
+  call([this] {
     if (runtime_->failure().ok()) runtime_->begin_goodbye();
   });
   // A rank that is late here waits no less than one that is cut off in an operation.
   const TimeNs bound = options_.config.cutoff_ns;
   const auto over = [this] { return !runtime_->failure().ok() || runtime_->goodbye_done(); };
-  if (!thread_->wait_until(over, bound)) {
+  if (!thread().wait_until(over, bound)) {
     std::string missing;
-    thread_->call([&] { missing = names_of(*runtime_, runtime_->goodbyes_missing()); });
+    call([&] { missing = names_of(*runtime_, runtime_->goodbyes_missing()); });
     return {Code::timeout, "no goodbye from " + missing + " within " +
                                std::to_string(bound / kMillisecond) +
                                " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "
@@ -256,22 +276,22 @@ Status Communicator::finalize() {
   if (failed.ok()) return failed;
   // Calls that do not match are no failure of another rank.
   bool unmatched = false;
-  thread_->call([&] { unmatched = runtime_->abandoned(); });
+  call([&] { unmatched = runtime_->abandoned(); });
   return unmatched ? Status(Code::invalid_usage, failed.message()) : failed;
 }
 
 void Communicator::wait_for_news(TimeNs bound) {
-  (void)thread_->wait_until([this] { return runtime_->failure_known(); }, bound);
+  (void)thread().wait_until([this] { return runtime_->failure_known(); }, bound);
 }
 
 void Communicator::abort(const std::string& why) {
-  thread_->call([&] { runtime_->abort(why); });
+  call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
 }
 
 std::string Communicator::report() {
   std::string text;
-  thread_->call([&] { text = report_text(*runtime_); });
+  call([&] { text = report_text(*runtime_); });
   return text;
 }
 

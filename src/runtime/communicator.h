@@ -1,11 +1,10 @@
-// A rank for callers in any thread: a queue of calls, the requests that wait for their ends, and
-// the thread that drives the RankRuntime while no caller waits. Everything that a rank does is in
-// the runtime.
+// A rank for callers in any thread: a queue of calls, and the requests that wait for their ends.
+// Everything that a rank does is in its RankRuntime. The driver of the process runs it, together
+// with those of the other communicators.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,18 +16,20 @@
 #include "base/types.h"
 #include "runtime/collective/request.h"
 #include "runtime/communicator_options.h"
-#include "runtime/engine/progress_thread.h"
+#include "runtime/process_driver.h"
 #include "runtime/rank_runtime.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
 
-class Communicator final : private ProgressDriver, private RankObserver {
+class Communicator final : private RankObserver {
  public:
-  // Meets the other ranks and connects to all of them; blocks.
-  static Result<std::unique_ptr<Communicator>> create(std::unique_ptr<Transport> transport,
+  // Meets the other ranks and connects to all of them; blocks. `meeting`: for the rendezvous, which
+  // the calling thread runs.
+  static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<ProcessDriver> driver,
+                                                      Transport& meeting,
                                                       const CommunicatorOptions& options);
-  // Ends the progress thread. Call finalize() or abort() before.
+  // Closes the connections. Call finalize() or abort() before.
   ~Communicator() override;
 
   Rank rank() const { return options_.self; }
@@ -48,7 +49,7 @@ class Communicator final : private ProgressDriver, private RankObserver {
 
   // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
   // a little later.
-  void hand_over() { thread_->hand_over(); }
+  void hand_over() { thread().hand_over(); }
 
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
@@ -60,8 +61,13 @@ class Communicator final : private ProgressDriver, private RankObserver {
   std::string report();
 
  private:
-  Communicator(std::unique_ptr<Transport> transport, const CommunicatorOptions& options);
-  Status connect();
+  Communicator(std::shared_ptr<ProcessDriver> driver, const CommunicatorOptions& options);
+  ProgressThread& thread() { return *driver_->thread(); }
+  // Returns when `work` has run in the driving thread. An exception of it fails this rank only.
+  void call(const std::function<void()>& work);
+  Status connect(Transport& meeting);
+  Status open(RankInfo& info);
+  Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
@@ -77,25 +83,21 @@ class Communicator final : private ProgressDriver, private RankObserver {
   // In the driving thread only.
   void note_awaited();
   void show_waits();
-  // ProgressDriver
-  void turn(TimeNs wait_max) override;
-  bool busy() const override { return runtime_->busy(); }
-  void on_exception(const std::exception& error) override { runtime_->fail_by_exception(error); }
   // RankObserver
-  void on_polled() override;
+  void on_turn() override { note_awaited(); }
+  void on_turn_end() override { show_waits(); }
   void on_failure(const Status& why) override;
 
   const CommunicatorOptions options_;
-  const std::unique_ptr<Transport> transport_;
-  SystemClock clock_;
-  const std::shared_ptr<ProgressThread> thread_;
+  const std::shared_ptr<ProcessDriver> driver_;
   const std::shared_ptr<AwaitedRequests> awaited_;
   uint64_t awaited_seen_ = 0;  // its change counter
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads
 
-  std::unique_ptr<RankRuntime> runtime_;  // the driving thread's, once there is one
+  std::unique_ptr<RankRuntime> runtime_;  // the driving thread's
+  bool started_ = false;                  // runtime_ has been started
 };
 
 }  // namespace r2ccl

@@ -9,7 +9,6 @@
 #include "runtime/admin/status_socket.h"
 #include "runtime/bootstrap/host_identity.h"
 #include "runtime/config/secure_random.h"
-#include "runtime/connection/spin_wait.h"
 #include "runtime/rank_status.h"
 
 #include <unistd.h>
@@ -36,7 +35,6 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.rendezvous = options.rendezvous;
   rank.engine.oob_ifname = options.config.oob_ifname;
   rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
-  rank.engine.spin = !has_cpu_quota();
   rank.engine.nonce = random_nonce;
   rank.library_version = options.library_version;
   rank.drain_registry = options.drain_registry;

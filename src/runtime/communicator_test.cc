@@ -96,7 +96,9 @@ TEST(Communicator, FailsWhenItsThreadRunsOutOfMemoryAndTheProcessGoesOn) {
     options.config.host_id = "host" + std::to_string(rank);
     made.push_back(
         std::async(std::launch::async, [options, given = std::move(transport)]() mutable {
-          return Communicator::create(std::move(given), options);
+          const std::unique_ptr<Transport> rendezvous = open_tcp(options.self.value());
+          return Communicator::create(std::make_shared<ProcessDriver>(std::move(given)),
+                                      *rendezvous, options);
         }));
   }
   std::vector<std::unique_ptr<Communicator>> ranks;

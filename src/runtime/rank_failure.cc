@@ -81,6 +81,11 @@ void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
   fail({Code::invalid_argument, why});
 }
 
+void RankRuntime::on_exception(const std::exception& error) {
+  if (started()) return fail_by_exception(error);
+  if (failure_.ok()) failure_ = Status(Code::system, error.what());  // start() returns it
+}
+
 // Mostly a large allocation has failed, and small ones still succeed; if they do not, the next turn
 // goes on with cancelling.
 void RankRuntime::fail_by_exception(const std::exception& error) {
@@ -101,17 +106,7 @@ void RankRuntime::fail_by_exception(const std::exception& error) {
 
 // A rank that left in order will never take part again: a rank that needs it must be told.
 void RankRuntime::check_departed() {
-  if (leaving_) return;
-  bool any = false;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_.link(Rank(peer));
-    if (link == nullptr) continue;
-    if (link->wants_progress()) return;  // it has more to deliver; the next turn comes at once
-    const auto index = static_cast<size_t>(peer);
-    if (link->peer_said_goodbye()) departed_[index] = ended_[index] = true;
-    any = any || departed_[index];
-  }
-  if (!any) return;
+  if (leaving_ || !any_departed_ || engine_.has_more()) return;
   for (const Rank rank : operations_->waits_on()) {
     if (!departed_[static_cast<size_t>(rank.value())]) continue;
     return fail_departed(name_of(rank) + " has left: it finalized its communicator while " +

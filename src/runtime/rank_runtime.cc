@@ -31,20 +31,25 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_
 
 }  // namespace
 
-RankRuntime::RankRuntime(Transport& transport, const Clock& clock, RankOptions options,
-                         RankObserver& observer)
-    : options_(std::move(options)),
-      clock_(clock),
+RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer)
+    : process_(process),
+      options_(std::move(options)),
+      clock_(process.clock()),
       observer_(observer),
-      started_at_(clock.now()),
-      engine_(transport, clock, options_.engine),
+      started_at_(clock_.now()),
+      engine_(process, *this, options_.engine),
       departed_(static_cast<size_t>(options_.rank_count)),
       ended_(static_cast<size_t>(options_.rank_count)),
-      informed_(static_cast<size_t>(options_.rank_count)) {}
+      informed_(static_cast<size_t>(options_.rank_count)) {
+  process_.add(*this);
+}
 
-RankRuntime::~RankRuntime() = default;
+RankRuntime::~RankRuntime() {
+  process_.remove(*this);
+}
 
 Status RankRuntime::start(MetJob met) {
+  R2CCL_RETURN_IF_ERROR(failure_);
   R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
   comm_id_ = make_comm_id(options_.job, engine_.rank_table());
   std::vector<MessagePort*> ports;
@@ -109,24 +114,29 @@ uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType ty
   return transfers.receives_from(peer) + 1;
 }
 
-void RankRuntime::progress(TimeNs timeout_ns) {
+void RankRuntime::turn() {
+  if (!started()) return engine_.progress();  // it refuses connections
   if (cancel_due_) cancel_operations();
-  engine_.progress(timeout_ns, !operations_->idle_but_local());
+  observer_.on_turn();
+  engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
   fault_reporter_->progress(ended_);
   waits_->progress();
   drains_->progress();
   rank_status_->progress();
+  observer_.on_turn_end();
 }
 
 TimeNs RankRuntime::next_timeout() {
+  if (!started()) return engine_.next_timeout();
   if (cancel_due_) return 0;
   return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
 bool RankRuntime::busy() const {
+  if (!started()) return false;
   return cancel_due_ || !operations_->idle_but_local() || engine_.has_unsent();
 }
 
@@ -175,13 +185,19 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   observer_.on_peer_end(peer, end);
   switch (end) {
     case PeerEnd::goodbye:
-      departed_[index] = true;
+      departed_[index] = any_departed_ = true;
       return;
     case PeerEnd::dead:
       return fail({Code::remote, name_of(peer) + " died: " + why});
     case PeerEnd::cut_off:
       return fail({Code::remote, name_of(peer) + " is cut off: " + why});
   }
+}
+
+void RankRuntime::on_goodbye(Rank peer) {
+  if (leaving_) return;
+  const auto index = static_cast<size_t>(peer.value());
+  departed_[index] = ended_[index] = any_departed_ = true;
 }
 
 void RankRuntime::on_contradiction(Rank peer, const std::string& why) {

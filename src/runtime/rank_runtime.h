@@ -2,9 +2,9 @@
 // to an operator, and its end. A communicator drives it from a thread, the simulator from an actor;
 // both run the same code.
 //
-// Single-threaded: no thread, no lock and no clock in here. The caller passes in clock and
-// transport and calls progress(). Operations end by callbacks, from inside progress(), fail(),
-// abort() or the call that starts them.
+// Single-threaded: no thread, no lock and no clock in here. It is a member of the process's engine,
+// which has clock and transport and gives it its turns. Operations end by callbacks, from inside
+// turn(), fail(), abort() or the call that starts them.
 //
 // The class has more than 40 functions because each kind of event from the engine ends here and
 // each part has an accessor; the parts hold all the state that can be held apart.
@@ -52,8 +52,10 @@ struct RankOptions {
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  // As EngineObserver::on_polled.
-  virtual void on_polled() {}
+  // A turn begins: its events have been read, and nothing else has happened in it. The time to start
+  // operations.
+  virtual void on_turn() {}
+  virtual void on_turn_end() {}
   virtual void on_path_event(const PathEvent&) {}
   virtual void on_notice(Rank, std::span<const std::byte>) {}
   virtual void on_peer_end(Rank, PeerEnd) {}
@@ -61,17 +63,16 @@ class RankObserver {
   virtual void on_failure(const Status&) {}
 };
 
-class RankRuntime final : private EngineObserver {
+class RankRuntime final : private EngineObserver, private ProcessEngine::Member {
  public:
   using Done = Operations::Done;
   // Memory of a call's buffers that cannot be touched. Then the rank fails, and the call with it:
   // this rank cannot do its part, and the others must not wait for it.
   using MaybeBad = std::optional<BadMemory>;
 
-  // All of them must outlive this.
-  RankRuntime(Transport& transport, const Clock& clock, RankOptions options,
-              RankObserver& observer);
-  // Ends all unfinished operations, with their callbacks.
+  // Joins `process`, in its thread. Both must outlive this.
+  RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer);
+  // Ends all unfinished operations, with their callbacks, and leaves the process's engine.
   ~RankRuntime() override;
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
@@ -91,14 +92,6 @@ class RankRuntime final : private EngineObserver {
                 const MaybeBad& bad = {}, int context = 0);
   uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
                    const MaybeBad& bad = {}, int context = 0);
-
-  // --- the thread or actor that drives ---
-  // One turn: waits for events up to `timeout_ns`, then does all that is due.
-  void progress(TimeNs timeout_ns);
-  // When the next turn is due if nothing happens: absolute.
-  TimeNs next_timeout();
-  // Returns whether an operation is unfinished, or bytes wait to be sent.
-  bool busy() const;
 
   // --- the end ---
   // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, else
@@ -149,15 +142,25 @@ class RankRuntime final : private EngineObserver {
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad);
 
+  // ProcessEngine::Member
+  Rank self() const override { return options_.self; }
+  void turn() override;
+  TimeNs next_timeout() override;
+  bool busy() const override;
+  void on_nics_changed() override { engine_.on_nics_changed(); }
+  void on_exception(const std::exception& error) override;
+  bool started() const { return rank_status_ != nullptr; }
+
   // EngineObserver
-  void on_polled() override { observer_.on_polled(); }
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
+  void on_goodbye(Rank peer) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
   void on_contradiction(Rank peer, const std::string& why) override;
   void handle(Rank peer, std::span<const std::byte> notice);
 
+  ProcessEngine& process_;
   const RankOptions options_;
   const Clock& clock_;
   RankObserver& observer_;
@@ -172,6 +175,7 @@ class RankRuntime final : private EngineObserver {
   std::unique_ptr<RankStatus> rank_status_;
 
   std::vector<bool> departed_;  // ranks that said goodbye
+  bool any_departed_ = false;
   std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls

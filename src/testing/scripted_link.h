@@ -93,7 +93,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     auto own = std::make_unique<ScriptedConnection>();
     peer.control_end = own.get();
     peer.own_control = std::make_unique<ControlStream>(std::move(own), session(index, 2, 1),
-                                                       std::vector<std::byte>());
+                                                       std::vector<std::byte>(), read_buffer_);
     DataHeader probe;
     probe.type = FrameType::probe;
     probe.payload_bytes = 16 * 1024;
@@ -286,8 +286,11 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const RunIdentity& run() const override { return run_; }
   std::array<std::byte, kNonceBytes> nonce() override { return {}; }
   std::span<std::byte> scratch() override { return scratch_; }
+  std::span<std::byte> read_buffer() override { return read_buffer_; }
   NicQueue& queue(NicId) override { return queue_; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
+  void wake(Rank) override {}
+  void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
@@ -303,6 +306,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   Reactor reactor_;
   RunIdentity run_;
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
+  std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
   NicQueue queue_;
   Link link_;
   std::vector<Peer> peers_;

@@ -305,12 +305,21 @@ void FailureDetector::check_silence(TimeNs now) {
   }
 }
 
+// Returns when to look at the path's oldest chunk. That chunk becomes overdue sooner when the bytes
+// of other links leave its NIC, which is no event of this link.
+TimeNs FailureDetector::data_due_at(const PathEnd& path, TimeNs now) {
+  const TimeNs overdue = data_overdue_at(path);
+  if (overdue <= now || overdue == kNever) return overdue;
+  const TimeNs expected = path.model.outstanding().front().expected_at;
+  return expected > now ? expected : std::min(overdue, now + kSharedNicInterval);
+}
+
 TimeNs FailureDetector::next_timeout(TimeNs now) const {
   TimeNs next = pinged_at_ == 0 ? kNever : now + kUnheardInterval;
   for (const PathEnd* path : paths_) {
     const PathPhase phase = path->state.phase();
     if (path->paused() || (phase != PathPhase::up && phase != PathPhase::suspect)) continue;
-    const TimeNs overdue = std::min(data_overdue_at(*path), control_overdue_at(*path));
+    const TimeNs overdue = std::min(data_due_at(*path, now), control_overdue_at(*path));
     next = std::min(next, std::max(overdue, next_ping_));
     if (phase == PathPhase::suspect) next = std::min(next, now + kSuspectInterval);
   }

@@ -74,8 +74,11 @@ class FailureDetector {
 
   // --- decisions ---
   void run(TimeNs now);
-  // Returns the time at which run() is due again if nothing happens before.
+  // Returns the time at which run() is due again if nothing happens before. It does not depend on
+  // the other links of a NIC: where their bytes excuse a path that is late, run() looks again after
+  // kSharedNicInterval.
   TimeNs next_timeout(TimeNs now) const;
+  static constexpr TimeNs kSharedNicInterval = 1 * kMillisecond;
 
   // --- queries ---
   // Returns whether the peer owes an answer.
@@ -108,6 +111,7 @@ class FailureDetector {
   void check_suspect(PathEnd& path, TimeNs now);
   void ping_suspect(PathEnd& path, bool pong, TimeNs now);
   void check_silence(TimeNs now);
+  static TimeNs data_due_at(const PathEnd& path, TimeNs now);
   void note_acknowledged(TimeNs now);
   // `in_doubt`: the path that causes the ping; null: the whole peer is in doubt.
   void ping_peer(PathEnd* in_doubt, TimeNs now);

@@ -2,9 +2,17 @@
 
 #include <array>
 
+#include "base/check.h"
+#include "base/log.h"
+
 namespace r2ccl {
 
 Result<Reactor::Registration> Reactor::add(int poll_id, EventHandler& handler, bool want_write) {
+  return shared_.add_for(owner_, poll_id, handler, want_write);
+}
+
+Result<Reactor::Registration> Reactor::add_for(HandlerOwner* owner, int poll_id,
+                                               EventHandler& handler, bool want_write) {
   size_t slot = slots_.size();
   if (free_.empty()) {
     slots_.emplace_back();
@@ -13,7 +21,8 @@ Result<Reactor::Registration> Reactor::add(int poll_id, EventHandler& handler, b
     free_.pop_back();
   }
   slots_[slot].handler = &handler;
-  if (Status added = poller_.add(poll_id, token(slot), want_write); !added.ok()) {
+  slots_[slot].owner = owner;
+  if (Status added = poller_->add(poll_id, token(slot), want_write); !added.ok()) {
     slots_[slot].handler = nullptr;
     free_.push_back(slot);
     return added;
@@ -29,12 +38,12 @@ Result<Reactor::Registration> Reactor::add(int poll_id, EventHandler& handler, b
 void Reactor::Registration::want_write(bool on) {
   if (reactor_ == nullptr || want_write_ == on) return;
   want_write_ = on;
-  reactor_->poller_.modify(poll_id_, reactor_->token(slot_), on);
+  reactor_->poller_->modify(poll_id_, reactor_->token(slot_), on);
 }
 
 void Reactor::Registration::reset() {
   if (reactor_ == nullptr) return;
-  reactor_->poller_.remove(poll_id_);
+  reactor_->poller_->remove(poll_id_);
   Slot& slot = reactor_->slots_[slot_];
   slot.handler = nullptr;
   ++slot.generation;
@@ -42,14 +51,26 @@ void Reactor::Registration::reset() {
   reactor_ = nullptr;
 }
 
+// `slot` is a copy: the handler may add slots.
+void Reactor::dispatch(const Slot& slot, const PollEvent& event) {
+  if (slot.owner == nullptr) return slot.handler->on_ready(event);
+  const LogRank label(slot.owner->self().value());
+  try {
+    slot.handler->on_ready(event);
+  } catch (const std::exception& error) {
+    slot.owner->on_exception(error);
+  }
+}
+
 size_t Reactor::poll(TimeNs timeout_ns) {
+  R2CCL_CHECK(poller_ != nullptr);
   std::array<PollEvent, 128> events;
-  const size_t count = poller_.wait(events, timeout_ns);
+  const size_t count = poller_->wait(events, timeout_ns);
   for (size_t i = 0; i < count; ++i) {
     const size_t slot = events[i].token & 0xffffffffu;
     if (slot >= slots_.size() || slots_[slot].handler == nullptr) continue;
     if (token(slot) != events[i].token) continue;
-    slots_[slot].handler->on_ready(events[i]);
+    dispatch(Slot(slots_[slot]), events[i]);
   }
   return count;
 }

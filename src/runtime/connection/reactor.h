@@ -1,11 +1,16 @@
 // Dispatches readiness events to the handlers of connections. A registration is a value that ends
-// with its owner. An event that was already fetched for an ended registration is dropped.
+// with its holder. An event that was already fetched for an ended registration is dropped.
+//
+// The ranks of one process share a poller: each has a reactor of its own, for its own handlers, over
+// the reactor that polls. So an exception of a handler reaches the rank that it belongs to.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <utility>
 #include <vector>
 
+#include "base/ids.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -16,9 +21,23 @@ class EventHandler {
   virtual void on_ready(const PollEvent& event) = 0;
 };
 
+// The rank that a handler belongs to.
+class HandlerOwner {
+ public:
+  virtual ~HandlerOwner() = default;
+  // Labels the log lines of its handlers.
+  virtual Rank self() const = 0;
+  // A handler has thrown. The handlers of the other events run all the same.
+  virtual void on_exception(const std::exception& error) = 0;
+};
+
 class Reactor {
  public:
-  explicit Reactor(Poller& poller) : poller_(poller) {}
+  explicit Reactor(Poller& poller) : poller_(&poller), shared_(*this) {}
+  // A reactor for the handlers of `owner`. `shared` polls for it. Both must outlive this.
+  Reactor(Reactor& shared, HandlerOwner& owner) : shared_(shared), owner_(&owner) {}
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
 
   class Registration {
    public:
@@ -50,19 +69,26 @@ class Reactor {
 
   // Requires that `handler` outlives the registration.
   Result<Registration> add(int poll_id, EventHandler& handler, bool want_write);
-  // Waits for at most `timeout_ns`, dispatches the ready events and returns their number.
+  // Waits for at most `timeout_ns`, dispatches the ready events and returns their number. Only for
+  // a reactor over a poller.
   size_t poll(TimeNs timeout_ns);
 
  private:
   struct Slot {
     EventHandler* handler = nullptr;
+    HandlerOwner* owner = nullptr;  // null: its exceptions end poll()
     uint32_t generation = 0;
   };
+  Result<Registration> add_for(HandlerOwner* owner, int poll_id, EventHandler& handler,
+                               bool want_write);
+  static void dispatch(const Slot& slot, const PollEvent& event);
   uint64_t token(size_t slot) const {
     return static_cast<uint64_t>(slots_[slot].generation) << 32 | slot;
   }
 
-  Poller& poller_;
+  Poller* poller_ = nullptr;  // null: shared_ has it, and the slots
+  Reactor& shared_;
+  HandlerOwner* owner_ = nullptr;
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
 };

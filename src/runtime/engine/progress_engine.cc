@@ -17,10 +17,11 @@
 namespace r2ccl {
 namespace {
 
-constexpr size_t kScratchBytes = 256 * 1024;
 // Bounds the passes of the links within one pass of the engine: completions post more work, which
 // completes.
 constexpr int kRoundsMax = 64;
+// The time after which a turn passes to the other communicators of the process.
+constexpr TimeNs kTurnShare = 50 * kMicrosecond;
 // The pause when the NICs cannot be read or listened on: descriptors may have run out.
 constexpr TimeNs kNicsPause = 250 * kMillisecond;
 // A longer time between two clock readings means that the thread stood still, or has so much work
@@ -47,18 +48,16 @@ std::string device_of(const std::string& nic_name) {
 
 }  // namespace
 
-ProgressEngine::ProgressEngine(Transport& transport, const Clock& clock, EngineOptions options)
-    : transport_(transport),
-      clock_(clock),
+ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, EngineOptions options)
+    : shared_(shared),
       options_(std::move(options)),
-      reactor_(transport.poller()),
-      spin_wait_(clock, options_.spin),
-      scratch_(kScratchBytes) {}
+      reactor_(shared.reactor(), owner),
+      loopback_queue_(shared.nic_queue("")) {}
 
 ProgressEngine::~ProgressEngine() = default;
 
 NicQueue& ProgressEngine::queue(NicId nic) {
-  return nic == kNoNic ? loopback_queue_ : queues_[nic.value()];
+  return nic == kNoNic ? loopback_queue_ : *queues_[nic.value()];
 }
 
 Status ProgressEngine::open() {
@@ -74,17 +73,13 @@ Status ProgressEngine::open() {
     }
     links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
   };
-  acceptor_ = std::make_unique<Acceptor>(reactor_, transport_, clock_, run_, std::move(callbacks));
-  auto all = transport_.nics();
+  acceptor_ =
+      std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
+  auto all = transport().nics();
   if (!all.ok()) return all.status();
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
   R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
-  if (transport_.nic_events_poll_id() >= 0) {
-    auto added = reactor_.add(transport_.nic_events_poll_id(), *this, false);
-    if (!added.ok()) return added.status();
-    nic_events_ = std::move(added).value();
-  }
-  return {};
+  return shared_.watch_nics();
 }
 
 Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
@@ -151,7 +146,9 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   observer_ = &observer;
   const RankInfo& mine = rank_table_[static_cast<size_t>(self.value())];
   reserve_places();
-  queues_.resize(nics_.size());
+  for (const Nic& nic : nics_) queues_.push_back(&shared_.nic_queue(nic.name));
+  schedule_ = LinkSchedule(rank_table_.size());
+  turns_.resize(rank_table_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
   for (const RankInfo& peer : rank_table_) {
@@ -167,6 +164,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
     }
     links_.back() = std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths,
                                            options_.link);
+    schedule_.mark(links_.size() - 1);
   }
   return {};
 }
@@ -186,18 +184,9 @@ std::string ProgressEngine::describe_pair(const RankInfo& a, const RankInfo& b) 
   return r2ccl::describe(a) + " and " + r2ccl::describe(b);
 }
 
-Result<MetJob> ProgressEngine::rendezvous(RendezvousClient::Options options) {
-  return run_rendezvous(transport_, reactor_, clock_, std::move(options), acceptor_.get());
-}
-
 bool ProgressEngine::ready() const {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link == nullptr || link->ready(); });
-}
-
-bool ProgressEngine::has_unsent() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link != nullptr && link->has_unsent(); });
 }
 
 std::vector<Rank> ProgressEngine::unreached() const {
@@ -217,40 +206,56 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
   return links_[from]->on_hello(identity, theirs);
 }
 
-void ProgressEngine::progress(TimeNs timeout_ns, bool expects) {
-  const size_t events = expects ? spin_wait_.poll(reactor_, timeout_ns) : reactor_.poll(timeout_ns);
-  TimeNs now = clock_.now();
-  polled_at_ = now;
+void ProgressEngine::progress() {
+  const TimeNs now = clock().now();
   looked_at_ = now;
   // The time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   idle += std::exchange(paused_, 0);
-  observer_->on_polled();
   if (now >= read_nics_at_) refresh_nics(now);
-  for (int round = 0; round < kRoundsMax; ++round) {
-    bool more = false;
-    for (const auto& link : links_) {
-      if (link == nullptr) continue;
-      const bool due = round == 0 && (events > 0 || idle > limits::kPauseThreshold ||
-                                      link->next_timeout(last_pass_end_) <= now);
-      if (!link->wants_progress() && !due) continue;
-      link->progress(now, idle);
-      more = more || link->wants_progress();
-    }
-    idle = 0;
-    if (!more) break;
-    now = look();
-    if (paused_ > 0) break;  // every link first compensates for the pause
-  }
+  mark_due_links(now, idle);
+  progress_links(now, idle);
   acceptor_->progress(now);
   log_suppressed();
   last_pass_end_ = look();
 }
 
+void ProgressEngine::mark_due_links(TimeNs now, TimeNs idle_ns) {
+  schedule_.mark_due(now);
+  if (idle_ns <= limits::kPauseThreshold) return;
+  // Every link compensates for the pause.
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i] != nullptr) schedule_.mark(i);
+  }
+}
+
+// The pass of one link may mark others, and itself.
+void ProgressEngine::progress_links(TimeNs now, TimeNs idle_ns) {
+  const TimeNs share = shared_.member_count() > 1 ? kTurnShare : kNever;
+  const TimeNs began = now;
+  for (int round = 0; round < kRoundsMax && schedule_.any_marked(); ++round) {
+    if (round > 0) now = look();
+    if (now - began >= share) return;
+    if (paused_ > 0) return;  // every link first compensates for the pause
+    std::optional<size_t> next;
+    for (size_t from = 0; (next = schedule_.take_marked(from)); from = *next + 1) {
+      Link& link = *links_[*next];
+      link.progress(now, idle_ns);
+      LinkTurn& turn = turns_[*next];
+      turn.at = now;
+      unsent_links_ -= turn.unsent ? 1 : 0;
+      turn.unsent = link.has_unsent();
+      unsent_links_ += turn.unsent ? 1 : 0;
+      schedule_.set_deadline(*next, link.next_timeout(now));
+    }
+    idle_ns = 0;
+  }
+}
+
 // Reads the clock in the middle of a pass, where a stop or a clock step is most likely while there
 // is much work. The next pass begins with the arrived bytes, and compensates for the pause.
 TimeNs ProgressEngine::look() {
-  const TimeNs now = clock_.now();
+  const TimeNs now = clock().now();
   if (now - looked_at_ > kWorkMax) paused_ += now - looked_at_;
   looked_at_ = now;
   return now;
@@ -259,17 +264,9 @@ TimeNs ProgressEngine::look() {
 TimeNs ProgressEngine::next_timeout() {
   TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
   // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
-  const TimeNs now = last_pass_end_;
-  for (const auto& link : links_) {
-    if (link == nullptr) continue;
-    next = std::min(next, link->wants_progress() ? now : link->next_timeout(now));
-  }
+  next = std::min(next, schedule_.any_marked() ? last_pass_end_ : schedule_.next_deadline());
   promised_ = next;
   return next;
-}
-
-void ProgressEngine::on_ready(const PollEvent&) {
-  if (transport_.drain_nic_events()) read_nics_at_ = 0;
 }
 
 void ProgressEngine::on_path_event(const PathEvent& event) {
@@ -301,7 +298,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
 
 void ProgressEngine::refresh_nics(TimeNs now) {
   read_nics_at_ = kNever;
-  auto all = transport_.nics();
+  auto all = transport().nics();
   if (!all.ok()) {
     R2CCL_LOG(warn, "cannot read the state of the NICs: %s", all.status().message().c_str());
     read_nics_at_ = now + kNicsPause;
@@ -451,16 +448,35 @@ void ProgressEngine::check_nic(NicId nic, const NicQueue& queue) const {
       busy += path->model.outstanding().empty() ? 0 : 1;
     }
   }
-  R2CCL_CHECK(queue.outstanding() == outstanding);
-  R2CCL_CHECK(queue.busy_paths() == busy);
+  // The links of other members may use the NIC, too.
+  const bool alone = shared_.member_count() == 1;
+  R2CCL_CHECK(alone ? queue.outstanding() == outstanding : queue.outstanding() >= outstanding);
+  R2CCL_CHECK(alone ? queue.busy_paths() == busy : queue.busy_paths() >= busy);
+}
+
+// Holds the marks and deadlines against all links: none may wait for work that the schedule lacks.
+void ProgressEngine::check_schedule() const {
+  schedule_.check_invariants();
+  size_t unsent = 0;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    unsent += turns_[i].unsent ? 1 : 0;
+    if (links_[i] == nullptr) {
+      R2CCL_CHECK(!schedule_.is_marked(i) && schedule_.deadline(i) == kNever);
+      continue;
+    }
+    R2CCL_CHECK(links_[i]->wants_progress() == schedule_.is_marked(i));
+    links_[i]->check_idle_until(schedule_.deadline(i), turns_[i].at);
+  }
+  R2CCL_CHECK(unsent == unsent_links_);
 }
 
 void ProgressEngine::check_invariants() const {
+  check_schedule();
   for (const auto& link : links_) {
     if (link != nullptr) link->check_invariants();
   }
   for (size_t i = 0; i < queues_.size(); ++i) {
-    check_nic(NicId(static_cast<uint16_t>(i)), queues_[i]);
+    check_nic(NicId(static_cast<uint16_t>(i)), *queues_[i]);
   }
   check_nic(kNoNic, loopback_queue_);
 }

@@ -16,7 +16,8 @@
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/connection/spin_wait.h"
+#include "runtime/engine/link_schedule.h"
+#include "runtime/engine/process_engine.h"
 #include "runtime/link/link.h"
 #include "transport/transport.h"
 
@@ -30,7 +31,6 @@ struct EngineOptions {
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
   std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
-  bool spin = false;  // waits for operations may spin (spin_wait.h)
   // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
@@ -39,19 +39,20 @@ struct EngineOptions {
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
-  // The pass has polled; nothing else has happened in it. The time to start operations.
-  virtual void on_polled() = 0;
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
+  // The peer's goodbye has arrived. Messages before it may not have been delivered yet.
+  virtual void on_goodbye(Rank peer) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;
   // Memory of the observer's caller cannot be touched: the call that gave it must fail.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
   virtual void on_contradiction(Rank peer, const std::string& why) = 0;
 };
 
-class ProgressEngine final : private LinkHost, private EventHandler {
+class ProgressEngine final : private LinkHost {
  public:
-  ProgressEngine(Transport& transport, const Clock& clock, EngineOptions options);
+  // `owner` is the member of `shared` that this engine belongs to. Both must outlive this.
+  ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, EngineOptions options);
   ~ProgressEngine() override;
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
@@ -60,8 +61,6 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   Status open();
   // Fills in the engine's NICs and listeners.
   void describe(RankInfo& info) const;
-  // Meets the other ranks, on the calling thread. Requires that start() has not been called.
-  Result<MetJob> rendezvous(RendezvousClient::Options options);
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
   // Before this call the engine refuses every connection. A lone rank has a run without a key, and
   // refuses all connections.
@@ -79,21 +78,25 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   const RankInfo& own_info() const { return rank_table_[static_cast<size_t>(self_.value())]; }
   Rank self() const { return self_; }
   // Returns the time when the last pass began: later bytes have not been read.
-  TimeNs polled_at() const { return polled_at_; }
+  TimeNs polled_at() const { return shared_.polled_at(); }
   const std::vector<Nic>& data_nics() const { return nics_; }
 
   // For the other parts that run in this engine's thread.
   Reactor& reactor() override { return reactor_; }
-  Transport& transport() override { return transport_; }
+  Transport& transport() override { return shared_.transport(); }
   const RunIdentity& run() const override { return run_; }
 
-  // Runs one pass: waits up to `timeout_ns` for events, then does all work that is due. `expects`:
-  // an operation waits for one, so that the wait may spin.
-  void progress(TimeNs timeout_ns, bool expects = false);
+  // Runs one pass: does all work that is due, after the events of this turn.
+  void progress();
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
-  bool has_unsent() const;
+  bool has_unsent() const { return schedule_.any_marked() || unsent_links_ > 0; }
+  // Returns whether a link has more to deliver. Then the next turn comes at once.
+  bool has_more() const { return schedule_.any_marked(); }
+
+  // The state or the address of some NIC may have changed.
+  void on_nics_changed() { read_nics_at_ = 0; }
 
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);
@@ -104,17 +107,26 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
-  // CHECKs the invariants of all links, and the ones between links and NICs. The simulator
-  // calls it after turns of this rank.
+  // CHECKs the invariants of all links, and the ones between links and NICs. The simulator, where a
+  // process has one rank, calls it after turns of this rank.
   void check_invariants() const;
 
  private:
+  // The last turn of a link.
+  struct LinkTurn {
+    TimeNs at = 0;
+    bool unsent = false;
+  };
+
   // LinkHost
-  const Clock& clock() const override { return clock_; }
+  const Clock& clock() const override { return shared_.clock(); }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
-  std::span<std::byte> scratch() override { return scratch_; }
+  std::span<std::byte> scratch() override { return shared_.scratch(); }
+  std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
   NicQueue& queue(NicId nic) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
+  void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
+  void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override {
@@ -125,27 +137,26 @@ class ProgressEngine final : private LinkHost, private EventHandler {
     observer_->on_contradiction(peer, why);
   }
 
+  void mark_due_links(TimeNs now, TimeNs idle_ns);
+  void progress_links(TimeNs now, TimeNs idle_ns);
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
-  void on_ready(const PollEvent& event) override;  // NIC events
   void refresh_nics(TimeNs now);
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
   bool advertise(size_t nic, const std::vector<Address>& addresses);
   TimeNs look();
+  void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
-  Transport& transport_;
-  const Clock& clock_;
+  ProcessEngine& shared_;
   const EngineOptions options_;
   Reactor reactor_;
-  SpinWait spin_wait_;
-  std::vector<std::byte> scratch_;
   RunIdentity run_;
   Rank self_;
   std::vector<RankInfo> rank_table_;
@@ -153,17 +164,18 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<Nic> nics_;          // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;    // port of the listener on each
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
-  std::vector<NicQueue> queues_;   // as paces_; each holds the bytes outstanding on its data paths
-  NicQueue loopback_queue_;
-  std::vector<TimeNs> next_ping_;  // parallel to paces_
+  std::vector<NicQueue*> queues_;  // parallel to nics_; the process's
+  NicQueue& loopback_queue_;       // the process's
+  std::vector<TimeNs> next_ping_;  // parallel to nics_
   size_t ping_cursor_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
+  LinkSchedule schedule_;        // of links_, which it outlives
+  std::vector<LinkTurn> turns_;  // parallel to links_
   std::vector<std::unique_ptr<Link>> links_;
-  Reactor::Registration nic_events_;
+  size_t unsent_links_ = 0;       // links that had unsent chunks after their last turn
   NicSet drained_;                // subset of nics_
   TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
-  TimeNs polled_at_ = 0;
   TimeNs looked_at_ = 0;      // the last clock reading of the last pass
   TimeNs paused_ = 0;         // pauses in that pass that are not compensated yet
   TimeNs promised_ = kNever;  // the last result of next_timeout()

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/log.h"
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
@@ -45,7 +44,6 @@ void ProgressThread::guarded(const std::function<void()>& work) {
 }
 
 void ProgressThread::run() {
-  const LogRank label(self_.value());
   Lock lock(mutex_);
   while (!stop_) {
     if (driven_ || !waiters_.empty()) {
@@ -74,7 +72,6 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
 }
 
 void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock) {
-  const LogRank label(self_.value());
   driven_ = true;
   look_for_waiters();  // what the caller waits for may hold since the last turn
   while (!stop_ && !waiter.held) {

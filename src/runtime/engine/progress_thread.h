@@ -1,4 +1,4 @@
-// Runs the driver of one rank: in the thread of a caller that waits, else in a thread of its own.
+// Runs the driver of a process: in the thread of a caller that waits, else in a thread of its own.
 // Other threads post work, or wait until something holds.
 //
 // One thread at a time drives. A caller that waits drives by itself, as in MPI libraries: a
@@ -17,13 +17,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/ids.h"
 #include "base/request_driver.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
 
-// A rank as the thread that drives it sees it.
+// A process's engine as the thread that drives it sees it.
 class ProgressDriver {
  public:
   virtual ~ProgressDriver() = default;
@@ -43,9 +42,9 @@ class ProgressThread final : public RequestDriver {
   static constexpr TimeNs kReturnTime = 500 * kMicrosecond;
   static constexpr TimeNs kNapMax = 1 * kSecond;
 
-  // All three must live until stop() has returned. `self` labels the driving thread's log lines.
-  ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock, Rank self)
-      : poller_(poller), driver_(driver), clock_(clock), self_(self) {}
+  // All three must live until stop() has returned.
+  ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock)
+      : poller_(poller), driver_(driver), clock_(clock) {}
   ~ProgressThread() override { stop(); }
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -91,7 +90,6 @@ class ProgressThread final : public RequestDriver {
   Poller& poller_;
   ProgressDriver& driver_;
   const Clock& clock_;
-  const Rank self_;
 
   std::mutex mutex_;  // guards the members below
   bool stop_ = false;

@@ -44,7 +44,7 @@ class WakePoller final : public Poller {
 
 class Driver final : public ProgressDriver {
  public:
-  explicit Driver(Poller& poller) : poller_(poller), thread_(poller, *this, clock_, Rank(0)) {
+  explicit Driver(Poller& poller) : poller_(poller), thread_(poller, *this, clock_) {
     thread_.start();
   }
   ~Driver() override { thread_.stop(); }

@@ -96,25 +96,23 @@ void ChannelSet::forget_completions(ChannelId channel) {
   std::erase_if(completions_, [&](const Completion& c) { return c.channel == channel; });
 }
 
-void ChannelSet::deliver_completions() {
+void ChannelSet::deliver_completions(size_t most) {
   // A client's callback may post more, and that may complete at once.
-  while (!completions_.empty()) {
-    std::vector<Completion> batch;
-    batch.swap(completions_);
-    for (const Completion& ended : batch) {
-      MessageClient* client = at(ended.channel).client;
-      if (client == nullptr) continue;  // cancelled by an earlier callback of this batch
-      switch (ended.what) {
-        case Ended::sent:
-          client->on_sent(peer_, ended.channel, ended.number);
-          break;
-        case Ended::received:
-          client->on_received(peer_, ended.channel, ended.number);
-          break;
-        case Ended::mismatch:
-          client->on_mismatch(peer_, ended.channel, ended.why);
-          break;
-      }
+  for (; most > 0 && !completions_.empty(); --most) {
+    const Completion ended = std::move(completions_.front());
+    completions_.pop_front();
+    MessageClient* client = at(ended.channel).client;
+    if (client == nullptr) continue;  // cancelled
+    switch (ended.what) {
+      case Ended::sent:
+        client->on_sent(peer_, ended.channel, ended.number);
+        break;
+      case Ended::received:
+        client->on_received(peer_, ended.channel, ended.number);
+        break;
+      case Ended::mismatch:
+        client->on_mismatch(peer_, ended.channel, ended.why);
+        break;
     }
   }
 }

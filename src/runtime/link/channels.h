@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -58,8 +59,9 @@ class ChannelSet {
   void complete(Ended what, ChannelId channel, MessageNo number, const Status& why = {});
   // Drops the completions of this channel.
   void forget_completions(ChannelId channel);
-  // Delivers the completions to the clients, also the completions that these calls cause.
-  void deliver_completions();
+  // Delivers completions to the clients, also those that these calls cause; at most `most`.
+  void deliver_completions(size_t most = SIZE_MAX);
+  bool all_delivered() const { return completions_.empty(); }
 
   void check_invariants() const;
 
@@ -77,7 +79,7 @@ class ChannelSet {
   std::map<ChannelId, std::unique_ptr<Channel>> channels_;  // at most kChannelsMax
   std::vector<ChannelId> order_;  // order of creation; each of channels_ once
   size_t cursor_ = 0;             // in order_; < its size unless that is empty
-  std::vector<Completion> completions_;
+  std::deque<Completion> completions_;
 };
 
 }  // namespace r2ccl

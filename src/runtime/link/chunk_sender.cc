@@ -14,6 +14,8 @@ namespace {
 // The budget of hedges: a burst, plus a share of the payload.
 constexpr uint64_t kHedgeBurst = 8 * 1024 * 1024;
 constexpr uint64_t kHedgeShare = 50;  // one part in so many
+// A write of as many bytes takes some 0.1 ms, for which other links and communicators wait.
+constexpr uint64_t kBytesPerPass = 128 * 1024;
 // More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
 constexpr size_t kProbeBytes = 16 * 1024;
 // Writes of frames up to this size show the price of a chunk: copying these bytes takes less time.
@@ -65,14 +67,17 @@ void ChunkSender::learn_price(TimeNs write_time) {
   scheduler_.set_chunk_price(kWritesPerChunk * write_time_);
 }
 
-void ChunkSender::dispatch(TimeNs now) {
+bool ChunkSender::dispatch(TimeNs now) {
   scheduler_.compare_paths();
   const std::vector<const PathEnd*> awaited = dispatch_retransmissions(now);
-  while (dispatch_fresh(awaited, now)) {
+  const uint64_t stop_at = payload_bytes_ + kBytesPerPass;
+  while (payload_bytes_ < stop_at && dispatch_fresh(awaited, now)) {
   }
-  if (!settings_.monitor) return;
+  if (payload_bytes_ >= stop_at) return true;
+  if (!settings_.monitor) return false;
   hedge_last_chunks(now);
   if (payload_bytes_ != payload_probed_) probe_slow_paths(now);
+  return false;
 }
 
 // A path that a retransmission waits for gets no new chunk: small chunks could fill it for ever.

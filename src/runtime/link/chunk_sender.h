@@ -32,8 +32,9 @@ class ChunkSender {
         scheduler_(scheduler),
         paths_(std::move(paths)) {}
 
-  // Gives chunks to the paths that take them now.
-  void dispatch(TimeNs now);
+  // Gives chunks to the paths that take them now. Returns whether it ended before them, because it
+  // has written as much as one pass may.
+  bool dispatch(TimeNs now);
   // Sends a full-size frame without content.
   void send_probe(Path& path, TimeNs now);
 

@@ -1,7 +1,6 @@
 #include "runtime/link/control_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -10,14 +9,14 @@
 namespace r2ccl {
 
 ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Session& session,
-                             std::vector<std::byte> leftover)
+                             std::vector<std::byte> leftover, std::span<std::byte> read_buffer)
     : connection_(std::move(connection)),
       send_key_(session.send_key),
       receive_key_(session.receive_key),
       send_tag_(session.send_key, HeaderTag::Use::control),
       receive_tag_(session.receive_key, HeaderTag::Use::control),
-      in_(std::move(leftover)),
-      in_used_(in_.size()) {}
+      read_buffer_(read_buffer.first(kReadBytes)),
+      partial_(std::move(leftover)) {}
 
 IoResult ControlStream::send(ControlFrame& frame) {
   R2CCL_CHECK(can_send());
@@ -46,23 +45,37 @@ IoResult ControlStream::flush() {
 
 ControlStream::Received ControlStream::receive(std::vector<ControlFrame>& frames) {
   const size_t frames_before = frames.size();
+  // The handshake may have brought whole frames along.
+  Status status = parse_all({}, frames);
   for (size_t bytes = 0;;) {
-    if (Status status = parse(frames); !status.ok()) return {status, {}};
+    if (!status.ok()) return {status, {}};
     // All bytes that were read have been parsed, so the poller reports the rest.
     const bool turn_over =
         bytes >= kBytesPerTurn || frames.size() - frames_before >= kFramesPerTurn;
     if (turn_over) return {{}, {IoKind::progressed, 0, 0}};
-    if (in_.size() < in_used_ + kReadBytes) in_.resize(in_used_ + kReadBytes);
-    const iovec slice{in_.data() + in_used_, kReadBytes};
+    const iovec slice{read_buffer_.data(), read_buffer_.size()};
     const IoResult result = connection_->read(std::span(&slice, 1));
     if (result.kind != IoKind::progressed) return {{}, result};
-    in_used_ += result.bytes;
     bytes += result.bytes;
-    if (result.bytes < slice.iov_len) {
-      Status status = parse(frames);
-      return {status, {IoKind::blocked, 0, 0}};
-    }
+    status = parse_all(read_buffer_.first(result.bytes), frames);
+    if (result.bytes < slice.iov_len) return {status, {IoKind::blocked, 0, 0}};
   }
+}
+
+Status ControlStream::parse_all(std::span<const std::byte> bytes,
+                                std::vector<ControlFrame>& frames) {
+  const bool continues = !partial_.empty();
+  if (continues) {
+    partial_.insert(partial_.end(), bytes.begin(), bytes.end());
+    bytes = partial_;
+  }
+  const auto parsed = parse(bytes, frames);
+  if (!parsed.ok()) return parsed.status();
+  const auto rest = bytes.subspan(parsed.value());
+  if (continues && parsed.value() == 0) return {};
+  // A new vector: most streams get whole frames only, and need no memory between them.
+  partial_ = std::vector<std::byte>(rest.begin(), rest.end());
+  return {};
 }
 
 Status ControlStream::corrupt(const char* what) {
@@ -71,10 +84,11 @@ Status ControlStream::corrupt(const char* what) {
           std::string(what) + ": its bytes were changed, repeated or left out on the way"};
 }
 
-Status ControlStream::parse(std::vector<ControlFrame>& frames) {
+Result<size_t> ControlStream::parse(std::span<const std::byte> bytes,
+                                    std::vector<ControlFrame>& frames) {
   size_t at = 0;
-  while (in_used_ - at >= kControlHeaderBytes) {
-    const std::span<const std::byte> rest(in_.data() + at, in_used_ - at);
+  while (bytes.size() - at >= kControlHeaderBytes) {
+    const std::span<const std::byte> rest = bytes.subspan(at);
     // Check the header before its size is used: a reader would wait for bytes that never come.
     const auto header = rest.first<kControlHeaderBytes>();
     if (!receive_tag_.fits(header, received_) && !mutated(Mutant::any_header)) {
@@ -97,11 +111,7 @@ Status ControlStream::parse(std::vector<ControlFrame>& frames) {
     frames.push_back(std::move(frame).value());
     at += signed_bytes + kMacBytes;
   }
-  if (at > 0) {
-    std::memmove(in_.data(), in_.data() + at, in_used_ - at);
-    in_used_ -= at;
-  }
-  return {};
+  return at;
 }
 
 }  // namespace r2ccl

@@ -19,8 +19,10 @@ namespace r2ccl {
 
 class ControlStream {
  public:
+  // `read_buffer`: at least kReadBytes, which hold nothing between two calls: all streams of one
+  // thread share it.
   ControlStream(std::unique_ptr<Connection> connection, const Session& session,
-                std::vector<std::byte> leftover);
+                std::vector<std::byte> leftover, std::span<std::byte> read_buffer);
 
   Connection& connection() { return *connection_; }
 
@@ -50,7 +52,9 @@ class ControlStream {
   bool corrupted() const { return corrupted_; }
 
  private:
-  Status parse(std::vector<ControlFrame>& frames);
+  Status parse_all(std::span<const std::byte> bytes, std::vector<ControlFrame>& frames);
+  // Parses the frames that are whole, and returns the number of their bytes.
+  Result<size_t> parse(std::span<const std::byte> bytes, std::vector<ControlFrame>& frames);
   Status corrupt(const char* what);
 
   std::unique_ptr<Connection> connection_;
@@ -58,8 +62,8 @@ class ControlStream {
   std::array<std::byte, kMacKeyBytes> receive_key_;
   HeaderTag send_tag_;
   HeaderTag receive_tag_;
-  std::vector<std::byte> in_;
-  size_t in_used_ = 0;
+  std::span<std::byte> read_buffer_;
+  std::vector<std::byte> partial_;  // the beginning of a frame whose rest has not arrived
   std::vector<std::byte> out_;
   size_t out_done_ = 0;
   uint64_t sent_ = 0;

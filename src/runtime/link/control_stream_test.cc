@@ -28,12 +28,18 @@ ControlFrame frame_with(uint64_t version, size_t notice_bytes = 5) {
   return frame;
 }
 
+// All streams share it, as those of one engine do.
+std::span<std::byte> read_buffer() {
+  static Bytes buffer(ControlStream::kReadBytes);
+  return buffer;
+}
+
 // One end of a control stream. The test holds the other end of its connection.
 struct End {
   End(uint8_t send, uint8_t receive, Bytes leftover = {}) {
     auto owned = std::make_unique<ScriptedConnection>();
     connection = owned.get();
-    control.emplace(std::move(owned), session(send, receive), std::move(leftover));
+    control.emplace(std::move(owned), session(send, receive), std::move(leftover), read_buffer());
   }
   ScriptedConnection* connection;
   std::optional<ControlStream> control;
@@ -92,6 +98,19 @@ TEST(ControlStream, ContinuesBytesThatCameWithTheHandshake) {
     const Heard heard = hear(b, std::span(stream).subspan(split));
     ASSERT_TRUE(heard.status.ok());
     ASSERT_EQ(heard.frames.size(), 2u) << split;
+  }
+}
+
+TEST(ControlStream, KeepsAPartialFrameWhileOtherStreamsRead) {
+  const Bytes stream = sent_frames(2);
+  const size_t split = stream.size() / 2 + 3;
+  std::vector<End> ends;
+  for (int i = 0; i < 3; ++i) ends.emplace_back(2, 1);
+  for (End& end : ends) EXPECT_EQ(hear(end, std::span(stream).first(split)).frames.size(), 1u);
+  for (End& end : ends) {
+    const Heard heard = hear(end, std::span(stream).subspan(split));
+    ASSERT_TRUE(heard.status.ok());
+    EXPECT_EQ(heard.frames.size(), 1u);
   }
 }
 

@@ -51,6 +51,7 @@ Status FrameReader::take_header() {
   payload_have_ = 0;
   place_ = {};
   small_frames_ = header_.payload_bytes + kDataHeaderBytes <= kSpillBytes;
+  if (small_frames_ && spill_.empty()) spill_.resize(kSpillBytes);
   if (frame_known_) {
     auto place = owner_.on_header(header_);
     if (!place.ok()) return place.status();

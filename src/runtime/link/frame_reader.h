@@ -79,8 +79,9 @@ class FrameReader {
   const HeaderTag tag_;
   std::span<std::byte> scratch_;  // discarded bytes land here; all readers of one thread share it
   static constexpr size_t kSpillBytes = 12 * 1024;
-  std::vector<std::byte> spill_ = std::vector<std::byte>(kSpillBytes);
-  bool small_frames_ = true;  // the last frame would have fitted the spill buffer
+  // Not shared among readers: an earlier receive() may still fill it. Empty until it is needed.
+  std::vector<std::byte> spill_;
+  bool small_frames_ = false;  // the last frame would have fitted the spill buffer
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   size_t header_have_ = 0;
   bool header_known_ = false;

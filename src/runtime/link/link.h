@@ -77,7 +77,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   NicSet drained_remote() const { return paths_.drained_remote(); }
   // Pings on the control streams of the paths that use this NIC. Returns whether one of these paths
   // seems to work.
-  bool ping(NicId local_nic) { return paths_.ping(local_nic); }
+  bool ping(NicId local_nic);
 
   // Starts the orderly end: says goodbye once everything is acknowledged both ways.
   void begin_goodbye();
@@ -107,6 +107,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
 
   // The simulator calls it in every fourth turn.
   void check_invariants() const;
+  // CHECKs that a link without a mark has nothing to do before `deadline`: no event, call or change
+  // of state was forgotten. `at`: when next_timeout() gave that deadline.
+  void check_idle_until(TimeNs deadline, TimeNs at) const;
 
  private:
   struct Goodbye {
@@ -156,7 +159,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   }
   void on_state_changed() override { changed(); }
   void on_path_event(const PathEvent& event) override;
-  void wake() override { dirty_ = true; }
+  void wake() override;  // also of Path::Owner
   void on_peer_gone(const PeerLiveness::End& end) override;
 
   LinkHost& host_;
@@ -174,7 +177,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // The results of one control frame, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;
-  bool dirty_ = true;
+  bool dirty_ = true;  // progress() is due, and the host knows it
 };
 
 }  // namespace r2ccl

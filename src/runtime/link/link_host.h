@@ -51,10 +51,16 @@ class LinkHost {
   virtual const RunIdentity& run() const = 0;
   virtual std::array<std::byte, kNonceBytes> nonce() = 0;
   virtual std::span<std::byte> scratch() = 0;
+  // As ControlStream wants it.
+  virtual std::span<std::byte> read_buffer() = 0;
   virtual NicQueue& queue(NicId nic) = 0;
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
 
+  // The link to `peer` has work: its progress() is due. Called from anywhere.
+  virtual void wake(Rank peer) = 0;
+  // The peer's goodbye has arrived, and with it everything that the peer ever sent.
+  virtual void on_goodbye(Rank peer) = 0;
   virtual void on_path_event(const PathEvent& event) = 0;
   virtual void on_notice(Rank peer, std::span<const std::byte> bytes) = 0;
   virtual void on_peer_end(Rank peer, PeerEnd end, const std::string& why) = 0;

@@ -32,7 +32,7 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
         for (const PathSpec& spec : specs) {
           PathSlot slot;
           slot.path = std::make_unique<Path>(owner, slots.size(), spec, host.queue(spec.local_nic),
-                                             host.scratch(), settings.damping);
+                                             host, settings.damping);
           slot.dialer = std::make_unique<PathDialer>(static_cast<PathDialer::Owner&>(*this),
                                                      host.reactor(), host.transport(), host.run());
           slots.push_back(std::move(slot));
@@ -47,6 +47,10 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
 LinkPaths::~LinkPaths() {
   for (PathSlot& slot : slots_) slot.pending_data.reset();
   for (PathSlot& slot : slots_) slot.dialer.reset();
+  // The NICs' accounts outlive the link: other links use them.
+  for (PathSlot& slot : slots_) {
+    host_.queue(slot.path->spec.local_nic).on_lost(slot.path->model.bytes_outstanding());
+  }
 }
 
 void LinkPaths::dial(TimeNs now) {

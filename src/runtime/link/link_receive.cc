@@ -1,5 +1,6 @@
 // Handles arriving frames: chunks go into ledgers, control frames into models and ledgers.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -65,7 +66,7 @@ void Link::on_probe(Path&) {
 
 void Link::on_control(Path& path, ControlFrame frame) {
   const TimeNs at = now();
-  dirty_ = true;
+  wake();
   // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
@@ -90,7 +91,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
     sender_.settle_unlisted(frame.version, contradicts);
   }
   apply_notices(frame);
-  if (frame.goodbye) goodbye_.received = true;
+  if (frame.goodbye && !std::exchange(goodbye_.received, true)) host_.on_goodbye(end_.peer);
 }
 
 // Fails when the peer makes an impossible statement. Messages that it completed before that stay
@@ -172,7 +173,7 @@ void Link::refuse(Path& path, const std::string& what) {
 
 // After the second time paths stay as they are: the ranks must still receive the error.
 void Link::note_contradiction(const Path& path, Incarnation incarnation, const std::string& what) {
-  if (contradictions_.add(what, path.spec.id, incarnation, path.spec.local_name)) dirty_ = true;
+  if (contradictions_.add(what, path.spec.id, incarnation, path.spec.local_name)) wake();
 }
 
 // Runs outside of any I/O, because the client will cancel its channels.
@@ -185,7 +186,7 @@ void Link::tell_contradiction() {
 
 void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
   if (goodbye_.received) {
-    dirty_ = true;
+    wake();
     return;
   }
   const char* name = path.spec.local_name.c_str();
@@ -195,7 +196,7 @@ void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
     R2CCL_LOG(info, "path %s to rank %d: %s (%s)", name, end_.peer.value(), to_string(cause),
               why.c_str());
   }
-  dirty_ = true;
+  wake();
 }
 
 }  // namespace r2ccl

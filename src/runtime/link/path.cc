@@ -28,12 +28,12 @@ LossMeter::Counters loss_counters(const Connection& connection) {
 }  // namespace
 
 Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
-           std::span<std::byte> scratch, bool damping)
+           LinkHost& host, bool damping)
     : PathEnd(place, path_spec.control_only, nic_queue),
       spec(std::move(path_spec)),
       backoff(damping),
       owner_(owner),
-      scratch_(scratch) {}
+      host_(host) {}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
@@ -52,7 +52,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   paused_until_ = kNever;
   reactor_ = &reactor;
   control_ = std::make_unique<ControlStream>(std::move(control.connection), control.session,
-                                             std::move(control.leftover));
+                                             std::move(control.leftover), host_.read_buffer());
   auto control_added = reactor.add(control_->connection().poll_id(), control_handler_, false);
   if (!control_added.ok()) return control_added.status();
   control_registration_ = std::move(control_added).value();
@@ -61,7 +61,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
     using Use = HeaderTag::Use;
     writer_.emplace(HeaderTag(data->session.send_key, Use::data));
     reader_.emplace(static_cast<FrameReader::Owner&>(*this),
-                    HeaderTag(data->session.receive_key, Use::data), scratch_);
+                    HeaderTag(data->session.receive_key, Use::data), host_.scratch());
     auto data_added = reactor.add(data_->poll_id(), data_handler_, false);
     if (!data_added.ok()) return data_added.status();
     data_registration_ = std::move(data_added).value();
@@ -171,7 +171,10 @@ void Path::on_frame(const DataHeader& header, std::vector<std::byte> early, bool
 }
 
 void Path::on_data_ready(const PollEvent& event) {
-  if (event.writable) flush_data();
+  if (event.writable) {
+    flush_data();
+    owner_.wake();
+  }
   if (!event.readable || data_ == nullptr || broken || paused()) return;
   const FrameReader::Pumped pumped = reader_->pump(*data_, kReadBudget);
   if (!pumped.status.ok()) {
@@ -191,6 +194,7 @@ void Path::on_control_ready(const PollEvent& event) {
   if (event.writable) {
     break_on(control_->flush(), "lane");
     control_registration_.want_write(!control_->can_send());
+    owner_.wake();
   }
   if (!event.readable || broken || paused()) return;
   frames_.clear();
@@ -230,6 +234,7 @@ void Path::pause(const char* which, int error) {
               std::strerror(error), static_cast<long long>(limits::kShortagePause / kMillisecond));
   }
   paused_until_ = owner_.now() + limits::kShortagePause;
+  owner_.wake();
   data_registration_.reset();
   control_registration_.reset();
 }

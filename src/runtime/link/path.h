@@ -54,12 +54,14 @@ class Path final : public PathEnd, private FrameReader::Owner {
     // The kernel cannot touch memory of a client. Called from inside I/O, possibly repeatedly until
     // the client's channel is cancelled; the owner acts later.
     virtual void on_bad_memory(const BadMemory& bad) = 0;
+    // The path can send again, or pauses: the owner's progress() and deadlines are due.
+    virtual void wake() = 0;
     virtual TimeNs now() const = 0;
   };
 
   // `place`: the path's index in its link. `nic_queue`: the queue of its local NIC.
-  Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue,
-       std::span<std::byte> scratch, bool damping);
+  Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_queue, LinkHost& host,
+       bool damping);
 
   PathSpec spec;
   ReconnectBackoff backoff;
@@ -148,7 +150,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // so only a peer that keeps writing loses frames by this bound.
   static constexpr size_t kLastTurns = 64;
   // Bytes that the reader may take in a round before other connections get their turn.
-  static constexpr size_t kReadBudget = 1024 * 1024;
+  static constexpr size_t kReadBudget = 128 * 1024;
 
  private:
   struct DataHandler final : EventHandler {
@@ -174,7 +176,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   void pause(const char* which, int error);
 
   Owner& owner_;
-  std::span<std::byte> scratch_;
+  LinkHost& host_;
   DataHandler data_handler_{*this};
   ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;

@@ -90,8 +90,9 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
     made->management = &fabric().add_nic(*made->host, nic);
   }
   made->clock = std::make_unique<HostClock>(world_.clock());
-  made->runtime = std::make_unique<RankRuntime>(*made->host, *made->clock,
-                                                rank_options(rank, options, *made), *made);
+  made->process = std::make_unique<ProcessEngine>(*made->host, *made->clock);
+  made->runtime = std::make_unique<RankRuntime>(*made->process, rank_options(rank, options, *made),
+                                                *made);
   R2CCL_CHECK(made->runtime->open().ok());
   return made;
 }
@@ -105,6 +106,7 @@ void Cluster::leave(int rank) {
   if (each.left()) return;
   world_.remove_actor(each.actor);
   each.runtime.reset();
+  each.process.reset();
   each.checked_ports.clear();
 }
 

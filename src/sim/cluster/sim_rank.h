@@ -22,6 +22,7 @@ struct SimRank final : RankObserver {
   DataPathCheck* check = nullptr;
   std::unique_ptr<HostClock> clock;
   std::vector<std::unique_ptr<MessagePort>> checked_ports;
+  std::unique_ptr<ProcessEngine> process;
   std::unique_ptr<RankRuntime> runtime;  // null: the rank has left
   ActorId actor;
   static constexpr uint64_t kTurnsPerCheck = 4;
@@ -41,14 +42,14 @@ struct SimRank final : RankObserver {
 
   // Runs one turn, as the thread of a communicator does.
   void turn() {
-    runtime->progress(0);
+    process->progress(0);
     if (in_turn) in_turn();
     // Checks in every turn would take more time than the engine.
     if (left() || ++turns % kTurnsPerCheck != 0) return;
     engine().check_invariants();
     fault_reporter().check_invariants();
   }
-  TimeNs next_timeout() { return clock->to_virtual(runtime->next_timeout()); }
+  TimeNs next_timeout() { return clock->to_virtual(process->next_timeout()); }
   // Wakes the actor. A test calls it after calls to the runtime from outside the actor.
   void wake() { host->poller().wake(); }
   void begin_goodbye() {
