@@ -5,8 +5,8 @@
 #   install-deps.sh --lint    also the packages that `make lint` needs
 set -euo pipefail
 
-packages=(g++ cmake make pkg-config libsodium-dev libgtest-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-          iproute2 nftables ethtool python3)
+packages=(g++ cmake make pkg-config libsodium-dev libhwy-dev libgtest-dev libcli11-dev nlohmann-json3-dev
+          libtomlplusplus-dev iproute2 nftables ethtool python3)
 check_only=
 for argument in "$@"; do
   case $argument in
