@@ -34,7 +34,7 @@ TIMEOUT_S = 120
 EVENTS = {"passes": "r2ccl::ProgressEngine::progress(",
           "passes of links": "r2ccl::Link::progress(",
           "control frames sent": "r2ccl::ControlStream::send(",
-          "questions on all lanes": "r2ccl::Link::ask_all(",
+          "pings": "r2ccl::LinkPaths::send_ping(",
           "data frames sent": "r2ccl::Path::send_frame(",
           "data frames received": "r2ccl::Path::on_frame(",
           "writes": "r2ccl::TcpConnection::write(",
