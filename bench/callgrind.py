@@ -49,6 +49,14 @@ class Profile:
     def total(self):
         return sum(self.own.values())
 
+    def plus(self, other):
+        """Returns the sum of this profile and the other."""
+        result = Profile()
+        for name in ("own", "inclusive", "calls", "arcs"):
+            getattr(result, name).update(getattr(self, name))
+            getattr(result, name).update(getattr(other, name))
+        return result
+
     def less(self, other):
         """Returns the difference between this profile and the other: may be negative."""
         result = Profile()
