@@ -1,4 +1,4 @@
-"""Reads the output of valgrind's callgrind, as far as bench/instructions.py needs it."""
+"""Reads the output of valgrind's callgrind, as far as the scripts beside this file need it."""
 import collections
 import re
 
@@ -12,6 +12,7 @@ class Profile:
         self.own = collections.Counter()
         self.inclusive = collections.Counter()
         self.calls = collections.Counter()
+        self.arcs = collections.Counter()  # calls by (caller, callee)
         if path is not None:
             with open(path) as lines:
                 self._read(lines)
@@ -33,7 +34,9 @@ class Profile:
             elif key == "cfn" and equals:
                 callee = name_of(value)
             elif key == "calls" and equals:
-                self.calls[callee] += int(value.split()[0])
+                times = int(value.split()[0])
+                self.calls[callee] += times
+                self.arcs[current, callee] += times
                 cost = int(next(lines).split()[1])  # the cost of this call with its callees
                 if callee != current:
                     self.inclusive[current] += cost
@@ -46,10 +49,18 @@ class Profile:
     def total(self):
         return sum(self.own.values())
 
+    def plus(self, other):
+        """Returns the sum of this profile and the other."""
+        result = Profile()
+        for name in ("own", "inclusive", "calls", "arcs"):
+            getattr(result, name).update(getattr(self, name))
+            getattr(result, name).update(getattr(other, name))
+        return result
+
     def less(self, other):
         """Returns the difference between this profile and the other: may be negative."""
         result = Profile()
-        for name in ("own", "inclusive", "calls"):
+        for name in ("own", "inclusive", "calls", "arcs"):
             counter = getattr(result, name)
             counter.update(getattr(self, name))
             counter.subtract(getattr(other, name))

@@ -34,13 +34,14 @@ TIMEOUT_S = 120
 EVENTS = {"passes": "r2ccl::ProgressEngine::progress(",
           "passes of links": "r2ccl::Link::progress(",
           "control frames sent": "r2ccl::ControlStream::send(",
-          "questions on all lanes": "r2ccl::Link::ask_all(",
-          "data frames sent": "r2ccl::Path::send_frame(",
+          "pings": "r2ccl::LinkPaths::send_ping(",
+          "data frames sent": "r2ccl::ChunkSender::send_frame(",
           "data frames received": "r2ccl::Path::on_frame(",
           "writes": "r2ccl::TcpConnection::write(",
           "reads": "r2ccl::TcpConnection::read(",
           "clock reads": "r2ccl::SystemClock::now(",
           "allocations": "malloc"}
+CALL = "r2cclAllReduce"
 SCRIPT = """if [ "$RANK" = {rank} ]; then
   export R2CCL_MONITOR={monitor}
   exec valgrind --quiet --tool=callgrind --separate-threads=yes --callgrind-out-file={out} "$@"
@@ -63,15 +64,15 @@ def job(lab, size, iterations, monitor, out=None):
 
 
 def profiles(out):
-    """Returns the profiles of the progress thread and of the caller."""
+    """Returns the profiles of the progress thread and of the caller, which drives while it waits."""
     threads = [Profile(path) for path in sorted(out.parent.glob(out.name + "-*"))]
     for path in out.parent.glob(out.name + "*"):
         path.unlink()
-    loop = [t for t in threads if count(t.calls, EVENTS["passes"]) > 0]
-    callers = [t for t in threads if "r2cclAllReduce" in t.inclusive]
-    if len(loop) != 1 or len(callers) != 1:
-        raise Failed("callgrind saw no progress thread: does the library have its symbols?")
-    return loop[0], callers[0]
+    callers = [t for t in threads if CALL in t.inclusive]
+    drivers = [t for t in threads if count(t.calls, EVENTS["passes"]) > 0 and t not in callers]
+    if len(callers) != 1 or len(drivers) > 1:
+        raise Failed("callgrind saw no caller: does the library have its symbols?")
+    return (drivers or [Profile()])[0], callers[0]
 
 
 def count(counter, prefix):
@@ -94,15 +95,16 @@ def measure(lab, plan, monitor):
     loop, caller = (after.less(before) for after, before in zip(long, short))
     operations = many - few
     sent = size * BUS_FACTOR
-    instructions = (loop.total() + caller.inclusive["r2cclAllReduce"]) / operations
+    both = loop.plus(caller)
+    instructions = (loop.total() + caller.inclusive[CALL]) / operations
     # With their callees, a thread's first functions all have the same cost.
-    ours = collections.Counter({name: value for name, value in loop.inclusive.items()
+    ours = collections.Counter({name: value for name, value in both.inclusive.items()
                                 if name.startswith("r2ccl::")})
     return {"op_ms": op_s * 1e3, "instructions_per_MB": instructions / sent * 1e6,
             "instructions_per_op": instructions,
-            "events_per_op": {name: count(loop.calls, prefix) / operations
+            "events_per_op": {name: count(both.calls, prefix) / operations
                               for name, prefix in EVENTS.items()},
-            "own": top(loop.own, operations, sent),
+            "own": top(both.own, operations, sent),
             "inclusive": top(ours, operations, sent)}
 
 

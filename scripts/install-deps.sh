@@ -2,16 +2,16 @@
 # Installs the missing ones of the Debian packages that r2ccl is built and tested with.
 #   install-deps.sh           install the missing packages
 #   install-deps.sh --check   install nothing; exit 1 and name the missing packages
-#   install-deps.sh --lint    also the packages that `make lint` needs
+#   install-deps.sh --lint    also the packages that `make lint` and `make check` need
 set -euo pipefail
 
-packages=(g++ cmake make pkg-config libsodium-dev libgtest-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-          iproute2 nftables ethtool python3)
+packages=(g++ cmake make pkg-config libsodium-dev libhwy-dev libgtest-dev libcli11-dev nlohmann-json3-dev
+          libtomlplusplus-dev iproute2 nftables ethtool python3)
 check_only=
 for argument in "$@"; do
   case $argument in
     --check) check_only=1 ;;
-    --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev) ;;
+    --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev valgrind) ;;
     *) echo "usage: $0 [--check] [--lint]" >&2; exit 2 ;;
   esac
 done

@@ -47,7 +47,7 @@ class Config:
 class Script:
     """Commands that pass or fail as a whole; each counts as one test."""
     commands: tuple
-    needs_build: bool = False  # needs the release programs
+    target: str = ""  # of the release build, which the commands need
 
 
 def command(line):
@@ -67,23 +67,27 @@ STEPS = {
     "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),),
                    fixed_addresses=True),
     "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
-    "seeds": Script((command("build/r2ccl sim fuzz --seeds 10501..110500"),), needs_build=True),
+    "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
+                           target="simulated_transfer"),
+    "seeds": Script((command("build/r2ccl sim fuzz --seeds 10501..110500"),),
+                    target="r2ccl_command"),
     "conditions": Script((command("python3 -B bench/conditions.py --r2ccl build/r2ccl"),),
-                         needs_build=True),
-    "soak": Script((command("python3 -B bench/soak.py --r2ccl build/r2ccl"),), needs_build=True),
+                         target="r2ccl_command"),
+    "soak": Script((command("python3 -B bench/soak.py --r2ccl build/r2ccl"),),
+                   target="r2ccl_command"),
     "mutants": Script((command("scripts/mutants.py"),)),
 }
 
 SUITES = {
     "test": ("release",),
-    "check": ("long", "format", "lint", "asan", "tsan", "fuzz"),
+    "check": ("long", "format", "lint", "instructions", "asan", "tsan", "fuzz"),
     "nightly": ("seeds", "conditions", "soak", "mutants"),
 }
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 9,000 more "
-            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the installed files, two long "
-            "process tests. `make check` runs these.",
+            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, the "
+            "installed files, two long process tests.\n`make check` runs these.",
     "check": "Left out: 100,000 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }
@@ -190,7 +194,7 @@ def run_config(name, jobs):
 def run_script(name, jobs):
     script = STEPS[name]
     env = test_environment()
-    if script.needs_build and not build("release", "r2ccl_command", [], jobs, env):
+    if script.target and not build("release", script.target, [], jobs, env):
         return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
     tally = Tally()
     for command_line in script.commands:
@@ -220,10 +224,10 @@ def run_steps(names, jobs):
     for number, name in enumerate(names, 1):
         started = time.monotonic()
         tally = run_step(name, jobs)
-        row = f"{name:10} {tally} ({time.monotonic() - started:.0f} s)"
+        row = f"{name:12} {tally} ({time.monotonic() - started:.0f} s)"
         print(f"=== step {number} of {len(names)}: {row}", flush=True)
         rows.append(row)
-        rows += [f"           failed: {failure}" for failure in tally.names]
+        rows += [f"             failed: {failure}" for failure in tally.names]
         total.add(tally)
     return total, rows
 
