@@ -29,6 +29,8 @@ struct EngineOptions {
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
   std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
+  // Listen in shared memory too, if the transport can, for ranks of this host.
+  bool shm = false;
   // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
@@ -135,6 +137,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   void check_nic(NicId nic, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
+  void listen_in_shared_memory();
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
   Transport& transport_;
@@ -149,6 +152,7 @@ class ProgressEngine final : private LinkHost, private EventHandler {
   std::vector<Nic> nics_;          // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;    // port of the listener on each
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
+  Endpoint shm_;                   // family none: not listening in shared memory
   std::vector<NicQueue> queues_;   // as paces_; each holds the bytes outstanding on its data paths
   NicQueue loopback_queue_;
   std::vector<TimeNs> next_ping_;  // parallel to paces_

@@ -30,9 +30,10 @@ namespace r2ccl {
 struct PathSpec {
   PathId id;
   bool control_only = false;  // the out-of-band path: control frames, never chunks
+  bool fallback = false;      // opened only while no other data path is connected, then on standby
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  std::string local_name;  // for messages: "nic0", "mgmt", "lo"
+  std::string local_name;  // for messages: "nic0", "mgmt", "shm", "lo"
   std::string device;      // bind to this device; empty: not bound
   Address source;
   Endpoint remote;  // the peer's listener on its NIC
