@@ -72,8 +72,7 @@ void LinkPaths::dial(TimeNs now) {
 bool LinkPaths::may_open(const Path& path) const {
   return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
     const bool has_failed = !other->history.attempt.empty() || other->history.downs > 0;
-    return other->spec.fallback || other->control_only ||
-           (!other->state.connected() && has_failed);
+    return other->spec.fallback || other->control_only || (!other->state.connected() && has_failed);
   });
 }
 

@@ -37,6 +37,8 @@ struct PathSpec {
   std::string device;      // bind to this device; empty: not bound
   Address source;
   Endpoint remote;  // the peer's listener on its NIC
+
+  bool is_shm() const { return remote.address.family == AddressFamily::local; }
 };
 
 class Path final : public PathEnd, private FrameReader::Owner {
@@ -68,6 +70,9 @@ class Path final : public PathEnd, private FrameReader::Owner {
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
   // Returns true when it carries nothing because a NIC is out of service, connected or not.
   bool at_rest() const { return drained && (standby || !state.usable()); }
+
+  // Returns true for a fallback while it is not needed, connected or not.
+  bool stands_by() const { return spec.fallback && standby; }
 
   // Takes both connections of one incarnation and begins to validate the path. A control-only path
   // has no `data` and is up at once.

@@ -57,6 +57,7 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.self = Rank(rank);
   made.rank_count = options.hosts;
   made.engine.link = options.link;
+  made.engine.shm = true;
   made.engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
   if (options.management) made.engine.oob_ifname = "mgmt";
   made.contexts = options.communicators;

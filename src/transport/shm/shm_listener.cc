@@ -16,9 +16,8 @@ ShmListener::ShmListener(std::shared_ptr<ShmConnections> all, GuardedFd socket,
 std::unique_ptr<Connection> ShmListener::accept() {
   accept_error_ = 0;
   for (;;) {
-    GuardedFd socket = GuardedFd::from([&] {
-      return accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    });
+    GuardedFd socket = GuardedFd::from(
+        [&] { return accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (socket.valid()) {
       if (!peer_is_same_user(socket.get())) continue;
       return std::make_unique<ShmConnection>(all_, std::move(socket), local_);

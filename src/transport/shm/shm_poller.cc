@@ -1,5 +1,7 @@
 #include "transport/shm/shm_poller.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -90,22 +92,41 @@ size_t ShmPoller::ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
   return kept;
 }
 
+// Lets other processes run for a moment and looks again: a peer on this core may then write, and
+// neither end needs a system call for the bell. Returns whether a ring is ready.
+bool ShmPoller::yield_until_ready(TimeNs timeout_ns) {
+  const TimeNs now = clock_.now();
+  if (now - ready_at_ > kRecent) return false;
+  const TimeNs until = now + std::min(timeout_ns, kYieldTime);
+  do {
+    sched_yield();
+    if (any_ready()) return true;
+  } while (clock_.now() < until);
+  return false;
+}
+
 size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   R2CCL_CHECK(!events.empty());
-  bool ready = any_ready();
+  const bool may_sleep = timeout_ns > 0 && !watches_.empty();
+  const bool ready = any_ready() || (may_sleep && yield_until_ready(timeout_ns));
   size_t filled = 0;
-  if (ready) {
-    if (clock_.now() - kernel_asked_ >= kKernelLook) filled = ask_kernel(events, 0);
-  } else if (timeout_ns <= 0 || watches_.empty()) {
-    filled = ask_kernel(events, timeout_ns);
-  } else {
-    set_waiting(true);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    ready = any_ready();
-    filled = ask_kernel(events, ready ? 0 : timeout_ns);
-    set_waiting(false);
+  if (!ready) {
+    filled = may_sleep ? sleep(events, timeout_ns) : ask_kernel(events, timeout_ns);
+  } else if (clock_.now() - kernel_asked_ >= kKernelLook) {
+    filled = ask_kernel(events, 0);
   }
-  return filled + report_ready(events.subspan(filled));
+  const size_t rings = report_ready(events.subspan(filled));
+  if (rings > 0) ready_at_ = clock_.now();
+  return filled + rings;
+}
+
+// As in Dekker's algorithm: says that it waits, and then looks once more.
+size_t ShmPoller::sleep(std::span<PollEvent> events, TimeNs timeout_ns) {
+  set_waiting(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const size_t filled = ask_kernel(events, any_ready() ? 0 : timeout_ns);
+  set_waiting(false);
+  return filled;
 }
 
 }  // namespace r2ccl

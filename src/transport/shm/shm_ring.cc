@@ -89,8 +89,8 @@ ShmRingReader::Moved ShmRingReader::read(std::span<const iovec> slices) {
   size_t unpublished = 0;
   while (moved.bytes < there) {
     const size_t at = static_cast<size_t>(tail_ - origin) & (bytes_ - 1);
-    const auto piece = cursor.next(
-        std::min({static_cast<size_t>(there) - moved.bytes, bytes_ - at, kPieceBytes - unpublished}));
+    const auto piece = cursor.next(std::min(
+        {static_cast<size_t>(there) - moved.bytes, bytes_ - at, kPieceBytes - unpublished}));
     if (piece.empty()) break;
     std::memcpy(piece.data(), ring_ + at, piece.size());
     tail_ += piece.size();

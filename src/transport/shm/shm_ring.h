@@ -1,9 +1,9 @@
 // A byte ring in memory that two processes share: one end writes, the other reads.
 //
 // Each end keeps its own index in private memory and publishes it. The other end's published index
-// is foreign input: it is read once per call, and an impossible one is an error. An index counts all
-// bytes since the connection was opened, so it never wraps in practice. All offsets are masked, so
-// no value in the shared memory leads outside the ring.
+// is foreign input: it is read once per call, and an impossible one is an error. An index counts
+// all bytes since the connection was opened, so it never wraps in practice. All offsets are masked,
+// so no value in the shared memory leads outside the ring.
 //
 // A writer that finds the ring drained goes back to its beginning. So an idle connection, or one
 // whose reader keeps up, touches few pages and stays in the processor's cache.

@@ -43,8 +43,8 @@ struct Message {
 // Returns the descriptor that came with the message; -1: none.
 int descriptor_in(msghdr& header) {
   const cmsghdr* const control = CMSG_FIRSTHDR(&header);
-  if (control == nullptr || control->cmsg_level != SOL_SOCKET ||
-      control->cmsg_type != SCM_RIGHTS || control->cmsg_len != CMSG_LEN(sizeof(int))) {
+  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
+      control->cmsg_len != CMSG_LEN(sizeof(int))) {
     return -1;
   }
   int fd = -1;
