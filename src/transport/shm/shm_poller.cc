@@ -111,7 +111,7 @@ size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   const bool ready = any_ready() || (may_sleep && yield_until_ready(timeout_ns));
   size_t filled = 0;
   if (!ready) {
-    filled = may_sleep ? sleep(events, timeout_ns) : ask_kernel(events, timeout_ns);
+    filled = may_sleep ? wait_in_kernel(events, timeout_ns) : ask_kernel(events, timeout_ns);
   } else if (clock_.now() - kernel_asked_ >= kKernelLook) {
     filled = ask_kernel(events, 0);
   }
@@ -121,7 +121,7 @@ size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
 }
 
 // As in Dekker's algorithm: says that it waits, and then looks once more.
-size_t ShmPoller::sleep(std::span<PollEvent> events, TimeNs timeout_ns) {
+size_t ShmPoller::wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
   set_waiting(true);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const size_t filled = ask_kernel(events, any_ready() ? 0 : timeout_ns);

@@ -45,7 +45,7 @@ class ShmPoller final : public Poller {
   size_t report_ready(std::span<PollEvent> events);
   void set_waiting(bool on);
   bool yield_until_ready(TimeNs timeout_ns);
-  size_t sleep(std::span<PollEvent> events, TimeNs timeout_ns);
+  size_t wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
   size_t ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
 
   Poller& below_;

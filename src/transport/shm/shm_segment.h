@@ -11,7 +11,7 @@
 
 namespace r2ccl {
 
-// Of one direction. Only pages that were written to take memory; see shm_ring.h.
+// The size of one ring. Only pages that were written to take memory; see shm_ring.h.
 inline constexpr size_t kShmRingBytes = size_t{1} << 20;
 
 // Which end of the connection this process is.
