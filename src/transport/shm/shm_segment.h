@@ -12,7 +12,7 @@
 namespace r2ccl {
 
 // The size of one ring. Only pages that were written to take memory; see shm_ring.h.
-inline constexpr size_t kShmRingBytes = size_t{1} << 20;
+inline constexpr size_t kShmRingBytes = size_t{512} << 10;
 
 // Which end of the connection this process is.
 enum class ShmEnd : uint8_t { dialing, accepting };
