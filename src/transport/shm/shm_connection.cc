@@ -96,16 +96,16 @@ IoResult ShmConnection::write(std::span<const iovec> slices) {
 
 bool ShmConnection::readable() const {
   if (error_ != 0) return true;
-  return segment_.mapped() && (reader_.has_bytes() || ended());
+  return attached() && (reader_.has_bytes() || ended());
 }
 
 bool ShmConnection::writable() const {
   if (error_ != 0) return true;
-  return segment_.mapped() && (writer_.has_space() || ended());
+  return attached() && (writer_.has_space() || ended());
 }
 
 void ShmConnection::set_waiting(bool on, bool want_write) {
-  if (!segment_.mapped()) return;
+  if (!attached()) return;
   reader_.set_waiting(on);
   if (want_write) writer_.set_waiting(on);
 }
@@ -113,15 +113,10 @@ void ShmConnection::set_waiting(bool on, bool want_write) {
 void ShmConnection::on_socket_ready() {
   if (error_ != 0) return;
   if (!segment_.mapped()) return receive_segment();
-  std::array<std::byte, 64> bells;
-  for (;;) {
-    const ssize_t count = recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
-    if (count == static_cast<ssize_t>(bells.size())) continue;
-    if (count < 0 && errno == EINTR) continue;
-    const bool blocked = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-    if (count <= 0 && !blocked) peer_gone_ = true;
-    return;
-  }
+  std::array<std::byte, 64> bells;  // the poller reports further ones again
+  const ssize_t count = recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
+  const bool blocked = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  if (count <= 0 && !blocked) peer_gone_ = true;
 }
 
 // A full socket holds bells that the other end has not taken, which will wake it as well.

@@ -54,6 +54,8 @@ class ShmConnection final : public Connection {
   void attach(ShmSegment segment, ShmEnd end);
   void receive_segment();
   void ring_bell();
+  // Returns whether the rings may be touched: they are here, and this is no forked child.
+  bool attached() const { return segment_.mapped() && socket_.valid(); }
   bool ended() const { return peer_gone_ || reader_.closed(); }
 
   std::shared_ptr<ShmConnections> all_;

@@ -338,18 +338,21 @@ TEST_F(ShmTransportTest, AForkedChildHoldsNeitherTheSocketNorTheMemory) {
   const std::unique_ptr<Connection> b = listener_->accept();
   int hold[2];
   ASSERT_EQ(pipe2(hold, O_CLOEXEC), 0);
+  ASSERT_TRUE(transport_->poller().add(b->poll_id(), 1, true).ok());
   const int fds[] = {a->poll_id(), b->poll_id(), listener_->poll_id()};
   const pid_t child = fork();
   if (child == 0) {
     close(hold[1]);
     bool clean = read_some(*a).kind == IoKind::failed && write_some(*b, 1).kind == IoKind::failed;
     for (const int fd : fds) clean = clean && fcntl(fd, F_GETFD) < 0;
+    clean = clean && !wait(*transport_, kMillisecond);
     a.reset();  // touches no memory that is not there
     char ignored;
     _exit(::read(hold[0], &ignored, 1) == 0 && clean ? 0 : 1);  // lives until the parent lets go
   }
   EXPECT_EQ(write_some(*a, 10).bytes, 10U);
   EXPECT_EQ(read_some(*b).bytes, 10U) << "the child has closed nothing of ours";
+  transport_->poller().remove(b->poll_id());
   a.reset();
   EXPECT_EQ(read_some(*b).kind, IoKind::failed);
   close(hold[0]);
