@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks of one host: they use shared memory where both permit it, and leave nothing of it behind.
-Needs nothing but the loopback interface. What happens when one dies is in rank_failure_test.py.
+Needs nothing but the loopback interface. See rank_failure_test.py for ranks that die.
 
 usage: one_host_test.py PATH_OF_R2CCL [unittest arguments]
 """

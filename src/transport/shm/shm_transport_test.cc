@@ -343,9 +343,10 @@ TEST_F(ShmTransportTest, AForkedChildHoldsNeitherTheSocketNorTheMemory) {
   const pid_t child = fork();
   if (child == 0) {
     close(hold[1]);
-    bool clean = read_some(*a).kind == IoKind::failed && write_some(*b, 1).kind == IoKind::failed;
+    bool clean = !wait(*transport_, kMillisecond);
+    clean =
+        clean && read_some(*a).kind == IoKind::failed && write_some(*b, 1).kind == IoKind::failed;
     for (const int fd : fds) clean = clean && fcntl(fd, F_GETFD) < 0;
-    clean = clean && !wait(*transport_, kMillisecond);
     a.reset();  // touches no memory that is not there
     char ignored;
     _exit(::read(hold[0], &ignored, 1) == 0 && clean ? 0 : 1);  // lives until the parent lets go
