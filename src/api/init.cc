@@ -18,6 +18,7 @@
 #include "runtime/config/launch.h"
 #include "runtime/config/secure_random.h"
 #include "transport/faulty/fault_file.h"
+#include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl::api {
@@ -88,6 +89,9 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config, const Ni
   auto opened = TcpTransport::open(std::move(options));
   if (!opened.ok()) return opened.status();
   std::unique_ptr<Transport> transport = std::move(opened).value();
+  if (config.shm) {
+    transport = std::make_unique<ShmTransport>(std::move(transport), system_clock());
+  }
   if (config.fault_file.empty()) return transport;
   auto following = follow_fault_file(std::move(transport), config.fault_file, system_clock());
   return following.ok() ? std::move(following)

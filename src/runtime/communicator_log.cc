@@ -89,8 +89,10 @@ void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
     const Link* link = runtime.engine().link(Rank(rank));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
-      if (path->spec.control_only) continue;
-      rails[host].insert(path->spec.local_name + " to " + to_string(path->spec.remote.address));
+      const PathSpec& spec = path->spec;
+      if (spec.control_only || spec.fallback) continue;
+      const std::string remote = spec.is_shm() ? "" : " to " + to_string(spec.remote.address);
+      rails[host].insert(spec.local_name + remote);
     }
   }
   std::vector<std::string> lines;

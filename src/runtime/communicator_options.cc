@@ -35,6 +35,7 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.rendezvous = options.rendezvous;
   rank.engine.oob_ifname = options.config.oob_ifname;
   rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
+  rank.engine.shm = options.config.shm;
   rank.engine.nonce = random_nonce;
   rank.library_version = options.library_version;
   rank.drain_registry = options.drain_registry;

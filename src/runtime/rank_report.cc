@@ -82,13 +82,18 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("attempt", history.attempt);
 }
 
+const char* state_of(const Path& path) {
+  if (path.at_rest()) return "drained";
+  return path.stands_by() ? "standby" : to_string(path.state.phase());
+}
+
 void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
                 TimeNs started_at) {
   out.begin_object()
       .field("peer", link.peer().value())
       .field("nic", path.spec.local_name)
       .field("remote", to_string(path.spec.remote))
-      .field("state", path.at_rest() ? "drained" : to_string(path.state.phase()))
+      .field("state", state_of(path))
       .field("drained", path.drained)
       .field("incarnation", uint64_t{path.state.incarnation().value()})
       .field("rate_MBps", path.model.bytes_per_ns() * 1e3)

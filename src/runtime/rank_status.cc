@@ -49,8 +49,8 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
   const TimeNs down_at = history.downs > 0 ? history.down_at : started;
   RankSummary::Trouble trouble;
   trouble.peer = link.peer();
-  trouble.nic = path.spec.local_nic;
-  trouble.peer_nic = path.spec.remote_nic;
+  trouble.nic = path.spec.is_shm() ? kShmNic : path.spec.local_nic;
+  trouble.peer_nic = path.spec.is_shm() ? kShmNic : path.spec.remote_nic;
   trouble.phase = path.state.phase();
   trouble.cause = history.cause;
   trouble.peer_cause = history.peer_cause;
@@ -113,6 +113,7 @@ void RankStatus::add_links(RankSummary& summary) {
     line.up = nic.up && nic.carrier;
     line.drained = engine.drained().contains(line.nic);
   }
+  RankSummary::Line shm{.nic = kShmNic};
   RankSummary::Line loopback{.nic = kNoNic};
   std::vector<LossCount> losses(summary.nics.size());
   for (int32_t peer = 0; peer < rank_.options().rank_count; ++peer) {
@@ -121,9 +122,10 @@ void RankStatus::add_links(RankSummary& summary) {
     summary.hedged += link->hedged_bytes();
     summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
-      if (path->spec.control_only) continue;
+      if (path->spec.control_only || path->stands_by()) continue;
       const NicId nic = path->spec.local_nic;
-      add_path(nic == kNoNic ? loopback : summary.nics[nic.value()], *path);
+      RankSummary::Line& within_host = path->spec.is_shm() ? shm : loopback;
+      add_path(nic == kNoNic ? within_host : summary.nics[nic.value()], *path);
       if (nic != kNoNic) losses[nic.value()] += path->losses().count(now);
       // The operator who took it away does not miss it.
       if (path->state.usable() || path->drained || link->peer_ended()) continue;
@@ -131,10 +133,11 @@ void RankStatus::add_links(RankSummary& summary) {
     }
   }
   for (size_t i = 0; i < losses.size(); ++i) summary.nics[i].loss_ppm = losses[i].ppm();
-  const bool has_loopback =
-      loopback.paths_up + loopback.paths_suspect + loopback.paths_validating + loopback.paths_down >
-      0;
-  if (has_loopback) summary.nics.push_back(loopback);
+  for (const RankSummary::Line& line : {shm, loopback}) {
+    const bool has_paths =
+        line.paths_up + line.paths_suspect + line.paths_validating + line.paths_down > 0;
+    if (has_paths) summary.nics.push_back(line);
+  }
 }
 
 std::string RankStatus::member_text(Rank rank, Reachability reachability,

@@ -1,25 +1,27 @@
 // The conformance suite over TCP on loopback, IPv4 and IPv6, plain and through a faulty transport
-// that has no faults.
+// that has no faults, and through shared memory.
 #include "testing/conformance.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <chrono>
 
+#include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {
 namespace {
 
+std::unique_ptr<TcpTransport> open_tcp() {
+  Result<std::unique_ptr<TcpTransport>> opened = TcpTransport::open({});
+  R2CCL_CHECK(opened.ok());
+  return std::move(opened).value();
+}
+
 class TcpWorld : public ConformanceWorld {
  public:
-  explicit TcpWorld(const char* address) : address_(*parse_address(address)) {
-    for (std::unique_ptr<TcpTransport>& side : sides_) {
-      Result<std::unique_ptr<TcpTransport>> opened = TcpTransport::open({});
-      R2CCL_CHECK(opened.ok());
-      side = std::move(opened).value();
-    }
-  }
+  explicit TcpWorld(const char* address) : address_(*parse_address(address)) {}
   Transport& a() override { return *sides_[0]; }
   Transport& b() override { return *sides_[1]; }
   Endpoint b_address() override { return {.address = address_, .port = 0}; }
@@ -44,7 +46,7 @@ class TcpWorld : public ConformanceWorld {
   Address address_;
   int steps_ = 0;
   SystemClock clock_;
-  std::unique_ptr<TcpTransport> sides_[2];
+  std::unique_ptr<TcpTransport> sides_[2] = {open_tcp(), open_tcp()};
 };
 
 class FaultlessWorld final : public TcpWorld {
@@ -62,6 +64,26 @@ class FaultlessWorld final : public TcpWorld {
   FaultyTransport b_;
 };
 
+class ShmWorld final : public TcpWorld {
+ public:
+  ShmWorld() : TcpWorld("127.0.0.1") {
+    const auto pid = static_cast<uint32_t>(getpid());
+    std::memcpy(name_.bytes.data(), &pid, sizeof pid);
+  }
+  Transport& a() override { return a_; }
+  Transport& b() override { return b_; }
+  Endpoint b_address() override { return {.address = name_, .port = 0}; }
+  ConnectOptions a_options() override { return {}; }
+
+ private:
+  Address name_{.family = AddressFamily::local, .bytes = {}, .prefix_bits = 0, .scope = 0};
+  ShmTransport a_{open_tcp(), clock()};
+  ShmTransport b_{open_tcp(), clock()};
+};
+
+std::unique_ptr<ConformanceWorld> make_shm() {
+  return std::make_unique<ShmWorld>();
+}
 std::unique_ptr<ConformanceWorld> make_tcp_ipv4() {
   return std::make_unique<TcpWorld>("127.0.0.1");
 }
@@ -78,12 +100,13 @@ bool has_ipv6() {
 }
 
 std::vector<WorldFactory> worlds() {
-  std::vector<WorldFactory> out = {&make_tcp_ipv4, &make_faultless};
+  std::vector<WorldFactory> out = {&make_tcp_ipv4, &make_faultless, &make_shm};
   if (has_ipv6()) out.push_back(&make_tcp_ipv6);
   return out;
 }
 
 std::string name_of(const testing::TestParamInfo<WorldFactory>& info) {
+  if (info.param == &make_shm) return "SharedMemory";
   if (info.param == &make_tcp_ipv4) return "TcpOverIpv4";
   return info.param == &make_tcp_ipv6 ? "TcpOverIpv6" : "FaultlessOverTcp";
 }

@@ -11,6 +11,7 @@ namespace r2ccl {
 
 std::string to_string(const Address& address) {
   if (address.family == AddressFamily::none) return "none";
+  if (address.family == AddressFamily::local) return "shm";
   char text[INET6_ADDRSTRLEN] = "";
   inet_ntop(address.family == AddressFamily::ipv4 ? AF_INET : AF_INET6, address.bytes.data(), text,
             sizeof text);
@@ -53,6 +54,7 @@ bool is_link_local(const Address& address) {
   const auto& bytes = address.bytes;
   switch (address.family) {
     case AddressFamily::none:
+    case AddressFamily::local:
       return false;
     case AddressFamily::ipv4:
       return bytes[0] == 169 && bytes[1] == 254;
@@ -67,6 +69,7 @@ bool is_loopback(const Address& address) {
                                                       0, 0, 0, 0, 0, 0, 0, 1};
   switch (address.family) {
     case AddressFamily::none:
+    case AddressFamily::local:
       return false;
     case AddressFamily::ipv4:
       return address.bytes[0] == 127;

@@ -1,4 +1,5 @@
-// The address at which a listener can be reached: IPv4 or IPv6, and a port. A value.
+// The address at which a listener can be reached: IPv4, IPv6 or a name within the host, and a port.
+// A value.
 #pragma once
 
 #include <array>
@@ -8,7 +9,8 @@
 
 namespace r2ccl {
 
-enum class AddressFamily : uint8_t { none = 0, ipv4 = 4, ipv6 = 6 };
+// `local`: a listener that only processes of this host reach, by 16 random bytes as its name.
+enum class AddressFamily : uint8_t { none = 0, local = 1, ipv4 = 4, ipv6 = 6 };
 
 struct Address {
   AddressFamily family = AddressFamily::none;
@@ -26,11 +28,11 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// Returns "10.1.2.3" or "fe80::1%eth0".
+// Returns "10.1.2.3", "fe80::1%eth0" or "shm".
 std::string to_string(const Address& address);
 // Returns "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
 std::string to_string(const Endpoint& endpoint);
-// Parses the output of to_string(Address) and nothing else. A scope is an interface name or index.
+// Parses the output of to_string(Address) for IPv4 and IPv6 and nothing else. A scope is an interface name or index.
 std::optional<Address> parse_address(const std::string& text);
 // Returns true for 169.254.0.0/16 and fe80::/10: usable only on the NIC it belongs to.
 bool is_link_local(const Address& address);

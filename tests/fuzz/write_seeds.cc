@@ -171,6 +171,9 @@ void write_bootstrap(Seeds& seeds) {
   nic.port = 4711;
   info.nics.push_back(nic);
   info.control.push_back({address4(1), 4712});
+  info.shm.address.family = AddressFamily::local;
+  info.shm.address.bytes = {1, 2, 3};
+  info.shm.port = 1;
   const Bytes first = encode(info).value();
   seeds.write("rank_card", "full", first);
   seeds.write("rank_card", "empty", encode(RankInfo()).value());

@@ -68,7 +68,7 @@ class HealthyJobTest(LogCase):
                           "by R2CCL_SOCKET_IFNAME=",
                           r"interface lo \(loopback, 127.0.0.1\) not used: not named by",
                           r"rendezvous: 127.0.0.1:\d+$",
-                          r"host [^ ]+: ranks 0-1; rails: lo to 127.0.0.1$",
+                          r"host [^ ]+: ranks 0-1; rails: shm$",
                           r"algorithm of AllReduce: ring$",
                           r"connected to all ranks after \d+ ms, with a secret$"):
                 self.assertRegex(text, f"(?m){words}")

@@ -32,7 +32,7 @@ class PathEnd {
   std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
   bool peer_suspects = false;       // the other end's last report says so
   bool drained = false;             // one of its NICs is out of service
-  bool standby = false;             // drained, and its link has another path: gets no new chunks
+  bool standby = false;  // drained or a fallback, and its link has another path: no new chunks
 
   // Returns whether the path may get new chunks.
   bool carries() const { return state.usable() && !control_only && !standby; }

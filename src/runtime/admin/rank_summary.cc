@@ -138,6 +138,7 @@ double thousandth(uint32_t value) {
 
 std::string nic_name(const std::vector<RankInfo>& rank_table, Rank rank, NicId nic) {
   if (nic == kNoNic) return "lo";
+  if (nic == kShmNic) return "shm";
   const auto index = static_cast<size_t>(rank.value());
   if (rank.value() < 0 || index >= rank_table.size() ||
       nic.value() >= rank_table[index].nics.size()) {

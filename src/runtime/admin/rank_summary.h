@@ -19,10 +19,13 @@
 
 namespace r2ccl {
 
+// Stands for shared memory, to ranks of the same host.
+inline constexpr NicId kShmNic{UINT16_MAX - 1};
+
 struct RankSummary {
   // A data NIC of the rank, summed over its paths.
   struct Line {
-    NicId nic;  // kNoNic: the loopback interface, to ranks of the same host
+    NicId nic;  // to ranks of the same host: kShmNic, or kNoNic for the loopback interface
     bool up = true;
     uint64_t sent = 0;
     uint64_t received = 0;
@@ -67,8 +70,8 @@ struct RankSummary {
   friend bool operator==(const RankSummary&, const RankSummary&) = default;
 };
 
-inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 1;
-inline constexpr size_t kSummaryTroublesMax = 20;
+inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 2;
+inline constexpr size_t kSummaryTroublesMax = 18;
 inline constexpr size_t kSummaryErrorBytesMax = 240;
 inline constexpr size_t kSummaryCallBytesMax = 80;
 

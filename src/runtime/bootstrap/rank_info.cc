@@ -10,7 +10,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint8_t kRankInfoVersion = 1;
+constexpr uint8_t kRankInfoVersion = 2;
 
 class RankInfoWriter {
  public:
@@ -110,6 +110,17 @@ NicInfo get_nic(RankInfoReader& in) {
   return nic;
 }
 
+Endpoint get_shm(ByteReader& in) {
+  Endpoint shm;
+  shm.port = in.get<uint16_t>();
+  const auto name = in.get_bytes(shm.address.bytes.size());
+  if (shm.port == 0 || in.bad()) return {};
+  shm.address.family = AddressFamily::local;
+  std::ranges::transform(name, shm.address.bytes.begin(),
+                         [](std::byte byte) { return std::to_integer<uint8_t>(byte); });
+  return shm;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> encode(const RankInfo& info) {
@@ -133,6 +144,9 @@ Result<std::vector<std::byte>> encode(const RankInfo& info) {
     put_address(out.raw(), endpoint.address);
     out.raw().put(endpoint.port);
   }
+  // Port 0 stands for no listener.
+  out.raw().put(info.shm.port);
+  out.raw().put_bytes(std::as_bytes(std::span(info.shm.address.bytes)));
   out.put_text(info.init_error, kInitErrorBytesMax, "length of the obstacle");
   if (!out.status().ok()) return out.status().with_context("cannot describe this rank");
   R2CCL_CHECK(bytes.size() <= kRankInfoBytesMax);
@@ -171,6 +185,7 @@ Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
     endpoint.port = in.raw().get<uint16_t>();
     info.control.push_back(endpoint);
   }
+  info.shm = get_shm(in.raw());
   info.init_error = in.get_text(kInitErrorBytesMax, "the obstacle");
   if (Status status = in.status(); !status.ok()) return status;
   return info;

@@ -48,6 +48,7 @@ struct RankInfo {
   std::vector<Setting> settings;
   std::vector<NicInfo> nics;
   std::vector<Endpoint> control;  // the endpoints where the control channel listens
+  Endpoint shm;                   // where it listens in shared memory; family none: nowhere
   std::string init_error;         // why this rank cannot take part, on one line; empty: it can
   friend bool operator==(const RankInfo&, const RankInfo&) = default;
 };

@@ -35,6 +35,9 @@ RankInfo sample(int32_t rank = 3) {
   nic.port = 40000;
   info.nics = {nic, nic};
   info.control = {{address(9), 5000}};
+  info.shm = {
+      .address = {.family = AddressFamily::local, .bytes = {7, 8}, .prefix_bits = 0, .scope = 0},
+      .port = 3};
   info.init_error = "no NIC";
   return info;
 }
@@ -46,6 +49,14 @@ TEST(RankInfo, DecodesItsOwnEncoding) {
   const auto read = decode_rank_info(bytes.value());
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value(), info);
+}
+
+TEST(RankInfo, ARankWithoutSharedMemorySaysSo) {
+  RankInfo info = sample();
+  info.shm = {};
+  const auto read = decode_rank_info(encode(info).value());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().shm.address.family, AddressFamily::none);
 }
 
 TEST(RankInfo, StaysBelowItsMaximumWhenEverythingIsAtItsBound) {

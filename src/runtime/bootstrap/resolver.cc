@@ -96,6 +96,7 @@ ResolveAttempt resolve_once(const HostPort& where, AddressFamily family) {
   hints.ai_socktype = SOCK_STREAM;
   switch (family) {
     case AddressFamily::none:
+    case AddressFamily::local:
       hints.ai_family = AF_UNSPEC;
       break;
     case AddressFamily::ipv4:

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/request_driver.h"
 #include "base/status.h"
 #include "runtime/collective/pending_call.h"
-#include "base/request_driver.h"
 
 namespace r2ccl {
 

@@ -151,6 +151,8 @@ const std::array kVariables = {
              Text{&Config::host_id, is_host_id, "up to 255 printable characters"},
              "from the kernel, the network namespace and /dev/shm",
              "Tells hosts apart: ranks with the same text are taken to share a host."},
+    Variable{"R2CCL_SHM", nullptr, Flag{&Config::shm}, "1",
+             "0: ranks of one host exchange data over lo and not through shared memory."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",

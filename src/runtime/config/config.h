@@ -42,6 +42,7 @@ struct Config {
   AlgorithmChoice algo = AlgorithmChoice::automatic;
   bool damping = true;
   std::string host_id;
+  bool shm = true;
   std::string fault_file;
   bool status = true;
   std::string runtime_dir;

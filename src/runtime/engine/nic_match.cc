@@ -9,6 +9,7 @@
 namespace r2ccl {
 namespace {
 
+constexpr PathId kShmPath{0xfefd};
 constexpr PathId kLoopbackPath{0xfefe};
 constexpr PathId kOutOfBandPath{0xffff};
 
@@ -137,6 +138,29 @@ PathSpec nic_path(const RankInfo& self, const RankInfo& peer, NicPair pair) {
   return spec;
 }
 
+std::vector<PathSpec> paths_within_host(const RankInfo& self, const RankInfo& peer) {
+  std::vector<PathSpec> paths;
+  const auto listens = [](const RankInfo& info) {
+    return info.shm.address.family != AddressFamily::none;
+  };
+  if (listens(self) && listens(peer)) {
+    PathSpec spec;
+    spec.id = kShmPath;
+    spec.local_name = "shm";
+    spec.remote = peer.shm;
+    paths.push_back(std::move(spec));
+  }
+  if (peer.control.empty()) return paths;
+  PathSpec spec;
+  spec.id = kLoopbackPath;
+  spec.fallback = !paths.empty();
+  spec.local_name = "lo";
+  // The last control endpoint is the one on lo; see ProgressEngine::open.
+  spec.remote = peer.control.back();
+  paths.push_back(std::move(spec));
+  return paths;
+}
+
 }  // namespace
 
 std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher) {
@@ -144,17 +168,8 @@ std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher) {
 }
 
 std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
+  if (self.host == peer.host) return paths_within_host(self, peer);
   std::vector<PathSpec> paths;
-  if (self.host == peer.host) {
-    if (peer.control.empty()) return paths;
-    PathSpec spec;
-    spec.id = kLoopbackPath;
-    spec.local_name = "lo";
-    // The last control endpoint is the one on lo; see ProgressEngine::open.
-    spec.remote = peer.control.back();
-    paths.push_back(std::move(spec));
-    return paths;
-  }
   const bool self_lower = self.rank < peer.rank;
   for (const NicPair& pair : match_nics(self_lower ? self : peer, self_lower ? peer : self)) {
     paths.push_back(nic_path(self, peer, pair));

@@ -24,8 +24,9 @@ struct NicPair {
 // would cost every operation. A NIC without any counterpart left stays idle.
 std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher);
 
-// Returns the paths between `self` and `peer` as seen from `self`: over lo when they share a host,
-// else one for each NIC pair, and an out-of-band path where both have a control endpoint.
+// Returns the paths between `self` and `peer` as seen from `self`. When they share a host: through
+// shared memory if both listen there, and over lo as its fallback. Otherwise: one for each NIC
+// pair, and an out-of-band path where both have a control endpoint.
 std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer);
 
 }  // namespace r2ccl

@@ -189,6 +189,29 @@ TEST(MakePaths, RanksOfOneHostMeetOnLoopback) {
   EXPECT_TRUE(make_paths(a, b).empty());
 }
 
+TEST(MakePaths, RanksOfOneHostShareMemoryIfBothListenThereAndHaveLoAsTheFallback) {
+  RankInfo a = info(0, {"10.0.0.1"});
+  RankInfo b = info(1, {"10.0.0.1"});
+  a.shm = {.address = {.family = AddressFamily::local, .bytes = {1}, .prefix_bits = 0, .scope = 0},
+           .port = 1};
+  b.shm = {.address = {.family = AddressFamily::local, .bytes = {2}, .prefix_bits = 0, .scope = 0},
+           .port = 1};
+  EXPECT_FALSE(make_paths(a, b).front().is_shm()) << "the hosts differ";
+  b.host = a.host;
+  const auto paths = make_paths(a, b);
+  ASSERT_EQ(paths.size(), 2u);
+  EXPECT_TRUE(paths[0].is_shm());
+  EXPECT_EQ(paths[0].remote, b.shm);
+  EXPECT_FALSE(paths[0].fallback);
+  EXPECT_EQ(paths[1].remote, b.control.back());
+  EXPECT_TRUE(paths[1].fallback);
+  EXPECT_NE(paths[0].id, paths[1].id);
+  EXPECT_EQ(make_paths(b, a)[0].id, paths[0].id);
+  b.shm = {};
+  ASSERT_EQ(make_paths(a, b).size(), 1u);
+  EXPECT_FALSE(make_paths(a, b).front().fallback);
+}
+
 TEST(MakePaths, ALinkLocalPeerIsReachedThroughTheNicThatSharesItsLink) {
   RankInfo a = info(0, {"fe80::1"}, 64);
   const RankInfo b = info(1, {"fe80::2"}, 64);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -79,6 +80,7 @@ Status ProgressEngine::open() {
   if (!all.ok()) return all.status();
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
   R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
+  if (options_.shm) listen_in_shared_memory();
   return shared_.watch_nics();
 }
 
@@ -134,9 +136,25 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
   return {};
 }
 
+// Without it, ranks of one host use lo.
+void ProgressEngine::listen_in_shared_memory() {
+  Address name;
+  name.family = AddressFamily::local;
+  const auto random = options_.nonce();
+  static_assert(random.size() >= sizeof name.bytes);
+  std::memcpy(name.bytes.data(), random.data(), name.bytes.size());
+  auto endpoint = acceptor_->listen(name, "", kNoNic);
+  if (endpoint.ok()) {
+    shm_ = endpoint.value();
+  } else {
+    R2CCL_LOG(info, "no shared memory between ranks: %s", endpoint.status().message().c_str());
+  }
+}
+
 void ProgressEngine::describe(RankInfo& info) const {
   for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
   info.control = control_;
+  info.shm = shm_;
 }
 
 Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
@@ -177,6 +195,8 @@ void ProgressEngine::reserve_places() {
     }
     for (const Endpoint& endpoint : info.control) peers.push_back(endpoint.address);
   }
+  // All peers of this host come by the name of this rank's listener.
+  if (shm_.address.family != AddressFamily::none) peers.push_back(shm_.address);
   acceptor_->reserve(peers);
 }
 

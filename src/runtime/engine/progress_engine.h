@@ -31,6 +31,8 @@ struct EngineOptions {
   std::vector<Endpoint> rendezvous;
   std::string oob_ifname;
   std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
+  // Listen in shared memory too, if the transport can, for ranks of this host.
+  bool shm = false;
   // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
@@ -152,6 +154,7 @@ class ProgressEngine final : private LinkHost {
   void check_nic(NicId nic, const NicQueue& queue) const;
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
+  void listen_in_shared_memory();
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
   ProcessEngine& shared_;
@@ -164,6 +167,7 @@ class ProgressEngine final : private LinkHost {
   std::vector<Nic> nics_;          // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;    // port of the listener on each
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
+  Endpoint shm_;                   // family none: not listening in shared memory
   std::vector<NicQueue*> queues_;  // parallel to nics_; the process's
   NicQueue& loopback_queue_;       // the process's
   std::vector<TimeNs> next_ping_;  // parallel to nics_

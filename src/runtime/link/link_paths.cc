@@ -57,7 +57,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     next = std::min(next, slot.dialer->next_timeout());
     const bool validates = path.state.phase() == PathPhase::validating;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
-    if (!path.state.connected() && reopens && !slot.dialer->busy()) {
+    if (!path.state.connected() && reopens && !slot.dialer->busy() && may_open(path)) {
       next = std::min(next, path.backoff.next_attempt());
     }
   }
@@ -258,7 +258,7 @@ void LinkPaths::check_invariants() const {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Path& path = *slots_[i].path;
     R2CCL_CHECK(path.index == i);
-    R2CCL_CHECK(!path.standby || path.drained);
+    R2CCL_CHECK(!path.standby || path.drained || path.spec.fallback);
     R2CCL_CHECK(path.state.connected() || path.model.outstanding().empty());
     path.check_invariants();
   }

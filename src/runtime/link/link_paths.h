@@ -135,6 +135,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void resume_paused(TimeNs now);
   void note_data_paths(TimeNs now);
   void dial(TimeNs now);
+  bool may_open(const Path& path) const;
   void open(PathSlot& slot, TimeNs now);
   bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
               TimeNs now);

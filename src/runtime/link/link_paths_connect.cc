@@ -1,5 +1,6 @@
 // The connections of a link's paths: this end dials, or adopts the connections that the peer
 // dialed.
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -63,10 +64,20 @@ void LinkPaths::dial(TimeNs now) {
     // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
     // may have left. A call shows whether the peer lives, and gives it this rank's address.
     if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
+    if (!may_open(path)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     path.backoff.on_attempt(now);
     open(slot, now);
   }
+}
+
+// Returns whether the path is to be opened now. A fallback path is not, before the others have
+// failed: an idle one would cost descriptors and heartbeats.
+bool LinkPaths::may_open(const Path& path) const {
+  return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
+    const bool has_failed = !other->history.attempt.empty() || other->history.downs > 0;
+    return other->spec.fallback || other->control_only || (!other->state.connected() && has_failed);
+  });
 }
 
 // With a short bound, many attempts find the moment at which the network returns. After a long

@@ -29,12 +29,14 @@ void LinkPaths::set_drained(NicSet local, NicSet remote) {
   events_.wake();
 }
 
-// A drain never costs a link its last path: when no other path is up, the link uses drained ones.
+// A drain never costs a link its last path: when no other path is up, the link uses drained ones,
+// and fallbacks.
 void LinkPaths::choose_standby() {
-  const bool others = std::ranges::any_of(all(), [](const Path* path) {
-    return !path->drained && !path->control_only && path->state.usable();
+  const auto yields = [](const Path* path) { return path->drained || path->spec.fallback; };
+  const bool others = std::ranges::any_of(all(), [&](const Path* path) {
+    return !yields(path) && !path->control_only && path->state.usable();
   });
-  for (Path* path : all()) path->standby = path->drained && others;
+  for (Path* path : all()) path->standby = yields(path) && others;
 }
 
 // `local`, `remote`: the NIC at this end and the NIC at the peer's end; kNoNic at the end where it

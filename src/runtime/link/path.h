@@ -30,12 +30,15 @@ namespace r2ccl {
 struct PathSpec {
   PathId id;
   bool control_only = false;  // the out-of-band path: control frames, never chunks
+  bool fallback = false;      // opened only while no other data path is connected, then on standby
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  std::string local_name;  // for messages: "nic0", "mgmt", "lo"
+  std::string local_name;  // for messages: "nic0", "mgmt", "shm", "lo"
   std::string device;      // bind to this device; empty: not bound
   Address source;
   Endpoint remote;  // the peer's listener on its NIC
+
+  bool is_shm() const { return remote.address.family == AddressFamily::local; }
 };
 
 class Path final : public PathEnd, private FrameReader::Owner {
@@ -69,6 +72,9 @@ class Path final : public PathEnd, private FrameReader::Owner {
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
   // Returns true when it carries nothing because a NIC is out of service, connected or not.
   bool at_rest() const { return drained && (standby || !state.usable()); }
+
+  // Returns true for a fallback while it is not needed, connected or not.
+  bool stands_by() const { return spec.fallback && standby; }
 
   // Takes both connections of one incarnation and begins to validate the path. A control-only path
   // has no `data` and is up at once.

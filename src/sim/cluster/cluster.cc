@@ -33,7 +33,7 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
     RankInfo info;
     info.rank = Rank(rank);
     info.host_name = "h" + std::to_string(rank);
-    info.host[0] = static_cast<std::byte>(rank + 1);
+    info.host[0] = static_cast<std::byte>(options.one_host ? 1 : rank + 1);
     node(rank).runtime->describe(info);
     rank_table.push_back(std::move(info));
   }
@@ -57,6 +57,7 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.self = Rank(rank);
   made.rank_count = options.hosts;
   made.engine.link = options.link;
+  made.engine.shm = options.one_host;
   made.engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
   if (options.management) made.engine.oob_ifname = "mgmt";
   made.contexts = options.communicators;
@@ -73,7 +74,14 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
 std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& options) {
   auto made = std::make_unique<SimRank>();
   made->check = &check_;
-  made->host = &fabric().add_host("h" + std::to_string(rank));
+  const std::string name = "h" + std::to_string(rank);
+  if (options.one_host && rank > 0) {
+    made->host = &fabric().add_process(*node(0).host, name);
+    made->nics = node(0).nics;
+    open(*made, rank, options);
+    return made;
+  }
+  made->host = &fabric().add_host(name);
   for (int k = 0; k < options.nics; ++k) {
     NicOptions nic;
     nic.name = "nic" + std::to_string(k);
@@ -89,12 +97,16 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
     nic.data = false;
     made->management = &fabric().add_nic(*made->host, nic);
   }
-  made->clock = std::make_unique<HostClock>(world_.clock());
-  made->process = std::make_unique<ProcessEngine>(*made->host, *made->clock);
-  made->runtime = std::make_unique<RankRuntime>(*made->process, rank_options(rank, options, *made),
-                                                *made);
-  R2CCL_CHECK(made->runtime->open().ok());
+  open(*made, rank, options);
   return made;
+}
+
+void Cluster::open(SimRank& node, int rank, const ClusterOptions& options) {
+  node.clock = std::make_unique<HostClock>(world_.clock());
+  node.process = std::make_unique<ProcessEngine>(*node.host, *node.clock);
+  node.runtime =
+      std::make_unique<RankRuntime>(*node.process, rank_options(rank, options, node), node);
+  R2CCL_CHECK(node.runtime->open().ok());
 }
 
 Cluster::~Cluster() {

@@ -17,8 +17,9 @@ struct ClusterOptions {
   int hosts = 2;
   int nics = 2;
   uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
-  bool management = true;                  // adds a NIC only for the out-of-band control stream
-  int communicators = 1;                   // they share the links
+  bool one_host = false;   // all ranks are processes of one host, which has the NICs
+  bool management = true;  // adds a NIC only for the out-of-band control stream
+  int communicators = 1;   // they share the links
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed
@@ -50,6 +51,7 @@ class Cluster {
 
  private:
   std::unique_ptr<SimRank> make_node(int rank, const ClusterOptions& options);
+  void open(SimRank& node, int rank, const ClusterOptions& options);
   RankOptions rank_options(int rank, const ClusterOptions& options, SimRank& node);
 
   WorldOptions world_options(const ClusterOptions& options);

@@ -48,6 +48,8 @@ class SimHost final : public Transport {
   }
   // Without descriptors the process can open no connection.
   void set_descriptors_left(bool left) { descriptors_left_ = left; }
+  // Without shared memory nothing of the process reaches a listener there, as in a container.
+  void set_shares_memory(bool shares) { shares_memory_ = shares; }
   // Returns the number of operations so far: nics, listen, connect, accept, read, write.
   uint64_t operations() const { return operations_; }
 
@@ -79,6 +81,7 @@ class SimHost final : public Transport {
   uint64_t fail_at_ = 0;
   int fail_error_ = 0;
   bool descriptors_left_ = true;
+  bool shares_memory_ = true;
 };
 
 }  // namespace r2ccl::sim

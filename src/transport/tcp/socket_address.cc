@@ -11,6 +11,7 @@ namespace r2ccl {
 int socket_family(AddressFamily family) {
   switch (family) {
     case AddressFamily::none:
+    case AddressFamily::local:
       return AF_UNSPEC;
     case AddressFamily::ipv4:
       return AF_INET;

@@ -1,0 +1,73 @@
+// Connection through shared memory. A Unix-domain socket beside it carries no data: it hands over
+// the memory, wakes the other end, and ends when the other process does.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "transport/shm/shm_segment.h"
+#include "transport/tcp/fork_guard.h"
+#include "transport/transport.h"
+
+namespace r2ccl {
+
+class ShmConnection;
+
+// The live connections of one transport, by poll id.
+using ShmConnections = std::unordered_map<int, ShmConnection*>;
+
+class ShmConnection final : public Connection {
+ public:
+  // Takes a connected socket whose other end has been sent the file of `segment`.
+  ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket, const Endpoint& remote,
+                ShmSegment segment);
+  // Takes a socket that did not connect, because of `error`.
+  ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket, const Endpoint& remote,
+                int error);
+  // Takes a socket that accept() returned. The file may still be on its way.
+  ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket, const Endpoint& remote);
+  ~ShmConnection() override;
+
+  ConnectState connect_state() override { return state_; }
+  int connect_error() const override { return state_ == ConnectState::failed ? error_ : 0; }
+  IoResult read(std::span<const iovec> slices) override;
+  IoResult write(std::span<const iovec> slices) override;
+  // The kernel holds no bytes, and answers for the peer at once: a stopped process is not dead, and
+  // a dead one has closed its socket.
+  ConnectionInfo info() const override {
+    return {.smoothed_rtt_ns = 0, .unsent_bytes = 0, .packets = {}, .unanswered_ns = 0};
+  }
+  Endpoint remote() const override { return remote_; }
+  int poll_id() const override { return poll_id_; }
+
+  // --- for the poller ---
+  bool readable() const;
+  bool writable() const;
+  // Asks the other end to ring the bell, for bytes and also for space with `want_write`. The caller
+  // must then look again before it sleeps.
+  void set_waiting(bool on, bool want_write);
+  // Requires that the socket is readable: takes the file or the bell, or notes the end.
+  void on_socket_ready();
+
+ private:
+  IoResult fail(int error);
+  void attach(ShmSegment segment, ShmEnd end);
+  void receive_segment();
+  void ring_bell();
+  // Returns whether the rings may be touched: they are here, and this is no forked child.
+  bool attached() const { return segment_.mapped() && socket_.valid(); }
+  bool ended() const { return peer_gone_ || reader_.closed(); }
+
+  std::shared_ptr<ShmConnections> all_;
+  GuardedFd socket_;
+  const int poll_id_;
+  Endpoint remote_;
+  ConnectState state_ = ConnectState::established;
+  ShmSegment segment_;    // mapped from attach() on
+  ShmRingWriter writer_;  // these two are valid while it is mapped
+  ShmRingReader reader_;
+  bool peer_gone_ = false;  // the socket has ended
+  int error_ = 0;           // the first error; bytes that arrived before it can still be read
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,132 @@
+#include "transport/shm/shm_poller.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+// The poller below knows a connection's socket by this and the socket's number.
+constexpr uint64_t kOwn = uint64_t{UINT32_MAX} << 32;
+
+}  // namespace
+
+ShmPoller::ShmPoller(Poller& below, const Clock& clock, std::shared_ptr<const ShmConnections> all)
+    : below_(below), clock_(clock), all_(std::move(all)) {}
+
+ShmPoller::Watch* ShmPoller::find(int poll_id) {
+  const auto found = std::ranges::find_if(
+      watches_, [&](const Watch& watch) { return watch.connection->poll_id() == poll_id; });
+  return found == watches_.end() ? nullptr : &*found;
+}
+
+Status ShmPoller::add(int poll_id, uint64_t token, bool want_write) {
+  R2CCL_CHECK((token & kOwn) != kOwn);
+  const auto found = all_->find(poll_id);
+  if (found == all_->end()) return below_.add(poll_id, token, want_write);
+  R2CCL_RETURN_IF_ERROR(below_.add(poll_id, kOwn | static_cast<uint32_t>(poll_id), false));
+  watches_.push_back({found->second, token, want_write});
+  return {};
+}
+
+void ShmPoller::modify(int poll_id, uint64_t token, bool want_write) {
+  R2CCL_CHECK((token & kOwn) != kOwn);
+  Watch* const watch = find(poll_id);
+  if (watch == nullptr) return below_.modify(poll_id, token, want_write);
+  watch->token = token;
+  watch->want_write = want_write;
+}
+
+void ShmPoller::remove(int poll_id) {
+  below_.remove(poll_id);
+  if (Watch* const watch = find(poll_id); watch != nullptr) {
+    *watch = watches_.back();
+    watches_.pop_back();
+  }
+}
+
+bool ShmPoller::is_ready(const Watch& watch) {
+  return watch.connection->readable() || (watch.want_write && watch.connection->writable());
+}
+
+bool ShmPoller::any_ready() const {
+  return std::ranges::any_of(watches_, &ShmPoller::is_ready);
+}
+
+void ShmPoller::set_waiting(bool on) {
+  for (const Watch& watch : watches_) watch.connection->set_waiting(on, watch.want_write);
+}
+
+size_t ShmPoller::report_ready(std::span<PollEvent> events) {
+  size_t filled = 0;
+  size_t place = next_;
+  for (size_t i = 0; i < watches_.size() && filled < events.size(); ++i, ++place) {
+    const Watch& watch = watches_[place % watches_.size()];
+    const bool readable = watch.connection->readable();
+    const bool writable = watch.want_write && watch.connection->writable();
+    if (!readable && !writable) continue;
+    events[filled++] = {.token = watch.token, .readable = readable, .writable = writable};
+  }
+  next_ = watches_.empty() ? 0 : place % watches_.size();
+  return filled;
+}
+
+// Returns the number of events that are not about the connections' sockets.
+size_t ShmPoller::ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
+  const size_t count = below_.wait(events, timeout_ns);
+  kernel_asked_ = clock_.now();
+  size_t kept = 0;
+  for (const PollEvent& event : events.first(count)) {
+    if ((event.token & kOwn) != kOwn) {
+      events[kept++] = event;
+      continue;
+    }
+    const auto found = all_->find(static_cast<int>(event.token & ~kOwn));
+    if (found != all_->end()) found->second->on_socket_ready();
+  }
+  return kept;
+}
+
+// Lets other processes run for a moment and looks again: a peer on this core may then write, and
+// neither end needs a system call for the bell. Returns whether a ring is ready.
+bool ShmPoller::yield_until_ready(TimeNs timeout_ns) {
+  const TimeNs now = clock_.now();
+  if (now - ready_at_ > kRecent) return false;
+  const TimeNs until = now + std::min(timeout_ns, kYieldTime);
+  do {
+    sched_yield();
+    if (any_ready()) return true;
+  } while (clock_.now() < until);
+  return false;
+}
+
+size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
+  R2CCL_CHECK(!events.empty());
+  const bool may_sleep = timeout_ns > 0 && !watches_.empty();
+  const bool ready = any_ready() || (may_sleep && yield_until_ready(timeout_ns));
+  size_t filled = 0;
+  if (!ready) {
+    filled = may_sleep ? wait_in_kernel(events, timeout_ns) : ask_kernel(events, timeout_ns);
+  } else if (clock_.now() - kernel_asked_ >= kKernelLook) {
+    filled = ask_kernel(events, 0);
+  }
+  const size_t rings = report_ready(events.subspan(filled));
+  if (rings > 0) ready_at_ = clock_.now();
+  return filled + rings;
+}
+
+// As in Dekker's algorithm: says that it waits, and then looks once more.
+size_t ShmPoller::wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
+  set_waiting(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const size_t filled = ask_kernel(events, any_ready() ? 0 : timeout_ns);
+  set_waiting(false);
+  return filled;
+}
+
+}  // namespace r2ccl
