@@ -45,7 +45,8 @@ std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks)
 
 }  // namespace
 
-Communicator::Communicator(std::shared_ptr<ProcessDriver> driver, const CommunicatorOptions& options)
+Communicator::Communicator(std::shared_ptr<ProcessDriver> driver,
+                           const CommunicatorOptions& options)
     : options_(options),
       driver_(std::move(driver)),
       awaited_(std::make_shared<AwaitedRequests>(driver_->thread())) {}
@@ -89,8 +90,8 @@ Status Communicator::connect(Transport& meeting) {
   MetJob met{{info}, {}};
   if (options_.rank_count > 1) {
     Reactor reactor(meeting.poller());
-    auto told =
-        run_rendezvous(meeting, reactor, clock, meeting_options(options_, std::move(info)), nullptr);
+    auto told = run_rendezvous(meeting, reactor, clock, meeting_options(options_, std::move(info)),
+                               nullptr);
     if (!told.ok()) return told.status();
     met = std::move(told).value();
   }

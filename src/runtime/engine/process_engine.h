@@ -1,6 +1,6 @@
 // The part of the engine that all communicators of a process share: the transport with its poller,
-// the account of each NIC, and the buffers of the driving thread. Each communicator's RankRuntime is
-// a member of it.
+// the account of each NIC, and the buffers of the driving thread. Each communicator's RankRuntime
+// is a member of it.
 //
 // A turn waits for events once, dispatches them, and then lets each member do the work that is due.
 // Members have no order among them: each turn begins with another one, and a member's share of a

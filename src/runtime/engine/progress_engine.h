@@ -172,7 +172,7 @@ class ProgressEngine final : private LinkHost {
   LinkSchedule schedule_;        // of links_, which it outlives
   std::vector<LinkTurn> turns_;  // parallel to links_
   std::vector<std::unique_ptr<Link>> links_;
-  size_t unsent_links_ = 0;  // links that had unsent chunks after their last turn
+  size_t unsent_links_ = 0;       // links that had unsent chunks after their last turn
   NicSet drained_;                // subset of nics_
   TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;

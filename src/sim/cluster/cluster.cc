@@ -91,8 +91,8 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
   }
   made->clock = std::make_unique<HostClock>(world_.clock());
   made->process = std::make_unique<ProcessEngine>(*made->host, *made->clock);
-  made->runtime = std::make_unique<RankRuntime>(*made->process, rank_options(rank, options, *made),
-                                                *made);
+  made->runtime =
+      std::make_unique<RankRuntime>(*made->process, rank_options(rank, options, *made), *made);
   R2CCL_CHECK(made->runtime->open().ok());
   return made;
 }
