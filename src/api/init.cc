@@ -105,8 +105,8 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
 
 // Returns the driver that all communicators with these settings share.
 Result<std::shared_ptr<ProcessDriver>> shared_driver(const Config& config) {
-  const std::string settings = config.socket_ifname_variable + '=' + config.socket_ifname + '\n' +
-                               config.fault_file;
+  const std::string settings =
+      config.socket_ifname_variable + '=' + config.socket_ifname + '\n' + config.fault_file;
   if (auto living = api::drivers().find(settings)) return living;
   auto transport = open_transport(config);
   if (!transport.ok()) return transport.status();

@@ -52,8 +52,8 @@ struct RankOptions {
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  // A turn begins: its events have been read, and nothing else has happened in it. The time to start
-  // operations.
+  // A turn begins: its events have been read, and nothing else has happened in it. The time to
+  // start operations.
   virtual void on_turn() {}
   virtual void on_turn_end() {}
   virtual void on_path_event(const PathEvent&) {}

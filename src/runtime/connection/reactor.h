@@ -1,8 +1,8 @@
 // Dispatches readiness events to the handlers of connections. A registration is a value that ends
 // with its holder. An event that was already fetched for an ended registration is dropped.
 //
-// The ranks of one process share a poller: each has a reactor of its own, for its own handlers, over
-// the reactor that polls. So an exception of a handler reaches the rank that it belongs to.
+// The ranks of one process share a poller: each has a reactor of its own, for its own handlers,
+// over the reactor that polls. So an exception of a handler reaches the rank that it belongs to.
 #pragma once
 
 #include <cstdint>

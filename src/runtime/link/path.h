@@ -156,7 +156,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // so only a peer that keeps writing loses frames by this bound.
   static constexpr size_t kLastTurns = 64;
   // Bytes that the reader may take in a round before other connections get their turn.
-  static constexpr size_t kReadBudget = 128 * 1024;
+  static constexpr size_t kReadBudget = 1024 * 1024;
 
  private:
   struct DataHandler final : EventHandler {
