@@ -32,7 +32,8 @@ struct Endpoint {
 std::string to_string(const Address& address);
 // Returns "10.1.2.3:4711" or "[fe80::1%eth0]:4711".
 std::string to_string(const Endpoint& endpoint);
-// Parses the output of to_string(Address) for IPv4 and IPv6 and nothing else. A scope is an interface name or index.
+// Parses the output of to_string(Address) for IPv4 and IPv6 and nothing else. A scope is an
+// interface name or index.
 std::optional<Address> parse_address(const std::string& text);
 // Returns true for 169.254.0.0/16 and fe80::/10: usable only on the NIC it belongs to.
 bool is_link_local(const Address& address);
