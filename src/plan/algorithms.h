@@ -1,15 +1,21 @@
 // The algorithms behind make_plan: each adds one rank's steps to a builder. Private to this folder.
 #pragma once
 
+#include "plan/group.h"
 #include "plan/limits.h"
 #include "plan/plan.h"
 #include "plan/plan_builder.h"
 
 namespace r2ccl {
 
+// AllReduces among a group of at least two ranks, of at least one element.
+void build_ring_all_reduce(const GroupReduction& what, const PlanLimits& limits, PlanBuilder& plan);
+void build_halving_doubling(const GroupReduction& what, const PlanLimits& limits,
+                            PlanBuilder& plan);
+void build_recursive_doubling(const GroupReduction& what, const PlanLimits& limits,
+                              PlanBuilder& plan);
+
 // Require p >= 2 ranks, and key.count >= 1 except for the barrier.
-void build_ring_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
-void build_halving_doubling(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
 void build_chain_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
 void build_tree_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
 void build_barrier(const PlanKey& key, PlanBuilder& plan);

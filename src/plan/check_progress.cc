@@ -17,6 +17,7 @@ class TightRun {
       RankState& state = ranks_[rank];
       state.dependents.resize(steps.size());
       state.complete.resize(steps.size());
+      state.arrived.resize(steps.size());
       for (uint32_t i = 0; i < steps.size(); ++i) {
         state.pending.push_back(static_cast<uint32_t>(steps[i].after.size()));
         for (const uint32_t before : steps[i].after) state.dependents[before].push_back(i);
@@ -52,6 +53,7 @@ class TightRun {
     std::vector<uint32_t> pending;
     std::vector<std::vector<uint32_t>> dependents;
     std::vector<bool> complete;
+    std::vector<bool> arrived;     // receive_reduce steps: the bytes lie in the slot
     std::vector<uint32_t> staged;  // receive_reduce steps: one slot, assigned in this order
     size_t staged_complete = 0;
   };
@@ -59,7 +61,7 @@ class TightRun {
   void attempt(StepId id) {
     const Step& step = subject_.step(id);
     if (ranks_[id.rank].complete[id.index]) return;
-    if (step.kind == StepKind::copy) {
+    if (step.kind == StepKind::copy || ranks_[id.rank].arrived[id.index]) {
       if (ranks_[id.rank].pending[id.index] == 0) complete(id);
       return;
     }
@@ -76,22 +78,29 @@ class TightRun {
     const StepId send{from, exchange.sends[next]};
     const StepId receive{to, exchange.receives[next]};
     RankState& receiver = ranks_[to];
-    if (ranks_[from].pending[send.index] != 0 || receiver.pending[receive.index] != 0) return;
-    const bool staged = subject_.step(receive).kind == StepKind::receive_reduce;
-    if (staged && receiver.staged[receiver.staged_complete] != receive.index) return;
-    ++next;
-    complete(send);
-    complete(receive);
-    if (next < exchange.sends.size()) open_.push_back({from, exchange.sends[next]});
-    if (staged && ++receiver.staged_complete < receiver.staged.size()) {
-      open_.push_back({to, receiver.staged[receiver.staged_complete]});
+    if (ranks_[from].pending[send.index] != 0) return;
+    if (subject_.step(receive).kind == StepKind::receive_reduce) {
+      // Only the reduction waits for `after`. The bytes wait for the slot.
+      if (receiver.staged[receiver.staged_complete] != receive.index) return;
+      receiver.arrived[receive.index] = true;
+      complete(send);
+      open_.push_back(receive);
+    } else {
+      if (receiver.pending[receive.index] != 0) return;
+      complete(send);
+      complete(receive);
     }
+    if (++next < exchange.sends.size()) open_.push_back({from, exchange.sends[next]});
   }
 
   void complete(StepId id) {
     RankState& state = ranks_[id.rank];
     state.complete[id.index] = true;
     schedule_.push_back(id);
+    if (subject_.step(id).kind == StepKind::receive_reduce &&
+        ++state.staged_complete < state.staged.size()) {
+      open_.push_back({id.rank, state.staged[state.staged_complete]});
+    }
     for (const uint32_t dependent : state.dependents[id.index]) {
       if (--state.pending[dependent] == 0) open_.push_back({id.rank, dependent});
     }

@@ -1,6 +1,7 @@
 // Values: runs the plan on expressions instead of numbers. Equal expressions have equal ids, so two
 // ranks hold the same bits exactly when they hold the same id.
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 #include <vector>
@@ -94,19 +95,20 @@ class SymbolicRun {
   }
 
   Status run(const std::vector<StepId>& schedule) {
-    for (size_t i = 0; i < schedule.size(); ++i) {
-      const StepId id = schedule[i];
+    for (const StepId id : schedule) {
       switch (subject_.step(id).kind) {
         case StepKind::send:
-          break;  // its receive is next
+          R2CCL_RETURN_IF_ERROR(take(id));
+          break;
         case StepKind::copy:
-          R2CCL_RETURN_IF_ERROR(move(id, id));
+          R2CCL_RETURN_IF_ERROR(take(id));
+          put(id, id);
           break;
         case StepKind::receive:
-          R2CCL_RETURN_IF_ERROR(move(schedule[i - 1], id));
+          put(subject_.send_of(id), id);
           break;
         case StepKind::receive_reduce:
-          R2CCL_RETURN_IF_ERROR(reduce(schedule[i - 1], id));
+          R2CCL_RETURN_IF_ERROR(reduce(id));
           break;
       }
     }
@@ -127,37 +129,45 @@ class SymbolicRun {
     return {at(region.offset), at(region.offset + region.count)};
   }
 
-  // Copies the expression that `from` reads to the target of `to`; for a copy both are the same
-  // step.
-  Status move(StepId from, StepId to) {
-    const Region& source = subject_.step(from).source;
-    const std::vector<Expression>& read = memory(from.rank, source.buffer);
-    std::vector<Expression>& written = memory(to.rank, Buffer::output);
+  // Records what a send or copy reads. A send may be complete, and its source overwritten, before
+  // its receiver reduces.
+  Status take(StepId id) {
+    const Region& source = subject_.step(id).source;
+    const std::vector<Expression>& read = memory(id.rank, source.buffer);
     const auto [begin, end] = pieces_of(source);
+    std::vector<Expression> taken;
     for (size_t i = begin; i < end; ++i) {
       if (read[i] == kUndefined)
-        return subject_.wrong(from, "reads elements that were never written");
-      written[i] = read[i];
+        return subject_.wrong(id, "reads elements that were never written");
+      taken.push_back(read[i]);
     }
+    taken_[id] = std::move(taken);
     return Status::ok_status();
   }
 
-  Status reduce(StepId send, StepId receive) {
+  // Writes what `from` has read to the target of `to`; for a copy both are the same step.
+  void put(StepId from, StepId to) {
+    const auto taken = taken_.extract(from);
+    const size_t begin = pieces_of(subject_.step(to).target).first;
+    std::ranges::copy(taken.mapped(),
+                      memory(to.rank, Buffer::output).begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+
+  Status reduce(StepId receive) {
     const Step& step = subject_.step(receive);
-    const Region& remote = subject_.step(send).source;
-    const std::vector<Expression>& received = memory(send.rank, remote.buffer);
+    const auto taken = taken_.extract(subject_.send_of(receive));
     const std::vector<Expression>& own = memory(receive.rank, step.source.buffer);
     std::vector<Expression>& target = memory(receive.rank, Buffer::output);
     const auto [begin, end] = pieces_of(step.target);
     for (size_t i = begin; i < end; ++i) {
-      if (received[i] == kUndefined)
-        return subject_.wrong(send, "reads elements that were never written");
+      const Expression received = taken.mapped()[i - begin];
       if (own[i] == kUndefined)
         return subject_.wrong(receive, "reads elements that were never written");
-      if (expressions_.inputs(own[i]).overlaps(expressions_.inputs(received[i]))) {
+      if (expressions_.inputs(own[i]).overlaps(expressions_.inputs(received))) {
         return subject_.wrong(receive, "reduces an input that is already in");
       }
-      target[i] = expressions_.reduce(own[i], received[i]);
+      target[i] = step.operands == Operands::own_first ? expressions_.reduce(own[i], received)
+                                                       : expressions_.reduce(received, own[i]);
       const bool full = expressions_.first_missing(target[i]) == subject_.plans.size();
       if (full != step.last_reduction) {
         return subject_.wrong(receive, full ? "is the last reduction but does not say so"
@@ -198,8 +208,9 @@ class SymbolicRun {
   const Subject& subject_;
   Expressions expressions_;
   std::vector<uint64_t> cuts_;  // element positions: piece i is from cuts_[i] to cuts_[i + 1]
-  std::vector<std::vector<Expression>> inputs_;   // per rank and piece
-  std::vector<std::vector<Expression>> outputs_;  // in place also the input
+  std::vector<std::vector<Expression>> inputs_;      // per rank and piece
+  std::vector<std::vector<Expression>> outputs_;     // in place also the input
+  std::map<StepId, std::vector<Expression>> taken_;  // by send: its expressions, until they arrive
 };
 
 }  // namespace
@@ -219,13 +230,13 @@ Status check_barrier(const Subject& subject, const std::vector<StepId>& schedule
     known[rank].assign(subject.plans[rank].steps.size(), RankSet(ranks));
     at_end[rank].insert(rank);
   }
-  for (size_t i = 0; i < schedule.size(); ++i) {
-    const StepId id = schedule[i];
+  for (const StepId id : schedule) {
     RankSet& here = known[id.rank][id.index];
     here.insert(id.rank);
     for (const uint32_t before : subject.step(id).after) here.insert(known[id.rank][before]);
     if (subject.step(id).kind == StepKind::receive) {
-      here.insert(known[schedule[i - 1].rank][schedule[i - 1].index]);
+      const StepId send = subject.send_of(id);
+      here.insert(known[send.rank][send.index]);
     }
     at_end[id.rank].insert(here);
   }

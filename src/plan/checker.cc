@@ -87,6 +87,7 @@ Status check_shape(const Subject& subject) {
 Status check_matching(Subject& subject) {
   for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
     const std::vector<Step>& steps = subject.plans[rank].steps;
+    subject.sends.emplace_back(steps.size());
     for (uint32_t i = 0; i < steps.size(); ++i) {
       const auto peer = static_cast<size_t>(steps[i].peer.value());
       if (steps[i].kind == StepKind::copy) continue;
@@ -100,8 +101,10 @@ Status check_matching(Subject& subject) {
   for (const auto& [pair, exchange] : subject.exchanges) {
     const size_t messages = std::min(exchange.sends.size(), exchange.receives.size());
     for (size_t i = 0; i < messages; ++i) {
+      const StepId send{pair.first, exchange.sends[i]};
       const StepId receive{pair.second, exchange.receives[i]};
-      const Region& sent = region_of(subject.step({pair.first, exchange.sends[i]}));
+      subject.sends[receive.rank][receive.index] = send;
+      const Region& sent = region_of(subject.step(send));
       const Region& received = region_of(subject.step(receive));
       if (sent.offset != received.offset || sent.count != received.count) {
         return subject.wrong(receive, "meets a send of elements " + range_of(sent));

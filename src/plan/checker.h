@@ -7,9 +7,10 @@
 //  * Order: if two steps of a rank touch the same memory and one of them writes, one comes after
 //    the other by `after`. So a send is acknowledged before its source is overwritten, and the bits
 //    do not depend on arrival.
-//  * Progress: no deadlock even when a send waits for its receive to be posted, each step queue
-//    carries one message at a time, and there is one staging slot. More resources only remove
-//    constraints, and a plan that cannot block under more constraints cannot block under fewer.
+//  * Progress: no deadlock even when a send waits for its receive to be posted (a receive_reduce is
+//    posted when it has a staging slot), each step queue carries one message at a time, and there
+//    is one staging slot. More resources only remove constraints, and a plan that cannot block
+//    under more constraints cannot block under fewer.
 //  * Values, by symbolic execution: no step reads an undefined value; every output element is the
 //    same expression on every rank, in which every input occurs exactly once; last_reduction stands
 //    exactly where an expression becomes complete. For a barrier: no rank ends before all began.

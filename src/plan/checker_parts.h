@@ -1,6 +1,7 @@
 // The stages of check_plan. Each may rely on the success of the stages before it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,6 +17,7 @@ namespace r2ccl::checker {
 struct StepId {
   size_t rank = 0;
   uint32_t index = 0;
+  friend auto operator<=>(const StepId&, const StepId&) = default;
 };
 
 // The steps of one direction between two ranks; entry i of both is the same message.
@@ -29,7 +31,10 @@ struct Subject {
   const std::vector<RankPlan>& plans;
   const std::vector<bool>& in_place;
   std::map<std::pair<size_t, size_t>, Exchange> exchanges{};  // by (from, to)
+  // By rank and step: the send whose bytes a receive or receive_reduce takes.
+  std::vector<std::vector<StepId>> sends{};
 
+  StepId send_of(StepId receive) const { return sends[receive.rank][receive.index]; }
   const Step& step(StepId id) const { return plans[id.rank].steps[id.index]; }
   Status wrong(StepId id, const std::string& why) const;
 };
@@ -42,11 +47,11 @@ inline bool writes(const Step& step) {
 }
 
 Status check_shape(const Subject& subject);
-Status check_matching(Subject& subject);  // fills exchanges
+Status check_matching(Subject& subject);  // fills exchanges and sends
 Status check_order(const Subject& subject);
 
-// Returns the steps in an order that an executor can always follow, with each send directly before
-// its receive.
+// Returns the steps in an order that an executor can always follow, with each send before its
+// receive.
 Result<std::vector<StepId>> check_progress(const Subject& subject);
 
 Status check_values(const Subject& subject, const std::vector<StepId>& schedule);

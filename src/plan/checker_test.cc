@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -57,10 +58,13 @@ void expect_proved(const PlanKey& key, const PlanLimits& limits) {
   prove([](int32_t rank) { return rank % 3 == 1; });
 }
 
+constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
+                                          Algorithm::recursive_doubling};
+
 TEST(PlanChecker, ProvesEveryAllReduceUpTo16Ranks) {
   for (int32_t ranks = 1; ranks <= 16; ++ranks) {
     const auto p = static_cast<uint64_t>(ranks);
-    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+    for (const Algorithm algorithm : kReductionAlgorithms) {
       for (const uint64_t count : {uint64_t{0}, uint64_t{1}, p - 1, p, p + 1, 7 * p + 3, 31 * p}) {
         expect_proved(key_of(Collective::all_reduce, algorithm, ranks, count), tiny_segments());
       }
@@ -70,7 +74,7 @@ TEST(PlanChecker, ProvesEveryAllReduceUpTo16Ranks) {
 
 TEST(PlanChecker, ProvesAllReducesOfRealSegments) {
   for (const int32_t ranks : {2, 4, 7, 16}) {
-    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+    for (const Algorithm algorithm : kReductionAlgorithms) {
       expect_proved(key_of(Collective::all_reduce, algorithm, ranks, 1 << 20), kPlanLimits);
     }
   }
@@ -190,6 +194,18 @@ TEST_P(Mutants, AnotherPeerIsCaught) {
 }
 
 class ReductionMutants : public Mutants {};
+class ExchangeMutants : public Mutants {};
+
+// Only where several ranks compute the same result does the order of the operands matter.
+TEST_P(ExchangeMutants, OperandsInAnotherOrderAreCaught) {
+  expect_all_caught("order", [](RankPlan& plan, size_t i) {
+    Step& step = plan.steps[i];
+    if (step.kind != StepKind::receive_reduce) return false;
+    step.operands =
+        step.operands == Operands::own_first ? Operands::received_first : Operands::own_first;
+    return true;
+  });
+}
 
 TEST_P(ReductionMutants, AWrongMarkOfTheLastReductionIsCaught) {
   expect_all_caught("mark", [](RankPlan& plan, size_t i) {
@@ -202,9 +218,21 @@ TEST_P(ReductionMutants, AWrongMarkOfTheLastReductionIsCaught) {
 
 std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
   const PlanKey& key = info.param;
+  const auto name_of_algorithm = [&]() -> std::string {
+    switch (key.algorithm) {
+      case Algorithm::automatic:
+        return "automatic_";
+      case Algorithm::ring:
+        return "ring_";
+      case Algorithm::halving_doubling:
+        return "halving_doubling_";
+      case Algorithm::recursive_doubling:
+        return "recursive_doubling_";
+    }
+    return "";
+  };
   return std::string(key.collective == Collective::broadcast ? "broadcast_" : "all_reduce_") +
-         (key.algorithm == Algorithm::ring ? "ring_" : "halving_doubling_") +
-         std::to_string(key.rank_count);
+         name_of_algorithm() + std::to_string(key.rank_count);
 }
 
 const auto kReductions =
@@ -213,12 +241,18 @@ const auto kReductions =
                     key_of(Collective::all_reduce, Algorithm::ring, 4, 53),
                     key_of(Collective::all_reduce, Algorithm::halving_doubling, 2, 29),
                     key_of(Collective::all_reduce, Algorithm::halving_doubling, 4, 37),
-                    key_of(Collective::all_reduce, Algorithm::halving_doubling, 5, 31));
+                    key_of(Collective::all_reduce, Algorithm::halving_doubling, 5, 31),
+                    key_of(Collective::all_reduce, Algorithm::recursive_doubling, 4, 7),
+                    key_of(Collective::all_reduce, Algorithm::recursive_doubling, 6, 7));
+const auto kExchanges =
+    testing::Values(key_of(Collective::all_reduce, Algorithm::recursive_doubling, 2, 7),
+                    key_of(Collective::all_reduce, Algorithm::recursive_doubling, 8, 7));
 const auto kBroadcasts =
     testing::Values(key_of(Collective::broadcast, Algorithm::ring, 4, 20),
                     key_of(Collective::broadcast, Algorithm::halving_doubling, 5, 13));
 INSTANTIATE_TEST_SUITE_P(Reductions, Mutants, kReductions, name_of);
 INSTANTIATE_TEST_SUITE_P(Broadcasts, Mutants, kBroadcasts, name_of);
+INSTANTIATE_TEST_SUITE_P(Exchanges, ExchangeMutants, kExchanges, name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);
 
 // Makes a plan by hand; each has one fault.

@@ -30,16 +30,26 @@ uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
   return std::min(full_blocks, limits.ring_bytes_per_rank / 2 * (ranks - 2 - rounds));
 }
 
+// Returns the algorithm of an AllReduce among one group.
+Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits) {
+  if (bytes <= limits.recursive_doubling_bytes_max) return Algorithm::recursive_doubling;
+  return bytes >= ring_bytes(ranks, limits) ? Algorithm::ring : Algorithm::halving_doubling;
+}
+
 }  // namespace
 
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
-  if (key.algorithm != Algorithm::automatic) return key.algorithm;
   const uint64_t bytes = key.count * size_of(key.type);
   const auto ranks = static_cast<uint64_t>(key.rank_count);
-  const uint64_t switch_point = key.collective == Collective::broadcast
-                                    ? limits.chain_bytes_per_rank * ranks
-                                    : ring_bytes(ranks, limits);
-  return bytes >= switch_point ? Algorithm::ring : Algorithm::halving_doubling;
+  const bool is_fixed = key.algorithm != Algorithm::automatic;
+  if (key.collective == Collective::broadcast) {
+    if (key.algorithm == Algorithm::ring || key.algorithm == Algorithm::halving_doubling) {
+      return key.algorithm;
+    }
+    return bytes >= limits.chain_bytes_per_rank * ranks ? Algorithm::ring
+                                                        : Algorithm::halving_doubling;
+  }
+  return is_fixed ? key.algorithm : choose_reduction(bytes, ranks, limits);
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
@@ -52,15 +62,34 @@ uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) 
 
 namespace {
 
-void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  if (key.rank_count == 1) {
-    // A single input is its own sum and its own average.
-    plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
-  } else if (choose_algorithm(key, limits) == Algorithm::ring) {
-    build_ring_all_reduce(key, limits, plan);
-  } else {
-    build_halving_doubling(key, limits, plan);
+void build_reduction(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
+                     PlanBuilder& plan) {
+  switch (algorithm) {
+    case Algorithm::ring:
+      return build_ring_all_reduce(what, limits, plan);
+    case Algorithm::halving_doubling:
+      return build_halving_doubling(what, limits, plan);
+    case Algorithm::recursive_doubling:
+      return build_recursive_doubling(what, limits, plan);
+    case Algorithm::automatic:
+      break;
   }
+  R2CCL_CHECK(false);
+}
+
+Group all_ranks(const PlanKey& key, Rank self) {
+  Group group;
+  for (int32_t rank = 0; rank < key.rank_count; ++rank) group.ranks.emplace_back(rank);
+  group.self = static_cast<uint32_t>(self.value());
+  return group;
+}
+
+void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
+  const Region input{Buffer::input, 0, key.count};
+  // A single input is its own sum and its own average.
+  if (key.rank_count == 1) return plan.copy(input, {Buffer::output, 0, key.count});
+  build_reduction({all_ranks(key, plan.rank()), input, key.type}, choose_algorithm(key, limits),
+                  limits, plan);
 }
 
 void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {

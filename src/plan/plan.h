@@ -8,7 +8,8 @@
 //    from a to b in a's list meets the i-th receive from a in b's list.
 //  * A send is complete when its source may be overwritten. A receive is complete when the bytes
 //    are in their place. A receive_reduce lands in staging of the executor's own; it is complete
-//    when target = source (op) received has been done, element by element, in that operand order.
+//    when target = source (op) received has been done, element by element, with the operands in
+//    the order that the step states.
 //    Only the reduction waits for `after`: the bytes may arrive before. Staging may be scarce: the
 //    executor assigns slots in the order of the list, so a plan must get by with one.
 //  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
@@ -38,15 +39,20 @@ struct Region {
 enum class StepKind : uint8_t {
   send,            // source -> peer
   receive,         // peer -> target
-  receive_reduce,  // target = source (op) the bytes of peer
+  receive_reduce,  // target = source (op) the bytes of peer, or in the other order
   copy,            // target = source; nothing to do when they are the same memory
 };
 
+// Which operand of a reduction is the left one. Sums of floats do not depend on it, but the bits of
+// a NaN do.
+enum class Operands : uint8_t { own_first, received_first };
+
 struct Step {
   StepKind kind = StepKind::copy;
-  Rank peer{};                    // send and receive kinds
-  Region source{};                // send, receive_reduce, copy
-  Region target{};                // receive, receive_reduce, copy
+  Rank peer{};      // send and receive kinds
+  Region source{};  // send, receive_reduce, copy
+  Region target{};  // receive, receive_reduce, copy
+  Operands operands = Operands::own_first;
   bool last_reduction = false;    // target then holds the complete reduction: avg divides here
   std::vector<uint32_t> after{};  // indices of earlier steps of the same list
   friend bool operator==(const Step&, const Step&) = default;
@@ -54,8 +60,9 @@ struct Step {
 
 enum class Collective : uint8_t { all_reduce, broadcast, barrier };
 // For broadcast, ring is a pipelined chain and halving_doubling a binomial tree: one moves many
-// bytes best, the other has few hops. Barrier has only one algorithm.
-enum class Algorithm : uint8_t { automatic, ring, halving_doubling };
+// bytes best, the other has few hops; the others leave the choice to the switch point. Barrier has
+// only one algorithm.
+enum class Algorithm : uint8_t { automatic, ring, halving_doubling, recursive_doubling };
 
 // The input of a plan, which is a pure function of it. All ranks must agree on it: its hash travels
 // in every chunk.

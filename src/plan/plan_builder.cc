@@ -19,13 +19,22 @@ void PlanBuilder::receive(Rank peer, const Region& target) {
 }
 
 void PlanBuilder::receive_reduce(Rank peer, const Region& source, const Region& target,
-                                 bool last_reduction) {
+                                 bool last_reduction, Operands operands) {
   if (target.count == 0) return;
   add({.kind = StepKind::receive_reduce,
        .peer = peer,
        .source = source,
        .target = target,
+       .operands = operands,
        .last_reduction = last_reduction});
+}
+
+void PlanBuilder::send_pieces(Rank peer, const Region& source, uint64_t piece_count) {
+  for_each_piece(source, piece_count, [&](const Region& piece) { send(peer, piece); });
+}
+
+void PlanBuilder::receive_pieces(Rank peer, const Region& target, uint64_t piece_count) {
+  for_each_piece(target, piece_count, [&](const Region& piece) { receive(peer, piece); });
 }
 
 void PlanBuilder::copy(const Region& source, const Region& target) {
@@ -45,8 +54,9 @@ void PlanBuilder::await(Rank peer) {
 
 void PlanBuilder::add(Step step) {
   const auto index = static_cast<uint32_t>(plan_.steps.size());
-  const bool reads = step.kind != StepKind::receive && is_written(step.source.buffer);
+  // A step that writes reads at most the same elements, so its write orders both.
   const bool writes = step.kind != StepKind::send;
+  const bool reads = !writes && is_written(step.source.buffer);
   if (reads) read(step.source, step);
   if (writes) write(step.target, step);
   std::sort(step.after.begin(), step.after.end());

@@ -22,7 +22,11 @@ class PlanBuilder {
   // Add a transfer. Both of its ends leave it out if it has no elements.
   void send(Rank peer, const Region& source);
   void receive(Rank peer, const Region& target);
-  void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction);
+  void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction,
+                      Operands operands = Operands::own_first);
+  // Add transfers of pieces of at most `piece_count` elements.
+  void send_pieces(Rank peer, const Region& source, uint64_t piece_count);
+  void receive_pieces(Rank peer, const Region& target, uint64_t piece_count);
   // Copies from input to output; leaves the copy out when they are the same memory.
   void copy(const Region& source, const Region& target);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 namespace r2ccl {
@@ -51,6 +52,14 @@ TEST(PlanHash, DoesNotDependOnThePlaceOfTheInputOrTheChooserOfTheAlgorithm) {
   EXPECT_EQ(plan_hash(key), hash);
 }
 
+TEST(ChooseAlgorithm, DoublesVectorsOfFewBytes) {
+  const uint64_t most = kPlanLimits.recursive_doubling_bytes_max / sizeof(float);
+  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, most)),
+            Algorithm::recursive_doubling);
+  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, most + 1)),
+            Algorithm::halving_doubling);
+}
+
 TEST(ChooseAlgorithm, TakesTheRingFromTheSwitchPointOn) {
   const uint64_t switch_point = kPlanLimits.ring_bytes_per_rank * 4 / sizeof(float);
   EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, switch_point)), Algorithm::ring);
@@ -78,6 +87,20 @@ TEST(HalvingDoubling, MovesAsLittleAsTheRing) {
       const RankPlan plan =
           make_plan(all_reduce(Algorithm::halving_doubling, ranks, 16 * p), Rank(rank));
       EXPECT_EQ(elements_sent(plan), 2 * (p - 1) * 16);
+    }
+  }
+}
+
+// One message each way in each of log2 p rounds.
+TEST(RecursiveDoubling, SendsOneMessageARound) {
+  for (const int32_t ranks : {2, 4, 8, 16}) {
+    const auto rounds = static_cast<uint64_t>(std::bit_width(static_cast<uint32_t>(ranks)) - 1);
+    for (int32_t rank = 0; rank < ranks; ++rank) {
+      const RankPlan plan =
+          make_plan(all_reduce(Algorithm::recursive_doubling, ranks, 256), Rank(rank));
+      EXPECT_EQ(count_of(plan, StepKind::send), rounds);
+      EXPECT_EQ(count_of(plan, StepKind::receive_reduce), rounds);
+      EXPECT_EQ(plan.steps.size(), 2 * rounds);
     }
   }
 }

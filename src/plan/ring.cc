@@ -23,73 +23,49 @@
 // The segment size does not enter the total, because a rank receives a message as it arrives. So
 // segments are as large as the first condition and the staging slots allow. Dividing a block
 // further only helps when L grows towards T: then the plan of the choice is halving-doubling.
+#include "plan/ring.h"
+
 #include "plan/algorithms.h"
 
 namespace r2ccl {
-namespace {
 
-class Ring {
- public:
-  Ring(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan)
-      : plan_(plan),
-        ranks_(static_cast<uint64_t>(key.rank_count)),
-        self_(static_cast<uint64_t>(plan.rank().value())),
-        next_(at(self_ + 1)),
-        previous_(at(self_ + ranks_ - 1)),
-        count_(key.count) {
-    const uint64_t block_bytes = key.count / ranks_ * size_of(key.type);
-    segment_ = segment_count(block_bytes / limits.segments_per_block, key.type, limits);
-  }
+Ring::Ring(const GroupReduction& what, const PlanLimits& limits, PlanBuilder& plan)
+    : plan_(plan),
+      size_(what.group.size()),
+      self_(what.group.self),
+      next_(what.group.at(self_ + 1)),
+      previous_(what.group.at(self_ + size_ - 1)),
+      partial_(what.partial),
+      segment_(ring_segment(what.partial.count, size_, what.type, limits)) {}
 
-  void reduce_scatter() {
-    for (uint64_t k = 0; k + 1 < ranks_; ++k) {
-      const Buffer partial = k == 0 ? Buffer::input : Buffer::output;
-      for_each_piece(block(self_ + ranks_ - k, partial), segment_,
-                     [&](const Region& piece) { plan_.send(next_, piece); });
-      for_each_piece(block(self_ + ranks_ - k - 1, Buffer::output), segment_,
-                     [&](const Region& piece) {
-                       const Region own{Buffer::input, piece.offset, piece.count};
-                       plan_.receive_reduce(previous_, own, piece, k + 2 == ranks_);
-                     });
-    }
-  }
+uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanLimits& limits) {
+  const uint64_t block_bytes = count / ranks * size_of(type);
+  return segment_count(block_bytes / limits.segments_per_block, type, limits);
+}
 
-  void all_gather() {
-    for (uint64_t k = 0; k + 1 < ranks_; ++k) {
-      for_each_piece(block(self_ + ranks_ + 1 - k, Buffer::output), segment_,
-                     [&](const Region& piece) { plan_.send(next_, piece); });
-      for_each_piece(block(self_ + ranks_ - k, Buffer::output), segment_,
-                     [&](const Region& piece) { plan_.receive(previous_, piece); });
-    }
-  }
+void Ring::reduce_step(uint64_t k) {
+  const Buffer sent = k == 0 ? partial_.buffer : Buffer::output;
+  plan_.send_pieces(next_, block(self_ + size_ - k, sent), segment_);
+  for_each_piece(block(self_ + size_ - k - 1, Buffer::output), segment_, [&](const Region& piece) {
+    const Region own{partial_.buffer, piece.offset, piece.count};
+    plan_.receive_reduce(previous_, own, piece, k + 2 == size_);
+  });
+}
 
- private:
-  Rank at(uint64_t position) const { return Rank(static_cast<int32_t>(position % ranks_)); }
+void Ring::gather_step(uint64_t k) {
+  plan_.send_pieces(next_, block(self_ + size_ + 1 - k, Buffer::output), segment_);
+  plan_.receive_pieces(previous_, block(self_ + size_ - k, Buffer::output), segment_);
+}
 
-  // Returns block `index` modulo p. The first count % p blocks have one element more.
-  Region block(uint64_t index, Buffer buffer) const {
-    const uint64_t b = index % ranks_;
-    const uint64_t base = count_ / ranks_;
-    const uint64_t longer = count_ % ranks_;
-    const uint64_t offset = b * base + (b < longer ? b : longer);
-    return {buffer, offset, base + (b < longer ? 1 : 0)};
-  }
+Region Ring::block(uint64_t index, Buffer buffer) const {
+  return part_of({buffer, partial_.offset, partial_.count}, index % size_, size_);
+}
 
-  PlanBuilder& plan_;
-  const uint64_t ranks_;
-  const uint64_t self_;
-  const Rank next_;
-  const Rank previous_;
-  const uint64_t count_;
-  uint64_t segment_ = 1;
-};
-
-}  // namespace
-
-void build_ring_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  Ring ring(key, limits, plan);
-  ring.reduce_scatter();
-  ring.all_gather();
+void build_ring_all_reduce(const GroupReduction& what, const PlanLimits& limits,
+                           PlanBuilder& plan) {
+  Ring ring(what, limits, plan);
+  for (uint64_t k = 0; k < ring.steps(); ++k) ring.reduce_step(k);
+  for (uint64_t k = 0; k < ring.steps(); ++k) ring.gather_step(k);
 }
 
 }  // namespace r2ccl

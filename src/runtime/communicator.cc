@@ -24,6 +24,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::ring;
     case AlgorithmChoice::halving_doubling:
       return Algorithm::halving_doubling;
+    case AlgorithmChoice::recursive_doubling:
+      return Algorithm::recursive_doubling;
   }
   return Algorithm::automatic;
 }

@@ -241,7 +241,13 @@ void Executor::reduce_received(uint32_t step) {
   const PlanKey& key = run.call.key;
   std::byte* slot = run.staging[run.plan->staged_index(step)];
   std::byte* target = target_of(what.target);
-  reduce(key.type, key.op, target, source_of(what.source), slot, what.target.count);
+  if (what.operands == Operands::own_first) {
+    reduce(key.type, key.op, target, source_of(what.source), slot, what.target.count);
+  } else {
+    // Only plans of few bytes have this order, so the copy costs nothing.
+    reduce(key.type, key.op, slot, slot, source_of(what.source), what.target.count);
+    std::memcpy(target, slot, bytes_of(what.target));
+  }
   if (what.last_reduction && key.op == ReduceOp::avg) {
     divide(key.type, target, what.target.count, key.rank_count);
   }

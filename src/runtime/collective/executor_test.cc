@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -18,6 +20,8 @@ namespace r2ccl {
 namespace {
 
 constexpr ChannelId kChannel{7};
+constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
+                                          Algorithm::recursive_doubling};
 
 // The executors of all ranks over one fake network.
 class Job {
@@ -151,7 +155,7 @@ std::vector<uint64_t> interesting_counts(uint64_t ranks) {
 TEST(Executor, AllReducesEveryTypeOperationAndCountOnAnyNumberOfRanks) {
   for (int32_t ranks = 1; ranks <= 16; ++ranks) {
     Job job(ranks, static_cast<uint64_t>(ranks));
-    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+    for (const Algorithm algorithm : kReductionAlgorithms) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
         for (const uint64_t count : interesting_counts(static_cast<uint64_t>(ranks))) {
           expect_all_reduce<int32_t>(job, algorithm, op, count);
@@ -186,7 +190,7 @@ TEST(Executor, NeedsOnlyOneStagingSlot) {
 }
 
 TEST(Executor, GivesTheSameBitsOnEveryRankInAnyOrderOfEvents) {
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+  for (const Algorithm algorithm : kReductionAlgorithms) {
     std::vector<float> first;
     for (uint64_t seed = 0; seed < 8; ++seed) {
       Job job(6, seed);
@@ -210,11 +214,36 @@ TEST(Executor, GivesTheSameBitsOnEveryRankInAnyOrderOfEvents) {
   }
 }
 
+// The left operand's NaN wins, so operands in another order would show.
+TEST(Executor, GivesTheSameNaNOnEveryRank) {
+  for (const Algorithm algorithm : kReductionAlgorithms) {
+    for (const int32_t ranks : {2, 4, 5}) {
+      Job job(ranks, 1);
+      PlanKey key;
+      key.algorithm = algorithm;
+      key.op = ReduceOp::max;
+      key.rank_count = ranks;
+      key.count = 40;
+      const auto nan_of = [](size_t rank, size_t) {
+        return std::bit_cast<float>(0x7fc00000u + static_cast<uint32_t>(rank));
+      };
+      Trial<float> trial(key, nan_of, [](size_t rank) { return rank % 2 == 0; });
+      trial.start(job);
+      job.network.run();
+      trial.expect_ok();
+      for (const auto& output : trial.outputs) {
+        ASSERT_EQ(std::memcmp(output.data(), trial.outputs[0].data(), sizeof(float) * key.count),
+                  0);
+      }
+    }
+  }
+}
+
 TEST(Executor, BroadcastsFromEveryRootBySegmentsAndByTree) {
   for (int32_t ranks = 1; ranks <= 16; ++ranks) {
     Job job(ranks, 3);
     for (int32_t root = 0; root < ranks; root += 3) {
-      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+      for (const Algorithm algorithm : kReductionAlgorithms) {
         for (const uint64_t count : {0, 1, 17, 20000}) {
           PlanKey key;
           key.collective = Collective::broadcast;

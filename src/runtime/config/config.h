@@ -16,7 +16,7 @@
 
 namespace r2ccl {
 
-enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling };
+enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling, recursive_doubling };
 
 // Notes on the variables for a person.
 struct ConfigNotes {
