@@ -226,4 +226,8 @@ std::optional<AddressNic> parse_address_nic(const std::string& name) {
   return out;
 }
 
+std::string bound_device(const std::string& nic_name) {
+  return parse_address_nic(nic_name) ? std::string() : nic_name;
+}
+
 }  // namespace r2ccl

@@ -39,5 +39,8 @@ struct AddressNic {
 // Parses "lo@127.0.1.1" or "lo@127.0.1.1/16"; returns nothing when `name` is an ordinary interface
 // name. The prefix, which decides the rail, is /24 (IPv6: /64) when not given.
 std::optional<AddressNic> parse_address_nic(const std::string& name);
+// Returns the device that connections of this NIC are bound to; empty when the NIC is an address of
+// a device, because others share the device.
+std::string bound_device(const std::string& nic_name);
 
 }  // namespace r2ccl

@@ -183,6 +183,8 @@ struct Nic {
   bool usable = false;  // chosen as a data NIC
   std::string reason;   // why it is (not) chosen, for `r2ccl info`
 
+  bool alive() const { return up && carrier; }
+
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -32,19 +31,11 @@ constexpr TimeNs kWorkMax = 20 * kMillisecond;
 // The interval of pings on the other paths of a NIC in doubt.
 constexpr TimeNs kPingInterval = 100 * kMillisecond;
 
-bool alive(const Nic& nic) {
-  return nic.up && nic.carrier;
-}
-
 std::optional<NicId> find_nic(const RankInfo& info, const std::string& name) {
   for (size_t i = 0; i < info.nics.size(); ++i) {
     if (info.nics[i].name == name) return NicId(static_cast<uint16_t>(i));
   }
   return std::nullopt;
-}
-
-std::string device_of(const std::string& nic_name) {
-  return parse_address_nic(nic_name) ? std::string() : nic_name;
 }
 
 }  // namespace
@@ -84,79 +75,6 @@ Status ProgressEngine::open() {
   return shared_.watch_nics();
 }
 
-Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
-  for (const Nic& nic : all) {
-    if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
-    if (nic.addresses.empty()) continue;
-    const NicId id(static_cast<uint16_t>(nics_.size()));
-    auto endpoint = acceptor_->listen(nic.addresses.front(), device_of(nic.name), id);
-    if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
-    nics_.push_back(nic);
-    ports_.push_back(endpoint.value().port);
-  }
-  if (!nics_.empty()) return {};
-  std::string seen;
-  for (const Nic& nic : all) seen += "\n  " + nic.name + ": " + nic.reason;
-  return {Code::system,
-          "no network interface can be used; name some with R2CCL_SOCKET_IFNAME. Found:" + seen};
-}
-
-Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
-  const std::string& names = options_.oob_ifname;
-  const bool selects = !names.empty() && names.front() != '^';
-  std::vector<Nic> candidates = all;
-  if (!names.empty()) {
-    auto chosen = choose_nics(all, {.text = names, .variable = options_.oob_ifname_variable});
-    if (!chosen.ok()) return chosen.status();
-    candidates = std::move(chosen).value();
-    std::erase_if(candidates, [](const Nic& nic) { return !nic.usable; });
-  }
-  for (const Nic& nic : candidates) {
-    const bool carries_data =
-        std::any_of(nics_.begin(), nics_.end(), [&](const Nic& n) { return n.name == nic.name; });
-    if (carries_data || !alive(nic) || nic.addresses.empty() || !control_.empty()) continue;
-    for (const Address& address : nic.addresses) {
-      const bool wanted = selects || std::any_of(options_.rendezvous.begin(),
-                                                 options_.rendezvous.end(), [&](const Endpoint& e) {
-                                                   return same_subnet(e.address, address);
-                                                 });
-      if (!wanted || nic.kind == NicKind::loopback) continue;
-      auto endpoint = acceptor_->listen(address, "", kNoNic);
-      if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
-      control_.push_back(endpoint.value());
-      break;
-    }
-  }
-  Address loopback;
-  loopback.family = AddressFamily::ipv4;
-  loopback.bytes = {127, 0, 0, 1};
-  auto endpoint = acceptor_->listen(loopback, "", kNoNic);
-  if (!endpoint.ok()) return endpoint.status().with_context("listening on lo");
-  control_.push_back(endpoint.value());
-  return {};
-}
-
-// Without it, ranks of one host use lo.
-void ProgressEngine::listen_in_shared_memory() {
-  Address name;
-  name.family = AddressFamily::local;
-  const auto random = options_.nonce();
-  static_assert(random.size() >= sizeof name.bytes);
-  std::memcpy(name.bytes.data(), random.data(), name.bytes.size());
-  auto endpoint = acceptor_->listen(name, "", kNoNic);
-  if (endpoint.ok()) {
-    shm_ = endpoint.value();
-  } else {
-    R2CCL_LOG(info, "no shared memory between ranks: %s", endpoint.status().message().c_str());
-  }
-}
-
-void ProgressEngine::describe(RankInfo& info) const {
-  for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
-  info.control = control_;
-  info.shm = shm_;
-}
-
 Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   self_ = self;
   rank_table_ = std::move(met.rank_table);
@@ -173,7 +91,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
     links_.emplace_back();
     if (peer.rank == self) continue;
     std::vector<PathSpec> paths = make_paths(mine, peer);
-    for (PathSpec& path : paths) path.device = device_of(path.device);
+    for (PathSpec& path : paths) path.device = bound_device(path.device);
     const bool any_data = std::any_of(paths.begin(), paths.end(),
                                       [](const PathSpec& path) { return !path.control_only; });
     if (!any_data) {
@@ -328,8 +246,8 @@ void ProgressEngine::refresh_nics(TimeNs now) {
     const auto found = std::find_if(all.value().begin(), all.value().end(),
                                     [&](const Nic& nic) { return nic.name == nics_[i].name; });
     const bool present = found != all.value().end();
-    const bool was_alive = alive(nics_[i]);
-    const bool is_alive = present && alive(*found);
+    const bool was_alive = nics_[i].alive();
+    const bool is_alive = present && found->alive();
     if (present) {
       nics_[i].up = found->up;
       nics_[i].carrier = found->carrier;
@@ -353,7 +271,7 @@ void ProgressEngine::refresh_nics(TimeNs now) {
 // its listener to that address and tells the peers. Returns false when this is not possible now.
 bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses) {
   const NicId id(static_cast<uint16_t>(nic));
-  auto endpoint = acceptor_->listen(addresses.front(), device_of(nics_[nic].name), id);
+  auto endpoint = acceptor_->listen(addresses.front(), bound_device(nics_[nic].name), id);
   if (!endpoint.ok()) {
     R2CCL_LOG(warn, "%s", endpoint.status().message().c_str());
     return false;

@@ -1,0 +1,86 @@
+// The listeners of an engine: one on each data NIC, the out-of-band one, lo, and shared memory.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "runtime/engine/progress_engine.h"
+#include "transport/nic_choice.h"
+
+namespace r2ccl {
+
+Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
+  for (const Nic& nic : all) {
+    if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
+    if (nic.addresses.empty()) continue;
+    const NicId id(static_cast<uint16_t>(nics_.size()));
+    auto endpoint = acceptor_->listen(nic.addresses.front(), bound_device(nic.name), id);
+    if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+    nics_.push_back(nic);
+    ports_.push_back(endpoint.value().port);
+  }
+  if (!nics_.empty()) return {};
+  std::string seen;
+  for (const Nic& nic : all) seen += "\n  " + nic.name + ": " + nic.reason;
+  return {Code::system,
+          "no network interface can be used; name some with R2CCL_SOCKET_IFNAME. Found:" + seen};
+}
+
+Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
+  const std::string& names = options_.oob_ifname;
+  const bool selects = !names.empty() && names.front() != '^';
+  std::vector<Nic> candidates = all;
+  if (!names.empty()) {
+    auto chosen = choose_nics(all, {.text = names, .variable = options_.oob_ifname_variable});
+    if (!chosen.ok()) return chosen.status();
+    candidates = std::move(chosen).value();
+    std::erase_if(candidates, [](const Nic& nic) { return !nic.usable; });
+  }
+  for (const Nic& nic : candidates) {
+    const bool carries_data =
+        std::any_of(nics_.begin(), nics_.end(), [&](const Nic& n) { return n.name == nic.name; });
+    if (carries_data || !nic.alive() || nic.addresses.empty() || !control_.empty()) continue;
+    for (const Address& address : nic.addresses) {
+      const bool wanted = selects || std::any_of(options_.rendezvous.begin(),
+                                                 options_.rendezvous.end(), [&](const Endpoint& e) {
+                                                   return same_subnet(e.address, address);
+                                                 });
+      if (!wanted || nic.kind == NicKind::loopback) continue;
+      auto endpoint = acceptor_->listen(address, "", kNoNic);
+      if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+      control_.push_back(endpoint.value());
+      break;
+    }
+  }
+  Address loopback;
+  loopback.family = AddressFamily::ipv4;
+  loopback.bytes = {127, 0, 0, 1};
+  auto endpoint = acceptor_->listen(loopback, "", kNoNic);
+  if (!endpoint.ok()) return endpoint.status().with_context("listening on lo");
+  control_.push_back(endpoint.value());
+  return {};
+}
+
+// Without it, ranks of one host use lo.
+void ProgressEngine::listen_in_shared_memory() {
+  Address name;
+  name.family = AddressFamily::local;
+  const auto random = options_.nonce();
+  static_assert(random.size() >= sizeof name.bytes);
+  std::memcpy(name.bytes.data(), random.data(), name.bytes.size());
+  auto endpoint = acceptor_->listen(name, "", kNoNic);
+  if (endpoint.ok()) {
+    shm_ = endpoint.value();
+  } else {
+    R2CCL_LOG(info, "no shared memory between ranks: %s", endpoint.status().message().c_str());
+  }
+}
+
+void ProgressEngine::describe(RankInfo& info) const {
+  for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
+  info.control = control_;
+  info.shm = shm_;
+}
+
+}  // namespace r2ccl
