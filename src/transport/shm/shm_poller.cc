@@ -1,7 +1,5 @@
 #include "transport/shm/shm_poller.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -92,32 +90,16 @@ size_t ShmPoller::ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
   return kept;
 }
 
-// Lets other processes run for a moment and looks again: a peer on this core may then write, and
-// neither end needs a system call for the bell. Returns whether a ring is ready.
-bool ShmPoller::yield_until_ready(TimeNs timeout_ns) {
-  const TimeNs now = clock_.now();
-  if (now - ready_at_ > kRecent) return false;
-  const TimeNs until = now + std::min(timeout_ns, kYieldTime);
-  do {
-    sched_yield();
-    if (any_ready()) return true;
-  } while (clock_.now() < until);
-  return false;
-}
-
 size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   R2CCL_CHECK(!events.empty());
   const bool may_sleep = timeout_ns > 0 && !watches_.empty();
-  const bool ready = any_ready() || (may_sleep && yield_until_ready(timeout_ns));
   size_t filled = 0;
-  if (!ready) {
+  if (!any_ready()) {
     filled = may_sleep ? wait_in_kernel(events, timeout_ns) : ask_kernel(events, timeout_ns);
   } else if (clock_.now() - kernel_asked_ >= kKernelLook) {
     filled = ask_kernel(events, 0);
   }
-  const size_t rings = report_ready(events.subspan(filled));
-  if (rings > 0) ready_at_ = clock_.now();
-  return filled + rings;
+  return filled + report_ready(events.subspan(filled));
 }
 
 // As in Dekker's algorithm: says that it waits, and then looks once more.

@@ -28,11 +28,6 @@ class ShmPoller final : public Poller {
   void wake() override { below_.wake(); }
 
  private:
-  // Before it sleeps, the poller yields the processor for so long in all. Only a connection that is
-  // in use is worth that: one on which something arrived this recently.
-  static constexpr TimeNs kYieldTime = 20 * kMicrosecond;
-  static constexpr TimeNs kRecent = 1 * kMillisecond;
-
   struct Watch {
     ShmConnection* connection;
     uint64_t token;
@@ -44,7 +39,6 @@ class ShmPoller final : public Poller {
   bool any_ready() const;
   size_t report_ready(std::span<PollEvent> events);
   void set_waiting(bool on);
-  bool yield_until_ready(TimeNs timeout_ns);
   size_t wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
   size_t ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
 
@@ -52,9 +46,8 @@ class ShmPoller final : public Poller {
   const Clock& clock_;
   std::shared_ptr<const ShmConnections> all_;
   std::vector<Watch> watches_;
-  size_t next_ = 0;             // the watch that is reported first, so that each has its turn
-  TimeNs kernel_asked_ = 0;     // when the poller below was last asked
-  TimeNs ready_at_ = -kRecent;  // when a ring was last ready
+  size_t next_ = 0;          // the watch that is reported first, so that each has its turn
+  TimeNs kernel_asked_ = 0;  // when the poller below was last asked
 };
 
 }  // namespace r2ccl
