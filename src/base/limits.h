@@ -73,7 +73,7 @@ inline constexpr size_t kNicsMax = 64;
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.
-inline constexpr TimeNs kDelayedAckTime = 1 * kMillisecond;
+inline constexpr TimeNs kDelayedAckTime = 500 * kMicrosecond;
 // The receiver acknowledges after this much data, which is a part of the bytes that a path has
 // outstanding by default.
 inline constexpr uint64_t kDelayedAckBytes = 96 * 1024;

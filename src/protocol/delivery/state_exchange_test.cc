@@ -92,16 +92,16 @@ TEST_F(StateExchangeTest, IsDueForNothingWhenThePeerHasTheState) {
   EXPECT_EQ(state_.next_timeout(), kNever);
 }
 
-TEST_F(StateExchangeTest, AChangeWaitsAMillisecondForCompany) {
+TEST_F(StateExchangeTest, AChangeWaits500UsForCompany) {
   play(kIdle);
   play({
       {1'000, Event::change},
-      {1'000, Event::look, 0, "", 2'000},
+      {1'000, Event::look, 0, "", 1'500},
       {1'400, Event::change},
-      {1'999, Event::look, 0, "", 2'000},
-      {2'000, Event::look, 0, "c"},
-      {2'000, Event::sent},
-      {2'000, Event::look, 0, ""},
+      {1'499, Event::look, 0, "", 1'500},
+      {1'500, Event::look, 0, "c"},
+      {1'500, Event::sent},
+      {1'500, Event::look, 0, ""},
   });
 }
 

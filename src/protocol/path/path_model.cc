@@ -155,12 +155,17 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   told_at_ = now;
   if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
+  uint64_t train_bytes = 0;
   Transmission first;  // of the last train
   Transmission last;
   while (frames_delivered_ < frames) {
     last = outstanding_.front();
-    if (bytes == 0 || last.begins_train) first = last;
+    if (bytes == 0 || last.begins_train) {
+      first = last;
+      train_bytes = 0;
+    }
     bytes += last.bytes;
+    train_bytes += last.bytes;
     delivered.push_back(last);
     outstanding_.pop_front();
     ++frames_delivered_;
@@ -171,7 +176,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
-  if (first.begins_train && first.number != last.number) learn_burst(first, last, at);
+  if (first.begins_train && first.number != last.number) learn_burst(first, last, train_bytes, at);
   if (last.begins_train && outstanding_.empty()) learn_alone(last, at);
   if (suspected && now > last.expected_at) {
     learn_lateness(last, now);
@@ -214,10 +219,11 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
 
 // Transmissions that always come in pairs never show the delay of a single one. But the time of the
 // last one beyond all the bytes ahead of it is delay, and all of them passed within the total time.
-void PathModel::learn_burst(const Transmission& first, const Transmission& last, TimeNs at) {
+void PathModel::learn_burst(const Transmission& first, const Transmission& last, uint64_t bytes,
+                            TimeNs at) {
   const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
   recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
-  show(last.ahead - first.ahead + first.bytes, at - first.sent_at);
+  show(bytes, at - first.sent_at);
 }
 
 // Adds a sample of the rate. It contains the delay: while the rate is a guess, the delay is one

@@ -145,7 +145,7 @@ class PathModel {
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
   void show(uint64_t bytes, TimeNs elapsed);
-  void learn_burst(const Transmission& first, const Transmission& last, TimeNs at);
+  void learn_burst(const Transmission& first, const Transmission& last, uint64_t bytes, TimeNs at);
   void correct_delay(const Transmission& queued, TimeNs now);
   void learn_alone(const Transmission& transmission, TimeNs at);
   void end_trial(bool passed, TimeNs at);

@@ -114,7 +114,7 @@ bool PathScheduler::any_free() const {
   });
 }
 
-PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
+PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) const {
   PathEnd* best = nullptr;
   PathEnd* best_free = nullptr;
   TimeNs best_at = kNever;
@@ -122,8 +122,7 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   const bool any_trusted = std::ranges::any_of(paths_, [&](const PathEnd* path) {
     return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
   });
-  for (size_t i = 0; i < paths_.size(); ++i) {
-    PathEnd* path = paths_[(chunk_cursor_ + i) % paths_.size()];
+  for (PathEnd* path : paths_) {
     if (!path->carries() || path->broken || path == demand.avoid) continue;
     // The peer's acknowledgements meet there what its frames meet.
     if (path->peer_suspects && any_trusted) continue;
@@ -139,18 +138,13 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
     }
   }
   if (best == nullptr) return {};
-  if (best_free == best) return take(best);
+  if (best_free == best) return {best, nullptr};
   // A slower path may help if it finishes before the others have sent the rest. A difference of
   // half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
   const TimeNs bound = std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
-  if (best_free != nullptr && best_free_at <= bound) return take(best_free);
+  if (best_free != nullptr && best_free_at <= bound) return {best_free, nullptr};
   return {nullptr, best};
-}
-
-PathScheduler::Choice PathScheduler::take(PathEnd* path) {
-  chunk_cursor_ = path->index + 1;
-  return {path, nullptr};
 }
 
 // Returns the number of equal chunks in which the message is delivered soonest. Messages that wait
@@ -239,7 +233,7 @@ PathEnd* PathScheduler::choose_control(TimeNs now) {
 }
 
 void PathScheduler::check_invariants() const {
-  R2CCL_CHECK(control_cursor_ <= paths_.size() && chunk_cursor_ <= paths_.size());
+  R2CCL_CHECK(control_cursor_ <= paths_.size());
   R2CCL_CHECK(chunk_price_ >= 0);
 }
 

@@ -51,7 +51,8 @@ TEST_P(Grey, ABadNicCostsSmallOperationsNoMoreThanALostOne) {
       {"100 ms", [](Fabric& f, SimNic& nic) { f.delay(nic, 100 * kMillisecond); }},
   };
   for (const auto& [name, fault] : faults) {
-    EXPECT_LT(100 * duration(GetParam(), fault), 103 * lost) << name;
+    // The split of a message by estimates that are a few percent apart costs up to 5 %.
+    EXPECT_LT(100 * duration(GetParam(), fault), 106 * lost) << name;
   }
 }
 
