@@ -114,7 +114,7 @@ bool PathScheduler::any_free() const {
   });
 }
 
-PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) const {
+PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   PathEnd* best = nullptr;
   PathEnd* best_free = nullptr;
   TimeNs best_at = kNever;
@@ -122,7 +122,8 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
   const bool any_trusted = std::ranges::any_of(paths_, [&](const PathEnd* path) {
     return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
   });
-  for (PathEnd* path : paths_) {
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    PathEnd* path = paths_[(chunk_cursor_ + i) % paths_.size()];
     if (!path->carries() || path->broken || path == demand.avoid) continue;
     // The peer's acknowledgements meet there what its frames meet.
     if (path->peer_suspects && any_trusted) continue;
@@ -138,24 +139,27 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) co
     }
   }
   if (best == nullptr) return {};
-  if (best_free == best) return {best, nullptr};
+  if (best_free == best) return take(best);
   // A slower path may help if it finishes before the others have sent the rest. A difference of
   // half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
   const TimeNs bound = std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
-  if (best_free != nullptr && best_free_at <= bound) return {best_free, nullptr};
+  if (best_free != nullptr && best_free_at <= bound) return take(best_free);
   return {nullptr, best};
+}
+
+// Where chunks have a price, a message may take fewer paths than there are. The next one then
+// begins with another path, or the first path alone would be full.
+PathScheduler::Choice PathScheduler::take(PathEnd* path) {
+  if (chunk_price_ > 0) chunk_cursor_ = path->index + 1;
+  return {path, nullptr};
 }
 
 // Returns the number of equal chunks in which the message is delivered soonest. Messages that wait
 // at the same time pay their prices one after the other, too.
 size_t PathScheduler::chunks_that_pay(uint64_t message_bytes, size_t messages) const {
   if (chunk_price_ == 0) return paths_.size();
-  double fastest = PathModel::kRateInitial;
-  for (const PathEnd* path : paths_) {
-    if (path->carries()) fastest = std::max(fastest, path->model.shown_bytes_per_ns());
-  }
-  const double wire_time = static_cast<double>(message_bytes) / fastest;
+  const double wire_time = static_cast<double>(message_bytes) / fastest_rate();
   const double prices = static_cast<double>(chunk_price_) * static_cast<double>(messages);
   return static_cast<size_t>(std::max(std::lround(std::sqrt(wire_time / prices)), 1L));
 }
@@ -233,7 +237,7 @@ PathEnd* PathScheduler::choose_control(TimeNs now) {
 }
 
 void PathScheduler::check_invariants() const {
-  R2CCL_CHECK(control_cursor_ <= paths_.size());
+  R2CCL_CHECK(control_cursor_ <= paths_.size() && chunk_cursor_ <= paths_.size());
   R2CCL_CHECK(chunk_price_ >= 0);
 }
 

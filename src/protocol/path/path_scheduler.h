@@ -46,7 +46,8 @@ class PathScheduler {
     const PathEnd* avoid = nullptr;
     std::span<const PathEnd* const> reserved = {};
   };
-  Choice choose(const Demand& demand, TimeNs now) const;
+  // Where chunks have a price, paths that would finish it at the same time take chunks in turn.
+  Choice choose(const Demand& demand, TimeNs now);
   // Returns whether some path takes a frame without payload now.
   bool any_free() const;
   // Returns the chunk size for a message, in bytes. `messages`: how many, this one included, wait
@@ -83,9 +84,11 @@ class PathScheduler {
   size_t chunks_that_pay(uint64_t message_bytes, size_t messages) const;
   TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
   static bool takes(const PathEnd& path, uint64_t bytes);
+  Choice take(PathEnd* path);
 
   const std::vector<PathEnd*> paths_;
   size_t control_cursor_ = 0;  // <= paths_.size()
+  size_t chunk_cursor_ = 0;    // <= paths_.size(): the first candidate of the next chunk
   TimeNs chunk_price_ = 0;     // >= 0
 };
 

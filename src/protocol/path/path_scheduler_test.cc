@@ -123,6 +123,14 @@ TEST_F(SchedulerTest, APathThatThePeerSuspectsGetsAChunkOnlyIfThereIsNoOther) {
   EXPECT_EQ(choose(), "0");
 }
 
+TEST_F(SchedulerTest, WhereChunksHaveAPriceEquallyGoodPathsTakeThemInTurn) {
+  make({false, false, false});
+  EXPECT_EQ(choose(), "0");
+  EXPECT_EQ(choose(), "0");
+  scheduler_->set_chunk_price(kMicrosecond);
+  for (const char* expected : {"0", "1", "2", "0"}) EXPECT_EQ(choose(), expected);
+}
+
 TEST_F(SchedulerTest, AMessageIsCutForAsManyPathsAsPay) {
   struct Row {
     TimeNs price_us;
@@ -148,8 +156,10 @@ TEST_F(SchedulerTest, AMessageIsCutForAsManyPathsAsPay) {
 TEST_F(SchedulerTest, AFasterPathMakesFewerChunksPay) {
   scheduler_->set_chunk_price(100 * kMicrosecond);
   EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 15'040u) << "1 ms at 30 MB/s";
-  path(0).send(kChunk, kStart);
-  path(0).deliver(kStart + 150 * kMicrosecond);
+  for (int i = 0; i < 8; ++i) {
+    path(0).send(kChunk, kStart + i * kMillisecond);
+    path(0).deliver(kStart + i * kMillisecond + 150 * kMicrosecond);
+  }
   EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "0.15 ms at 200 MB/s";
 }
 
