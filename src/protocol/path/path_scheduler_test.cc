@@ -270,6 +270,16 @@ TEST_F(PriorTest, AFewBurstsDoNotCountBesideAMeasuredPath) {
   EXPECT_DOUBLE_EQ(rate_beside_a_slow_path(time_of), PathModel::kRateInitial);
 }
 
+TEST_F(SchedulerTest, TheRateOfATrainCountsTheBytesOfAllItsSends) {
+  path(0).send(kChunk, kStart);
+  path(0).send(kChunk, kStart + 10 * kMillisecond);  // begins a train
+  std::vector<Transmission> delivered;
+  EXPECT_TRUE(path(0).model.on_delivered(1, 0, false, kStart + 10'050 * kMicrosecond, delivered));
+  path(0).send(kChunk, kStart + 10'100 * kMicrosecond);
+  path(0).deliver(kStart + 10'300 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(path(0).model.shown_bytes_per_ns(), 0.2);
+}
+
 TEST_F(SchedulerTest, TheGapBeforeASendIsNoPartOfItsRate) {
   path(0).send(kChunk, kStart);
   path(0).send(kChunk, kStart + 10 * kMillisecond);

@@ -103,7 +103,7 @@ TEST_F(OneHost, LinksThatUseLoReturnToSharedMemory) {
 TEST_F(OneHost, SharedMemoryThatBreaksInTheMiddleCostsNoByteAndNoPeer) {
   ASSERT_TRUE(within(kSecond, [this] { return uses_shared_memory(); }));
   for (int round = 0; round < 10; ++round) {
-    share_memory(round % 2 == 0);  // it is there again at once, or not for now
+    share_memory(round % 2 == 0);  // it returns at once, or stays away
     AllReduceJob job(cluster_, kElements);
     job.start(4);
     cluster_.world().run_for(kMillisecond / 10 * (round + 1));
