@@ -26,9 +26,9 @@ struct PlanLimits {
   // Switch points of Algorithm::automatic, in bytes of the whole vector.
   //
   // AllReduce: recursive doubling up to this size. It takes 0.6 to 0.9 of the time of
-  // halving-doubling from 8 B to 4 KB (2 to 16 ranks over loopback, 2 and 4 hosts of one unshaped or
-  // four 250 Mbit/s NICs; 8 ranks at 8 B: 1.0). At 16 KB the bytes of the NICs count, and neither is
-  // better everywhere. Sends this small are copied (limits::kBufferedSendBytesMax), so
+  // halving-doubling from 8 B to 4 KB (2 to 16 ranks over loopback, 2 and 4 hosts of one unshaped
+  // or four 250 Mbit/s NICs; 8 ranks at 8 B: 1.0). At 16 KB the bytes of the NICs count, and
+  // neither is better everywhere. Sends this small are copied (limits::kBufferedSendBytesMax), so
   // an exchange in place waits for no acknowledgement.
   uint64_t recursive_doubling_bytes_max = 8 * 1024;
   // AllReduce: a ring from this many bytes per rank on (earlier where the number of ranks is no

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,21 +143,44 @@ TEST(BadMemory, ABufferShorterThanItsCountIsItsRanksError) {
   for (const Case& test : cases()) run_case(test);
 }
 
-// The buffer is good at both ends, so only the kernel finds the error, in the middle of the
-// operation.
-TEST(BadMemory, MemoryThatTheKernelRefusesIsItsRanksError) {
+// The buffer is good at both ends.
+TEST(BadMemory, APageThatMayNotBeTouchedIsItsRanksError) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const std::vector<Case> torn = {
-      {"Send", send_between(kBadRank, 0), true, "sendbuff cannot be read"},
-      {"Recv", send_between(0, kBadRank), false, "recvbuff cannot be written"},
-      {"Broadcast in place", broadcast_from(kBadRank), true, "sendbuff cannot be read", true},
-      {"Broadcast", broadcast_from(0), false, "recvbuff cannot be written"},
-  };
-  for (Case test : torn) {
+  for (Case test : cases()) {
     test.torn_from = kBytes / 4 * 3;
     test.torn_bytes = page;
     run_case(test);
   }
+}
+
+// The sender takes its buffer's end away after the call has begun, so only the kernel finds the
+// error.
+TEST(BadMemory, MemoryThatIsTakenAwayIsItsRanksError) {
+  std::latch torn(1);
+  const auto send = [&](Comm& comm) {
+    TornMemory source;
+    r2cclRequest_t request = nullptr;
+    check(r2cclSend(source.data(), kCount, r2cclInt32, 0, comm.handle(), &request), "Send");
+    source.tear(kBytes / 2, kBytes / 2);
+    torn.count_down();
+    EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclInvalidArgument);
+  };
+  const auto receive = [&](Comm& comm) {
+    TornMemory target;
+    torn.wait();
+    EXPECT_EQ(r2cclRecv(target.data(), kCount, r2cclInt32, 1, comm.handle(), nullptr),
+              r2cclRemoteError);
+  };
+  Job job(2);
+  job.run({[&](Comm& comm) {
+    comm.rank() == 1 ? send(comm) : receive(comm);
+    const std::string text = r2cclGetLastError(nullptr);
+    for (const char* words : {"rank 1 ", "Send 1 to rank 0: sendbuff cannot be read at offset "}) {
+      EXPECT_NE(text.find(words), std::string::npos) << words << " is not in: " << text;
+    }
+    EXPECT_NE(comm.report().text.find("\"verdicts\":[]"), std::string::npos);
+    (void)comm.destroy();
+  }});
 }
 
 TEST(BadMemory, MoreElementsThanAnyBufferHasAreItsRanksError) {

@@ -1,9 +1,9 @@
 // Finds out whether the memory that a caller named can be touched. A buffer that is shorter than
 // its count, or freed, must be the caller's error and not a crash or a broken network.
 //
-// A check costs one or two system calls for any size, and touches only the last page. It
-// cannot be complete, because the mappings of a process change at any time. So the check runs once,
-// when a call starts, and locates later refusals of the kernel.
+// A check costs one system call per mapping of the range, usually one (Linux 6.11; older kernels
+// look at each page). It cannot be complete, because the mappings of a process change at any time.
+// So the check runs once, when a call starts, and locates later refusals of the kernel.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct BadMemory {
   Access access = Access::read;
 };
 
-// Returns the first byte that may not be touched, if the kernel reports a hole in the range or
-// refuses its last page. Returns nothing if the range may be touched, or cannot be checked.
+// Returns the first byte that may not be touched. Returns nothing if the range may be touched, or
+// cannot be checked.
 std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access);
 
 // Returns the first bad byte of memory that the kernel has refused. Looks at every mapping, which

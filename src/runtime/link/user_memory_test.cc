@@ -62,6 +62,15 @@ TEST_F(UserMemory, EndsWhereAccessEnds) {
   EXPECT_EQ(bad_at(0, kPages * page_, Access::write), bytes(10));
 }
 
+TEST_F(UserMemory, IsRefusedAroundAPageInItsMiddle) {
+  protect(9, 1, PROT_NONE);
+  for (const Access access : {Access::read, Access::write}) {
+    EXPECT_EQ(bad_at(8, kPages * page_ - 8, access), bytes(9));
+    EXPECT_EQ(bad_at(0, 9 * page_, access), -1);
+    EXPECT_EQ(bad_at(10 * page_, page_, access), -1);
+  }
+}
+
 TEST_F(UserMemory, IsRefusedWhereItsEndWrapsAround) {
   const uintptr_t begin = UINTPTR_MAX - page_ + 1;
   auto* const last_page = reinterpret_cast<std::byte*>(begin);
