@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
+#include "base/fork_guard.h"
 #include "base/status.h"
 #include "runtime/admin/status_path.h"
-#include "transport/tcp/fork_guard.h"
 
 namespace r2ccl {
 

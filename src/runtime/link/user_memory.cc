@@ -13,7 +13,7 @@
 #include <cstring>
 #include <memory>
 
-#include "transport/tcp/fork_guard.h"
+#include "base/fork_guard.h"
 
 namespace r2ccl {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/fork_guard.h"
 #include "transport/shm/shm_segment.h"
-#include "transport/tcp/fork_guard.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fork_guard.h"
 #include "transport/shm/shm_ring.h"
-#include "transport/tcp/fork_guard.h"
 
 namespace r2ccl {
 

@@ -2,8 +2,8 @@
 // user. Functions that return an int return 0 or an errno value.
 #pragma once
 
+#include "base/fork_guard.h"
 #include "transport/endpoint.h"
-#include "transport/tcp/fork_guard.h"
 
 namespace r2ccl {
 

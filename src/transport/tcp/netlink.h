@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/tcp/fork_guard.h"
+#include "base/fork_guard.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

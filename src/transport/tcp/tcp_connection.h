@@ -1,7 +1,7 @@
 // Connection over a non-blocking TCP socket.
 #pragma once
 
-#include "transport/tcp/fork_guard.h"
+#include "base/fork_guard.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

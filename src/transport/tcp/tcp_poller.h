@@ -2,7 +2,7 @@
 // object (a Unix socket, a pipe).
 #pragma once
 
-#include "transport/tcp/fork_guard.h"
+#include "base/fork_guard.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

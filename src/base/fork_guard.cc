@@ -1,4 +1,4 @@
-#include "transport/tcp/fork_guard.h"
+#include "base/fork_guard.h"
 
 #include <pthread.h>
 #include <unistd.h>

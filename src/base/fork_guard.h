@@ -2,7 +2,7 @@
 //
 // A forked child (a PyTorch DataLoader worker, say) that never calls exec inherits every socket and
 // holds it open. When the parent is killed, its peers would then see no close and wait for ever. So
-// the transport enters each descriptor in a table, and a pthread_atfork handler closes all of them
+// its owner enters each descriptor in a table, and a pthread_atfork handler closes all of them
 // in the child.
 //
 // The table is process-wide, because fork handlers take no argument and cannot be removed. A thread
