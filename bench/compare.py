@@ -26,7 +26,7 @@ import ratios
 import ratios_svg
 from lab import (Failed, Lab, Operation, Place, ROOT, machine, median, output_of, parser, progress,
                  save)
-from report_text import size_text
+from report_text import origin, place, size_text, wrapped
 
 KIB, MIB = 1 << 10, 1 << 20
 TIMEOUT_S = 60
@@ -296,17 +296,19 @@ def all_groups():
 def report(document, cells):
     """Returns the tables as Markdown."""
     where = document["machine"]
-    lines = ["# r2ccl against its peers", "",
-             f"{where['cores']} cores of {where['cpu']}, Linux {where['kernel']}, {where['date']}; "
-             f"{document['repetitions']} repetitions; load before {where['load_before']}. \"Others' "
-             "CPU\": the share of the cores that other programs used before the repetitions.", "",
-             ", ".join(f"{name} {version}" for name, version in document["peers"].items())
-             + ", from Debian.", ""]
+    lines = ["# r2ccl against its peers", "", "![The ratios as bars](compare.svg)", "",
+             place(where), "",
+             "\"4x1\" is 4 hosts with one NIC each, unshaped unless a rate is given. \"Others' CPU\" is "
+             "the share of the cores that other programs used before the repetitions. "
+             f"{document['repetitions']} repetitions. "
+             + ", ".join(f"{name} {version}" for name, version in document["peers"].items())
+             + ", from Debian. [Profiles](profiles.md) of the missed targets.", "",
+             "## Targets", "", *ratios.target_table(cells), "## Figures", "", *origin(where)]
     lines += ratios.ratio_table(cells) + ratios.figure_table(cells)
     lines += [f"- {line}" for line in ratios.failures(cells)]
     lines += [f"- Did not run: {name}: {why.splitlines()[-1] if why else ''}"
               for name, why in document["missing_peers"].items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(wrapped(lines)).rstrip() + "\n"
 
 
 def write(path, text):

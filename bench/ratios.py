@@ -102,7 +102,7 @@ def is_met(cell):
 def verdict(cell):
     if cell.typical(OURS) is None:
         return "**failed**"
-    return {True: "met", False: "**not met**", None: "-"}[is_met(cell)]
+    return {True: "reached", False: "**not reached**", None: "-"}[is_met(cell)]
 
 
 def goal_text(cell):
@@ -128,21 +128,30 @@ def spread_text(values):
                      f"({figure(values['min'])} to {figure(values['max'])})"))
 
 
-def ratio_row(cell):
-    peer, value, ends = best_peer(cell), ratio(cell), ratio_spread(cell)
+def ratio_text(cell):
+    value, ends = ratio(cell), ratio_spread(cell)
     shown = "-" if value is None else num(value, 2)
-    if ends:
-        shown += f" ({num(ends[0], 2)} to {num(ends[1], 2)})"
-    return [cell.name, shown, goal_text(cell), verdict(cell), num(mean_ratio(cell), 2), cell.unit,
+    return shown + (f" ({num(ends[0], 2)} to {num(ends[1], 2)})" if ends else "")
+
+
+def target_table(cells):
+    """Returns the lines of the table of targets, the worst first."""
+    return table(["quantity", "target", "measured", "result"],
+                 [[cell.name, f"{goal_text(cell)} x the best peer", ratio_text(cell), verdict(cell)]
+                  for cell in worst_first(cells) if cell.goal is not None])
+
+
+def ratio_row(cell):
+    peer = best_peer(cell)
+    return [cell.name, ratio_text(cell), num(mean_ratio(cell), 2), cell.unit,
             spread_text(cell.spread(OURS)), peer or "no peer",
             spread_text(cell.spread(peer)) if peer else "-", num(median(cell.others_cpu), 0)]
 
 
 def ratio_table(cells):
     """Returns the lines of the table of ratios, the worst first."""
-    return table(["", "ours / best peer", "goal", "", "by means", "unit", OURS, "best peer",
-                  "its figure", "others' CPU %"],
-                 [ratio_row(cell) for cell in worst_first(cells)])
+    return table(["", "ours / best peer", "by means", "unit", OURS, "best peer", "its figure",
+                  "others' CPU %"], [ratio_row(cell) for cell in worst_first(cells)])
 
 
 def figure_table(cells):

@@ -1,4 +1,4 @@
-"""The section of RESULTS.md on many conditions."""
+"""The page of bench/results on many conditions."""
 from report_text import origin, table
 
 
@@ -24,9 +24,8 @@ def row(entry):
 def conditions(document):
     head = ["condition", "of the line", "median ms", "p99 ms", "suspicions", "hedged %",
             "stall of a hole, ms", "of a pull, ms", "wrong elements"]
-    lines = ["## Conditions", "",
-             "AllReduce with every element checked, a short run each. The pauses for checking let the "
+    lines = ["AllReduce with every element checked, a short run each. The pauses for checking let the "
              "shapers' buckets fill, so a share of the line can exceed 100 % and is no line rate. "
              f"{document['false_verdicts']} verdicts without a fault, {document['failed']} conditions "
              "failed.", ""]
-    return lines + origin(document) + table(head, [row(entry) for entry in document["conditions"]])
+    return lines + origin(document["machine"]) + table(head, [row(entry) for entry in document["conditions"]])

@@ -1,6 +1,6 @@
-"""The parts of RESULTS.md on the cost of a fault, when it comes and long after."""
+"""The pages of bench/results on the cost of a fault, when it comes and long after."""
 import stall_svg
-from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
+from report_text import MIB, Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 EXTRA_TRIALS_WANTED = 30
 STALL_TRIALS_WANTED = 200
@@ -72,10 +72,10 @@ def gone_ms(document, size):
 
 
 def grey(document):
-    lines = ["## Grey NICs", "", "One NIC is bad and not dead: slow, lossy, or with a delay each way. 100 Mbit/s "
+    lines = ["One NIC is bad and not dead: slow, lossy, or with a delay each way. 100 Mbit/s "
              "a NIC without segmentation offload, so that loss takes single packets; every element checked. "
              "The share is of the rate of three NICs in the same round, or, where a slow NIC has a rate of its "
-             "own, of the remaining rate of four; median of the runs (smallest to largest).", ""] + origin(document)
+             "own, of the remaining rate of four; median of the runs (smallest to largest).", ""] + origin(document["machine"])
     lines += table(["size", "NIC", "bus MB/s", "% of the remaining rate", "median ms", "p99 ms, worst run",
                     "% hedged", "verdicts"],
                    [[row["size"] + "B", row["kind"], spread_text(row["bus_MBps"]),
@@ -86,10 +86,10 @@ def grey(document):
 
 
 def sim_stalls(document):
-    lines = ["## Stalls of every fault, simulated", "", "The cost of each simulated fault to back-to-back "
+    lines = ["The cost of each simulated fault to back-to-back "
              f"AllReduce of {size_text(document['bytes'])} beyond the lost bandwidth, in virtual time: how much longer ten "
              "operations took, or all until the fault's end, than as many later ones. For faults "
-             "that stop all ranks for a while, the cost beyond that while.", ""] + origin(document)
+             "that stop all ranks for a while, the cost beyond that while.", ""] + origin(document["machine"])
     lines += table(["fault", "trials", "stall ms, median", "p99", "max", "verdicts"],
                    [[kind, row["trials"], num(row["median"]), num(row["p99"]), num(row["max"]),
                      ", ".join(row["verdicts"]) or "none"] for kind, row in document["kinds"].items()])
@@ -100,9 +100,9 @@ def sim_stalls(document):
 
 
 def sim_grey(document):
-    lines = ["### In virtual time", "", "The same in the simulator, without the noise of a machine: the throughput "
+    lines = ["The same in the simulator, without the noise of a machine: the throughput "
              "of back-to-back AllReduce under the fault, in percent of the throughput with the NIC pulled. "
-             "The first quarter of the operations, in which the job learns the NIC's rate, does not count.", ""] + origin(document)
+             "The first quarter of the operations, in which the job learns the NIC's rate, does not count.", ""] + origin(document["machine"])
     for cluster in document["clusters"]:
         rows = dict(cluster["mean_ms"])
         gone = rows.pop("pull")
@@ -130,10 +130,10 @@ def verdict_targets(document):
 
 
 def verdicts(document):
-    lines = ["## Verdicts", "", "Every fault that the lab makes, under AllReduce of 1 MB with every element "
+    lines = ["Every fault that the lab makes, under AllReduce of 1 MB with every element "
              "checked. A verdict is right if it names the fault at the finest class that the evidence "
              "permits, and no innocent component. The time runs from the first path that went down (for "
-             "a killed rank: from the kill) until all ranks have the verdict.", ""] + origin(document)
+             "a killed rank: from the kill) until all ranks have the verdict.", ""] + origin(document["machine"])
     lines += table(["fault", "trials", "right", "ms to the verdict, median / max", "other verdicts"],
                    [[name, row["trials"], row["right"],
                      f"{num(row['verdict_ms']['median'])} / {num(row['verdict_ms']['max'])}",
@@ -155,19 +155,15 @@ def stall_picture(document):
 
 
 def fault_trials(document):
-    """Returns the section at 1 MB, with the picture, which main writes beside the file."""
-    lines = ["## The operation that a fault hits", "",
-             "Back-to-back AllReduce, one job for all trials of a size, a random NIC and moment each. "
+    lines = ["Back-to-back AllReduce, one job for all trials of a size, a random NIC and moment each. "
              "The stall is the time that ten operations from the fault on took beyond the median of "
-             "later ones with a NIC gone. The extra time is the longest operation between fault and repair less "
-             "the median of the run with all NICs. `none` breaks nothing: the noise of the machine.",
-             "", "![Stalls by kind of fault](stall.svg)", ""]
-    return lines + fault_trials_of_size(document)
-
-
-def fault_trials_of_size(document):
+             "later ones with a NIC gone. The extra time is the longest operation between fault and "
+             "repair less the median of the run with all NICs. `none` breaks nothing: the noise of "
+             "the machine.", ""]
+    if document["bytes"] == MIB:
+        lines += ["![Stalls by kind of fault](stall.svg)", ""]
     timed, checked = document["timed"], document["checked"]
-    lines = [f"### {size_text(document['bytes'])}", ""] + origin(document)
+    lines += origin(document["machine"])
     lines += [f"Median with all NICs: {num(timed['baseline_ms'], 2)} ms, with one gone "
               f"{num(timed['gone_ms'], 2)} ms ({num(timed['operations'], 0)} operations).", ""]
     rows = []
@@ -203,11 +199,11 @@ def fault_trials_of_size(document):
 
 
 def aftermath(document):
-    lines = ["## Long after a fault", "", "One fault for each job, which stays for "
+    lines = ["One fault for each job, which stays for "
              f"{document['hold_s']:g} s. An operation of {size_text(document['bytes'])} that starts "
              f"{document['from_s']:g} s after it or later counts as slow if it takes more than "
              f"{document['slow_factor']:g} x the median of these operations. `none` breaks nothing.", ""]
-    lines += origin(document)
+    lines += origin(document["machine"])
     lines += table(["kind", "trials", "operations", "slow", "in 1,000", "most in a trial", "median ms",
                     "p99 ms, worst trial", "slowest ms"],
                    [[kind, row["trials"], num(row["operations"], 0), row["slow"],

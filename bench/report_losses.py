@@ -1,4 +1,4 @@
-"""The parts of RESULTS.md on NICs that lose packets: in the lab, and in the simulator."""
+"""The pages of bench/results on NICs that lose packets: in the lab, and in the simulator."""
 from report_text import Target, find, num, origin, table
 
 RUNS_WANTED = 60
@@ -21,9 +21,9 @@ def lab(document):
     lossy = [run for run in document["runs"] if run["percent"]]
     late = [run for run in lossy if run["named_s"] is None or run["named_s"] > 2]
     done = document["summary"]
-    lines = ["## Lossy NICs", "", "AllReduce of 64 KB to 4 MB on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC "
+    lines = ["AllReduce of 64 KB to 4 MB on 3, 4 and 5 hosts x 3 NICs x 300 Mbit/s (the third NIC "
              "of each host 30 Mbit/s in every second run), and packets of one NIC lost both "
-             "ways. The time runs until all ranks name it.", ""] + origin(document)
+             "ways. The time runs until all ranks name it.", ""] + origin(document["machine"])
     lines += [f"Not named within 2 s: {len(late)} of {len(lossy)}"
               + "".join(f"; {run['hosts']} hosts, {run['bytes']}, {run['percent']} %: "
                         + (f"{num(run['named_s'])} s" if run["named_s"] else "never") for run in late)
@@ -58,7 +58,7 @@ def sim_targets(document):
 
 
 def sim(document):
-    lines = ["## Lossy NICs, simulated", "", "Random jobs (docs/simulation.md, Losses). Bad numbers first: "
+    lines = ["Random jobs (docs/simulation.md, Losses). Bad numbers first: "
              "below 1 % these NICs of 2 to 6 MB/s lose too few packets in 2 s, and a loss of one direction, in three of five "
              "trials, has half the evidence.",
              "", "```sh", document.get("command", "r2ccl sim losses"), "```", ""]

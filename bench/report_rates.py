@@ -1,4 +1,4 @@
-"""The parts of RESULTS.md on rates without a fault in the middle: line rate, lost bandwidth, fan-in."""
+"""The pages of bench/results on rates without a fault in the middle: line rate, lost bandwidth, fan-in."""
 from report_text import (MIB, Target, find, num, origin, size_text, spread_text, table, wrong_target)
 
 DOWN, PULLED, SLOWED = ("one NIC down before the start", "one NIC pulled in the run",
@@ -57,8 +57,8 @@ def line_rate(document):
     sizes = [row["bytes"] for row in results["r2ccl"]]
     head = ["", *map(size_text, sizes)]
     versions = ", ".join(f"{name} {version}" for name, version in document["peers"].items())
-    lines = ["## Line rate", "", "AllReduce, float32 sum, out of place, 4 hosts x 4 NICs x 250 "
-             f"Mbit/s. {versions}, from Debian.", ""] + origin(document)
+    lines = ["AllReduce, float32 sum, out of place, 4 hosts x 4 NICs x 250 "
+             f"Mbit/s. {versions}, from Debian.", ""] + origin(document["machine"])
     lines += ["Bus MB/s: median of the runs (smallest to largest). The line is "
               f"{num(document['line_MBps'])} MB/s.", ""]
     lines += table(head, [[name, *(spread_text(row["bus_MBps"]) for row in rows)]
@@ -124,7 +124,7 @@ def nic_bytes(document):
 
 def degraded(document):
     rows, details = [], []
-    lines = ["### Three of four NICs, and a slow one", "",
+    lines = ["## Three of four NICs, and a slow one", "",
              "h1's nic2 is hit. In the run: only operations that began 1.5 s after the fault count. The line is "
              "that of three NICs, or of three and a tenth.", ""]
     for row in document["degraded"]:
@@ -141,9 +141,9 @@ def degraded(document):
 
 
 def fan_in(document):
-    lines = ["## Fan-in", "", "All to all among 8 hosts x 4 NICs x 100 Mbit/s, 1 MB from each rank to "
+    lines = ["All to all among 8 hosts x 4 NICs x 100 Mbit/s, 1 MB from each rank to "
              "each: seven senders share every receiving NIC. No path may become suspect.", ""]
-    lines += origin(document)
+    lines += origin(document["machine"])
     checked = document["checked"]
     return lines + table(
         ["runs", "% of line", "suspicions", "verdicts", "hedged bytes", "elements checked", "wrong"],

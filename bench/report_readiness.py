@@ -1,4 +1,4 @@
-"""The sections of RESULTS.md on the cost of readiness."""
+"""The pages of bench/results on the cost of readiness."""
 from report_text import Target, find, origin, table
 
 PAIRS_WANTED = 20
@@ -19,14 +19,13 @@ def readiness_targets(document):
 
 
 def readiness(document):
-    lines = ["## The cost of readiness", "",
-             "AllReduce with monitoring over the same without (`R2CCL_MONITOR=0`: no timers, probes "
+    lines = ["AllReduce with monitoring over the same without (`R2CCL_MONITOR=0`: no timers, probes "
              "and hedges), 4 hosts x 4 NICs without shaping, so that the CPU is the limit. "
              f"{document['pairs']} pairs of jobs of each size, in random order. Geometric mean of "
              "the pairs' ratios, with the 95 % interval (bootstrap). Off over off is the same "
              "comparison where the true ratio is 1: it shows the noise of the machine. CPU is user and "
              "system time of all ranks.", ""]
-    lines += origin(document)
+    lines += origin(document["machine"])
     head = ["size", "ms on", "ms off", "CPU ms on", "CPU ms off", "time on/off", "time off/off",
             "CPU on/off", "CPU off/off"]
     rows = []
@@ -39,12 +38,11 @@ def readiness(document):
 
 
 def instructions(document):
-    lines = ["## Instructions", "",
-             "User-space instructions of one rank for each MB that AllReduce makes it send, as "
+    lines = ["User-space instructions of one rank for each MB that AllReduce makes it send, as "
              "callgrind counts them. The rank runs some times slower under it (slowdown), and the work "
              "of timers comes more often by the same factor. So the table gives the difference between "
              "on and off twice: as counted, and as it is if timers cause all of it.", ""]
-    lines += origin(document)
+    lines += origin(document["machine"])
     rows = []
     for name, row in document["sizes"].items():
         for which in ("on", "off"):

@@ -1,4 +1,4 @@
-"""The parts of RESULTS.md on NICs that come back, and on false alarms."""
+"""The pages of bench/results on NICs that come back, and on false alarms."""
 from report_text import Target, find, num, origin, size_text, spread_text, table, wrong_target
 
 FALSE_ALARM_MINUTES = 60
@@ -61,9 +61,8 @@ def soak_targets(document):
 
 
 def flap(document):
-    lines = ["## A path that flaps", ""] if not document["damping"] else ["### Damping on", ""]
-    lines += [f"Its cable is out for half of every {document['period_s']:g} s, {document['times']} "
-              "times, every element checked.", ""] + origin(document)
+    lines = [f"Its cable is out for half of every {document['period_s']:g} s, {document['times']} "
+              "times, every element checked.", ""] + origin(document["machine"])
     lines += table(["pulled", "returned", "return s, median / max", "after the last pull",
                     "operations", "elements checked", "wrong", "verdicts"],
                    [[document["pulled"], document["returned"],
@@ -89,12 +88,12 @@ def flap(document):
 
 
 def first_return(document):
-    lines = ["## After a first outage", "", f"A NIC is gone for {document['out_s']:g} s, once in each "
+    lines = [f"A NIC is gone for {document['out_s']:g} s, once in each "
              f"job. The figures count the operations of {size_text(document['bytes'])} that start in the "
              f"{document['counted_s']:g} s from {document['after_s']:g} s after the kernel calls the "
              "NIC running again; median of the trials (smallest to largest). `none` breaks nothing.",
              ""]
-    lines += origin(document)
+    lines += origin(document["machine"])
     lines += table(["kind", "trials", "% of line after", "% of line before", "% of before",
                     "usable after s", "then data after s", "not returned"],
                    [[kind, row["trials"],
@@ -107,10 +106,10 @@ def first_return(document):
 
 
 def soak(document):
-    lines = ["## Soak", "", "A fault begins every second, at random: of a NIC (down, pulled, holes, slow, "
+    lines = ["A fault begins every second, at random: of a NIC (down, pulled, holes, slow, "
              "lossy), of a rail, of all NICs of a host, of the management network, or a rank is stopped; "
              "each for 0.1 to 4 s. Every element checked; damping on. Memory and descriptors are the growth "
-             "since 20 s after the begin of a job; 24 bytes of each operation are the measuring program's own.", ""] + origin(document)
+             "since 20 s after the begin of a job; 24 bytes of each operation are the measuring program's own.", ""] + origin(document["machine"])
     lines += table(["job", "faults", "operations", "elements checked", "wrong", "verdicts", "innocent",
                     "operation ms, median / p99 / max", "RSS KiB more", "descriptors more"],
                    [[f"{job['collective']} {job['size']}", job["faults"], num(job["operations"], 0),
@@ -124,8 +123,8 @@ def soak(document):
 
 
 def false_alarms(document):
-    lines = ["## False alarms", "", "Mixed collectives and sizes without any fault, every element "
-             "checked, while a compiler keeps every core busy.", ""] + origin(document)
+    lines = ["Mixed collectives and sizes without any fault, every element "
+             "checked, while a compiler keeps every core busy.", ""] + origin(document["machine"])
     lines += table(["min", "jobs", "operations", "elements checked", "wrong", "suspicions", "verdicts",
                     "GB sent", "% hedged"],
                    [[num(document["minutes"], 0), len(document["jobs"]),

@@ -1,5 +1,5 @@
-"""Shared by the writers of RESULTS.md: numbers, tables, the wrapping of prose, the line of a target,
-and the origin of a figure.
+"""Shared by the writers of bench/results: numbers, tables, the wrapping of prose, the line of a
+target, and the origin of a figure.
 """
 import re
 import textwrap
@@ -74,8 +74,14 @@ def wrong_target(what, document):
                   lambda wrong: f"{wrong} of {num(find(document, 'checked_elements'), 0)}")
 
 
-def origin(document):
-    m = document["machine"]
+def place(m):
+    """Returns a sentence on the machine `m` of a document."""
+    return (f"{m['cores']} cores of {m['cpu']}, {m['memory_gib']} GiB, Linux {m['kernel']}. All hosts "
+            "are network namespaces of this machine and share its cores.")
+
+
+def origin(m):
+    """Returns the lines on the command, commit and time of a document with the machine `m`."""
     lines = ["```sh", m["command"], "```", "",
              f"{m['date']}, commit {m['commit']}, load before {m['load_before']}, "
              f"{m['stolen_percent']} % of the CPU time taken away by the machine's own host.", ""]

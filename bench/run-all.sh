@@ -1,25 +1,26 @@
 #!/bin/bash
-# Measures every figure of RESULTS.md, and writes the file. Needs root and a quiet machine.
+# Measures every figure of bench/results, and writes its pages and RESULTS.md. Needs root and a quiet
+# machine.
 #
-# usage: bench/run-all.sh [--quick] [MINUTES [RESULTS.md]]
+# usage: bench/run-all.sh [--quick] [MINUTES [DIRECTORY]]
 #   MINUTES     time for all of it, at least 20; the default of 229 gives as many trials as the
 #               targets ask for, and less time gives fewer in proportion
-#   RESULTS.md  the output (bench/RESULTS.md)
+#   DIRECTORY   where RESULTS.md and results/ are written (bench)
 # env: R2CCL    the command to measure (build/r2ccl)
 #      R2CCL_LAB  name of the lab (r2bench)
 #      JSON_DIR   directory of the raw results (build/bench)
 # The comparison with Open MPI, Gloo and iperf3, cell by cell, is a command of its own (5 minutes):
-#   bench/compare.py --json build/bench/compare.json --markdown compare.md --svg compare.svg
+#   bench/compare.py --markdown bench/results/compare.md --svg bench/results/compare.svg
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
 [ "${1:-}" != --quick ] || { quick=(--quick); shift; }
 full=229
 minutes=${1:-$full}
-results=${2:-bench/RESULTS.md}
+output=${2:-bench}
 json=${JSON_DIR:-build/bench}
 common=(--r2ccl "${R2CCL:-build/r2ccl}" --name "${R2CCL_LAB:-r2bench}" "${quick[@]}")
-[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,12p bench/run-all.sh; exit 2; }
+[[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -ge 20 ] || { sed -n 2,13p bench/run-all.sh; exit 2; }
 
 # Returns the part of COUNT that the time allows, one at least.
 part() {
@@ -58,6 +59,6 @@ measure verdicts verdicts --trials "$(part 20)"                                 
 measure conditions conditions                                                         # 8
 measure readiness readiness                                                           # 5
 measure instructions instructions                                                     # 2
-python3 -B bench/results_md.py "$json" "$results"
-echo "wrote $results in $((SECONDS / 60)) min $((SECONDS % 60)) s"
+python3 -B bench/results_md.py "$json" "$output"
+echo "wrote $output/RESULTS.md in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 exit $status

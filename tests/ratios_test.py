@@ -61,7 +61,7 @@ class Goal(unittest.TestCase):
                                 (True, 0.6, False)):
             cell = cell_of({OURS: [1], "peer": [2]}, goal=goal, more_is_better=more)
             self.assertIs(ratios.is_met(cell), met)
-            self.assertEqual(ratios.verdict(cell), "met" if met else "**not met**")
+            self.assertEqual(ratios.verdict(cell), "reached" if met else "**not reached**")
 
     def test_without_a_goal_or_a_peer_nothing_is_said(self):
         for cell in (cell_of({OURS: [1], "peer": [2]}), cell_of({OURS: [1]}, goal=1)):
@@ -85,10 +85,16 @@ class Table(unittest.TestCase):
         self.assertEqual([cell.name for cell in ratios.worst_first(sample())],
                          ["broken", "slow rate", "bad", "good", "alone"])
 
-    def test_a_row_states_ratio_goal_verdict_and_both_figures(self):
+    def test_a_row_states_ratio_and_both_figures(self):
         row = next(line for line in ratios.ratio_table(sample()) if line.startswith("| good "))
-        self.assertEqual(row, "| good | 0.50 (0.50 to 0.50) | at most 0.77 | met | 0.50 | ms "
-                              "| 1.00 (1.00 to 1.00) | peer | 2.00 (2.00 to 2.00) | - |")
+        self.assertEqual(row, "| good | 0.50 (0.50 to 0.50) | 0.50 | ms | 1.00 (1.00 to 1.00) | peer "
+                              "| 2.00 (2.00 to 2.00) | - |")
+
+    def test_the_targets_are_the_cells_with_a_goal(self):
+        self.assertEqual(ratios.target_table(sample())[2:-1], [
+            "| slow rate | at least 0.70 x the best peer | 0.50 (0.50 to 0.50) | **not reached** |",
+            "| bad | at most 1.00 x the best peer | 1.50 (1.50 to 1.50) | **not reached** |",
+            "| good | at most 0.77 x the best peer | 0.50 (0.50 to 0.50) | reached |"])
 
     def test_all_rows_have_as_many_columns_as_the_head(self):
         for lines in (ratios.ratio_table(sample()), ratios.figure_table(sample())):

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Tests of bench/results_md.py: pages from JSON, and the first page from the pages."""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import results_md  # noqa: E402  (its folder is on the path only now)
+
+MACHINE = {"cores": 2, "cpu": "a processor", "memory_gib": 4, "kernel": "6.1", "date": "today",
+           "commit": "abcdef1", "command": "python3 bench/fan_in.py", "load_before": 0.1,
+           "stolen_percent": 0}
+FAN_IN = {"machine": MACHINE, "suspicions": 3, "verdicts": 0, "mirrored_bytes": 0,
+          "wrong_elements": 0, "checked": {"checked_elements": 10},
+          "line_percent": {"runs": 1, "median": 95, "min": 95, "max": 95}}
+
+
+class Results(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.bench = pathlib.Path(self.directory.name)
+        results = self.bench / "results"
+        results.mkdir()
+        (results / "fan_in.json").write_text(json.dumps(FAN_IN))
+        (results / "soak.md").write_text("# Soak\n\n## Targets\n\n| quantity | target | measured | "
+                                         "result |\n|---|---|---|---|\n| old | 0 | 1 | **not reached** |"
+                                         "\n\nCommit 1234567.\n")
+        results_md.write_pages(results, results)
+        self.pages = {path.stem: path.read_text() for path in results.glob("*.md")}
+        self.first = results_md.first_page(self.pages)
+
+    def test_a_page_has_its_targets_commit_and_figures(self):
+        rows = results_md.target_rows(self.pages["fan_in"])
+        self.assertEqual([row[3] for row in rows], ["**not reached**", "reached"])
+        self.assertEqual(results_md.commits(self.pages["fan_in"]), "abcdef1")
+        self.assertIn("python3 bench/fan_in.py", self.pages["fan_in"])
+
+    def test_a_page_without_new_figures_stays(self):
+        self.assertIn("Commit 1234567.", self.pages["soak"])
+
+    def test_the_first_page_lists_what_is_not_reached_and_every_commit(self):
+        self.assertIn("2 of 3 targets are not reached", self.first)
+        self.assertIn("| old | 0 | 1 | [Soak](results/soak.md) |", self.first)
+        self.assertIn("| [Fan-in](results/fan_in.md) | abcdef1 |", self.first)
+        self.assertNotIn("Wrong elements in fan-in", self.first)
+
+
+if __name__ == "__main__":
+    unittest.main()
