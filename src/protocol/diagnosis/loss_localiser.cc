@@ -195,8 +195,9 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
       if (!touches(pair, nic)) continue;
       count += totals.at(pair);
       const NicName& other = pair.first == nic ? pair.second : pair.first;
-      // If another NIC is named as well, it explains the loss of that pair.
-      if (!faulty_nics.contains(other)) witnesses.insert(other.host);
+      // If another NIC is named as well, now or before, it explains the loss of that pair.
+      const bool explained = faulty_nics.contains(other) || named_.contains(pair_of(other, other));
+      if (!explained) witnesses.insert(other.host);
     }
     TimeNs since = now;
     for (const Pair& pair : component) {

@@ -126,6 +126,16 @@ TEST(LossLocaliser, NamesTwoNicsThatOnlyTogetherExplainAllLoss) {
 }
 
 // With three hosts two lossy NICs and a lossy switch are the same evidence.
+// A named NIC goes on losing a few packets, too few for most of its pairs to count as lossy.
+TEST(LossLocaliser, NamesNoNicForTheLossOfANamedOne) {
+  LossLocaliser localiser(hosts(4));
+  const std::vector<Row> before = {
+      {0, 2, kLoses}, {1, 2, kLoses}, {3, 2, kLoses}, {0, 1, kClean}, {0, 1, kClean, 1}};
+  EXPECT_EQ(words(localised(localiser, before)), Words{"nic h2nic0"});
+  const std::vector<Row> after = {{0, 2, kFewer}, {0, 1, kLoses}, {0, 3, kClean, 1}};
+  EXPECT_EQ(words(localised(localiser, after, kSecond, 2 * kSecond)), Words{});
+}
+
 TEST(LossLocaliser, NamesNoNicOfARingOfLossyPairs) {
   EXPECT_TRUE(
       localised(3, {{0, 1, kLoses}, {1, 2, kLoses}, {2, 0, kLoses}, {0, 1, kClean, 1}}, 5 * kSecond)
