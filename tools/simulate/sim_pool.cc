@@ -5,12 +5,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,6 @@ using namespace sim;
 namespace {
 
 using nlohmann::json;
-using SteadyClock = std::chrono::steady_clock;
 
 int usable_processors() {
   cpu_set_t set;
@@ -48,6 +47,13 @@ json run_seed(uint64_t seed, bool twice) {
           {"covered", result.covered}};
 }
 
+// Ends this process by SIGPROF when it has computed for `time` more, however busy the machine is.
+void bound_processor_time(TimeNs time) {
+  const timeval bound{.tv_sec = time / kSecond, .tv_usec = time % kSecond / kMicrosecond};
+  const itimerval timer{.it_interval = {}, .it_value = bound};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
 [[noreturn]] void work(const SimPoolOptions& options, uint64_t first, uint64_t step, int out) {
 #ifdef R2CCL_MUTANTS
   active_mutant = options.mutant;
@@ -56,6 +62,7 @@ json run_seed(uint64_t seed, bool twice) {
   for (uint64_t seed = first; seed <= options.last; seed += step) {
     std::fprintf(pipe, "%llu\n", static_cast<unsigned long long>(seed));
     std::fflush(pipe);
+    bound_processor_time(options.seed_time_max);
     std::fprintf(pipe, "%s\n", run_seed(seed, options.twice).dump().c_str());
     std::fflush(pipe);
   }
@@ -105,20 +112,10 @@ class Worker {
     return {};
   }
 
-  void stop_if_late() {
-    if (!running_ ||
-        SteadyClock::now() - since_ < std::chrono::nanoseconds(options_.seed_time_max)) {
-      return;
-    }
-    late_ = true;
-    kill(pid_, SIGKILL);
-  }
-
  private:
   void take(const std::string& line, std::vector<SeedOutcome>& outcomes) {
     if (line.front() != '{') {
       running_ = std::stoull(line);
-      since_ = SteadyClock::now();
       return;
     }
     const json said = json::parse(line);
@@ -140,13 +137,13 @@ class Worker {
     if (running_) {
       SeedOutcome outcome;
       outcome.seed = *running_;
-      outcome.violation = late_ ? "it does not end" : "it ends the process: " + words;
-      if (!late_ && words.empty()) outcome.violation += "wait status " + std::to_string(status);
+      const bool late = WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF;
+      outcome.violation = late ? "it does not end" : "it ends the process: " + words;
+      if (!late && words.empty()) outcome.violation += "wait status " + std::to_string(status);
       outcomes.push_back(outcome);
       next_ = *running_ + step_;
     }
     running_.reset();
-    late_ = false;
     return next_ <= options_.last ? start() : Status();
   }
 
@@ -181,8 +178,6 @@ class Worker {
   Fd words_;
   std::string text_;
   std::optional<uint64_t> running_;  // the seed that runs now
-  SteadyClock::time_point since_;
-  bool late_ = false;
 };
 
 }  // namespace
@@ -202,13 +197,12 @@ Status run_seeds(const SimPoolOptions& options,
     if (workers.empty()) return {};
     std::vector<pollfd> polled;
     for (const auto& worker : workers) polled.push_back({worker->fd(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
+    if (poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) {
       return system_error("wait for workers", errno);
     }
     std::vector<SeedOutcome> outcomes;
     for (size_t i = 0; i < workers.size(); ++i) {
       if (polled[i].revents != 0) R2CCL_RETURN_IF_ERROR(workers[i]->read(outcomes));
-      workers[i]->stop_if_late();
     }
     for (const SeedOutcome& outcome : outcomes) {
       if (!on_outcome(outcome)) return {};

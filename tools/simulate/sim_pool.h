@@ -28,7 +28,7 @@ struct SimPoolOptions {
   int workers = 0;     // 0: one for each processor that this process may use
   bool twice = false;  // runs each seed again, and requires the same run
   Mutant mutant = Mutant::none;
-  TimeNs seed_time_max = 60 * kSecond;
+  TimeNs seed_time_max = 60 * kSecond;  // processor time; a seed that needs more does not end
 };
 
 // Calls `on_outcome` as seeds end, in no particular order, until it returns false or all have
