@@ -353,11 +353,11 @@ def main():
         run(groups, options, repetitions, document)
     document |= {"peers": {**peers.versions(), "iperf3": peers.version("iperf3")},
                  "cells": [ratios.document(cell) for cell in ratios.worst_first(cells)]}
+    save(options.json, document)
     text = report(document, cells)
     print(text, end="")
     write(options.markdown, text)
     write(options.svg, ratios_svg.draw(cells))
-    save(options.json, document)
     return 1 if any(cell.errors.get(ratios.OURS) for cell in cells) else 0
 
 
