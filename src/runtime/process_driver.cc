@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/connection/cpu_quota.h"
+
 namespace r2ccl {
 
 ProcessDriver::ProcessDriver(std::unique_ptr<Transport> transport)

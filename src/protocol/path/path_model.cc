@@ -111,9 +111,7 @@ TimeNs PathModel::recent_delay() const {
 
 double PathModel::believed_bytes_per_ns() const {
   if (rate_known_) return rate_;
-  std::array<double, 8> sorted = recent_rates_;
-  std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-  return std::max(kRateInitial, sorted[sorted.size() / 2]);
+  return std::max(kRateInitial, recent_rate_);
 }
 
 TimeNs PathModel::wire_time(uint64_t bytes) const {
@@ -231,6 +229,9 @@ void PathModel::learn_burst(const Transmission& first, const Transmission& last,
 void PathModel::show(uint64_t bytes, TimeNs elapsed) {
   recent_rates_[rate_samples_++ % recent_rates_.size()] =
       static_cast<double>(bytes) / static_cast<double>(elapsed);
+  std::array<double, 8> sorted = recent_rates_;
+  std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+  recent_rate_ = sorted[sorted.size() / 2];
 }
 
 // Separates delay and rate. Before the rate was known, a slow path's wire time looked like delay. A

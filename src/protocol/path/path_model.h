@@ -168,6 +168,7 @@ class PathModel {
   double rate_ = kRateInitial;  // > 0; bytes per ns
   bool rate_known_ = false;
   std::array<double, 8> recent_rates_{};
+  double recent_rate_ = 0;  // their median
   uint32_t rate_samples_ = 0;
   int alone_late_ = 0;     // in a row
   double alone_best_ = 0;  // the highest rate that one of these has shown

@@ -28,7 +28,7 @@ class ScriptedPoller final : public Poller {
     return 1;
   }
 
-  TimeNs poll_time = 10 * kMicrosecond;
+  TimeNs poll_time = 20 * kMicrosecond;
   size_t event_at = 0;
   std::vector<TimeNs> timeouts;  // of each wait
 
@@ -55,14 +55,15 @@ class SpinWaitTest : public testing::Test {
   }
 
   using Polls = std::vector<TimeNs>;
-  static constexpr TimeNs kWait = 1'000;
+  static constexpr TimeNs kWait = 5'000;
 
   ManualClock clock_;
   ScriptedPoller poller_{clock_};
   Reactor reactor_{poller_};
   Ignore handler_;
   Reactor::Registration registration_;
-  SpinWait wait_{clock_, true};
+  TimeNs yield_time_ = 0;
+  SpinWait wait_{clock_, true, [this] { clock_.advance(yield_time_); }};
   size_t events_ = 0;
 };
 
@@ -73,12 +74,12 @@ TEST_F(SpinWaitTest, AnEventWithinTheSpinEndsTheWaitWithoutASleep) {
 }
 
 TEST_F(SpinWaitTest, ASpinInVainIsPartOfTheTimeout) {
-  EXPECT_EQ(poll(kWait), (Polls{0, 0, 0, 0, 0, 0, 950}));
+  EXPECT_EQ(poll(kWait), (Polls{0, 0, 0, 0, 0, 0, 4'900}));
   EXPECT_EQ(events_, 0u);
 }
 
 TEST_F(SpinWaitTest, AShortTimeoutBoundsTheSpin) {
-  EXPECT_EQ(poll(20), (Polls{0, 0, 0, 0}));
+  EXPECT_EQ(poll(40), (Polls{0, 0, 0, 0}));
 }
 
 TEST_F(SpinWaitTest, AWaitWithoutTimeoutPollsOnce) {
@@ -98,14 +99,26 @@ TEST_F(SpinWaitTest, SpinsInVainAreEverRarerUntilOneFindsAnEvent) {
   EXPECT_EQ(poll(kWait).size(), 7u);
 }
 
+TEST_F(SpinWaitTest, ShortTurnsOfOtherThreadsOnTheCoreAreNoTimeOfTheSpin) {
+  yield_time_ = SpinWait::kTurn / 10;
+  poller_.poll_time = 4 * kMicrosecond;
+  poller_.event_at = 20;
+  EXPECT_EQ(poll(kWait).size(), 20u);
+  EXPECT_EQ(events_, 1u);
+  poller_.event_at = 0;
+  const Polls polls = poll(kWait);
+  EXPECT_EQ(polls.size(), 22u) << "each takes 4 us and a yield that counts as 1 us";
+  EXPECT_EQ(polls.back(), 5'000 - 20 * 104) << "but all of it is part of the timeout";
+}
+
 TEST_F(SpinWaitTest, AnotherThreadsLongTurnOnTheCoreEndsTheSpin) {
-  poller_.poll_time = SpinWait::kTurn + kMicrosecond;
-  EXPECT_EQ(poll(kWait), (Polls{0, 0, 699}));
+  yield_time_ = SpinWait::kTurn + kMicrosecond;
+  EXPECT_EQ(poll(kWait), (Polls{0, 0, 3'979}));
   for (size_t i = 0; i < SpinWait::kRestMax / 8; ++i) EXPECT_EQ(poll(kWait), (Polls{kWait}));
 }
 
 TEST_F(SpinWaitTest, AnEventAfterALongTurnCounts) {
-  poller_.poll_time = SpinWait::kTurn + kMicrosecond;
+  yield_time_ = SpinWait::kTurn + kMicrosecond;
   poller_.event_at = 2;
   EXPECT_EQ(poll(kWait), (Polls{0, 0}));
   EXPECT_EQ(events_, 1u);

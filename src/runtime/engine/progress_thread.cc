@@ -47,8 +47,9 @@ void ProgressThread::run() {
   Lock lock(mutex_);
   while (!stop_) {
     if (driven_ || !waiters_.empty()) {
-      nap_ = std::min(2 * nap_, kNapMax);
-      rest(lock, clock_.now() + nap_);
+      const TimeNs nap = nap_;
+      nap_ = std::min(2 * nap_, kRestMax);  // before the rest, because a wait that ends bounds it
+      rest(lock, clock_.now() + nap);
     } else if (!hurry_ && clock_.now() < free_until_) {
       rest(lock, free_until_);
     } else {
@@ -65,6 +66,7 @@ void ProgressThread::rest(Lock& lock, TimeNs until) {
 // Drives until a caller waits, who then drives.
 void ProgressThread::drive_until_wanted(Lock& lock) {
   hurry_ = false;
+  nap_ = kNapMin;
   driven_ = thread_drives_ = true;
   while (!stop_ && waiters_.empty()) turn(kNever, lock);
   driven_ = thread_drives_ = false;
@@ -171,8 +173,8 @@ void ProgressThread::leave(const Waiter& waiter) {
   if (driven_) return;
   hurry_ = driver_.busy();
   free_until_ = clock_.now() + kReturnTime;
-  nap_ = kReturnTime / 2;
-  if (hurry_ || resting_until_ > free_until_ + kReturnTime) needed_.notify_one();
+  nap_ = std::min(nap_, kNapMax);
+  if (hurry_ || resting_until_ > free_until_ + kNapMax) needed_.notify_one();
 }
 
 }  // namespace r2ccl

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -40,6 +42,16 @@ class WakePoller final : public Poller {
   std::mutex mutex_;
   std::condition_variable woken_;
   int wakes_ = 0;
+};
+
+// A poller that always has something to report.
+class BusyPoller final : public Poller {
+ public:
+  Status add(int, uint64_t, bool) override { return {}; }
+  void modify(int, uint64_t, bool) override {}
+  void remove(int) override {}
+  size_t wait(std::span<PollEvent>, TimeNs) override { return 0; }
+  void wake() override {}
 };
 
 class Driver final : public ProgressDriver {
@@ -132,6 +144,41 @@ TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
   }
   for (std::thread& caller : callers) caller.join();
   driver.thread().call([&] { EXPECT_EQ(held, kCallers * 200); });
+}
+
+// Returns how often the progress thread of this process has gone to sleep.
+int64_t sleeps_of_progress_thread() {
+  int64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream name(task.path() / "comm");
+    std::string word;
+    if (!(name >> word) || word != "r2ccl") continue;
+    std::ifstream status(task.path() / "status");
+    while (status >> word) {
+      if (word == "voluntary_ctxt_switches:") status >> sleeps;
+    }
+  }
+  return sleeps;
+}
+
+TEST(ProgressThread, LooksRarelyWhileCallersWaitAgainAndAgain) {
+  BusyPoller poller;
+  Driver driver(poller);
+  SystemClock clock;
+  const auto wait_for = [&](TimeNs time) {
+    const TimeNs end = clock.now() + time;
+    while (clock.now() < end) {
+      driver.thread().wait_until([] { return false; }, 100 * kMicrosecond);
+    }
+  };
+  wait_for(20 * kMillisecond);
+  const TimeNs begin = clock.now();
+  const int64_t before = sleeps_of_progress_thread();
+  wait_for(200 * kMillisecond);
+  // A fourth of these, and more on a busy machine: after a pause of this thread, in which it does
+  // not wait, the looks begin anew.
+  const int64_t most = (clock.now() - begin) / (2 * ProgressThread::kNapMin);
+  EXPECT_LE(sleeps_of_progress_thread() - before, most);
 }
 
 // The wait comes before kReturnTime: its caller drives.

@@ -97,6 +97,7 @@ void LinkPaths::validate(TimeNs now) {
       path->state.mark_validated(now);
       if (path->history.downs > 0) ++path->history.returns;
       path->history.attempt.clear();
+      path->history.attempts = 0;
       events_.on_state_changed();
       report_change(*path, PathPhase::validating, now, {});
     } else if (now - path->state.since() > kValidationMax) {

@@ -18,6 +18,8 @@ constexpr TimeNs kProbeInterval = 20 * kMillisecond;
 // A kernel answers a SYN immediately; only the queues of the NICs delay it.
 constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
 constexpr TimeNs kShortOutage = 1 * kSecond;
+// So many attempts to open a new path take some 0.1 s.
+constexpr uint32_t kTriedInVain = 4;
 constexpr uint32_t kLongDial = 4;  // one dial in so many has the full bound, each path another
 
 }  // namespace
@@ -72,10 +74,11 @@ void LinkPaths::dial(TimeNs now) {
 }
 
 // Returns whether the path is to be opened now. A fallback path is not, before the others have
-// failed: an idle one would cost descriptors and heartbeats.
+// failed: an idle one would cost descriptors and heartbeats. A path that was never up may only be
+// early: its peer refuses connections until it has the table of ranks.
 bool LinkPaths::may_open(const Path& path) const {
   return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
-    const bool has_failed = !other->history.attempt.empty() || other->history.downs > 0;
+    const bool has_failed = other->history.downs > 0 || other->history.attempts >= kTriedInVain;
     return other->spec.fallback || other->control_only || (!other->state.connected() && has_failed);
   });
 }
@@ -174,7 +177,7 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   }
   Path& path = *find(dialer.request().path);
   if (failure.connected) path.health.kernel_answered_at = now();
-  if (!dialer.request().probe_only && !path.state.connected()) path.history.attempt = failure.why;
+  if (!dialer.request().probe_only && !path.state.connected()) path.note_attempt(failure.why);
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
   if (!seeks || events_.peer_ended()) return;
   if (failure.connected) liveness_.on_alive();

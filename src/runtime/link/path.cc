@@ -122,17 +122,20 @@ TimeNs Path::control_unanswered() const {
   return control_ == nullptr ? kNever : control_->connection().info().unanswered_ns;
 }
 
+void Path::note_attempt(const std::string& why) {
+  history.attempt = why;
+  ++history.attempts;
+}
+
 void Path::note_failure(const PathEvent& event, bool fault) {
-  if (!fault) {
-    history.attempt = event.why;
-    return;
-  }
+  if (!fault) return note_attempt(event.why);
   ++history.downs;
   history.down_at = event.at;
   history.cause = event.cause;
   history.peer_cause = event.peer_cause;
   history.why = event.why;
   history.attempt.clear();
+  history.attempts = 0;
 }
 
 void Path::sample_losses(TimeNs now) {

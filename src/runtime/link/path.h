@@ -132,7 +132,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
     DownCause cause = DownCause::none;
     DownCause peer_cause = DownCause::none;
     std::string why;
-    std::string attempt;  // why the last attempt to bring it up failed; empty once it is up
+    std::string attempt;    // why the last attempt to bring it up failed; empty once it is up
+    uint32_t attempts = 0;  // that failed since it was last up
   };
   History history;
 
@@ -140,6 +141,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
   uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }
   uint64_t total_control_frames() const { return control_frames_; }
   uint64_t total_bytes_received() const { return bytes_received_before_ + bytes_received(); }
+  // Records why an attempt to bring the path up failed.
+  void note_attempt(const std::string& why);
   // Records why the path is down, or why it did not come up (`fault`: it was up before, and its end
   // was not planned).
   void note_failure(const PathEvent& event, bool fault);

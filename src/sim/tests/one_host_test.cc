@@ -81,6 +81,15 @@ TEST_F(OneHost, LinksUseLoWhereNoMemoryIsShared) {
   expect_right(job);
 }
 
+TEST_F(OneHost, APeerThatIsReadyLateCostsNoPathOverLo) {
+  share_memory(false);
+  cluster_.world().run_for(50 * kMillisecond);
+  share_memory(true);
+  ASSERT_TRUE(within(kSecond, [this] { return uses_shared_memory(); }));
+  cluster_.world().run_for(kSecond);
+  EXPECT_TRUE(each_link([](const Path&, const Path& lo) { return lo.dials == 0; }));
+}
+
 // Lo stays connected then, for the next time, and gets no chunks.
 TEST_F(OneHost, LinksThatUseLoReturnToSharedMemory) {
   share_memory(false);

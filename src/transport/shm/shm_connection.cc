@@ -26,12 +26,12 @@ ShmConnection::ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd sock
 
 ShmConnection::ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket,
                              const Endpoint& remote, int error)
-    : all_(std::move(all)),
+    : error_(error),
+      all_(std::move(all)),
       socket_(std::move(socket)),
       poll_id_(socket_.get()),
       remote_(remote),
-      state_(ConnectState::failed),
-      error_(error) {
+      state_(ConnectState::failed) {
   all_->emplace(poll_id_, this);
 }
 
@@ -92,16 +92,6 @@ IoResult ShmConnection::write(std::span<const iovec> slices) {
   if (moved.wake) ring_bell();
   if (moved.bytes == 0) return {};
   return {.kind = IoKind::progressed, .bytes = moved.bytes, .error = 0};
-}
-
-bool ShmConnection::readable() const {
-  if (error_ != 0) return true;
-  return attached() && (reader_.has_bytes() || ended());
-}
-
-bool ShmConnection::writable() const {
-  if (error_ != 0) return true;
-  return attached() && (writer_.has_space() || ended());
 }
 
 void ShmConnection::set_waiting(bool on, bool want_write) {

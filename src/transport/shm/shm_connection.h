@@ -41,8 +41,17 @@ class ShmConnection final : public Connection {
   int poll_id() const override { return poll_id_; }
 
   // --- for the poller ---
-  bool readable() const;
-  bool writable() const;
+  // Returns whether this connection was opened before a fork, in whose child it has no memory.
+  bool in_forked_child() const { return !socket_.valid(); }
+  // Require !in_forked_child().
+  bool readable() const {
+    if (error_ != 0 || peer_gone_) return true;
+    return segment_.mapped() && (reader_.has_bytes() || reader_.closed());
+  }
+  bool writable() const {
+    if (error_ != 0 || peer_gone_) return true;
+    return segment_.mapped() && (writer_.has_space() || reader_.closed());
+  }
   // Asks the other end to ring the bell, for bytes and also for space with `want_write`. The caller
   // must then look again before it sleeps.
   void set_waiting(bool on, bool want_write);
@@ -58,16 +67,17 @@ class ShmConnection final : public Connection {
   bool attached() const { return segment_.mapped() && socket_.valid(); }
   bool ended() const { return peer_gone_ || reader_.closed(); }
 
+  // The poller looks at the first five of all connections in each turn.
+  int error_ = 0;           // the first error; bytes that arrived before it can still be read
+  bool peer_gone_ = false;  // the socket has ended
+  ShmSegment segment_;      // mapped from attach() on
+  ShmRingReader reader_;    // these two are valid while it is mapped
+  ShmRingWriter writer_;
   std::shared_ptr<ShmConnections> all_;
   GuardedFd socket_;
   const int poll_id_;
   Endpoint remote_;
   ConnectState state_ = ConnectState::established;
-  ShmSegment segment_;    // mapped from attach() on
-  ShmRingWriter writer_;  // these two are valid while it is mapped
-  ShmRingReader reader_;
-  bool peer_gone_ = false;  // the socket has ended
-  int error_ = 0;           // the first error; bytes that arrived before it can still be read
 };
 
 }  // namespace r2ccl

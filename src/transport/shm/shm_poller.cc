@@ -45,15 +45,8 @@ void ShmPoller::remove(int poll_id) {
   if (Watch* const watch = find(poll_id); watch != nullptr) {
     *watch = watches_.back();
     watches_.pop_back();
+    next_ = 0;
   }
-}
-
-bool ShmPoller::is_ready(const Watch& watch) {
-  return watch.connection->readable() || (watch.want_write && watch.connection->writable());
-}
-
-bool ShmPoller::any_ready() const {
-  return std::ranges::any_of(watches_, &ShmPoller::is_ready);
 }
 
 void ShmPoller::set_waiting(bool on) {
@@ -61,16 +54,19 @@ void ShmPoller::set_waiting(bool on) {
 }
 
 size_t ShmPoller::report_ready(std::span<PollEvent> events) {
+  // All connections of one transport are older than a fork, or none.
+  if (watches_.empty() || watches_.front().connection->in_forked_child()) return 0;
   size_t filled = 0;
   size_t place = next_;
-  for (size_t i = 0; i < watches_.size() && filled < events.size(); ++i, ++place) {
-    const Watch& watch = watches_[place % watches_.size()];
+  for (size_t i = 0; i < watches_.size() && filled < events.size(); ++i) {
+    const Watch& watch = watches_[place];
+    place = place + 1 == watches_.size() ? 0 : place + 1;
     const bool readable = watch.connection->readable();
     const bool writable = watch.want_write && watch.connection->writable();
     if (!readable && !writable) continue;
     events[filled++] = {.token = watch.token, .readable = readable, .writable = writable};
   }
-  next_ = watches_.empty() ? 0 : place % watches_.size();
+  next_ = place;
   return filled;
 }
 
@@ -87,18 +83,24 @@ size_t ShmPoller::ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
     const auto found = all_->find(static_cast<int>(event.token & ~kOwn));
     if (found != all_->end()) found->second->on_socket_ready();
   }
+  if (kept > 0) kernel_busy_until_ = kernel_asked_ + kKernelBusy;
   return kept;
+}
+
+bool ShmPoller::kernel_due() const {
+  const TimeNs now = clock_.now();
+  return now < kernel_busy_until_ || now - kernel_asked_ >= kKernelLook;
 }
 
 size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
   R2CCL_CHECK(!events.empty());
-  const bool may_sleep = timeout_ns > 0 && !watches_.empty();
-  size_t filled = 0;
-  if (!any_ready()) {
-    filled = may_sleep ? wait_in_kernel(events, timeout_ns) : ask_kernel(events, timeout_ns);
-  } else if (clock_.now() - kernel_asked_ >= kKernelLook) {
-    filled = ask_kernel(events, 0);
-  }
+  if (watches_.empty()) return ask_kernel(events, timeout_ns);
+  size_t filled = report_ready(events);
+  if (filled == 0 && timeout_ns > 0) return wait_in_kernel(events, timeout_ns);
+  if (!kernel_due()) return filled;
+  if (filled < events.size()) return filled + ask_kernel(events.subspan(filled), 0);
+  // Rings that are always ready must leave room for sockets.
+  filled = ask_kernel(events.first((events.size() + 1) / 2), 0);
   return filled + report_ready(events.subspan(filled));
 }
 
@@ -106,7 +108,11 @@ size_t ShmPoller::wait(std::span<PollEvent> events, TimeNs timeout_ns) {
 size_t ShmPoller::wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
   set_waiting(true);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const size_t filled = ask_kernel(events, any_ready() ? 0 : timeout_ns);
+  size_t filled = report_ready(events);
+  if (filled == 0) {
+    filled = ask_kernel(events, timeout_ns);
+    filled += report_ready(events.subspan(filled));
+  }
   set_waiting(false);
   return filled;
 }

@@ -1,8 +1,9 @@
 // Poller over the poller of the transport below. It watches the sockets of the shared-memory
 // connections there, and looks at their rings itself: before it sleeps, and after it.
 //
-// A ring that is busy costs no system call, so the poller below is asked only now and then while
-// rings are ready: kKernelLook bounds how long a ready socket may wait.
+// A look at the rings costs no system call, so the poller below is asked only now and then while
+// rings are ready, or while the caller polls without a timeout: kKernelLook bounds how long a ready
+// socket may wait. While other sockets have events, each poll asks for them.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,8 @@ class ShmPoller final : public Poller {
  public:
   // A ready socket is reported at the latest after so long.
   static constexpr TimeNs kKernelLook = 20 * kMicrosecond;
+  // Other sockets count as busy for so long after an event.
+  static constexpr TimeNs kKernelBusy = 1 * kMillisecond;
 
   ShmPoller(Poller& below, const Clock& clock, std::shared_ptr<const ShmConnections> all);
 
@@ -35,12 +38,11 @@ class ShmPoller final : public Poller {
   };
 
   Watch* find(int poll_id);
-  static bool is_ready(const Watch& watch);
-  bool any_ready() const;
   size_t report_ready(std::span<PollEvent> events);
   void set_waiting(bool on);
   size_t wait_in_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
   size_t ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns);
+  bool kernel_due() const;
 
   Poller& below_;
   const Clock& clock_;
@@ -48,6 +50,7 @@ class ShmPoller final : public Poller {
   std::vector<Watch> watches_;
   size_t next_ = 0;          // the watch that is reported first, so that each has its turn
   TimeNs kernel_asked_ = 0;  // when the poller below was last asked
+  TimeNs kernel_busy_until_ = 0;
 };
 
 }  // namespace r2ccl

@@ -6,9 +6,11 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -133,6 +135,40 @@ TEST_F(ShmTransportTest, AFileThatCouldShrinkOrHasAWrongSizeIsRefused) {
   const int device = open("/dev/zero", O_RDWR | O_CLOEXEC);
   EXPECT_EQ(error_for(device), EPROTO) << "not a file that can be sealed";
   close(device);
+}
+
+// The file of a connection between two ends in this process.
+class ShmSegmentTest : public testing::Test {
+ protected:
+  ShmSegmentTest() {
+    EXPECT_EQ(dialing_.map(file_.get()), 0);
+    EXPECT_EQ(accepting_.map(file_.get()), 0);
+  }
+  int64_t resident_bytes() const {
+    struct stat about {};
+    EXPECT_EQ(fstat(file_.get(), &about), 0);
+    return about.st_blocks * 512;
+  }
+  const GuardedFd file_ = ShmSegment::make_file();
+  ShmSegment dialing_;
+  ShmSegment accepting_;
+};
+
+TEST_F(ShmSegmentTest, AConnectionWithSmallMessagesTakesAPageForItsStateAndOneForEachDirection) {
+  EXPECT_EQ(resident_bytes(), 0);
+  ShmRingWriter there = dialing_.writer(ShmEnd::dialing);
+  ShmRingReader here = accepting_.reader(ShmEnd::accepting);
+  ShmRingWriter back = accepting_.writer(ShmEnd::accepting);
+  ShmRingReader answer = dialing_.reader(ShmEnd::dialing);
+  std::array<std::byte, 1000> bytes{};
+  const iovec one{bytes.data(), bytes.size()};
+  for (int round = 0; round < 2000; ++round) {
+    ASSERT_EQ(there.write({&one, 1}).bytes, bytes.size());
+    ASSERT_EQ(here.read({&one, 1}).bytes, bytes.size());
+    ASSERT_EQ(back.write({&one, 1}).bytes, bytes.size());
+    ASSERT_EQ(answer.read({&one, 1}).bytes, bytes.size());
+  }
+  EXPECT_EQ(resident_bytes(), 3 * sysconf(_SC_PAGESIZE));
 }
 
 TEST_F(ShmTransportTest, AGreetingWithoutAFileOrWithOtherBytesIsRefused) {
