@@ -14,6 +14,16 @@ void build_halving_doubling(const GroupReduction& what, const PlanLimits& limits
                             PlanBuilder& plan);
 void build_recursive_doubling(const GroupReduction& what, const PlanLimits& limits,
                               PlanBuilder& plan);
+// One of these.
+void build_reduction(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
+                     PlanBuilder& plan);
+// Returns the one that takes the least time.
+Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits);
+
+// Requires host groups, and at least one element.
+void build_hierarchical_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
+// Returns the number of columns of a hierarchical AllReduce.
+uint64_t column_count(const PlanKey& key, const PlanLimits& limits);
 
 // Require p >= 2 ranks, and key.count >= 1 except for the barrier.
 void build_chain_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);

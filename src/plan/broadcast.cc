@@ -1,61 +1,108 @@
-// Broadcast. Both forms number the ranks from the root: position 0 is the root.
+// Broadcast. Both forms number the hosts from the root's, and the ranks of each host, on the root's
+// from the root. Without host groups each rank has a host of its own.
 //
-// Chain: position i receives from i - 1 and sends to i + 1, segment by segment. Every rank sends
+// The chain visits all ranks of a host one after another, so that each NIC carries the vector once.
+// The tree has two levels: the first ranks of the hosts, and the ranks of each host.
+//
+// Chain: rank number i receives from i - 1 and sends to i + 1, segment by segment. Every rank sends
 // the vector at most once; with K segments the last rank is done after (1 + (p - 2) / K) n / b,
 // plus p - 1 latencies.
 //
-// Binomial tree: ceil(log2 p) hops. Position i receives from i without its lowest bit.
+// Binomial tree: ceil(log2 p) hops a level. Number i receives from i without its lowest bit.
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "plan/algorithms.h"
 
 namespace r2ccl {
 namespace {
 
-struct Order {
-  uint32_t ranks;
-  uint32_t root;
-
-  explicit Order(const PlanKey& key)
-      : ranks(static_cast<uint32_t>(key.rank_count)),
-        root(static_cast<uint32_t>(key.root.value())) {}
-
-  uint32_t position(Rank rank) const {
-    return (static_cast<uint32_t>(rank.value()) + ranks - root) % ranks;
-  }
-  Rank rank(uint32_t position) const {
-    return Rank(static_cast<int32_t>((position + root) % ranks));
-  }
+// The ranks of one level of a tree; the first one has the bytes.
+struct Level {
+  std::vector<Rank> ranks;
+  uint32_t self = 0;
 };
+
+// The hosts from the root's on.
+class Order {
+ public:
+  Order(const PlanKey& key, Rank self) {
+    hosts_ = key.hosts.hosts();
+    if (key.hosts.empty()) {
+      for (int32_t rank = 0; rank < key.rank_count; ++rank) hosts_.push_back({Rank(rank)});
+    }
+    const auto with_root = [&](const std::vector<Rank>& ranks) {
+      return std::ranges::find(ranks, key.root) != ranks.end();
+    };
+    std::ranges::rotate(hosts_, std::ranges::find_if(hosts_, with_root));
+    std::ranges::rotate(hosts_[0], std::ranges::find(hosts_[0], key.root));
+    for (uint32_t host = 0; host < hosts_.size(); ++host) {
+      const auto found = std::ranges::find(hosts_[host], self);
+      if (found == hosts_[host].end()) continue;
+      host_ = host;
+      self_ = static_cast<uint32_t>(found - hosts_[host].begin());
+    }
+  }
+
+  // Returns all ranks, host by host.
+  Level chain() const {
+    Level chain;
+    for (uint32_t host = 0; host < hosts_.size(); ++host) {
+      if (host == host_) chain.self = static_cast<uint32_t>(chain.ranks.size()) + self_;
+      chain.ranks.insert(chain.ranks.end(), hosts_[host].begin(), hosts_[host].end());
+    }
+    return chain;
+  }
+  Level own_host() const { return {hosts_[host_], self_}; }
+  // Returns the first ranks of all hosts, to which this rank must belong.
+  Level among_hosts() const {
+    Level first{{}, host_};
+    for (const std::vector<Rank>& ranks : hosts_) first.ranks.push_back(ranks[0]);
+    return first;
+  }
+  bool is_first_of_host() const { return self_ == 0; }
+
+ private:
+  std::vector<std::vector<Rank>> hosts_;
+  uint32_t host_ = 0;  // the rank's host
+  uint32_t self_ = 0;  // its position on the host
+};
+
+// Adds the steps of one piece on one level of the tree.
+void pass_on(const Level& level, const Region& piece, PlanBuilder& plan) {
+  const uint32_t self = level.self;
+  const auto size = static_cast<uint32_t>(level.ranks.size());
+  const uint32_t lowest = self == 0 ? std::bit_ceil(size) : self & (~self + 1);
+  if (self > 0) plan.receive(level.ranks[self - lowest], piece);
+  // Children are self + d for the powers of two d below the lowest bit of self. The largest subtree
+  // goes first, because it needs the most further hops.
+  for (uint32_t d = lowest / 2; d > 0; d /= 2) {
+    if (self + d < size) plan.send(level.ranks[self + d], piece);
+  }
+}
 
 }  // namespace
 
 void build_chain_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  const Order order(key);
-  const uint32_t self = order.position(plan.rank());
+  const Level chain = Order(key, plan.rank()).chain();
+  const uint32_t self = chain.self;
   const uint64_t bytes = key.count * size_of(key.type);
   const uint64_t segment = segment_count(bytes / limits.segments_per_chain, key.type, limits);
   const Buffer buffer = self == 0 ? Buffer::input : Buffer::output;
   for_each_piece({buffer, 0, key.count}, segment, [&](const Region& piece) {
-    if (self > 0) plan.receive(order.rank(self - 1), piece);
-    if (self + 1 < order.ranks) plan.send(order.rank(self + 1), piece);
+    if (self > 0) plan.receive(chain.ranks[self - 1], piece);
+    if (self + 1 < chain.ranks.size()) plan.send(chain.ranks[self + 1], piece);
   });
 }
 
 void build_tree_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  const Order order(key);
-  const uint32_t self = order.position(plan.rank());
+  const Order order(key, plan.rank());
   const uint64_t segment = segment_count(limits.segment_bytes_max, key.type, limits);
-  const Buffer buffer = self == 0 ? Buffer::input : Buffer::output;
-  // Children are self + d for the powers of two d below the lowest bit of self.
-  const uint32_t lowest = self == 0 ? std::bit_ceil(order.ranks) : self & (~self + 1);
+  const Buffer buffer = plan.rank() == key.root ? Buffer::input : Buffer::output;
   for_each_piece({buffer, 0, key.count}, segment, [&](const Region& piece) {
-    if (self > 0) plan.receive(order.rank(self - lowest), piece);
-    // The largest subtree goes first, because it needs the most further hops.
-    for (uint32_t d = lowest / 2; d > 0; d /= 2) {
-      if (self + d < order.ranks) plan.send(order.rank(self + d), piece);
-    }
+    if (order.is_first_of_host()) pass_on(order.among_hosts(), piece, plan);
+    pass_on(order.own_host(), piece, plan);
   });
 }
 

@@ -3,15 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace r2ccl {
 namespace {
 
-// Segments of a few elements, so that small counts make plans of many segments.
+// Segments of a few elements, so that small counts make plans of many segments. Hierarchical plans
+// have several columns, and each algorithm among the hosts.
 PlanLimits tiny_segments() {
   PlanLimits limits;
+  limits.column_bytes_min = 16;
+  limits.recursive_doubling_bytes_max = 24;
+  limits.ring_bytes_per_rank = 40;
   limits.segment_bytes_min = 8;
   limits.segment_bytes_max = 24;
   return limits;
@@ -58,6 +64,26 @@ void expect_proved(const PlanKey& key, const PlanLimits& limits) {
   prove([](int32_t rank) { return rank % 3 == 1; });
 }
 
+// Returns several ways in which `ranks` ranks can share hosts, with their names.
+std::vector<std::pair<std::string, HostGroups>> layouts(int32_t ranks) {
+  const auto layout = [&](auto host_of) {
+    std::vector<uint32_t> hosts;
+    for (int32_t rank = 0; rank < ranks; ++rank) {
+      hosts.push_back(static_cast<uint32_t>(host_of(rank)));
+    }
+    return HostGroups(hosts);
+  };
+  return {{"a host for each rank", layout([](int32_t rank) { return rank; })},
+          {"one host", layout([](int32_t) { return 7; })},
+          {"two hosts", layout([&](int32_t rank) { return 2 * rank / ranks; })},
+          {"two ranks a host", layout([](int32_t rank) { return rank / 2; })},
+          {"four ranks a host", layout([](int32_t rank) { return rank / 4; })},
+          {"one rank alone", layout([](int32_t rank) { return rank > 0 ? 1 : 0; })},
+          {"interleaved", layout([](int32_t rank) { return rank % 3; })},
+          {"unequal",
+           layout([](int32_t rank) { return std::bit_width(static_cast<unsigned>(rank)); })}};
+}
+
 constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
                                           Algorithm::recursive_doubling};
 
@@ -68,6 +94,34 @@ TEST(PlanChecker, ProvesEveryAllReduceUpTo16Ranks) {
       for (const uint64_t count : {uint64_t{0}, uint64_t{1}, p - 1, p, p + 1, 7 * p + 3, 31 * p}) {
         expect_proved(key_of(Collective::all_reduce, algorithm, ranks, count), tiny_segments());
       }
+    }
+  }
+}
+
+TEST(PlanChecker, ProvesEveryHierarchicalAllReduceUpTo33Ranks) {
+  for (int32_t ranks = 2; ranks <= 33; ++ranks) {
+    const auto p = static_cast<uint64_t>(ranks);
+    // Long vectors of many ranks take seconds to check.
+    const std::vector<uint64_t> counts =
+        ranks <= 10 ? std::vector{uint64_t{1}, p - 1, 7 * p + 3, 31 * p} : std::vector{5 * p + 3};
+    for (const auto& [name, hosts] : layouts(ranks)) {
+      SCOPED_TRACE(name);
+      for (const uint64_t count : counts) {
+        PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical, ranks, count);
+        key.hosts = hosts;
+        expect_proved(key, tiny_segments());
+      }
+    }
+  }
+}
+
+TEST(PlanChecker, ProvesHierarchicalAllReducesOfRealSegments) {
+  for (const int32_t ranks : {4, 8, 15}) {
+    for (const auto& [name, hosts] : layouts(ranks)) {
+      SCOPED_TRACE(name);
+      PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical, ranks, 1 << 20);
+      key.hosts = hosts;
+      expect_proved(key, kPlanLimits);
     }
   }
 }
@@ -85,6 +139,23 @@ TEST(PlanChecker, ProvesEveryBroadcastUpTo16Ranks) {
     for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
       for (const uint64_t count : {0, 1, 50}) {
         PlanKey key = key_of(Collective::broadcast, algorithm, ranks, count);
+        key.root = Rank(ranks / 3);
+        expect_proved(key, tiny_segments());
+      }
+    }
+  }
+}
+
+TEST(PlanChecker, ProvesBroadcastsAndBarriersOfSharedHostsUpTo33Ranks) {
+  for (int32_t ranks = 2; ranks <= 33; ++ranks) {
+    for (const auto& [name, hosts] : layouts(ranks)) {
+      SCOPED_TRACE(name);
+      PlanKey key = key_of(Collective::barrier, Algorithm::automatic, ranks, 0);
+      key.hosts = hosts;
+      expect_proved(key, kPlanLimits);
+      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+        key = key_of(Collective::broadcast, algorithm, ranks, 50);
+        key.hosts = hosts;
         key.root = Rank(ranks / 3);
         expect_proved(key, tiny_segments());
       }
@@ -228,11 +299,20 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
         return "halving_doubling_";
       case Algorithm::recursive_doubling:
         return "recursive_doubling_";
+      case Algorithm::hierarchical:
+        return "hierarchical_";
     }
     return "";
   };
   return std::string(key.collective == Collective::broadcast ? "broadcast_" : "all_reduce_") +
          name_of_algorithm() + std::to_string(key.rank_count);
+}
+
+PlanKey hierarchical(const std::vector<uint32_t>& host_of, uint64_t count) {
+  PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical,
+                       static_cast<int32_t>(host_of.size()), count);
+  key.hosts = HostGroups(host_of);
+  return key;
 }
 
 const auto kReductions =
@@ -243,7 +323,11 @@ const auto kReductions =
                     key_of(Collective::all_reduce, Algorithm::halving_doubling, 4, 37),
                     key_of(Collective::all_reduce, Algorithm::halving_doubling, 5, 31),
                     key_of(Collective::all_reduce, Algorithm::recursive_doubling, 4, 7),
-                    key_of(Collective::all_reduce, Algorithm::recursive_doubling, 6, 7));
+                    key_of(Collective::all_reduce, Algorithm::recursive_doubling, 6, 7),
+                    hierarchical({0, 0, 0}, 17),               // one host
+                    hierarchical({0, 0, 1, 1}, 50),            // a ring of two columns
+                    hierarchical({0, 1, 0, 1, 0}, 20),         // halving-doubling, one rank more
+                    hierarchical({0, 0, 0, 1, 1, 2, 2}, 41));  // a ring of hosts
 const auto kExchanges =
     testing::Values(key_of(Collective::all_reduce, Algorithm::recursive_doubling, 2, 7),
                     key_of(Collective::all_reduce, Algorithm::recursive_doubling, 8, 7));

@@ -12,6 +12,17 @@ Region part_of(const Region& whole, uint64_t index, uint64_t parts) {
   return {whole.buffer, whole.offset + offset, base + (index < longer ? 1 : 0)};
 }
 
+uint64_t Blocks::pieces() const {
+  const uint64_t longest = part_of(whole_, 0, blocks_).count;
+  return (longest + segment_ - 1) / segment_;
+}
+
+Region Blocks::piece(uint64_t block, uint64_t index, Buffer buffer) const {
+  const Region part = part_of(whole_, block % blocks_, blocks_);
+  const uint64_t begin = std::min(index * segment_, part.count);
+  return {buffer, part.offset + begin, std::min(segment_, part.count - begin)};
+}
+
 Core::Core(const Group& group)
     : group_(group), size_(std::bit_floor(group.size())), excess_(group.size() - size_) {}
 

@@ -28,6 +28,25 @@ struct GroupReduction {
 // Returns part `index` of `parts` nearly equal ones. The first count % parts have one element more.
 Region part_of(const Region& whole, uint64_t index, uint64_t parts);
 
+// A part of the vector in nearly equal blocks, each cut into pieces of one segment.
+class Blocks {
+ public:
+  // `segment`: elements.
+  Blocks(const Region& whole, uint64_t blocks, uint64_t segment)
+      : whole_(whole), blocks_(blocks), segment_(segment) {}
+
+  const Region& whole() const { return whole_; }
+  // Returns the number of pieces of the longest block.
+  uint64_t pieces() const;
+  // Returns a piece of block `block` modulo their number; without elements beyond the block's end.
+  Region piece(uint64_t block, uint64_t index, Buffer buffer) const;
+
+ private:
+  Region whole_;
+  uint64_t blocks_;
+  uint64_t segment_;
+};
+
 // The largest power of two of a group's ranks: the *core*, among which recursive halving and
 // doubling run. Each rank in excess has a partner in the core. In the first pairs (2i, 2i + 1) of
 // positions the even rank is in excess: its partner reduces its vector first, and sends it the

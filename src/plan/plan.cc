@@ -14,7 +14,7 @@ uint64_t plan_hash(const PlanKey& key) {
   return hash_of({static_cast<uint64_t>(key.collective),
                   static_cast<uint64_t>(choose_algorithm(key)), static_cast<uint64_t>(key.type),
                   static_cast<uint64_t>(key.op), static_cast<uint64_t>(key.rank_count),
-                  static_cast<uint64_t>(key.root.value()), key.count});
+                  static_cast<uint64_t>(key.root.value()), key.count, key.hosts.hash()});
 }
 
 namespace {
@@ -30,26 +30,32 @@ uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
   return std::min(full_blocks, limits.ring_bytes_per_rank / 2 * (ranks - 2 - rounds));
 }
 
-// Returns the algorithm of an AllReduce among one group.
+Algorithm choose_broadcast(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
+  if (key.algorithm == Algorithm::ring || key.algorithm == Algorithm::halving_doubling) {
+    return key.algorithm;
+  }
+  const auto ranks = static_cast<uint64_t>(key.rank_count);
+  return bytes >= limits.chain_bytes_per_rank * ranks ? Algorithm::ring
+                                                      : Algorithm::halving_doubling;
+}
+
+}  // namespace
+
 Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits) {
   if (bytes <= limits.recursive_doubling_bytes_max) return Algorithm::recursive_doubling;
   return bytes >= ring_bytes(ranks, limits) ? Algorithm::ring : Algorithm::halving_doubling;
 }
 
-}  // namespace
-
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
   const uint64_t bytes = key.count * size_of(key.type);
-  const auto ranks = static_cast<uint64_t>(key.rank_count);
-  const bool is_fixed = key.algorithm != Algorithm::automatic;
-  if (key.collective == Collective::broadcast) {
-    if (key.algorithm == Algorithm::ring || key.algorithm == Algorithm::halving_doubling) {
-      return key.algorithm;
-    }
-    return bytes >= limits.chain_bytes_per_rank * ranks ? Algorithm::ring
-                                                        : Algorithm::halving_doubling;
+  if (key.collective == Collective::broadcast) return choose_broadcast(key, bytes, limits);
+  const bool is_flat = key.hosts.empty();
+  if (key.algorithm == Algorithm::hierarchical ? !is_flat : key.algorithm != Algorithm::automatic) {
+    return key.algorithm;
   }
-  return is_fixed ? key.algorithm : choose_reduction(bytes, ranks, limits);
+  const bool one_host = key.hosts.hosts().size() == 1;
+  if (!is_flat && (!one_host || bytes <= limits.one_host_bytes_max)) return Algorithm::hierarchical;
+  return choose_reduction(bytes, static_cast<uint64_t>(key.rank_count), limits);
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
@@ -59,8 +65,6 @@ uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) 
   const uint64_t clamped = std::clamp(lines, limits.segment_bytes_min, limits.segment_bytes_max);
   return std::max<uint64_t>(clamped / size_of(type), 1);
 }
-
-namespace {
 
 void build_reduction(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
                      PlanBuilder& plan) {
@@ -72,10 +76,13 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
     case Algorithm::recursive_doubling:
       return build_recursive_doubling(what, limits, plan);
     case Algorithm::automatic:
+    case Algorithm::hierarchical:
       break;
   }
   R2CCL_CHECK(false);
 }
+
+namespace {
 
 Group all_ranks(const PlanKey& key, Rank self) {
   Group group;
@@ -88,8 +95,11 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
   const Region input{Buffer::input, 0, key.count};
   // A single input is its own sum and its own average.
   if (key.rank_count == 1) return plan.copy(input, {Buffer::output, 0, key.count});
-  build_reduction({all_ranks(key, plan.rank()), input, key.type}, choose_algorithm(key, limits),
-                  limits, plan);
+  const Algorithm algorithm = choose_algorithm(key, limits);
+  if (algorithm == Algorithm::hierarchical) {
+    return build_hierarchical_all_reduce(key, limits, plan);
+  }
+  build_reduction({all_ranks(key, plan.rank()), input, key.type}, algorithm, limits, plan);
 }
 
 void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {

@@ -15,13 +15,13 @@
 //  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/types.h"
+#include "plan/host_groups.h"
 #include "plan/limits.h"
 
 namespace r2ccl {
@@ -59,10 +59,17 @@ struct Step {
 };
 
 enum class Collective : uint8_t { all_reduce, broadcast, barrier };
-// For broadcast, ring is a pipelined chain and halving_doubling a binomial tree: one moves many
-// bytes best, the other has few hops; the others leave the choice to the switch point. Barrier has
-// only one algorithm.
-enum class Algorithm : uint8_t { automatic, ring, halving_doubling, recursive_doubling };
+// The algorithm `hierarchical` reduces within each host and then among the hosts; the others regard
+// every rank alike. For broadcast, ring is a pipelined chain and halving_doubling a binomial tree:
+// one moves many bytes best, the other has few hops; the others leave the choice to the switch
+// point. Barrier has only one algorithm. Both pass from host to host as rarely as they can.
+enum class Algorithm : uint8_t {
+  automatic,
+  ring,
+  halving_doubling,
+  recursive_doubling,
+  hierarchical
+};
 
 // The input of a plan, which is a pure function of it. All ranks must agree on it: its hash travels
 // in every chunk.
@@ -75,7 +82,8 @@ struct PlanKey {
   int32_t rank_count = 1;
   Rank root;           // broadcast
   uint64_t count = 0;  // elements
-  friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
+  HostGroups hosts;
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 
 // Returns the hash; never 0, so that 0 can mean "no plan".

@@ -17,6 +17,15 @@ PlanKey all_reduce(Algorithm algorithm, int32_t ranks, uint64_t count) {
   return key;
 }
 
+// Returns host groups of `each` neighbouring ranks.
+HostGroups neighbours(int32_t ranks, int32_t each) {
+  std::vector<uint32_t> host_of;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    host_of.push_back(static_cast<uint32_t>(rank / each));
+  }
+  return HostGroups(host_of);
+}
+
 uint64_t count_of(const RankPlan& plan, StepKind kind) {
   return static_cast<uint64_t>(std::count_if(plan.steps.begin(), plan.steps.end(),
                                              [&](const Step& step) { return step.kind == kind; }));
@@ -32,7 +41,7 @@ uint64_t elements_sent(const RankPlan& plan) {
 
 TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   const PlanKey key = all_reduce(Algorithm::ring, 4, 100);
-  std::vector<PlanKey> others(7, key);
+  std::vector<PlanKey> others(9, key);
   others[0].collective = Collective::broadcast;
   others[1].algorithm = Algorithm::halving_doubling;
   others[2].type = DataType::int32;
@@ -40,6 +49,8 @@ TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   others[4].rank_count = 5;
   others[5].root = Rank(1);
   others[6].count = 101;
+  others[7].hosts = neighbours(4, 2);
+  others[8].hosts = neighbours(4, 4);
   for (const PlanKey& other : others) EXPECT_NE(plan_hash(other), plan_hash(key));
 }
 
@@ -122,6 +133,90 @@ TEST(Ring, SendsNothingThatItHasOnlyJustReceived) {
     // When send number n starts in a full pipeline, receives 0 to n - 1 are complete at best.
     for (const uint32_t before : step.after) EXPECT_LE(receive_number[before] + 1, sends - 1);
     ++sends;
+  }
+}
+
+TEST(HostGroups, AreEqualWhenTheSameRanksShareHosts) {
+  const std::vector<uint32_t> some{7, 3, 7, 9};
+  const std::vector<uint32_t> same{0, 1, 0, 2};
+  const std::vector<uint32_t> other{0, 1, 1, 2};
+  EXPECT_EQ(HostGroups(some), HostGroups(same));
+  EXPECT_EQ(HostGroups(some).hash(), HostGroups(same).hash());
+  EXPECT_FALSE(HostGroups(some) == HostGroups(other));
+  EXPECT_NE(HostGroups(some).hash(), HostGroups(other).hash());
+  const std::vector<std::vector<Rank>> expected{{Rank(0), Rank(2)}, {Rank(1)}, {Rank(3)}};
+  EXPECT_EQ(HostGroups(some).hosts(), expected);
+}
+
+TEST(HostGroups, AreNoneWhenEachRankHasItsOwnHost) {
+  const std::vector<uint32_t> own{4, 2, 1};
+  EXPECT_TRUE(HostGroups(own).empty());
+  EXPECT_EQ(HostGroups(own), HostGroups());
+}
+
+TEST(ChooseAlgorithm, ReducesWithinHostsFirst) {
+  PlanKey key = all_reduce(Algorithm::automatic, 8, 1 << 22);
+  key.hosts = neighbours(8, 4);
+  EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
+  key.algorithm = Algorithm::ring;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
+  key.algorithm = Algorithm::hierarchical;
+  key.hosts = {};
+  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
+}
+
+TEST(ChooseAlgorithm, TakesOneLeaderForFewBytesOfOneHost) {
+  const uint64_t most = kPlanLimits.one_host_bytes_max / sizeof(float);
+  PlanKey key = all_reduce(Algorithm::automatic, 8, most);
+  key.hosts = neighbours(8, 8);
+  EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
+  key.count = most + 1;
+  EXPECT_NE(choose_algorithm(key), Algorithm::hierarchical);
+}
+
+// Returns the elements that pass from one host to another.
+uint64_t elements_between_hosts(const PlanKey& key) {
+  uint64_t elements = 0;
+  for (const std::vector<Rank>& host : key.hosts.hosts()) {
+    for (const Rank rank : host) {
+      for (const Step& step : make_plan(key, rank).steps) {
+        if (step.kind != StepKind::send) continue;
+        if (std::ranges::find(host, step.peer) == host.end()) elements += step.source.count;
+      }
+    }
+  }
+  return elements;
+}
+
+// 2 (H - 1) / H of the vector by each of H hosts.
+TEST(Hierarchy, MovesAsLittleBetweenHostsAsThereCanBe) {
+  for (const int32_t hosts : {2, 3, 4}) {
+    for (const int32_t each : {2, 4}) {
+      PlanKey key = all_reduce(Algorithm::automatic, hosts * each, 1 << 22);
+      key.hosts = neighbours(hosts * each, each);
+      EXPECT_EQ(elements_between_hosts(key), 2 * (static_cast<uint64_t>(hosts) - 1) * key.count)
+          << hosts << " x " << each;
+    }
+  }
+}
+
+TEST(Hierarchy, SendsFewMessagesForFewBytes) {
+  PlanKey key = all_reduce(Algorithm::automatic, 8, 100);
+  key.hosts = neighbours(8, 4);
+  uint64_t messages = 0;
+  for (int32_t rank = 0; rank < 8; ++rank) {
+    messages += count_of(make_plan(key, Rank(rank)), StepKind::send);
+  }
+  EXPECT_EQ(messages, 2u * (3 + 3) + 2u);  // to the leaders and back, and between the leaders
+}
+
+TEST(Broadcast, EntersEachHostOnce) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::halving_doubling}) {
+    PlanKey key = all_reduce(algorithm, 12, 1 << 20);
+    key.collective = Collective::broadcast;
+    key.root = Rank(6);  // in the middle of a host
+    key.hosts = neighbours(12, 4);
+    EXPECT_EQ(elements_between_hosts(key), 2 * key.count);
   }
 }
 

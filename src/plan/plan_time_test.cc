@@ -1,5 +1,6 @@
-// The time of plans on an ideal fabric: each rank sends one message at a time at full rate, and the
-// receiver can use it one latency later. A bubble in a plan shows here without any network.
+// The time of plans on an ideal fabric: each host sends one message at a time at full rate, and the
+// receiver can use it one latency later. Between ranks of one host each rank does so through
+// memory. A bubble in a plan shows here without any network.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,13 +18,23 @@ namespace {
 struct Fabric {
   double bytes_per_s = 120e6;
   double latency_s = 0.3e-3;
+  double memory_bytes_per_s = 2e9;
+  double memory_latency_s = 20e-6;
 };
 
 class IdealRun {
  public:
   IdealRun(const PlanKey& key, const Fabric& fabric) : key_(key), fabric_(fabric) {
+    const std::vector<std::vector<Rank>>& groups = key.hosts.hosts();
     for (int32_t rank = 0; rank < key.rank_count; ++rank) {
       RankState state;
+      const auto has_rank = [&](const auto& group) {
+        return std::ranges::find(group, Rank(rank)) != group.end();
+      };
+      state.host =
+          key.hosts.empty()
+              ? static_cast<size_t>(rank)
+              : static_cast<size_t>(std::ranges::find_if(groups, has_rank) - groups.begin());
       state.plan = make_plan(key, Rank(rank));
       state.dependents.resize(state.plan.steps.size());
       for (uint32_t i = 0; i < state.plan.steps.size(); ++i) {
@@ -34,15 +45,15 @@ class IdealRun {
       }
       ranks_.push_back(std::move(state));
     }
+    wires_.resize(2 * ranks_.size());
   }
 
   // Returns the seconds until every rank is done.
   double run() {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (uint32_t i = 0; i < ranks_[rank].pending.size(); ++i) {
-        if (ranks_[rank].pending[i] == 0) ranks_[rank].ready_sends.push(i);
+        if (ranks_[rank].pending[i] == 0) ready_to_send(rank, i);
       }
-      send_next(rank);
     }
     while (!events_.empty()) {
       const Event event = events_.top();
@@ -61,9 +72,14 @@ class IdealRun {
     std::vector<std::vector<uint32_t>> dependents;
     std::map<int32_t, std::vector<uint32_t>> receives;  // by peer, in order
     std::map<int32_t, size_t> arrived;                  // by peer
-    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready_sends;
-    bool sending = false;
+    size_t host = 0;
     size_t complete = 0;
+  };
+  // The NICs of a host, or the memory of a rank.
+  struct Wire {
+    using Send = std::pair<uint32_t, size_t>;  // a step, and its rank
+    std::priority_queue<Send, std::vector<Send>, std::greater<>> ready;
+    bool busy = false;
   };
   struct Event {
     double at;
@@ -75,20 +91,32 @@ class IdealRun {
     events_.push({now_ + delay, std::move(what)});
   }
 
-  void send_next(size_t rank) {
-    RankState& state = ranks_[rank];
-    if (state.sending || state.ready_sends.empty()) return;
-    const uint32_t index = state.ready_sends.top();
-    state.ready_sends.pop();
-    state.sending = true;
-    const Step& step = state.plan.steps[index];
+  void ready_to_send(size_t rank, uint32_t index) {
+    const auto peer = static_cast<size_t>(ranks_[rank].plan.steps[index].peer.value());
+    const size_t host = ranks_[rank].host;
+    const bool in_memory = ranks_[peer].host == host;
+    const size_t wire = in_memory ? ranks_.size() + rank : host;
+    wires_[wire].ready.push({index, rank});
+    send_next(wire);
+  }
+
+  void send_next(size_t which) {
+    Wire& wire = wires_[which];
+    if (wire.busy || wire.ready.empty()) return;
+    const auto [index, rank] = wire.ready.top();
+    wire.ready.pop();
+    wire.busy = true;
+    const Step& step = ranks_[rank].plan.steps[index];
     const auto bytes = static_cast<double>(step.source.count * size_of(key_.type));
     const auto peer = static_cast<size_t>(step.peer.value());
-    after(bytes / fabric_.bytes_per_s, [=, this] {
-      ranks_[rank].sending = false;
-      after(fabric_.latency_s, [=, this] { arrive(peer, static_cast<int32_t>(rank)); });
-      after(2 * fabric_.latency_s, [=, this] { complete(rank, index); });
-      send_next(rank);
+    const bool in_memory = which >= ranks_.size();
+    const double rate = in_memory ? fabric_.memory_bytes_per_s : fabric_.bytes_per_s;
+    const double latency = in_memory ? fabric_.memory_latency_s : fabric_.latency_s;
+    after(bytes / rate, [=, this, from = rank, step_index = index] {
+      wires_[which].busy = false;
+      after(latency, [=, this] { arrive(peer, static_cast<int32_t>(from)); });
+      after(2 * latency, [=, this] { complete(from, step_index); });
+      send_next(which);
     });
   }
 
@@ -104,18 +132,18 @@ class IdealRun {
     for (const uint32_t dependent : state.dependents[index]) {
       if (--state.pending[dependent] != 0) continue;
       if (state.plan.steps[dependent].kind == StepKind::send) {
-        state.ready_sends.push(dependent);
+        ready_to_send(rank, dependent);
       } else {
         complete(rank, dependent);
       }
     }
-    send_next(rank);
   }
 
   const PlanKey key_;
   const Fabric fabric_;
   double now_ = 0;
   std::vector<RankState> ranks_;
+  std::vector<Wire> wires_;  // of the hosts, then of the ranks
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
@@ -192,6 +220,24 @@ TEST(PlanTime, TheChosenAlgorithmIsNearlyTheFasterOne) {
           << " ms, halving-doubling " << halving_doubling * 1e3 << " ms";
     }
   }
+}
+
+// hierarchy.cc: the NICs of a host carry 2 (H - 1) / H of the vector, and the work in memory delays
+// them only for the first piece and the last one. Four ranks a host.
+TEST(PlanTime, AHierarchyKeepsTheNicsBusy) {
+  const Fabric fabric;
+  const auto share = [&](uint32_t hosts, uint64_t bytes) {
+    PlanKey key = in_place(Collective::all_reduce, static_cast<int32_t>(4 * hosts), bytes);
+    std::vector<uint32_t> host_of;
+    for (uint32_t rank = 0; rank < 4 * hosts; ++rank) host_of.push_back(rank / 4);
+    key.hosts = HostGroups(host_of);
+    const double line = 2.0 * (hosts - 1) / hosts * static_cast<double>(bytes);
+    return line / fabric.bytes_per_s / IdealRun(key, fabric).run();
+  };
+  EXPECT_GT(share(2, 1 << 20), 0.8);
+  EXPECT_GT(share(2, 16 << 20), 0.98);
+  EXPECT_GT(share(4, 16 << 20), 0.98);
+  EXPECT_GT(share(4, 64 << 20), 0.99);
 }
 
 // broadcast.cc: the vector once, p - 2 segments of fill and p - 1 latencies (and the last

@@ -29,43 +29,41 @@
 
 namespace r2ccl {
 
-Ring::Ring(const GroupReduction& what, const PlanLimits& limits, PlanBuilder& plan)
+Ring::Ring(const GroupReduction& what, uint64_t segment, PlanBuilder& plan)
     : plan_(plan),
       size_(what.group.size()),
       self_(what.group.self),
       next_(what.group.at(self_ + 1)),
       previous_(what.group.at(self_ + size_ - 1)),
-      partial_(what.partial),
-      segment_(ring_segment(what.partial.count, size_, what.type, limits)) {}
+      partial_(what.partial.buffer),
+      blocks_(what.partial, size_, segment) {}
 
 uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanLimits& limits) {
   const uint64_t block_bytes = count / ranks * size_of(type);
   return segment_count(block_bytes / limits.segments_per_block, type, limits);
 }
 
-void Ring::reduce_step(uint64_t k) {
-  const Buffer sent = k == 0 ? partial_.buffer : Buffer::output;
-  plan_.send_pieces(next_, block(self_ + size_ - k, sent), segment_);
-  for_each_piece(block(self_ + size_ - k - 1, Buffer::output), segment_, [&](const Region& piece) {
-    const Region own{partial_.buffer, piece.offset, piece.count};
-    plan_.receive_reduce(previous_, own, piece, k + 2 == size_);
-  });
+void Ring::reduce_step(uint64_t k, uint64_t piece) {
+  plan_.send(next_, blocks_.piece(self_ + size_ - k, piece, k == 0 ? partial_ : Buffer::output));
+  const uint64_t received = self_ + size_ - k - 1;
+  plan_.receive_reduce(previous_, blocks_.piece(received, piece, partial_),
+                       blocks_.piece(received, piece, Buffer::output), k + 2 == size_);
 }
 
-void Ring::gather_step(uint64_t k) {
-  plan_.send_pieces(next_, block(self_ + size_ + 1 - k, Buffer::output), segment_);
-  plan_.receive_pieces(previous_, block(self_ + size_ - k, Buffer::output), segment_);
-}
-
-Region Ring::block(uint64_t index, Buffer buffer) const {
-  return part_of({buffer, partial_.offset, partial_.count}, index % size_, size_);
+void Ring::gather_step(uint64_t k, uint64_t piece) {
+  plan_.send(next_, blocks_.piece(self_ + size_ + 1 - k, piece, Buffer::output));
+  plan_.receive(previous_, blocks_.piece(self_ + size_ - k, piece, Buffer::output));
 }
 
 void build_ring_all_reduce(const GroupReduction& what, const PlanLimits& limits,
                            PlanBuilder& plan) {
-  Ring ring(what, limits, plan);
-  for (uint64_t k = 0; k < ring.steps(); ++k) ring.reduce_step(k);
-  for (uint64_t k = 0; k < ring.steps(); ++k) ring.gather_step(k);
+  Ring ring(what, ring_segment(what.partial.count, what.group.size(), what.type, limits), plan);
+  for (uint64_t k = 0; k < ring.steps(); ++k) {
+    for (uint64_t piece = 0; piece < ring.pieces(); ++piece) ring.reduce_step(k, piece);
+  }
+  for (uint64_t k = 0; k < ring.steps(); ++k) {
+    for (uint64_t piece = 0; piece < ring.pieces(); ++piece) ring.gather_step(k, piece);
+  }
 }
 
 }  // namespace r2ccl

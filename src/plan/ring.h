@@ -9,25 +9,25 @@ namespace r2ccl {
 
 class Ring {
  public:
-  Ring(const GroupReduction& what, const PlanLimits& limits, PlanBuilder& plan);
+  // `segment`: elements.
+  Ring(const GroupReduction& what, uint64_t segment, PlanBuilder& plan);
 
   // Returns the number of steps of each half.
   uint64_t steps() const { return size_ - 1; }
-  // Add step k of the reduce-scatter, and of the all-gather.
-  void reduce_step(uint64_t k);
-  void gather_step(uint64_t k);
+  // Returns the number of pieces of each step.
+  uint64_t pieces() const { return blocks_.pieces(); }
+  // Add one piece of step k of the reduce-scatter, and of the all-gather.
+  void reduce_step(uint64_t k, uint64_t piece);
+  void gather_step(uint64_t k, uint64_t piece);
 
  private:
-  // Returns block `index` modulo the number of ranks.
-  Region block(uint64_t index, Buffer buffer) const;
-
   PlanBuilder& plan_;
   const uint64_t size_;
   const uint64_t self_;  // position
   const Rank next_;
   const Rank previous_;
-  const Region partial_;
-  const uint64_t segment_;
+  const Buffer partial_;  // place of this rank's partial result
+  const Blocks blocks_;
 };
 
 // Returns the elements in a segment of a ring over `count` elements.

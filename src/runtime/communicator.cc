@@ -26,6 +26,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::halving_doubling;
     case AlgorithmChoice::recursive_doubling:
       return Algorithm::recursive_doubling;
+    case AlgorithmChoice::hierarchical:
+      return Algorithm::hierarchical;
   }
   return Algorithm::automatic;
 }

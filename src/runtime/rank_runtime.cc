@@ -1,6 +1,7 @@
 #include "runtime/rank_runtime.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -27,6 +28,16 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_
   }
   const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
   return ByteReader(hash).get<uint64_t>();
+}
+
+HostGroups host_groups(const std::vector<RankInfo>& rank_table) {
+  std::map<HostId, uint32_t> number_of;
+  std::vector<uint32_t> host_of;
+  for (const RankInfo& info : rank_table) {
+    const auto next = static_cast<uint32_t>(number_of.size());
+    host_of.push_back(number_of.try_emplace(info.host, next).first->second);
+  }
+  return HostGroups(host_of);
 }
 
 }  // namespace
@@ -59,7 +70,9 @@ Status RankRuntime::start(MetJob met) {
   }
   fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock_);
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
-  operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts);
+  operations_ =
+      std::make_unique<Operations>(options_.self, ports, options_.contexts,
+                                   options_.plan_hosts.value_or(host_groups(engine_.rank_table())));
   waits_ =
       std::make_unique<RankWaits>(engine_, clock_, *operations_, [this](const std::string& why) {
         fail({Code::invalid_usage, why});

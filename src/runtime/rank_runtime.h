@@ -45,6 +45,9 @@ struct RankOptions {
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;
+  // Plans are for these host groups. None: those of the rank table. The simulator sets others, so
+  // that plans for shared hosts meet the faults of a network between all ranks.
+  std::optional<HostGroups> plan_hosts;
 };
 
 // Told of each event after the runtime has acted on it. Calls come from inside the runtime and

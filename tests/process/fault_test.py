@@ -77,7 +77,7 @@ class Job:
 
 class FaultCase(unittest.TestCase):
     shape = ("3", "3", "150")
-    launcher = ()  # the words that start the program on each host
+    launcher = ()  # options of `lab all`, and words that start the program on each host
 
     @classmethod
     def setUpClass(cls):
@@ -175,6 +175,17 @@ class OneNicTest(FaultCase):
         self.expect_operations(job)
         self.expect_carries(job, "h1", "nic0")
         self.expect_right(job, [("h1", "nic0")])
+
+
+class SeveralRanksAHostTest(FaultCase):
+    """Ranks of a host reduce in memory and share its NICs."""
+    launcher = ("--procs", "2")
+
+    def test_cable_pulled(self):
+        self.run_fault("h1", "nic0", "pull", kinds=("carrier_lost",))
+
+    def test_silent_hole(self):
+        self.run_fault("h0", "nic1", "hole")
 
 
 class SeveralNicsTest(FaultCase):

@@ -122,6 +122,8 @@ Status read_cluster(Table& in, Scenario& s) {
       in.integer("initial_window_bytes", static_cast<int64_t>(s.initial_window_bytes), 1448,
                  64 * 1024 * 1024));
   s.management = in.flag("management", s.management);
+  s.plan_host_ranks =
+      static_cast<int>(in.integer("plan_host_ranks", s.plan_host_ranks, 1, kHostsMax));
   s.damping = in.flag("damping", s.damping);
   s.communicators =
       static_cast<int>(in.integer("communicators", s.communicators, 1, kCommunicatorsMax));
@@ -302,10 +304,10 @@ std::string to_toml(const Scenario& s) {
       << "\nwakeup_jitter_us = " << decimal(s.wakeup_jitter, 1e3)
       << "\nsegment_bytes = " << s.segment_bytes << "\nsocket_bytes = " << s.socket_bytes
       << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
-      << "\nmanagement = " << s.management << "\ndamping = " << s.damping
-      << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
-      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
-      << "\nnics_write = " << s.nics_write << '\n';
+      << "\nmanagement = " << s.management << "\nplan_host_ranks = " << s.plan_host_ranks
+      << "\ndamping = " << s.damping << "\ncommunicators = " << s.communicators
+      << "\ndepth = " << s.depth << "\nthink_max_ms = " << decimal(s.think_max, 1e6)
+      << "\nleave_early = " << s.leave_early << "\nnics_write = " << s.nics_write << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
     while (same < size_t{kRepeatMax} && i + same < s.operations.size() &&

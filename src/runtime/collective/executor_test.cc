@@ -21,7 +21,14 @@ namespace {
 
 constexpr ChannelId kChannel{7};
 constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
-                                          Algorithm::recursive_doubling};
+                                          Algorithm::recursive_doubling, Algorithm::hierarchical};
+
+// Returns hosts of up to three ranks for the hierarchical algorithm, none for the others.
+HostGroups hosts_for(Algorithm algorithm, int32_t ranks) {
+  std::vector<uint32_t> host_of;
+  for (int32_t rank = 0; rank < ranks; ++rank) host_of.push_back(static_cast<uint32_t>(rank / 3));
+  return algorithm == Algorithm::hierarchical ? HostGroups(host_of) : HostGroups();
+}
 
 // The executors of all ranks over one fake network.
 class Job {
@@ -132,6 +139,7 @@ void expect_all_reduce(Job& job, Algorithm algorithm, ReduceOp op, uint64_t coun
   key.type = type_of<T>();
   key.op = op;
   key.rank_count = job.size();
+  key.hosts = hosts_for(algorithm, job.size());
   key.count = count;
   // In-place and other ranks must work together.
   Trial<T> trial(key, value<T>, [](size_t rank) { return rank % 3 == 1; });
@@ -176,6 +184,7 @@ TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
       const uint64_t count = 40000 * static_cast<uint64_t>(ranks) + seed;
       expect_all_reduce<float>(job, Algorithm::ring, ReduceOp::sum, count);
       expect_all_reduce<float>(job, Algorithm::halving_doubling, ReduceOp::sum, 300000 + seed);
+      expect_all_reduce<float>(job, Algorithm::hierarchical, ReduceOp::sum, 600000 + seed);
     }
   }
 }
@@ -186,6 +195,7 @@ TEST(Executor, NeedsOnlyOneStagingSlot) {
     const uint64_t count = 16384 * static_cast<uint64_t>(ranks) + 1;  // 4 segments in each block
     expect_all_reduce<int32_t>(job, Algorithm::ring, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::halving_doubling, ReduceOp::sum, count);
+    expect_all_reduce<int32_t>(job, Algorithm::hierarchical, ReduceOp::sum, 600000);
   }
 }
 
@@ -197,6 +207,7 @@ TEST(Executor, GivesTheSameBitsOnEveryRankInAnyOrderOfEvents) {
       PlanKey key;
       key.algorithm = algorithm;
       key.rank_count = 6;
+      key.hosts = hosts_for(algorithm, 6);
       key.count = 5000;
       // Thirds of very different size: any other order of additions rounds differently.
       const auto rough = [](size_t rank, size_t i) {
@@ -223,6 +234,7 @@ TEST(Executor, GivesTheSameNaNOnEveryRank) {
       key.algorithm = algorithm;
       key.op = ReduceOp::max;
       key.rank_count = ranks;
+      key.hosts = hosts_for(algorithm, ranks);
       key.count = 40;
       const auto nan_of = [](size_t rank, size_t) {
         return std::bit_cast<float>(0x7fc00000u + static_cast<uint32_t>(rank));
@@ -250,6 +262,7 @@ TEST(Executor, BroadcastsFromEveryRootBySegmentsAndByTree) {
           key.algorithm = algorithm;
           key.type = DataType::int32;
           key.rank_count = ranks;
+          key.hosts = hosts_for(algorithm, ranks);
           key.root = Rank(root);
           key.count = count;
           Trial<int32_t> trial(key, value<int32_t>, [](size_t rank) { return rank % 2 == 0; });

@@ -12,7 +12,9 @@ constexpr uint32_t kChannelsEach = 2;
 
 }  // namespace
 
-Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts) {
+Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts,
+                       HostGroups hosts)
+    : hosts_(std::move(hosts)) {
   for (int c = 0; c < contexts; ++c) {
     const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
     const ChannelId second(first.value() + 1);
@@ -33,6 +35,7 @@ uint64_t Operations::collective(CollectiveCall call, int context) {
   Executor& all = executor(context);
   const uint64_t number = all.next_number();
   call.done = counted(std::move(call.done));
+  call.key.hosts = hosts_;
   all.start(std::move(call));
   return number;
 }

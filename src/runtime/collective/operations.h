@@ -22,8 +22,9 @@ class Operations {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // As for Executor: one port per rank, null for `self`; they must outlive this.
-  Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts);
+  // As for Executor: one port per rank, null for `self`; they must outlive this. The plans of all
+  // collectives are for these host groups.
+  Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts, HostGroups hosts);
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
@@ -65,6 +66,7 @@ class Operations {
   };
   Done counted(Done done);
 
+  const HostGroups hosts_;
   uint64_t completed_ = 0;  // declared before contexts_, whose end still counts
   std::vector<std::unique_ptr<Context>> contexts_;
 };

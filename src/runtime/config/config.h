@@ -16,7 +16,13 @@
 
 namespace r2ccl {
 
-enum class AlgorithmChoice : uint8_t { automatic, ring, halving_doubling, recursive_doubling };
+enum class AlgorithmChoice : uint8_t {
+  automatic,
+  ring,
+  halving_doubling,
+  recursive_doubling,
+  hierarchical
+};
 
 // Notes on the variables for a person.
 struct ConfigNotes {

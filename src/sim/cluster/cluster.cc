@@ -28,12 +28,12 @@ RunIdentity make_run() {
 
 Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_options(options)) {
   std::vector<RankInfo> rank_table;
-  for (int rank = 0; rank < options.hosts; ++rank) {
+  for (int rank = 0; rank < options.hosts * options.ranks_per_host; ++rank) {
     nodes_.push_back(make_node(rank, options));
     RankInfo info;
     info.rank = Rank(rank);
     info.host_name = "h" + std::to_string(rank);
-    info.host[0] = static_cast<std::byte>(options.one_host ? 1 : rank + 1);
+    info.host[0] = static_cast<std::byte>(rank / options.ranks_per_host + 1);
     node(rank).runtime->describe(info);
     rank_table.push_back(std::move(info));
   }
@@ -55,12 +55,13 @@ WorldOptions Cluster::world_options(const ClusterOptions& options) {
 RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRank& node) {
   RankOptions made;
   made.self = Rank(rank);
-  made.rank_count = options.hosts;
+  made.rank_count = options.hosts * options.ranks_per_host;
   made.engine.link = options.link;
-  made.engine.shm = options.one_host;
+  made.engine.shm = options.ranks_per_host > 1;
   made.engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
   if (options.management) made.engine.oob_ifname = "mgmt";
   made.contexts = options.communicators;
+  made.plan_hosts = options.plan_hosts;
   if (!options.checked) return made;
   made.engine.link.witness = &check_;
   made.port = [this, rank, &node](Link& link) -> MessagePort* {
@@ -75,9 +76,10 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
   auto made = std::make_unique<SimRank>();
   made->check = &check_;
   const std::string name = "h" + std::to_string(rank);
-  if (options.one_host && rank > 0) {
-    made->host = &fabric().add_process(*node(0).host, name);
-    made->nics = node(0).nics;
+  if (const int local = rank % options.ranks_per_host; local > 0) {
+    SimRank& first = node(rank - local);
+    made->host = &fabric().add_process(*first.host, name);
+    made->nics = first.nics;
     open(*made, rank, options);
     return made;
   }

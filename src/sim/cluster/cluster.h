@@ -1,9 +1,10 @@
-// A whole job on the fabric: hosts with NICs, and on each host a rank that runs as an actor of one
+// A whole job on the fabric: hosts with NICs, and on each host ranks that run as actors of one
 // World.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "sim/cluster/data_path_check.h"
@@ -17,9 +18,11 @@ struct ClusterOptions {
   int hosts = 2;
   int nics = 2;
   uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
-  bool one_host = false;   // all ranks are processes of one host, which has the NICs
+  int ranks_per_host = 1;  // processes of a host, which share its NICs and, above one, memory
   bool management = true;  // adds a NIC only for the out-of-band control stream
   int communicators = 1;   // they share the links
+  // Plans take these for the host groups, wherever the ranks are.
+  std::optional<HostGroups> plan_hosts;
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed

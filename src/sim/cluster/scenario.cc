@@ -30,6 +30,7 @@ constexpr uint64_t kTamperedSeeds = 5;
 
 // Added to a seed, these give random numbers that are independent of the first ones of the seed.
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
+constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 
 // The random numbers of one scenario.
@@ -116,6 +117,11 @@ void choose_operations(ScenarioRandom& random, Scenario& s) {
   for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(random, s));
   s.think_max = static_cast<TimeNs>(random.log_uniform(10'000, 4'000'000));
   s.leave_early = random.chance(40);
+}
+
+// Every other run has plans for shared hosts. The draw has its own random numbers, as run_ahead.
+void choose_plan_hosts(ScenarioRandom random, Scenario& s) {
+  if (random.chance(50)) s.plan_host_ranks = random.between(2, s.hosts);
 }
 
 // Adds a run_ahead to a few runs only, because it takes as much processor time as all other
@@ -318,6 +324,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_operations(random, s);
   choose_faults(random, s);
   s.nics_write = random.chance(34);
+  choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);
   choose_run_ahead(ScenarioRandom(seed + kRunAheadSeeds), s);
   add_tampering(s);
   add_people(s);
@@ -328,11 +335,12 @@ std::string describe(const Scenario& s) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
-                "operations, %zu faults%s%s%s",
+                "operations, %zu faults%s%s%s, plans for %d ranks a host",
                 s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
                 static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
                 s.faults.size(), s.management ? "" : ", no management NIC",
-                s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "");
+                s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "",
+                s.plan_host_ranks);
   return text;
 }
 

@@ -107,6 +107,8 @@ struct Scenario {
   // NICs write into memory without the kernel, as with RDMA, until the engine withdraws the memory.
   bool nics_write = false;
   bool management = true;
+  // Plans take so many neighbouring ranks for the ranks of one host, though each has its own.
+  int plan_host_ranks = 1;
   bool damping = true;
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank runs at a time

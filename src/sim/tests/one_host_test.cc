@@ -19,8 +19,8 @@ class OneHost : public testing::Test {
 
   static ClusterOptions options() {
     ClusterOptions options;
-    options.hosts = kRanks;
-    options.one_host = true;
+    options.hosts = 1;
+    options.ranks_per_host = kRanks;
     options.management = false;
     options.checked = true;
     return options;
