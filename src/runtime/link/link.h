@@ -154,9 +154,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void send_probe(Path& path, TimeNs now) override { sender_.send_probe(path, now); }
   void on_suspect(Path& path) override { sender_.on_suspect(path); }
   void on_failing(Path& path) override { sender_.on_failing(path); }
-  uint64_t on_failed(const std::deque<Transmission>& lost) override {
-    return sender_.on_failed(lost);
-  }
+  uint64_t on_failed(const Fifo<Transmission>& lost) override { return sender_.on_failed(lost); }
   void on_state_changed() override { changed(); }
   void on_path_event(const PathEvent& event) override;
   void wake() override;  // also of Path::Owner
