@@ -28,7 +28,8 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimeNs now() const = 0;
-  // Returns the nanoseconds since 1970. For verdicts and logs only: this clock may jump.
+  // Returns the nanoseconds since 1970. For verdicts and logs, and for moments that ranks choose
+  // alike: this clock may jump.
   virtual TimeNs wall() const = 0;
 };
 

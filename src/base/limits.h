@@ -83,8 +83,11 @@ inline constexpr TimeNs kVersionAckTime = 2 * kMillisecond;
 // doubles up to the second value.
 inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
 inline constexpr TimeNs kStateResendMax = 250 * kMillisecond;
-// An idle control stream carries a heartbeat this often.
+// A link checks its control streams by heartbeats this often.
 inline constexpr TimeNs kHeartbeatInterval = 1 * kSecond;
+// Control streams that the idle links of one rank check in that time, or one for each link where
+// there are more links. Where a rank has no more streams, it checks all of them.
+inline constexpr size_t kIdleChecksMax = 20;
 
 // --- connections ------------------------------------------------------------------------------
 inline constexpr size_t kPendingHandshakesMax = 256;

@@ -33,6 +33,7 @@ namespace r2ccl {
   X(accuse_sleepers, "a path is late also when the peer answers on no other")                     \
   X(no_return, "a path that failed is not opened again")                                          \
   X(small_proof, "a path is up though full-size frames do not pass")                              \
+  X(one_stream, "an idle link checks the same control streams again and again")                   \
   X(old_address, "a NIC's new address is not reported")                                           \
   X(dead_connections, "connections that died unnoticed are not replaced")                         \
   X(staging_early, "a staging slot is reused before its reduction")                               \

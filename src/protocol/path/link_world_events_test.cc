@@ -1,6 +1,5 @@
 // The small world of link_world.h: its events.
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "base/check.h"
@@ -155,7 +154,7 @@ bool World::lose_at_sender(Path& path, DownCause cause) {
   if (path.at_sender == 0) return false;
   path.at_sender = 0;
   path.suspected = false;
-  const std::deque<Transmission> lost = path.model.outstanding();
+  const Fifo<Transmission> lost = path.model.outstanding();
   path.model.reset();
   path.sender.fail(cause, now_);
   for (const Transmission& each : lost) {

@@ -11,16 +11,20 @@ void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) 
   R2CCL_CHECK(connection < last_.size() && now >= 0);
   Counters& last = last_[connection];
   const int64_t number = number_of(now);
-  Period& period = periods_[static_cast<size_t>(number) % kPeriods];
-  R2CCL_CHECK(period.number <= number);
-  if (period.number != number) period = {number, 0, 0};
+  R2CCL_CHECK(newest_ <= number);
+  const int64_t stale = number - static_cast<int64_t>(kPeriods) + 1;
+  for (int64_t n = std::max(newest_ + 1, std::max<int64_t>(stale, 0)); n <= number; ++n) {
+    period(n) = {};
+  }
+  newest_ = number;
+  Period& now_running = period(number);
   const uint64_t sent = counters.sent - std::min(last.sent, counters.sent);
-  period.sent += sent;
+  now_running.sent += static_cast<uint32_t>(std::min<uint64_t>(sent, UINT32_MAX / kPeriods));
   sent_ += sent;
   last.sent = counters.sent;
   if (counters.delivered <= last.delivered && counters.lost > last.lost) return;
   const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last.lost);
-  period.lost += lost;
+  now_running.lost += static_cast<int32_t>(lost);
   lost_ += lost;
   last.lost = counters.lost;
   last.delivered = counters.delivered;
@@ -28,35 +32,35 @@ void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) 
 
 LossCount LossMeter::count(TimeNs now) const {
   const int64_t newest = number_of(now);
-  const int64_t oldest = newest - static_cast<int64_t>(kPeriods) + 1;
-  const auto in_window = [&](const Period& period) {
-    return period.number >= oldest && period.number <= newest;
-  };
+  // Both windows end at the older one of the present period and the latest sample's.
+  const int64_t oldest =
+      std::max<int64_t>(std::max(newest, newest_) - static_cast<int64_t>(kPeriods) + 1, 0);
+  const int64_t latest = std::min(newest, newest_);
   // The kernel notices a spurious retransmission a round trip later, perhaps in the next period.
   int64_t in_vain = 0;
   int64_t first = newest + 1;
   int64_t second = newest + 1;
-  for (const Period& period : periods_) {
-    if (!in_window(period)) continue;
-    if (period.lost < 0) in_vain -= period.lost;
-    if (period.lost <= 0) continue;
-    if (period.number < first)
-      second = std::exchange(first, period.number);
-    else
-      second = std::min(second, period.number);
+  for (int64_t n = oldest; n <= latest; ++n) {
+    const int32_t lost = period(n).lost;
+    if (lost < 0) in_vain -= lost;
+    if (lost <= 0) continue;
+    if (first > newest) {
+      first = n;
+    } else if (second > newest) {
+      second = n;
+    }
   }
   LossCount count;
   int64_t lost = -in_vain;
   // The loss may have begun late in the first period, after many packets that passed.
   const int64_t from = second <= newest ? first + 1 : first <= newest ? first : oldest;
-  for (const Period& period : periods_) {
-    if (!in_window(period)) continue;
-    if (period.number == first && from > first) ++count.lossy;
-    if (period.number < from) continue;
-    count.sent += static_cast<uint32_t>(std::min<uint64_t>(period.sent, UINT32_MAX / kPeriods));
-    count.periods += period.sent > 0 ? 1 : 0;
-    count.lossy += period.lost > 0 ? 1 : 0;
-    lost += std::max<int64_t>(period.lost, 0);
+  if (first < from && from <= newest) ++count.lossy;
+  for (int64_t n = from; n <= latest; ++n) {
+    const Period& each = period(n);
+    count.sent += std::min<uint32_t>(each.sent, UINT32_MAX / kPeriods);
+    count.periods += each.sent > 0 ? 1 : 0;
+    count.lossy += each.lost > 0 ? 1 : 0;
+    lost += std::max<int32_t>(each.lost, 0);
   }
   count.lossy -= static_cast<uint32_t>(std::min<int64_t>(count.lossy, in_vain));
   count.lost = static_cast<uint32_t>(std::clamp<int64_t>(lost, 0, UINT32_MAX));

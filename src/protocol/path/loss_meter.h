@@ -64,13 +64,17 @@ class LossMeter {
 
  private:
   struct Period {
-    int64_t number = -1;  // modulo kPeriods its place in periods_; only grows
-    uint64_t sent = 0;
-    int64_t lost = 0;  // negative where a retransmission turned out to be spurious
+    uint32_t sent = 0;
+    int32_t lost = 0;  // negative where a retransmission turned out to be spurious
   };
   static int64_t number_of(TimeNs at) { return at / kPeriod; }
+  Period& period(int64_t number) { return periods_[static_cast<size_t>(number) % kPeriods]; }
+  const Period& period(int64_t number) const {
+    return periods_[static_cast<size_t>(number) % kPeriods];
+  }
 
   std::array<Period, kPeriods> periods_{};
+  int64_t newest_ = -1;  // the latest sample's period; periods_ holds it and those before it
   std::array<Counters, 2> last_{};
   uint64_t sent_ = 0;
   int64_t lost_ = 0;

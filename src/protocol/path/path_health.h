@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 
 #include "base/clock.h"
+#include "base/fifo.h"
 
 namespace r2ccl {
 
@@ -15,7 +15,7 @@ struct PathHealth {
     TimeNs sent_at = 0;
     TimeNs missed_at = 0;  // its pong counts as missed from then on; a compensated pause moves it
   };
-  std::deque<Ping> pings;  // without a pong on this control stream, oldest first
+  Fifo<Ping> pings;  // without a pong on this control stream, oldest first
   TimeNs last_ping_at = 0;
   TimeNs pong_at = 0;             // a pong last came on this control stream
   TimeNs kernel_answered_at = 0;  // a plain connect on this path last succeeded

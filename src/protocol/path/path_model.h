@@ -18,11 +18,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fifo.h"
 #include "base/ids.h"
 #include "protocol/delivery/send_ledger.h"
 
@@ -65,7 +65,7 @@ class PathModel {
                                   std::vector<Transmission>& delivered);
 
   // Returns all outstanding transmissions, oldest first.
-  const std::deque<Transmission>& outstanding() const { return outstanding_; }
+  const Fifo<Transmission>& outstanding() const { return outstanding_; }
   uint64_t bytes_outstanding() const { return bytes_outstanding_; }
   // Returns the part of these bytes that is likely still in flight, and not merely unacknowledged.
   uint64_t bytes_under_way(TimeNs now) const;
@@ -154,8 +154,8 @@ class PathModel {
   TimeNs window_time() const;
   void resize_window(const Transmission& last, uint64_t delivered, TimeNs at);
 
-  std::deque<Transmission> outstanding_;  // numbered frames_delivered_ to frames_sent_ - 1
-  uint64_t bytes_outstanding_ = 0;        // the sum over outstanding_; <= bytes_sent_
+  Fifo<Transmission> outstanding_;  // numbered frames_delivered_ to frames_sent_ - 1
+  uint64_t bytes_outstanding_ = 0;  // the sum over outstanding_; <= bytes_sent_
   uint64_t frames_sent_ = 0;
   uint64_t frames_delivered_ = 0;  // <= frames_sent_
   uint64_t bytes_sent_ = 0;

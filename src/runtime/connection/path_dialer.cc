@@ -12,20 +12,18 @@ void PathDialer::start(DialRequest request,
                        std::array<std::array<std::byte, kNonceBytes>, 2> nonces, TimeNs now) {
   R2CCL_CHECK(!busy());
   request_ = std::move(request);
-  nonces_ = nonces;
+  attempt_ = std::make_unique<Attempt>(Attempt{nonces, {}, {}});
   on_control_ = request_.control_only;
   answered_ = false;
   started_at_ = now;
-  dialed_ = {};
   const TimeNs answered_by = now + request_.answered_within;
   connect(answered_by, answered_by + 2 * limits::kConnectAttempt);
 }
 
 void PathDialer::cancel() {
   registration_.reset();
-  io_.reset();
+  attempt_.reset();
   connection_.reset();
-  dialed_ = {};
   stage_ = Stage::idle;
   deadline_ = kNever;
 }
@@ -84,17 +82,20 @@ void PathDialer::on_connected() {
   identity.from_nic = request_.local_nic;
   identity.to_nic = request_.remote_nic;
   // The control stream names the incarnation that it joins.
-  const Incarnation last = dialed_.data ? dialed_.data->session.incarnation : request_.last_used;
-  io_.emplace(std::move(connection_),
-              make_initiator(run_, identity, last, nonces_[on_control_ ? 1 : 0], request_.call));
+  const auto& data = attempt_->dialed.data;
+  const Incarnation last = data ? data->session.incarnation : request_.last_used;
+  const auto& nonce = attempt_->nonces[on_control_ ? 1 : 0];
+  attempt_->io.emplace(std::move(connection_),
+                       make_initiator(run_, identity, last, nonce, request_.call));
 }
 
 void PathDialer::pump() {
-  switch (io_->pump()) {
+  std::optional<HandshakeIo>& io = attempt_->io;
+  switch (io->pump()) {
     case HandshakeIo::Progress::running:
-      return registration_.want_write(io_->wants_write());
+      return registration_.want_write(io->wants_write());
     case HandshakeIo::Progress::failed:
-      return fail(EPROTO, io_->error().message());
+      return fail(EPROTO, io->error().message());
     case HandshakeIo::Progress::done:
       break;
   }
@@ -103,16 +104,16 @@ void PathDialer::pump() {
     return registration_.want_write(false);
   }
   registration_.reset();
-  EstablishedConnection established = io_->take();
-  io_.reset();
+  EstablishedConnection established = io->take();
+  io.reset();
   if (!on_control_) {
-    dialed_.data = std::move(established);
+    attempt_->dialed.data = std::move(established);
     on_control_ = true;
     const TimeNs done_by = done_by_ + 2 * limits::kConnectAttempt;
     return connect(done_by, done_by);
   }
-  dialed_.control = std::move(established);
-  DialedPath dialed = std::move(dialed_);
+  attempt_->dialed.control = std::move(established);
+  DialedPath dialed = std::move(attempt_->dialed);
   cancel();
   owner_.on_dialed(*this, std::move(dialed));
 }

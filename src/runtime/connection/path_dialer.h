@@ -81,6 +81,12 @@ class PathDialer final : private EventHandler {
     hanging_up,  // the peer closes once it has read a call
   };
 
+  struct Attempt {
+    std::array<std::array<std::byte, kNonceBytes>, 2> nonces;
+    std::optional<HandshakeIo> io;
+    DialedPath dialed;
+  };
+
   void on_ready(const PollEvent& event) override;
   void connect(TimeNs answered_by, TimeNs done_by);
   void on_connected();
@@ -94,15 +100,13 @@ class PathDialer final : private EventHandler {
   const RunIdentity& run_;
   Stage stage_ = Stage::idle;
   DialRequest request_;
-  std::array<std::array<std::byte, kNonceBytes>, 2> nonces_{};
   bool on_control_ = false;  // the connection being opened is the control stream
   bool answered_ = false;
   TimeNs started_at_ = 0;
   TimeNs deadline_ = kNever;  // deadline of the stage
   TimeNs done_by_ = kNever;   // deadline of the connection
   std::unique_ptr<Connection> connection_;
-  std::optional<HandshakeIo> io_;
-  DialedPath dialed_;
+  std::unique_ptr<Attempt> attempt_;    // there while busy(): most dialers rest
   Reactor::Registration registration_;  // last: ends before the connection
 };
 

@@ -53,7 +53,8 @@ std::optional<LossReport> LossWatch::progress(TimeNs now) {
     for (const auto& path : link->paths()) {
       if (!is_watched(*path)) continue;
       path->sample_losses(now);
-      losing = losing || path->losses().count(now).lost > 0;
+      // Most paths have never lost a packet: their window need not be counted.
+      losing = losing || (path->losses().lost() > 0 && path->losses().count(now).lost > 0);
     }
   }
   const bool began = losing && !losing_;

@@ -87,6 +87,8 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   turns_.resize(rank_table_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
+  LinkSettings settings = options_.link;
+  settings.idle_checks = limits::kIdleChecksMax / std::max<size_t>(rank_table_.size() - 1, 1);
   for (const RankInfo& peer : rank_table_) {
     links_.emplace_back();
     if (peer.rank == self) continue;
@@ -98,8 +100,8 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
       return {Code::system, describe_pair(mine, peer) +
                                 " have no NICs that could reach each other: compare `r2ccl info`"};
     }
-    links_.back() = std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths,
-                                           options_.link);
+    links_.back() =
+        std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths, settings);
     schedule_.mark(links_.size() - 1);
   }
   return {};

@@ -192,7 +192,7 @@ void ChunkSender::on_suspect(Path& path) {
 }
 
 // Retransmits the chunks that were outstanding on the failed path and on no other.
-uint64_t ChunkSender::on_failed(const std::deque<Transmission>& lost) {
+uint64_t ChunkSender::on_failed(const Fifo<Transmission>& lost) {
   uint64_t bytes = 0;
   std::vector<Retransmission> again;
   for (const Transmission& transmission : lost) {

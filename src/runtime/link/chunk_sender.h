@@ -44,7 +44,7 @@ class ChunkSender {
   void on_failing(Path& path) { note_stalled(path); }
   // Retransmits the chunks of a path that failed with these transmissions outstanding, oldest
   // first. Returns the number of bytes that must be retransmitted.
-  uint64_t on_failed(const std::deque<Transmission>& lost);
+  uint64_t on_failed(const Fifo<Transmission>& lost);
   // The path reports this transmission as received, in the peer's state `counted`. Requires that
   // the channels of the same frame have been applied.
   void on_delivered(const Path& path, const Transmission& transmission, uint64_t counted);

@@ -7,6 +7,12 @@
 #include "base/mutant.h"
 
 namespace r2ccl {
+namespace {
+
+// The memory of the frame that was last written whole: an idle stream has none of its own.
+thread_local std::vector<std::byte> spare_frame;
+
+}  // namespace
 
 ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Session& session,
                              std::vector<std::byte> leftover, std::span<std::byte> read_buffer)
@@ -21,7 +27,7 @@ ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Sessi
 IoResult ControlStream::send(ControlFrame& frame) {
   R2CCL_CHECK(can_send());
   frame.control_sequence = sent_++;
-  out_.clear();
+  out_.swap(spare_frame);
   encode(frame, out_);
   R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
   send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.control_sequence);
@@ -38,7 +44,9 @@ IoResult ControlStream::flush() {
     const IoResult result = connection_->write(std::span(&slice, 1));
     if (result.kind != IoKind::progressed) return result;
     out_done_ += result.bytes;
-    if (out_done_ == out_.size()) out_.clear();
+    if (out_done_ < out_.size()) continue;
+    out_.clear();
+    out_.swap(spare_frame);
   }
   return {IoKind::progressed, 0, 0};
 }

@@ -22,6 +22,8 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
       end_{self, peer},
       settings_(settings),
       paths_(host, end_, paths, settings_, *this, *this),
+      heartbeats_({paths_.all().begin(), paths_.all().end()}, paths_.opens(), settings_.idle_checks,
+                  static_cast<size_t>(self.value() + peer.value())),
       channels_(peer),
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
               {paths_.all().begin(), paths_.all().end()}) {}
@@ -139,11 +141,9 @@ TimeNs Link::next_timeout(TimeNs now) const {
   // The control stream of a peer that has been stopped for long is full. Its poller reports when it
   // has room again.
   if (paths_.detector().pinged()) return next;
-  for (const Path* path : paths()) {
-    if (path->paused() || !path->state.connected() || !path->control_writable()) continue;
-    next = std::min(next, path->health.last_sent_at + limits::kHeartbeatInterval);
-  }
-  return next;
+  const bool any = std::ranges::any_of(
+      paths(), [](const Path* path) { return path->control_writable() && !path->paused(); });
+  return any ? std::min(next, heartbeats_.next_at()) : next;
 }
 
 bool Link::ping(NicId local_nic) {
@@ -203,6 +203,7 @@ void Link::on_peer_gone(const PeerLiveness::End& end) {
 void Link::check_invariants() const {
   state_.check_invariants();
   paths_.check_invariants();
+  heartbeats_.check_invariants();
   channels_.check_invariants();
   notices_.check_invariants();
   contradictions_.check_invariants();

@@ -18,6 +18,7 @@
 #include "protocol/delivery/contradictions.h"
 #include "protocol/delivery/notice_ledger.h"
 #include "protocol/delivery/state_exchange.h"
+#include "protocol/path/heartbeats.h"
 #include "runtime/link/channels.h"
 #include "runtime/link/chunk_sender.h"
 #include "runtime/link/link_host.h"
@@ -91,6 +92,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // True when the peer's goodbye has arrived, and with it everything that the peer ever sent.
   bool peer_said_goodbye() const override { return goodbye_.received; }
 
+  // Returns the time in which the link, while idle, checks each of its paths once.
+  TimeNs check_period() const { return heartbeats_.period(); }
+
   // --- for reports ---
   bool opens_paths() const { return paths_.opens(); }
   // Returns the paths as Path*, in the order of their specs.
@@ -144,6 +148,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // link_control.cc
   enum class Ping : uint8_t { none, casual, urgent };
   void send_due_frames(TimeNs now);
+  void send_pongs(TimeNs now);
+  void send_heartbeats(TimeNs now);
   void send_state(Path& path, TimeNs now, Ping ping);
   ControlFrame make_frame(TimeNs now);
   PathReport report_path(const Path& path, TimeNs now);
@@ -154,9 +160,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void send_probe(Path& path, TimeNs now) override { sender_.send_probe(path, now); }
   void on_suspect(Path& path) override { sender_.on_suspect(path); }
   void on_failing(Path& path) override { sender_.on_failing(path); }
-  uint64_t on_failed(const std::deque<Transmission>& lost) override {
-    return sender_.on_failed(lost);
-  }
+  uint64_t on_failed(const Fifo<Transmission>& lost) override { return sender_.on_failed(lost); }
   void on_state_changed() override { changed(); }
   void on_path_event(const PathEvent& event) override;
   void wake() override;  // also of Path::Owner
@@ -166,6 +170,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   const LinkEnd end_;
   const LinkSettings settings_;
   LinkPaths paths_;
+  Heartbeats heartbeats_;
   ChannelSet channels_;
   ChunkSender sender_;
   StateExchange state_;

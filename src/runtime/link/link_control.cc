@@ -100,19 +100,35 @@ void Link::send_state(Path& path, TimeNs at, Ping ping) {
   path.send_control(frame);
 }
 
-void Link::send_due_frames(TimeNs at) {
-  const TimeNs interval = std::max(limits::kHeartbeatInterval, paths_.detector().spacing(at));
+// Answers pings, and measures the round trip of each stream that is new.
+void Link::send_pongs(TimeNs at) {
   for (Path* path : paths()) {
     if (!path->control_writable() || path->broken) continue;
-    const bool heartbeat = at - path->health.last_sent_at >= interval;
-    // The first frame on a control stream pings, to measure its round trip.
     const bool first = path->health.round_trip == 0 && path->health.pings.empty();
-    if (path->health.pong_due != 0 || heartbeat || first) {
-      // Pongs alone must not prevent the measurement of a control stream that is left out.
-      const bool measure = at - path->health.last_ping_at >= limits::kHeartbeatInterval;
-      send_state(*path, at, heartbeat || first || measure ? Ping::urgent : Ping::none);
-    }
+    if (path->health.pong_due == 0 && !first) continue;
+    // A slow stream gets no other frames that would show that it is prompt again.
+    const bool measure = at - path->health.last_ping_at >= limits::kHeartbeatInterval &&
+                         !path->control_only && !paths_.scheduler().is_prompt(*path, at);
+    send_state(*path, at, first || measure ? Ping::urgent : Ping::none);
   }
+}
+
+void Link::send_heartbeats(TimeNs at) {
+  if (!heartbeats_.due(at)) return;
+  uint64_t work = 0;
+  for (const Path* path : paths()) work += path->model.frames_sent() + path->frames_received();
+  const FailureDetector& detector = paths_.detector();
+  const auto& chosen = heartbeats_.take({.time = at,
+                                         .wall = host_.clock().wall(),
+                                         .heard_at = detector.heard_at(),
+                                         .spacing = detector.spacing(at),
+                                         .work = work});
+  for (PathEnd* path : chosen) send_state(static_cast<Path&>(*path), at, Ping::urgent);
+}
+
+void Link::send_due_frames(TimeNs at) {
+  send_pongs(at);
+  send_heartbeats(at);
   const StateExchange::Due due = state_.due(at);
   if (!due) return;
   PathEnd* stream = paths_.scheduler().choose_control(at);

@@ -214,7 +214,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
 }
 
 // Closes the connections. Returns the transmissions that were outstanding.
-std::deque<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
+Fifo<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
   host_.queue(path.spec.local_nic).on_lost(path.model.bytes_outstanding());
   return path.detach(cause, now);
 }

@@ -7,12 +7,12 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/fifo.h"
 #include "protocol/admin/drain.h"
 #include "protocol/path/failure_detector.h"
 #include "protocol/path/path_scheduler.h"
@@ -69,7 +69,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     // Requires that the path is about to fail, and was not suspect before.
     virtual void on_failing(Path& path) = 0;
     // Returns the number of bytes that must be retransmitted.
-    virtual uint64_t on_failed(const std::deque<Transmission>& lost) = 0;
+    virtual uint64_t on_failed(const Fifo<Transmission>& lost) = 0;
     // The state of the paths in control frames has changed.
     virtual void on_state_changed() = 0;
     virtual void on_path_event(const PathEvent& event) = 0;
@@ -144,7 +144,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
                  TimeNs now);
   PathEvent failure_event(const Path& path, DownCause cause, DownCause peer_cause,
                           const std::string& why, TimeNs now) const;
-  std::deque<Transmission> detach(Path& path, DownCause cause, TimeNs now);
+  Fifo<Transmission> detach(Path& path, DownCause cause, TimeNs now);
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void choose_standby();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -72,14 +73,15 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   return {};
 }
 
-std::deque<Transmission> Path::detach(DownCause cause, TimeNs now) {
+Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
   sample_losses(now);
   losses_.reset();
+  losses_settled_ = {};
   data_registration_.reset();
   control_registration_.reset();
   bytes_received_before_ += bytes_received();
   bytes_sent_before_ += model.bytes_sent();
-  std::deque<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
+  Fifo<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
   model.reset();
   writer_.reset();
   paused_until_ = kNever;
@@ -140,12 +142,15 @@ void Path::note_failure(const PathEvent& event, bool fault) {
 
 void Path::sample_losses(TimeNs now) {
   if (control_ == nullptr) return;
-  const bool idle = model.outstanding().empty() && health.last_sent_at < losses_at_;
-  if (idle && losses_settled_) return;
-  losses_.sample(LossMeter::kControl, loss_counters(control_->connection()), now);
-  if (data_ != nullptr) losses_.sample(LossMeter::kData, loss_counters(*data_), now);
-  losses_at_ = now;
-  losses_settled_ = idle;
+  const uint64_t frames_before = std::exchange(losses_frames_, model.frames_sent());
+  const bool no_chunks = model.outstanding().empty() && model.frames_sent() == frames_before;
+  const bool no_frames = health.last_sent_at < std::exchange(losses_at_, now);
+  const auto sample = [&](size_t which, const Connection& connection, bool idle) {
+    if (std::exchange(losses_settled_[which], idle) && idle) return;
+    losses_.sample(which, loss_counters(connection), now);
+  };
+  sample(LossMeter::kControl, control_->connection(), no_frames);
+  if (data_ != nullptr) sample(LossMeter::kData, *data_, no_chunks);
 }
 
 void Path::send_control(ControlFrame& frame) {

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/fifo.h"
 #include "protocol/path/loss_meter.h"
 #include "protocol/path/path_end.h"
 #include "protocol/path/reconnect_backoff.h"
@@ -82,7 +82,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
                 EstablishedConnection control, TimeNs now);
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
   // oldest first.
-  std::deque<Transmission> detach(DownCause cause, TimeNs now);
+  Fifo<Transmission> detach(DownCause cause, TimeNs now);
 
   // --- sending ---
   bool can_start_frame() const override { return data_ != nullptr && !writer_->busy(); }
@@ -202,8 +202,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   uint64_t bytes_received_before_ = 0;
   uint64_t control_frames_ = 0;
   LossMeter losses_;
-  TimeNs losses_at_ = 0;         // when the counters were last read
-  bool losses_settled_ = false;  // all bytes sent until then had been delivered
+  TimeNs losses_at_ = 0;        // when the counters were last read
+  uint64_t losses_frames_ = 0;  // data frames sent until then
+  // By connection: it was idle when its counters were last read, so they do not change.
+  std::array<bool, 2> losses_settled_ = {};
   std::vector<ControlFrame> frames_;
 };
 

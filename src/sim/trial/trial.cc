@@ -22,6 +22,8 @@ constexpr TimeNs kProgressBound = 20 * kSecond;
 constexpr TimeNs kReturnBound = 45 * kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
 constexpr TimeNs kDeathBound = 30 * kSecond;
+// A heartbeat waits for the next second, and its pong takes a round trip.
+constexpr TimeNs kCheckMargin = 1500 * kMillisecond;
 
 ClusterOptions cluster_options(const Scenario& s) {
   ClusterOptions options;
@@ -79,6 +81,7 @@ class Trial {
       if (ok() && !scenario_.leave_early) {
         come_back();
         if (ok()) agree();
+        if (ok()) stay_idle();
         if (ok()) part();
       }
       check_events();
@@ -255,6 +258,23 @@ class Trial {
       }
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
         if (rank != peer) check_addresses(rank, peer);
+      }
+    }
+  }
+
+  // The job is idle and whole: each link still checks each of its paths in the promised time, which
+  // is the same for all links.
+  void stay_idle() {
+    if (job_fails()) return;
+    const TimeNs bound = cluster_.node(0).engine().link(Rank(1))->check_period() + kCheckMargin;
+    cluster_.world().run_for(bound);
+    for (int rank = 0; rank < scenario_.hosts; ++rank) {
+      for (int peer = rank + 1; peer < scenario_.hosts; ++peer) {
+        for (const Path* path : cluster_.node(rank).engine().link(Rank(peer))->paths()) {
+          if (cluster_.now() - path->health.pong_at <= bound) continue;
+          violated("rank " + std::to_string(rank) + " does not check its path by " +
+                   path->spec.local_name + " to " + std::to_string(peer) + " while it is idle");
+        }
       }
     }
   }
