@@ -2,6 +2,7 @@
 // turns bad and stays bad, so a parser checks once at the end.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +18,11 @@ class ByteWriter {
 
   template <std::unsigned_integral T>
   void put(T value) {
+    std::array<std::byte, sizeof(T)> bytes;
     for (size_t i = 0; i < sizeof(T); ++i) {
-      out_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
+      bytes[i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
     }
+    put_bytes(bytes);
   }
   void put_bytes(std::span<const std::byte> bytes) {
     out_.insert(out_.end(), bytes.begin(), bytes.end());
