@@ -90,10 +90,15 @@ def measure(workload):
     for event, prefix in EVENTS.items():
         calls = sum(count for (caller, name), count in cost.arcs.items()
                     if name.startswith(prefix) and (event != ALLOCATIONS or SIMULATOR not in caller))
-        if calls == 0:
-            raise Failed(f"no call of {prefix} was seen: has the function another name?")
         counts[event] = calls / operations
     return counts, cost
+
+
+def check_names(counts):
+    """Fails for an event that no workload has. In one of them an event may be rare."""
+    for event, prefix in EVENTS.items():
+        if all(each[event] == 0 for each in counts):
+            raise Failed(f"no call of {prefix} was seen: has the function another name?")
 
 
 def show(name, workload, counts, cost):
@@ -166,12 +171,14 @@ def main():
     if not options.update and where not in read_stored()["environments"]:
         print(f"skipped: no counts are stored for {where}; `{UPDATE}` adds them")
         return SKIPPED
-    measured = {}
+    measured, all_counts = {}, []
     try:
         for name, workload in WORKLOADS.items():
             counts, cost = measure(workload)
             show(name, workload, counts, cost)
             measured[name] = round(counts["instructions"])
+            all_counts.append(counts)
+        check_names(all_counts)
     except Failed as failure:
         print(failure)
         return 1

@@ -72,6 +72,8 @@ inline constexpr size_t kNicsMax = 64;
 // --- control frames ---------------------------------------------------------------------------
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
+// State that a data frame carries. It has room for the reports of fifty paths.
+inline constexpr size_t kCarriedStateBytesMax = 2 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.
 inline constexpr TimeNs kDelayedAckTime = 500 * kMicrosecond;
 // The receiver acknowledges after this much data, which is a part of the bytes that a path has

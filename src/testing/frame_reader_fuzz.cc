@@ -15,7 +15,15 @@ using HeaderBytes = std::array<std::byte, kDataHeaderBytes>;
 using Placement = ReceiveLedger::Placement;
 
 // The harness changes the next header of the input by the bits of the byte before it.
-enum Mode : unsigned { sealed = 1, framed = 2, numbered = 4, sized = 8, whole = 16 };
+enum Mode : unsigned {
+  sealed = 1,
+  framed = 2,
+  numbered = 4,
+  sized = 8,
+  whole = 16,
+  stated = 32,    // it carries state with a tag
+  misstated = 64  // whose bytes were changed on the way
+};
 
 constexpr size_t kBlockBytes = 1 + kDataHeaderBytes;
 constexpr uint32_t kSizeMax = 4096;
@@ -45,6 +53,10 @@ class Owner final : public FrameReader::Owner {
   void on_frame(const DataHeader& header, Bytes early, bool) override {
     R2CCL_CHECK(early.empty() || early.size() == header.payload_bytes);
   }
+  void on_state(ControlFrame state) override {
+    R2CCL_CHECK(std::ranges::find(stated_, state.control_sequence) != stated_.end());
+  }
+  void note_stated(uint64_t number) { stated_.push_back(number); }
   // Records a frame of the input that its reader may believe.
   void note_sealed(const HeaderBytes& bytes) {
     const auto decoded = decode_data_header(bytes);
@@ -55,7 +67,19 @@ class Owner final : public FrameReader::Owner {
   const HeaderTag& tag_;
   Bytes memory_;
   std::vector<uint64_t> sealed_;
+  std::vector<uint64_t> stated_;
 };
+
+// Returns state whose content depends on a byte of the input.
+Bytes state_of(uint64_t number, std::byte content) {
+  ControlFrame frame;
+  frame.control_sequence = number;
+  frame.version = std::to_integer<uint64_t>(content);
+  frame.paths.resize(std::to_integer<size_t>(content) % 3);
+  Bytes state;
+  encode_carried_state(frame, state);
+  return state;
+}
 
 }  // namespace
 
@@ -77,9 +101,22 @@ bool fuzz_frame_reader(std::span<const std::byte> input) {
     const auto size = static_cast<uint32_t>(header[8]) * 13 % kSizeMax;
     if ((mode & sized) != 0) store(header, 8, size, 4);
     if ((mode & numbered) != 0) store(header, 16, number, 8);
+    Bytes state;
+    if ((mode & sized) != 0) store(header, 68, 0, 2);
+    if ((mode & stated) != 0) {
+      state = state_of(number, header[24]);
+      tag.seal_state(state);
+      if ((mode & misstated) != 0) {
+        state[std::to_integer<size_t>(header[25]) % state.size()] ^= std::byte{4};
+      } else {
+        owner.note_stated(number);
+      }
+      store(header, 68, state.size(), 2);
+    }
     if ((mode & sealed) != 0) tag.seal(header);
     owner.note_sealed(header);
     stream.insert(stream.end(), header.begin(), header.end());
+    stream.insert(stream.end(), state.begin(), state.end());
     stream.resize(stream.size() + ((mode & whole) != 0 ? size : size / 2));
   }
   Bytes scratch(1000);

@@ -112,14 +112,15 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     forge(index, header);
   }
   // Does the same with the header's own incarnation, which may differ from the path's.
-  void forge(size_t index, DataHeader header) {
-    Peer& peer = peers_[index];
-    header.transmission = peer.frames_sent++;
-    const size_t at = peer.unsent.size();
-    peer.unsent.resize(at + kDataHeaderBytes + header.payload_bytes);
-    const auto bytes = std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>();
-    encode(header, bytes);
-    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
+  void forge(size_t index, DataHeader header) { put(index, header, {}); }
+  // Sends a data frame that carries the peer's state. The test adds the channels.
+  void send_carrying(size_t index, DataHeader header, ControlFrame state) {
+    header.incarnation = Incarnation(peers_[index].incarnation);
+    state.control_sequence = peers_[index].frames_sent;
+    std::vector<std::byte> bytes;
+    encode_carried_state(state, bytes);
+    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal_state(bytes);
+    put(index, header, bytes);
   }
   // Sends only the header, at once. The payload follows later.
   void send_header(size_t index, DataHeader header) {
@@ -196,6 +197,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   // Returns how often the link has tried to open a connection; it never succeeds.
   int connects() const { return transport_.connects(); }
   std::vector<ControlFrame>& heard() { return heard_; }
+  // Returns how many of these a data frame carried.
+  int carried() const { return carried_; }
   // Returns the chunks that the link has sent, in order, without probes.
   std::vector<std::pair<size_t, DataHeader>>& chunks() { return chunks_; }
   const std::vector<MessageNo>& sent() const { return sent_; }
@@ -207,6 +210,19 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<std::string>& contradictions() const { return contradictions_; }
 
  private:
+  void put(size_t index, DataHeader header, std::span<const std::byte> state) {
+    Peer& peer = peers_[index];
+    header.transmission = peer.frames_sent++;
+    header.state_bytes = static_cast<uint16_t>(state.size());
+    const size_t at = peer.unsent.size();
+    peer.unsent.resize(at + kDataHeaderBytes);
+    const auto bytes = std::span(peer.unsent).subspan(at).first<kDataHeaderBytes>();
+    encode(header, bytes);
+    HeaderTag(session(index, 2, 1).send_key, HeaderTag::Use::data).seal(bytes);
+    peer.unsent.insert(peer.unsent.end(), state.begin(), state.end());
+    peer.unsent.resize(at + header.frame_bytes());
+  }
+
   struct Peer {
     uint32_t incarnation = 0;
     ScriptedConnection* data = nullptr;  // the link's ends, while the path is connected
@@ -260,8 +276,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     while (unread.size() >= kDataHeaderBytes) {
       const auto header =
           decode_data_header(std::span(unread).first<kDataHeaderBytes>()).value().header;
-      const size_t frame = kDataHeaderBytes + header.payload_bytes;
+      const size_t frame = header.frame_bytes();
       if (unread.size() < frame) break;
+      if (header.state_bytes != 0) take_carried(index, header);
       unread.erase(unread.begin(), unread.begin() + static_cast<ptrdiff_t>(frame));
       ++peer.frames_received;
       peer.bytes_received += frame;
@@ -277,6 +294,17 @@ class ScriptedLink final : private LinkHost, private MessageClient {
         heard_.push_back(std::move(frame));
       }
     }
+  }
+
+  // The link's tags are those of session(index, 1, 2).
+  void take_carried(size_t index, const DataHeader& header) {
+    const auto state =
+        std::span(peers_[index].unread).subspan(kDataHeaderBytes).first(header.state_bytes);
+    R2CCL_CHECK(HeaderTag(session(index, 1, 2).send_key, HeaderTag::Use::data).fits_state(state));
+    auto frame = decode_carried_state(state);
+    R2CCL_CHECK(frame.ok() && frame.value().control_sequence == header.transmission);
+    ++carried_;
+    heard_.push_back(std::move(frame).value());
   }
 
   // LinkHost
@@ -314,6 +342,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   uint64_t version_ = 0;
   uint64_t acknowledges_ = 0;
   std::vector<ControlFrame> heard_;
+  int carried_ = 0;
   std::vector<std::pair<size_t, DataHeader>> chunks_;
   std::vector<MessageNo> sent_;
   std::vector<MessageNo> received_;

@@ -13,6 +13,7 @@ bool fuzz_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
   if (!decoded.ok()) return false;
   const DataHeader& header = decoded.value().header;
   R2CCL_CHECK(header.payload_bytes <= limits::kChunkBytesMax);
+  R2CCL_CHECK(header.state_bytes <= limits::kCarriedStateBytesMax);
   if (!decoded.value().known) return true;
   if (header.type == FrameType::chunk) {
     R2CCL_CHECK(header.chunk_bytes <= limits::kChunkBytesMax);
@@ -49,11 +50,24 @@ bool fuzz_control_body(std::span<const std::byte> bytes) {
   return true;
 }
 
+bool fuzz_carried_state(std::span<const std::byte> bytes) {
+  const auto decoded = decode_carried_state(bytes);
+  if (!decoded.ok()) return false;
+  const ControlFrame& frame = decoded.value();
+  R2CCL_CHECK(frame.notices.empty() && !frame.goodbye && frame.ping == 0 && frame.pong == 0);
+  std::vector<std::byte> again;
+  encode_carried_state(frame, again);
+  R2CCL_CHECK(again.size() <= bytes.size());
+  const auto second = decode_carried_state(again);
+  R2CCL_CHECK(second.ok() && second.value() == frame);
+  return true;
+}
+
 }  // namespace
 
 bool fuzz_wire(std::span<const std::byte> input) {
   if (input.empty()) return false;
-  const auto mode = std::to_integer<unsigned>(input.front()) % 3;
+  const auto mode = std::to_integer<unsigned>(input.front()) % 4;
   input = input.subspan(1);
   if (mode == 0 && input.size() >= kDataHeaderBytes) {
     return fuzz_data_header(input.first<kDataHeaderBytes>());
@@ -63,6 +77,7 @@ bool fuzz_wire(std::span<const std::byte> input) {
     R2CCL_CHECK(!body.ok() || body.value() <= limits::kControlBodyBytesMax);
     return body.ok();
   }
+  if (mode == 3) return fuzz_carried_state(input);
   return mode == 2 && fuzz_control_body(input);
 }
 

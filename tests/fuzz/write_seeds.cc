@@ -245,6 +245,13 @@ void write_wire(Seeds& seeds) {
     return two;
   }());
   seeds.write("frame_reader", "unsealed", with({30}, bytes));
+  seeds.write("frame_reader", "carrying", [&] {
+    Bytes two = with({63}, bytes);
+    const Bytes again = with({63}, bytes);
+    two.insert(two.end(), again.begin(), again.end());
+    return two;
+  }());
+  seeds.write("frame_reader", "changed_state", with({127}, bytes));
   header.type = FrameType::probe;
   encode(header, bytes);
   seeds.write("wire", "probe", with({0}, bytes));
@@ -264,6 +271,12 @@ void write_wire(Seeds& seeds) {
   frame.notices.push_back({6, Bytes(5, std::byte{1})});
   Bytes control;
   encode(frame, control);
+  ControlFrame carried = frame;
+  carried.ping = 0;
+  carried.notices.clear();
+  Bytes state;
+  encode_carried_state(carried, state);
+  seeds.write("wire", "carried_state", with({3}, state));
   seeds.write("wire", "control_header", with({1}, control));
   seeds.write("wire", "control_body", with({2}, std::span(control).subspan(kControlHeaderBytes)));
   seeds.write("printable", "ascii", with({60}, text_bytes("node7 nic0")));

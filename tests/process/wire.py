@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-VERSION = 3
+VERSION = 4
 DATA, CONTROL, RENDEZVOUS, CALL = 1, 2, 3, 4
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff

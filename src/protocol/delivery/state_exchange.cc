@@ -36,6 +36,12 @@ StateExchange::Due StateExchange::due(TimeNs now) {
   return due;
 }
 
+bool StateExchange::due_within(TimeNs duration, TimeNs now) const {
+  const bool changed = version_ > sent_;
+  return (changed && (urgent_ || change_due_at_ <= now + duration)) ||
+         acknowledge_at_ <= now + duration;
+}
+
 void StateExchange::postpone(const Due& due, TimeNs now) {
   const TimeNs again = now + limits::kVersionAckTime;
   if (version_ > sent_) change_due_at_ = again;

@@ -51,6 +51,9 @@ class StateExchange {
     explicit operator bool() const { return change || retransmit || acknowledge; }
   };
   Due due(TimeNs now);
+  // Returns whether something that no frame has carried will be due within `duration`, so that a
+  // frame which leaves now may save a later one.
+  bool due_within(TimeNs duration, TimeNs now) const;
   // Records that no path takes a frame now, so the due changes become due again a little later.
   void postpone(const Due& due, TimeNs now);
   // Doubles the wait of the next retransmission; the caller is about to retransmit.

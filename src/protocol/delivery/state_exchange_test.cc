@@ -105,6 +105,26 @@ TEST_F(StateExchangeTest, AChangeWaits500UsForCompany) {
   });
 }
 
+TEST_F(StateExchangeTest, TellsWhetherAFrameThatLeavesNowSavesALaterOne) {
+  const auto due_within = [&](TimeNs us, TimeNs at_us) {
+    return state_.due_within(us * kMicrosecond, kStart + at_us * kMicrosecond);
+  };
+  play(kIdle);
+  EXPECT_FALSE(due_within(1'000'000, 0));
+  play({{1'000, Event::change}});
+  EXPECT_FALSE(due_within(250, 1'000));  // the change is of this very pass
+  play({{1'000, Event::look, 0, "", 1'500}});
+  EXPECT_FALSE(due_within(250, 1'249));
+  EXPECT_TRUE(due_within(250, 1'250));
+  play({{1'300, Event::sent}});
+  EXPECT_FALSE(due_within(1'000'000, 1'300));
+  play({{1'400, Event::change}, {1'400, Event::urgent}});
+  EXPECT_TRUE(due_within(0, 1'400));
+  play({{1'400, Event::sent}, {1'500, Event::peer_state, 9}});
+  EXPECT_FALSE(due_within(250, 1'500));
+  EXPECT_TRUE(due_within(250, 3'300));  // the acknowledgement of the peer's state
+}
+
 TEST_F(StateExchangeTest, AnUrgentChangeIsDueAtOnce) {
   play(kIdle);
   play({

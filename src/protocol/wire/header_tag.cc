@@ -60,4 +60,14 @@ bool HeaderTag::fits(std::span<const std::byte, kControlHeaderBytes> header,
   return crypto::equal(tag_of(header, sequence), header.subspan<kControlTagAt>());
 }
 
+void HeaderTag::seal_state(std::span<std::byte> state) const {
+  const std::span<std::byte> body = state.first(state.size() - kTagBytes);
+  std::ranges::copy(tag_of(body), state.last<kTagBytes>().begin());
+}
+
+bool HeaderTag::fits_state(std::span<const std::byte> state) const {
+  if (state.size() < kTagBytes) return false;
+  return crypto::equal(tag_of(state.first(state.size() - kTagBytes)), state.last<kTagBytes>());
+}
+
 }  // namespace r2ccl

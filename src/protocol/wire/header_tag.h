@@ -35,6 +35,10 @@ class HeaderTag {
   // `sequence`: of the frame on its control stream.
   void seal(std::span<std::byte, kControlHeaderBytes> header, uint64_t sequence) const;
   bool fits(std::span<const std::byte, kControlHeaderBytes> header, uint64_t sequence) const;
+  // Carried state ends with its tag, has the number of its data frame in it, and is no header: its
+  // first byte differs from that of the magic. So the key of the data headers serves for it too.
+  void seal_state(std::span<std::byte> state) const;
+  bool fits_state(std::span<const std::byte> state) const;
 
  private:
   static constexpr size_t kTagBytes = 8;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace r2ccl {
 namespace {
@@ -65,6 +66,25 @@ TEST(HeaderTag, DoesNotFitInAnotherSessionOrForAnotherUse) {
   HeaderTag(kKey, Use::data).seal(bytes);
   EXPECT_FALSE(HeaderTag(kOtherKey, Use::data).fits(bytes));
   EXPECT_FALSE(HeaderTag(kKey, Use::control).fits(bytes));
+}
+
+TEST(HeaderTag, FitsTheSealedStateAndNoneThatDiffersInABit) {
+  const HeaderTag tag(kKey, Use::data);
+  ControlFrame frame;
+  frame.control_sequence = 12;
+  std::vector<std::byte> bytes;
+  encode_carried_state(frame, bytes);
+  ASSERT_EQ(bytes.size(), kControlFixedBytes + kStateTagBytes);
+  EXPECT_FALSE(tag.fits_state(bytes));
+  tag.seal_state(bytes);
+  ASSERT_TRUE(tag.fits_state(bytes));
+  EXPECT_FALSE(HeaderTag(kOtherKey, Use::data).fits_state(bytes));
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    EXPECT_FALSE(tag.fits_state(bytes)) << bit;
+    bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+  }
+  EXPECT_FALSE(tag.fits_state(std::span(bytes).first(kStateTagBytes - 1)));
 }
 
 TEST(HeaderTag, LeavesTheHeaderAsItWas) {

@@ -186,6 +186,7 @@ void encode(const DataHeader& h, std::span<std::byte, kDataHeaderBytes> out) {
   store(p + 48, h.offset);
   store(p + 56, h.context);
   store(p + 64, h.checksum);
+  store(p + 68, h.state_bytes);
 }
 
 Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
@@ -201,6 +202,11 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
   if (h.payload_bytes > limits::kChunkBytesMax) return bad_frame("oversized frame");
   h.incarnation = Incarnation(load<uint32_t>(p + 12));
   h.transmission = load<uint64_t>(p + 16);
+  h.state_bytes = load<uint16_t>(p + 68);
+  if (h.state_bytes > limits::kCarriedStateBytesMax) return bad_frame("oversized state");
+  if (h.state_bytes != 0 && h.state_bytes < kControlFixedBytes + kStateTagBytes) {
+    return bad_frame("truncated state");
+  }
   if (!decoded.known) return decoded;
   h.type = static_cast<FrameType>(type);
   h.eager = (load<uint16_t>(p + 6) & kFlagEager) != 0;
@@ -229,15 +235,10 @@ size_t encoded_body_bytes(const ControlFrame& f) {
   return bytes;
 }
 
-void encode(const ControlFrame& f, std::vector<std::byte>& out) {
-  const size_t start = out.size();
+namespace {
+
+void encode_body(const ControlFrame& f, std::vector<std::byte>& out) {
   ByteWriter w(out);
-  w.put(kControlMagic);
-  w.put(kWireVersion);
-  w.put(uint8_t{0});  // flags of the header: none yet
-  w.put(uint16_t{0});
-  w.put(uint32_t{0});  // size of the body, known below
-  w.put(uint64_t{0});  // the tag, which the frame's sender computes
   w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
   w.put(f.control_sequence);
   w.put(f.version);
@@ -256,6 +257,20 @@ void encode(const ControlFrame& f, std::vector<std::byte>& out) {
     w.put(static_cast<uint16_t>(n.bytes.size()));
     w.put_bytes(n.bytes);
   }
+}
+
+}  // namespace
+
+void encode(const ControlFrame& f, std::vector<std::byte>& out) {
+  const size_t start = out.size();
+  ByteWriter w(out);
+  w.put(kControlMagic);
+  w.put(kWireVersion);
+  w.put(uint8_t{0});  // flags of the header: none yet
+  w.put(uint16_t{0});
+  w.put(uint32_t{0});  // size of the body, known below
+  w.put(uint64_t{0});  // the tag, which the frame's sender computes
+  encode_body(f, out);
   store(out.data() + start + 8, static_cast<uint32_t>(out.size() - start - kControlHeaderBytes));
 }
 
@@ -295,6 +310,21 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   }
   if (in.bad()) return bad_frame("truncated control frame");
   return f;
+}
+
+void encode_carried_state(const ControlFrame& frame, std::vector<std::byte>& out) {
+  encode_body(frame, out);
+  out.resize(out.size() + kStateTagBytes);
+}
+
+Result<ControlFrame> decode_carried_state(std::span<const std::byte> bytes) {
+  if (bytes.size() < kStateTagBytes) return bad_frame("truncated state");
+  auto frame = decode_control_body(bytes.first(bytes.size() - kStateTagBytes));
+  if (!frame.ok()) return frame;
+  const ControlFrame& f = frame.value();
+  const bool more = f.goodbye || f.ping != 0 || f.pong != 0 || !f.notices.empty();
+  if (more) return bad_frame("carried state with parts that only control streams have");
+  return frame;
 }
 
 }  // namespace r2ccl

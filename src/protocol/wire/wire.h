@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 3;
+inline constexpr uint8_t kWireVersion = 4;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -37,6 +37,10 @@ struct DataHeader {
   uint32_t chunk_bytes = 0;  // the chunk size of this message: every chunk but the last has it
   uint64_t context = 0;      // hash of the plan that the sender believes this message belongs to
   uint32_t checksum = 0;     // CRC32C of the payload when the session agreed on it, else 0
+  uint16_t state_bytes = 0;  // size of the carried state behind the header, with its tag; 0: none
+
+  // Returns the size of the whole frame.
+  uint32_t frame_bytes() const;
 
   friend bool operator==(const DataHeader&, const DataHeader&) = default;
 };
@@ -45,6 +49,10 @@ struct DataHeader {
 // before them are reserved for payload authentication.
 inline constexpr size_t kDataHeaderBytes = 96;
 inline constexpr size_t kDataTagAt = 88;
+
+inline uint32_t DataHeader::frame_bytes() const {
+  return static_cast<uint32_t>(kDataHeaderBytes) + state_bytes + payload_bytes;
+}
 
 void encode(const DataHeader& header, std::span<std::byte, kDataHeaderBytes> out);
 
@@ -161,5 +169,17 @@ void encode(const ControlFrame& frame, std::vector<std::byte>& out);
 // Returns the size of the body, or an error when this cannot be a control frame.
 Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeaderBytes> bytes);
 Result<ControlFrame> decode_control_body(std::span<const std::byte> body);
+
+// --- carried state ------------------------------------------------------------------------------
+
+// A data frame may carry its sender's state between header and payload: the body of a control frame
+// whose stream sequence is the frame's transmission, and a tag (header_tag.h) over the body. It
+// holds no notice, ping, pong or goodbye.
+inline constexpr size_t kStateTagBytes = 8;
+
+// Appends the body and room for the tag.
+void encode_carried_state(const ControlFrame& frame, std::vector<std::byte>& out);
+// Requires a tag that fits. Takes body and tag.
+Result<ControlFrame> decode_carried_state(std::span<const std::byte> bytes);
 
 }  // namespace r2ccl

@@ -45,6 +45,11 @@ DataHeader random_header(Rng& rng) {
   h.message = MessageNo(rng.any());
   h.context = rng.any();
   h.checksum = static_cast<uint32_t>(rng.any());
+  constexpr size_t kStateMin = kControlFixedBytes + kStateTagBytes;
+  if (rng.below(2) == 1) {
+    h.state_bytes =
+        static_cast<uint16_t>(kStateMin + rng.below(limits::kCarriedStateBytesMax + 1 - kStateMin));
+  }
   h.chunk_bytes = static_cast<uint32_t>(64 * (1 + rng.below(limits::kChunkBytesMax / 64)));
   h.message_bytes = rng.below(limits::kMessageBytesMax + 1);
   if (h.message_bytes > 0) {
@@ -223,6 +228,47 @@ TEST(DataHeader, RefusesAMessageLargerThanAnyMayBe) {
     header.message_bytes = bytes;
     EXPECT_FALSE(decode_data_header(encoded(header)).ok()) << bytes;
   }
+}
+
+TEST(DataHeader, RefusesStateOfAnImpossibleSize) {
+  for (uint32_t bytes = 0; bytes <= UINT16_MAX; ++bytes) {
+    DataHeader header;
+    header.state_bytes = static_cast<uint16_t>(bytes);
+    const bool fits = bytes == 0 || (bytes >= kControlFixedBytes + kStateTagBytes &&
+                                     bytes <= limits::kCarriedStateBytesMax);
+    EXPECT_EQ(decode_data_header(encoded(header)).ok(), fits) << bytes;
+  }
+}
+
+TEST(CarriedState, ComesBackAsItWasSentAndHasNoPartOfAControlStream) {
+  Rng rng(11);
+  for (int i = 0; i < 300; ++i) {
+    ControlFrame frame = random_frame(rng);
+    frame.ping = frame.pong = 0;
+    frame.goodbye = false;
+    frame.notices.clear();
+    const auto decode = [](const ControlFrame& sent) {
+      Bytes bytes;
+      encode_carried_state(sent, bytes);
+      EXPECT_EQ(bytes.size(), encoded_body_bytes(sent) + kStateTagBytes);
+      return decode_carried_state(bytes);
+    };
+    ASSERT_TRUE(decode(frame).ok());
+    EXPECT_EQ(decode(frame).value(), frame);
+    ControlFrame more = frame;
+    more.ping = 1;
+    EXPECT_FALSE(decode(more).ok());
+    more = frame;
+    more.pong = 1;
+    EXPECT_FALSE(decode(more).ok());
+    more = frame;
+    more.goodbye = true;
+    EXPECT_FALSE(decode(more).ok());
+    more = frame;
+    more.notices.push_back({1, Bytes(3)});
+    EXPECT_FALSE(decode(more).ok());
+  }
+  EXPECT_FALSE(decode_carried_state(Bytes(kStateTagBytes - 1)).ok());
 }
 
 TEST(DataHeader, GivesTheBytesToSkipForAnUnknownType) {

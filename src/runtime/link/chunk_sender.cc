@@ -49,13 +49,14 @@ void ChunkSender::send_probe(Path& path, TimeNs now) {
   send_frame(path, header, {}, transmission, now);
 }
 
-void ChunkSender::send_frame(Path& path, const DataHeader& header,
-                             std::span<const std::byte> payload, Transmission transmission,
-                             TimeNs now) {
+void ChunkSender::send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
+                             Transmission transmission, TimeNs now) {
   NicQueue& queue = host_.queue(path.spec.local_nic);
-  queue.on_sent(kDataHeaderBytes + header.payload_bytes, path.model.outstanding().empty(), now);
+  const std::span<const std::byte> state = take_state_(path, now);
+  header.state_bytes = static_cast<uint16_t>(state.size());
+  queue.on_sent(header.frame_bytes(), path.model.outstanding().empty(), now);
   const TimeNs began = host_.clock().now();
-  path.send_frame(header, payload, transmission, now, queue.time_of(queue.outstanding()));
+  path.send_frame(header, payload, state, transmission, now, queue.time_of(queue.outstanding()));
   if (header.payload_bytes <= kSmallFrame) learn_price(host_.clock().now() - began);
 }
 

@@ -23,14 +23,19 @@ namespace r2ccl {
 
 class ChunkSender {
  public:
+  // Returns the state, as FrameWriter wants it, that the next data frame of the path carries;
+  // empty: none.
+  using TakeState = std::function<std::span<const std::byte>(const Path& path, TimeNs now)>;
+
   ChunkSender(LinkHost& host, LinkEnd end, const LinkSettings& settings, ChannelSet& channels,
-              PathScheduler& scheduler, std::vector<Path*> paths)
+              PathScheduler& scheduler, std::vector<Path*> paths, TakeState take_state)
       : host_(host),
         end_(end),
         settings_(settings),
         channels_(channels),
         scheduler_(scheduler),
-        paths_(std::move(paths)) {}
+        paths_(std::move(paths)),
+        take_state_(std::move(take_state)) {}
 
   // Gives chunks to the paths that take them now. Returns whether it ended before them, because it
   // has written as much as one pass may.
@@ -93,7 +98,7 @@ class ChunkSender {
   void note_stalled(Path& path);
   void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
-  void send_frame(Path& path, const DataHeader& header, std::span<const std::byte> payload,
+  void send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
                   Transmission transmission, TimeNs now);
   void learn_price(TimeNs write_time);
 
@@ -103,6 +108,7 @@ class ChunkSender {
   ChannelSet& channels_;
   PathScheduler& scheduler_;
   const std::vector<Path*> paths_;
+  const TakeState take_state_;
   std::deque<Retransmission> queue_;
   std::vector<StalledChunk> stalled_;
   std::vector<Unlisted> unlisted_;

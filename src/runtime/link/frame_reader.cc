@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutant.h"
@@ -48,9 +49,11 @@ Status FrameReader::take_header() {
   frame_known_ = decoded.value().known;
   header_known_ = true;
   header_have_ = 0;
+  state_have_ = 0;
+  if (state_.size() < header_.state_bytes) state_.resize(header_.state_bytes);
   payload_have_ = 0;
   place_ = {};
-  small_frames_ = header_.payload_bytes + kDataHeaderBytes <= kSpillBytes;
+  small_frames_ = header_.frame_bytes() <= kSpillBytes;
   if (small_frames_ && spill_.empty()) spill_.resize(kSpillBytes);
   if (frame_known_) {
     auto place = owner_.on_header(header_);
@@ -59,7 +62,24 @@ Status FrameReader::take_header() {
     early_ = std::move(place_.early);
     if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
   }
-  if (header_.payload_bytes == 0) finish_frame();
+  if (header_.state_bytes == 0 && header_.payload_bytes == 0) finish_frame();
+  return {};
+}
+
+// The state is complete.
+Status FrameReader::take_state() {
+  const auto bytes = std::span(std::as_const(state_)).first(header_.state_bytes);
+  if (!tag_.fits_state(bytes) && !mutated(Mutant::any_header)) {
+    corrupted_ = true;
+    return {Code::remote, "carried state with a wrong tag: its bytes were changed on the way"};
+  }
+  auto state = decode_carried_state(bytes);
+  if (!state.ok()) return state.status();
+  if (state.value().control_sequence != header_.transmission) {
+    corrupted_ = true;
+    return {Code::remote, "carried state of another frame: frames were mixed up on the way"};
+  }
+  owner_.on_state(std::move(state).value());
   return {};
 }
 
@@ -72,9 +92,17 @@ void FrameReader::finish_frame() {
   if (frame_known_) owner_.on_frame(header_, std::move(early), discarded);
 }
 
-// Accounts for bytes that a read has put first into the payload's memory, then into the header.
+// Accounts for bytes that a read has put first into the memory of the state, then into the
+// payload's, then into the header.
 Status FrameReader::advance(size_t count) {
   bytes_ += count;
+  if (in_state()) {
+    const size_t part = std::min(count, header_.state_bytes - state_have_);
+    state_have_ += part;
+    count -= part;
+    if (in_state()) return {};
+    R2CCL_RETURN_IF_ERROR(take_state());
+  }
   if (in_payload()) {
     const size_t part = std::min(count, payload_slice());
     payload_have_ += part;
@@ -86,6 +114,13 @@ Status FrameReader::advance(size_t count) {
   return header_have_ == kDataHeaderBytes ? take_header() : Status();
 }
 
+// Returns the memory of the next bytes: of the state, the payload or the header.
+std::span<std::byte> FrameReader::next_part() {
+  if (in_state()) return std::span(state_).first(header_.state_bytes).subspan(state_have_);
+  if (in_payload()) return {payload_target(), payload_slice()};
+  return std::span(header_bytes_).subspan(header_have_);
+}
+
 Status FrameReader::prefill(std::span<const std::byte> bytes) {
   return consume(bytes);
 }
@@ -93,10 +128,9 @@ Status FrameReader::prefill(std::span<const std::byte> bytes) {
 // Takes bytes from other memory.
 Status FrameReader::consume(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    std::byte* target = in_payload() ? payload_target() : header_bytes_.data() + header_have_;
-    const size_t room = in_payload() ? payload_slice() : kDataHeaderBytes - header_have_;
-    const size_t part = std::min(room, bytes.size());
-    std::memcpy(target, bytes.data(), part);
+    const std::span<std::byte> target = next_part();
+    const size_t part = std::min(target.size(), bytes.size());
+    std::memcpy(target.data(), bytes.data(), part);
     bytes = bytes.subspan(part);
     R2CCL_RETURN_IF_ERROR(advance(part));
   }
@@ -106,11 +140,16 @@ Status FrameReader::consume(std::span<const std::byte> bytes) {
 FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   const uint64_t stop_at = bytes_ + budget;
   while (bytes_ < stop_at) {
-    std::array<iovec, 3> slices;
+    std::array<iovec, 4> slices;
     size_t count = 0;
     size_t direct = 0;  // bytes that are read directly to their destination
     bool header_follows = true;
-    if (in_payload()) {
+    if (in_state()) {
+      const std::span<std::byte> part = next_part();
+      slices[count++] = {part.data(), part.size()};
+      direct += part.size();
+    }
+    if (header_known_ && payload_have_ < header_.payload_bytes) {
       const size_t part = payload_slice();
       slices[count++] = {payload_target(), part};
       direct += part;

@@ -30,6 +30,8 @@ class FrameReader {
     // discarded).
     virtual void on_frame(const DataHeader& header, std::vector<std::byte> early,
                           bool discarded) = 0;
+    // Takes the state that a frame carried, after its header and before its payload.
+    virtual void on_state(ControlFrame state) = 0;
   };
 
   // `tag`: the tag of the incoming headers.
@@ -64,13 +66,16 @@ class FrameReader {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  bool in_payload() const { return header_known_; }
+  bool in_state() const { return header_known_ && state_have_ < header_.state_bytes; }
+  bool in_payload() const { return header_known_ && !in_state(); }
   bool in_chunk_of(ChannelId channel) const;
   bool discard_rest();
   Status advance(size_t bytes);
   Status consume(std::span<const std::byte> bytes);
   Status take_header();
   Status check_stream(const DataHeader& header);
+  Status take_state();
+  std::span<std::byte> next_part();
   void finish_frame();
   std::byte* payload_target();
   size_t payload_slice() const;
@@ -89,6 +94,8 @@ class FrameReader {
   DataHeader header_;
   ReceiveLedger::Place place_;
   std::vector<std::byte> early_;
+  std::vector<std::byte> state_;  // the carried state of the frame under way
+  size_t state_have_ = 0;         // <= header_.state_bytes once the header is known
   size_t payload_have_ = 0;
   uint64_t frames_ = 0;
   uint64_t bytes_ = 0;

@@ -42,13 +42,27 @@ Bytes payload_of(const DataHeader& header) {
   return bytes;
 }
 
-void append_frame(Bytes& stream, const DataHeader& header) {
+void append_frame(Bytes& stream, DataHeader header, const Bytes& state = {}) {
+  header.state_bytes = static_cast<uint16_t>(state.size());
   std::array<std::byte, kDataHeaderBytes> bytes;
   encode(header, bytes);
   kTag.seal(bytes);
   stream.insert(stream.end(), bytes.begin(), bytes.end());
+  stream.insert(stream.end(), state.begin(), state.end());
   const Bytes payload = payload_of(header);
   stream.insert(stream.end(), payload.begin(), payload.end());
+}
+
+Bytes state_of(uint64_t transmission, uint64_t version) {
+  ControlFrame frame;
+  frame.control_sequence = transmission;
+  frame.version = version;
+  frame.paths.push_back(
+      {PathId(3), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
+  Bytes state;
+  encode_carried_state(frame, state);
+  kTag.seal_state(state);
+  return state;
 }
 
 // Returns three chunks, so that a test also checks the bytes behind a frame.
@@ -76,6 +90,9 @@ struct RecordingOwner final : FrameReader::Owner {
   void on_frame(const DataHeader& header, Bytes early, bool discarded) override {
     frames.push_back({header, std::move(early), discarded});
   }
+  void on_state(ControlFrame state) override {
+    states.emplace_back(std::move(state), frames.size());
+  }
   bool has(const DataHeader& header) const {
     const Bytes want = payload_of(header);
     return std::equal(want.begin(), want.end(),
@@ -92,6 +109,7 @@ struct RecordingOwner final : FrameReader::Owner {
   int headers = 0;
   Bytes memory = Bytes(4 * kPayload, kUntouched);
   std::vector<Frame> frames;
+  std::vector<std::pair<ControlFrame, size_t>> states;  // and the frames before each
 };
 
 class FrameReaderTest : public testing::Test {
@@ -248,6 +266,61 @@ TEST_F(FrameReaderTest, DiscardsPayloadsLargerThanItsScratch) {
   ASSERT_EQ(owner_.frames.size(), 3u);
   EXPECT_TRUE(owner_.frames[0].discarded);
   EXPECT_TRUE(owner_.untouched(0, owner_.memory.size()));
+}
+
+TEST_F(FrameReaderTest, TakesCarriedStateBeforeThePayloadWhereverTheStreamIsSplit) {
+  for (const uint32_t payload : {0u, 100u, kPayload}) {
+    Bytes stream;
+    append_frame(stream, chunk_header(0), state_of(0, 5));
+    append_frame(stream, chunk_header(1));
+    DataHeader last = chunk_header(payload == 0 ? 0 : 2, payload);
+    last.transmission = 2;
+    append_frame(stream, last, state_of(2, 6));
+    for (size_t split = 0; split <= stream.size(); ++split) {
+      RecordingOwner owner;
+      FrameReader reader(owner, kTag, scratch_);
+      deliver(stream, 0, split);
+      deliver(stream, split, stream.size());
+      ASSERT_TRUE(pump_all(reader).status.ok()) << split;
+      ASSERT_EQ(owner.frames.size(), 3u) << split;
+      ASSERT_EQ(owner.states.size(), 2u) << split;
+      ASSERT_EQ(owner.states[0].first.version, 5u);
+      ASSERT_EQ(owner.states[0].second, 0u);
+      ASSERT_EQ(owner.states[1].first.version, 6u);
+      ASSERT_EQ(owner.states[1].second, 2u);
+      ASSERT_TRUE(owner.has(chunk_header(0))) << split;
+      ASSERT_TRUE(owner.has(chunk_header(1))) << split;
+      ASSERT_TRUE(owner.has(last)) << split;
+      ASSERT_EQ(reader.bytes(), stream.size());
+    }
+  }
+}
+
+TEST_F(FrameReaderTest, RefusesCarriedStateInWhichABitWasChangedBeforeItActsOnIt) {
+  Bytes good;
+  append_frame(good, chunk_header(0), state_of(0, 5));
+  const size_t state_bytes = state_of(0, 5).size();
+  for (size_t bit = 0; bit < 8 * state_bytes; ++bit) {
+    Bytes stream = good;
+    stream[kDataHeaderBytes + bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    RecordingOwner owner;
+    FrameReader reader(owner, kTag, scratch_);
+    deliver(stream, 0, stream.size());
+    ASSERT_EQ(pump_all(reader).status.code(), Code::remote) << bit;
+    ASSERT_TRUE(reader.corrupted());
+    ASSERT_TRUE(owner.states.empty());
+    ASSERT_TRUE(owner.frames.empty());
+  }
+}
+
+TEST_F(FrameReaderTest, RefusesTheStateOfAnotherFrame) {
+  Bytes stream;
+  append_frame(stream, chunk_header(0), state_of(1, 5));
+  FrameReader reader(owner_, kTag, scratch_);
+  deliver(stream, 0, stream.size());
+  EXPECT_EQ(pump_all(reader).status.code(), Code::remote);
+  EXPECT_TRUE(reader.corrupted());
+  EXPECT_TRUE(owner_.states.empty());
 }
 
 TEST_F(FrameReaderTest, SkipsFramesOfALaterVersionAndCountsThem) {

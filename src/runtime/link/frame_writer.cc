@@ -1,6 +1,7 @@
 #include "runtime/link/frame_writer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "runtime/link/user_memory.h"
@@ -12,12 +13,17 @@ constexpr std::array<std::byte, 64 * 1024> kPadding{};
 
 }  // namespace
 
-void FrameWriter::start(const DataHeader& header, std::span<const std::byte> payload) {
+void FrameWriter::start(const DataHeader& header, std::span<const std::byte> payload,
+                        std::span<const std::byte> state) {
   R2CCL_CHECK(!busy_);
+  R2CCL_CHECK(state.size() == header.state_bytes);
   R2CCL_CHECK(payload.empty() || payload.size() == header.payload_bytes);
   header_ = header;
-  encode(header, header_bytes_);
-  tag_.seal(header_bytes_);
+  head_.resize(kDataHeaderBytes);
+  encode(header, std::span(head_).first<kDataHeaderBytes>());
+  tag_.seal(std::span(head_).first<kDataHeaderBytes>());
+  head_.insert(head_.end(), state.begin(), state.end());
+  if (!state.empty()) tag_.seal_state(std::span(head_).subspan(kDataHeaderBytes));
   payload_ = payload.empty() ? nullptr : payload.data();
   written_ = 0;
   busy_ = true;
@@ -25,14 +31,14 @@ void FrameWriter::start(const DataHeader& header, std::span<const std::byte> pay
 
 IoResult FrameWriter::flush(Connection& connection) {
   if (abandoned_) return {IoKind::blocked, 0, 0};
-  const size_t total = kDataHeaderBytes + header_.payload_bytes;
+  const size_t total = header_.frame_bytes();
   while (busy_) {
     std::array<iovec, 2> slices;
     size_t count = 0;
-    if (written_ < kDataHeaderBytes) {
-      slices[count++] = {header_bytes_.data() + written_, kDataHeaderBytes - written_};
+    if (written_ < head_.size()) {
+      slices[count++] = {head_.data() + written_, head_.size() - written_};
     }
-    const size_t payload_done = written_ < kDataHeaderBytes ? 0 : written_ - kDataHeaderBytes;
+    const size_t payload_done = std::max(written_, head_.size()) - head_.size();
     size_t rest = header_.payload_bytes - payload_done;
     if (rest > 0) {
       // iovec is shared with reads, so it cannot say const. A write does not change the bytes.
@@ -55,7 +61,7 @@ void FrameWriter::finish_with_padding(ChannelId channel, MessageNo message) {
 
 std::span<const std::byte> FrameWriter::unwritten() const {
   if (!busy_ || payload_ == nullptr) return {};
-  const size_t done = std::max(written_, kDataHeaderBytes) - kDataHeaderBytes;
+  const size_t done = std::max(written_, head_.size()) - head_.size();
   return {payload_ + done, header_.payload_bytes - done};
 }
 

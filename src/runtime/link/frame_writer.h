@@ -8,7 +8,6 @@
 // data any more.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,8 +28,9 @@ class FrameWriter {
   bool busy() const { return busy_; }
   bool abandoned() const { return abandoned_; }
   // Requires that no frame is under way. `payload` has header.payload_bytes bytes, or is empty for
-  // a frame of padding.
-  void start(const DataHeader& header, std::span<const std::byte> payload);
+  // a frame of padding. `state` has header.state_bytes bytes; the writer fills in the tag.
+  void start(const DataHeader& header, std::span<const std::byte> payload,
+             std::span<const std::byte> state = {});
   // Writes until the frame is complete (progressed), or no more can be written (blocked, failed).
   IoResult flush(Connection& connection);
   // Stops reading this message's memory: finishes the frame with padding. Requires that the
@@ -44,11 +44,11 @@ class FrameWriter {
 
  private:
   HeaderTag tag_;
-  std::array<std::byte, kDataHeaderBytes> header_bytes_{};
+  std::vector<std::byte> head_;  // the header and the carried state
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding
   std::vector<std::byte> remainder_;    // of the frame, as copied by copy_remainder()
-  size_t written_ = 0;                  // bytes written of header and payload together
+  size_t written_ = 0;                  // bytes written of head and payload together
   bool busy_ = false;
   bool abandoned_ = false;
 };

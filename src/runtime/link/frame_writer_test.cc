@@ -67,6 +67,25 @@ TEST(FrameWriter, WritesByteByByte) {
   EXPECT_EQ(connection.written(), frame_of(header_of(300), payload));
 }
 
+TEST(FrameWriter, WritesTheStateBetweenHeaderAndPayload) {
+  const Bytes payload = pattern(300);
+  ControlFrame state;
+  state.version = 7;
+  Bytes carried;
+  encode_carried_state(state, carried);
+  DataHeader header = header_of(300);
+  header.state_bytes = static_cast<uint16_t>(carried.size());
+  ScriptedConnection connection;
+  connection.limit_writes(std::deque<size_t>(header.frame_bytes(), 1));
+  FrameWriter writer(kTag);
+  writer.start(header, payload, carried);
+  while (writer.busy()) ASSERT_NE(writer.flush(connection).kind, IoKind::failed);
+  kTag.seal_state(carried);
+  Bytes want = frame_of(header, carried);
+  want.insert(want.end(), payload.begin(), payload.end());
+  EXPECT_EQ(connection.written(), want);
+}
+
 TEST(FrameWriter, WritesOneFrameAfterAnother) {
   ScriptedConnection connection;
   FrameWriter writer(kTag);

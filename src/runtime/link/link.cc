@@ -26,7 +26,8 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
                   static_cast<size_t>(self.value() + peer.value())),
       channels_(peer),
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
-              {paths_.all().begin(), paths_.all().end()}) {}
+              {paths_.all().begin(), paths_.all().end()},
+              [this](const Path& path, TimeNs now) { return take_state(path, now); }) {}
 
 void Link::changed() {
   state_.bump_version();

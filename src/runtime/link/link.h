@@ -154,6 +154,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   ControlFrame make_frame(TimeNs now);
   PathReport report_path(const Path& path, TimeNs now);
   void report_channels(ControlFrame& frame) const;
+  std::span<const std::byte> take_state(const Path& path, TimeNs now);
 
   // LinkPaths::Events
   void send_ping(Path& path, TimeNs now) override { send_state(path, now, Ping::urgent); }
@@ -179,6 +180,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   Goodbye goodbye_;
   std::optional<PeerEnd> peer_end_;
   std::optional<BadMemory> bad_memory_;  // not reported to the host yet
+  std::vector<std::byte> carried_;       // the state that take_state() last returned
   // The results of one control frame, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;

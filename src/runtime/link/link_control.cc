@@ -1,4 +1,5 @@
-// The control frames to the peer: their content, their time, and their control stream.
+// The control frames to the peer: their content, their time, and their control stream. Where data
+// goes to the peer, a data frame carries the same state, and no control frame is due.
 //
 // Every frame carries all state that the peer has not acknowledged, so a later frame makes up for a
 // lost one. Frames go round the prompt control streams in turn. A stream that has died silently
@@ -18,6 +19,11 @@ namespace {
 // The interval between measurements of the round trip of a control stream in use. A slow stream
 // gets no frames.
 constexpr TimeNs kMeasureInterval = 50 * kMillisecond;
+// A chunk carries the state when it is due within this time, that is 0.1 ms after the change. The
+// state costs both ends a microsecond, so not every chunk of a fast operation should.
+constexpr TimeNs kDueSoon = limits::kDelayedAckTime * 4 / 5;
+// Carried state may wait this long behind other bytes of its connection.
+constexpr TimeNs kAheadMax = limits::kDelayedAckTime / 5;
 
 // The other parts leave a frame room for at least one message's acknowledgements, so that each
 // frame makes progress.
@@ -98,6 +104,22 @@ void Link::send_state(Path& path, TimeNs at, Ping ping) {
     state_.on_sent(frame.version, path.health.round_trip, detector.spacing(at), at);
   }
   path.send_control(frame);
+}
+
+// A data frame that leaves now carries the state, if a control frame would soon carry it otherwise.
+// It does not where the bytes that are ahead on the same connection take long. Notices and goodbyes
+// travel on control streams only.
+std::span<const std::byte> Link::take_state(const Path& path, TimeNs at) {
+  if (!state_.due_within(kDueSoon, at) || notices_.pending() > 0 || goodbye_.wanted) return {};
+  const TimeNs behind = path.model.wire_time(path.model.bytes_under_way(at));
+  if (behind > kAheadMax || !paths_.scheduler().is_prompt(path, at)) return {};
+  ControlFrame frame = make_frame(at);
+  if (encoded_body_bytes(frame) + kStateTagBytes > limits::kCarriedStateBytesMax) return {};
+  frame.control_sequence = path.model.frames_sent();
+  carried_.clear();
+  encode_carried_state(frame, carried_);
+  state_.on_sent(frame.version, path.health.round_trip, paths_.detector().spacing(at), at);
+  return carried_;
 }
 
 // Answers pings, and measures the round trip of each stream that is new.

@@ -357,5 +357,84 @@ TEST(Link, TellsThePeerThatItThrowsChunksAway) {
   }
 }
 
+// The acknowledgement of a small message may wait for 0.5 ms. A chunk that leaves meanwhile takes
+// it along.
+TEST(Link, AChunkCarriesTheStateThatWouldSoonBeDue) {
+  ScriptedLink s(1);
+  s.connect(0);
+  const Bytes bytes(64);
+  Bytes memory(64);
+  (void)s.link().post_receive(kChannel, memory, 0);
+  for (int turn = 0; turn < 100; ++turn) s.pass(kMillisecond);
+  s.acknowledge();
+  s.say(0, s.state());
+  for (int turn = 0; turn < 10; ++turn) s.pass(kMillisecond);
+  s.heard().clear();
+  s.send(0, ScriptedLink::whole(kChannel, 0, 64));
+  s.step();
+  s.pass(300 * kMicrosecond);
+  ASSERT_TRUE(s.heard().empty());
+  (void)s.link().post_send(kChannel, bytes, 0);
+  s.step();
+  ASSERT_EQ(s.heard().size(), 1u);
+  ASSERT_EQ(s.carried(), 1);
+  ASSERT_EQ(s.heard()[0].channels.size(), 1u);
+  EXPECT_EQ(s.heard()[0].channels[0].low_water, MessageNo(1));
+  s.pass(kMillisecond);  // no control frame repeats it
+  EXPECT_EQ(s.heard().size(), 1u);
+}
+
+TEST(Link, AChunkCarriesNoStateBehindOtherBytesAndNoNotice) {
+  for (const bool notice : {false, true}) {
+    ScriptedLink s(1);
+    s.connect(0);
+    const Bytes bytes(20'000);
+    Bytes memory(64);
+    (void)s.link().post_receive(kChannel, memory, 0);
+    s.pass(kMillisecond);
+    s.heard().clear();
+    if (notice) {
+      s.link().send_notice({{1, 0}, {std::byte{1}}});
+    } else {
+      (void)s.link().post_send(kChannel, bytes, 0);
+      s.step();  // carries the state, if any
+      s.heard().clear();
+    }
+    const int carried = s.carried();
+    s.send(0, ScriptedLink::whole(kChannel, 0, 64));
+    s.step();
+    (void)s.link().post_send(kChannel, bytes, 0);
+    s.step();
+    EXPECT_EQ(s.carried(), carried) << notice;
+    s.pass(kMillisecond);
+    EXPECT_FALSE(s.heard().empty());
+  }
+}
+
+TEST(Link, CarriedStateCountsLikeThatOfAControlFrame) {
+  ScriptedLink s(1);
+  s.connect(0);
+  const Bytes bytes(40'000);
+  Bytes memory(64);
+  for (int i = 0; i < 2; ++i) (void)s.link().post_receive(kChannel, memory, 0);
+  ControlFrame permit = s.state();
+  permit.channels.push_back({kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
+  s.send_carrying(0, ScriptedLink::whole(kChannel, 0, 64), permit);
+  s.step();
+  (void)s.link().post_send(kChannel, bytes, 0);
+  for (int turn = 0; turn < 5; ++turn) s.step();
+  ASSERT_FALSE(s.chunks().empty());
+  EXPECT_FALSE(s.chunks()[0].second.eager);
+  EXPECT_TRUE(s.sent().empty());
+  ControlFrame done = s.state();
+  done.channels.push_back({kChannel, MessageNo(1), MessageNo(1), limits::kEagerBytes, {}});
+  s.send_carrying(0, ScriptedLink::whole(kChannel, 1, 64), done);
+  s.step();
+  s.step();
+  EXPECT_EQ(s.sent(), std::vector<MessageNo>{MessageNo(0)});
+  EXPECT_EQ(s.path(0).model.bytes_outstanding(), 0u);
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -94,12 +94,13 @@ Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
 }
 
 void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
-                      Transmission transmission, TimeNs now, TimeNs nic_time) {
+                      std::span<const std::byte> carried, Transmission transmission, TimeNs now,
+                      TimeNs nic_time) {
   header.incarnation = state.incarnation();
   header.transmission = model.frames_sent();
-  transmission.bytes = static_cast<uint32_t>(kDataHeaderBytes) + header.payload_bytes;
+  transmission.bytes = header.frame_bytes();
   model.on_sent(transmission, now, nic_time);
-  writer_->start(header, payload);
+  writer_->start(header, payload, carried);
   flush_data();
 }
 

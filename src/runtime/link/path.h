@@ -51,6 +51,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
                           bool discarded) = 0;
     // A full-size frame without content has arrived, and the peer waits for its acknowledgement.
     virtual void on_probe(Path& path) = 0;
+    // `frame`: from the control stream, or carried by a data frame.
     virtual void on_control(Path& path, ControlFrame frame) = 0;
     // The connection broke. Called from inside I/O; the owner acts later, in its own progress().
     virtual void on_broken(Path& path, DownCause cause, const std::string& why) = 0;
@@ -86,9 +87,11 @@ class Path final : public PathEnd, private FrameReader::Owner {
 
   // --- sending ---
   bool can_start_frame() const override { return data_ != nullptr && !writer_->busy(); }
-  // Requires can_start_frame(). Fills in the header's path fields.
-  void send_frame(DataHeader header, std::span<const std::byte> payload, Transmission transmission,
-                  TimeNs now, TimeNs nic_time);
+  // Requires can_start_frame(). Fills in the header's path fields. `carried`: the state, as
+  // FrameWriter wants it.
+  void send_frame(DataHeader header, std::span<const std::byte> payload,
+                  std::span<const std::byte> carried, Transmission transmission, TimeNs now,
+                  TimeNs nic_time);
   // For tests; null without a data connection.
   const HeaderTag* sent_tag() const { return writer_ ? &writer_->tag() : nullptr; }
   void finish_with_padding(ChannelId channel, MessageNo message) {
@@ -175,6 +178,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
 
   Result<ReceiveLedger::Place> on_header(const DataHeader& header) override;
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
+  void on_state(ControlFrame carried) override { owner_.on_control(*this, std::move(carried)); }
   void fence();
   void on_data_ready(const PollEvent& event);
   void on_control_ready(const PollEvent& event);

@@ -36,8 +36,7 @@ std::optional<Tampering::Frame> Tampering::next_frame(const Stream& stream) {
       if (from_ + kDataHeaderBytes > stream.written()) return std::nullopt;
       const auto header = decode_data_header(bytes_at<kDataHeaderBytes>(stream, from_));
       if (!header.ok()) continue;
-      return Frame{from_, kDataHeaderBytes, kDataHeaderBytes + header.value().header.payload_bytes,
-                   true};
+      return Frame{from_, kDataHeaderBytes, header.value().header.frame_bytes(), true};
     }
     if (magic == kControl && ordered_->control) {
       // A frame of a handshake has the same magic, but other bytes behind it.
