@@ -331,6 +331,14 @@ Scenario scenario_of(uint64_t seed) {
   return s;
 }
 
+HostGroups Scenario::plan_hosts() const {
+  std::vector<uint32_t> host_of;
+  for (int rank = 0; rank < hosts; ++rank) {
+    host_of.push_back(static_cast<uint32_t>(rank / plan_host_ranks));
+  }
+  return HostGroups(host_of);
+}
+
 std::string describe(const Scenario& s) {
   char text[256];
   std::snprintf(text, sizeof(text),

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/types.h"
+#include "plan/host_groups.h"
 
 namespace r2ccl::sim {
 
@@ -118,6 +119,7 @@ struct Scenario {
   bool leave_early = false;
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;
+  HostGroups plan_hosts() const;
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 

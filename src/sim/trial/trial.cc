@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/fault_script.h"
@@ -34,11 +33,7 @@ ClusterOptions cluster_options(const Scenario& s) {
   options.management = s.management;
   options.communicators = s.communicators;
   options.checked = true;
-  std::vector<uint32_t> host_of;
-  for (int rank = 0; rank < s.hosts; ++rank) {
-    host_of.push_back(static_cast<uint32_t>(rank / s.plan_host_ranks));
-  }
-  options.plan_hosts = HostGroups(host_of);
+  options.plan_hosts = s.plan_hosts();
   options.link.damping = s.damping;
   options.world.wakeup_jitter_ns = s.wakeup_jitter;
   options.world.network.latency_ns = s.latency;
