@@ -18,6 +18,7 @@ import report_losses
 import report_rates
 import report_readiness
 import report_returns
+import report_sharing
 from report_text import place, table, wrapped
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -56,6 +57,9 @@ PARTS = [
     ("conditions", "Conditions", no_targets, report_conditions.conditions),
     ("readiness", "The cost of readiness", report_readiness.readiness_targets,
      report_readiness.readiness),
+    ("two_communicators", "Two communicators", report_sharing.communicator_targets,
+     report_sharing.communicators),
+    ("idle", "An idle job", report_sharing.idle_targets, report_sharing.idle),
     ("instructions", "Instructions", no_targets, report_readiness.instructions),
 ]
 # bench/compare.py writes its own page, and people write the profiles.
