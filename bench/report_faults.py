@@ -99,6 +99,29 @@ def sim_stalls(document):
                     f"Failed: {'; '.join(sorted(errors))}", ""]
 
 
+GREY_KINDS = ("slow 50 %", "slow 10 %", "delay 1 ms")
+GREY_SHARE = 97
+
+
+def grey_shares(document):
+    """Returns (percent of the throughput with the NIC pulled, words) of each cell with a target."""
+    for cluster in find(document, "clusters") or []:
+        gone = cluster["mean_ms"]["pull"]
+        for kind in GREY_KINDS:
+            for size, mean in cluster["mean_ms"][kind].items():
+                if mean and gone[size]:
+                    yield 100 * gone[size] / mean, (f"{kind}, {size}B, {cluster['hosts']} x "
+                                                    f"{cluster['nics']} x {cluster['mbit']} Mbit/s")
+
+
+def sim_grey_targets(document):
+    shares = sorted(grey_shares(document))
+    missed = sum(share < GREY_SHARE for share, _ in shares)
+    yield Target("A grey NIC in use, simulated: throughput against the NIC pulled",
+                 f"at least {GREY_SHARE} % in each cell", shares or None, lambda v: missed == 0,
+                 lambda v: f"{missed} of {len(v)} cells below; the worst {num(v[0][0])} % ({v[0][1]})")
+
+
 def sim_grey(document):
     lines = ["The same in the simulator, without the noise of a machine: the throughput "
              "of back-to-back AllReduce under the fault, in percent of the throughput with the NIC pulled. "

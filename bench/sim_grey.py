@@ -16,7 +16,7 @@ from sim_run import operations_of, scenario, simulate
 
 SIZES = {"4K": 4 << 10, "16K": 16 << 10, "64K": 64 << 10, "256K": 256 << 10, "1M": 1 << 20}
 # hosts, NICs of each, Mbit/s of each
-CLUSTERS = ((4, 4, 250), (4, 4, 1000), (2, 2, 250))
+CLUSTERS = ((4, 4, 250), (4, 4, 1000), (4, 4, 10_000), (2, 2, 250), (2, 2, 1000), (2, 2, 10_000))
 BEGIN_MS = 30
 LEAST = 40  # operations after the fault
 LASTS_MS = 60_000
