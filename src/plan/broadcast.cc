@@ -35,8 +35,9 @@ class Order {
     const auto with_root = [&](const std::vector<Rank>& ranks) {
       return std::ranges::find(ranks, key.root) != ranks.end();
     };
-    std::ranges::rotate(hosts_, std::ranges::find_if(hosts_, with_root));
-    std::ranges::rotate(hosts_[0], std::ranges::find(hosts_[0], key.root));
+    std::rotate(hosts_.begin(), std::ranges::find_if(hosts_, with_root), hosts_.end());
+    std::vector<Rank>& first = hosts_[0];
+    std::rotate(first.begin(), std::ranges::find(first, key.root), first.end());
     for (uint32_t host = 0; host < hosts_.size(); ++host) {
       const auto found = std::ranges::find(hosts_[host], self);
       if (found == hosts_[host].end()) continue;

@@ -37,10 +37,10 @@ struct PlanLimits {
   // Halving-doubling pays the latency 2 log2 p times. A ring pays it 2 (p - 1) times unless its
   // blocks are large enough to hide it.
   uint64_t ring_bytes_per_rank = 96 * 1024;
-  // AllReduce among the ranks of one host: hierarchical up to this size. It has 2 (p - 1) messages
-  // where recursive doubling has p log2 p, and takes 0.2 to 1.0 of the flat plans' time from 8 B to
-  // 128 KB (4 to 32 ranks on two cores). From 256 KB on neither is better everywhere: the leader
-  // handles all bytes.
+  // AllReduce among three or more ranks of one host: hierarchical up to this size. It has 2 (p - 1)
+  // messages where recursive doubling has p log2 p, and takes 0.2 to 1.0 of the flat plans' time
+  // from 8 B to 128 KB (3 to 32 ranks on two cores). From 256 KB on neither is better everywhere:
+  // the leader handles all bytes. Two ranks exchange in one hop, and a leader needs two.
   uint64_t one_host_bytes_max = 128 * 1024;
   // Hierarchical AllReduce: a column has at least this many bytes. More columns than one cost
   // messages, and save time only when a leader has more work in memory than the NICs have (2 hosts

@@ -54,7 +54,8 @@ Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
     return key.algorithm;
   }
   const bool one_host = key.hosts.hosts().size() == 1;
-  if (!is_flat && (!one_host || bytes <= limits.one_host_bytes_max)) return Algorithm::hierarchical;
+  const bool few_messages = key.rank_count > 2 && bytes <= limits.one_host_bytes_max;
+  if (!is_flat && (!one_host || few_messages)) return Algorithm::hierarchical;
   return choose_reduction(bytes, static_cast<uint64_t>(key.rank_count), limits);
 }
 

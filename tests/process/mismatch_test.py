@@ -63,6 +63,12 @@ class MismatchTest(LocalJobCase):
         self.run_mismatch([lambda c, d: c.all_reduce(d, d, 100),
                            lambda c, d: c.broadcast(d, d, 100, 0)])
 
+    def test_different_collectives_among_three_ranks(self):
+        # The ranks of one host reduce at rank 0, so both kinds wait for each other.
+        self.run_mismatch([lambda c, d: c.all_reduce(d, d, 100),
+                           lambda c, d: c.broadcast(d, d, 100, 0),
+                           lambda c, d: c.broadcast(d, d, 100, 0)])
+
     def test_different_roots(self):
         self.run_mismatch([lambda c, d: c.broadcast(d, d, 100, 0),
                            lambda c, d: c.broadcast(d, d, 100, 1)])

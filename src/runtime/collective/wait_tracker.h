@@ -28,7 +28,7 @@ namespace r2ccl {
 class WaitTracker {
  public:
   // Longer than an operation of ranks that all work.
-  static constexpr TimeNs kAskAfter = 2 * kSecond;
+  static constexpr TimeNs kAskAfter = 1 * kSecond;
   static constexpr TimeNs kAskRarest = 10 * kSecond;
   static constexpr TimeNs kSilentAfter = 1 * kSecond;
   static constexpr TimeNs kWarnAfter = 10 * kSecond;
