@@ -48,7 +48,7 @@ class Request {
  public:
   Request() = default;
   Request(PendingCall call, std::shared_ptr<AwaitedRequests> awaited)
-      : call_(call), awaited_(std::move(awaited)) {}
+      : call_(std::move(call)), awaited_(std::move(awaited)) {}
 
   void complete(const Status& status);
   bool done() const { return done_.load(std::memory_order_acquire); }
