@@ -174,6 +174,12 @@ TEST(ChooseAlgorithm, TakesOneLeaderForFewBytesOfOneHost) {
   EXPECT_NE(choose_algorithm(key), Algorithm::hierarchical);
 }
 
+TEST(ChooseAlgorithm, LetsTwoRanksOfOneHostExchangeDirectly) {
+  PlanKey key = all_reduce(Algorithm::automatic, 2, 2);
+  key.hosts = neighbours(2, 2);
+  EXPECT_EQ(choose_algorithm(key), Algorithm::recursive_doubling);
+}
+
 // Returns the elements that pass from one host to another.
 uint64_t elements_between_hosts(const PlanKey& key) {
   uint64_t elements = 0;
