@@ -16,7 +16,7 @@ namespace r2ccl::tools {
 using namespace sim;
 namespace {
 
-constexpr int64_t kHostsMax = 64;
+constexpr int64_t kHostsMax = 256;
 constexpr int64_t kNicsMax = 16;
 constexpr int64_t kCommunicatorsMax = 8;
 constexpr int64_t kDepthMax = 16;

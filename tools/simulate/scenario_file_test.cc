@@ -46,7 +46,7 @@ TEST(ScenarioFile, BoundsTheOperationsOfAllTables) {
 
 TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
   const std::string job = "[[operation]]\n";
-  EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 64");
+  EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 256");
   EXPECT_EQ(error_of("hosts = 2\nnic = 3\n" + job).substr(0, 25), "f.toml:2: unknown key nic");
   EXPECT_EQ(error_of("hosts = 3"), "f.toml: there is nothing to do: write an [[operation]]");
   EXPECT_NE(error_of(job + "kind = \"gather\"").find("all_reduce, broadcast"), std::string::npos);

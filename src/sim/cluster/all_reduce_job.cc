@@ -17,7 +17,8 @@ int64_t sum_of_all(int64_t size, uint64_t element, int iteration) {
 
 }  // namespace
 
-AllReduceJob::AllReduceJob(Cluster& cluster, uint64_t count) : cluster_(cluster), count_(count) {
+AllReduceJob::AllReduceJob(Cluster& cluster, uint64_t count, Algorithm algorithm)
+    : cluster_(cluster), count_(count), algorithm_(algorithm) {
   for (int rank = 0; rank < cluster.size(); ++rank) {
     buffers_.emplace_back(count);
     results_.emplace_back(count);
@@ -54,6 +55,7 @@ void AllReduceJob::next(int rank) {
   began = std::min(began, cluster_.now());
   CollectiveCall call;
   call.key.collective = Collective::all_reduce;
+  call.key.algorithm = algorithm_;
   call.key.type = DataType::int64;
   call.key.op = ReduceOp::sum;
   call.key.rank_count = cluster_.size();

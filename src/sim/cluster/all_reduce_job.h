@@ -13,7 +13,7 @@ namespace r2ccl::sim {
 class AllReduceJob {
  public:
   // Each operation reduces `count` elements of eight bytes.
-  AllReduceJob(Cluster& cluster, uint64_t count);
+  AllReduceJob(Cluster& cluster, uint64_t count, Algorithm algorithm = Algorithm::automatic);
   // Aborts the runtimes when operations still run, because these write into the job's buffers.
   ~AllReduceJob();
 
@@ -44,6 +44,7 @@ class AllReduceJob {
 
   Cluster& cluster_;
   const uint64_t count_;
+  const Algorithm algorithm_;
   int iterations_ = 0;
   bool abandoned_ = false;
   std::vector<std::vector<int64_t>> buffers_;

@@ -1,5 +1,7 @@
 #include "sim/cluster/cluster.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "sim/cluster/checked_port.h"
 
@@ -33,7 +35,9 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
     RankInfo info;
     info.rank = Rank(rank);
     info.host_name = "h" + std::to_string(rank);
-    info.host[0] = static_cast<std::byte>(rank / options.ranks_per_host + 1);
+    const int host = rank / options.ranks_per_host + 1;
+    info.host[0] = static_cast<std::byte>(host);
+    info.host[1] = static_cast<std::byte>(host >> 8);
     node(rank).runtime->describe(info);
     rank_table.push_back(std::move(info));
   }
@@ -75,6 +79,7 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
 std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& options) {
   auto made = std::make_unique<SimRank>();
   made->check = &check_;
+  made->turns_per_check = options.turns_per_check;
   const std::string name = "h" + std::to_string(rank);
   if (const int local = rank % options.ranks_per_host; local > 0) {
     SimRank& first = node(rank - local);
@@ -124,15 +129,22 @@ void Cluster::leave(int rank) {
   each.checked_ports.clear();
 }
 
+bool Cluster::link_up(int rank, int peer) {
+  const Link* link = node(rank).engine().link(Rank(peer));
+  return link == nullptr || std::ranges::all_of(link->paths(), [](const auto& path) {
+           return path->state.phase() == PathPhase::up;
+         });
+}
+
+// Begins with the link that was not up the last time, because a large job connects for long and
+// this is asked at each event.
 bool Cluster::all_paths_up() {
-  for (const auto& each : nodes_) {
-    for (int peer = 0; peer < size(); ++peer) {
-      Link* link = each->engine().link(Rank(peer));
-      if (link == nullptr) continue;
-      for (const auto& path : link->paths()) {
-        if (path->state.phase() != PathPhase::up) return false;
-      }
-    }
+  const int links = size() * size();
+  for (int i = 0; i < links; ++i) {
+    const int link = (not_up_ + i) % links;
+    if (link_up(link / size(), link % size())) continue;
+    not_up_ = link;
+    return false;
   }
   return true;
 }

@@ -26,6 +26,9 @@ struct ClusterOptions {
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed
+  // Checks a rank's invariants in each turn of this number, or never if it is 0: they visit every
+  // path of the rank.
+  uint64_t turns_per_check = 4;
 };
 
 class Cluster {
@@ -55,6 +58,7 @@ class Cluster {
  private:
   std::unique_ptr<SimRank> make_node(int rank, const ClusterOptions& options);
   void open(SimRank& node, int rank, const ClusterOptions& options);
+  bool link_up(int rank, int peer);
   RankOptions rank_options(int rank, const ClusterOptions& options, SimRank& node);
 
   WorldOptions world_options(const ClusterOptions& options);
@@ -62,6 +66,7 @@ class Cluster {
   World world_;
   DataPathCheck check_{world_.clock()};
   std::vector<std::unique_ptr<SimRank>> nodes_;
+  int not_up_ = 0;  // the number of a link, by rank and peer
 };
 
 }  // namespace r2ccl::sim

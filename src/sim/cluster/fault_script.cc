@@ -442,8 +442,8 @@ void FaultScript::readdress(const FaultSpec& spec) {
   moved_[static_cast<size_t>(spec.host)] = true;
   SimNic& nic = cluster_.nic(spec.host, spec.nic);
   Address address = nic.addresses.front();
-  // Hosts have numbers below 32, and the upper bits of the last octet count the changes.
-  address.bytes[3] = static_cast<uint8_t>((address.bytes[3] & 31) | ((next_address_++ & 7) << 5));
+  // The fabric uses the lower two bits of the third octet. The upper bits count the changes.
+  address.bytes[2] = static_cast<uint8_t>((address.bytes[2] & 3) | (next_address_++ << 2));
   cluster_.fabric().set_addresses(nic, {address});
 }
 

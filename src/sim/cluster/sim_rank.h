@@ -25,7 +25,7 @@ struct SimRank final : RankObserver {
   std::unique_ptr<ProcessEngine> process;
   std::unique_ptr<RankRuntime> runtime;  // null: the rank has left
   ActorId actor;
-  static constexpr uint64_t kTurnsPerCheck = 4;
+  uint64_t turns_per_check = 0;  // 0: its invariants are not checked
   uint64_t turns = 0;
 
   std::vector<PathEvent> events;
@@ -45,7 +45,8 @@ struct SimRank final : RankObserver {
     process->progress(0);
     if (in_turn) in_turn();
     // Checks in every turn would take more time than the engine.
-    if (left() || ++turns % kTurnsPerCheck != 0) return;
+    ++turns;
+    if (left() || turns_per_check == 0 || turns % turns_per_check != 0) return;
     engine().check_invariants();
     fault_reporter().check_invariants();
   }

@@ -7,7 +7,8 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr uint32_t kMachinesMax = 250;  // one octet of a rail's subnet
+constexpr uint32_t kMachinesMax = 1000;  // leaves bits of the address for faults that change it
+constexpr uint32_t kMachinesPerOctet = 250;
 constexpr uint64_t kLoopbackBytesPerSecond = 5'000'000'000;
 
 Address ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint8_t prefix_bits) {
@@ -59,8 +60,9 @@ SimNic& Fabric::add_nic(SimHost& host, const NicOptions& options) {
   const auto number = static_cast<uint32_t>(network_.nics().size());
   machine.nics.push_back(std::make_unique<SimNic>(machine, options, index, number));
   SimNic& nic = *machine.nics.back();
-  nic.addresses = {ipv4(10, 77, static_cast<uint8_t>(options.rail),
-                        static_cast<uint8_t>(machine.number + 1), 24)};
+  nic.addresses = {ipv4(10, static_cast<uint8_t>(options.rail),
+                        static_cast<uint8_t>(machine.number / kMachinesPerOctet),
+                        static_cast<uint8_t>(machine.number % kMachinesPerOctet + 1), 16)};
   network_.add_nic(nic);
   for (SimHost* process : machine.processes) process->note_nic_change();
   return nic;

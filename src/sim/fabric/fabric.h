@@ -4,7 +4,7 @@
 //   VirtualClock clock;
 //   Fabric fabric(seed, clock);
 //   SimHost& a = fabric.add_host("a");
-//   SimNic& nic = fabric.add_nic(a, {.name = "nic0", .rail = 0});   // 10.77.<rail>.<host + 1>/24
+//   SimNic& nic = fabric.add_nic(a, {.name = "nic0", .rail = 0});   // 10.0.0.<host + 1>/16
 //   fabric.hole(nic);
 //
 // Single-threaded. All objects that the fabric made live as long as the fabric. Connections and

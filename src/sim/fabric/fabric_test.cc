@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
+#include <set>
+#include <string>
 
 #include "testing/test_pair.h"
 
@@ -37,6 +40,24 @@ TEST(Fabric, AConnectToAnUnusedAddressStaysPending) {
   auto client = pair.a.connect(nobody, {}).value();
   pair.fabric.run_for(60 * kSecond);
   EXPECT_EQ(client->connect_state(), ConnectState::pending);
+}
+
+TEST(Fabric, NicsOfARailHaveAddressesOfTheirOwnInOneSubnet) {
+  VirtualClock clock;
+  Fabric fabric(1, clock);
+  std::set<std::array<uint8_t, 16>> seen;
+  Address first;
+  for (int machine = 0; machine < 600; ++machine) {
+    SimHost& host = fabric.add_host("h" + std::to_string(machine));
+    for (uint32_t rail = 0; rail < 2; ++rail) {
+      const SimNic& nic =
+          fabric.add_nic(host, {.name = "nic" + std::to_string(rail), .rail = rail});
+      const Address& address = nic.addresses.front();
+      EXPECT_TRUE(seen.insert(address.bytes).second);
+      if (seen.size() == 1) first = address;
+      EXPECT_EQ(same_subnet(first, address), rail == 0);
+    }
+  }
 }
 
 TEST(Fabric, RailsDoNotReachEachOther) {

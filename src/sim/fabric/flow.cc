@@ -38,8 +38,8 @@ bool legal(SideState from, SideState to) {
 Flow::Flow(Network& network, uint64_t id, const FlowSpec& spec)
     : network_(network),
       id_(id),
-      streams_{Stream(network.options().stream, spec.unsent_low_water),
-               Stream(network.options().stream, 0)} {
+      streams_{Stream(network.options().stream, spec.unsent_low_water, network.rings()),
+               Stream(network.options().stream, 0, network.rings())} {
   at(0).nic = spec.from;
   at(0).endpoint = spec.local;
   at(1).nic = spec.to;

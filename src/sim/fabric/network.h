@@ -44,6 +44,7 @@ class Network {
 
   Engine& engine() { return engine_; }
   const NetworkOptions& options() const { return options_; }
+  RingPool& rings() { return rings_; }
 
   void add_nic(SimNic& nic) { nics_.push_back(&nic); }
   const std::vector<SimNic*>& nics() const { return nics_; }
@@ -87,6 +88,7 @@ class Network {
   Engine& engine_;
   const NetworkOptions options_;
   std::vector<SimNic*> nics_;
+  RingPool rings_;
   std::map<uint64_t, std::unique_ptr<Flow>> flows_;
   uint64_t next_flow_id_ = 1;
   uint64_t tampered_ = 0;

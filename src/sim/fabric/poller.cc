@@ -5,37 +5,52 @@
 #include "base/check.h"
 
 namespace r2ccl::sim {
+namespace {
+
+constexpr size_t kFirstId = 3;
+
+}  // namespace
+
+SimPoller::Slot* SimPoller::find(int poll_id) {
+  const auto index = static_cast<size_t>(poll_id);
+  const bool known = poll_id >= 0 && index < slots_.size() && slots_[index].source != nullptr;
+  return known ? &slots_[index] : nullptr;
+}
 
 int SimPoller::attach(const PollSource& source) {
-  const int id = next_poll_id_++;
-  sources_[id] = &source;
-  return id;
+  // As in a process, the first ids are taken.
+  if (slots_.empty()) slots_.resize(kFirstId);
+  slots_.push_back({.source = &source});
+  return static_cast<int>(slots_.size() - 1);
 }
 
 void SimPoller::detach(int poll_id) {
+  Slot* slot = find(poll_id);
+  R2CCL_CHECK(slot != nullptr);
   // The contract of Poller::remove, which epoll cannot check.
-  R2CCL_CHECK(!interests_.contains(poll_id));
-  sources_.erase(poll_id);
+  R2CCL_CHECK(!slot->watched);
+  *slot = {};
 }
 
 Status SimPoller::add(int poll_id, uint64_t token, bool want_write) {
-  if (!sources_.contains(poll_id)) return system_error("add to poller", EBADF);
-  if (!interests_.emplace(poll_id, Interest{token, want_write}).second) {
-    return system_error("add to poller", EEXIST);
-  }
-  touch(poll_id);
+  Slot* slot = find(poll_id);
+  if (slot == nullptr) return system_error("add to poller", EBADF);
+  if (slot->watched) return system_error("add to poller", EEXIST);
+  slot->watched = true;
+  modify(poll_id, token, want_write);
   return {};
 }
 
 void SimPoller::modify(int poll_id, uint64_t token, bool want_write) {
-  const auto interest = interests_.find(poll_id);
-  R2CCL_CHECK(interest != interests_.end());
-  interest->second = {token, want_write};
+  Slot* slot = find(poll_id);
+  R2CCL_CHECK(slot != nullptr && slot->watched);
+  slot->token = token;
+  slot->want_write = want_write;
   touch(poll_id);
 }
 
 void SimPoller::remove(int poll_id) {
-  interests_.erase(poll_id);
+  if (Slot* slot = find(poll_id)) slot->watched = false;
   candidates_.erase(poll_id);
 }
 
@@ -44,15 +59,16 @@ void SimPoller::wake() {
   if (on_ready_) on_ready_();
 }
 
-PollEvent SimPoller::event_of(int poll_id, const Interest& interest) const {
-  const PollSource& source = *sources_.at(poll_id);
-  return {interest.token, source.readable(), interest.want_write && source.writable()};
+// Requires that the source is watched.
+PollEvent SimPoller::event_of(int poll_id) const {
+  const Slot& slot = slots_[static_cast<size_t>(poll_id)];
+  return {slot.token, slot.source->readable(), slot.want_write && slot.source->writable()};
 }
 
 void SimPoller::touch(int poll_id) {
-  const auto interest = interests_.find(poll_id);
-  if (interest == interests_.end()) return;
-  const PollEvent event = event_of(poll_id, interest->second);
+  const Slot* slot = find(poll_id);
+  if (slot == nullptr || !slot->watched) return;
+  const PollEvent event = event_of(poll_id);
   if (!event.readable && !event.writable) return;
   candidates_.insert(poll_id);
   if (on_ready_) on_ready_();
@@ -62,7 +78,7 @@ bool SimPoller::has_events() {
   if (woken_) return true;
   while (!candidates_.empty()) {
     const int id = *candidates_.begin();
-    const PollEvent event = event_of(id, interests_.at(id));
+    const PollEvent event = event_of(id);
     if (event.readable || event.writable) return true;
     candidates_.erase(id);
   }
@@ -74,7 +90,7 @@ size_t SimPoller::collect(std::span<PollEvent> events) {
   auto next = candidates_.upper_bound(resume_after_);
   for (size_t left = candidates_.size(); left > 0 && count < events.size(); --left) {
     if (next == candidates_.end()) next = candidates_.begin();
-    const PollEvent event = event_of(*next, interests_.at(*next));
+    const PollEvent event = event_of(*next);
     if (event.readable || event.writable) {
       resume_after_ = *next++;
       events[count++] = event;

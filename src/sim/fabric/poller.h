@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
+#include <vector>
 
 #include "transport/transport.h"
 
@@ -45,17 +45,18 @@ class SimPoller final : public Poller {
   }
 
  private:
-  struct Interest {
-    uint64_t token;
-    bool want_write;
+  struct Slot {
+    const PollSource* source = nullptr;  // null: the source has been detached
+    uint64_t token = 0;
+    bool watched = false;
+    bool want_write = false;
   };
-  PollEvent event_of(int poll_id, const Interest& interest) const;
+  Slot* find(int poll_id);  // null: no source has this id
+  PollEvent event_of(int poll_id) const;
   size_t collect(std::span<PollEvent> events);
 
-  std::map<int, const PollSource*> sources_;
-  std::map<int, Interest> interests_;
+  std::vector<Slot> slots_;   // by id, which no second source gets
   std::set<int> candidates_;  // all ids that may be ready; the next wait removes the others
-  int next_poll_id_ = 3;
   int resume_after_ = 0;  // fairness when `events` is short: continue behind the last id reported
   bool woken_ = false;
   std::function<void()> on_ready_;

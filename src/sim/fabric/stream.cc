@@ -9,7 +9,6 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr uint64_t kRingBytesMin = 4096;
 constexpr uint64_t kPacketPayload = 1448;
 
 uint64_t packets_of(uint64_t bytes) {
@@ -18,9 +17,10 @@ uint64_t packets_of(uint64_t bytes) {
 
 }  // namespace
 
-Stream::Stream(const StreamLimits& limits, uint32_t unsent_low_water)
+Stream::Stream(const StreamLimits& limits, uint32_t unsent_low_water, RingPool& rings)
     : limits_(limits),
       unsent_low_water_(unsent_low_water),
+      rings_(&rings),
       edge_(limits.receive_buffer_bytes),
       advertised_(limits.receive_buffer_bytes),
       congestion_window_(limits.initial_window_bytes) {}
@@ -159,30 +159,30 @@ size_t Stream::read(std::span<const iovec> slices) {
     peek(read_, {static_cast<std::byte*>(slice.iov_base), bytes});
     read_ += bytes;
   }
+  if (read_ == written_) rings_->give(std::exchange(ring_, {}));
   return read_ - before;
 }
 
 // Grows the ring to hold `bytes`, keeping its content.
 void Stream::make_ring(uint64_t bytes) {
-  if (bytes <= ring_.size()) return;
-  uint64_t size = std::max<uint64_t>(ring_.size(), kRingBytesMin);
-  while (size < bytes) size *= 2;
-  std::vector<std::byte> grown(size);
+  if (bytes <= ring_.size) return;
+  RingPool::Ring grown = rings_->take(bytes);
+  const uint64_t size = grown.size;
   for (uint64_t at = read_; at < written_;) {
-    const uint64_t from = at & (ring_.size() - 1);
+    const uint64_t from = at & (ring_.size - 1);
     const uint64_t to = at & (size - 1);
-    const uint64_t run = std::min({written_ - at, ring_.size() - from, size - to});
-    std::memcpy(grown.data() + to, ring_.data() + from, run);
+    const uint64_t run = std::min({written_ - at, ring_.size - from, size - to});
+    std::memcpy(grown.bytes.get() + to, ring_.bytes.get() + from, run);
     at += run;
   }
-  ring_ = std::move(grown);
+  rings_->give(std::exchange(ring_, std::move(grown)));
 }
 
 void Stream::copy_in(const std::byte* from, size_t bytes) {
   while (bytes > 0) {
-    const uint64_t at = written_ & (ring_.size() - 1);
-    const size_t run = std::min<size_t>(bytes, ring_.size() - at);
-    std::memcpy(ring_.data() + at, from, run);
+    const uint64_t at = written_ & (ring_.size - 1);
+    const size_t run = std::min<size_t>(bytes, ring_.size - at);
+    std::memcpy(ring_.bytes.get() + at, from, run);
     written_ += run;
     from += run;
     bytes -= run;
@@ -191,9 +191,9 @@ void Stream::copy_in(const std::byte* from, size_t bytes) {
 
 void Stream::peek(uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
-    const uint64_t at = offset & (ring_.size() - 1);
-    const size_t run = std::min<size_t>(into.size(), ring_.size() - at);
-    std::memcpy(into.data(), ring_.data() + at, run);
+    const uint64_t at = offset & (ring_.size - 1);
+    const size_t run = std::min<size_t>(into.size(), ring_.size - at);
+    std::memcpy(into.data(), ring_.bytes.get() + at, run);
     offset += run;
     into = into.subspan(run);
   }

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/fabric/ring_pool.h"
 #include "transport/transport.h"
 
 namespace r2ccl::sim {
@@ -44,7 +45,8 @@ struct StreamAck {
 
 class Stream {
  public:
-  Stream(const StreamLimits& limits, uint32_t unsent_low_water);
+  // `rings`: where it gets memory while it holds bytes; must outlive it.
+  Stream(const StreamLimits& limits, uint32_t unsent_low_water, RingPool& rings);
 
   // --- the writing process ---
   size_t write(std::span<const iovec> slices);  // 0: no room now
@@ -89,7 +91,7 @@ class Stream {
   void peek(uint64_t offset, std::span<std::byte> into) const;
 
   // Changes one byte. Requires that it has been written and not taken.
-  void change(uint64_t offset, std::byte mask) { ring_[offset & (ring_.size() - 1)] ^= mask; }
+  void change(uint64_t offset, std::byte mask) { ring_.bytes[offset & (ring_.size - 1)] ^= mask; }
 
   // Delivers no byte from `offset` on.
   void cut_at(uint64_t offset) { cut_at_ = offset; }
@@ -105,7 +107,8 @@ class Stream {
 
   StreamLimits limits_;
   uint64_t unsent_low_water_;
-  std::vector<std::byte> ring_;  // bytes [read_, written_); a power of two long
+  RingPool* rings_;
+  RingPool::Ring ring_;  // bytes [read_, written_); empty, or a power of two long
 
   // In the order read_ <= delivered_ <= next highest sent <= end(); acknowledged_ <= delivered_.
   uint64_t read_ = 0;

@@ -14,7 +14,8 @@ size_t write(Stream& stream, std::vector<std::byte> bytes) {
 }
 
 TEST(Stream, GathersAndScattersAcrossTheEndOfItsRing) {
-  Stream stream({}, 0);
+  RingPool rings;
+  Stream stream({}, 0, rings);
   const auto bytes = pattern_bytes(100'000);
   std::vector<std::byte> got;
   for (size_t at = 0; at < bytes.size();) {
@@ -34,8 +35,29 @@ TEST(Stream, GathersAndScattersAcrossTheEndOfItsRing) {
   EXPECT_EQ(got, bytes);
 }
 
+TEST(Stream, GivesItsMemoryToOthersOnceAllBytesAreTaken) {
+  RingPool rings;
+  Stream stream({}, 0, rings);
+  const auto bytes = pattern_bytes(5000);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(write(stream, bytes), bytes.size());
+    stream.on_segment(stream.take_segment());
+    stream.on_ack(stream.make_ack());
+    std::vector<std::byte> got(bytes.size());
+    const iovec into = slice_of(got);
+    const iovec half{got.data(), got.size() / 2};
+    EXPECT_EQ(stream.read({&half, 1}), got.size() / 2);
+    EXPECT_EQ(rings.unused(), 0u) << "the rest still waits";
+    const iovec rest{got.data() + got.size() / 2, into.iov_len};
+    EXPECT_EQ(stream.read({&rest, 1}), got.size() / 2);
+    EXPECT_EQ(got, bytes);
+    EXPECT_EQ(rings.unused(), 1u);
+  }
+}
+
 TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
-  Stream stream({.initial_window_bytes = 64 * 1024}, 0);
+  RingPool rings;
+  Stream stream({.initial_window_bytes = 64 * 1024}, 0, rings);
   ASSERT_EQ(write(stream, pattern_bytes(64 * 1024)), 64u * 1024);
   stream.take_segment();  // lost
   const Segment second = stream.take_segment();
@@ -56,7 +78,8 @@ void round_trip(Stream& stream) {
 
 TEST(Stream, ItsWindowDoublesEachRoundTripUpToTheBufferAndOnlyWhileItLimits) {
   const StreamLimits limits{.send_buffer_bytes = 1 << 20, .receive_buffer_bytes = 1 << 20};
-  Stream stream(limits, 0);
+  RingPool rings;
+  Stream stream(limits, 0, rings);
   const uint64_t first = stream.congestion_window();
   ASSERT_EQ(write(stream, pattern_bytes(1000)), 1000u);
   round_trip(stream);
@@ -72,7 +95,8 @@ TEST(Stream, ItsWindowDoublesEachRoundTripUpToTheBufferAndOnlyWhileItLimits) {
 }
 
 TEST(Stream, ALossHalvesItsWindowAndATimeoutLeavesOneSegment) {
-  Stream stream({.initial_window_bytes = 128 * 1024}, 0);
+  RingPool rings;
+  Stream stream({.initial_window_bytes = 128 * 1024}, 0, rings);
   write(stream, pattern_bytes(128 * 1024));
   stream.take_segment();  // lost
   while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
@@ -84,7 +108,8 @@ TEST(Stream, ALossHalvesItsWindowAndATimeoutLeavesOneSegment) {
 }
 
 TEST(Stream, ASmallSegmentCountsAsAPacketWhenItIsSentAndWhenItIsDelivered) {
-  Stream stream({}, 0);
+  RingPool rings;
+  Stream stream({}, 0, rings);
   for (uint64_t packets = 1; packets <= 5; ++packets) {
     write(stream, pattern_bytes(20));
     stream.take_segment();
@@ -100,7 +125,8 @@ TEST(Stream, ASmallSegmentCountsAsAPacketWhenItIsSentAndWhenItIsDelivered) {
 }
 
 TEST(Stream, TheEndIsSeenAfterTheLastByte) {
-  Stream stream({}, 0);
+  RingPool rings;
+  Stream stream({}, 0, rings);
   write(stream, pattern_bytes(10));
   stream.finish();
   stream.on_segment(stream.take_segment());
