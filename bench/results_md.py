@@ -18,6 +18,7 @@ import report_losses
 import report_rates
 import report_readiness
 import report_returns
+import report_scale
 import report_sharing
 from report_text import place, table, wrapped
 
@@ -62,6 +63,7 @@ PARTS = [
      report_sharing.communicators),
     ("idle", "An idle job", report_sharing.idle_targets, report_sharing.idle),
     ("instructions", "Instructions", no_targets, report_readiness.instructions),
+    ("sim_scale", "Many ranks, simulated", report_scale.scale_targets, report_scale.scale),
 ]
 # bench/compare.py writes its own page, and people write the profiles.
 PAGES = [("compare", "r2ccl against its peers"), ("profiles", "Profiles of the missed targets"),
