@@ -9,8 +9,6 @@
 namespace r2ccl {
 namespace {
 
-// A hedged chunk must finish this much sooner on the other path.
-constexpr TimeNs kHedgeGain = 3 * kMillisecond;
 // A difference of delays below this is within the noise.
 constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
 // Larger than any segment of a plan, so only the two ends wait for such a message.
@@ -185,21 +183,6 @@ uint64_t PathScheduler::chunk_bytes_of_shared_nics() const {
   }
   const double bytes = fastest * static_cast<double>(limits::kChunkDuration);
   return std::min(static_cast<uint64_t>(bytes), limits::kWindowBytesMin);
-}
-
-bool PathScheduler::due_soon(TimeNs due, TimeNs now) {
-  return now + kHedgeGain >= due;
-}
-
-PathEnd* PathScheduler::faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due,
-                                         TimeNs now) const {
-  for (PathEnd* idle : paths_) {
-    if (idle == &slow || !idle->carries() || idle->broken) continue;
-    if (idle->model.bytes_outstanding() != 0 || !idle->can_start_frame()) continue;
-    const TimeNs gain = kHedgeGain + idle->model.wire_time(bytes);
-    if (idle->model.finish_at(bytes, now) + gain < due) return idle;
-  }
-  return nullptr;
 }
 
 TimeNs PathScheduler::prompt_round_trip(TimeNs now) const {

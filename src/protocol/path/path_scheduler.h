@@ -55,11 +55,6 @@ class PathScheduler {
   uint32_t chunk_bytes(uint64_t message_bytes, size_t messages, TimeNs now) const;
   // Sets the processor time that a chunk takes at both ends together, apart from its bytes.
   void set_chunk_price(TimeNs price) { chunk_price_ = price; }
-  // Returns an idle path that would finish `bytes` at least `gain_min` before `due`; null: none.
-  PathEnd* faster_idle_path(const PathEnd& slow, uint64_t bytes, TimeNs due, TimeNs now) const;
-  // Returns whether a chunk with the deadline `due` is so close to it that no idle path can be that
-  // much faster.
-  static bool due_soon(TimeNs due, TimeNs now);
   // Tells each path's model about the best path.
   void compare_paths();
   size_t usable() const;

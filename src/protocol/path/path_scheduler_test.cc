@@ -169,24 +169,6 @@ TEST_F(SchedulerTest, AFullWindowTakesNoChunk) {
   EXPECT_EQ(choose(), "await 0");
 }
 
-TEST_F(SchedulerTest, AnIdlePathHedgesOnlyWithAGainOf3Ms) {
-  struct Row {
-    TimeNs due_ms;
-    bool faster;
-    bool soon;
-  };
-  // The idle path needs 2 ms; the gain must be 3 ms and the time on the wire, 1 ms.
-  for (const Row& row :
-       {Row{3, false, true}, {4, false, false}, {6, false, false}, {7, true, false}}) {
-    const TimeNs due = kStart + row.due_ms * kMillisecond;
-    const PathEnd* faster = scheduler_->faster_idle_path(path(0), kChunk, due, kStart);
-    EXPECT_EQ(faster, row.faster ? &path(1) : nullptr) << row.due_ms;
-    EXPECT_EQ(PathScheduler::due_soon(due, kStart), row.soon) << row.due_ms;
-  }
-  path(1).send(1, kStart);
-  EXPECT_EQ(scheduler_->faster_idle_path(path(0), kChunk, kStart + kSecond, kStart), nullptr);
-}
-
 TEST_F(SchedulerTest, ControlFramesTakeThePromptStreamsInTurn) {
   make({false, false, false, true});
   path(1).health.last_round_trip = 9 * kMillisecond;

@@ -76,7 +76,6 @@ bool ChunkSender::dispatch(TimeNs now) {
   }
   if (payload_bytes_ >= stop_at) return true;
   if (!settings_.monitor) return false;
-  hedge_last_chunks(now);
   if (payload_bytes_ != payload_probed_) probe_slow_paths(now);
   return false;
 }
@@ -161,24 +160,6 @@ void ChunkSender::probe_slow_paths(TimeNs now) {
 
 bool ChunkSender::may_hedge(uint64_t bytes) const {
   return hedged_bytes_ + bytes <= kHedgeBurst + payload_bytes_ / kHedgeShare;
-}
-
-// Near the end of an operation, idle paths take a copy of the chunks that would finish last.
-void ChunkSender::hedge_last_chunks(TimeNs now) {
-  if (!queue_.empty()) return;
-  for (Path* slow : paths_) {
-    if (slow->model.outstanding().empty() || !slow->state.usable()) continue;
-    const Transmission& oldest = slow->model.outstanding().front();
-    if (oldest.probe || PathScheduler::due_soon(oldest.due_at, now)) continue;
-    Channel& from = channels_.at(oldest.channel);
-    if (!from.send.needs_delivery(oldest.chunk) || from.send.copies(oldest.chunk) != 1) continue;
-    const uint64_t bytes = from.send.bytes(oldest.chunk).size();
-    if (!may_hedge(bytes)) continue;
-    PathEnd* idle = scheduler_.faster_idle_path(*slow, bytes, oldest.due_at, now);
-    if (idle == nullptr) continue;
-    hedged_bytes_ += bytes;
-    transmit(*idle, from, oldest.chunk, now);
-  }
 }
 
 void ChunkSender::on_suspect(Path& path) {

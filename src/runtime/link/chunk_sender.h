@@ -2,9 +2,8 @@
 // Driving thread only.
 //
 // A hedge is a second copy of a chunk on another path (Dean and Barroso, "The Tail at Scale", CACM
-// 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path, the
-// chunks of a path on probation, and the last chunks of an operation where an idle path would
-// finish them sooner. A budget bounds the bytes.
+// 2013; TCP's tail loss probe, RFC 8985). The sender hedges the chunks of a suspect path and those
+// of a path on probation. A budget bounds the bytes.
 #pragma once
 
 #include <cstdint>
@@ -92,7 +91,6 @@ class ChunkSender {
   bool dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs now);
   std::vector<const PathEnd*> dispatch_retransmissions(TimeNs now);
   bool is_pointless(const Retransmission& next) const;
-  void hedge_last_chunks(TimeNs now);
   void probe_slow_paths(TimeNs now);
   bool may_hedge(uint64_t bytes) const;
   void note_stalled(Path& path);
