@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Breaks every rule of src/base/mutant.h in turn and checks that the simulation finds it.
 
-Builds into build-mutants. The exit code is 1 if the simulation misses a broken rule, or if the
-unbroken code fails a seed.
+Seeds look for a broken rule of the contract. The tests of the simulation, and where these see
+nothing the unit tests, look for a broken rule of docs/tuning.md: its name begins with tune_. Builds
+into build-mutants. The exit code is 1 if nothing notices a broken rule, or if the unbroken code
+fails.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -18,14 +21,22 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-mutants"
 # The least number of seeds for rules that only a rare job breaks.
 SEEDS = {"host_unwitnessed": 3000, "stale_reports": 7000}
-BEGIN, END = "<!-- mutants: written by scripts/mutants.py -->", "<!-- end of mutants -->"
+TUNING = "tune_"
+TESTS = ("sim_test", "protocol_test")
+TEST_S = 900
+# A table in a document stands between these marks.
+BEGIN = {kind: f"<!-- {kind}: written by scripts/mutants.py -->" for kind in ("mutants", "rules")}
+END = {kind: f"<!-- end of {kind} -->" for kind in BEGIN}
+HEAD = {"mutants": ["| mutant | what is broken | seeds until found | what is then seen |",
+                    "|---|---|---|---|"],
+        "rules": ["| mutant | what is broken | a test that fails |", "|---|---|---|"]}
 
 
 def build(jobs):
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release",
-                    "-DR2CCL_MUTANTS=ON", "-DR2CCL_TESTS=OFF"], check=True,
-                   stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD, f"-j{jobs}", "--target", "r2ccl_command"], check=True)
+                    "-DR2CCL_MUTANTS=ON"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", BUILD, f"-j{jobs}", "--target", "r2ccl_command", *TESTS],
+                   check=True)
     return BUILD / "r2ccl"
 
 
@@ -46,6 +57,25 @@ def fuzz(r2ccl, name, seeds, jobs):
         return json.loads(pathlib.Path(out.name).read_text())
 
 
+def failing_test(name):
+    """Returns the first test that fails under the mutant, in words; None if none does."""
+    for program in TESTS:
+        try:
+            done = subprocess.run([BUILD / program, "--gtest_fail_fast"], text=True, timeout=TEST_S,
+                                  errors="replace", capture_output=True,
+                                  env=dict(os.environ, R2CCL_MUTANT=name))
+        except subprocess.TimeoutExpired:
+            return f"`{program}` does not end"
+        if done.returncode != 0:
+            failed = re.search(r"^\[  FAILED  \] (\S+\.[^\s,]+)", done.stdout, re.MULTILINE)
+            return f"`{failed.group(1)}`" if failed else f"`{program}` ends with {done.returncode}"
+    return None
+
+
+def rule_row(name, what, seen):
+    return f"| `{name}` | {what} | {seen or '**none**'} |"
+
+
 def row(name, what, result):
     if not result["failed"]:
         return f"| `{name}` | {what} | **not found** in {result['seeds']} | |"
@@ -55,36 +85,51 @@ def row(name, what, result):
     return f"| `{name}` | {what} | {result['seeds']} | {violation} |"
 
 
-def write(path, table):
+def write(path, tables):
+    """Writes each table that the document has marks for."""
     text = path.read_text()
-    before, rest = text.split(BEGIN, 1)
-    path.write_text(before + BEGIN + "\n" + table + "\n" + END + rest.split(END, 1)[1])
+    for kind, rows in tables.items():
+        if BEGIN[kind] not in text:
+            continue
+        before, rest = text.split(BEGIN[kind], 1)
+        after = rest.split(END[kind], 1)[1]
+        text = before + "\n".join([BEGIN[kind], *HEAD[kind], *rows, END[kind]]) + after
+    path.write_text(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1000, help="tried for each (default 1000; some need more)")
-    parser.add_argument("--write", type=pathlib.Path, metavar="FILE",
-                        help="put the table into this Markdown file, where the last one stands")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="break only the rules with such names")
+    parser.add_argument("--write", type=pathlib.Path, nargs="+", default=[], metavar="FILE",
+                        help="put the tables into these Markdown files, where the last ones stand")
     options = parser.parse_args()
+    if options.only and options.write:
+        parser.error("--write needs the results of all mutants")
     r2ccl = build(options.jobs)
-    rows = ["| mutant | what is broken | seeds until found | what is then seen |", "|---|---|---|---|"]
+    tables = {kind: [] for kind in HEAD}
     missed = []
     for name, what in [["none", "nothing"], *mutants(r2ccl)]:
+        if not name.startswith(options.only):
+            continue
         began = time.monotonic()
-        seeds = max(options.seeds, SEEDS.get(name, 0))
-        result = fuzz(r2ccl, name, seeds, options.jobs)
-        found = bool(result["failed"])
+        if name.startswith(TUNING):
+            seen = failing_test(name)
+            found, after = seen is not None, seen or "all tests"
+            tables["rules"].append(rule_row(name, what, seen))
+        else:
+            result = fuzz(r2ccl, name, max(options.seeds, SEEDS.get(name, 0)), options.jobs)
+            found, after = bool(result["failed"]), f"{result['seeds']} seeds"
+            if name != "none":
+                tables["mutants"].append(row(name, what, result))
         if found == (name == "none"):
             missed.append(name)
-        if name != "none":
-            rows.append(row(name, what, result))
-        print(f"{name}: {'found' if found else 'not found'} after {result['seeds']} seeds, "
+        print(f"{name}: {'found' if found else 'not found'} after {after}, "
               f"{time.monotonic() - began:.0f} s", flush=True)
-    if options.write:
-        write(options.write, "\n".join(rows))
-    print(f"{len(rows) - 2} mutants, wrong: {', '.join(missed) or 'none'}")
+    for path in options.write:
+        write(path, tables)
+    print(f"{sum(map(len, tables.values()))} mutants, wrong: {', '.join(missed) or 'none'}")
     return 1 if missed else 0
 
 

@@ -1,9 +1,11 @@
-// Mutants break one rule of the contract on purpose, so that tests can show that they would notice.
-// They exist only in a build with R2CCL_MUTANTS. Everywhere else mutated() is a constant false, and
-// the compiler removes the mutants.
+// Mutants break one rule of the contract on purpose, or (tune_) one of docs/tuning.md, so that
+// tests can show that they would notice. They exist only in a build with R2CCL_MUTANTS. Everywhere
+// else mutated() is a constant false, and the compiler removes the mutants.
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace r2ccl {
@@ -47,7 +49,41 @@ namespace r2ccl {
   X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                      \
   X(loss_congestion, "losses of other pairs and of the host's other NICs do not matter")          \
   X(loss_pairs, "a connection that breaks of a named loss has a verdict of its own")              \
-  X(loss_in_vain, "a spurious retransmission counts as a loss")
+  X(loss_in_vain, "a spurious retransmission counts as a loss")                                   \
+  X(tune_margin_cap, "a path's own error gives it time without bound")                            \
+  X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")            \
+  X(tune_margin_window, "the margin has no time for a smallest window ahead")                     \
+  X(tune_margin_unknown, "a path without an answer has the usual margin")                         \
+  X(tune_window_late, "a window has no time for late acknowledgements")                           \
+  X(tune_window_shared, "the time for late acknowledgements counts in full on a shared NIC")      \
+  X(tune_window_filled, "a window grows though it was not half full")                             \
+  X(tune_window_slow_start, "a window grows to its target at once")                               \
+  X(tune_correct_delay, "a delay guessed before the rate was known stays")                        \
+  X(tune_probation, "a fast probe is believed at once")                                           \
+  X(tune_no_probe, "a path that looks slow is never probed")                                      \
+  X(tune_rate_any, "an interval that was not full lowers the rate")                               \
+  X(tune_rate_suspect, "lateness under suspicion lowers no rate")                                 \
+  X(tune_believed, "the highest app-limited sample counts, not the median")                       \
+  X(tune_prior, "a prior counts in full beside known rates")                                      \
+  X(tune_peer_suspects, "the peer's suspicion does not matter")                                   \
+  X(tune_backlog, "a chunk takes no slower path while the rest takes longer")                     \
+  X(tune_never_wait, "a chunk never waits for a better path")                                     \
+  X(tune_paths_for, "a message is cut for all paths")                                             \
+  X(tune_chunk_shared, "a shared NIC sizes no chunk")                                             \
+  X(tune_doubtful, "a chunk on a path on probation has no copy")                                  \
+  X(tune_suspect_hedge, "the chunks of a suspect path have no hedge")                             \
+  X(tune_nic_time, "the bytes of other links on a NIC have no time")                              \
+  X(tune_nic_short, "short busy times of a NIC do not count together")                            \
+  X(tune_control_prompt, "every control stream counts as prompt")                                 \
+  X(tune_control_turn, "slow control streams take their turn")                                    \
+  X(tune_unacknowledged, "a connection owed an answer for 300 ms has the usual time")             \
+  X(tune_sign_of_life, "a suspect path with a sign of life has no more time")                     \
+  X(tune_last_path, "the last path fails like any other")                                         \
+  X(tune_ask_kernel, "no new connection asks a silent peer's kernel")                             \
+  X(tune_stops, "a stop of this rank counts against its paths")                                   \
+  X(tune_heartbeat_ends, "both ends of a link send heartbeats")                                   \
+  X(tune_heartbeat_work, "a link that works pings only some control streams")                     \
+  X(tune_flap_penalty, "a path that flaps has no penalty")
 
 enum class Mutant : uint8_t {
 #define R2CCL_MUTANT_NAME(name, what) name,
@@ -56,7 +92,18 @@ enum class Mutant : uint8_t {
 };
 
 #ifdef R2CCL_MUTANTS
-inline Mutant active_mutant = Mutant::none;
+// Returns the mutant that R2CCL_MUTANT names, so that a test program runs with a broken rule.
+inline Mutant mutant_of_environment() {
+  const char* wanted = std::getenv("R2CCL_MUTANT");
+  if (wanted == nullptr) return Mutant::none;
+#define R2CCL_MUTANT_FIND(name, what) \
+  if (std::strcmp(wanted, #name) == 0) return Mutant::name;
+  R2CCL_MUTANT_LIST(R2CCL_MUTANT_FIND)
+#undef R2CCL_MUTANT_FIND
+  std::fprintf(stderr, "R2CCL_MUTANT: no mutant is called %s\n", wanted);
+  std::abort();
+}
+inline Mutant active_mutant = mutant_of_environment();
 inline bool mutated(Mutant mutant) {
   return active_mutant == mutant;
 }

@@ -189,7 +189,7 @@ int show(const char* command, const Scenario& scenario, const ShowOptions& optio
   const auto mutant = mutant_named(options.mutant);
   if (!mutant.ok()) return report_error(command, mutant.status());
 #ifdef R2CCL_MUTANTS
-  active_mutant = mutant.value();
+  if (mutant.value() != Mutant::none) active_mutant = mutant.value();
 #endif
   for (const auto& [option, path] :
        {std::pair<const char*, const std::string&>("--svg", options.svg_path),

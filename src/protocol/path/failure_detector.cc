@@ -97,7 +97,7 @@ void FailureDetector::on_silence_ended(TimeNs now) {
 void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
   R2CCL_CHECK(duration >= 0);
   for (PathEnd* path : paths_) {
-    path->model.compensate_pause(duration);
+    if (!mutated(Mutant::tune_stops)) path->model.compensate_pause(duration);
     for (PathHealth::Ping& ping : path->health.pings) {
       ping.missed_at = std::max(ping.missed_at, std::min(ping.missed_at + duration, now));
     }
@@ -157,7 +157,7 @@ void FailureDetector::check_up(PathEnd& path, TimeNs now) {
   ping_peer(&path, now);
   const bool proof = data_proof || control_proof || mutated(Mutant::accuse_sleepers);
   if (!proof || path.control_only) return;
-  if (is_last(path)) {
+  if (is_last(path) && !mutated(Mutant::tune_last_path)) {
     const TimeNs since = data_proof ? overdue : missed;
     if (evidence_at_ < since + kLastPathPatience) return;
     return actions_.fail(path, DownCause::silent, "the last path is silent", now);
@@ -180,8 +180,11 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   if (!peer_alive || now - since < kSilentAfter) return;
   // A slow path is not dead: one whose data still trickles has more time.
   const bool trickles = path.model.last_delivery_at() > since;
-  const bool sign_of_life = kernel_answers || pong || trickles;
-  const TimeNs bound = is_unacknowledged(path, now) ? kSilentAfter : kStalledAfter;
+  const bool sign_of_life =
+      (kernel_answers || pong || trickles) && !mutated(Mutant::tune_sign_of_life);
+  const TimeNs bound = is_unacknowledged(path, now) && !mutated(Mutant::tune_unacknowledged)
+                           ? kSilentAfter
+                           : kStalledAfter;
   if (sign_of_life && now - std::max(since, path.model.last_delivery_at()) < bound) return;
   actions_.fail(
       path, sign_of_life ? DownCause::stalled : DownCause::silent,
@@ -299,7 +302,7 @@ void FailureDetector::check_silence(TimeNs now) {
     ping_peer(nullptr, now);
   }
   const TimeNs interval = reconnect_interval(now);
-  if (silence(now) < interval) return;
+  if (silence(now) < interval || mutated(Mutant::tune_ask_kernel)) return;
   for (PathEnd* path : paths_) {
     if (path->state.connected()) actions_.reconnect(*path, interval, now);
   }

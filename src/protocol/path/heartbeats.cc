@@ -33,9 +33,10 @@ const std::vector<PathEnd*>& Heartbeats::take(const Now& now) {
   next_at_ = now.time + std::max(kBeat - now.wall % kBeat, now.spacing);
   const bool works = std::exchange(work_, now.work) != now.work;
   chosen_.clear();
-  if (!opens_ && now.time - now.heard_at < kUnheard) return chosen_;
+  if (!opens_ && now.time - now.heard_at < kUnheard && !mutated(Mutant::tune_heartbeat_ends))
+    return chosen_;
   const size_t in_turn = mutated(Mutant::one_stream) ? 1 : checks_;
-  const size_t wanted = works ? paths_.size() : in_turn;
+  const size_t wanted = works && !mutated(Mutant::tune_heartbeat_work) ? paths_.size() : in_turn;
   const size_t count = paths_.size();
   size_t next = cursor_;
   for (size_t i = 0; i < count && chosen_.size() < wanted; ++i) {

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -33,7 +34,7 @@ class NicQueue {
     forget(bytes, left);
     period_bytes_ += bytes;
     if (now - period_at_ < kPeriod) {
-      if (outstanding_ == 0) so_far_ = now - period_at_;
+      if (outstanding_ == 0) so_far_ = mutated(Mutant::tune_nic_short) ? 0 : now - period_at_;
       return;
     }
     const double rate = static_cast<double>(period_bytes_) / static_cast<double>(now - period_at_);
@@ -57,7 +58,7 @@ class NicQueue {
   // Returns how long the NIC needs for `bytes`; 0 while no other path's bytes share it, because
   // then the path's own rate is better evidence.
   TimeNs time_of(uint64_t bytes) const {
-    if (busy_paths_ < 2) return 0;
+    if (busy_paths_ < 2 || mutated(Mutant::tune_nic_time)) return 0;
     return static_cast<TimeNs>(static_cast<double>(bytes) / rate_);
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 namespace {
@@ -55,11 +56,18 @@ void PathModel::reset() {
 
 TimeNs PathModel::slack() const {
   // No acknowledgement has come yet, so the path may be long.
-  if (base_delay_ == kDelayInitial) return kSlackUnknown;
+  if (base_delay_ == kDelayInitial && !mutated(Mutant::tune_margin_unknown)) return kSlackUnknown;
   // However slow the NICs are, the smallest window of another sender may be ahead of this one.
-  const TimeNs least = std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
+  const TimeNs least =
+      mutated(Mutant::tune_margin_window)
+          ? kSlackMin
+          : std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
   // If only this path's acknowledgements are late, the schedulers are not the cause.
-  const TimeNs error = std::min(deviation_, kErrorOfBest * std::min(best_.deviation, kSecond));
+  const TimeNs error =
+      mutated(Mutant::tune_margin_cap)
+          ? deviation_
+          : std::min(deviation_, kErrorOfBest * std::min(best_.deviation, kSecond));
+  if (mutated(Mutant::tune_margin_error)) return least;
   return std::clamp(4 * error, least, kSlackMax);
 }
 
@@ -176,7 +184,7 @@ bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeN
   learn_delay(last, at);
   if (first.begins_train && first.number != last.number) learn_burst(first, last, train_bytes, at);
   if (last.begins_train && outstanding_.empty()) learn_alone(last, at);
-  if (suspected && now > last.expected_at) {
+  if (suspected && now > last.expected_at && !mutated(Mutant::tune_rate_suspect)) {
     learn_lateness(last, now);
   } else {
     measure_rate(last, bytes, at);
@@ -231,7 +239,8 @@ void PathModel::show(uint64_t bytes, TimeNs elapsed) {
       static_cast<double>(bytes) / static_cast<double>(elapsed);
   std::array<double, 8> sorted = recent_rates_;
   std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-  recent_rate_ = sorted[sorted.size() / 2];
+  recent_rate_ = mutated(Mutant::tune_believed) ? *std::max_element(sorted.begin(), sorted.end())
+                                                : sorted[sorted.size() / 2];
 }
 
 // Separates delay and rate. Before the rate was known, a slow path's wire time looked like delay. A
@@ -239,7 +248,9 @@ void PathModel::show(uint64_t bytes, TimeNs elapsed) {
 // more and with fewer bytes ahead tell both apart: on a long path they take the same time, on a
 // slow one they do not.
 void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
-  if (guessed_elapsed_ == kNever || queued.ahead <= guessed_bytes_) return;
+  if (guessed_elapsed_ == kNever || queued.ahead <= guessed_bytes_ ||
+      mutated(Mutant::tune_correct_delay))
+    return;
   const TimeNs longer = std::max<TimeNs>(now - queued.sent_at - guessed_elapsed_, 0);
   const double ns_per_byte =
       static_cast<double>(longer) / static_cast<double>(queued.ahead - guessed_bytes_);
@@ -275,7 +286,7 @@ void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
   if (rate_ >= kSlowShare * best_.bytes_per_ns) {
     rate_ = std::max(rate_, std::min(sample, best_.bytes_per_ns));
   } else if (sample > kFaster * rate_ && at >= next_trial_) {
-    if (trial_from_ == 0) trial_from_ = rate_;
+    if (trial_from_ == 0 && !mutated(Mutant::tune_probation)) trial_from_ = rate_;
     trial_left_ = kTrialLength;
     rate_ = std::min(sample, best_.bytes_per_ns);
   }
@@ -313,7 +324,7 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
       rate_ = was_full ? sample : std::max(rate_, sample);
       rate_known_ = was_full;
       if (rate_known_) correct_delay(last, at);
-    } else if (was_full || sample > rate_) {
+    } else if (was_full || sample > rate_ || mutated(Mutant::tune_rate_any)) {
       rate_ += (sample - rate_) / 2;
     }
     rate_ = std::max(rate_, kRateMin);
@@ -341,8 +352,11 @@ void PathModel::learn_lateness(const Transmission& transmission, TimeNs now) {
 // process did not run. They must not leave the path dry. Where several paths share the NIC they
 // keep it busy together, and would be late by each other's bytes.
 TimeNs PathModel::window_time() const {
-  const TimeNs late = std::min(4 * deviation_, kQueuedMax) / static_cast<TimeNs>(nic_paths_);
-  return 2 * base_delay_ + std::max(late, limits::kWindowDuration);
+  const TimeNs late = std::min(4 * deviation_, kQueuedMax) /
+                      (mutated(Mutant::tune_window_shared) ? 1 : static_cast<TimeNs>(nic_paths_));
+  return 2 * base_delay_ + (mutated(Mutant::tune_window_late)
+                                ? limits::kWindowDuration
+                                : std::max(late, limits::kWindowDuration));
 }
 
 // A path that is never half full keeps its window. Its app-limited samples tell then how much it
@@ -367,9 +381,11 @@ void PathModel::resize_window(const Transmission& last, uint64_t delivered, Time
                                        static_cast<double>(limits::kWindowBytesMax)));
   if (elapsed > allowed) {
     window_ = std::min(window_, target);
-  } else if (last.filled) {
+  } else if (last.filled || mutated(Mutant::tune_window_filled)) {
     // Growing by at most the delivered bytes is slow start (RFC 5681, section 3.1).
-    window_ = std::max(window_, std::min(target, window_ + delivered));
+    window_ = std::max(
+        window_,
+        (mutated(Mutant::tune_window_slow_start) ? target : std::min(target, window_ + delivered)));
   }
 }
 
@@ -382,8 +398,8 @@ void PathModel::compare(const Best& best) {
 bool PathModel::wants_probe(TimeNs now) const {
   const auto probe = static_cast<TimeNs>(limits::kWindowBytesMin / best_.bytes_per_ns);
   const TimeNs interval = std::max(kProbeInterval, kProbeSpacing * probe);
-  return (is_slow(best_.bytes_per_ns) || looks_long()) && outstanding_.empty() &&
-         now - last_delivery_at_ >= interval;
+  return (is_slow(best_.bytes_per_ns) || looks_long()) && !mutated(Mutant::tune_no_probe) &&
+         outstanding_.empty() && now - last_delivery_at_ >= interval;
 }
 
 void PathModel::compensate_pause(TimeNs duration) {

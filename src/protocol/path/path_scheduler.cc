@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {
@@ -47,7 +48,8 @@ PathModel::Best PathScheduler::best_shown() const {
   } else {
     // The highest sample may be a token bucket's burst, beside which every measured path would look
     // slow.
-    best.bytes_per_ns = std::max(known, std::min(prior, believed));
+    best.bytes_per_ns =
+        std::max(known, mutated(Mutant::tune_prior) ? prior : std::min(prior, believed));
   }
   for (const PathEnd* path : paths_) {
     // The time on a slow path is mostly wire time, with an error as large as any delay.
@@ -78,6 +80,7 @@ size_t PathScheduler::usable() const {
 // Returns the number of paths that finish an equal share of the message almost as soon as the best
 // one. The message would wait for the others; they carry chunks of longer operations.
 size_t PathScheduler::paths_for(uint64_t message_bytes, TimeNs now) const {
+  if (mutated(Mutant::tune_paths_for)) return usable();
   const uint64_t share = message_bytes / std::max<size_t>(usable(), 1);
   TimeNs shortest = kNever;
   for (const PathEnd* path : paths_) {
@@ -124,7 +127,7 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
     PathEnd* path = paths_[(chunk_cursor_ + i) % paths_.size()];
     if (!path->carries() || path->broken || path == demand.avoid) continue;
     // The peer's acknowledgements meet there what its frames meet.
-    if (path->peer_suspects && any_trusted) continue;
+    if (path->peer_suspects && any_trusted && !mutated(Mutant::tune_peer_suspects)) continue;
     const TimeNs at = path->model.finish_at(demand.bytes, now);
     if (at < best_at) {
       best = path;
@@ -141,8 +144,11 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   // A slower path may help if it finishes before the others have sent the rest. A difference of
   // half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
-  const TimeNs bound = std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
-  if (best_free != nullptr && best_free_at <= bound) return take(best_free);
+  const TimeNs bound = mutated(Mutant::tune_backlog)
+                           ? best_at + error
+                           : std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);
+  if (best_free != nullptr && (best_free_at <= bound || mutated(Mutant::tune_never_wait)))
+    return take(best_free);
   return {nullptr, best};
 }
 
@@ -169,7 +175,8 @@ uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, size_t messages, Tim
   for (const PathEnd* path : paths_) {
     if (path->carries()) bytes = std::max(bytes, path->model.bytes_in(limits::kChunkDuration));
   }
-  if (message_bytes >= kLongMessage) bytes = std::max(bytes, chunk_bytes_of_shared_nics());
+  if (message_bytes >= kLongMessage && !mutated(Mutant::tune_chunk_shared))
+    bytes = std::max(bytes, chunk_bytes_of_shared_nics());
   return chunk_cut(message_bytes, paths, bytes);
 }
 
@@ -196,7 +203,8 @@ TimeNs PathScheduler::prompt_round_trip(TimeNs now) const {
 }
 
 bool PathScheduler::is_prompt(const PathEnd& path, TimeNs now) const {
-  return path.good_control() && path.health.round_trip_at(now) <= prompt_round_trip(now);
+  return path.good_control() && (mutated(Mutant::tune_control_prompt) ||
+                                 path.health.round_trip_at(now) <= prompt_round_trip(now));
 }
 
 PathEnd* PathScheduler::choose_control(TimeNs now) {
@@ -209,7 +217,8 @@ PathEnd* PathScheduler::choose_control(TimeNs now) {
     if (!path.control_writable() || path.broken) continue;
     if (path.control_only) {
       last = &path;
-    } else if (path.good_control() && path.health.round_trip_at(now) <= prompt) {
+    } else if (path.good_control() &&
+               (mutated(Mutant::tune_control_turn) || path.health.round_trip_at(now) <= prompt)) {
       control_cursor_ = index + 1;
       return &path;
     } else if (second == nullptr) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 
@@ -55,7 +56,7 @@ class ReconnectBackoff {
   // Returns until when the penalty holds the path back; 0: it does not. Three failures within about
   // a minute are normal. Beyond that each failure doubles the wait.
   TimeNs held_until() const {
-    if (!damping_ || penalty_ <= kForgiven) return 0;
+    if (!damping_ || penalty_ <= kForgiven || mutated(Mutant::tune_flap_penalty)) return 0;
     const double wait = static_cast<double>(kSecond) * std::exp2(penalty_ - kForgiven);
     return penalised_at_ + static_cast<TimeNs>(std::min(wait, static_cast<double>(kHoldMax)));
   }

@@ -93,7 +93,7 @@ bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs
   next.from->quantum -= static_cast<int64_t>(demand.bytes);
   transmit(*path, *next.from, next.chunk, now);
   // A chunk on a path on probation goes by another path as well.
-  if (settings_.monitor && path->model.doubtful()) {
+  if (settings_.monitor && path->model.doubtful() && !mutated(Mutant::tune_doubtful)) {
     queue_.push_back({next.from->send.channel(), next.chunk, path, true});
   }
   return true;
@@ -164,6 +164,7 @@ bool ChunkSender::may_hedge(uint64_t bytes) const {
 
 void ChunkSender::on_suspect(Path& path) {
   note_stalled(path);
+  if (mutated(Mutant::tune_suspect_hedge)) return;
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
     const Channel& from = channels_.at(transmission.channel);

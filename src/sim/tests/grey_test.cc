@@ -16,20 +16,21 @@ struct Network {
   int hosts;
   uint64_t rate_bytes_per_s;
   uint64_t elements = 8 * 1024;  // number of 8-byte elements
+  int nics = 4;
 };
 
 // Returns an operation's average time, well after the fault.
 TimeNs duration(const Network& network, const Fault& fault) {
   ClusterOptions options;
   options.hosts = network.hosts;
-  options.nics = 4;
+  options.nics = network.nics;
   options.rate_bytes_per_s = network.rate_bytes_per_s;
   Cluster cluster(options);
   EXPECT_TRUE(cluster.connect());
   AllReduceJob before(cluster, network.elements);
   before.start(100);
   run(cluster, before, 20 * kSecond);
-  fault(cluster.fabric(), cluster.nic(1, 2));
+  fault(cluster.fabric(), cluster.nic(1, network.nics / 2));
   AllReduceJob settling(cluster, network.elements);
   settling.start(800);
   run(cluster, settling, 20 * kSecond);
@@ -58,9 +59,11 @@ TEST_P(Grey, ABadNicCostsSmallOperationsNoMoreThanALostOne) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Grey,
                          testing::Values(Network{2, 31'250'000}, Network{3, 31'250'000},
-                                         Network{4, 31'250'000}, Network{4, 31'250'000, 32 * 1024}),
+                                         Network{4, 31'250'000}, Network{4, 31'250'000, 32 * 1024},
+                                         Network{2, 31'250'000, 2 * 1024, 2}),
                          [](const auto& each) {
                            return std::to_string(each.param.hosts) + "Hosts" +
+                                  std::to_string(each.param.nics) + "Nics" +
                                   std::to_string(each.param.elements / 128) + "KB";
                          });
 
