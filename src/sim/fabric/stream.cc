@@ -166,8 +166,8 @@ size_t Stream::read(std::span<const iovec> slices) {
 // Grows the ring to hold `bytes`, keeping its content.
 void Stream::make_ring(uint64_t bytes) {
   if (bytes <= ring_.size) return;
-  RingPool::Ring grown = rings_->take(bytes);
-  const uint64_t size = grown.size;
+  RingPool::Ring grown = rings_->take(std::max(bytes, ring_size_));
+  const uint64_t size = ring_size_ = grown.size;
   for (uint64_t at = read_; at < written_;) {
     const uint64_t from = at & (ring_.size - 1);
     const uint64_t to = at & (size - 1);

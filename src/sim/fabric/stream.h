@@ -108,7 +108,8 @@ class Stream {
   StreamLimits limits_;
   uint64_t unsent_low_water_;
   RingPool* rings_;
-  RingPool::Ring ring_;  // bytes [read_, written_); empty, or a power of two long
+  uint64_t ring_size_ = 0;  // of the last ring: the next one need not grow to it again
+  RingPool::Ring ring_;     // bytes [read_, written_); empty, or a power of two long
 
   // In the order read_ <= delivered_ <= next highest sent <= end(); acknowledged_ <= delivered_.
   uint64_t read_ = 0;
