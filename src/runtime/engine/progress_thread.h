@@ -14,6 +14,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -48,9 +49,15 @@ class ProgressThread final : public RequestDriver {
   // The longest time between two looks while one wait goes on.
   static constexpr TimeNs kRestMax = 1 * kSecond;
 
-  // All three must live until stop() has returned.
-  ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock)
-      : poller_(poller), driver_(driver), clock_(clock) {}
+  // A driver that others wait beside keeps the core for so many turns after a yield that gave it
+  // away for SpinWait::kTurn: some thread computes there.
+  static constexpr uint32_t kTurnsKept = 32;
+
+  // All must live until stop() has returned. `yield` gives the core to another thread that is
+  // ready.
+  ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock,
+                 std::function<void()> yield = yield_core)
+      : poller_(poller), driver_(driver), clock_(clock), yield_(std::move(yield)) {}
   ~ProgressThread() override { stop(); }
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -84,11 +91,13 @@ class ProgressThread final : public RequestDriver {
   };
   using Lock = std::unique_lock<std::mutex>;
 
+  static void yield_core();
   void run();
   void drive_until_wanted(Lock& lock);
   void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
   void turn(TimeNs wait_max, Lock& lock);
   void look_for_waiters();
+  void give_way(Lock& lock);
   void leave(const Waiter& waiter);
   void rest(Lock& lock, TimeNs until);
   void guarded(const std::function<void()>& work);
@@ -96,6 +105,7 @@ class ProgressThread final : public RequestDriver {
   Poller& poller_;
   ProgressDriver& driver_;
   const Clock& clock_;
+  const std::function<void()> yield_;
 
   std::mutex mutex_;  // guards the members below
   bool stop_ = false;
@@ -113,6 +123,7 @@ class ProgressThread final : public RequestDriver {
   // short wait need not wake it. It doubles with each look in vain. Each look takes the core from a
   // rank that has work: with 32 ranks on two cores, looks every 0.25 ms took a tenth of both.
   TimeNs nap_ = kNapMin;
+  uint32_t turns_kept_ = 0;  // <= kTurnsKept
 
   std::thread thread_;
 };

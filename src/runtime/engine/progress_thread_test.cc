@@ -2,15 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "runtime/connection/spin_wait.h"
 
 namespace r2ccl {
 namespace {
@@ -56,7 +61,9 @@ class BusyPoller final : public Poller {
 
 class Driver final : public ProgressDriver {
  public:
-  explicit Driver(Poller& poller) : poller_(poller), thread_(poller, *this, clock_) {
+  explicit Driver(
+      Poller& poller, std::function<void()> yield = [] {})
+      : poller_(poller), thread_(poller, *this, clock_, std::move(yield)) {
     thread_.start();
   }
   ~Driver() override { thread_.stop(); }
@@ -144,6 +151,51 @@ TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
   }
   for (std::thread& caller : callers) caller.join();
   driver.thread().call([&] { EXPECT_EQ(held, kCallers * 200); });
+}
+
+// Runs two callers at once until one of them has driven `turns` turns beside the other.
+void wait_beside_another(Driver& driver, int turns) {
+  std::atomic<bool> over = false;
+  std::atomic<bool> begun = false;
+  std::thread other([&] {
+    driver.thread().wait_until(
+        [&] {
+          begun = true;
+          return over.load();
+        },
+        kNever);
+  });
+  while (!begun) std::this_thread::yield();
+  int seen = 0;
+  driver.thread().wait_until([&] { return ++seen > turns; }, kNever);
+  over = true;
+  driver.thread().wake();
+  other.join();
+}
+
+TEST(ProgressThread, ADriverGivesTheCoreAwayAfterEachTurnWhileOthersWait) {
+  BusyPoller poller;
+  std::atomic<int> yields = 0;
+  Driver driver(poller, [&] { ++yields; });
+  wait_beside_another(driver, 100);
+  EXPECT_GE(yields, 90);
+  int turns = 0;
+  const int before = yields;
+  driver.thread().wait_until([&] { return ++turns > 100; }, kNever);
+  EXPECT_EQ(yields, before) << "a lone caller";
+}
+
+TEST(ProgressThread, ADriverKeepsTheCoreForSomeTurnsAfterAThreadThatComputes) {
+  BusyPoller poller;
+  std::atomic<int> yields = 0;
+  Driver driver(poller, [&] {
+    ++yields;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(SpinWait::kTurn + kMicrosecond));
+  });
+  constexpr int kTurns = 20 * ProgressThread::kTurnsKept;
+  wait_beside_another(driver, kTurns);
+  EXPECT_GE(yields, 10);
+  EXPECT_LE(yields, 30);
 }
 
 // Returns how often the progress thread of this process has gone to sleep.
