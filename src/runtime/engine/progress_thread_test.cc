@@ -188,9 +188,12 @@ TEST(ProgressThread, ADriverGivesTheCoreAwayAfterEachTurnWhileOthersWait) {
 TEST(ProgressThread, ADriverKeepsTheCoreForSomeTurnsAfterAThreadThatComputes) {
   BusyPoller poller;
   std::atomic<int> yields = 0;
+  SystemClock clock;
   Driver driver(poller, [&] {
     ++yields;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(SpinWait::kTurn + kMicrosecond));
+    const TimeNs end = clock.now() + SpinWait::kTurn;
+    while (clock.now() <= end) {
+    }
   });
   constexpr int kTurns = 20 * ProgressThread::kTurnsKept;
   wait_beside_another(driver, kTurns);
