@@ -72,6 +72,10 @@ struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet passed to the wire
   PacketCounts packets;
+  // Bytes that the peer's kernel has acknowledged, and the time in which some were on their way; 0
+  // when not known.
+  uint64_t acknowledged_bytes = 0;
+  TimeNs busy_ns = 0;
   // The longest time for which the peer's kernel may have owed an answer; 0: it owes none; kNever:
   // not known.
   TimeNs unanswered_ns = kNever;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "protocol/path/busy_rate.h"
 #include "protocol/path/nic_queue.h"
 #include "protocol/path/path_health.h"
 #include "protocol/path/path_model.h"
@@ -28,6 +29,7 @@ class PathEnd {
   const NicQueue& queue;
   PathState state;
   PathModel model;
+  BusyRate busy_rate;  // of its data connection
   PathHealth health;
   std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
   bool peer_suspects = false;       // the other end's last report says so

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/limits.h"
 #include "base/mutant.h"
@@ -18,6 +19,18 @@ constexpr uint64_t kLongMessage = 512 * 1024;
 constexpr TimeNs kWindowsAhead = 8;
 
 }  // namespace
+
+// Returns the lowest rate of the paths while their connections were busy. It must not be too high:
+// a token bucket lets one path's bursts through, and too few chunks then leave paths idle. Where no
+// kernel tells, returns the highest measured rate, from which waits for a core are not taken out.
+double PathScheduler::busy_rate() const {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const PathEnd* path : paths_) {
+    const double rate = path->busy_rate.bytes_per_ns();
+    if (path->carries() && rate > 0) lowest = std::min(lowest, rate);
+  }
+  return std::isinf(lowest) ? fastest_rate() : lowest;
+}
 
 // Returns the highest measured rate. An unmeasured rate may be a token bucket's burst: cap it.
 double PathScheduler::fastest_rate() const {
@@ -159,13 +172,14 @@ PathScheduler::Choice PathScheduler::take(PathEnd* path) {
   return {path, nullptr};
 }
 
-// Returns the number of equal chunks in which the message is delivered soonest. Messages that wait
-// at the same time pay their prices one after the other, too.
+// Returns the number of equal chunks that each take at least their price on the wire. More would
+// keep the processors busy for longer than the NICs. Messages that wait at the same time pay their
+// prices one after the other, too.
 size_t PathScheduler::chunks_that_pay(uint64_t message_bytes, size_t messages) const {
   if (chunk_price_ == 0) return paths_.size();
-  const double wire_time = static_cast<double>(message_bytes) / fastest_rate();
+  const double wire_time = static_cast<double>(message_bytes) / busy_rate();
   const double prices = static_cast<double>(chunk_price_) * static_cast<double>(messages);
-  return static_cast<size_t>(std::max(std::lround(std::sqrt(wire_time / prices)), 1L));
+  return static_cast<size_t>(std::max(std::lround(wire_time / prices), 1L));
 }
 
 uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, size_t messages, TimeNs now) const {

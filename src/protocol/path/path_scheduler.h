@@ -10,8 +10,8 @@
 // down delays the whole operation.
 //
 // A message is cut for as many paths as pay. Each chunk costs processor time, the price, at both
-// ends, and the chunks of one message pay it one after the other. So a message of m bytes in n
-// chunks takes about n prices and m / (n rate), which is least for n = sqrt(m / (rate price)).
+// ends. So a message gets at most as many chunks as take their price on the wire. Whole messages go
+// by one path each where the NICs are faster than the processors.
 #pragma once
 
 #include <cstddef>
@@ -72,6 +72,7 @@ class PathScheduler {
 
  private:
   PathModel::Best best_shown() const;
+  double busy_rate() const;
   double fastest_rate() const;
   uint64_t chunk_bytes_of_shared_nics() const;
   TimeNs shortest_min_rtt() const;

@@ -22,9 +22,9 @@ constexpr size_t kProbeBytes = 16 * 1024;
 constexpr size_t kSmallFrame = 16 * 1024;
 // A longer write was interrupted.
 constexpr TimeNs kWriteTimeMax = 50 * kMicrosecond;
-// The price of a chunk, in writes: its own, the read at the other end, and half of each for its
-// acknowledgement.
-constexpr TimeNs kWritesPerChunk = 3;
+// The price of a chunk, in writes: its own, the read at the other end, the same for its
+// acknowledgement, and the wake-ups for both.
+constexpr TimeNs kWritesPerChunk = 6;
 
 }  // namespace
 

@@ -18,8 +18,7 @@ bool is_bad_memory(const IoResult& end) {
   return end.kind == IoKind::refused && end.error == EFAULT;
 }
 
-LossMeter::Counters loss_counters(const Connection& connection) {
-  const PacketCounts counts = connection.info().packets;
+LossMeter::Counters loss_counters(const PacketCounts& counts) {
   const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
   return {.sent = counts.sent,
           .lost = counts.retransmitted - std::min(in_vain, counts.retransmitted),
@@ -76,6 +75,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
 Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
   sample_losses(now);
   losses_.reset();
+  busy_rate.restart();
   losses_settled_ = {};
   data_registration_.reset();
   control_registration_.reset();
@@ -148,7 +148,9 @@ void Path::sample_losses(TimeNs now) {
   const bool no_frames = health.last_sent_at < std::exchange(losses_at_, now);
   const auto sample = [&](size_t which, const Connection& connection, bool idle) {
     if (std::exchange(losses_settled_[which], idle) && idle) return;
-    losses_.sample(which, loss_counters(connection), now);
+    const ConnectionInfo info = connection.info();
+    losses_.sample(which, loss_counters(info.packets), now);
+    if (which == LossMeter::kData) busy_rate.sample(info.acknowledged_bytes, info.busy_ns);
   };
   sample(LossMeter::kControl, control_->connection(), no_frames);
   if (data_ != nullptr) sample(LossMeter::kData, *data_, no_chunks);

@@ -154,7 +154,9 @@ bool Flow::writable(int side) const {
 ConnectionInfo Flow::info(int side) const {
   const Stream& outgoing = streams_[index(side)];
   const TimeNs silent = network_.engine().now() - sides_[index(side)].answered_at;
-  return {0, outgoing.unsent(), outgoing.packets(), unanswered_time(outgoing.in_flight(), silent)};
+  return {.unsent_bytes = outgoing.unsent(),
+          .packets = outgoing.packets(),
+          .unanswered_ns = unanswered_time(outgoing.in_flight(), silent)};
 }
 
 void Flow::close(int side) {

@@ -111,6 +111,8 @@ ConnectionInfo TcpConnection::info() const {
                       .retransmitted = kernel.tcpi_total_retrans,
                       .spurious = kernel.tcpi_dsack_dups,
                       .delivered = kernel.tcpi_delivered},
+          .acknowledged_bytes = kernel.tcpi_bytes_acked,
+          .busy_ns = static_cast<TimeNs>(kernel.tcpi_busy_time) * kMicrosecond,
           .unanswered_ns =
               unanswered_time(kernel.tcpi_unacked > 0, kernel.tcpi_last_ack_recv * kMillisecond)};
 }

@@ -118,6 +118,9 @@ TEST_F(TcpTest, TheLowWaterMarkBoundsTheBytesThatWaitInTheKernel) {
   // The kernel checks before each of its buffers, of which the last may cross the mark.
   EXPECT_LT(connection->info().unsent_bytes, kLowWater + 65536U);
   EXPECT_GT(connection->info().smoothed_rtt_ns, 0);
+  EXPECT_GT(connection->info().acknowledged_bytes, 0u);
+  while (connection->info().busy_ns == 0) {  // the kernel counts whole ticks
+  }
 }
 
 TEST_F(TcpTest, AFilterThatMatchesNothingIsAnErrorThatNamesIt) {
