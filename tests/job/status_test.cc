@@ -241,7 +241,11 @@ TEST(Drain, IsTakenOverByACommunicatorThatIsMadeWhileItIsInForce) {
     check(comm.destroy(), "destroy");
   };
   job.run({body}, [&] {
-    job.wait_for("start", [&] { return job.comm(1).report().all(at, "up"); });
+    // A rank refuses to drain a NIC while a peer has no other path.
+    job.wait_for("start", [&] {
+      const Report report = job.comm(1).report();
+      return report.all(at, "up") && report.all(nic(1, 0), "up");
+    });
     const std::vector<std::string> first = sockets_of(job);
     const std::string answer = ask(first.front(), "drain start:7 lo@" + at + " host1\n");
     EXPECT_EQ(count(answer, "\"presence\":\"answered\""), static_cast<size_t>(kRanks)) << answer;
