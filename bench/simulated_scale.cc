@@ -5,11 +5,11 @@
 // --instr-atstart=no, only the operations are counted.
 #include <sys/resource.h>
 
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 
+#include "positive_number.h"
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
@@ -86,21 +86,14 @@ int run(const Scale& scale) {
   return 0;
 }
 
-template <typename T>
-bool parse(const char* text, T* value) {
-  const char* end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, *value);
-  return error == std::errc{} && rest == end && *value > 0;
-}
-
 }  // namespace
 }  // namespace r2ccl::sim
 
 int main(int argc, char** argv) {
   using namespace r2ccl::sim;
   Scale scale;
-  if (argc != 6 || !parse(argv[1], &scale.ranks) || !parse(argv[2], &scale.nics) ||
-      !parse(argv[3], &scale.bytes) || !parse(argv[4], &scale.operations)) {
+  if (argc != 6 || !r2ccl::parse_positive(argv[1], &scale.ranks) || !r2ccl::parse_positive(argv[2], &scale.nics) ||
+      !r2ccl::parse_positive(argv[3], &scale.bytes) || !r2ccl::parse_positive(argv[4], &scale.operations)) {
     std::fprintf(stderr, "usage: simulated_scale RANKS NICS BYTES OPERATIONS ring|hd\n");
     return 2;
   }

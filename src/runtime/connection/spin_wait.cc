@@ -1,14 +1,8 @@
 #include "runtime/connection/spin_wait.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 namespace r2ccl {
-
-void SpinWait::yield_core() {
-  sched_yield();
-}
 
 bool SpinWait::spins() {
   if (!allowed_) return false;

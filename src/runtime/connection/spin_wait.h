@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -39,14 +40,13 @@ class SpinWait {
 
   // `allowed` false: always sleeps. `clock` must be real time that goes on between polls. `yield`
   // gives the core to another thread that is ready.
-  SpinWait(const Clock& clock, bool allowed, std::function<void()> yield = yield_core)
+  SpinWait(const Clock& clock, bool allowed, std::function<void()> yield = std::this_thread::yield)
       : clock_(clock), allowed_(allowed), yield_(std::move(yield)) {}
 
   // As Reactor::poll.
   size_t poll(Reactor& reactor, TimeNs timeout_ns);
 
  private:
-  static void yield_core();
   bool spins();
   size_t found(size_t events);
   void note_vain(uint32_t weight);

@@ -8,13 +8,8 @@
 #include <utility>
 
 #include "runtime/config/signals_blocked.h"
-#include "runtime/connection/spin_wait.h"
 
 namespace r2ccl {
-
-void ProgressThread::yield_core() {
-  std::this_thread::yield();
-}
 
 void ProgressThread::start() {
   const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
@@ -94,16 +89,9 @@ void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock
 // operation may share the cores. A driver with much work never sleeps, so the kernel would let them
 // wait for the rest of its time slice.
 void ProgressThread::give_way(Lock& lock) {
-  if (turns_kept_ > 0) {
-    --turns_kept_;
-    return;
-  }
   lock.unlock();
-  const TimeNs began = clock_.now();
   yield_();
-  const TimeNs away = clock_.now() - began;
   lock.lock();
-  if (away > SpinWait::kTurn) turns_kept_ = kTurnsKept;
 }
 
 // Work that is posted later, and a later wake-up, end the poller's wait.

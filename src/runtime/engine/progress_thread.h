@@ -49,14 +49,10 @@ class ProgressThread final : public RequestDriver {
   // The longest time between two looks while one wait goes on.
   static constexpr TimeNs kRestMax = 1 * kSecond;
 
-  // A driver that others wait beside keeps the core for so many turns after a yield that gave it
-  // away for SpinWait::kTurn: some thread computes there.
-  static constexpr uint32_t kTurnsKept = 32;
-
   // All must live until stop() has returned. `yield` gives the core to another thread that is
   // ready.
   ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock,
-                 std::function<void()> yield = yield_core)
+                 std::function<void()> yield = std::this_thread::yield)
       : poller_(poller), driver_(driver), clock_(clock), yield_(std::move(yield)) {}
   ~ProgressThread() override { stop(); }
   ProgressThread(const ProgressThread&) = delete;
@@ -91,7 +87,6 @@ class ProgressThread final : public RequestDriver {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  static void yield_core();
   void run();
   void drive_until_wanted(Lock& lock);
   void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
@@ -123,7 +118,6 @@ class ProgressThread final : public RequestDriver {
   // short wait need not wake it. It doubles with each look in vain. Each look takes the core from a
   // rank that has work: with 32 ranks on two cores, looks every 0.25 ms took a tenth of both.
   TimeNs nap_ = kNapMin;
-  uint32_t turns_kept_ = 0;  // <= kTurnsKept
 
   std::thread thread_;
 };

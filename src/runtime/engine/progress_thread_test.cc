@@ -15,8 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/connection/spin_wait.h"
-
 namespace r2ccl {
 namespace {
 
@@ -183,22 +181,6 @@ TEST(ProgressThread, ADriverGivesTheCoreAwayAfterEachTurnWhileOthersWait) {
   const int before = yields;
   driver.thread().wait_until([&] { return ++turns > 100; }, kNever);
   EXPECT_EQ(yields, before) << "a lone caller";
-}
-
-TEST(ProgressThread, ADriverKeepsTheCoreForSomeTurnsAfterAThreadThatComputes) {
-  BusyPoller poller;
-  std::atomic<int> yields = 0;
-  SystemClock clock;
-  Driver driver(poller, [&] {
-    ++yields;
-    const TimeNs end = clock.now() + SpinWait::kTurn;
-    while (clock.now() <= end) {
-    }
-  });
-  constexpr int kTurns = 20 * ProgressThread::kTurnsKept;
-  wait_beside_another(driver, kTurns);
-  EXPECT_GE(yields, 10);
-  EXPECT_LE(yields, 30);
 }
 
 // Returns how often the progress thread of this process has gone to sleep.
