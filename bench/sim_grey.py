@@ -33,7 +33,7 @@ KINDS = {
 
 def repeats(size, quick):
     """Returns the same number of bytes for each size, and enough operations to see rare events."""
-    return max(100, (25 if quick else 100) * min((1 << 20) // size, 16))
+    return max(150, (25 if quick else 100) * min((1 << 20) // size, 16))
 
 
 def scenario_of(cluster, size, kind, quick):
