@@ -48,7 +48,7 @@ class FakePath final : public PathEnd {
   void deliver(TimeNs now) {
     const uint64_t before = model.bytes_outstanding();
     std::vector<Transmission> delivered;
-    (void)model.on_delivered(model.frames_sent(), 0, false, now, delivered);
+    (void)model.on_delivered(model.frames_sent(), {now, 0}, false, now, delivered);
     queue_->on_delivered(before, 0, now);
   }
   // The connection is gone, with all that was outstanding.

@@ -205,7 +205,7 @@ void World::hear_of(Path& path, const PathReport& report, const Said& said) {
   }
   path.frames_told = std::max(path.frames_told, report.frames_received);
   std::vector<Transmission> delivered;
-  expect(path.model.on_delivered(report.frames_received, 0, path.suspected, now_, delivered),
+  expect(path.model.on_delivered(report.frames_received, {}, path.suspected, now_, delivered),
          "an honest count is taken");
   for (const Transmission& each : delivered) {
     expect(!send_.copy_gone(each.chunk), "a chunk that arrived is never sent again");

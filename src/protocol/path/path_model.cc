@@ -13,24 +13,24 @@ namespace {
 // A measurement lasts this long, or this many min_rtt if that is longer.
 constexpr TimeNs kInterval = 10 * kMillisecond;
 constexpr TimeNs kIntervalDelays = 2;
-// A difference of delays below this comes from the schedulers, not from the paths.
-constexpr TimeNs kNoise = 500 * kMicrosecond;
+// One-way delays count as follows: the least of this many, against the greatest of twice as many of
+// the best path. While they are fewer, a difference below kFewNoise may come from the schedulers.
+constexpr uint32_t kLeastOf = 4;
+constexpr TimeNs kFewNoise = 5 * kMillisecond;
 // The scheduler trusts the delay that an idle path once showed for this long.
 constexpr TimeNs kDelayBelieved = 500 * kMillisecond;
-// App-limited samples: transmissions that had the path to themselves. When this many in a row are
-// late by more than the error of the link's best path, or by this bound, the path is the cause and
-// not the schedulers.
-constexpr TimeNs kAloneNoiseMax = 2 * kMillisecond;
-constexpr int kAloneLate = 3;
+// App-limited samples: transmissions that had the path to themselves. When this many in a row come
+// later than any of the last ones on the best path, the path is the cause and not the schedulers.
+constexpr int kAloneLate = 8;
 constexpr TimeNs kProbeInterval = 100 * kMillisecond;
 constexpr TimeNs kProbeSpacing = 100;  // multiple of a probe's time: 1 % of a NIC
+constexpr TimeNs kProbeExcesses = 3;   // multiple of the excess that a probe may find gone
 // A bandwidth probe must exceed the known rate by this factor. The rate then stays on probation for
 // this many transmissions.
 constexpr double kFaster = 1.5;
 constexpr int kTrialLength = 8;
 constexpr TimeNs kTrialWaitMax = 30 * kSecond;
 constexpr TimeNs kDelayPeriod = 5 * kSecond;
-constexpr uint32_t kDelaySamples = 8;  // before a small difference of delays counts
 // Queueing delay that a window may add over min_rtt where acknowledgements come late.
 constexpr TimeNs kQueuedMax = 30 * kMillisecond;
 constexpr TimeNs kDelayMin = 20 * kMicrosecond;
@@ -72,49 +72,50 @@ TimeNs PathModel::slack() const {
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
-  return now + delay_to_compare(now) + wire_time(bytes_under_way(now) + bytes);
+  return now + delay_to_compare(now) + wire_time(bytes_queued(now) + bytes);
 }
 
-// Returns the bytes that are likely still in flight. The receiver acknowledges seldom.
-// Transmissions whose predicted ack time has passed since its last word count as arrived. But if
-// the receiver has acknowledged later than that time, and not these transmissions, the path is
+// Returns the bytes that the path has likely not taken yet: a chunk would wait for them. But if the
+// receiver has acknowledged later than the predicted time, and not these transmissions, the path is
 // behind with everything.
-uint64_t PathModel::bytes_under_way(TimeNs now) const {
-  if (outstanding_.empty() || outstanding_.front().due_at + kNoise <= told_at_)
+uint64_t PathModel::bytes_queued(TimeNs now) const {
+  if (outstanding_.empty() || outstanding_.front().due_at + noise() <= told_at_)
     return bytes_outstanding_;
-  uint64_t bytes = 0;
-  for (auto sent = outstanding_.rbegin(); sent != outstanding_.rend() && sent->due_at > now;
-       ++sent) {
-    bytes += sent->bytes;
-  }
-  return bytes;
+  const TimeNs left = std::max<TimeNs>(outstanding_.back().left_at - now, 0);
+  return std::min(bytes_outstanding_, static_cast<uint64_t>(static_cast<double>(left) * rate_));
 }
 
-// Paths whose delays hardly differ share the load by their rates alone. Old or rare measurements of
-// a delay do not count either: a late delivery can make a path look long, and then the scheduler
-// would never use it, and so never measure it, again.
+// Paths whose delays do not differ share the load by their rates alone. An old excess does not
+// count either: the scheduler would never use the path, and so never measure it, again.
 TimeNs PathModel::delay_to_compare(TimeNs now) const {
   const bool old = outstanding_.empty() && now - last_delivery_at_ > kDelayBelieved;
-  const TimeNs delay = recent_delay();
-  return old || !looks_long() ? std::min(delay, best_.delay) : delay;
+  const TimeNs least = std::min(base_delay_, best_.delay);
+  return old ? least : least + excess();
 }
 
-bool PathModel::looks_long() const {
-  const TimeNs noise = delay_samples_ < kDelaySamples ? kSlackMin : kNoise;
-  return recent_delay() - std::max(noise, frames_ahead_at_best()) >= best_.delay;
+// Returns by how much schedulers and other senders delay transmissions on a path that is well.
+TimeNs PathModel::noise() const {
+  return best_.one_way_max == kNever ? kFewNoise : best_.one_way_max - best_.one_way;
 }
 
-// Frames of another sender, like those of this one, may be ahead at the receiving NIC.
-TimeNs PathModel::frames_ahead_at_best() const {
-  const auto bytes = static_cast<double>(std::max(limits::kWindowBytesMin, frame_bytes_));
-  return static_cast<TimeNs>(bytes / best_.bytes_per_ns);
+// Returns by how much the path is longer than the best one. The last few samples must all exceed
+// all recent ones of some path (a rank test).
+TimeNs PathModel::excess() const {
+  if (one_way_samples_ == 0 || best_.one_way == kNever) return 0;
+  const TimeNs excess = recent_one_way_ - best_.one_way;
+  return excess > (one_way_samples_ < kLeastOf ? kFewNoise : noise()) ? excess : 0;
 }
 
-TimeNs PathModel::recent_delay() const {
-  const size_t count = std::min<size_t>(delay_samples_, recent_delays_.size());
-  if (count == 0) return base_delay_;
-  return *std::min_element(recent_delays_.begin(),
-                           recent_delays_.begin() + static_cast<ptrdiff_t>(count));
+void PathModel::add_one_way(TimeNs one_way, TimeNs now) {
+  one_ways_[one_way_samples_++ % one_ways_.size()] = one_way;
+  one_way_at_ = now;
+  recent_one_way_ = kNever;
+  for (uint32_t i = 1; i <= std::min(one_way_samples_, kLeastOf); ++i) {
+    const TimeNs each = one_ways_[(one_way_samples_ - i) % one_ways_.size()];
+    recent_one_way_ = std::min(recent_one_way_, each);
+  }
+  if (one_way_samples_ < one_ways_.size()) return;
+  greatest_one_way_ = *std::max_element(one_ways_.begin(), one_ways_.end());
 }
 
 double PathModel::believed_bytes_per_ns() const {
@@ -138,11 +139,11 @@ void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) 
   transmission.number = frames_sent_++;
   transmission.sent_at = now;
   transmission.found_idle = outstanding_.empty();
-  transmission.begins_train = outstanding_.empty() || outstanding_.back().arrives_at <= now;
-  const TimeNs begins_at =
-      transmission.begins_train ? now + base_delay_ : outstanding_.back().arrives_at;
-  transmission.arrives_at =
-      begins_at + static_cast<TimeNs>(transmission.bytes / believed_bytes_per_ns());
+  const TimeNs free_at = outstanding_.empty() ? now
+                                              : std::clamp(outstanding_.back().left_at, now,
+                                                           now + wire_time(bytes_outstanding_));
+  transmission.begins_train = free_at == now;
+  transmission.left_at = free_at + wire_time(transmission.bytes);
   transmission.slack = slack();
   const TimeNs own_time = wire_time_at_most(bytes_outstanding_ + transmission.bytes);
   transmission.due_at = now + base_delay_ + own_time;
@@ -152,38 +153,32 @@ void PathModel::on_sent(Transmission transmission, TimeNs now, TimeNs nic_time) 
   bytes_sent_ += transmission.bytes;
   transmission.ahead = bytes_outstanding_;
   transmission.filled = bytes_outstanding_ >= window_ / 2;
+  if (!transmission.probe) chunk_bytes_ = transmission.bytes;
   outstanding_.push_back(transmission);
 }
 
-bool PathModel::on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeNs now,
+bool PathModel::on_delivered(uint64_t frames, FrameArrival arrival, bool suspected, TimeNs now,
                              std::vector<Transmission>& delivered) {
   if (frames > frames_sent_) return false;
-  told_at_ = now;
+  told_at_ = std::max(told_at_, now - arrival.told_for);
   if (frames <= frames_delivered_) return true;
   uint64_t bytes = 0;
-  uint64_t train_bytes = 0;
-  Transmission first;  // of the last train
-  Transmission last;
+  const size_t batch_at = delivered.size();
   while (frames_delivered_ < frames) {
-    last = outstanding_.front();
-    if (bytes == 0 || last.begins_train) {
-      first = last;
-      train_bytes = 0;
-    }
-    bytes += last.bytes;
-    train_bytes += last.bytes;
-    delivered.push_back(last);
+    bytes += outstanding_.front().bytes;
+    delivered.push_back(outstanding_.front());
     outstanding_.pop_front();
     ++frames_delivered_;
   }
   bytes_outstanding_ -= bytes;
-  frame_bytes_ = last.bytes;
-  // Treat it as if the receiver had acknowledged it at once.
-  const TimeNs at = std::max({now - held, last.sent_at + 1, last_delivery_at_});
+  const Transmission last = delivered.back();
+  // Treat it as if the receiver had acknowledged it at once, on the quickest way.
+  const TimeNs at = std::max({now - arrival.known_for, last.sent_at + 1, last_delivery_at_});
   learn_deviation(last, now);
   learn_delay(last, at);
-  if (first.begins_train && first.number != last.number) learn_burst(first, last, train_bytes, at);
-  if (last.begins_train && outstanding_.empty()) learn_alone(last, at);
+  add_one_way(arrival.at - last.left_at, at);
+  learn_shown(std::span(delivered).subspan(batch_at), at);
+  if (last.begins_train && outstanding_.empty()) learn_alone(last, at, arrival.at - last.sent_at);
   if (suspected && now > last.expected_at && !mutated(Mutant::tune_rate_suspect)) {
     learn_lateness(last, now);
   } else {
@@ -219,24 +214,35 @@ void PathModel::learn_delay(const Transmission& transmission, TimeNs at) {
     delay_period_at_ = at;
   }
   delay_min_now_ = std::min(delay_min_now_, delay);
-  recent_delays_[delay_samples_++ % recent_delays_.size()] = delay;
   base_delay_ = std::min(delay_min_now_, delay_min_before_);
 }
 
-// Transmissions that always come in pairs never show the delay of a single one. But the time of the
-// last one beyond all the bytes ahead of it is delay, and all of them passed within the total time.
-void PathModel::learn_burst(const Transmission& first, const Transmission& last, uint64_t bytes,
-                            TimeNs at) {
-  const TimeNs delay = at - last.sent_at - wire_time(last.ahead);
-  recent_delays_[delay_samples_++ % recent_delays_.size()] = std::max(delay, kDelayMin);
-  show(bytes, at - first.sent_at);
+// Learns a rate that the path has at least. All bytes since its last idle moment passed since then,
+// and any last ones of those that came together passed since their sends.
+void PathModel::learn_shown(std::span<const Transmission> batch, TimeNs at) {
+  const auto passed = [at](uint64_t bytes, TimeNs since) {
+    return static_cast<double>(bytes) / static_cast<double>(at - since);
+  };
+  for (const Transmission& sent : batch) {
+    if (sent.begins_train) {
+      train_bytes_ = 0;
+      train_began_at_ = sent.sent_at;
+    }
+    train_bytes_ += sent.bytes;
+  }
+  double rate = passed(train_bytes_, train_began_at_);
+  uint64_t bytes = 0;
+  for (auto sent = batch.rbegin(); sent != batch.rend(); ++sent) {
+    bytes += sent->bytes;
+    rate = std::max(rate, passed(bytes, sent->sent_at));
+  }
+  show(rate);
 }
 
 // Adds a sample of the rate. It contains the delay: while the rate is a guess, the delay is one
 // too. Only the last few samples count, because a token bucket lets a burst through at once.
-void PathModel::show(uint64_t bytes, TimeNs elapsed) {
-  recent_rates_[rate_samples_++ % recent_rates_.size()] =
-      static_cast<double>(bytes) / static_cast<double>(elapsed);
+void PathModel::show(double bytes_per_ns) {
+  recent_rates_[rate_samples_++ % recent_rates_.size()] = bytes_per_ns;
   std::array<double, 8> sorted = recent_rates_;
   std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
   recent_rate_ = mutated(Mutant::tune_believed) ? *std::max_element(sorted.begin(), sorted.end())
@@ -262,16 +268,14 @@ void PathModel::correct_delay(const Transmission& queued, TimeNs now) {
 
 // Learns from a transmission that was alone on the path (app-limited). A path that never has two
 // transmissions outstanding shows no rate in measure_rate().
-void PathModel::learn_alone(const Transmission& transmission, TimeNs at) {
-  const TimeNs elapsed = at - transmission.sent_at;
-  show(transmission.bytes, elapsed);
-  const TimeNs promised = transmission.expected_at - transmission.slack - transmission.sent_at;
-  const TimeNs wire = std::max<TimeNs>(elapsed - std::min(base_delay_, best_.delay), 1);
+void PathModel::learn_alone(const Transmission& transmission, TimeNs at, TimeNs one_way) {
+  if (best_.one_way == kNever) return;
+  const TimeNs wire = std::max<TimeNs>(one_way - best_.one_way, 1);
   const double sample = static_cast<double>(transmission.bytes) / static_cast<double>(wire);
-  const TimeNs schedulers =
-      std::clamp(4 * std::min(best_.deviation, kSecond), kNoise, kAloneNoiseMax);
-  const TimeNs noise = std::max(schedulers, frames_ahead_at_best());
-  if (elapsed > promised + promised / 4 + noise) {
+  const TimeNs promised = wire_time(transmission.bytes);
+  // Other senders may have a smallest window ahead at either NIC.
+  const auto ahead = static_cast<TimeNs>(2 * limits::kWindowBytesMin / best_.bytes_per_ns);
+  if (one_way - best_.one_way > promised + promised / 4 + std::max(noise(), ahead)) {
     alone_best_ = alone_late_ == 0 ? sample : std::max(alone_best_, sample);
     if (trial_from_ > 0) return end_trial(false, at);
     if (++alone_late_ < kAloneLate) return;
@@ -313,7 +317,7 @@ void PathModel::measure_rate(const Transmission& last, uint64_t bytes, TimeNs at
     const bool hoped = !rate_known_ && nic_paths_ == 1;
     const TimeNs promised =
         hoped ? base_delay_ + wire_time(last.ahead) : last.expected_at - last.slack - last.sent_at;
-    const bool slower = at - last.sent_at > promised + promised / 4 + kNoise;
+    const bool slower = at - last.sent_at > promised + promised / 4 + noise();
     if (last.filled || slower) interval_filled_ += bytes;
   }
   const TimeNs length = at - interval_at_;
@@ -396,10 +400,25 @@ void PathModel::compare(const Best& best) {
 }
 
 bool PathModel::wants_probe(TimeNs now) const {
-  const auto probe = static_cast<TimeNs>(limits::kWindowBytesMin / best_.bytes_per_ns);
-  const TimeNs interval = std::max(kProbeInterval, kProbeSpacing * probe);
-  return (is_slow(best_.bytes_per_ns) || looks_long()) && !mutated(Mutant::tune_no_probe) &&
-         outstanding_.empty() && now - last_delivery_at_ >= interval;
+  if (mutated(Mutant::tune_no_probe) || !outstanding_.empty()) return false;
+  if (!is_slow(best_.bytes_per_ns) && !looks_long()) return false;
+  return now - last_delivery_at_ >= probe_interval();
+}
+
+// A queue that made the path long is gone after about its own length, and until a probe shows it
+// the other paths carry this one's load.
+TimeNs PathModel::probe_interval() const {
+  const auto wire = [this](uint64_t bytes) {
+    return static_cast<TimeNs>(static_cast<double>(bytes) / best_.bytes_per_ns);
+  };
+  const TimeNs rare = std::max(kProbeInterval, kProbeSpacing * wire(limits::kWindowBytesMin));
+  if (is_slow(best_.bytes_per_ns)) return rare;
+  return std::clamp(kProbeExcesses * excess(), kProbeSpacing * wire(probe_bytes()), rare);
+}
+
+// A smaller probe than the last chunk would find less wire time, and might find no excess.
+uint64_t PathModel::probe_bytes() const {
+  return is_slow(best_.bytes_per_ns) ? kProbeBytes : std::min(kProbeBytes, chunk_bytes_);
 }
 
 void PathModel::compensate_pause(TimeNs duration) {

@@ -9,9 +9,10 @@
 //
 // A path that is slower than the best gets bandwidth probes while it is idle. When one of those is
 // fast, the path gets chunks again, on probation: a token bucket passes a probe quickly, and that
-// says nothing about its rate. The time for which the receiver delayed an acknowledgement counts
-// for neither delay nor rate. The window covers the rate, min_rtt and the usual lateness, and no
-// more. Chunks beyond it wait in user space, where a better path can still take them.
+// says nothing about its rate. Whether a path is longer than others, the receiver's clock tells
+// (peer_clock.h). So neither the way back of an acknowledgement nor its delay counts. The window
+// covers the rate, min_rtt and the usual lateness, and no more. Chunks beyond it wait in user
+// space, where a better path can still take them.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fifo.h"
 #include "base/ids.h"
 #include "protocol/delivery/send_ledger.h"
+#include "protocol/path/peer_clock.h"
 
 namespace r2ccl {
 
@@ -42,14 +45,16 @@ struct Transmission {
   TimeNs slack = 0;         // loss timeout margin: part of expected_at beyond the estimate
   TimeNs wire_time = 0;     // time of the bytes outstanding on its path or NIC: the longer one
   bool found_idle = false;  // nothing else was outstanding at its send
-  // Everything before it had probably been delivered at its send, though perhaps not acknowledged.
+  // The path had probably taken everything before it at its send, though perhaps not delivered it.
   bool begins_train = false;
-  TimeNs arrives_at = 0;  // predicted from app-limited samples, too: sets no deadline
-  bool filled = false;    // the path was at least half full then
+  TimeNs left_at = 0;   // predicted: the path has taken it then
+  bool filled = false;  // the path was at least half full then
 };
 
 class PathModel {
  public:
+  // More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
+  static constexpr uint64_t kProbeBytes = 16 * 1024;
   static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
 
   // Starts a fresh connection with nothing outstanding. Keeps the rate of earlier connections.
@@ -57,18 +62,17 @@ class PathModel {
 
   // `nic_time`: time of all bytes outstanding through the NIC, this transmission included.
   void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);
-  // Records that the receiver has wholly received `frames` data frames of this connection, and
-  // delayed the acknowledgement of the last one by `held`. Appends the newly received ones, oldest
-  // first. Returns false when this end never sent so many. `suspected`: lateness counts as the
-  // path's own.
-  [[nodiscard]] bool on_delivered(uint64_t frames, TimeNs held, bool suspected, TimeNs now,
+  // Records that the receiver has wholly received `frames` data frames of this connection. Appends
+  // the newly received ones, oldest first. Returns false when this end never sent so many.
+  // `arrival` is that of the last one. `suspected`: lateness counts as the path's own.
+  [[nodiscard]] bool on_delivered(uint64_t frames, FrameArrival arrival, bool suspected, TimeNs now,
                                   std::vector<Transmission>& delivered);
 
   // Returns all outstanding transmissions, oldest first.
   const Fifo<Transmission>& outstanding() const { return outstanding_; }
   uint64_t bytes_outstanding() const { return bytes_outstanding_; }
-  // Returns the part of these bytes that is likely still in flight, and not merely unacknowledged.
-  uint64_t bytes_under_way(TimeNs now) const;
+  // Returns the part of these bytes for which a transmission would wait now.
+  uint64_t bytes_queued(TimeNs now) const;
   // Return the frames and bytes sent on this connection.
   uint64_t frames_sent() const { return frames_sent_; }
   uint64_t bytes_sent() const { return bytes_sent_; }
@@ -113,19 +117,28 @@ class PathModel {
   // error that even the best path has is not this one's.
   struct Best {
     double bytes_per_ns = kRateInitial;
-    TimeNs delay = kNever;
+    TimeNs delay = kNever;        // the least min_rtt
+    TimeNs one_way = kNever;      // the least recent_one_way()
+    TimeNs one_way_max = kNever;  // the least greatest_one_way()
     TimeNs deviation = kNever;
   };
   void compare(const Best& best);
   // Returns whether the path looked worse than the best and has been idle since, so that only a
   // bandwidth probe can tell whether it still is.
   bool wants_probe(TimeNs now) const;
+  // Returns the size of that probe's payload.
+  uint64_t probe_bytes() const;
   // Returns whether the path is on probation far above the rate that it had shown: until some
   // transmissions were in time, or one was late. A chunk on it may take long.
   bool doubtful() const { return trial_from_ > 0 && 4 * trial_from_ < rate_; }
   TimeNs base_delay() const { return base_delay_; }
-  // Returns the least of the last few app-limited samples: base_delay() forgets only in seconds.
-  TimeNs recent_delay() const;
+  // Return the least of the last few one-way delays without wire time, and the greatest of the last
+  // several; kNever before there are so many. They contain the difference between the clocks of the
+  // two ends, which is the same on all paths of a link.
+  TimeNs recent_one_way() const { return recent_one_way_; }
+  TimeNs greatest_one_way() const { return greatest_one_way_; }
+  // Returns the time of the last of them.
+  TimeNs one_way_at() const { return one_way_at_; }
   // Returns rttvar; kNever while it is hardly known.
   TimeNs deviation() const { return deviations_ < kDeviations ? kNever : deviation_; }
   uint64_t window() const { return window_; }
@@ -140,14 +153,17 @@ class PathModel {
  private:
   TimeNs wire_time_at_most(uint64_t bytes) const;
   TimeNs delay_to_compare(TimeNs now) const;
-  bool looks_long() const;
-  TimeNs frames_ahead_at_best() const;
+  TimeNs noise() const;
+  TimeNs excess() const;
+  bool looks_long() const { return excess() > 0; }
+  TimeNs probe_interval() const;
+  void add_one_way(TimeNs one_way, TimeNs now);
   void learn_deviation(const Transmission& transmission, TimeNs now);
   void learn_delay(const Transmission& transmission, TimeNs at);
-  void show(uint64_t bytes, TimeNs elapsed);
-  void learn_burst(const Transmission& first, const Transmission& last, uint64_t bytes, TimeNs at);
+  void learn_shown(std::span<const Transmission> batch, TimeNs at);
+  void show(double bytes_per_ns);
   void correct_delay(const Transmission& queued, TimeNs now);
-  void learn_alone(const Transmission& transmission, TimeNs at);
+  void learn_alone(const Transmission& transmission, TimeNs at, TimeNs one_way);
   void end_trial(bool passed, TimeNs at);
   void measure_rate(const Transmission& last, uint64_t bytes, TimeNs now);
   void learn_lateness(const Transmission& transmission, TimeNs now);
@@ -159,9 +175,10 @@ class PathModel {
   uint64_t frames_sent_ = 0;
   uint64_t frames_delivered_ = 0;  // <= frames_sent_
   uint64_t bytes_sent_ = 0;
+  uint64_t chunk_bytes_ = kProbeBytes;  // of the last frame with a chunk
   TimeNs last_delivery_at_ = 0;
-  TimeNs told_at_ = 0;            // time of the receiver's last acknowledgement
-  TimeNs interval_at_ = 0;        // when the running measurement began; 0: the path is idle
+  TimeNs told_at_ = 0;      // when the receiver's last acknowledgement came, or could have come
+  TimeNs interval_at_ = 0;  // when the running measurement began; 0: the path is idle
   uint64_t interval_bytes_ = 0;   // delivered since
   uint64_t interval_filled_ = 0;  // <= interval_bytes_: the part that shows the path's rate
 
@@ -170,8 +187,10 @@ class PathModel {
   std::array<double, 8> recent_rates_{};
   double recent_rate_ = 0;  // their median
   uint32_t rate_samples_ = 0;
-  int alone_late_ = 0;     // in a row
-  double alone_best_ = 0;  // the highest rate that one of these has shown
+  TimeNs train_began_at_ = 0;  // the send of the last delivered one that began a train
+  uint64_t train_bytes_ = 0;   // delivered since
+  int alone_late_ = 0;         // in a row
+  double alone_best_ = 0;      // the highest rate that one of these has shown
   // While it is trusted on trial with more than it had shown: that rate, and how many transmissions
   // more must be in time. After a trial that failed the next one has to wait, twice as long each
   // time.
@@ -180,8 +199,11 @@ class PathModel {
   TimeNs next_trial_ = 0;
   TimeNs trial_wait_ = kTrialWaitMin;  // kTrialWaitMin to kTrialWaitMax
   TimeNs base_delay_ = kDelayInitial;  // > 0
-  uint32_t delay_samples_ = 0;
-  std::array<TimeNs, 4> recent_delays_{};
+  std::array<TimeNs, 8> one_ways_{};   // app-limited samples, a ring
+  uint32_t one_way_samples_ = 0;
+  TimeNs recent_one_way_ = kNever;
+  TimeNs greatest_one_way_ = kNever;
+  TimeNs one_way_at_ = 0;
   Best best_;                      // among the link's paths
   TimeNs delay_min_now_ = kNever;  // minimum of the running period and of the previous one
   TimeNs delay_min_before_ = kNever;
@@ -193,7 +215,6 @@ class PathModel {
   uint64_t deviations_ = 0;           // that it was learned from
   uint64_t window_ = kWindowInitial;  // > 0, <= kWindowBytesMax
   size_t nic_paths_ = 1;              // >= 1
-  uint64_t frame_bytes_ = 0;          // the last delivered frame's
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;

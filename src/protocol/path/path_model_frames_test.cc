@@ -20,7 +20,7 @@ TEST(PathModel, CountsFramesAndReturnsThemInOrder) {
   EXPECT_EQ(model.frames_sent(), 5u);
   EXPECT_EQ(model.bytes_outstanding(), 500u);
   std::vector<Transmission> delivered;
-  EXPECT_TRUE(model.on_delivered(3, 0, false, kStart + kMillisecond, delivered));
+  EXPECT_TRUE(model.on_delivered(3, {}, false, kStart + kMillisecond, delivered));
   ASSERT_EQ(delivered.size(), 3u);
   EXPECT_EQ(delivered[0].chunk.message, MessageNo(0));
   EXPECT_EQ(delivered[2].chunk.message, MessageNo(2));
@@ -28,9 +28,9 @@ TEST(PathModel, CountsFramesAndReturnsThemInOrder) {
   EXPECT_EQ(model.bytes_outstanding(), 200u);
   delivered.clear();
   const TimeNs later = kStart + 2 * kMillisecond;
-  EXPECT_TRUE(model.on_delivered(3, 0, false, later, delivered)) << "again";
-  EXPECT_TRUE(model.on_delivered(2, 0, false, later, delivered)) << "old";
-  EXPECT_FALSE(model.on_delivered(6, 0, false, later, delivered)) << "never sent";
+  EXPECT_TRUE(model.on_delivered(3, {}, false, later, delivered)) << "again";
+  EXPECT_TRUE(model.on_delivered(2, {}, false, later, delivered)) << "old";
+  EXPECT_FALSE(model.on_delivered(6, {}, false, later, delivered)) << "never sent";
   EXPECT_TRUE(delivered.empty());
   EXPECT_EQ(model.outstanding().size(), 2u);
 }

@@ -1,6 +1,7 @@
 #include "protocol/path/path_scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -11,8 +12,8 @@
 namespace r2ccl {
 namespace {
 
-// A difference of delays below this is within the noise.
-constexpr TimeNs kDelayNoise = 200 * kMicrosecond;
+// Clocks drift by 100 ppm at most: by 50 us in this time.
+constexpr TimeNs kComparable = 500 * kMillisecond;
 // Larger than any segment of a plan, so only the two ends wait for such a message.
 constexpr uint64_t kLongMessage = 512 * 1024;
 // This many smallest windows of other senders may be ahead at the NICs, there and back.
@@ -64,10 +65,16 @@ PathModel::Best PathScheduler::best_shown() const {
     best.bytes_per_ns =
         std::max(known, mutated(Mutant::tune_prior) ? prior : std::min(prior, believed));
   }
+  TimeNs newest = 0;
+  for (const PathEnd* path : paths_) newest = std::max(newest, path->model.one_way_at());
   for (const PathEnd* path : paths_) {
     // The time on a slow path is mostly wire time, with an error as large as any delay.
     if (!path->carries() || path->model.is_slow(best.bytes_per_ns)) continue;
-    best.delay = std::min(best.delay, path->model.recent_delay());
+    best.delay = std::min(best.delay, path->model.base_delay());
+    // The clocks of the two ends drift, so old one-way delays do not compare with new ones.
+    if (newest - path->model.one_way_at() > kComparable) continue;
+    best.one_way = std::min(best.one_way, path->model.recent_one_way());
+    best.one_way_max = std::min(best.one_way_max, path->model.greatest_one_way());
   }
   return best;
 }
@@ -90,18 +97,27 @@ size_t PathScheduler::usable() const {
       std::ranges::count_if(paths_, [](const PathEnd* path) { return path->carries(); }));
 }
 
-// Returns the number of paths that finish an equal share of the message almost as soon as the best
-// one. The message would wait for the others; they carry chunks of longer operations.
+// Returns the number of paths over which equal shares of the message end soonest. More paths have
+// smaller shares, but the message waits for the worst of them.
 size_t PathScheduler::paths_for(uint64_t message_bytes, TimeNs now) const {
   if (mutated(Mutant::tune_paths_for)) return usable();
-  const uint64_t share = message_bytes / std::max<size_t>(usable(), 1);
-  TimeNs shortest = kNever;
-  for (const PathEnd* path : paths_) {
-    if (path->carries()) shortest = std::min(shortest, path->model.time_alone(share, now));
+  const size_t most = std::min<size_t>(usable(), message_bytes / limits::kChunkBytesMin);
+  size_t best = 1;
+  TimeNs best_time = kNever;
+  std::array<TimeNs, limits::kPathsMax> times{};
+  for (size_t count = 1; count <= most; ++count) {
+    auto end = times.begin();
+    for (const PathEnd* path : paths_) {
+      if (path->carries()) *end++ = path->model.time_alone(message_bytes / count, now);
+    }
+    const auto worst = times.begin() + static_cast<ptrdiff_t>(count - 1);
+    std::nth_element(times.begin(), worst, end);
+    if (*worst < best_time) {
+      best_time = *worst;
+      best = count;
+    }
   }
-  return static_cast<size_t>(std::ranges::count_if(paths_, [&](const PathEnd* path) {
-    return path->carries() && path->model.time_alone(share, now) <= shortest + shortest / 2;
-  }));
+  return best;
 }
 
 // Returns the time at which all known waiting bytes would be delivered if all usable paths shared
@@ -112,7 +128,7 @@ TimeNs PathScheduler::backlog_done_at(uint64_t fresh_bytes, TimeNs now) const {
   for (const PathEnd* path : paths_) {
     if (!path->carries()) continue;
     rate += path->model.bytes_per_ns();
-    bytes += path->model.bytes_under_way(now);
+    bytes += path->model.bytes_queued(now);
   }
   if (rate <= 0) return now;
   return now + shortest_min_rtt() + static_cast<TimeNs>(static_cast<double>(bytes) / rate);
@@ -156,7 +172,7 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   if (best_free == best) return take(best);
   // A slower path may help if it finishes before the others have sent the rest. A difference of
   // half the chunk's time is within the error of the measured rates.
-  const TimeNs error = best->model.wire_time(demand.bytes) / 2 + kDelayNoise;
+  const TimeNs error = best->model.wire_time(demand.bytes) / 2;
   const TimeNs bound = mutated(Mutant::tune_backlog)
                            ? best_at + error
                            : std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);

@@ -255,7 +255,7 @@ class PriorTest : public SchedulerTest {
   double rate_beside_a_slow_path(const std::function<TimeNs(int)>& time_of) {
     path(0).send(kChunk, kStart);
     std::vector<Transmission> delivered;
-    EXPECT_TRUE(path(0).model.on_delivered(1, 0, true, kStart + 300 * kMillisecond, delivered));
+    EXPECT_TRUE(path(0).model.on_delivered(1, {}, true, kStart + 300 * kMillisecond, delivered));
     EXPECT_TRUE(path(0).model.rate_known());
     for (int i = 0; i < 8; ++i) {
       const TimeNs at = kStart + i * 100 * kMillisecond;
@@ -281,10 +281,29 @@ TEST_F(SchedulerTest, TheRateOfATrainCountsTheBytesOfAllItsSends) {
   path(0).send(kChunk, kStart);
   path(0).send(kChunk, kStart + 10 * kMillisecond);  // begins a train
   std::vector<Transmission> delivered;
-  EXPECT_TRUE(path(0).model.on_delivered(1, 0, false, kStart + 10'050 * kMicrosecond, delivered));
+  EXPECT_TRUE(path(0).model.on_delivered(1, {}, false, kStart + 10'050 * kMicrosecond, delivered));
   path(0).send(kChunk, kStart + 10'100 * kMicrosecond);
   path(0).deliver(kStart + 10'300 * kMicrosecond);
   EXPECT_DOUBLE_EQ(path(0).model.shown_bytes_per_ns(), 0.2);
+}
+
+// With half of the other's rate a path ends half of the message when the other ends all of it.
+TEST_F(SchedulerTest, AMessageTakesAsManyPathsAsEndItSoonest) {
+  for (const double share : {0.5, 0.75}) {
+    make({false, false});
+    for (const double rate : {1.0, share}) {
+      FakePath& slow = path(rate < 1 ? 1 : 0);
+      constexpr TimeNs kTime = 800 * kMillisecond;
+      slow.send(static_cast<uint32_t>(PathModel::kRateInitial * kTime * rate), kStart);
+      std::vector<Transmission> delivered;
+      const FrameArrival arrival{.at = slow.model.outstanding().back().left_at};
+      EXPECT_TRUE(slow.model.on_delivered(1, arrival, true, kStart + kTime, delivered));
+      EXPECT_NEAR(slow.model.bytes_per_ns(), PathModel::kRateInitial * rate, 1e-6);
+    }
+    scheduler_->compare_paths();
+    const uint32_t chunk = scheduler_->chunk_bytes(16'000, 1, kStart + 801 * kMillisecond);
+    EXPECT_EQ(chunk, share > 0.5 ? 8000u : 16'000u);
+  }
 }
 
 TEST_F(SchedulerTest, TheGapBeforeASendIsNoPartOfItsRate) {

@@ -28,8 +28,8 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kHandshakeVersionMin = 4;
-inline constexpr uint8_t kHandshakeVersionMax = 4;
+inline constexpr uint8_t kHandshakeVersionMin = 5;
+inline constexpr uint8_t kHandshakeVersionMax = 5;
 
 enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4, confirm = 5 };
 

@@ -58,7 +58,7 @@ void put_path(ByteWriter& out, const PathReport& p) {
   out.put(static_cast<uint8_t>(p.cause));
   out.put(p.frames_received);
   out.put(p.bytes_received);
-  out.put(p.held_us);
+  out.put(p.arrived_at);
   out.put(p.control_received);
 }
 
@@ -75,7 +75,7 @@ PathReport get_path(ByteReader& in) {
                                                                 : DownCause::none;
   p.frames_received = in.get<uint64_t>();
   p.bytes_received = in.get<uint64_t>();
-  p.held_us = in.get<uint32_t>();
+  p.arrived_at = in.get<uint64_t>();
   p.control_received = in.get<uint64_t>();
   return p;
 }
@@ -245,6 +245,7 @@ void encode_body(const ControlFrame& f, std::vector<std::byte>& out) {
   w.put(f.counted);
   w.put(f.acknowledged);
   w.put(f.notices_applied);
+  w.put(f.sent_at);
   w.put(f.ping);
   w.put(f.pong);
   w.put(static_cast<uint16_t>(f.paths.size()));
@@ -291,6 +292,7 @@ Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   f.counted = in.get<uint64_t>();
   f.acknowledged = in.get<uint64_t>();
   f.notices_applied = in.get<uint64_t>();
+  f.sent_at = in.get<uint64_t>();
   f.ping = in.get<uint32_t>();
   f.pong = in.get<uint32_t>();
   const size_t paths = in.get<uint16_t>();

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 4;
+inline constexpr uint8_t kWireVersion = 5;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ struct PathReport {
   DownCause cause = DownCause::none;
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
   uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
-  uint32_t held_us = 0;          // time since the last of these frames was complete
+  uint64_t arrived_at = 0;  // when the last of these frames was complete, by the sender's clock
   uint64_t control_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
 };
@@ -141,7 +141,8 @@ struct ControlFrame {
   uint64_t counted = 0;
   uint64_t acknowledged = 0;     // the reader's version that the sender has applied
   uint64_t notices_applied = 0;  // the reader's notices below this number were delivered
-  uint32_t ping = 0;             // not 0: the reader repeats this number at once in `pong`
+  uint64_t sent_at = 0;  // by the sender's monotonic clock, in nanoseconds, as is arrived_at
+  uint32_t ping = 0;     // not 0: the reader repeats this number at once in `pong`
   uint32_t pong = 0;
   bool goodbye = false;  // the sender has nothing outstanding and will close in order
   std::vector<PathReport> paths;
@@ -155,8 +156,8 @@ struct ControlFrame {
 inline constexpr size_t kControlHeaderBytes = 20;
 inline constexpr size_t kControlTagAt = 12;
 // Sizes in the body: its fixed part, and each entry without its variable part.
-inline constexpr size_t kControlFixedBytes = 55;
-inline constexpr size_t kPathReportBytes = 36;
+inline constexpr size_t kControlFixedBytes = 63;
+inline constexpr size_t kPathReportBytes = 40;
 inline constexpr size_t kChannelReportBytes = 31;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;

@@ -74,6 +74,7 @@ ControlFrame random_frame(Rng& rng) {
   f.counted = rng.any();
   f.acknowledged = rng.any();
   f.notices_applied = rng.any();
+  f.sent_at = rng.any();
   f.ping = static_cast<uint32_t>(rng.any());
   f.pong = static_cast<uint32_t>(rng.any());
   f.goodbye = rng.below(2) == 1;
@@ -85,7 +86,7 @@ ControlFrame random_frame(Rng& rng) {
     p.cause = static_cast<DownCause>(rng.below(10));
     p.frames_received = rng.any();
     p.bytes_received = rng.any();
-    p.held_us = static_cast<uint32_t>(rng.any());
+    p.arrived_at = rng.any();
     p.control_received = rng.any();
   }
   for (uint64_t i = rng.below(4); i > 0; --i) {
@@ -402,8 +403,8 @@ TEST(ControlFrame, RefusesMoreEntriesThanAnHonestPeerHas) {
 }
 
 TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) {
-  // The path entry begins after 49 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
-  constexpr size_t kPhaseAt = kControlHeaderBytes + 49 + 6 + 6;
+  // The path entry begins after 57 bytes of fixed fields and 6 of counts: id 2, incarnation 4.
+  constexpr size_t kPhaseAt = kControlHeaderBytes + 57 + 6 + 6;
   Bytes bytes = encoded(full_frame());
   ASSERT_EQ(bytes[kPhaseAt], static_cast<std::byte>(PathPhase::up));
   for (int later = 4; later < 256; ++later) {

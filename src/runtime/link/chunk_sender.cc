@@ -16,8 +16,6 @@ constexpr uint64_t kHedgeBurst = 8 * 1024 * 1024;
 constexpr uint64_t kHedgeShare = 50;  // one part in so many
 // A write of as many bytes takes some 0.1 ms, for which other links and communicators wait.
 constexpr uint64_t kBytesPerPass = 128 * 1024;
-// More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
-constexpr size_t kProbeBytes = 16 * 1024;
 // Writes of frames up to this size show the price of a chunk: copying these bytes takes less time.
 constexpr size_t kSmallFrame = 16 * 1024;
 // A longer write was interrupted.
@@ -40,10 +38,14 @@ void ChunkSender::transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs 
   send_frame(on, header, payload, transmission, now);
 }
 
-void ChunkSender::send_probe(Path& path, TimeNs now) {
+void ChunkSender::send_proof(Path& path, TimeNs now) {
+  send_probe(path, mutated(Mutant::small_proof) ? 64 : PathModel::kProbeBytes, now);
+}
+
+void ChunkSender::send_probe(Path& path, uint64_t bytes, TimeNs now) {
   DataHeader header;
   header.type = FrameType::probe;
-  header.payload_bytes = mutated(Mutant::small_proof) ? 64 : kProbeBytes;
+  header.payload_bytes = static_cast<uint32_t>(bytes);
   Transmission transmission;
   transmission.probe = true;
   send_frame(path, header, {}, transmission, now);
@@ -154,7 +156,7 @@ void ChunkSender::probe_slow_paths(TimeNs now) {
     if (!path->carries() || path->broken) continue;
     if (!path->can_start_frame() || !path->model.wants_probe(now)) continue;
     payload_probed_ = payload_bytes_;
-    send_probe(*path, now);
+    send_probe(*path, path->model.probe_bytes(), now);
   }
 }
 

@@ -39,8 +39,8 @@ class ChunkSender {
   // Gives chunks to the paths that take them now. Returns whether it ended before them, because it
   // has written as much as one pass may.
   bool dispatch(TimeNs now);
-  // Sends a full-size frame without content.
-  void send_probe(Path& path, TimeNs now);
+  // Sends a full-size frame without content, which shows that the path carries such frames.
+  void send_proof(Path& path, TimeNs now);
 
   // Hedges the chunks of a path that is suspect.
   void on_suspect(Path& path);
@@ -96,6 +96,7 @@ class ChunkSender {
   void note_stalled(Path& path);
   void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
+  void send_probe(Path& path, uint64_t bytes, TimeNs now);
   void send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
                   Transmission transmission, TimeNs now);
   void learn_price(TimeNs write_time);

@@ -19,6 +19,7 @@
 #include "protocol/delivery/notice_ledger.h"
 #include "protocol/delivery/state_exchange.h"
 #include "protocol/path/heartbeats.h"
+#include "protocol/path/peer_clock.h"
 #include "runtime/link/channels.h"
 #include "runtime/link/chunk_sender.h"
 #include "runtime/link/link_host.h"
@@ -139,7 +140,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void on_bad_memory(const BadMemory& bad) override;
   Status apply_channels(const ControlFrame& frame);
   void apply_path(const PathReport& report, const ControlFrame& frame, TimeNs now);
-  void apply_delivered(Path& path, const PathReport& report, uint64_t counted, TimeNs now);
+  void apply_delivered(Path& path, const PathReport& report, const ControlFrame& frame, TimeNs now);
   void apply_notices(const ControlFrame& frame);
   void refuse(Path& path, const std::string& what);
   void note_contradiction(const Path& path, Incarnation incarnation, const std::string& what);
@@ -152,13 +153,13 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void send_heartbeats(TimeNs now);
   void send_state(Path& path, TimeNs now, Ping ping);
   ControlFrame make_frame(TimeNs now);
-  PathReport report_path(const Path& path, TimeNs now);
+  PathReport report_path(const Path& path);
   void report_channels(ControlFrame& frame) const;
   std::span<const std::byte> take_state(const Path& path, TimeNs now);
 
   // LinkPaths::Events
   void send_ping(Path& path, TimeNs now) override { send_state(path, now, Ping::urgent); }
-  void send_probe(Path& path, TimeNs now) override { sender_.send_probe(path, now); }
+  void send_proof(Path& path, TimeNs now) override { sender_.send_proof(path, now); }
   void on_suspect(Path& path) override { sender_.on_suspect(path); }
   void on_failing(Path& path) override { sender_.on_failing(path); }
   uint64_t on_failed(const Fifo<Transmission>& lost) override { return sender_.on_failed(lost); }
@@ -175,6 +176,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   ChannelSet channels_;
   ChunkSender sender_;
   StateExchange state_;
+  PeerClock peer_clock_;
   NoticeLedger notices_;
   Contradictions contradictions_;
   Goodbye goodbye_;

@@ -35,7 +35,7 @@ static_assert(kControlFixedBytes + limits::kPathsMax * kPathReportBytes +
 
 }  // namespace
 
-PathReport Link::report_path(const Path& path, TimeNs at) {
+PathReport Link::report_path(const Path& path) {
   PathReport report;
   report.path = path.spec.id;
   report.incarnation = path.state.incarnation();
@@ -43,8 +43,7 @@ PathReport Link::report_path(const Path& path, TimeNs at) {
   report.cause = path.state.cause();
   report.frames_received = path.frames_received();
   report.bytes_received = path.bytes_received();
-  const TimeNs held = (at - path.frame_received_at()) / kMicrosecond;
-  report.held_us = static_cast<uint32_t>(std::clamp<TimeNs>(held, 0, UINT32_MAX));
+  report.arrived_at = static_cast<uint64_t>(path.frame_received_at());
   report.control_received = path.control_received();
   return report;
 }
@@ -54,9 +53,10 @@ ControlFrame Link::make_frame(TimeNs at) {
   frame.counted = state_.version();
   frame.acknowledged = state_.peer_version();
   frame.notices_applied = notices_.applied();
+  frame.sent_at = static_cast<uint64_t>(at);
   frame.goodbye = goodbye_.sent;
   frame.paths.reserve(paths().size());
-  for (const Path* path : paths()) frame.paths.push_back(report_path(*path, at));
+  for (const Path* path : paths()) frame.paths.push_back(report_path(*path));
   frame.notices = notices_.report();
   notices_.on_said(frame.notices);
   if (mutated(Mutant::notice_once) && !frame.notices.empty()) {
@@ -111,7 +111,7 @@ void Link::send_state(Path& path, TimeNs at, Ping ping) {
 // travel on control streams only.
 std::span<const std::byte> Link::take_state(const Path& path, TimeNs at) {
   if (!state_.due_within(kDueSoon, at) || notices_.pending() > 0 || goodbye_.wanted) return {};
-  const TimeNs behind = path.model.wire_time(path.model.bytes_under_way(at));
+  const TimeNs behind = path.model.wire_time(path.model.bytes_queued(at));
   if (behind > kAheadMax || !paths_.scheduler().is_prompt(path, at)) return {};
   ControlFrame frame = make_frame(at);
   if (encoded_body_bytes(frame) + kStateTagBytes > limits::kCarriedStateBytesMax) return {};

@@ -103,7 +103,7 @@ void LinkPaths::validate(TimeNs now) {
     } else if (now - path->state.since() > kValidationMax) {
       fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
     } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
-      events_.send_probe(*path, now);
+      events_.send_proof(*path, now);
     }
   }
 }

@@ -64,7 +64,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     virtual ~Events() = default;
     // Sends the link's state with a ping on the path's control stream.
     virtual void send_ping(Path& path, TimeNs now) = 0;
-    virtual void send_probe(Path& path, TimeNs now) = 0;
+    virtual void send_proof(Path& path, TimeNs now) = 0;
     virtual void on_suspect(Path& path) = 0;
     // Requires that the path is about to fail, and was not suspect before.
     virtual void on_failing(Path& path) = 0;

@@ -67,6 +67,7 @@ void Link::on_probe(Path&) {
 void Link::on_control(Path& path, ControlFrame frame) {
   const TimeNs at = now();
   wake();
+  peer_clock_.on_message(frame.sent_at, at);
   // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
@@ -123,26 +124,27 @@ void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeN
                           std::string("the peer lost it: ") + to_string(report.cause));
   }
   path->peer_suspects = report.phase == PathPhase::suspect;
-  apply_delivered(*path, report, std::max(frame.counted, frame.version), at);
+  apply_delivered(*path, report, frame, at);
 }
 
 // A report of the present incarnation can be old, but not ahead of the sent chunks.
-void Link::apply_delivered(Path& path, const PathReport& report, uint64_t counted, TimeNs at) {
+void Link::apply_delivered(Path& path, const PathReport& report, const ControlFrame& frame,
+                           TimeNs at) {
   delivered_.clear();
   const bool suspected = path.state.phase() == PathPhase::suspect;
+  const FrameArrival arrival = peer_clock_.read(report.arrived_at, frame.sent_at, at);
   NicQueue& queue = host_.queue(path.spec.local_nic);
   const uint64_t outstanding = path.model.bytes_outstanding();
   path.model.share_nic(queue.busy_paths());
   if (report.bytes_received > path.model.bytes_sent() ||
-      !path.model.on_delivered(report.frames_received, report.held_us * kMicrosecond, suspected, at,
-                               delivered_)) {
+      !path.model.on_delivered(report.frames_received, arrival, suspected, at, delivered_)) {
     return refuse(path, "has received data frames that were never sent");
   }
   const uint64_t left = path.model.bytes_outstanding();
   queue.on_delivered(outstanding - left, left, at);
   for (const Transmission& transmission : delivered_) {
     paths_.detector().on_evidence(transmission.sent_at);
-    sender_.on_delivered(path, transmission, counted);
+    sender_.on_delivered(path, transmission, std::max(frame.counted, frame.version));
   }
 }
 

@@ -60,7 +60,8 @@ TEST_P(Grey, ABadNicCostsSmallOperationsNoMoreThanALostOne) {
 INSTANTIATE_TEST_SUITE_P(Networks, Grey,
                          testing::Values(Network{2, 31'250'000}, Network{3, 31'250'000},
                                          Network{4, 31'250'000}, Network{4, 31'250'000, 32 * 1024},
-                                         Network{2, 31'250'000, 2 * 1024, 2}),
+                                         Network{2, 31'250'000, 2 * 1024, 2},
+                                         Network{2, 125'000'000, 512, 2}),
                          [](const auto& each) {
                            return std::to_string(each.param.hosts) + "Hosts" +
                                   std::to_string(each.param.nics) + "Nics" +
