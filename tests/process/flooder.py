@@ -19,7 +19,7 @@ import sys
 import time
 
 IP_BIND_ADDRESS_NO_PORT = 24
-GREETING = b"R2CL\x01\x04\x04\x01" + bytes(range(16)) + bytes(60)
+GREETING = b"R2CL\x01\x05\x04\x01" + bytes(range(16)) + bytes(60)
 
 
 class Flood:

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-VERSION = 4
+VERSION = 5
 DATA, CONTROL, RENDEZVOUS, CALL = 1, 2, 3, 4
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff
@@ -138,7 +138,7 @@ def open_path_connection(endpoint, run, *where, **more):
 def failure_frame(key, text):
     """Returns a control frame, the first of its connection, that ends the job with this text."""
     notice = bytes([FAILURE, 6]) + text
-    body = struct.pack("<BQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1)
+    body = struct.pack("<BQQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1)
     body += struct.pack("<QH", 0, len(notice)) + notice
     header = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
     frame = header + control_tag(key, header, 0) + body
