@@ -331,6 +331,14 @@ Scenario scenario_of(uint64_t seed) {
   return s;
 }
 
+TimeNs Scenario::longest(FaultKind kind) const {
+  TimeNs longest = 0;
+  for (const FaultSpec& fault : faults) {
+    if (fault.kind == kind) longest = std::max(longest, fault.duration);
+  }
+  return longest;
+}
+
 HostGroups Scenario::plan_hosts() const {
   std::vector<uint32_t> host_of;
   for (int rank = 0; rank < hosts; ++rank) {

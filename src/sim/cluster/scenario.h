@@ -120,6 +120,8 @@ struct Scenario {
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;
   HostGroups plan_hosts() const;
+  // Returns the duration of the longest fault of that kind; 0 without one.
+  TimeNs longest(FaultKind kind) const;
   friend bool operator==(const Scenario&, const Scenario&) = default;
 };
 

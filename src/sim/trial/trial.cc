@@ -262,7 +262,9 @@ class Trial {
   void stay_idle() {
     if (job_fails()) return;
     const TimeNs bound = cluster_.node(0).engine().link(Rank(1))->check_period() + kCheckMargin;
-    cluster_.world().run_for(longest_control_outage() + bound);
+    // No link gives up its control stream on the management network. After an outage TCP's timer
+    // may run for as long again (RFC 6298, section 5.5).
+    cluster_.world().run_for(scenario_.longest(FaultKind::control) + bound);
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       for (int peer = rank + 1; peer < scenario_.hosts; ++peer) {
         for (const Path* path : cluster_.node(rank).engine().link(Rank(peer))->paths()) {
@@ -272,16 +274,6 @@ class Trial {
         }
       }
     }
-  }
-
-  // No link gives up its control stream on the management network. After an outage TCP's timer may
-  // run for as long again (RFC 6298, section 5.5), and nothing passes before.
-  TimeNs longest_control_outage() const {
-    TimeNs longest = 0;
-    for (const FaultSpec& fault : scenario_.faults) {
-      if (fault.kind == FaultKind::control) longest = std::max(longest, fault.duration);
-    }
-    return longest;
   }
 
   bool all_told() {
