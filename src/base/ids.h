@@ -23,6 +23,7 @@ class StrongId {
 
 // A process of the job, 0 to p - 1.
 using Rank = StrongId<struct RankTag, int32_t>;
+inline constexpr Rank kNoRank{-1};
 // A NIC of one rank: an index into the NIC table that this rank advertised at start.
 using NicId = StrongId<struct NicTag, uint16_t>;
 // No data NIC: the path uses the loopback interface, or has only a control stream.

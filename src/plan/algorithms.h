@@ -5,6 +5,7 @@
 #include "plan/limits.h"
 #include "plan/plan.h"
 #include "plan/plan_builder.h"
+#include "plan/transfers.h"
 
 namespace r2ccl {
 
@@ -25,12 +26,20 @@ void build_hierarchical_all_reduce(const PlanKey& key, const PlanLimits& limits,
 // Returns the number of columns of a hierarchical AllReduce.
 uint64_t column_count(const PlanKey& key, const PlanLimits& limits);
 
-// Require p >= 2 ranks, and key.count >= 1 except for the barrier.
-void build_chain_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
-void build_tree_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
+// Require p >= 2 ranks, and at least one element except for the barrier.
 void build_barrier(const PlanKey& key, PlanBuilder& plan);
+Transfers chain_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers tree_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers ring_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers direct_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers bruck_gather(const PlanKey& key, Rank self, const PlanLimits& limits);  // equal blocks
+Transfers root_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers root_scatter(const PlanKey& key, Rank self, const PlanLimits& limits);
+Transfers exchange_all(const PlanKey& key, Rank self, const PlanLimits& limits);
 
 // Returns the number of elements in a segment of about `bytes`, within the bounds; at least one.
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits);
+// Returns the same for a ring over `count` elements.
+uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanLimits& limits);
 
 }  // namespace r2ccl

@@ -1,4 +1,4 @@
-// Broadcast. Both forms number the hosts from the root's, and the ranks of each host, on the root's
+// Broadcast; backwards it is Reduce. Both forms number the hosts from the root's, and the ranks of each host, on the root's
 // from the root. Without host groups each rank has a host of its own.
 //
 // The chain visits all ranks of a host one after another, so that each NIC carries the vector once.
@@ -70,41 +70,51 @@ class Order {
   uint32_t self_ = 0;  // its position on the host
 };
 
-// Adds the steps of one piece on one level of the tree.
-void pass_on(const Level& level, const Region& piece, PlanBuilder& plan) {
+// Adds the transfers of one piece on one level of the tree.
+void pass_on(const Level& level, const Range& piece, Transfers& transfers) {
   const uint32_t self = level.self;
   const auto size = static_cast<uint32_t>(level.ranks.size());
   const uint32_t lowest = self == 0 ? std::bit_ceil(size) : self & (~self + 1);
-  if (self > 0) plan.receive(level.ranks[self - lowest], piece);
+  if (self > 0) transfers.receive(level.ranks[self - lowest], piece);
   // Children are self + d for the powers of two d below the lowest bit of self. The largest subtree
   // goes first, because it needs the most further hops.
   for (uint32_t d = lowest / 2; d > 0; d /= 2) {
-    if (self + d < size) plan.send(level.ranks[self + d], piece);
+    if (self + d < size) transfers.send(level.ranks[self + d], piece);
+  }
+}
+
+// Calls f(piece) for each piece of the vector.
+template <typename F>
+void for_each_range(uint64_t count, uint64_t segment, F f) {
+  for (uint64_t begin = 0; begin < count; begin += segment) {
+    f(Range{begin, std::min(segment, count - begin)});
   }
 }
 
 }  // namespace
 
-void build_chain_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  const Level chain = Order(key, plan.rank()).chain();
-  const uint32_t self = chain.self;
+Transfers chain_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits) {
+  const Level chain = Order(key, self).chain();
+  const uint32_t at = chain.self;
   const uint64_t bytes = key.count * size_of(key.type);
   const uint64_t segment = segment_count(bytes / limits.segments_per_chain, key.type, limits);
-  const Buffer buffer = self == 0 ? Buffer::input : Buffer::output;
-  for_each_piece({buffer, 0, key.count}, segment, [&](const Region& piece) {
-    if (self > 0) plan.receive(chain.ranks[self - 1], piece);
-    if (self + 1 < chain.ranks.size()) plan.send(chain.ranks[self + 1], piece);
+  Transfers transfers(segment);
+  for_each_range(key.count, segment, [&](const Range& piece) {
+    if (at > 0) transfers.receive(chain.ranks[at - 1], piece);
+    if (at + 1 < chain.ranks.size()) transfers.send(chain.ranks[at + 1], piece);
   });
+  return transfers;
 }
 
-void build_tree_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  const Order order(key, plan.rank());
+Transfers tree_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits) {
+  const Order order(key, self);
   const uint64_t segment = segment_count(limits.segment_bytes_max, key.type, limits);
-  const Buffer buffer = plan.rank() == key.root ? Buffer::input : Buffer::output;
-  for_each_piece({buffer, 0, key.count}, segment, [&](const Region& piece) {
-    if (order.is_first_of_host()) pass_on(order.among_hosts(), piece, plan);
-    pass_on(order.own_host(), piece, plan);
+  Transfers transfers(segment);
+  for_each_range(key.count, segment, [&](const Range& piece) {
+    if (order.is_first_of_host()) pass_on(order.among_hosts(), piece, transfers);
+    pass_on(order.own_host(), piece, transfers);
   });
+  return transfers;
 }
 
 }  // namespace r2ccl

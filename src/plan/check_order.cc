@@ -1,6 +1,8 @@
 // Order: conflicting accesses of one rank are ordered by `after`. For each piece of memory the
 // check needs only the last write and the reads since: these order everything before them.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <vector>
 
 #include "plan/checker_parts.h"
@@ -15,14 +17,10 @@ class RankOrder {
   RankOrder(const Subject& subject, size_t rank)
       : subject_(subject), rank_(rank), steps_(subject.plans[rank].steps), seen_(steps_.size()) {
     for (const Step& step : steps_) {
-      for (const Region& region : {step.source, step.target}) {
-        cuts_.push_back(region.offset);
-        cuts_.push_back(region.offset + region.count);
-      }
+      if (reads(step)) memory_of(step.source).cut(range_of(step.source));
+      if (writes(step)) memory_of(step.target).cut(range_of(step.target));
     }
-    std::sort(cuts_.begin(), cuts_.end());
-    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
-    pieces_.resize(cuts_.size());
+    for (Memory& memory : memories_) memory.finish();
   }
 
   Status check() {
@@ -37,33 +35,58 @@ class RankOrder {
  private:
   struct Piece {
     uint32_t writer = kNobody;
-    std::vector<uint32_t> readers;
+    std::vector<uint32_t> readers{};
+  };
+
+  // Addresses of a piece of memory, cut where regions begin and end.
+  class Memory {
+   public:
+    void cut(const Range& range) {
+      cuts_.push_back(range.begin);
+      cuts_.push_back(range.begin + range.count);
+    }
+    void finish() {
+      std::sort(cuts_.begin(), cuts_.end());
+      cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+      pieces_.resize(cuts_.size());
+    }
+    std::span<Piece> pieces(const Range& range) {
+      const size_t begin = index_of(range.begin);
+      return std::span(pieces_).subspan(begin, index_of(range.begin + range.count) - begin);
+    }
+
+   private:
+    size_t index_of(uint64_t address) const {
+      return static_cast<size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), address) -
+                                 cuts_.begin());
+    }
+    std::vector<uint64_t> cuts_;
+    std::vector<Piece> pieces_;  // pieces_[i]: from cuts_[i] to cuts_[i + 1]
   };
 
   // Returns whether steps may write the region. An input that is not the output as well is never
   // written, so nothing conflicts there.
   bool is_written(const Region& region) const {
-    return region.buffer == Buffer::output || subject_.in_place[rank_];
+    return region.buffer != Buffer::input || subject_.in_place(rank_);
   }
-
-  size_t piece_at(uint64_t offset) const {
-    return static_cast<size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), offset) -
-                               cuts_.begin());
+  // Only memory that is written counts.
+  Memory& memory_of(const Region& region) {
+    return memories_[region.buffer == Buffer::scratch ? 1 : 0];
+  }
+  Range range_of(const Region& region) const {
+    return {subject_.address_of(rank_, region), region.count};
   }
 
   Status read(uint32_t step, const Region& region) {
-    const size_t end = piece_at(region.offset + region.count);
-    for (size_t i = piece_at(region.offset); i < end; ++i) {
-      R2CCL_RETURN_IF_ERROR(require(pieces_[i].writer, step, "reads what this step writes: "));
-      pieces_[i].readers.push_back(step);
+    for (Piece& piece : memory_of(region).pieces(range_of(region))) {
+      R2CCL_RETURN_IF_ERROR(require(piece.writer, step, "reads what this step writes: "));
+      piece.readers.push_back(step);
     }
     return Status::ok_status();
   }
 
   Status write(uint32_t step, const Region& region) {
-    const size_t end = piece_at(region.offset + region.count);
-    for (size_t i = piece_at(region.offset); i < end; ++i) {
-      Piece& piece = pieces_[i];
+    for (Piece& piece : memory_of(region).pieces(range_of(region))) {
       for (const uint32_t reader : piece.readers) {
         R2CCL_RETURN_IF_ERROR(require(reader, step, "overwrites what this step reads: "));
       }
@@ -104,9 +127,8 @@ class RankOrder {
   const Subject& subject_;
   const size_t rank_;
   const std::vector<Step>& steps_;
-  std::vector<uint64_t> cuts_;
-  std::vector<Piece> pieces_;  // pieces_[i]: from cuts_[i] to cuts_[i + 1]
   std::vector<bool> seen_;
+  std::array<Memory, 2> memories_;
 };
 
 }  // namespace

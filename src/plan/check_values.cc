@@ -1,7 +1,9 @@
 // Values: runs the plan on expressions instead of numbers. Equal expressions have equal ids, so two
 // ranks hold the same bits exactly when they hold the same id.
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -69,28 +71,85 @@ class Expressions {
   std::map<std::pair<Expression, Expression>, Expression> known_;
 };
 
+// Elements in a row, each with the same expression of its own inputs.
+struct Run {
+  uint64_t count = 0;
+  uint64_t element = 0;  // the first one's number in the vector
+  Expression value = kUndefined;
+
+  Run part(uint64_t skipped, uint64_t length) const { return {length, element + skipped, value}; }
+};
+using Runs = std::vector<Run>;
+
+// What a piece of memory holds.
+class Memory {
+ public:
+  void write(uint64_t offset, const Run& run) {
+    if (run.count == 0) return;
+    const auto end = cut(offset + run.count);
+    runs_.erase(cut(offset), end);
+    runs_[offset] = run;
+  }
+  void write(uint64_t offset, const Runs& runs) {
+    for (const Run& run : runs) {
+      write(offset, run);
+      offset += run.count;
+    }
+  }
+  // Undefined elements have an undefined value.
+  Runs read(uint64_t offset, uint64_t count) {
+    const uint64_t end = offset + count;
+    Runs found;
+    const auto last = cut(end);
+    for (auto it = cut(offset); it != last; ++it) {
+      if (it->first > offset) found.push_back({.count = it->first - offset});
+      found.push_back(it->second);
+      offset = it->first + it->second.count;
+    }
+    if (offset < end) found.push_back({.count = end - offset});
+    return found;
+  }
+
+ private:
+  std::map<uint64_t, Run>::iterator cut(uint64_t offset) {
+    const auto next = runs_.lower_bound(offset);
+    if (next == runs_.begin()) return next;
+    const auto before = std::prev(next);
+    const uint64_t kept = offset - before->first;
+    if (before->second.count <= kept) return next;
+    const Run rest = before->second.part(kept, before->second.count - kept);
+    before->second.count = kept;
+    return runs_.insert(next, {offset, rest});
+  }
+  std::map<uint64_t, Run> runs_;  // by offset
+};
+
+// Calls f(run of a, run of b) for equally long parts of both; returns its first error.
+template <typename F>
+Status for_each_pair(const Runs& a, const Runs& b, F f) {
+  uint64_t skipped_a = 0;
+  uint64_t skipped_b = 0;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const uint64_t count = std::min(a[i].count - skipped_a, b[j].count - skipped_b);
+    R2CCL_RETURN_IF_ERROR(f(a[i].part(skipped_a, count), b[j].part(skipped_b, count)));
+    skipped_a += count;
+    skipped_b += count;
+    if (skipped_a == a[i].count) skipped_a = 0, ++i;
+    if (skipped_b == b[j].count) skipped_b = 0, ++j;
+  }
+  return Status::ok_status();
+}
+
 class SymbolicRun {
  public:
   explicit SymbolicRun(const Subject& subject)
-      : subject_(subject), expressions_(subject.plans.size()) {
-    cuts_ = {0, subject.key.count};
-    for (const RankPlan& plan : subject.plans) {
-      for (const Step& step : plan.steps) {
-        for (const Region& region : {step.source, step.target}) {
-          cuts_.push_back(region.offset);
-          cuts_.push_back(region.offset + region.count);
-        }
-      }
-    }
-    std::sort(cuts_.begin(), cuts_.end());
-    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
-    const size_t pieces = cuts_.size() - 1;
+      : subject_(subject), expressions_(subject.plans.size()), memories_(subject.plans.size()) {
     for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
-      const bool has_input = subject.key.collective == Collective::all_reduce ||
-                             static_cast<size_t>(subject.key.root.value()) == rank;
-      const Expression input = has_input ? static_cast<Expression>(rank) : kUndefined;
-      inputs_.emplace_back(pieces, input);
-      outputs_.emplace_back(pieces, subject.in_place[rank] ? input : kUndefined);
+      for (const Holding& held : subject.contents[rank].input) {
+        const Region place{Buffer::input, held.offset, held.range.count};
+        memory(rank, place).write(subject.address_of(rank, place),
+                                  {held.range.count, held.range.begin, expression_of(held.of)});
+      }
     }
   }
 
@@ -112,34 +171,35 @@ class SymbolicRun {
           break;
       }
     }
-    return check_outputs();
+    for (size_t rank = 0; rank < memories_.size(); ++rank) {
+      for (const Holding& held : subject_.contents[rank].output) {
+        R2CCL_RETURN_IF_ERROR(check_result(rank, held));
+      }
+    }
+    return Status::ok_status();
   }
 
  private:
-  std::vector<Expression>& memory(size_t rank, Buffer buffer) {
-    const bool separate = buffer == Buffer::input && !subject_.in_place[rank];
-    return separate ? inputs_[rank] : outputs_[rank];
-  }
+  static Expression expression_of(Rank of) { return static_cast<Expression>(of.value()); }
 
-  std::pair<size_t, size_t> pieces_of(const Region& region) const {
-    const auto at = [&](uint64_t offset) {
-      return static_cast<size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), offset) -
-                                 cuts_.begin());
-    };
-    return {at(region.offset), at(region.offset + region.count)};
+  Memory& memory(size_t rank, const Region& region) {
+    const bool shared = region.buffer == Buffer::input && subject_.in_place(rank);
+    return memories_[rank][static_cast<size_t>(shared ? Buffer::output : region.buffer)];
+  }
+  Runs read(size_t rank, const Region& region) {
+    return memory(rank, region).read(subject_.address_of(rank, region), region.count);
+  }
+  void write(size_t rank, const Region& region, const Runs& runs) {
+    memory(rank, region).write(subject_.address_of(rank, region), runs);
   }
 
   // Records what a send or copy reads. A send may be complete, and its source overwritten, before
   // its receiver reduces.
   Status take(StepId id) {
-    const Region& source = subject_.step(id).source;
-    const std::vector<Expression>& read = memory(id.rank, source.buffer);
-    const auto [begin, end] = pieces_of(source);
-    std::vector<Expression> taken;
-    for (size_t i = begin; i < end; ++i) {
-      if (read[i] == kUndefined)
+    Runs taken = read(id.rank, subject_.step(id).source);
+    for (const Run& run : taken) {
+      if (run.value == kUndefined)
         return subject_.wrong(id, "reads elements that were never written");
-      taken.push_back(read[i]);
     }
     taken_[id] = std::move(taken);
     return Status::ok_status();
@@ -147,70 +207,82 @@ class SymbolicRun {
 
   // Writes what `from` has read to the target of `to`; for a copy both are the same step.
   void put(StepId from, StepId to) {
-    const auto taken = taken_.extract(from);
-    const size_t begin = pieces_of(subject_.step(to).target).first;
-    std::ranges::copy(taken.mapped(),
-                      memory(to.rank, Buffer::output).begin() + static_cast<std::ptrdiff_t>(begin));
+    write(to.rank, subject_.step(to).target, taken_.extract(from).mapped());
   }
 
   Status reduce(StepId receive) {
     const Step& step = subject_.step(receive);
     const auto taken = taken_.extract(subject_.send_of(receive));
-    const std::vector<Expression>& own = memory(receive.rank, step.source.buffer);
-    std::vector<Expression>& target = memory(receive.rank, Buffer::output);
-    const auto [begin, end] = pieces_of(step.target);
-    for (size_t i = begin; i < end; ++i) {
-      const Expression received = taken.mapped()[i - begin];
-      if (own[i] == kUndefined)
-        return subject_.wrong(receive, "reads elements that were never written");
-      if (expressions_.inputs(own[i]).overlaps(expressions_.inputs(received))) {
-        return subject_.wrong(receive, "reduces an input that is already in");
+    Runs reduced;
+    R2CCL_RETURN_IF_ERROR(for_each_pair(
+        read(receive.rank, step.source), taken.mapped(), [&](const Run& own, const Run& received) {
+          reduced.push_back(own);
+          return reduce(receive, reduced.back(), received);
+        }));
+    write(receive.rank, step.target, reduced);
+    return Status::ok_status();
+  }
+
+  Status reduce(StepId receive, Run& own, const Run& received) {
+    const Step& step = subject_.step(receive);
+    if (own.value == kUndefined)
+      return subject_.wrong(receive, "reads elements that were never written");
+    if (own.element != received.element)
+      return subject_.wrong(receive, "reduces elements of different numbers");
+    if (expressions_.inputs(own.value).overlaps(expressions_.inputs(received.value))) {
+      return subject_.wrong(receive, "reduces an input that is already in");
+    }
+    own.value = step.operands == Operands::own_first
+                    ? expressions_.reduce(own.value, received.value)
+                    : expressions_.reduce(received.value, own.value);
+    const bool full = expressions_.first_missing(own.value) == subject_.plans.size();
+    if (full == step.last_reduction) return Status::ok_status();
+    return subject_.wrong(receive, full ? "is the last reduction but does not say so"
+                                        : "is not the last reduction");
+  }
+
+  Status check_result(size_t rank, const Holding& held) {
+    uint64_t element = held.range.begin;
+    for (const Run& run : read(rank, {Buffer::output, held.offset, held.range.count})) {
+      const std::string where = "rank " + std::to_string(rank) + ", elements [" +
+                                std::to_string(element) + ", " +
+                                std::to_string(element + run.count) + "): ";
+      if (run.value == kUndefined) return Status(Code::internal, where + "never written");
+      if (run.element != element) {
+        return Status(Code::internal,
+                      where + "holds element " + std::to_string(run.element) + " instead");
       }
-      target[i] = step.operands == Operands::own_first ? expressions_.reduce(own[i], received)
-                                                       : expressions_.reduce(received, own[i]);
-      const bool full = expressions_.first_missing(target[i]) == subject_.plans.size();
-      if (full != step.last_reduction) {
-        return subject_.wrong(receive, full ? "is the last reduction but does not say so"
-                                            : "is not the last reduction");
-      }
+      R2CCL_RETURN_IF_ERROR(held.of == kNoRank ? check_reduction(run, where)
+                                               : check_input(run, held.of, where));
+      element += run.count;
     }
     return Status::ok_status();
   }
 
-  Status check_outputs() const {
-    for (size_t rank = 0; rank < outputs_.size(); ++rank) {
-      for (size_t i = 0; i + 1 < cuts_.size(); ++i) {
-        R2CCL_RETURN_IF_ERROR(check_output(rank, i));
-      }
-    }
-    return Status::ok_status();
+  static Status check_input(const Run& run, Rank of, const std::string& where) {
+    if (run.value == expression_of(of)) return Status::ok_status();
+    return Status(Code::internal, where + "not the input of rank " + std::to_string(of.value()));
   }
 
-  Status check_output(size_t rank, size_t piece) const {
-    const Expression value = outputs_[rank][piece];
-    const std::string where = "rank " + std::to_string(rank) + ", elements [" +
-                              std::to_string(cuts_[piece]) + ", " +
-                              std::to_string(cuts_[piece + 1]) + "): ";
-    if (value == kUndefined) return Status(Code::internal, where + "never written");
-    if (subject_.key.collective == Collective::broadcast) {
-      if (value == static_cast<Expression>(subject_.key.root.value())) return Status::ok_status();
-      return Status(Code::internal, where + "not the root's");
-    }
-    const size_t missing = expressions_.first_missing(value);
-    if (missing < outputs_.size()) {
+  Status check_reduction(const Run& run, const std::string& where) {
+    const size_t missing = expressions_.first_missing(run.value);
+    if (missing < memories_.size()) {
       return Status(Code::internal,
                     where + "the input of rank " + std::to_string(missing) + " is missing");
     }
-    if (value == outputs_[0][piece]) return Status::ok_status();
-    return Status(Code::internal, where + "reduced in another order than on rank 0");
+    for (const Run& first : reductions_.read(run.element, run.count)) {
+      if (first.value == kUndefined || first.value == run.value) continue;
+      return Status(Code::internal, where + "reduced in another order than on another rank");
+    }
+    reductions_.write(run.element, run);
+    return Status::ok_status();
   }
 
   const Subject& subject_;
   Expressions expressions_;
-  std::vector<uint64_t> cuts_;  // element positions: piece i is from cuts_[i] to cuts_[i + 1]
-  std::vector<std::vector<Expression>> inputs_;      // per rank and piece
-  std::vector<std::vector<Expression>> outputs_;     // in place also the input
-  std::map<StepId, std::vector<Expression>> taken_;  // by send: its expressions, until they arrive
+  std::vector<std::array<Memory, 3>> memories_;  // by rank and buffer; in place input is output
+  std::map<StepId, Runs> taken_;                 // by send: what it read, until that arrives
+  Memory reductions_;                            // complete results, by element
 };
 
 }  // namespace

@@ -30,7 +30,11 @@ std::string range_of(const Region& region) {
          ")";
 }
 
-bool lies_in(const Region& region, uint64_t count) {
+bool lies_in_buffer(const Subject& subject, size_t rank, const Region& region) {
+  const Contents& contents = subject.contents[rank];
+  const uint64_t count = region.buffer == Buffer::input    ? contents.input_count
+                         : region.buffer == Buffer::output ? contents.output_count
+                                                           : subject.plans[rank].scratch;
   return region.offset <= count && region.count <= count - region.offset;
 }
 
@@ -43,17 +47,16 @@ Status check_step(const Subject& subject, StepId id) {
   if (step.kind != StepKind::copy && (peer >= subject.plans.size() || peer == id.rank)) {
     return subject.wrong(id, "has no such peer");
   }
-  if (reads(step) && !lies_in(step.source, subject.key.count)) {
+  if (reads(step) && !lies_in_buffer(subject, id.rank, step.source)) {
     return subject.wrong(id, "reads outside of the buffer");
   }
   if (!writes(step)) return Status::ok_status();
-  if (!lies_in(step.target, subject.key.count)) {
+  if (!lies_in_buffer(subject, id.rank, step.target)) {
     return subject.wrong(id, "writes outside of the buffer");
   }
   if (step.target.buffer == Buffer::input) return subject.wrong(id, "writes the input");
-  if (reads(step) &&
-      (step.source.offset != step.target.offset || step.source.count != step.target.count)) {
-    return subject.wrong(id, "moves elements to other places");
+  if (reads(step) && step.source.count != step.target.count) {
+    return subject.wrong(id, "reads and writes different counts");
   }
   return Status::ok_status();
 }
@@ -69,6 +72,12 @@ Status Subject::wrong(StepId id, const std::string& why) const {
   return Status(Code::internal, "rank " + std::to_string(id.rank) + " step " +
                                     std::to_string(id.index) + " (" + name_of(what) +
                                     ", elements " + range_of(region_of(what)) + ") " + why);
+}
+
+uint64_t Subject::address_of(size_t rank, const Region& region) const {
+  if (!in_place(rank) || region.buffer == Buffer::scratch) return region.offset;
+  const Overlay& overlay = contents[rank].overlay;
+  return region.offset + (region.buffer == Buffer::input ? overlay.input_at : overlay.output_at);
 }
 
 Status check_shape(const Subject& subject) {
@@ -106,7 +115,7 @@ Status check_matching(Subject& subject) {
       subject.sends[receive.rank][receive.index] = send;
       const Region& sent = region_of(subject.step(send));
       const Region& received = region_of(subject.step(receive));
-      if (sent.offset != received.offset || sent.count != received.count) {
+      if (sent.count != received.count) {
         return subject.wrong(receive, "meets a send of elements " + range_of(sent));
       }
     }
@@ -122,18 +131,21 @@ Status check_matching(Subject& subject) {
 
 }  // namespace checker
 
-Status check_plan(const PlanKey& key, const std::vector<RankPlan>& plans,
-                  const std::vector<bool>& in_place) {
-  R2CCL_CHECK(plans.size() == static_cast<size_t>(key.rank_count));
-  R2CCL_CHECK(in_place.size() == plans.size());
-  checker::Subject subject{key, plans, in_place};
+Status check_plan(const std::vector<PlanKey>& keys, const std::vector<RankPlan>& plans) {
+  R2CCL_CHECK(!keys.empty() && keys.size() == static_cast<size_t>(keys[0].rank_count));
+  R2CCL_CHECK(plans.size() == keys.size());
+  checker::Subject subject{keys, plans};
+  for (size_t rank = 0; rank < keys.size(); ++rank) {
+    subject.contents.push_back(contents_of(keys[rank], Rank(static_cast<int32_t>(rank))));
+  }
   R2CCL_RETURN_IF_ERROR(checker::check_shape(subject));
   R2CCL_RETURN_IF_ERROR(checker::check_matching(subject));
   R2CCL_RETURN_IF_ERROR(checker::check_order(subject));
   const Result<std::vector<checker::StepId>> schedule = checker::check_progress(subject);
   R2CCL_RETURN_IF_ERROR(schedule.status());
-  return key.collective == Collective::barrier ? checker::check_barrier(subject, schedule.value())
-                                               : checker::check_values(subject, schedule.value());
+  return keys[0].collective == Collective::barrier
+             ? checker::check_barrier(subject, schedule.value())
+             : checker::check_values(subject, schedule.value());
 }
 
 }  // namespace r2ccl

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/holdings.h"
 #include "plan/plan.h"
 
 namespace r2ccl::checker {
@@ -27,15 +28,18 @@ struct Exchange {
 };
 
 struct Subject {
-  const PlanKey& key;
+  const std::vector<PlanKey>& keys;  // by rank
   const std::vector<RankPlan>& plans;
-  const std::vector<bool>& in_place;
+  std::vector<Contents> contents{};  // by rank
   std::map<std::pair<size_t, size_t>, Exchange> exchanges{};  // by (from, to)
   // By rank and step: the send whose bytes a receive or receive_reduce takes.
   std::vector<std::vector<StepId>> sends{};
 
   StepId send_of(StepId receive) const { return sends[receive.rank][receive.index]; }
   const Step& step(StepId id) const { return plans[id.rank].steps[id.index]; }
+  bool in_place(size_t rank) const { return keys[rank].in_place; }
+  // Returns where the region begins in a piece of memory: of the output, or in place of both.
+  uint64_t address_of(size_t rank, const Region& region) const;
   Status wrong(StepId id, const std::string& why) const;
 };
 

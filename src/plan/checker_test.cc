@@ -24,11 +24,10 @@ PlanLimits tiny_segments() {
 }
 
 struct Whole {
-  PlanKey key;
-  std::vector<bool> in_place;
+  std::vector<PlanKey> keys;
   std::vector<RankPlan> plans;
 
-  Status check() const { return check_plan(key, plans, in_place); }
+  Status check() const { return check_plan(keys, plans); }
 };
 
 // Builds a plan; in_place(rank) tells where the input lies.
@@ -37,10 +36,9 @@ Whole build(PlanKey key, const PlanLimits& limits, InPlace in_place) {
   Whole whole;
   for (int32_t rank = 0; rank < key.rank_count; ++rank) {
     key.in_place = in_place(rank);
-    whole.in_place.push_back(key.in_place);
+    whole.keys.push_back(key);
     whole.plans.push_back(make_plan(key, Rank(rank), limits));
   }
-  whole.key = key;
   return whole;
 }
 
@@ -301,6 +299,8 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
         return "recursive_doubling_";
       case Algorithm::hierarchical:
         return "hierarchical_";
+      case Algorithm::direct:
+        return "direct_";
     }
     return "";
   };
@@ -342,11 +342,12 @@ INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);
 // Makes a plan by hand; each has one fault.
 Whole by_hand(std::vector<std::vector<Step>> steps, uint64_t count) {
   Whole whole;
-  whole.key =
+  PlanKey key =
       key_of(Collective::all_reduce, Algorithm::ring, static_cast<int32_t>(steps.size()), count);
+  key.in_place = true;
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     whole.plans.push_back({Rank(static_cast<int32_t>(rank)), std::move(steps[rank])});
-    whole.in_place.push_back(true);
+    whole.keys.push_back(key);
   }
   return whole;
 }
@@ -418,7 +419,7 @@ TEST(PlanChecker, FindsThatRanksReduceInDifferentOrders) {
     plan.steps[1].source.buffer = Buffer::input;
     plan.steps[1].last_reduction = true;
   }
-  whole.in_place = {false, false};
+  for (PlanKey& key : whole.keys) key.in_place = false;
   expect_error(whole, "another order");
 }
 

@@ -47,7 +47,14 @@ struct PlanLimits {
   // of 4 ranks and four 250 Mbit/s NICs on two cores: one column is faster than two or four up to 1
   // MB, and from 2 MB on they are equal within the noise).
   uint64_t column_bytes_min = 1024 * 1024;
-  // Broadcast: a chain from this many bytes per rank on. The tree's root sends everything log2 p
+  // AllGather and ReduceScatter: Bruck's algorithm up to this many bytes of the whole vector; above
+  // them each rank sends to each other one, and from the ring's switch point on it is a ring.
+  uint64_t bruck_bytes_max = 8 * 1024;
+  // Reduce and ReduceScatter: partial results that were sent keep their place until this many bytes
+  // wait for their acknowledgement, which 100 Gbit/s carry in 300 us. A ring also has no more of
+  // them at a time.
+  uint64_t spare_scratch_bytes = 4 * 1024 * 1024;
+  // Broadcast and Reduce: a chain from this many bytes per rank on. The tree's root sends everything log2 p
   // times, the chain's only once but over p - 1 hops.
   uint64_t chain_bytes_per_rank = 32 * 1024;
 };

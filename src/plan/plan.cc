@@ -6,15 +6,24 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "plan/algorithms.h"
+#include "plan/holdings.h"
 #include "plan/plan_builder.h"
+#include "plan/transfers.h"
 
 namespace r2ccl {
 
 uint64_t plan_hash(const PlanKey& key) {
+  uint64_t counts = 0;
+  if (key.collective == Collective::all_to_all) {
+    // Each pair of ranks has counts of its own; only whether they are equal is common.
+    counts = key.blocks.counts.empty() ? 0 : 1;
+  } else {
+    for (const uint64_t count : key.blocks.counts) counts = hash_of({counts, count});
+  }
   return hash_of({static_cast<uint64_t>(key.collective),
                   static_cast<uint64_t>(choose_algorithm(key)), static_cast<uint64_t>(key.type),
                   static_cast<uint64_t>(key.op), static_cast<uint64_t>(key.rank_count),
-                  static_cast<uint64_t>(key.root.value()), key.count, key.hosts.hash()});
+                  static_cast<uint64_t>(key.root.value()), key.count, counts, key.hosts.hash()});
 }
 
 namespace {
@@ -39,6 +48,29 @@ Algorithm choose_broadcast(const PlanKey& key, uint64_t bytes, const PlanLimits&
                                                       : Algorithm::halving_doubling;
 }
 
+// For AllGather and ReduceScatter.
+Algorithm choose_gather(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
+  const bool equal = key.blocks.counts.empty();
+  const auto known = {Algorithm::ring, Algorithm::direct, Algorithm::recursive_doubling};
+  const bool given = std::ranges::find(known, key.algorithm) != known.end();
+  if (given && (equal || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
+  if (equal && bytes <= limits.bruck_bytes_max) return Algorithm::recursive_doubling;
+  // Ranks that share a host send less through its NICs in a ring.
+  const bool rings = !key.hosts.empty() ||
+                     bytes >= ring_bytes(static_cast<uint64_t>(key.rank_count), limits);
+  return rings ? Algorithm::ring : Algorithm::direct;
+}
+
+Algorithm choose_all_reduce(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
+  const bool is_flat = key.hosts.empty();
+  const bool given = key.algorithm != Algorithm::automatic && key.algorithm != Algorithm::direct;
+  if (key.algorithm == Algorithm::hierarchical ? !is_flat : given) return key.algorithm;
+  const bool one_host = key.hosts.hosts().size() == 1;
+  const bool few_messages = key.rank_count > 2 && bytes <= limits.one_host_bytes_max;
+  if (!is_flat && (!one_host || few_messages)) return Algorithm::hierarchical;
+  return choose_reduction(bytes, static_cast<uint64_t>(key.rank_count), limits);
+}
+
 }  // namespace
 
 Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits) {
@@ -47,16 +79,23 @@ Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& lim
 }
 
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
-  const uint64_t bytes = key.count * size_of(key.type);
-  if (key.collective == Collective::broadcast) return choose_broadcast(key, bytes, limits);
-  const bool is_flat = key.hosts.empty();
-  if (key.algorithm == Algorithm::hierarchical ? !is_flat : key.algorithm != Algorithm::automatic) {
-    return key.algorithm;
+  const uint64_t bytes = vector_count(key) * size_of(key.type);
+  switch (key.collective) {
+    case Collective::all_reduce:
+      return choose_all_reduce(key, bytes, limits);
+    case Collective::broadcast:
+    case Collective::reduce:
+      return choose_broadcast(key, bytes, limits);
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return choose_gather(key, bytes, limits);
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+    case Collective::barrier:
+      break;
   }
-  const bool one_host = key.hosts.hosts().size() == 1;
-  const bool few_messages = key.rank_count > 2 && bytes <= limits.one_host_bytes_max;
-  if (!is_flat && (!one_host || few_messages)) return Algorithm::hierarchical;
-  return choose_reduction(bytes, static_cast<uint64_t>(key.rank_count), limits);
+  return Algorithm::direct;
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
@@ -78,6 +117,7 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
       return build_recursive_doubling(what, limits, plan);
     case Algorithm::automatic:
     case Algorithm::hierarchical:
+    case Algorithm::direct:
       break;
   }
   R2CCL_CHECK(false);
@@ -94,8 +134,6 @@ Group all_ranks(const PlanKey& key, Rank self) {
 
 void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
   const Region input{Buffer::input, 0, key.count};
-  // A single input is its own sum and its own average.
-  if (key.rank_count == 1) return plan.copy(input, {Buffer::output, 0, key.count});
   const Algorithm algorithm = choose_algorithm(key, limits);
   if (algorithm == Algorithm::hierarchical) {
     return build_hierarchical_all_reduce(key, limits, plan);
@@ -103,17 +141,70 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
   build_reduction({all_ranks(key, plan.rank()), input, key.type}, algorithm, limits, plan);
 }
 
-void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
-  if (key.rank_count > 1) {
-    if (choose_algorithm(key, limits) == Algorithm::ring) {
-      build_chain_broadcast(key, limits, plan);
-    } else {
-      build_tree_broadcast(key, limits, plan);
-    }
+void build_broadcast(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
+                     PlanBuilder& plan) {
+  const bool chain = choose_algorithm(key, limits) == Algorithm::ring;
+  const Transfers transfers = chain ? chain_broadcast(key, plan.rank(), limits)
+                                    : tree_broadcast(key, plan.rank(), limits);
+  if (key.collective == Collective::broadcast) return distribute(transfers, contents, plan);
+  reduce_backwards(transfers, contents, limits, key.type, plan);
+}
+
+void build_gather(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
+                  PlanBuilder& plan) {
+  const bool forward = key.collective == Collective::all_gather;
+  const Algorithm algorithm = choose_algorithm(key, limits);
+  if (algorithm == Algorithm::recursive_doubling) {
+    const Transfers transfers = bruck_gather(key, plan.rank(), limits);
+    if (forward) return distribute_from_output(transfers, contents, plan);
+    return reduce_backwards_in_scratch(transfers, contents, plan);
   }
-  // The copy comes last, so that the bytes travel meanwhile.
-  if (plan.rank() == key.root) {
-    plan.copy({Buffer::input, 0, key.count}, {Buffer::output, 0, key.count});
+  const Transfers transfers = algorithm == Algorithm::ring
+                                  ? ring_gather(key, plan.rank(), limits)
+                                  : direct_gather(key, plan.rank(), limits);
+  if (forward) return distribute(transfers, contents, plan);
+  reduce_backwards(transfers, contents, limits, key.type, plan);
+}
+
+// A single input is its own sum, its own average and all blocks.
+void copy_all(const Contents& contents, PlanBuilder& plan) {
+  for (const Holding& held : contents.output) {
+    plan.copy({Buffer::input, offset_of(contents.input, held.range), held.range.count},
+              {Buffer::output, held.offset, held.range.count});
+  }
+}
+
+void build(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
+           PlanBuilder& plan) {
+  switch (key.collective) {
+    case Collective::all_reduce:
+      return build_all_reduce(key, limits, plan);
+    case Collective::broadcast:
+    case Collective::reduce:
+      return build_broadcast(key, contents, limits, plan);
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return build_gather(key, contents, limits, plan);
+    case Collective::gather:
+      return distribute(root_gather(key, plan.rank(), limits), contents, plan);
+    case Collective::scatter:
+      return distribute(root_scatter(key, plan.rank(), limits), contents, plan);
+    case Collective::all_to_all:
+      return distribute(exchange_all(key, plan.rank(), limits), contents, plan);
+    case Collective::barrier:
+      return build_barrier(key, plan);
+  }
+}
+
+// Returns whether the collective moves nothing. In an AllToAll with unequal counts no rank can know.
+bool is_empty(const PlanKey& key) {
+  switch (key.collective) {
+    case Collective::barrier:
+      return false;
+    case Collective::all_to_all:
+      return key.blocks.counts.empty() && key.count == 0;
+    default:
+      return vector_count(key) == 0;
   }
 }
 
@@ -122,17 +213,12 @@ void build_broadcast(const PlanKey& key, const PlanLimits& limits, PlanBuilder& 
 RankPlan make_plan(const PlanKey& key, Rank rank, const PlanLimits& limits) {
   R2CCL_CHECK(key.rank_count >= 1);
   R2CCL_CHECK(rank.value() >= 0 && rank.value() < key.rank_count);
-  PlanBuilder plan(rank, key.in_place);
-  switch (key.collective) {
-    case Collective::all_reduce:
-      if (key.count > 0) build_all_reduce(key, limits, plan);
-      break;
-    case Collective::broadcast:
-      if (key.count > 0) build_broadcast(key, limits, plan);
-      break;
-    case Collective::barrier:
-      if (key.rank_count > 1) build_barrier(key, plan);
-      break;
+  const Contents contents = contents_of(key, rank);
+  PlanBuilder plan(rank, key.in_place, contents.overlay);
+  if (key.rank_count == 1) {
+    copy_all(contents, plan);
+  } else if (!is_empty(key)) {
+    build(key, contents, limits, plan);
   }
   return plan.take();
 }

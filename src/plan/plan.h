@@ -26,9 +26,12 @@
 
 namespace r2ccl {
 
-enum class Buffer : uint8_t { input, output };
+// `scratch` is memory of the executor, which holds partial results that are not this rank's to
+// return.
+enum class Buffer : uint8_t { input, output, scratch };
 
-// Elements [offset, offset + count) of a buffer. In place, input and output are the same memory.
+// Elements [offset, offset + count) of a buffer. In place, input and output share memory
+// (plan/holdings.h tells how they lie).
 struct Region {
   Buffer buffer = Buffer::input;
   uint64_t offset = 0;
@@ -40,7 +43,7 @@ enum class StepKind : uint8_t {
   send,            // source -> peer
   receive,         // peer -> target
   receive_reduce,  // target = source (op) the bytes of peer, or in the other order
-  copy,            // target = source; nothing to do when they are the same memory
+  copy,            // target = source
 };
 
 // Which operand of a reduction is the left one. Sums of floats do not depend on it, but the bits of
@@ -58,30 +61,61 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-enum class Collective : uint8_t { all_reduce, broadcast, barrier };
+enum class Collective : uint8_t {
+  all_reduce,
+  broadcast,
+  barrier,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all
+};
+
 // The algorithm `hierarchical` reduces within each host and then among the hosts; the others regard
-// every rank alike. For broadcast, ring is a pipelined chain and halving_doubling a binomial tree:
-// one moves many bytes best, the other has few hops; the others leave the choice to the switch
-// point. Barrier has only one algorithm. Both pass from host to host as rarely as they can.
+// every rank alike. The forms of each collective:
+//                                  few hops            fewest bytes   between
+//   AllReduce                      recursive_doubling  ring           halving_doubling
+//   Broadcast, Reduce              halving_doubling    ring           (the other names: either)
+//                                  (a binomial tree)   (a chain)
+//   AllGather, ReduceScatter       recursive_doubling  ring           direct
+//                                  (Bruck)
+// The others have one algorithm. All pass from host to host as rarely as they can.
 enum class Algorithm : uint8_t {
   automatic,
   ring,
   halving_doubling,
   recursive_doubling,
-  hierarchical
+  hierarchical,
+  direct  // each rank sends to each other one
 };
 
-// The input of a plan, which is a pure function of it. All ranks must agree on it: its hash travels
-// in every chunk.
+// The blocks of a vector in this rank's memory, one for each rank. Counts and starts are in
+// elements.
+struct BlockLayout {
+  std::vector<uint64_t> counts;  // empty: PlanKey::count each
+  std::vector<uint64_t> starts;  // empty: one after another
+  friend bool operator==(const BlockLayout&, const BlockLayout&) = default;
+};
+
+// The input of a plan, which is a pure function of it. All ranks must agree on it, except where it
+// says so: its hash travels in every chunk.
 struct PlanKey {
   Collective collective = Collective::all_reduce;
   Algorithm algorithm = Algorithm::automatic;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
-  bool in_place = false;  // differs between ranks without harm: not part of the hash
+  bool in_place = false;  // ranks may differ
   int32_t rank_count = 1;
-  Rank root;           // broadcast
-  uint64_t count = 0;  // elements
+  Rank root;  // broadcast, reduce, gather, scatter
+  // Elements of the vector; of each block in the collectives that have blocks, if they are equal.
+  uint64_t count = 0;
+  // The blocks of the long vector of all_gather, reduce_scatter, gather and scatter, and those that
+  // this rank sends in all_to_all. Ranks agree on the counts, but not in all_to_all, and never on
+  // the starts.
+  BlockLayout blocks;
+  BlockLayout received;  // all_to_all: the blocks that this rank receives
   HostGroups hosts;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
@@ -93,6 +127,7 @@ uint64_t plan_hash(const PlanKey& key);
 struct RankPlan {
   Rank rank;
   std::vector<Step> steps;
+  uint64_t scratch = 0;  // elements of the buffer `scratch`
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 

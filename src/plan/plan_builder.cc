@@ -38,8 +38,29 @@ void PlanBuilder::receive_pieces(Rank peer, const Region& target, uint64_t piece
 }
 
 void PlanBuilder::copy(const Region& source, const Region& target) {
-  if (target.count == 0 || in_place_) return;
+  if (target.count == 0 || same_place(source, target)) return;
   add({.kind = StepKind::copy, .source = source, .target = target});
+}
+
+void PlanBuilder::send_empty(Rank peer) {
+  plan_.steps.push_back({.kind = StepKind::send, .peer = peer});
+}
+
+void PlanBuilder::receive_empty(Rank peer) {
+  plan_.steps.push_back(
+      {.kind = StepKind::receive, .peer = peer, .target = {.buffer = Buffer::output}});
+}
+
+uint64_t PlanBuilder::address_of(const Region& region) const {
+  if (!in_place_ || region.buffer == Buffer::scratch) return region.offset;
+  return region.offset + (region.buffer == Buffer::input ? overlay_.input_at : overlay_.output_at);
+}
+
+bool PlanBuilder::same_place(const Region& a, const Region& b) const {
+  const auto memory = [&](Buffer buffer) {
+    return in_place_ && buffer == Buffer::input ? Buffer::output : buffer;
+  };
+  return memory(a.buffer) == memory(b.buffer) && address_of(a) == address_of(b);
 }
 
 void PlanBuilder::signal(Rank peer) {
@@ -54,9 +75,10 @@ void PlanBuilder::await(Rank peer) {
 
 void PlanBuilder::add(Step step) {
   const auto index = static_cast<uint32_t>(plan_.steps.size());
-  // A step that writes reads at most the same elements, so its write orders both.
   const bool writes = step.kind != StepKind::send;
-  const bool reads = !writes && is_written(step.source.buffer);
+  // Where a step reads and writes the same place, its write orders both.
+  const bool reads = step.kind != StepKind::receive && is_written(step.source.buffer) &&
+                     !(writes && same_place(step.source, step.target));
   if (reads) read(step.source, step);
   if (writes) write(step.target, step);
   std::sort(step.after.begin(), step.after.end());
@@ -67,15 +89,19 @@ void PlanBuilder::add(Step step) {
 }
 
 void PlanBuilder::read(const Region& region, Step& step) {
-  const auto end = cut(region.offset + region.count);
-  for (auto it = cut(region.offset); it != end; ++it) {
+  Accesses& accesses = accesses_to(region);
+  const uint64_t begin = address_of(region);
+  const auto end = cut(accesses, begin + region.count);
+  for (auto it = cut(accesses, begin); it != end; ++it) {
     if (it->second.writer != kNobody) step.after.push_back(it->second.writer);
   }
 }
 
 void PlanBuilder::write(const Region& region, Step& step) {
-  const auto end = cut(region.offset + region.count);
-  for (auto it = cut(region.offset); it != end; ++it) {
+  Accesses& accesses = accesses_to(region);
+  const uint64_t begin = address_of(region);
+  const auto end = cut(accesses, begin + region.count);
+  for (auto it = cut(accesses, begin); it != end; ++it) {
     const Access& access = it->second;
     // The readers come after the writer themselves.
     if (!access.readers.empty()) {
@@ -87,35 +113,39 @@ void PlanBuilder::write(const Region& region, Step& step) {
 }
 
 void PlanBuilder::note_read(const Region& region, uint32_t step) {
-  const uint64_t end = region.offset + region.count;
-  auto it = cut(region.offset);
-  cut(end);
-  for (uint64_t at = region.offset; at < end; at = it->second.end, ++it) {
-    if (it == accesses_.end() || it->first > at) {
-      const uint64_t gap_end = it == accesses_.end() ? end : std::min(end, it->first);
-      it = accesses_.insert(it, {at, Access{.end = gap_end}});
+  Accesses& accesses = accesses_to(region);
+  const uint64_t begin = address_of(region);
+  const uint64_t end = begin + region.count;
+  auto it = cut(accesses, begin);
+  cut(accesses, end);
+  for (uint64_t at = begin; at < end; at = it->second.end, ++it) {
+    if (it == accesses.end() || it->first > at) {
+      const uint64_t gap_end = it == accesses.end() ? end : std::min(end, it->first);
+      it = accesses.insert(it, {at, Access{.end = gap_end}});
     }
     it->second.readers.push_back(step);
   }
 }
 
 void PlanBuilder::note_write(const Region& region, uint32_t step) {
-  const uint64_t end = region.offset + region.count;
-  const auto first = cut(region.offset);
-  const auto last = cut(end);
-  const auto next = accesses_.erase(first, last);
-  accesses_.insert(next, {region.offset, Access{.end = end, .writer = step}});
+  Accesses& accesses = accesses_to(region);
+  const uint64_t begin = address_of(region);
+  const uint64_t end = begin + region.count;
+  const auto first = cut(accesses, begin);
+  const auto last = cut(accesses, end);
+  const auto next = accesses.erase(first, last);
+  accesses.insert(next, {begin, Access{.end = end, .writer = step}});
 }
 
 // Returns the first range that starts at or after `position`, once no range lies across it.
-PlanBuilder::Accesses::iterator PlanBuilder::cut(uint64_t position) {
-  const auto next = accesses_.lower_bound(position);
-  if (next == accesses_.begin()) return next;
+PlanBuilder::Accesses::iterator PlanBuilder::cut(Accesses& accesses, uint64_t position) {
+  const auto next = accesses.lower_bound(position);
+  if (next == accesses.begin()) return next;
   Access& before = std::prev(next)->second;
   if (before.end <= position) return next;
   Access rest = before;
   before.end = position;
-  return accesses_.insert(next, {position, std::move(rest)});
+  return accesses.insert(next, {position, std::move(rest)});
 }
 
 }  // namespace r2ccl

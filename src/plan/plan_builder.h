@@ -9,13 +9,17 @@
 #include <span>
 #include <vector>
 
+#include "plan/holdings.h"
 #include "plan/plan.h"
 
 namespace r2ccl {
 
 class PlanBuilder {
  public:
-  PlanBuilder(Rank rank, bool in_place) : in_place_(in_place) { plan_.rank = rank; }
+  PlanBuilder(Rank rank, bool in_place, const Overlay& overlay)
+      : in_place_(in_place), overlay_(overlay) {
+    plan_.rank = rank;
+  }
 
   Rank rank() const { return plan_.rank; }
 
@@ -27,8 +31,12 @@ class PlanBuilder {
   // Add transfers of pieces of at most `piece_count` elements.
   void send_pieces(Rank peer, const Region& source, uint64_t piece_count);
   void receive_pieces(Rank peer, const Region& target, uint64_t piece_count);
-  // Copies from input to output; leaves the copy out when they are the same memory.
+  // Leaves the copy out when both are the same memory.
   void copy(const Region& source, const Region& target);
+  // Add a message without bytes.
+  void send_empty(Rank peer);
+  void receive_empty(Rank peer);
+  void set_scratch(uint64_t count) { plan_.scratch = count; }
 
   // Messages without bytes. A rank sends the signal when everything that it awaited so far has
   // arrived.
@@ -47,18 +55,26 @@ class PlanBuilder {
   static constexpr uint32_t kNobody = UINT32_MAX;
   using Accesses = std::map<uint64_t, Access>;  // by first element; ranges do not overlap
 
-  bool is_written(Buffer buffer) const { return buffer == Buffer::output || in_place_; }
+  bool is_written(Buffer buffer) const { return buffer != Buffer::input || in_place_; }
+  // Returns where the region begins in its piece of memory.
+  uint64_t address_of(const Region& region) const;
+  bool same_place(const Region& a, const Region& b) const;
+  Accesses& accesses_to(const Region& region) {
+    return region.buffer == Buffer::scratch ? scratch_accesses_ : accesses_;
+  }
   void add(Step step);
   void read(const Region& region, Step& step);
   void write(const Region& region, Step& step);
   void note_read(const Region& region, uint32_t step);
   void note_write(const Region& region, uint32_t step);
-  Accesses::iterator cut(uint64_t position);
+  static Accesses::iterator cut(Accesses& accesses, uint64_t position);
 
   const bool in_place_;
+  const Overlay overlay_;
   RankPlan plan_;
-  // Accesses to the memory that steps write: the output, in place also the input.
+  // Accesses to the memory that steps write: the output, in place also the input, and the scratch.
   Accesses accesses_;
+  Accesses scratch_accesses_;
   std::vector<uint32_t> awaited_;
 };
 

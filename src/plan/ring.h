@@ -30,7 +30,4 @@ class Ring {
   const Blocks blocks_;
 };
 
-// Returns the elements in a segment of a ring over `count` elements.
-uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanLimits& limits);
-
 }  // namespace r2ccl

@@ -140,7 +140,8 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
   OperationSpec o;
   o.kind = in.choice("kind", o.kind,
                      {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift,
-                      Kind::all_to_all, Kind::run_ahead});
+                      Kind::send_to_all, Kind::run_ahead, Kind::reduce, Kind::all_gather,
+                      Kind::reduce_scatter, Kind::gather, Kind::scatter, Kind::all_to_all});
   o.communicator = static_cast<int>(in.integer("communicator", 0, 0, s.communicators - 1));
   o.type = in.choice("type", o.type,
                      {DataType::int32, DataType::int64, DataType::float32, DataType::float64});
@@ -149,6 +150,7 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
                                              o.kind == Kind::barrier ? 0 : 1, kCountMax));
   o.root = static_cast<int>(in.integer("root", 0, 0, s.hosts - 1));
   o.in_place = in.flag("in_place", false);
+  if (has_blocks(o.kind)) o.unequal = in.flag("unequal", false);
   const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
   in.refuse_others();
   if (s.operations.size() + static_cast<size_t>(repeat) > kOperationsMax) {
@@ -248,6 +250,7 @@ void print_operation(std::ostringstream& out, const OperationSpec& o, size_t rep
       << "\"\ncount = " << o.count << '\n';
   if (o.root != 0) out << "root = " << o.root << '\n';
   if (o.in_place) out << "in_place = true\n";
+  if (o.unequal) out << "unequal = true\n";
   if (repeat > 1) out << "repeat = " << repeat << '\n';
 }
 

@@ -9,8 +9,6 @@
 
 namespace r2ccl {
 
-inline constexpr Rank kNoRank{-1};
-
 struct Blocker {
   enum class Kind : uint8_t {
     none = 0,     // the call waits for no rank

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/mutant.h"
+#include "plan/holdings.h"
 #include "runtime/collective/reduce.h"
 
 namespace r2ccl {
@@ -30,13 +32,26 @@ Executor::~Executor() {
   cancel(Status(Code::aborted, "the communicator was destroyed"));
 }
 
+namespace {
+
+// Returns whether the two buffers of the call are the same memory.
+bool is_in_place(const CollectiveCall& call, Rank self) {
+  if (call.input == nullptr || call.output == nullptr) return false;
+  const Overlay overlay = overlay_of(call.key, self);
+  const size_t size = size_of(call.key.type);
+  return reinterpret_cast<uintptr_t>(call.input) - overlay.input_at * size ==
+         reinterpret_cast<uintptr_t>(call.output) - overlay.output_at * size;
+}
+
+}  // namespace
+
 void Executor::start(CollectiveCall call) {
   R2CCL_CHECK(call.key.rank_count == static_cast<int32_t>(ports_.size()));
   if (!failure_.ok()) {
     call.done(failure_);
     return;
   }
-  call.key.in_place = call.input == call.output;
+  call.key.in_place = is_in_place(call, self_);
   queue_.push_back(std::move(call));
   run_queue();
 }
@@ -77,6 +92,7 @@ void Executor::begin(CollectiveCall call) {
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
   run.context = calls_.begin(run.call.key).chain;
+  reserve_scratch(plan.scratch() * size_of(run.call.key.type));
   run.plan = &plan;
   run.pending = plan.waits();
   run.message_done.assign(plan.steps().size(), 0);
@@ -215,9 +231,10 @@ void Executor::post(uint32_t step_queue, uint32_t step) {
   StepQueueState& state = run.step_queues[step_queue];
   const Step& what = run.plan->steps()[step];
   MessagePort& port = *ports_[static_cast<size_t>(what.peer.value())];
+  const uint64_t context = context_of(what);
   MessageNo number;
   if (what.kind == StepKind::send) {
-    number = port.post_send(channel_, {source_of(what.source), bytes_of(what.source)}, run.context);
+    number = port.post_send(channel_, {source_of(what.source), bytes_of(what.source)}, context);
     ++run.sends_posted;
   } else {
     std::byte* target = target_of(what.target);
@@ -228,7 +245,7 @@ void Executor::post(uint32_t step_queue, uint32_t step) {
       run.staging[run.staged_next++] = target;
       if (mutated(Mutant::staging_early)) staging_.give_back(target);
     }
-    number = port.post_receive(channel_, {target, bytes}, run.context);
+    number = port.post_receive(channel_, {target, bytes}, context);
   }
   if (state.posted == 0) state.first = number;
   R2CCL_CHECK(number.value() == state.first.value() + state.posted);
@@ -263,19 +280,41 @@ void Executor::copy(const Step& step) const {
 void Executor::finish() {
   auto done = std::move(running_->call.done);
   running_.reset();
+  if (scratch_bytes_ > limits::kScratchKeptBytes) {
+    scratch_.reset();
+    scratch_bytes_ = 0;
+  }
   done(Status::ok_status());
 }
 
+void Executor::reserve_scratch(size_t bytes) {
+  if (bytes <= scratch_bytes_) return;
+  scratch_bytes_ = 0;
+  scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  scratch_bytes_ = bytes;
+}
+
+// Ranks agree on the chain of calls. In an AllToAll with unequal counts the two ranks of a pair must
+// also agree on their counts.
+uint64_t Executor::context_of(const Step& step) const {
+  const PlanKey& key = running_->call.key;
+  if (key.collective != Collective::all_to_all || key.blocks.counts.empty()) {
+    return running_->context;
+  }
+  const BlockLayout& layout = step.kind == StepKind::send ? key.blocks : key.received;
+  return hash_of({running_->context, count_in(key, layout, step.peer)});
+}
+
 const std::byte* Executor::source_of(const Region& region) const {
-  const CollectiveCall& call = running_->call;
-  const std::byte* base = region.buffer == Buffer::input ? call.input : call.output;
+  if (region.buffer != Buffer::input) return target_of(region);
   // Messages without bytes may have null buffers.
-  return region.count == 0 ? base : base + region.offset * size_of(call.key.type);
+  const CollectiveCall& call = running_->call;
+  return region.count == 0 ? call.input : call.input + region.offset * size_of(call.key.type);
 }
 
 std::byte* Executor::target_of(const Region& region) const {
-  R2CCL_CHECK(region.buffer == Buffer::output);
-  std::byte* base = running_->call.output;
+  R2CCL_CHECK(region.buffer != Buffer::input);
+  std::byte* base = region.buffer == Buffer::output ? running_->call.output : scratch_.get();
   return region.count == 0 ? base : base + region.offset * size_of(running_->call.key.type);
 }
 
@@ -286,23 +325,25 @@ size_t Executor::bytes_of(const Region& region) const {
 std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
   if (!running_) return std::nullopt;
   const CollectiveCall& call = running_->call;
-  const uint64_t bytes = call.key.count * size_of(call.key.type);
-  const bool known =
-      offset_in(call.input, bytes, bad.at).has_value() || offset_in(call.output, bytes, bad.at);
+  const Contents contents = contents_of(call.key, self_);
+  const size_t size = size_of(call.key.type);
+  const bool known = offset_in(call.input, contents.input_count * size, bad.at).has_value() ||
+                     offset_in(call.output, contents.output_count * size, bad.at).has_value();
   if (!known) return std::nullopt;
   return use_of(call, calls_.latest().number, bad);
 }
 
 BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
                            const BadMemory& bad) const {
+  const Contents contents = contents_of(call.key, self_);
+  const size_t size = size_of(call.key.type);
   BufferUse use;
   use.call = describe(CallRecord{number, 0, call.key});
-  use.bytes = call.key.count * size_of(call.key.type);
-  const std::optional<uint64_t> in_output = offset_in(call.output, use.bytes, bad.at);
-  const std::optional<uint64_t> in_input = offset_in(call.input, use.bytes, bad.at);
-  // An in-place call has one memory for both. Only the root of a broadcast has two.
-  const bool has_source = call.key.collective != Collective::broadcast || call.key.root == self_;
-  const bool is_source = in_input && has_source && (bad.access == Access::read || !in_output);
+  const auto in_output = offset_in(call.output, contents.output_count * size, bad.at);
+  const auto in_input = offset_in(call.input, contents.input_count * size, bad.at);
+  // An in-place call has one memory for both.
+  const bool is_source = in_input && (bad.access == Access::read || !in_output);
+  use.bytes = (is_source ? contents.input_count : contents.output_count) * size;
   use.buffer = is_source ? "sendbuff" : "recvbuff";
   use.offset = is_source ? *in_input : in_output.value_or(0);
   return use;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -33,7 +34,8 @@ namespace r2ccl {
 
 struct CollectiveCall {
   PlanKey key;                       // start() sets in_place from the pointers
-  const std::byte* input = nullptr;  // may be null where it is unused (broadcast, barrier)
+  // Null where this rank does not use them.
+  const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::function<void(const Status&)> done;
 };
@@ -122,12 +124,16 @@ class Executor final : public MessageClient {
   const std::byte* source_of(const Region& region) const;
   std::byte* target_of(const Region& region) const;
   size_t bytes_of(const Region& region) const;
+  uint64_t context_of(const Step& step) const;
+  void reserve_scratch(size_t bytes);
 
   const Rank self_;
   const ChannelId channel_;
   const std::vector<MessagePort*> ports_;
   PlanCache plans_;
   StagingPool staging_;
+  std::unique_ptr<std::byte[]> scratch_;  // of the running collective; kept if it is small
+  size_t scratch_bytes_ = 0;
   std::deque<CollectiveCall> queue_;
   std::optional<Running> running_;
   std::vector<uint32_t> finished_;  // complete steps whose dependents have not been notified

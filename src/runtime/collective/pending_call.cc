@@ -1,20 +1,45 @@
 #include "runtime/collective/pending_call.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace r2ccl {
 namespace {
 
+// Returns the elements of each block, of this rank's in an AllToAll.
+std::string counts_of(const PlanKey& key) {
+  const std::vector<uint64_t>& counts = key.blocks.counts;
+  if (counts.empty()) return std::to_string(key.count) + " " + to_string(key.type);
+  const auto [least, most] = std::ranges::minmax(counts);
+  return std::to_string(least) + " to " + std::to_string(most) + " " + to_string(key.type);
+}
+
 std::string describe_collective(const PlanKey& key, const std::string& number) {
-  const std::string elements = std::to_string(key.count) + " " + to_string(key.type);
+  const std::string unequal = key.blocks.counts.empty() ? " " : "v ";
+  const std::string counts = counts_of(key);
+  const std::string reduced = counts + ", " + to_string(key.op);
+  const std::string root = " rank " + std::to_string(key.root.value());
   switch (key.collective) {
     case Collective::barrier:
       return "Barrier " + number;
     case Collective::broadcast:
-      return "Broadcast " + number + " (" + elements + " from rank " +
-             std::to_string(key.root.value()) + ")";
+      return "Broadcast " + number + " (" + counts + " from" + root + ")";
+    case Collective::reduce:
+      return "Reduce " + number + " (" + reduced + " to" + root + ")";
+    case Collective::all_gather:
+      return "AllGather" + unequal + number + " (" + counts + " of each rank)";
+    case Collective::reduce_scatter:
+      return "ReduceScatter" + unequal + number + " (" + reduced + " for each rank)";
+    case Collective::gather:
+      return "Gather" + unequal + number + " (" + counts + " of each rank to" + root + ")";
+    case Collective::scatter:
+      return "Scatter" + unequal + number + " (" + counts + " for each rank from" + root + ")";
+    case Collective::all_to_all:
+      return "AllToAll" + unequal + number + " (" + counts + " for each rank)";
     case Collective::all_reduce:
       break;
   }
-  return "AllReduce " + number + " (" + elements + ", " + to_string(key.op) + ")";
+  return "AllReduce " + number + " (" + reduced + ")";
 }
 
 }  // namespace

@@ -26,23 +26,12 @@ bool all_grave(const std::vector<std::byte>& memory) {
 }
 
 bool exchange(const OperationSpec& o) {
-  return o.kind == Kind::shift || o.kind == Kind::all_to_all;
+  return o.kind == Kind::shift || o.kind == Kind::send_to_all;
 }
 
 // Returns whether an operation has a result on this rank.
 bool has_result(const OperationSpec& o, int rank, int ranks) {
   return o.kind != Kind::run_ahead || o.in_place || rank == (o.root + 1) % ranks;
-}
-
-Collective collective_of(Kind kind) {
-  switch (kind) {
-    case Kind::broadcast:
-      return Collective::broadcast;
-    case Kind::barrier:
-      return Collective::barrier;
-    default:
-      return Collective::all_reduce;
-  }
 }
 
 }  // namespace
@@ -106,11 +95,19 @@ void MixedJob::begin(int rank, size_t operation) {
   call.operation = operation;
   call.began = cluster_.now();
   const OperationSpec& spec = scenario_.operations[operation];
-  const size_t bytes = input_count(spec, cluster_.size()) * size_of(spec.type);
-  call.buffers.input.resize(bytes);
-  if (!spec.in_place || exchange(spec)) call.buffers.output.assign(bytes, kUnset);
-  fill_input(spec, operation, rank, cluster_.size(), call.buffers.input);
-  if (!call.buffers.output.empty()) call.buffers.before = call.buffers.input;
+  const size_t size = size_of(spec.type);
+  call.memory = memory_of(spec, rank, cluster_.size());
+  const OperationMemory& memory = call.memory;
+  if (memory.in_place) {
+    call.buffers.input.assign(memory.memory_count() * size, kUnset);
+  } else {
+    call.buffers.input.resize(memory.input_count * size);
+    call.buffers.output.assign(memory.output_count * size, kUnset);
+  }
+  fill_input(spec, operation, rank,
+             std::span(call.buffers.input)
+                 .subspan(memory.input_at * size, memory.input_count * size));
+  if (!memory.in_place) call.buffers.before = call.buffers.input;
   if (spec.kind == Kind::run_ahead) return begin_run_ahead(rank, call);
   exchange(spec) ? begin_exchange(rank, call) : begin_collective(rank, call);
 }
@@ -166,15 +163,13 @@ void MixedJob::begin_run(int rank, Call& call) {
 
 void MixedJob::begin_collective(int rank, Call& call) {
   const OperationSpec& spec = scenario_.operations[call.operation];
+  const size_t size = size_of(spec.type);
   CollectiveCall collective;
-  collective.key.collective = collective_of(spec.kind);
-  collective.key.type = spec.type;
-  collective.key.op = spec.kind == Kind::all_reduce ? spec.op : ReduceOp::sum;
-  collective.key.rank_count = cluster_.size();
-  collective.key.root = Rank(spec.kind == Kind::broadcast ? spec.root : 0);
-  collective.key.count = spec.count;
-  collective.input = call.buffers.input.data();
-  collective.output = spec.in_place ? call.buffers.input.data() : call.buffers.output.data();
+  collective.key = plan_key_of(spec, rank, cluster_.size());
+  std::vector<std::byte>& input = call.buffers.input;
+  std::vector<std::byte>& output = call.memory.in_place ? input : call.buffers.output;
+  if (!input.empty()) collective.input = input.data() + call.memory.input_at * size;
+  if (!output.empty()) collective.output = output.data() + call.memory.output_at * size;
   collective.done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
   if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
     make_other_call(rank, collective.key);
@@ -242,8 +237,10 @@ void MixedJob::end(int rank, Call& call) {
 
 void MixedJob::verify(int rank, const Call& call) {
   const OperationSpec& spec = scenario_.operations[call.operation];
-  const bool in_place = call.buffers.output.empty();
-  const auto& result = in_place ? call.buffers.input : call.buffers.output;
+  const bool in_place = call.memory.in_place;
+  const size_t size = size_of(spec.type);
+  const auto result = std::span(in_place ? call.buffers.input : call.buffers.output)
+                          .subspan(call.memory.output_at * size, call.memory.output_count * size);
   const bool compare = has_result(spec, rank, cluster_.size());
   const size_t wrong = compare ? count_wrong(spec, result, expected(call.operation, rank)) : 0;
   checked_ += compare ? result.size() / size_of(spec.type) : 0;
@@ -258,7 +255,7 @@ void MixedJob::verify(int rank, const Call& call) {
 
 const std::vector<std::byte>& MixedJob::expected(size_t operation, int rank) {
   const OperationSpec& spec = scenario_.operations[operation];
-  const size_t bytes = input_count(spec, cluster_.size()) * size_of(spec.type);
+  const size_t bytes = memory_of(spec, rank, cluster_.size()).output_count * size_of(spec.type);
   const bool shared = expects_the_same(spec);
   if (const auto known = expected_.find(operation); known != expected_.end()) return known->second;
   // Ranks end an operation at about the same time, so few operations are needed again.

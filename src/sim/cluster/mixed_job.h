@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/cluster/cluster.h"
+#include "sim/cluster/operation_values.h"
 #include "sim/cluster/scenario.h"
 
 namespace r2ccl::sim {
@@ -52,10 +53,11 @@ class MixedJob {
   struct Buffers {
     std::vector<std::byte> input;
     std::vector<std::byte> output;  // empty for an operation in place
-    std::vector<std::byte> before;  // a copy of the input, if the operation must not change it
+    std::vector<std::byte> before;  // a copy of the input, unless it is in place
   };
   struct Call {
     size_t operation = 0;  // its index in the scenario
+    OperationMemory memory;
     Buffers buffers;
     size_t parts_left = 1;  // the sends and receives of a point-to-point kind
     bool failed = false;

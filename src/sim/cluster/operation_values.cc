@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "plan/holdings.h"
+
 namespace r2ccl::sim {
 namespace {
 
@@ -37,27 +39,94 @@ int64_t reduced(ReduceOp op, size_t operation, int ranks, size_t element) {
 }
 
 template <typename T>
-T expected(const OperationSpec& spec, size_t operation, int rank, int ranks, size_t element) {
+T reduced_to(const OperationSpec& spec, size_t operation, int ranks, size_t element) {
+  const T sum = static_cast<T>(reduced(spec.op, operation, ranks, element));
+  return spec.op == ReduceOp::avg ? static_cast<T>(sum / static_cast<T>(ranks)) : sum;
+}
+
+// Returns an element of the output of Sends and Recvs.
+template <typename T>
+T exchanged(const OperationSpec& spec, size_t operation, int rank, int ranks, size_t element) {
   switch (spec.kind) {
-    case Kind::all_reduce: {
-      const T sum = static_cast<T>(reduced(spec.op, operation, ranks, element));
-      return spec.op == ReduceOp::avg ? static_cast<T>(sum / static_cast<T>(ranks)) : sum;
-    }
-    case Kind::broadcast:
     case Kind::run_ahead:
       return static_cast<T>(value(operation, spec.root, element));
-    case Kind::barrier:
-      return T{};
     case Kind::shift:
       return static_cast<T>(value(operation, (rank + ranks - 1) % ranks, element));
-    case Kind::all_to_all: {
+    case Kind::send_to_all: {
       // Part `from` of the output is the part of that rank's input for this rank.
       const auto from = static_cast<int>(element / spec.count);
       const size_t there = static_cast<size_t>(rank) * spec.count + element % spec.count;
       return static_cast<T>(value(operation, from, there));
     }
+    default:
+      return T{};
   }
-  return T{};
+}
+
+// Calls put(position, element) for the output of a collective.
+template <typename T, typename Put>
+void expect_collective(const OperationSpec& spec, size_t operation, int rank, int ranks, Put put) {
+  for (const Holding& held : contents_of(plan_key_of(spec, rank, ranks), Rank(rank)).output) {
+    if (held.of == kNoRank) {
+      for (uint64_t i = 0; i < held.range.count; ++i) {
+        put(held.offset + i, reduced_to<T>(spec, operation, ranks, held.range.begin + i));
+      }
+      continue;
+    }
+    const int of = held.of.value();
+    const Contents theirs = contents_of(plan_key_of(spec, of, ranks), held.of);
+    const uint64_t there = offset_of(theirs.input, held.range);
+    for (uint64_t i = 0; i < held.range.count; ++i) {
+      put(held.offset + i, static_cast<T>(value(operation, of, there + i)));
+    }
+  }
+}
+
+Collective collective_of(Kind kind) {
+  switch (kind) {
+    case Kind::broadcast:
+      return Collective::broadcast;
+    case Kind::barrier:
+      return Collective::barrier;
+    case Kind::reduce:
+      return Collective::reduce;
+    case Kind::all_gather:
+      return Collective::all_gather;
+    case Kind::reduce_scatter:
+      return Collective::reduce_scatter;
+    case Kind::gather:
+      return Collective::gather;
+    case Kind::scatter:
+      return Collective::scatter;
+    case Kind::all_to_all:
+      return Collective::all_to_all;
+    default:
+      return Collective::all_reduce;
+  }
+}
+
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+}
+
+// Returns the elements of a block among blocks that are unequal: 0 to about `count`.
+uint64_t unequal_count(uint64_t count, int number) {
+  return count * static_cast<uint64_t>(number * 7 % 5) / 4;
+}
+
+bool may_be_in_place(const OperationSpec& spec, int rank) {
+  switch (spec.kind) {
+    case Kind::shift:
+    case Kind::send_to_all:
+    case Kind::all_to_all:
+      return false;
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+      return rank == spec.root;
+    default:
+      return true;
+  }
 }
 
 template <typename Work>
@@ -77,15 +146,53 @@ auto with_type(DataType type, const Work& work) {
 
 }  // namespace
 
-size_t input_count(const OperationSpec& spec, int ranks) {
-  return spec.kind == Kind::all_to_all ? spec.count * static_cast<size_t>(ranks) : spec.count;
+bool is_collective(const OperationSpec& spec) {
+  return spec.kind != Kind::shift && spec.kind != Kind::send_to_all && spec.kind != Kind::run_ahead;
 }
 
-void fill_input(const OperationSpec& spec, size_t operation, int rank, int ranks,
-                std::span<std::byte> input) {
+PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks) {
+  PlanKey key;
+  key.collective = collective_of(spec.kind);
+  key.type = spec.type;
+  if (reduces(spec.kind)) key.op = spec.op;
+  key.rank_count = ranks;
+  const bool rooted = spec.kind == Kind::broadcast || spec.kind == Kind::reduce ||
+                      spec.kind == Kind::gather || spec.kind == Kind::scatter;
+  if (rooted) key.root = Rank(spec.root);
+  if (!spec.unequal) {
+    key.count = spec.count;
+    return key;
+  }
+  const bool pairs = spec.kind == Kind::all_to_all;
+  for (int peer = 0; peer < ranks; ++peer) {
+    key.blocks.counts.push_back(unequal_count(spec.count, pairs ? 3 * rank + peer : peer));
+    if (pairs) key.received.counts.push_back(unequal_count(spec.count, 3 * peer + rank));
+  }
+  return key;
+}
+
+OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks) {
+  OperationMemory memory;
+  memory.in_place = spec.in_place && may_be_in_place(spec, rank);
+  if (!is_collective(spec) || spec.kind == Kind::broadcast) {
+    const auto peers = static_cast<uint64_t>(spec.kind == Kind::send_to_all ? ranks : 1);
+    memory.input_count = memory.output_count = spec.count * peers;
+    return memory;
+  }
+  const Contents contents = contents_of(plan_key_of(spec, rank, ranks), Rank(rank));
+  memory.input_count = contents.input_count;
+  memory.output_count = contents.output_count;
+  if (memory.in_place) {
+    memory.input_at = contents.overlay.input_at;
+    memory.output_at = contents.overlay.output_at;
+  }
+  return memory;
+}
+
+void fill_input(const OperationSpec& spec, size_t operation, int rank, std::span<std::byte> input) {
   with_type(spec.type, [&](auto zero) {
     using T = decltype(zero);
-    for (size_t i = 0; i < input_count(spec, ranks); ++i) {
+    for (size_t i = 0; i < input.size() / sizeof(T); ++i) {
       const T element = static_cast<T>(value(operation, rank, i));
       std::memcpy(input.data() + i * sizeof(T), &element, sizeof(T));
     }
@@ -96,9 +203,12 @@ void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ra
                    std::span<std::byte> output) {
   with_type(spec.type, [&](auto zero) {
     using T = decltype(zero);
-    for (size_t i = 0; i < input_count(spec, ranks); ++i) {
-      const T element = expected<T>(spec, operation, rank, ranks, i);
+    const auto put = [&](size_t i, T element) {
       std::memcpy(output.data() + i * sizeof(T), &element, sizeof(T));
+    };
+    if (is_collective(spec)) return expect_collective<T>(spec, operation, rank, ranks, put);
+    for (size_t i = 0; i < output.size() / sizeof(T); ++i) {
+      put(i, exchanged<T>(spec, operation, rank, ranks, i));
     }
   });
 }

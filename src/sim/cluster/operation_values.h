@@ -2,18 +2,36 @@
 // are exact in every type.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
+#include "plan/plan.h"
 #include "sim/cluster/scenario.h"
 
 namespace r2ccl::sim {
 
-// Returns the number of elements of the input of one rank. The output has as many.
-size_t input_count(const OperationSpec& spec, int ranks);
+// An operation's memory on one rank, in elements. In place, `memory` holds input and output, which
+// begin at different elements of it in some collectives.
+struct OperationMemory {
+  bool in_place = false;
+  uint64_t input_count = 0;
+  uint64_t output_count = 0;
+  uint64_t input_at = 0;   // 0 unless in place
+  uint64_t output_at = 0;  // 0 unless in place
+  uint64_t memory_count() const {
+    return std::max(input_at + input_count, output_at + output_count);
+  }
+};
+OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks);
+// Returns whether the operation is one call of a collective.
+bool is_collective(const OperationSpec& spec);
+// Returns the call of the rank, for a collective.
+PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks);
+
 // Writes the input of the rank. `operation` is the number of the operation in the scenario.
-void fill_input(const OperationSpec& spec, size_t operation, int rank, int ranks,
-                std::span<std::byte> input);
+void fill_input(const OperationSpec& spec, size_t operation, int rank, std::span<std::byte> input);
 // Writes the output that the rank must have, bit for bit.
 void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ranks,
                    std::span<std::byte> output);

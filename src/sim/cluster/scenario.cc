@@ -13,8 +13,9 @@ namespace {
 
 using Kind = OperationSpec::Kind;
 
-constexpr std::array<const char*, 6> kOperationNames = {"all_reduce", "broadcast",  "barrier",
-                                                        "shift",      "all_to_all", "run_ahead"};
+constexpr std::array<const char*, kOperationKinds> kOperationNames = {
+    "all_reduce", "broadcast",      "barrier", "shift",   "send_to_all", "run_ahead", "reduce",
+    "all_gather", "reduce_scatter", "gather",  "scatter", "all_to_all"};
 // More calls than a sender may be ahead of a receiver, with so few bytes that the eager pool has
 // space for them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
@@ -32,6 +33,7 @@ constexpr uint64_t kTamperedSeeds = 5;
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
+constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
 
 // The random numbers of one scenario.
 class ScenarioRandom {
@@ -97,7 +99,7 @@ OperationSpec choose_operation(ScenarioRandom& random, const Scenario& s) {
            : kind < 70 ? Kind::broadcast
            : kind < 75 ? Kind::barrier
            : kind < 90 ? Kind::shift
-                       : Kind::all_to_all;
+                       : Kind::send_to_all;
   o.communicator = random.between(0, s.communicators - 1);
   o.type = random.one_of(kTypes);
   o.op = random.one_of(kOps);
@@ -108,7 +110,7 @@ OperationSpec choose_operation(ScenarioRandom& random, const Scenario& s) {
   const uint64_t most = random.chance(5) ? 4 * usual : usual;
   const uint64_t least = random.chance(50) ? 1 : most / 16;
   o.count = o.kind == Kind::barrier ? 0 : random.log_uniform(least, most) / size_of(o.type) + 1;
-  if (o.kind == Kind::all_to_all) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
+  if (o.kind == Kind::send_to_all) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
   return o;
 }
 
@@ -117,6 +119,21 @@ void choose_operations(ScenarioRandom& random, Scenario& s) {
   for (int i = 0; i < count; ++i) s.operations.push_back(choose_operation(random, s));
   s.think_max = static_cast<TimeNs>(random.log_uniform(10'000, 4'000'000));
   s.leave_early = random.chance(40);
+}
+
+// Turns half of the operations into collectives with blocks, or Reduces. The draw has its own random
+// numbers, and old seeds have none.
+void choose_blocks(ScenarioRandom random, Scenario& s) {
+  if (s.seed <= kSeedsWithoutBlocks) return;
+  static constexpr std::array kKinds = {Kind::reduce, Kind::all_gather, Kind::reduce_scatter,
+                                        Kind::gather, Kind::scatter,    Kind::all_to_all};
+  for (OperationSpec& o : s.operations) {
+    if (o.kind == Kind::barrier || random.chance(50)) continue;
+    o.kind = random.one_of(kKinds);
+    if (!has_blocks(o.kind)) continue;
+    o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
+    o.unequal = random.chance(40);
+  }
 }
 
 // Every other run has plans for shared hosts. The draw has its own random numbers, as run_ahead.
@@ -269,6 +286,10 @@ const char* to_string(OperationSpec::Kind kind) {
   return kOperationNames[static_cast<size_t>(kind)];
 }
 
+bool has_blocks(OperationSpec::Kind kind) {
+  return kind > OperationSpec::Kind::reduce;
+}
+
 const char* to_string(FaultKind kind) {
   return kFaultNames[static_cast<size_t>(kind)];
 }
@@ -322,6 +343,7 @@ Scenario scenario_of(uint64_t seed) {
   s.seed = seed;
   choose_cluster(random, s);
   choose_operations(random, s);
+  choose_blocks(ScenarioRandom(seed + kBlockSeeds), s);
   choose_faults(random, s);
   s.nics_write = random.chance(34);
   choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);

@@ -19,22 +19,33 @@ struct OperationSpec {
     all_reduce,
     broadcast,
     barrier,
-    shift,       // Send to the next rank, Recv from the previous one
-    all_to_all,  // Send to and Recv from every rank
+    shift,        // Send to the next rank, Recv from the previous one
+    send_to_all,  // Send to and Recv from every rank
     // The root makes `count` calls of one element each, and the other ranks make their calls much
     // later. The root sends to the next rank, or, in place, broadcasts to all.
     run_ahead,
+    reduce,
+    all_gather,
+    reduce_scatter,
+    gather,
+    scatter,
+    all_to_all,
   };
   Kind kind = Kind::all_reduce;
   int communicator = 0;
   DataType type = DataType::int64;
   ReduceOp op = ReduceOp::sum;
-  uint64_t count = 0;  // elements; for each peer in point-to-point kinds
+  uint64_t count = 0;  // elements; of each block in kinds with blocks, and for each peer
+  // Blocks have different counts, up to about `count`; some have none.
+  bool unequal = false;
   int root = 0;
-  bool in_place = false;
+  bool in_place = false;  // where the kind and the rank can
   friend bool operator==(const OperationSpec&, const OperationSpec&) = default;
 };
+inline constexpr int kOperationKinds = static_cast<int>(OperationSpec::Kind::all_to_all) + 1;
 const char* to_string(OperationSpec::Kind kind);
+// Returns whether the kind has a block for each rank.
+bool has_blocks(OperationSpec::Kind kind);
 
 enum class FaultKind : uint8_t {
   down,           // a NIC goes down
@@ -130,6 +141,8 @@ struct Scenario {
 // also have operators, and callers that abort or disagree.
 Scenario scenario_of(uint64_t seed);
 inline constexpr uint64_t kSeedsWithoutPeople = 10'000;
+// Seeds above this also draw from the collectives that have blocks, and Reduce.
+inline constexpr uint64_t kSeedsWithoutBlocks = 100'000;
 
 // Returns one line that describes the value to people.
 std::string describe(const Scenario& scenario);
