@@ -123,8 +123,9 @@ inline constexpr size_t kStatusQueryNoticesAhead = 16;
 // --- staging ----------------------------------------------------------------------------------
 // Bytes of a communicator's staging pool, which takes receives that a reduction then reads.
 inline constexpr size_t kStagingBytes = 8 * 1024 * 1024;
-// A communicator keeps scratch memory of this size between its collectives.
-inline constexpr size_t kScratchKeptBytes = 8 * 1024 * 1024;
+// Bytes of a communicator's scratch memory, which holds partial results that others return. Plans
+// need no more (PlanLimits::spare_scratch_bytes). Only touched pages become resident.
+inline constexpr size_t kScratchBytes = 10 * 1024 * 1024;
 
 // --- plans ------------------------------------------------------------------------------------
 // Plans that a communicator keeps ready. They are few enough for a linear search, and the second

@@ -50,11 +50,12 @@ Algorithm choose_broadcast(const PlanKey& key, uint64_t bytes, const PlanLimits&
 
 // For AllGather and ReduceScatter.
 Algorithm choose_gather(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
-  const bool equal = key.blocks.counts.empty();
+  // Backwards, Bruck's algorithm needs the whole vector in scratch memory.
+  const bool bruck_can = key.blocks.counts.empty() && bytes <= limits.spare_scratch_bytes;
   const auto known = {Algorithm::ring, Algorithm::direct, Algorithm::recursive_doubling};
   const bool given = std::ranges::find(known, key.algorithm) != known.end();
-  if (given && (equal || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
-  if (equal && bytes <= limits.bruck_bytes_max) return Algorithm::recursive_doubling;
+  if (given && (bruck_can || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
+  if (bruck_can && bytes <= limits.bruck_bytes_max) return Algorithm::recursive_doubling;
   // Ranks that share a host send less through its NICs in a ring.
   const bool rings = !key.hosts.empty() ||
                      bytes >= ring_bytes(static_cast<uint64_t>(key.rank_count), limits);

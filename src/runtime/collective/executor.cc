@@ -280,18 +280,13 @@ void Executor::copy(const Step& step) const {
 void Executor::finish() {
   auto done = std::move(running_->call.done);
   running_.reset();
-  if (scratch_bytes_ > limits::kScratchKeptBytes) {
-    scratch_.reset();
-    scratch_bytes_ = 0;
-  }
   done(Status::ok_status());
 }
 
 void Executor::reserve_scratch(size_t bytes) {
-  if (bytes <= scratch_bytes_) return;
-  scratch_bytes_ = 0;
-  scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  scratch_bytes_ = bytes;
+  R2CCL_CHECK(bytes <= limits::kScratchBytes);
+  if (bytes == 0 || scratch_ != nullptr) return;
+  scratch_ = std::make_unique_for_overwrite<std::byte[]>(limits::kScratchBytes);
 }
 
 // Ranks agree on the chain of calls. In an AllToAll with unequal counts the two ranks of a pair must

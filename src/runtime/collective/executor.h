@@ -132,8 +132,7 @@ class Executor final : public MessageClient {
   const std::vector<MessagePort*> ports_;
   PlanCache plans_;
   StagingPool staging_;
-  std::unique_ptr<std::byte[]> scratch_;  // of the running collective; kept if it is small
-  size_t scratch_bytes_ = 0;
+  std::unique_ptr<std::byte[]> scratch_;  // from the first collective on that needs it
   std::deque<CollectiveCall> queue_;
   std::optional<Running> running_;
   std::vector<uint32_t> finished_;  // complete steps whose dependents have not been notified
