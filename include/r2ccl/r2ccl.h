@@ -185,6 +185,24 @@ R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t 
 /* No rank returns (or completes the request) before every rank has called. */
 R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 
+/* A group makes several calls start together. Inside it each call that takes a request pointer
+ * checks its arguments and buffers at once, and starts nothing. The outermost r2cclGroupEnd starts
+ * all calls of the group, on all communicators, in their order, and then waits for those whose
+ * request is NULL. So one thread can send to its own rank, exchange large messages in both
+ * directions, or make the calls of several ranks. All other calls act at once.
+ *
+ * r2cclGroupEnd sets *request, which must be valid until then and is NULL meanwhile. If a call of
+ * the group fails, r2cclGroupEnd starts none of them and returns the first error; its text names
+ * the call. So it does when a communicator of the group was destroyed, finalized or aborted since.
+ * An unusable buffer ends the communicator, as outside a group. When a call fails after all have
+ * started, r2cclGroupEnd returns the first error in the order of the calls once no call that it
+ * waits for is left, and the requests are valid.
+ *
+ * A group belongs to the thread that opened it. Groups nest, and an inner r2cclGroupEnd only
+ * returns the error so far. r2cclGroupEnd without r2cclGroupStart is r2cclInvalidUsage. */
+R2CCL_API r2cclResult_t r2cclGroupStart(void);
+R2CCL_API r2cclResult_t r2cclGroupEnd(void);
+
 /* A call with a request pointer sets *request to NULL when it fails. A NULL request is complete,
  * and its result is r2cclSuccess. So a caller can test, await and abort an array of requests as a
  * whole, also when some of them have ended. */
@@ -199,6 +217,40 @@ R2CCL_API r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeou
  * more. Other ranks that take part in the operation cannot finish it, so they get r2cclRemoteError,
  * which names this rank, and the caller can only destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
+
+/* The next three take `count` requests, 0 or more, of any communicators. NULL entries are complete;
+ * requests may be NULL when count is 0. An entry that is no request is r2cclInvalidArgument, whose
+ * text names the index, and the call does nothing else. No request may be in the array twice. While
+ * it waits, a call drives the operations in its own thread, like r2cclRequestWait.
+ *
+ * Waits until all are complete, for at most timeout_ms (-1: no bound). r2cclTimeout leaves all
+ * requests as they were, also those that are complete; its text names one that is not. Every other
+ * result frees all requests and sets them to NULL: the first error in the order of the array, or
+ * r2cclSuccess. The text gives each error with the indices of its requests. */
+R2CCL_API r2cclResult_t r2cclRequestWaitAll(int count, r2cclRequest_t requests[],
+                                            int64_t timeout_ms);
+/* Waits until one is complete, for at most timeout_ms (-1: no bound). Sets *index to the lowest one
+ * that is, frees it, sets it to NULL and returns its result. If all are NULL, sets *index to -1 and
+ * returns r2cclSuccess at once. r2cclTimeout sets *index to -1 and leaves all as they were. A call
+ * takes time in proportion to count. */
+R2CCL_API r2cclResult_t r2cclRequestWaitAny(int count, r2cclRequest_t requests[], int* index,
+                                            int64_t timeout_ms);
+/* If all are complete, sets *done to 1 and goes on as r2cclRequestWaitAll. Otherwise sets *done to
+ * 0, leaves all as they were and returns r2cclSuccess. */
+R2CCL_API r2cclResult_t r2cclRequestTestAll(int count, r2cclRequest_t requests[], int* done);
+
+/* Sets *fd to a descriptor for poll() or epoll (level-triggered or edge-triggered). It becomes
+ * readable when an operation of this communicator completes, with or without a request, and when
+ * the communicator fails, and stays so until the caller reads 8 bytes from it: a uint64_t, the
+ * number of those events since the last read. The read never blocks. Read first and test requests
+ * afterwards, so that no completion falls between. Operations go on while no thread is in the
+ * library.
+ *
+ * Each call returns the same descriptor. At first it is readable, because operations may have
+ * completed before. The library owns it and closes it when the communicator is destroyed; the
+ * caller must not close it. Without this call completions write to no descriptor; with it each
+ * costs a system call. */
+R2CCL_API r2cclResult_t r2cclCommGetFd(r2cclComm_t comm, int* fd);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 #include "api/calls.h"
 
+#include <mutex>
 #include <string>
 
 namespace r2ccl::api {
@@ -20,6 +21,14 @@ Status from_parent(const char* function, const char* what) {
   return {Code::invalid_usage, std::string(function) + ": this " + what +
                                    " belongs to the parent process; after fork() a child must "
                                    "make its own communicator"};
+}
+
+Status check_open(const char* function, CommObject* comm) {
+  const std::lock_guard lock(comm->mutex);
+  if (comm->finalized) {
+    return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
+  }
+  return comm->communicator->failure();
 }
 
 Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle) {

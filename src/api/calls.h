@@ -13,6 +13,10 @@ namespace r2ccl::api {
 // Returns the error for the handle of a `what` that was made before a fork().
 Status from_parent(const char* function, const char* what);
 
+// Returns the error of a call on a communicator that takes no more operations, because it was
+// finalized or has failed.
+Status check_open(const char* function, CommObject* comm);
+
 Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle);
 
 // Runs body(CommObject*) for the communicator of `handle`.

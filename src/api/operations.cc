@@ -1,7 +1,5 @@
 // The C edge: collectives, sends and receives.
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +7,7 @@
 #include "api/calls.h"
 #include "api/errors.h"
 #include "api/handles.h"
+#include "api/start.h"
 #include "base/types.h"
 #include "r2ccl/r2ccl.h"
 #include "runtime/link/user_memory.h"
@@ -21,19 +20,13 @@ using r2ccl::Code;
 using r2ccl::DataType;
 using r2ccl::Rank;
 using r2ccl::ReduceOp;
-using r2ccl::Request;
 using r2ccl::Result;
 using r2ccl::Status;
+using r2ccl::api::check_open;
 using r2ccl::api::CommObject;
-using r2ccl::api::RequestObject;
-using r2ccl::api::requests;
+using r2ccl::api::conclude;
 using r2ccl::api::result_of;
-using r2ccl::api::with_comm;
-
-// Sets the request to NULL: a failed call must not leave a value that looks like a request.
-void clear(r2cclRequest_t* request) {
-  if (request != nullptr) *request = nullptr;
-}
+using r2ccl::api::start_call;
 
 Result<DataType> check_type(const char* function, r2cclDataType_t type) {
   switch (static_cast<int>(type)) {
@@ -121,38 +114,6 @@ Status check_peer(const char* function, const char* what, int rank, const CommOb
                                       std::to_string(count - 1)};
 }
 
-Status check_open(const char* function, CommObject* comm) {
-  std::lock_guard lock(comm->mutex);
-  if (comm->finalized) {
-    return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
-  }
-  return comm->communicator->failure();
-}
-
-// Calls start(), which returns the operation's Request, and blocks for the result or passes the
-// request to the caller. A `refused` call ends at once, because there is nothing to wait for.
-template <typename Start>
-r2cclResult_t conclude(CommObject* comm, r2cclRequest_t* request, bool refused, Start start) {
-  if (request == nullptr || refused) {
-    const std::shared_ptr<Request> started = start();
-    (void)started->wait(r2ccl::kNever);
-    return result_of(started->status());
-  }
-  auto object = std::make_shared<RequestObject>();
-  object->comm = comm->weak_from_this();
-  // Add the handle first: once the operation has started, nothing may fail here any more.
-  const r2cclRequest_t handle = requests().add(object);
-  try {
-    object->request = start();
-  } catch (...) {
-    (void)requests().take(handle);
-    throw;
-  }
-  comm->communicator->hand_over();
-  *request = handle;
-  return r2cclSuccess;
-}
-
 const std::byte* bytes(const void* buffer) {
   return static_cast<const std::byte*>(buffer);
 }
@@ -174,8 +135,7 @@ extern "C" {
 r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                              r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t handle,
                              r2cclRequest_t* request) {
-  clear(request);
-  return with_comm("r2cclAllReduce", handle, [&](CommObject* comm) -> r2cclResult_t {
+  return start_call("r2cclAllReduce", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclAllReduce";
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
@@ -188,7 +148,7 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
     // With a count that is too large, separate buffers seem to overlap.
     if (!bad) R2CCL_TRY(check_overlap(kName, sendbuff, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm, request, bad.has_value(), [&] {
+    return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->all_reduce(bytes(sendbuff), bytes(recvbuff), count, type.value(),
                                             reduction.value(), bad);
     });
@@ -198,8 +158,7 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
 r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                              r2cclDataType_t datatype, int root, r2cclComm_t handle,
                              r2cclRequest_t* request) {
-  clear(request);
-  return with_comm("r2cclBroadcast", handle, [&](CommObject* comm) -> r2cclResult_t {
+  return start_call("r2cclBroadcast", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclBroadcast";
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
@@ -212,7 +171,7 @@ r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
     const auto bad = find_bad_buffer(source, recvbuff, size);
     if (!bad) R2CCL_TRY(check_overlap(kName, source, recvbuff, size));
     R2CCL_TRY(check_open(kName, comm));
-    return conclude(comm, request, bad.has_value(), [&] {
+    return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->broadcast(bytes(source), bytes(recvbuff), count, type.value(),
                                            Rank(root), bad);
     });
@@ -221,8 +180,7 @@ r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
 
 r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype, int peer,
                         r2cclComm_t handle, r2cclRequest_t* request) {
-  clear(request);
-  return with_comm("r2cclSend", handle, [&](CommObject* comm) -> r2cclResult_t {
+  return start_call("r2cclSend", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclSend";
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
@@ -230,7 +188,7 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
     const auto bad = find_bad_buffer(sendbuff, nullptr, count * r2ccl::size_of(type.value()));
-    return conclude(comm, request, bad.has_value(), [&] {
+    return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad);
     });
   });
@@ -238,8 +196,7 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
 
 r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
                         r2cclComm_t handle, r2cclRequest_t* request) {
-  clear(request);
-  return with_comm("r2cclRecv", handle, [&](CommObject* comm) -> r2cclResult_t {
+  return start_call("r2cclRecv", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclRecv";
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
@@ -247,17 +204,17 @@ r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, 
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
     const auto bad = find_bad_buffer(nullptr, recvbuff, count * r2ccl::size_of(type.value()));
-    return conclude(comm, request, bad.has_value(), [&] {
+    return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad);
     });
   });
 }
 
 r2cclResult_t r2cclBarrier(r2cclComm_t handle, r2cclRequest_t* request) {
-  clear(request);
-  return with_comm("r2cclBarrier", handle, [&](CommObject* comm) -> r2cclResult_t {
-    R2CCL_TRY(check_open("r2cclBarrier", comm));
-    return conclude(comm, request, false, [&] { return comm->communicator->barrier(); });
+  return start_call("r2cclBarrier", handle, request, [&](CommObject* comm) -> r2cclResult_t {
+    constexpr const char* kName = "r2cclBarrier";
+    R2CCL_TRY(check_open(kName, comm));
+    return conclude(kName, comm, request, false, [=] { return comm->communicator->barrier(); });
   });
 }
 

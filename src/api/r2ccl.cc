@@ -172,6 +172,17 @@ r2cclResult_t r2cclCommUserRank(r2cclComm_t handle, int* rank) {
   });
 }
 
+r2cclResult_t r2cclCommGetFd(r2cclComm_t handle, int* fd) {
+  return with_comm("r2cclCommGetFd", handle, [&](CommObject* comm) -> r2cclResult_t {
+    if (fd == nullptr) return error(Code::invalid_argument, "r2cclCommGetFd: fd is NULL");
+    *fd = -1;
+    const Result<int> made = comm->communicator->completion_descriptor();
+    if (!made.ok()) return result_of(made.status().with_context("r2cclCommGetFd"));
+    *fd = made.value();
+    return r2cclSuccess;
+  });
+}
+
 r2cclResult_t r2cclCommReport(r2cclComm_t handle, char* buffer, size_t* size) {
   return with_comm("r2cclCommReport", handle, [&](CommObject* comm) -> r2cclResult_t {
     if (size == nullptr) return error(Code::invalid_argument, "r2cclCommReport: bytes is NULL");

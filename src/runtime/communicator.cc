@@ -152,6 +152,7 @@ Status Communicator::wait_for_links(TimeNs deadline) {
 Communicator::~Communicator() {
   if (started_ && !failure().ok()) wait_for_news(kFarewellBound);
   if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
+  awaited_->completions().close();
   log_suppressed(true);
 }
 
@@ -174,12 +175,15 @@ void Communicator::show_waits() {
 }
 
 void Communicator::on_failure(const Status& why) {
-  std::lock_guard lock(failure_mutex_);
-  try {
-    failure_ = why;
-  } catch (const std::bad_alloc&) {
-    failure_ = Status(why.code(), {});  // the caller must hear of the end, if not in words
+  {
+    const std::lock_guard lock(failure_mutex_);
+    try {
+      failure_ = why;
+    } catch (const std::bad_alloc&) {
+      failure_ = Status(why.code(), {});  // the caller must hear of the end, if not in words
+    }
   }
+  awaited_->completions().signal();
 }
 
 Status Communicator::failure() const {

@@ -51,6 +51,10 @@ class Communicator final : private RankObserver {
   // a little later.
   void hand_over() { thread().hand_over(); }
 
+  // Returns a descriptor that is readable after an operation has completed or the communicator has
+  // failed, until the caller reads it. It ends with the communicator.
+  Result<int> completion_descriptor() { return awaited_->completions().descriptor(); }
+
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
   // On return no buffer is touched any more.

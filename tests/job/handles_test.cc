@@ -40,6 +40,7 @@ std::vector<r2cclResult_t> use(r2cclComm_t comm) {
       r2cclCommCount(comm, &number),
       r2cclCommUserRank(comm, &number),
       r2cclCommReport(comm, nullptr, &bytes),
+      r2cclCommGetFd(comm, &number),
       r2cclCommFinalize(comm),
       r2cclCommDestroy(comm)};
   EXPECT_EQ(request, nullptr);
@@ -64,6 +65,13 @@ void expect_refused(r2cclRequest_t request, const std::string& words) {
     r2cclRequest_t copy = request;
     EXPECT_EQ(call(&copy), r2cclInvalidArgument);
     EXPECT_TRUE(said(words)) << r2cclGetLastError(nullptr);
+    std::array<r2cclRequest_t, 3> several{nullptr, nullptr, request};
+    EXPECT_EQ(r2cclRequestWaitAll(3, several.data(), 0), r2cclInvalidArgument);
+    EXPECT_TRUE(said(words) && said("requests[2]")) << r2cclGetLastError(nullptr);
+    EXPECT_EQ(r2cclRequestWaitAny(3, several.data(), &done, 0), r2cclInvalidArgument);
+    EXPECT_TRUE(said(words) && said("requests[2]")) << r2cclGetLastError(nullptr);
+    EXPECT_EQ(r2cclRequestTestAll(3, several.data(), &done), r2cclInvalidArgument);
+    EXPECT_TRUE(said(words) && said("requests[2]")) << r2cclGetLastError(nullptr);
   }
 }
 

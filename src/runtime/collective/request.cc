@@ -47,24 +47,53 @@ void AwaitedRequests::for_each(const std::function<void(Request&)>& visit) {
 }
 
 void Request::complete(const Status& status) {
-  std::lock_guard lock(mutex_);
-  try {
-    status_ = status;
-  } catch (const std::bad_alloc&) {
-    status_ = Status(status.code(), {});  // complete the request, even without a message
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      status_ = status;
+    } catch (const std::bad_alloc&) {
+      status_ = Status(status.code(), {});  // complete the request, even without a message
+    }
+    done_.store(true, std::memory_order_release);
+    ended_.notify_all();
+    if (listener_ != nullptr) listener_->on_complete();
   }
-  done_.store(true, std::memory_order_release);
-  ended_.notify_all();
+  if (awaited_ != nullptr) awaited_->completions().signal();
+}
+
+bool Request::listen(RequestListener& listener) {
+  const std::lock_guard lock(mutex_);
+  if (done()) return false;
+  listener_ = &listener;
+  return true;
+}
+
+void Request::unlisten() {
+  const std::lock_guard lock(mutex_);
+  listener_ = nullptr;
+}
+
+TimeNs Request::quiet_wait(TimeNs timeout) {
+  return timeout < kBoundMin ? timeout : std::min(kAwaitedAfter, timeout / 2);
+}
+
+void Request::begin_long_wait(TimeNs left) {
+  awaited_->add(*this, left < kBoundShort);
+}
+
+void Request::end_long_wait() {
+  awaited_->remove(*this);
 }
 
 bool Request::wait(TimeNs timeout) {
   if (done()) return true;
-  if (awaited_ == nullptr || timeout < kBoundMin) return wait_for(timeout);
-  const TimeNs quiet = std::min(kAwaitedAfter, timeout / 2);
+  const TimeNs quiet = quiet_wait(timeout);
+  if (awaited_ == nullptr || quiet == timeout) return wait_for(timeout);
   if (wait_for(quiet)) return true;
-  awaited_->add(*this, timeout < kBoundShort);
-  const bool ended = wait_for(timeout == kNever ? kNever : timeout - quiet);
-  awaited_->remove(*this);
+  const TimeNs left = timeout == kNever ? kNever : timeout - quiet;
+  begin_long_wait(left);
+  const bool ended = wait_for(left);
+  end_long_wait();
   return ended;
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/request_driver.h"
 #include "base/status.h"
+#include "runtime/collective/completion_event.h"
 #include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
@@ -27,6 +28,7 @@ class AwaitedRequests {
  public:
   explicit AwaitedRequests(std::shared_ptr<RequestDriver> driver) : driver_(std::move(driver)) {}
   RequestDriver& driver() { return *driver_; }
+  CompletionEvent& completions() { return completions_; }
 
   // `hurried`: the bound of the wait ends soon.
   void add(Request& request, bool hurried);
@@ -38,10 +40,20 @@ class AwaitedRequests {
 
  private:
   const std::shared_ptr<RequestDriver> driver_;
+  CompletionEvent completions_;
   std::mutex mutex_;  // guards the members below
   std::vector<Request*> requests_;
   bool hurried_ = false;
   std::atomic<uint64_t> changes_{0};
+};
+
+// Told in the driving thread that a request has completed. It must not call the request.
+class RequestListener {
+ public:
+  virtual void on_complete() = 0;
+
+ protected:
+  ~RequestListener() = default;
 };
 
 class Request {
@@ -54,6 +66,18 @@ class Request {
   bool done() const { return done_.load(std::memory_order_acquire); }
   // Returns false when `timeout` (kNever: no bound) passed first.
   bool wait(TimeNs timeout);
+  // Tells one listener of the end; after unlisten() it is told no more. Returns false when the
+  // request is done: then the listener is not told.
+  bool listen(RequestListener& listener);
+  void unlisten();
+  // Requires a request of a communicator.
+  RequestDriver& driver() { return awaited_->driver(); }
+  // Returns how long a wait with this bound lasts before it counts as a long one. Other ranks are
+  // asked for the cause of a long one.
+  static TimeNs quiet_wait(TimeNs timeout);
+  // A wait has become a long one, which lasts for `left` at most.
+  void begin_long_wait(TimeNs left);
+  void end_long_wait();
   // Requires that the request is done.
   Status status() const;
   // Returns, after a wait that timed out, "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
@@ -72,6 +96,7 @@ class Request {
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;  // guards the members below, and the change of done_
   mutable std::condition_variable ended_;
+  RequestListener* listener_ = nullptr;
   Status status_;
   std::string waiting_for_;
 };
