@@ -170,6 +170,23 @@ TEST(Collectives, WithBlocksAnywhereAreProved) {
   }
 }
 
+// A rank other than the root needs the count of its own block only.
+TEST(Gather, WithUnequalBlocksIsProvedWhereRanksKnowTheirOwn) {
+  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+    PlanKey key = key_of(collective, Algorithm::automatic, 5, 0);
+    key.blocks.counts = {3, 0, 8, 1, 30};
+    Keys keys = for_all(key);
+    for (size_t rank = 0; rank < keys.size(); ++rank) {
+      if (key.root == Rank(static_cast<int32_t>(rank))) continue;
+      for (size_t other = 0; other < keys.size(); ++other) {
+        if (other != rank) keys[rank].blocks.counts[other] = 0;
+      }
+    }
+    expect_proved(keys, tiny_segments());
+    EXPECT_EQ(plan_hash(keys[0]), plan_hash(keys[1]));
+  }
+}
+
 TEST(AllToAll, WithUnequalCountsIsProved) {
   for (int32_t ranks = 1; ranks <= 9; ++ranks) {
     const auto count = [](int32_t from, int32_t to) {

@@ -31,9 +31,9 @@ std::string range_of(const Region& region) {
 }
 
 bool lies_in_buffer(const Subject& subject, size_t rank, const Region& region) {
-  const Contents& contents = subject.contents[rank];
-  const uint64_t count = region.buffer == Buffer::input    ? contents.input_count
-                         : region.buffer == Buffer::output ? contents.output_count
+  const Extents& extents = subject.contents[rank].extents;
+  const uint64_t count = region.buffer == Buffer::input    ? extents.input_count
+                         : region.buffer == Buffer::output ? extents.output_count
                                                            : subject.plans[rank].scratch;
   return region.offset <= count && region.count <= count - region.offset;
 }

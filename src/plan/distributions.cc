@@ -108,53 +108,71 @@ Transfers bruck_gather(const PlanKey& key, Rank self, const PlanLimits& limits) 
   return transfers;
 }
 
+namespace {
+
+// Adds the messages between the root and the others; `add(piece, rank)` adds one. They go to all
+// ranks in turn, piece by piece. Where counts are unequal, only the root and the rank know the
+// rank's. A block without elements then is an empty message, so that both see when they differ:
+// `add_empty(rank)` adds it.
+template <typename Add, typename AddEmpty>
+void exchange_with_root(const PlanKey& key, Rank self, uint64_t segment, Add add,
+                        AddEmpty add_empty) {
+  std::vector<Rank> others;
+  if (self != key.root) others.push_back(self);
+  for (int32_t k = 1; self == key.root && k < key.rank_count; ++k) {
+    others.push_back(neighbour(self, k, key));
+  }
+  uint64_t most = 0;
+  for (const Rank other : others) {
+    const uint64_t count = count_in(key, key.blocks, other);
+    most = std::max(most, count);
+    if (count == 0 && has_own_counts(key)) add_empty(other);
+  }
+  for (uint64_t piece = 0; piece * segment < most; ++piece) {
+    for (const Rank other : others) add(piece_of(block_of(key, other), piece, segment), other);
+  }
+}
+
+}  // namespace
+
 Transfers root_gather(const PlanKey& key, Rank self, const PlanLimits& limits) {
   const uint64_t segment = segment_count(limits.segment_bytes_max, key.type, limits);
   Transfers transfers(segment);
-  if (self != key.root) {
-    transfers.send(key.root, block_of(key, self));
-    return transfers;
-  }
-  // All ranks send at once, so the receives of all of them come piece by piece.
-  const uint64_t pieces = (largest_block(key) + segment - 1) / segment;
-  for (uint64_t piece = 0; piece < pieces; ++piece) {
-    for (int32_t k = 1; k < key.rank_count; ++k) {
-      const Rank from = neighbour(self, k, key);
-      transfers.receive(from, piece_of(block_of(key, from), piece, segment));
-    }
-  }
+  exchange_with_root(
+      key, self, segment,
+      [&](const Range& piece, Rank other) {
+        self == other ? transfers.send(key.root, piece) : transfers.receive(other, piece);
+      },
+      [&](Rank other) {
+        self == other ? transfers.send_empty(key.root) : transfers.receive_empty(other);
+      });
   return transfers;
 }
 
 Transfers root_scatter(const PlanKey& key, Rank self, const PlanLimits& limits) {
   const uint64_t segment = segment_count(limits.segment_bytes_max, key.type, limits);
   Transfers transfers(segment);
-  if (self != key.root) {
-    transfers.receive(key.root, block_of(key, self));
-    return transfers;
-  }
-  const uint64_t pieces = (largest_block(key) + segment - 1) / segment;
-  for (uint64_t piece = 0; piece < pieces; ++piece) {
-    for (int32_t k = 1; k < key.rank_count; ++k) {
-      const Rank to = neighbour(self, k, key);
-      transfers.send(to, piece_of(block_of(key, to), piece, segment));
-    }
-  }
+  exchange_with_root(
+      key, self, segment,
+      [&](const Range& piece, Rank other) {
+        self == other ? transfers.receive(key.root, piece) : transfers.send(other, piece);
+      },
+      [&](Rank other) {
+        self == other ? transfers.receive_empty(key.root) : transfers.send_empty(other);
+      });
   return transfers;
 }
 
 Transfers exchange_all(const PlanKey& key, Rank self, const PlanLimits& limits) {
   Transfers transfers(segment_count(limits.segment_bytes_max, key.type, limits));
-  // Where counts are unequal, only the two ranks of a pair know theirs. A pair without elements
-  // exchanges an empty message, so that it sees when its two counts differ.
-  const bool tells = !key.blocks.counts.empty();
   for (int32_t k = 1; k < key.rank_count; ++k) {
     const Rank to = neighbour(self, k, key);
     const Rank from = neighbour(self, key.rank_count - k, key);
-    const Range sent{pair_begin(key, self, to), count_in(key, key.blocks, to)};
-    const Range received{pair_begin(key, from, self), count_in(key, key.received, from)};
-    if (tells && sent.count == 0) transfers.send_empty(to);
-    if (tells && received.count == 0) transfers.receive_empty(from);
+    const Range sent = pair_block_of(key, self, to, self);
+    const Range received = pair_block_of(key, from, self, self);
+    // As in exchange_with_root().
+    if (sent.count == 0 && has_own_counts(key)) transfers.send_empty(to);
+    if (received.count == 0 && has_own_counts(key)) transfers.receive_empty(from);
     transfers.send(to, sent);
     transfers.receive(from, received);
   }

@@ -9,6 +9,11 @@
 namespace r2ccl {
 namespace {
 
+// Returns whether the blocks of the collective lie one after another in its vector.
+bool is_vector(const PlanKey& key) {
+  return key.collective == Collective::all_gather || key.collective == Collective::reduce_scatter;
+}
+
 void add(std::vector<Holding>& holdings, const Range& range, uint64_t offset, Rank of) {
   if (range.count > 0) holdings.push_back({range, offset, of});
 }
@@ -24,6 +29,18 @@ class Places {
       starts_.push_back(next);
       next += count;
     }
+  }
+  // Returns the end of the last block in memory.
+  uint64_t end() const {
+    if (layout_.counts.empty() && layout_.starts.empty()) {
+      return key_.count * static_cast<uint64_t>(key_.rank_count);
+    }
+    uint64_t end = 0;
+    for (int32_t r = 0; r < key_.rank_count; ++r) {
+      const uint64_t count = count_in(key_, layout_, Rank(r));
+      if (count > 0) end = std::max(end, (*this)[Rank(r)] + count);
+    }
+    return end;
   }
   uint64_t operator[](Rank rank) const {
     const auto index = static_cast<size_t>(rank.value());
@@ -77,8 +94,7 @@ class ContentsOf {
         pairs();
         break;
     }
-    contents_.input_count = end_of(contents_.input);
-    contents_.output_count = end_of(contents_.output);
+    contents_.extents = extents_of(key_, self_);
     contents_.overlay = overlay_of(key_, self_);
     return std::move(contents_);
   }
@@ -94,28 +110,20 @@ class ContentsOf {
   }
   // Adds all blocks. Without `of` each is the input of its own rank.
   void blocks(std::vector<Holding>& holdings, std::optional<Rank> of) const {
-    uint64_t begin = 0;
+    Range next = block_of(key_, Rank(0));
     for (int32_t r = 0; r < key_.rank_count; ++r) {
-      const uint64_t count = count_in(key_, key_.blocks, Rank(r));
-      add(holdings, {begin, count}, places_[Rank(r)], of.value_or(Rank(r)));
-      begin += count;
+      next.count = count_in(key_, key_.blocks, Rank(r));
+      add(holdings, next, places_[Rank(r)], of.value_or(Rank(r)));
+      next.begin += is_vector(key_) ? next.count : kBlockElementsMax;
     }
   }
   void pairs() {
     const Places received(key_, key_.received);
     for (int32_t r = 0; r < key_.rank_count; ++r) {
       const Rank peer(r);
-      add(contents_.input,
-          {pair_begin(key_, self_, peer), count_in(key_, key_.blocks, peer)}, places_[peer], self_);
-      add(contents_.output,
-          {pair_begin(key_, peer, self_), count_in(key_, key_.received, peer)}, received[peer],
-          peer);
+      add(contents_.input, pair_block_of(key_, self_, peer, self_), places_[peer], self_);
+      add(contents_.output, pair_block_of(key_, peer, self_, self_), received[peer], peer);
     }
-  }
-  static uint64_t end_of(const std::vector<Holding>& holdings) {
-    uint64_t end = 0;
-    for (const Holding& held : holdings) end = std::max(end, held.offset + held.range.count);
-    return end;
   }
 
   const PlanKey& key_;
@@ -164,39 +172,77 @@ Contents contents_of(const PlanKey& key, Rank rank) {
   return ContentsOf(key, rank).get();
 }
 
-uint64_t count_in(const PlanKey& key, const BlockLayout& layout, Rank rank) {
-  return layout.counts.empty() ? key.count : layout.counts[static_cast<size_t>(rank.value())];
+Extents extents_of(const PlanKey& key, Rank rank) {
+  const auto blocks = [&] { return Places(key, key.blocks).end(); };
+  const bool is_root = rank == key.root;
+  switch (key.collective) {
+    case Collective::barrier:
+      return {};
+    case Collective::all_reduce:
+      return {key.count, key.count};
+    case Collective::reduce:
+      return {key.count, is_root ? key.count : 0};
+    case Collective::broadcast:
+      return {is_root ? key.count : 0, key.count};
+    case Collective::all_gather:
+      return {count_in(key, key.blocks, rank), blocks()};
+    case Collective::reduce_scatter:
+      return {blocks(), count_in(key, key.blocks, rank)};
+    case Collective::gather:
+      return {count_in(key, key.blocks, rank), is_root ? blocks() : 0};
+    case Collective::scatter:
+      return {is_root ? blocks() : 0, count_in(key, key.blocks, rank)};
+    case Collective::all_to_all:
+      return {blocks(), Places(key, key.received).end()};
+  }
+  R2CCL_CHECK(false);
+  return {};
 }
 
 Range block_of(const PlanKey& key, Rank rank) {
   const auto index = static_cast<size_t>(rank.value());
+  const uint64_t count = count_in(key, key.blocks, rank);
+  if (!is_vector(key)) return {index * kBlockElementsMax, count};
   const std::vector<uint64_t>& counts = key.blocks.counts;
-  if (counts.empty()) return {index * key.count, key.count};
-  const auto self = counts.begin() + static_cast<std::ptrdiff_t>(index);
-  return {std::accumulate(counts.begin(), self, uint64_t{0}), *self};
+  if (counts.empty()) return {index * count, count};
+  const auto end = counts.begin() + static_cast<std::ptrdiff_t>(index);
+  return {std::accumulate(counts.begin(), end, uint64_t{0}), count};
 }
 
-uint64_t vector_count(const PlanKey& key) {
-  switch (key.collective) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::broadcast:
-      return key.count;
-    case Collective::barrier:
-      return 0;
-    default:
-      break;
-  }
-  const Range last = block_of(key, Rank(key.rank_count - 1));
-  return last.begin + last.count;
-}
-
-uint64_t pair_begin(const PlanKey& key, Rank from, Rank to) {
+Range pair_block_of(const PlanKey& key, Rank from, Rank to, Rank self) {
   R2CCL_CHECK(key.rank_count <= kAllToAllRanksMax);
   const auto ranks = static_cast<uint64_t>(key.rank_count);
   const uint64_t pair =
       static_cast<uint64_t>(from.value()) * ranks + static_cast<uint64_t>(to.value());
-  return pair * kPairElementsMax;
+  const uint64_t count =
+      from == self ? count_in(key, key.blocks, to) : count_in(key, key.received, from);
+  return {pair * kBlockElementsMax, count};
+}
+
+uint64_t vector_count(const PlanKey& key) {
+  if (key.collective == Collective::barrier) return 0;
+  if (!is_vector(key)) return key.count;
+  const Range last = block_of(key, Rank(key.rank_count - 1));
+  return last.begin + last.count;
+}
+
+uint64_t count_in(const PlanKey& key, const BlockLayout& layout, Rank rank) {
+  return layout.counts.empty() ? key.count : layout.counts[static_cast<size_t>(rank.value())];
+}
+
+bool has_own_counts(const PlanKey& key) {
+  const bool by_pair = key.collective == Collective::gather ||
+                       key.collective == Collective::scatter ||
+                       key.collective == Collective::all_to_all;
+  return by_pair && !key.blocks.counts.empty();
+}
+
+uint64_t count_with(const PlanKey& key, Rank self, Rank peer, bool sends) {
+  if (key.collective == Collective::all_to_all) {
+    return count_in(key, sends ? key.blocks : key.received, peer);
+  }
+  // The block belongs to the one that is not the root.
+  return count_in(key, key.blocks, self == key.root ? peer : self);
 }
 
 uint64_t offset_of(std::span<const Holding> holdings, const Range& range) {

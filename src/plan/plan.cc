@@ -13,11 +13,8 @@
 namespace r2ccl {
 
 uint64_t plan_hash(const PlanKey& key) {
-  uint64_t counts = 0;
-  if (key.collective == Collective::all_to_all) {
-    // Each pair of ranks has counts of its own; only whether they are equal is common.
-    counts = key.blocks.counts.empty() ? 0 : 1;
-  } else {
+  uint64_t counts = has_own_counts(key) ? 1 : 0;
+  if (counts == 0) {
     for (const uint64_t count : key.blocks.counts) counts = hash_of({counts, count});
   }
   return hash_of({static_cast<uint64_t>(key.collective),
@@ -197,16 +194,9 @@ void build(const PlanKey& key, const Contents& contents, const PlanLimits& limit
   }
 }
 
-// Returns whether the collective moves nothing. In an AllToAll with unequal counts no rank can know.
+// Returns whether all ranks know that the collective moves nothing.
 bool is_empty(const PlanKey& key) {
-  switch (key.collective) {
-    case Collective::barrier:
-      return false;
-    case Collective::all_to_all:
-      return key.blocks.counts.empty() && key.count == 0;
-    default:
-      return vector_count(key) == 0;
-  }
+  return key.collective != Collective::barrier && !has_own_counts(key) && vector_count(key) == 0;
 }
 
 }  // namespace

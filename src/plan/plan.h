@@ -111,9 +111,10 @@ struct PlanKey {
   Rank root;  // broadcast, reduce, gather, scatter
   // Elements of the vector; of each block in the collectives that have blocks, if they are equal.
   uint64_t count = 0;
-  // The blocks of the long vector of all_gather, reduce_scatter, gather and scatter, and those that
-  // this rank sends in all_to_all. Ranks agree on the counts, but not in all_to_all, and never on
-  // the starts.
+  // The blocks of the long vector of all_gather and reduce_scatter, the root's of gather and
+  // scatter, and those that this rank sends in all_to_all. In the first two all ranks agree on the
+  // counts, in the others the two ranks of a pair (in gather and scatter a rank other than the root
+  // needs only its own). They need not agree on the starts.
   BlockLayout blocks;
   BlockLayout received;  // all_to_all: the blocks that this rank receives
   HostGroups hosts;

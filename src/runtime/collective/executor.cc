@@ -289,15 +289,12 @@ void Executor::reserve_scratch(size_t bytes) {
   scratch_ = std::make_unique_for_overwrite<std::byte[]>(limits::kScratchBytes);
 }
 
-// Ranks agree on the chain of calls. In an AllToAll with unequal counts the two ranks of a pair must
-// also agree on their counts.
+// Ranks agree on the chain of calls, and where each pair has counts of its own, on these too.
 uint64_t Executor::context_of(const Step& step) const {
   const PlanKey& key = running_->call.key;
-  if (key.collective != Collective::all_to_all || key.blocks.counts.empty()) {
-    return running_->context;
-  }
-  const BlockLayout& layout = step.kind == StepKind::send ? key.blocks : key.received;
-  return hash_of({running_->context, count_in(key, layout, step.peer)});
+  if (!has_own_counts(key)) return running_->context;
+  return hash_of(
+      {running_->context, count_with(key, self_, step.peer, step.kind == StepKind::send)});
 }
 
 const std::byte* Executor::source_of(const Region& region) const {
@@ -320,25 +317,25 @@ size_t Executor::bytes_of(const Region& region) const {
 std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
   if (!running_) return std::nullopt;
   const CollectiveCall& call = running_->call;
-  const Contents contents = contents_of(call.key, self_);
+  const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
-  const bool known = offset_in(call.input, contents.input_count * size, bad.at).has_value() ||
-                     offset_in(call.output, contents.output_count * size, bad.at).has_value();
+  const bool known = offset_in(call.input, extents.input_count * size, bad.at).has_value() ||
+                     offset_in(call.output, extents.output_count * size, bad.at).has_value();
   if (!known) return std::nullopt;
   return use_of(call, calls_.latest().number, bad);
 }
 
 BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
                            const BadMemory& bad) const {
-  const Contents contents = contents_of(call.key, self_);
+  const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
   BufferUse use;
   use.call = describe(CallRecord{number, 0, call.key});
-  const auto in_output = offset_in(call.output, contents.output_count * size, bad.at);
-  const auto in_input = offset_in(call.input, contents.input_count * size, bad.at);
+  const auto in_output = offset_in(call.output, extents.output_count * size, bad.at);
+  const auto in_input = offset_in(call.input, extents.input_count * size, bad.at);
   // An in-place call has one memory for both.
   const bool is_source = in_input && (bad.access == Access::read || !in_output);
-  use.bytes = (is_source ? contents.input_count : contents.output_count) * size;
+  use.bytes = (is_source ? extents.input_count : extents.output_count) * size;
   use.buffer = is_source ? "sendbuff" : "recvbuff";
   use.offset = is_source ? *in_input : in_output.value_or(0);
   return use;

@@ -164,8 +164,12 @@ PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks) {
     return key;
   }
   const bool pairs = spec.kind == Kind::all_to_all;
+  const bool knows_own = (spec.kind == Kind::gather || spec.kind == Kind::scatter) &&
+                         rank != spec.root;  // and no other
   for (int peer = 0; peer < ranks; ++peer) {
-    key.blocks.counts.push_back(unequal_count(spec.count, pairs ? 3 * rank + peer : peer));
+    const bool known = !knows_own || peer == rank;
+    const int number = pairs ? 3 * rank + peer : peer;
+    key.blocks.counts.push_back(known ? unequal_count(spec.count, number) : 0);
     if (pairs) key.received.counts.push_back(unequal_count(spec.count, 3 * peer + rank));
   }
   return key;
@@ -179,12 +183,14 @@ OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks) {
     memory.input_count = memory.output_count = spec.count * peers;
     return memory;
   }
-  const Contents contents = contents_of(plan_key_of(spec, rank, ranks), Rank(rank));
-  memory.input_count = contents.input_count;
-  memory.output_count = contents.output_count;
+  const PlanKey key = plan_key_of(spec, rank, ranks);
+  const Extents extents = extents_of(key, Rank(rank));
+  memory.input_count = extents.input_count;
+  memory.output_count = extents.output_count;
   if (memory.in_place) {
-    memory.input_at = contents.overlay.input_at;
-    memory.output_at = contents.overlay.output_at;
+    const Overlay overlay = overlay_of(key, Rank(rank));
+    memory.input_at = overlay.input_at;
+    memory.output_at = overlay.output_at;
   }
   return memory;
 }
