@@ -198,13 +198,15 @@ def check_density(files):
 
 
 def header_guard(file):
-    """A header has #pragma once; a public header may also have the guard that every C compiler
-    knows."""
+    """A header has #pragma once. A public header may also have the guard that every C compiler
+    knows, and a file with code for each instruction set has Highway's."""
     if not file.path.endswith(".h"):
         return
     guarded = re.search(r"^#pragma once$", file.code, re.MULTILINE) or (
         file.path.startswith("include/") and
-        re.search(r"^#ifndef (\w+)\n#define \1$", file.code, re.MULTILINE))
+        re.search(r"^#ifndef (\w+)\n#define \1$", file.code, re.MULTILINE)) or re.search(
+            r"^#if defined\((\w+)\) == defined\(HWY_TARGET_TOGGLE\)\n#ifdef \1\n#undef \1$",
+            file.code, re.MULTILINE)
     if not guarded:
         yield Finding(file.path, 1, "header-guard", "no #pragma once")
 

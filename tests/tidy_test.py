@@ -140,6 +140,8 @@ class Rules(unittest.TestCase):
         self.assert_hit("header-guard", "src/base/a.h", "int a;\n")
         self.assert_hit("header-guard", "src/base/a.h", "// #pragma once\n")
         self.assert_hit("header-guard", "src/base/a.h", "#ifndef A_H_\n#define A_H_\n#endif\n")
+        self.assert_hit("header-guard", "src/base/a.h",
+                        "#if defined(A_H_) == defined(HWY_TARGET_TOGGLE)\n#ifdef B_H_\n#endif\n")
 
     def test_headers_do_not_use_a_namespace(self):
         self.assert_hit("using-namespace", "src/base/a.h",

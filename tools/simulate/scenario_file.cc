@@ -8,6 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -61,6 +62,10 @@ class Table {
   // Returns one of the values that have a name.
   template <typename T>
   T choice(const char* key, T fallback, std::initializer_list<T> all) {
+    return choice(key, fallback, std::span<const T>(all.begin(), all.size()));
+  }
+  template <typename T>
+  T choice(const char* key, T fallback, std::span<const T> all) {
     const toml::node* node = find(key);
     if (node == nullptr) return fallback;
     std::string names;
@@ -143,9 +148,8 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
                       Kind::send_to_all, Kind::run_ahead, Kind::reduce, Kind::all_gather,
                       Kind::reduce_scatter, Kind::gather, Kind::scatter, Kind::all_to_all});
   o.communicator = static_cast<int>(in.integer("communicator", 0, 0, s.communicators - 1));
-  o.type = in.choice("type", o.type,
-                     {DataType::int32, DataType::int64, DataType::float32, DataType::float64});
-  o.op = in.choice("op", o.op, {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::avg});
+  o.type = in.choice("type", o.type, std::span<const DataType>(kDataTypes));
+  o.op = in.choice("op", o.op, std::span<const ReduceOp>(kReduceOps));
   o.count = static_cast<uint64_t>(in.integer("count", o.kind == Kind::barrier ? 0 : 1024,
                                              o.kind == Kind::barrier ? 0 : 1, kCountMax));
   o.root = static_cast<int>(in.integer("root", 0, 0, s.hosts - 1));
@@ -153,6 +157,10 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
   if (has_blocks(o.kind)) o.unequal = in.flag("unequal", false);
   const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
   in.refuse_others();
+  if (!supports(o.type, o.op)) {
+    in.wrong(table, std::string(to_string(o.op)) + " needs an integer type, which " +
+                        to_string(o.type) + " is not");
+  }
   if (s.operations.size() + static_cast<size_t>(repeat) > kOperationsMax) {
     in.wrong(table, "more than " + std::to_string(kOperationsMax) + " operations in all");
   }

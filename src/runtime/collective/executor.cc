@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/mutant.h"
 #include "plan/holdings.h"
-#include "runtime/collective/reduce.h"
+#include "runtime/reduction/reduce.h"
 
 namespace r2ccl {
 
@@ -43,6 +43,12 @@ bool is_in_place(const CollectiveCall& call, Rank self) {
          reinterpret_cast<uintptr_t>(call.output) - overlay.output_at * size;
 }
 
+// Returns whether the output takes the place of the input, when this rank's elements have been
+// multiplied. It has the room in an AllReduce only.
+bool multiplies_into_output(const PlanKey& key) {
+  return key.op == ReduceOp::premulsum && key.collective == Collective::all_reduce;
+}
+
 }  // namespace
 
 void Executor::start(CollectiveCall call) {
@@ -51,7 +57,8 @@ void Executor::start(CollectiveCall call) {
     call.done(failure_);
     return;
   }
-  call.key.in_place = is_in_place(call, self_);
+  const bool multiplies = call.key.op == ReduceOp::premulsum;
+  call.key.in_place = multiplies ? multiplies_into_output(call.key) : is_in_place(call, self_);
   queue_.push_back(std::move(call));
   run_queue();
 }
@@ -88,6 +95,7 @@ void Executor::begin(CollectiveCall call) {
   Running& run = *running_;
   // Before any allocation: if that fails, cancel() must find the call.
   run.call = std::move(call);
+  if (run.call.key.op == ReduceOp::premulsum) multiply_input();
   const CompiledPlan& plan = plans_.get(run.call.key, self_);
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
@@ -109,6 +117,20 @@ void Executor::begin(CollectiveCall call) {
   for (uint32_t step = 0; step < plan.steps().size(); ++step) {
     if (plan.steps()[step].kind == StepKind::copy && run.pending[step] == 0) becomes_ready(step);
   }
+}
+
+// From here on a pre-multiplied sum is a sum of the products.
+void Executor::multiply_input() {
+  CollectiveCall& call = running_->call;
+  const uint64_t count = extents_of(call.key, self_).input_count;
+  std::byte* products = call.output;
+  if (!multiplies_into_output(call.key)) {
+    running_->products =
+        std::make_unique_for_overwrite<std::byte[]>(count * size_of(call.key.type));
+    products = running_->products.get();
+  }
+  scale(call.key.type, products, call.input, count, call.scalar);
+  call.input = products;
 }
 
 void Executor::on_sent(Rank peer, ChannelId, MessageNo number) {

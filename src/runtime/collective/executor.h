@@ -33,11 +33,12 @@
 namespace r2ccl {
 
 struct CollectiveCall {
-  PlanKey key;                       // start() sets in_place from the pointers
+  PlanKey key;  // start() sets in_place from the pointers
   // Null where this rank does not use them.
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::function<void(const Status&)> done;
+  Scalar scalar{};  // of a pre-multiplied sum; this rank's own, so no part of the key
 };
 
 class Executor final : public MessageClient {
@@ -95,7 +96,8 @@ class Executor final : public MessageClient {
   // The collective in progress.
   struct Running {
     CollectiveCall call;
-    const CompiledPlan* plan = nullptr;  // valid until the next call to the cache
+    std::unique_ptr<std::byte[]> products;  // a pre-multiplied sum's input, unless in the output
+    const CompiledPlan* plan = nullptr;     // valid until the next call to the cache
     uint64_t context = 0;
     std::vector<uint32_t> pending;      // per step: the events that it still waits for
     std::vector<uint8_t> message_done;  // per step: its message is complete
@@ -109,6 +111,7 @@ class Executor final : public MessageClient {
 
   void run_queue();
   void begin(CollectiveCall call);
+  void multiply_input();
   void message_complete(StepQueueKind kind, Rank peer, MessageNo number);
   void settle();
   void becomes_ready(uint32_t step);

@@ -127,6 +127,8 @@ T expected(ReduceOp op, size_t ranks, size_t i) {
       case ReduceOp::min:
         result = std::min(result, next);
         break;
+      default:
+        ADD_FAILURE() << to_string(op);
     }
   }
   return op == ReduceOp::avg ? static_cast<T>(result / static_cast<T>(ranks)) : result;

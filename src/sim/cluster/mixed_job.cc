@@ -104,9 +104,9 @@ void MixedJob::begin(int rank, size_t operation) {
     call.buffers.input.resize(memory.input_count * size);
     call.buffers.output.assign(memory.output_count * size, kUnset);
   }
-  fill_input(spec, operation, rank,
-             std::span(call.buffers.input)
-                 .subspan(memory.input_at * size, memory.input_count * size));
+  fill_input(
+      spec, operation, rank,
+      std::span(call.buffers.input).subspan(memory.input_at * size, memory.input_count * size));
   if (!memory.in_place) call.buffers.before = call.buffers.input;
   if (spec.kind == Kind::run_ahead) return begin_run_ahead(rank, call);
   exchange(spec) ? begin_exchange(rank, call) : begin_collective(rank, call);
@@ -170,6 +170,7 @@ void MixedJob::begin_collective(int rank, Call& call) {
   std::vector<std::byte>& output = call.memory.in_place ? input : call.buffers.output;
   if (!input.empty()) collective.input = input.data() + call.memory.input_at * size;
   if (!output.empty()) collective.output = output.data() + call.memory.output_at * size;
+  collective.scalar = scalar_of(spec, call.operation, rank);
   collective.done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
   if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
     make_other_call(rank, collective.key);

@@ -4,72 +4,104 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/reduction.h"
 #include "plan/holdings.h"
 
 namespace r2ccl::sim {
 namespace {
 
 using Kind = OperationSpec::Kind;
+using reference::Element;
+using reference::with_type;
 
-// Returns a value below 2^20, so that the sum over all ranks of a job is exact in a float.
-int64_t value(size_t operation, int rank, size_t element) {
+// Returns the most bits of an input for which the sum over the ranks of any job is exact.
+constexpr int sum_bits(DataType type) {
+  return type == DataType::float16 ? 7 : type == DataType::bfloat16 ? 4 : 20;
+}
+
+// Returns a value below 2^20.
+uint64_t value(size_t operation, int rank, size_t element) {
   uint64_t mixed = (operation * 1024 + static_cast<uint64_t>(rank)) * 0x9e3779b97f4a7c15;
   mixed += element * 0xbf58476d1ce4e5b9;
-  return static_cast<int64_t>((mixed ^ (mixed >> 29)) >> 44);
+  return (mixed ^ (mixed >> 29)) >> 44;
 }
 
-int64_t reduced(ReduceOp op, size_t operation, int ranks, size_t element) {
-  int64_t result = value(operation, 0, element);
-  for (int rank = 1; rank < ranks; ++rank) {
-    const int64_t next = value(operation, rank, element);
-    switch (op) {
-      case ReduceOp::max:
-        result = std::max(result, next);
-        break;
-      case ReduceOp::min:
-        result = std::min(result, next);
-        break;
-      case ReduceOp::sum:
-      case ReduceOp::avg:
-        result += next;
-        break;
-    }
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+}
+
+template <DataType kType>
+typename Element<kType>::Stored stored(uint64_t value) {
+  using E = Element<kType>;
+  return E::stored(static_cast<typename E::Number>(value));
+}
+
+// Returns the element of the rank's input. All results of it are exact: in the 16-bit types, copied
+// values have eight bits, and a product of sixteen factors is a power of two.
+template <DataType kType>
+typename Element<kType>::Stored input(const OperationSpec& spec, size_t operation, int rank,
+                                      size_t element) {
+  using E = Element<kType>;
+  const uint64_t chosen = value(operation, rank, element);
+  if (is_integer(kType)) return stored<kType>(chosen);
+  if (reduces(spec.kind) && spec.op == ReduceOp::prod) {
+    static constexpr float kFactors[] = {1, -1, 2, 0.5};
+    return E::stored(static_cast<typename E::Number>(kFactors[chosen % 4]));
   }
-  return result;
+  const bool added = reduces(spec.kind) && spec.op != ReduceOp::max && spec.op != ReduceOp::min;
+  const int factor_bits = spec.op == ReduceOp::premulsum ? 2 : 0;
+  const int bits = added ? sum_bits(kType) - factor_bits : std::max(sum_bits(kType), 8);
+  return stored<kType>(chosen & ((uint64_t{1} << bits) - 1));
 }
 
-template <typename T>
-T reduced_to(const OperationSpec& spec, size_t operation, int ranks, size_t element) {
-  const T sum = static_cast<T>(reduced(spec.op, operation, ranks, element));
-  return spec.op == ReduceOp::avg ? static_cast<T>(sum / static_cast<T>(ranks)) : sum;
+// Returns the number from 1 to 3 by which a rank multiplies in a pre-multiplied sum.
+template <DataType kType>
+typename Element<kType>::Stored factor(size_t operation, int rank) {
+  return stored<kType>((operation + static_cast<size_t>(rank)) % 3 + 1);
+}
+
+template <DataType kType>
+typename Element<kType>::Stored reduced(const OperationSpec& spec, size_t operation, int ranks,
+                                        size_t element) {
+  const auto of_rank = [&](int rank) {
+    const auto own = input<kType>(spec, operation, rank, element);
+    if (spec.op != ReduceOp::premulsum) return own;
+    return reference::product<kType>(own, factor<kType>(operation, rank));
+  };
+  auto result = of_rank(0);
+  for (int rank = 1; rank < ranks; ++rank) {
+    result = reference::reduced<kType>(spec.op, result, of_rank(rank));
+  }
+  return spec.op == ReduceOp::avg ? reference::divided<kType>(result, ranks) : result;
 }
 
 // Returns an element of the output of Sends and Recvs.
-template <typename T>
-T exchanged(const OperationSpec& spec, size_t operation, int rank, int ranks, size_t element) {
+template <DataType kType>
+typename Element<kType>::Stored exchanged(const OperationSpec& spec, size_t operation, int rank,
+                                          int ranks, size_t element) {
   switch (spec.kind) {
     case Kind::run_ahead:
-      return static_cast<T>(value(operation, spec.root, element));
+      return input<kType>(spec, operation, spec.root, element);
     case Kind::shift:
-      return static_cast<T>(value(operation, (rank + ranks - 1) % ranks, element));
+      return input<kType>(spec, operation, (rank + ranks - 1) % ranks, element);
     case Kind::send_to_all: {
       // Part `from` of the output is the part of that rank's input for this rank.
       const auto from = static_cast<int>(element / spec.count);
       const size_t there = static_cast<size_t>(rank) * spec.count + element % spec.count;
-      return static_cast<T>(value(operation, from, there));
+      return input<kType>(spec, operation, from, there);
     }
     default:
-      return T{};
+      return {};
   }
 }
 
 // Calls put(position, element) for the output of a collective.
-template <typename T, typename Put>
+template <DataType kType, typename Put>
 void expect_collective(const OperationSpec& spec, size_t operation, int rank, int ranks, Put put) {
   for (const Holding& held : contents_of(plan_key_of(spec, rank, ranks), Rank(rank)).output) {
     if (held.of == kNoRank) {
       for (uint64_t i = 0; i < held.range.count; ++i) {
-        put(held.offset + i, reduced_to<T>(spec, operation, ranks, held.range.begin + i));
+        put(held.offset + i, reduced<kType>(spec, operation, ranks, held.range.begin + i));
       }
       continue;
     }
@@ -77,7 +109,7 @@ void expect_collective(const OperationSpec& spec, size_t operation, int rank, in
     const Contents theirs = contents_of(plan_key_of(spec, of, ranks), held.of);
     const uint64_t there = offset_of(theirs.input, held.range);
     for (uint64_t i = 0; i < held.range.count; ++i) {
-      put(held.offset + i, static_cast<T>(value(operation, of, there + i)));
+      put(held.offset + i, input<kType>(spec, operation, of, there + i));
     }
   }
 }
@@ -105,10 +137,6 @@ Collective collective_of(Kind kind) {
   }
 }
 
-bool reduces(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
-}
-
 // Returns the elements of a block among blocks that are unequal: 0 to about `count`.
 uint64_t unequal_count(uint64_t count, int number) {
   return count * static_cast<uint64_t>(number * 7 % 5) / 4;
@@ -127,21 +155,6 @@ bool may_be_in_place(const OperationSpec& spec, int rank) {
     default:
       return true;
   }
-}
-
-template <typename Work>
-auto with_type(DataType type, const Work& work) {
-  switch (type) {
-    case DataType::int32:
-      return work(int32_t{});
-    case DataType::int64:
-      return work(int64_t{});
-    case DataType::float32:
-      return work(float{});
-    case DataType::float64:
-      break;
-  }
-  return work(double{});
 }
 
 }  // namespace
@@ -195,26 +208,33 @@ OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks) {
   return memory;
 }
 
-void fill_input(const OperationSpec& spec, size_t operation, int rank, std::span<std::byte> input) {
-  with_type(spec.type, [&](auto zero) {
-    using T = decltype(zero);
-    for (size_t i = 0; i < input.size() / sizeof(T); ++i) {
-      const T element = static_cast<T>(value(operation, rank, i));
-      std::memcpy(input.data() + i * sizeof(T), &element, sizeof(T));
+void fill_input(const OperationSpec& spec, size_t operation, int rank,
+                std::span<std::byte> memory) {
+  with_type(spec.type, [&](auto type) {
+    constexpr DataType kType = decltype(type)::kValue;
+    for (size_t i = 0; i < memory.size() / size_of(kType); ++i) {
+      const auto element = input<kType>(spec, operation, rank, i);
+      std::memcpy(memory.data() + i * sizeof(element), &element, sizeof(element));
     }
+  });
+}
+
+Scalar scalar_of(const OperationSpec& spec, size_t operation, int rank) {
+  return with_type(spec.type, [&](auto type) {
+    return reference::scalar_of(factor<decltype(type)::kValue>(operation, rank));
   });
 }
 
 void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ranks,
                    std::span<std::byte> output) {
-  with_type(spec.type, [&](auto zero) {
-    using T = decltype(zero);
-    const auto put = [&](size_t i, T element) {
-      std::memcpy(output.data() + i * sizeof(T), &element, sizeof(T));
+  with_type(spec.type, [&](auto type) {
+    constexpr DataType kType = decltype(type)::kValue;
+    const auto put = [&](size_t i, typename Element<kType>::Stored element) {
+      std::memcpy(output.data() + i * sizeof(element), &element, sizeof(element));
     };
-    if (is_collective(spec)) return expect_collective<T>(spec, operation, rank, ranks, put);
-    for (size_t i = 0; i < output.size() / sizeof(T); ++i) {
-      put(i, exchanged<T>(spec, operation, rank, ranks, i));
+    if (is_collective(spec)) return expect_collective<kType>(spec, operation, rank, ranks, put);
+    for (size_t i = 0; i < output.size() / size_of(kType); ++i) {
+      put(i, exchanged<kType>(spec, operation, rank, ranks, i));
     }
   });
 }

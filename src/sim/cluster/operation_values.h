@@ -31,7 +31,9 @@ bool is_collective(const OperationSpec& spec);
 PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks);
 
 // Writes the input of the rank. `operation` is the number of the operation in the scenario.
-void fill_input(const OperationSpec& spec, size_t operation, int rank, std::span<std::byte> input);
+void fill_input(const OperationSpec& spec, size_t operation, int rank, std::span<std::byte> memory);
+// Returns the scalar of the rank in a pre-multiplied sum.
+Scalar scalar_of(const OperationSpec& spec, size_t operation, int rank);
 // Writes the output that the rank must have, bit for bit.
 void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ranks,
                    std::span<std::byte> output);

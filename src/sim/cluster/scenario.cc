@@ -14,8 +14,8 @@ namespace {
 using Kind = OperationSpec::Kind;
 
 constexpr std::array<const char*, kOperationKinds> kOperationNames = {
-    "all_reduce", "broadcast",      "barrier", "shift",   "send_to_all", "run_ahead", "reduce",
-    "all_gather", "reduce_scatter", "gather",  "scatter", "all_to_all"};
+    "all_reduce", "broadcast",  "barrier",        "shift",  "send_to_all", "run_ahead",
+    "reduce",     "all_gather", "reduce_scatter", "gather", "scatter",     "all_to_all"};
 // More calls than a sender may be ahead of a receiver, with so few bytes that the eager pool has
 // space for them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
@@ -34,6 +34,7 @@ constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
+constexpr uint64_t kTypeSeeds = 0x8ebc6af09c88c6e3;
 
 // The random numbers of one scenario.
 class ScenarioRandom {
@@ -121,8 +122,8 @@ void choose_operations(ScenarioRandom& random, Scenario& s) {
   s.leave_early = random.chance(40);
 }
 
-// Turns half of the operations into collectives with blocks, or Reduces. The draw has its own random
-// numbers, and old seeds have none.
+// Turns half of the operations into collectives with blocks, or Reduces. The draw has its own
+// random numbers, and old seeds have none.
 void choose_blocks(ScenarioRandom random, Scenario& s) {
   if (s.seed <= kSeedsWithoutBlocks) return;
   static constexpr std::array kKinds = {Kind::reduce, Kind::all_gather, Kind::reduce_scatter,
@@ -133,6 +134,28 @@ void choose_blocks(ScenarioRandom random, Scenario& s) {
     if (!has_blocks(o.kind)) continue;
     o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
     o.unequal = random.chance(40);
+  }
+}
+
+// Returns whether the reduction is defined. In a pre-multiplied Reduce or ReduceScatter the engine
+// sends from memory that it then frees, which the check of the data path does not allow for.
+bool may_choose(const OperationSpec& o) {
+  const bool frees = o.kind == Kind::reduce || o.kind == Kind::reduce_scatter;
+  return supports(o.type, o.op) && !(frees && o.op == ReduceOp::premulsum);
+}
+
+// Gives half of the operations any type and reduction. An operation keeps its bytes, but for a rest
+// of an element. The draw has its own random numbers, and old seeds have none.
+void choose_types(ScenarioRandom random, Scenario& s) {
+  if (s.seed <= kSeedsWithoutBlocks) return;
+  for (OperationSpec& o : s.operations) {
+    if (random.chance(50)) continue;
+    const uint64_t bytes = o.count * size_of(o.type);
+    o.type = random.one_of(kDataTypes);
+    do {
+      o.op = random.one_of(kReduceOps);
+    } while (!may_choose(o));
+    if (o.count > 0) o.count = std::max<uint64_t>(bytes / size_of(o.type), 1);
   }
 }
 
@@ -344,6 +367,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_cluster(random, s);
   choose_operations(random, s);
   choose_blocks(ScenarioRandom(seed + kBlockSeeds), s);
+  choose_types(ScenarioRandom(seed + kTypeSeeds), s);
   choose_faults(random, s);
   s.nics_write = random.chance(34);
   choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);

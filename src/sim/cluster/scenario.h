@@ -141,7 +141,8 @@ struct Scenario {
 // also have operators, and callers that abort or disagree.
 Scenario scenario_of(uint64_t seed);
 inline constexpr uint64_t kSeedsWithoutPeople = 10'000;
-// Seeds above this also draw from the collectives that have blocks, and Reduce.
+// Seeds above this also draw from the collectives that have blocks, Reduce, and all types and
+// reductions.
 inline constexpr uint64_t kSeedsWithoutBlocks = 100'000;
 
 // Returns one line that describes the value to people.

@@ -1,8 +1,9 @@
-#include "runtime/collective/reduce.h"
+#include "runtime/reduction/reduce.h"
 
 #include <cfenv>
 
-#include "runtime/collective/reduce_kernels.h"
+#include "base/check.h"
+#include "runtime/reduction/reduce_kernels.h"
 
 namespace r2ccl {
 namespace {
@@ -16,8 +17,7 @@ const ReduceKernels& fastest() {
 // numbers, rounds otherwise or traps must get the same bits as any other.
 class DefaultFloatMode {
  public:
-  explicit DefaultFloatMode(DataType type)
-      : needed_(type == DataType::float32 || type == DataType::float64) {
+  explicit DefaultFloatMode(bool needed) : needed_(needed) {
     if (!needed_) return;
     std::fegetenv(&before_);
     std::fesetenv(FE_DFL_ENV);
@@ -37,13 +37,21 @@ class DefaultFloatMode {
 
 void reduce(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
             uint64_t count) {
-  const DefaultFloatMode mode(type);
+  R2CCL_CHECK(supports(type, op));
+  const DefaultFloatMode mode(!is_integer(type));
   fastest().reduce(type, op, dst, a, b, count);
 }
 
 void divide(DataType type, std::byte* dst, uint64_t count, int32_t divisor) {
-  const DefaultFloatMode mode(type);
+  // Integers may be divided as floating-point numbers.
+  const DefaultFloatMode mode(true);
   fastest().divide(type, dst, count, divisor);
+}
+
+void scale(DataType type, std::byte* dst, const std::byte* src, uint64_t count,
+           const Scalar& scalar) {
+  const DefaultFloatMode mode(!is_integer(type));
+  fastest().scale(type, dst, src, count, scalar);
 }
 
 }  // namespace r2ccl
