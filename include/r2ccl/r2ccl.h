@@ -64,20 +64,58 @@ typedef enum {
   r2cclAborted = 1000
 } r2cclResult_t;
 
-/* NCCL's numbers. Types not listed are not supported yet and give r2cclInvalidArgument. */
+/* NCCL's numbers. float16 is IEEE 754 binary16, bfloat16 the upper half of a float32. */
 typedef enum {
+  r2cclInt8 = 0,
+  r2cclChar = 0,
+  r2cclUint8 = 1,
   r2cclInt32 = 2,
   r2cclInt = 2,
+  r2cclUint32 = 3,
   r2cclInt64 = 4,
+  r2cclUint64 = 5,
+  r2cclFloat16 = 6,
+  r2cclHalf = 6,
   r2cclFloat32 = 7,
   r2cclFloat = 7,
   r2cclFloat64 = 8,
-  r2cclDouble = 8
+  r2cclDouble = 8,
+  r2cclBfloat16 = 9
 } r2cclDataType_t;
 
-/* Integer sums wrap. Avg divides the complete sum once; integers truncate towards zero. Max and min
- * propagate NaN and order -0 below +0. */
-typedef enum { r2cclSum = 0, r2cclMax = 2, r2cclMin = 3, r2cclAvg = 4 } r2cclRedOp_t;
+/* NCCL's numbers; those of r2ccl's own start at 1000. r2cclRedOpCreatePreMulSum returns further
+ * ones. Sum, prod, max, min and avg are defined for every type, the bitwise operations for
+ * integers.
+ *
+ * - Integers: sums and products wrap. Avg divides the complete, wrapped sum, and truncates towards
+ *   zero.
+ * - Floating-point numbers: each addition and multiplication of two values rounds to nearest even,
+ *   in the order of the algorithm, which is the same on every rank. Avg divides the complete sum
+ *   and rounds once more. Sums and products that are no number are one quiet NaN. Max and min
+ *   propagate NaN and order -0 below +0. The floating-point modes of the calling thread change
+ *   nothing.
+ * - float16 and bfloat16: each addition, multiplication and division of two values is computed in
+ *   float32 and then rounded to nearest even to the 16-bit type; values beyond its range become
+ *   infinite. A sum over p ranks so has p - 1 roundings to the 16-bit type, and without overflow an
+ *   error of at most (p - 1) u times the sum of the magnitudes, with u = 2^-11 for float16 and 2^-8
+ *   for bfloat16. Avg has one more rounding. */
+typedef enum {
+  r2cclSum = 0,
+  r2cclProd = 1,
+  r2cclMax = 2,
+  r2cclMin = 3,
+  r2cclAvg = 4,
+  r2cclBand = 1000, /* bitwise and */
+  r2cclBor = 1001,  /* bitwise or */
+  r2cclBxor = 1002, /* bitwise exclusive or */
+  r2cclMaxRedOp = 0x7fffffff
+} r2cclRedOp_t;
+
+/* NCCL's numbers: when r2cclRedOpCreatePreMulSum's scalar is read. */
+typedef enum {
+  r2cclScalarDevice = 0,       /* by each call that uses the operation, before that call returns */
+  r2cclScalarHostImmediate = 1 /* at once: the memory may end with the return */
+} r2cclScalarResidence_t;
 
 /* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER, which leaves every field
  * unset: an unset field is taken from the environment (docs/configuration.md) or the default. An
@@ -171,6 +209,20 @@ R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* 
 R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                                        r2cclRequest_t* request);
+/* Makes *op a sum for which this rank multiplies its elements by *scalar, an element of `datatype`,
+ * before they are added. Each rank may have another scalar. Each product is rounded once, to
+ * `datatype` (integers wrap), and then added as by r2cclSum. An AllReduce keeps the products in
+ * recvbuff, Reduce and ReduceScatter in memory of the library as long as sendbuff.
+ *
+ * The operation is for this communicator and type only: any other use is r2cclInvalidArgument. It
+ * ends with r2cclRedOpDestroy, which calls in progress do not notice, or with the communicator. The
+ * other ranks must use an operation of this kind, too, in the same call; its number may differ. Not
+ * collective: the call waits for no other rank. */
+R2CCL_API r2cclResult_t r2cclRedOpCreatePreMulSum(r2cclRedOp_t* op, const void* scalar,
+                                                  r2cclDataType_t datatype,
+                                                  r2cclScalarResidence_t residence,
+                                                  r2cclComm_t comm);
+R2CCL_API r2cclResult_t r2cclRedOpDestroy(r2cclRedOp_t op, r2cclComm_t comm);
 /* Copies sendbuff of the root to recvbuff of every rank. Only the root reads sendbuff. */
 R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, int root, r2cclComm_t comm,

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/types.h"
 #include "r2ccl/r2ccl.h"
 #include "runtime/communicator.h"
 #include "runtime/process_driver.h"
@@ -33,9 +34,17 @@ class OfOneProcess {
   uint32_t made_in_ = fork_generation();
 };
 
+// An operation of r2cclRedOpCreatePreMulSum.
+struct PreMulSum {
+  DataType type = DataType::float32;
+  Scalar scalar{};
+  const void* source = nullptr;  // not null: each call reads the scalar here
+};
+
 struct CommObject : OfOneProcess, std::enable_shared_from_this<CommObject> {
   std::unique_ptr<Communicator> communicator;
-  bool finalized = false;  // under `mutex`
+  bool finalized = false;                         // under `mutex`
+  std::unordered_map<int, PreMulSum> reductions;  // by the operation's number; under `mutex`
   std::mutex mutex;
 };
 

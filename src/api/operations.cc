@@ -7,6 +7,7 @@
 #include "api/calls.h"
 #include "api/errors.h"
 #include "api/handles.h"
+#include "api/reductions.h"
 #include "api/start.h"
 #include "base/types.h"
 #include "r2ccl/r2ccl.h"
@@ -19,50 +20,14 @@ using r2ccl::BadMemory;
 using r2ccl::Code;
 using r2ccl::DataType;
 using r2ccl::Rank;
-using r2ccl::ReduceOp;
-using r2ccl::Result;
 using r2ccl::Status;
 using r2ccl::api::check_open;
+using r2ccl::api::check_reduction;
+using r2ccl::api::check_type;
 using r2ccl::api::CommObject;
 using r2ccl::api::conclude;
 using r2ccl::api::result_of;
 using r2ccl::api::start_call;
-
-Result<DataType> check_type(const char* function, r2cclDataType_t type) {
-  switch (static_cast<int>(type)) {
-    case r2cclInt32:
-      return DataType::int32;
-    case r2cclInt64:
-      return DataType::int64;
-    case r2cclFloat32:
-      return DataType::float32;
-    case r2cclFloat64:
-      return DataType::float64;
-    default:
-      break;
-  }
-  return Status(Code::invalid_argument,
-                std::string(function) + ": data type " + std::to_string(static_cast<int>(type)) +
-                    " is not supported; int32, int64, float32 and float64 are");
-}
-
-Result<ReduceOp> check_op(const char* function, r2cclRedOp_t op) {
-  switch (static_cast<int>(op)) {
-    case r2cclSum:
-      return ReduceOp::sum;
-    case r2cclMax:
-      return ReduceOp::max;
-    case r2cclMin:
-      return ReduceOp::min;
-    case r2cclAvg:
-      return ReduceOp::avg;
-    default:
-      break;
-  }
-  return Status(Code::invalid_argument, std::string(function) + ": reduction " +
-                                            std::to_string(static_cast<int>(op)) +
-                                            " is not supported; sum, max, min and avg are");
-}
 
 // No machine that Linux runs on lets a process address more than 56 bits.
 constexpr uint64_t kAddressSpaceBytes = uint64_t{1} << 56;
@@ -139,7 +104,7 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
     constexpr const char* kName = "r2cclAllReduce";
     const auto type = check_type(kName, datatype);
     if (!type.ok()) return result_of(type.status());
-    const auto reduction = check_op(kName, op);
+    const auto reduction = check_reduction(kName, op, type.value(), comm);
     if (!reduction.ok()) return result_of(reduction.status());
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));

@@ -216,20 +216,21 @@ std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work)
 }
 
 std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
-                                                  std::byte* output, const MaybeBad& bad) {
+                                                  std::byte* output, const MaybeBad& bad,
+                                                  const Scalar& scalar) {
   PendingCall what;
   what.key = key;
   return start(what, [=, this](Operations::Done done) {
-    return runtime_->collective({key, input, output, std::move(done)}, bad);
+    return runtime_->collective({key, input, output, std::move(done), scalar}, bad);
   });
 }
 
 std::shared_ptr<Request> Communicator::all_reduce(const std::byte* input, std::byte* output,
-                                                  uint64_t count, DataType type, ReduceOp op,
-                                                  const MaybeBad& bad) {
+                                                  uint64_t count, DataType type,
+                                                  const Reduction& reduction, const MaybeBad& bad) {
   PlanKey key = plan_key(Collective::all_reduce, count, type);
-  key.op = op;
-  return collective(key, input, output, bad);
+  key.op = reduction.op;
+  return collective(key, input, output, bad, reduction.scalar);
 }
 
 std::shared_ptr<Request> Communicator::broadcast(const std::byte* input, std::byte* output,

@@ -38,7 +38,8 @@ class Communicator final : private RankObserver {
   // `bad`: as RankRuntime.
   using MaybeBad = std::optional<BadMemory>;
   std::shared_ptr<Request> all_reduce(const std::byte* input, std::byte* output, uint64_t count,
-                                      DataType type, ReduceOp op, const MaybeBad& bad);
+                                      DataType type, const Reduction& reduction,
+                                      const MaybeBad& bad);
   std::shared_ptr<Request> broadcast(const std::byte* input, std::byte* output, uint64_t count,
                                      DataType type, Rank root, const MaybeBad& bad);
   std::shared_ptr<Request> barrier();
@@ -78,7 +79,7 @@ class Communicator final : private RankObserver {
 
   PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
   std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input, std::byte* output,
-                                      const MaybeBad& bad);
+                                      const MaybeBad& bad, const Scalar& scalar = {});
   // Runs `work` in the driving thread. It starts the operation with the completion that it is
   // given, and returns the operation's number.
   using Work = std::function<uint64_t(Operations::Done)>;

@@ -182,7 +182,7 @@ TEST(Handles, ACallThatFailsSetsItsRequestToNull) {
     Buffer buffer(kCount, Values{});
     int32_t* const data = buffer.data();
     const auto peer = 1 - comm.rank();
-    const auto no_type = static_cast<r2cclDataType_t>(1);
+    const auto no_type = static_cast<r2cclDataType_t>(15);
     const std::array<std::function<r2cclResult_t(r2cclRequest_t*)>, 6> calls = {
         [&](auto* r) { return r2cclAllReduce(data, data, 9, no_type, r2cclSum, comm.handle(), r); },
         [&](auto* r) { return reduce(nullptr, buffer, r); },

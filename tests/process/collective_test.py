@@ -4,10 +4,10 @@ place and out of place. Needs nothing but the loopback interface.
 
 usage: collective_test.py PATH_OF_R2CCL [unittest arguments]
 """
+import functools
 import json
 import math
 import os
-import struct
 import unittest
 
 import program
@@ -17,31 +17,37 @@ from local_job import LocalJobCase, NICS, rank_number
 RANKS_MAX = 5
 # Zero, one, fewer than ranks, no multiple of anything, and several chunks on several paths.
 COUNTS = (0, 1, 3, 1003, 40_001)
-TYPES = (api.INT32, api.INT64, api.FLOAT32, api.FLOAT64)
-OPS = (api.SUM, api.MAX, api.MIN, api.AVG)
-BITS = {api.INT32: 32, api.INT64: 64}
+INTEGERS = (api.INT8, api.UINT8, api.INT32, api.UINT32, api.INT64, api.UINT64)
+# tests/job/reductions_test.cc has the 16-bit floating-point types.
+TYPES = INTEGERS + (api.FLOAT32, api.FLOAT64)
+BITWISE = (api.BAND, api.BOR, api.BXOR)
+OPS = (api.SUM, api.PROD, api.MAX, api.MIN, api.AVG) + BITWISE
+FOLDS = {api.SUM: lambda a, b: a + b, api.PROD: lambda a, b: a * b, api.MAX: max, api.MIN: min,
+         api.BAND: lambda a, b: a & b, api.BOR: lambda a, b: a | b, api.BXOR: lambda a, b: a ^ b}
 
 
-def inputs(rank, count):
-    """Returns values that differ by rank and element, with both signs; sums of five are exact in
-    every type."""
-    return [((i * 7919 + rank * 104_729) % 2001) - 1000 for i in range(count)]
+def stored(datatype, values):
+    """Returns the values as the type holds them: integers wrap."""
+    return list(api.buffer(datatype, values))
+
+
+def inputs(rank, count, datatype=api.FLOAT64, op=api.SUM):
+    """Returns values that differ by rank and element, with both signs; reductions of five are
+    exact in every type."""
+    spread = 15 if op == api.PROD else 2001
+    return stored(datatype, [((i * 7919 + rank * 104_729) % spread) - spread // 2
+                             for i in range(count)])
 
 
 def reference(op, datatype, columns):
     """Returns the values that the ranks must hold, given each rank's input."""
-    if op == api.MAX:
-        return [max(values) for values in zip(*columns)]
-    if op == api.MIN:
-        return [min(values) for values in zip(*columns)]
-    sums = [sum(values) for values in zip(*columns)]
-    if op == api.SUM:
-        return sums
-    if datatype in BITS:
-        return [int(math.copysign(abs(s) // len(columns), s)) for s in sums]
-    averages = [s / len(columns) for s in sums]
-    return [struct.unpack("f", struct.pack("f", a))[0] for a in averages] \
-        if datatype == api.FLOAT32 else averages
+    fold = FOLDS[api.SUM if op == api.AVG else op]
+    folded = stored(datatype, [functools.reduce(fold, values) for values in zip(*columns)])
+    if op != api.AVG:
+        return folded
+    if datatype in INTEGERS:
+        return [s // len(columns) if s >= 0 else -(-s // len(columns)) for s in folded]
+    return stored(datatype, [s / len(columns) for s in folded])
 
 
 def rank_of_size():
@@ -51,12 +57,12 @@ def rank_of_size():
 def check_all_reduce(comm, rank, size, wrong):
     checked = 0
     for count in COUNTS:
-        columns = [inputs(r, count) for r in range(size)]
         # The long count covers the code paths of the transport, for which one type and reduction
         # suffice.
-        cases = [(t, o) for t in TYPES for o in OPS] if count < 10_000 else \
-            [(api.FLOAT32, api.SUM), (api.INT64, api.AVG)]
+        cases = [(t, o) for t in TYPES for o in OPS if t in INTEGERS or o not in BITWISE] \
+            if count < 10_000 else [(api.FLOAT32, api.SUM), (api.INT64, api.AVG)]
         for datatype, op in cases:
+            columns = [inputs(r, count, datatype, op) for r in range(size)]
             right = reference(op, datatype, columns)
             send = api.buffer(datatype, columns[rank])
             out = api.buffer(datatype, [77] * count)
@@ -76,7 +82,7 @@ def check_broadcast(comm, rank, size, wrong):
     for count in COUNTS:
         for root in range(size):
             datatype = TYPES[(count + root) % len(TYPES)]
-            right = inputs(root, count)
+            right = inputs(root, count, datatype)
             send = api.buffer(datatype, right) if rank == root else None
             out = api.buffer(datatype, [77] * count)
             comm.broadcast(send, out, count, root, datatype)
@@ -164,14 +170,18 @@ class CheckedBenchTest(unittest.TestCase):
     """Large buffers, checked by the program itself."""
 
     def test_large_operations_are_right_with_each_algorithm(self):
-        for collective, algorithm, ranks in (("all_reduce", "ring", 3), ("all_reduce", "hd", 5),
-                                             ("broadcast", "auto", 4), ("sendrecv", "auto", 2),
-                                             ("alltoall", "auto", 5)):
-            with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks):
+        for collective, algorithm, ranks, words in (
+                ("all_reduce", "ring", 3, ()), ("all_reduce", "hd", 5, ()),
+                ("all_reduce", "ring", 3, ("-d", "half")),
+                ("all_reduce", "hd", 3, ("-d", "bfloat16", "-o", "avg")),
+                ("all_reduce", "ring", 2, ("-d", "uint8", "-o", "bxor")),
+                ("broadcast", "auto", 4, ()), ("sendrecv", "auto", 2, ()),
+                ("alltoall", "auto", 5, ())):
+            with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks, words=words):
                 environment = dict(os.environ, R2CCL_SOCKET_IFNAME=NICS, R2CCL_ALGO=algorithm)
                 done = program.run(
-                    "bench", "-p", ranks, "--collective", collective, "-b", "1M", "-e", "4M",
-                    "-f", 4, "-n", 3, "-w", 1, "--json", "/dev/stderr",
+                    "bench", "-p", ranks, "--collective", collective, *words, "-b", "1M",
+                    "-e", "4M", "-f", 4, "-n", 3, "-w", 1, "--json", "/dev/stderr",
                     env=environment, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stderr)

@@ -5,9 +5,10 @@ import os
 import program
 
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 1000
-INT32, INT64, FLOAT32, FLOAT64 = 2, 4, 7, 8
-SUM, MAX, MIN, AVG = 0, 2, 3, 4
-C_TYPES = {INT32: ctypes.c_int32, INT64: ctypes.c_int64,
+INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64 = 0, 1, 2, 3, 4, 5, 7, 8
+SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = 0, 1, 2, 3, 4, 1000, 1001, 1002
+C_TYPES = {INT8: ctypes.c_int8, UINT8: ctypes.c_uint8, INT32: ctypes.c_int32,
+           UINT32: ctypes.c_uint32, INT64: ctypes.c_int64, UINT64: ctypes.c_uint64,
            FLOAT32: ctypes.c_float, FLOAT64: ctypes.c_double}
 CONFIG_UNDEF_INT = -2 ** 31
 

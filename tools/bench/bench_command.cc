@@ -167,10 +167,12 @@ void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
       ->expected(0, 1)
       ->type_name("0|1")
       ->capture_default_str();
-  sub->add_option("-o,--op", o->redop_name, "sum, max, min, avg")
+  sub->add_option("-o,--op", o->redop_name,
+                  "sum, prod, max, min, avg, and for integers band, bor, bxor")
       ->type_name("OP")
       ->capture_default_str();
-  sub->add_option("-d,--datatype", o->type_name, "float, double, int32, int64")
+  sub->add_option("-d,--datatype", o->type_name,
+                  "int8, uint8, int32, uint32, int64, uint64, half, bfloat16, float, double")
       ->type_name("TYPE")
       ->capture_default_str();
   sub->add_option("-r,--root", o->root, "root rank of broadcast")

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "base/types.h"
 #include "tools/common/parse.h"
 
 namespace r2ccl::tools {
@@ -67,16 +68,24 @@ Status resolve(BenchOptions* options) {
       {"alltoall", Collective::alltoall},
       {"barrier", Collective::barrier}};
   static const std::map<std::string, r2cclDataType_t> kTypes = {
-      {"float", r2cclFloat32},   {"float32", r2cclFloat32}, {"double", r2cclFloat64},
-      {"float64", r2cclFloat64}, {"int32", r2cclInt32},     {"int64", r2cclInt64}};
+      {"int8", r2cclInt8},      {"uint8", r2cclUint8},     {"int32", r2cclInt32},
+      {"uint32", r2cclUint32},  {"int64", r2cclInt64},     {"uint64", r2cclUint64},
+      {"half", r2cclFloat16},   {"float16", r2cclFloat16}, {"bfloat16", r2cclBfloat16},
+      {"float", r2cclFloat32},  {"float32", r2cclFloat32}, {"double", r2cclFloat64},
+      {"float64", r2cclFloat64}};
   static const std::map<std::string, r2cclRedOp_t> kRedOps = {
-      {"sum", r2cclSum}, {"max", r2cclMax}, {"min", r2cclMin}, {"avg", r2cclAvg}};
+      {"sum", r2cclSum}, {"prod", r2cclProd}, {"max", r2cclMax}, {"min", r2cclMin},
+      {"avg", r2cclAvg}, {"band", r2cclBand}, {"bor", r2cclBor}, {"bxor", r2cclBxor}};
   R2CCL_RETURN_IF_ERROR(
       look_up(kCollectives, "--collective", options->collective_name, &options->collective));
   R2CCL_RETURN_IF_ERROR(look_up(kTypes, "-d", options->type_name, &options->type));
   R2CCL_RETURN_IF_ERROR(look_up(kRedOps, "-o", options->redop_name, &options->redop));
   if (options->type_name == "float32") options->type_name = "float";
   if (options->type_name == "float64") options->type_name = "double";
+  if (options->type_name == "float16") options->type_name = "half";
+  if (options->redop >= r2cclBand && options->type >= r2cclFloat16) {
+    return {Code::invalid_argument, "-o " + options->redop_name + " needs an integer type"};
+  }
   // nccl-tests counts the checks; this bench checks all or none.
   std::optional<int> check = options->check_text.empty() ? 1 : parse_int(options->check_text);
   if (!check || *check < 0) return {Code::invalid_argument, "-c must be 0 or 1"};
@@ -103,7 +112,7 @@ Status resolve(BenchOptions* options) {
 }
 
 size_t type_bytes(r2cclDataType_t type) {
-  return type == r2cclInt32 || type == r2cclFloat32 ? 4 : 8;
+  return size_of(static_cast<DataType>(type));
 }
 
 uint64_t whole_bytes(const BenchOptions& options, uint64_t bytes, int ranks) {

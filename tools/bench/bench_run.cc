@@ -91,7 +91,7 @@ Status Bench::run_one(bool timed) {
 }
 
 void Bench::fill_input() {
-  values_.fill(input(), current().count, options_.type, comm_->rank(), iteration_);
+  values_.fill(input(), current().count, options_.type, options_.redop, comm_->rank(), iteration_);
 }
 
 uint64_t Bench::count_wrong() const {
@@ -101,11 +101,12 @@ uint64_t Bench::count_wrong() const {
       return values_.count_wrong_reduced(out_.get(), count, options_.type, options_.redop,
                                          iteration_);
     case Collective::broadcast:
-      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.root,
-                                        iteration_);
+      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.redop,
+                                        options_.root, iteration_);
     case Collective::sendrecv: {
       int previous = (comm_->rank() + comm_->ranks() - 1) % comm_->ranks();
-      return values_.count_wrong_copied(out_.get(), count, options_.type, previous, iteration_);
+      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.redop, previous,
+                                        iteration_);
     }
     case Collective::alltoall:
       return count_wrong_parts(count / static_cast<uint64_t>(comm_->ranks()));
@@ -120,8 +121,8 @@ uint64_t Bench::count_wrong_parts(uint64_t part) const {
   for (int from = 0; from < comm_->ranks(); ++from) {
     const std::byte* received =
         out_.get() + static_cast<uint64_t>(from) * part * type_bytes(options_.type);
-    wrong += values_.count_wrong_copied(received, part, options_.type, from, iteration_,
-                                        static_cast<uint64_t>(comm_->rank()) * part);
+    wrong += values_.count_wrong_copied(received, part, options_.type, options_.redop, from,
+                                        iteration_, static_cast<uint64_t>(comm_->rank()) * part);
   }
   return wrong;
 }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <type_traits>
 
+#include "tools/bench/periodic_values.h"
+
 namespace r2ccl::tools {
 namespace {
 
@@ -91,8 +93,23 @@ uint64_t count_wrong(const void* buffer, size_t count, r2cclDataType_t type, Pat
       return count_wrong_as<float>(buffer, count, pattern, divisor);
     case r2cclFloat64:
       return count_wrong_as<double>(buffer, count, pattern, divisor);
+    default:
+      break;
   }
   return count;
+}
+
+// Returns whether the values of a pattern serve the type and the reduction.
+bool has_pattern(r2cclDataType_t type, r2cclRedOp_t redop) {
+  const bool wide =
+      type == r2cclInt32 || type == r2cclInt64 || type == r2cclFloat32 || type == r2cclFloat64;
+  return wide && (redop == r2cclSum || redop == r2cclMax || redop == r2cclMin || redop == r2cclAvg);
+}
+
+PeriodicValues periodic(int ranks, r2cclDataType_t type, r2cclRedOp_t redop) {
+  constexpr int kFirstBitwise = static_cast<int>(ReduceOp::band);
+  const int number = redop >= r2cclBand ? redop - r2cclBand + kFirstBitwise : redop;
+  return {ranks, static_cast<DataType>(type), static_cast<ReduceOp>(number)};
 }
 
 }  // namespace
@@ -112,8 +129,11 @@ BenchValues::BenchValues(int ranks) : ranks_(ranks) {
   weight_min_ = *std::min_element(weights_.begin(), weights_.end());
 }
 
-void BenchValues::fill(void* buffer, size_t count, r2cclDataType_t type, int rank,
-                       uint64_t iteration) const {
+void BenchValues::fill(void* buffer, size_t count, r2cclDataType_t type, r2cclRedOp_t redop,
+                       int rank, uint64_t iteration) const {
+  if (!has_pattern(type, redop)) {
+    return periodic(ranks_, type, redop).fill(buffer, count, rank, iteration);
+  }
   int32_t weight = weights_[static_cast<size_t>(rank)];
   Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight};
   switch (type) {
@@ -125,11 +145,16 @@ void BenchValues::fill(void* buffer, size_t count, r2cclDataType_t type, int ran
       return fill_as<float>(buffer, count, pattern);
     case r2cclFloat64:
       return fill_as<double>(buffer, count, pattern);
+    default:
+      break;
   }
 }
 
 uint64_t BenchValues::count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
                                           r2cclRedOp_t redop, uint64_t iteration) const {
+  if (!has_pattern(type, redop)) {
+    return periodic(ranks_, type, redop).count_wrong_reduced(buffer, count, iteration);
+  }
   Pattern pattern{seed_of(iteration), a_mask_, 1, 0, 0};
   int32_t divisor = 1;
   switch (redop) {
@@ -149,12 +174,18 @@ uint64_t BenchValues::count_wrong_reduced(const void* buffer, size_t count, r2cc
       pattern.n = weight_min_;
       pattern.n_turned = turn_ - weight_max_;
       break;
+    default:
+      break;
   }
   return count_wrong(buffer, count, type, pattern, divisor);
 }
 
 uint64_t BenchValues::count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type,
-                                         int rank, uint64_t iteration, size_t first) const {
+                                         r2cclRedOp_t redop, int rank, uint64_t iteration,
+                                         size_t first) const {
+  if (!has_pattern(type, redop)) {
+    return periodic(ranks_, type, redop).count_wrong_copied(buffer, count, rank, iteration, first);
+  }
   int32_t weight = weights_[static_cast<size_t>(rank)];
   Pattern pattern{seed_of(iteration), a_mask_, 1, weight, turn_ - weight, first};
   return count_wrong(buffer, count, type, pattern, 1);

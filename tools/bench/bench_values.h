@@ -5,7 +5,8 @@
 // the weights w are fixed and distinct, and reversed for half of the elements. So a sum is (p * a +
 // b * sum(w)) * scale in O(1), and it is wrong as soon as any contribution is missing, doubled,
 // stale or from another place. All sums stay below 2^24 * scale, which the type holds exactly, so
-// no order of additions can round.
+// no order of additions can round. These values serve int32, int64, float32 and float64 with sum,
+// max, min and avg; PeriodicValues all other pairs of type and reduction.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +24,18 @@ class BenchValues {
   static constexpr int kRanksMax = 1024;
   explicit BenchValues(int ranks);
 
-  // Fills `buffer` with rank `rank`'s input.
-  void fill(void* buffer, size_t count, r2cclDataType_t type, int rank, uint64_t iteration) const;
+  // Fills `buffer` with rank `rank`'s input for the reduction, or for a copy.
+  void fill(void* buffer, size_t count, r2cclDataType_t type, r2cclRedOp_t redop, int rank,
+            uint64_t iteration) const;
 
   // Returns the number of elements that differ from the reduction over all ranks.
   uint64_t count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
                                r2cclRedOp_t redop, uint64_t iteration) const;
   // Returns the number of elements that differ from rank `rank`'s input, from its element `first`
   // on.
-  uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type, int rank,
-                              uint64_t iteration, size_t first = 0) const;
+  uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type,
+                              r2cclRedOp_t redop, int rank, uint64_t iteration,
+                              size_t first = 0) const;
 
  private:
   int32_t ranks_;

@@ -36,7 +36,7 @@ class BenchValuesTest : public ::testing::Test {
 
   std::vector<T> input(const BenchValues& values, int rank, uint64_t iteration) {
     std::vector<T> data(kCount);
-    values.fill(data.data(), kCount, kType, rank, iteration);
+    values.fill(data.data(), kCount, kType, r2cclSum, rank, iteration);
     return data;
   }
 
@@ -95,11 +95,13 @@ TYPED_TEST(BenchValuesTest, SeesAContributionThatIsMissingDoubledOrStale) {
 TYPED_TEST(BenchValuesTest, SeesDataThatIsMovedOrFromAnotherRank) {
   BenchValues values(4);
   std::vector<TypeParam> data = this->input(values, 1, 7);
-  EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, 1, 7), 0u);
-  EXPECT_EQ(values.count_wrong_copied(data.data() + 3, kCount - 3, this->kType, 1, 7, 3), 0u);
-  EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, 2, 7), kCount);
-  EXPECT_GT(values.count_wrong_copied(data.data(), kCount, this->kType, 1, 8), kCount * 99 / 100);
-  EXPECT_GT(values.count_wrong_copied(data.data() + 1, kCount - 1, this->kType, 1, 7),
+  EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, r2cclSum, 1, 7), 0u);
+  EXPECT_EQ(values.count_wrong_copied(data.data() + 3, kCount - 3, this->kType, r2cclSum, 1, 7, 3),
+            0u);
+  EXPECT_EQ(values.count_wrong_copied(data.data(), kCount, this->kType, r2cclSum, 2, 7), kCount);
+  EXPECT_GT(values.count_wrong_copied(data.data(), kCount, this->kType, r2cclSum, 1, 8),
+            kCount * 99 / 100);
+  EXPECT_GT(values.count_wrong_copied(data.data() + 1, kCount - 1, this->kType, r2cclSum, 1, 7),
             kCount * 99 / 100);
 }
 
@@ -117,7 +119,7 @@ TEST(BenchValues, LetsSeveralRanksWinAMaximum) {
   std::set<int> winners;
   for (int rank = 0; rank < 4; ++rank) {
     std::vector<float> data(kCount);
-    values.fill(data.data(), kCount, r2cclFloat32, rank, 0);
+    values.fill(data.data(), kCount, r2cclFloat32, r2cclMax, rank, 0);
     uint64_t wrong = values.count_wrong_reduced(data.data(), kCount, r2cclFloat32, r2cclMax, 0);
     if (wrong < kCount) winners.insert(rank);
   }
