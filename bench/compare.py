@@ -42,6 +42,9 @@ BROADCAST_BYTES = 64 * MIB
 # The difference of a long and a short broadcast run counts as processor time: its operations.
 LONG, SHORT, BROADCAST_WARMUP = 48, 4, 2
 GLOO_BYTES_MIN = 64 * KIB
+NAMES = {"all_reduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast",
+         "all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "gather": "Gather",
+         "scatter": "Scatter", "alltoall": "AllToAll"}
 
 
 class ThisMachine(Place):
@@ -114,10 +117,11 @@ def note_others(cells, seconds=0.3):
 
 
 class Group:
-    """The cells of one place, which `make_place(options)` makes: sizes of AllReduce."""
+    """The cells of one place, which `make_place(options)` makes: sizes of a collective."""
 
-    def __init__(self, make_place, peer_list, plan, cells):
+    def __init__(self, make_place, peer_list, plan, cells, collective="all_reduce"):
         self.make_place, self.peers, self.plan, self.cells = make_place, peer_list, plan, cells
+        self.collective = collective
 
     def select(self, wanted):
         self.cells = {size: cell for size, cell in self.cells.items() if wanted in cell.name}
@@ -139,7 +143,8 @@ class Group:
 
     def run_ours(self, place, size):
         warmup, iterations = self.plan[size]
-        options = ["-b", size, "-w", warmup, "--iters", iterations, "--out-of-place"]
+        options = ["--collective", self.collective, "-b", size, "-w", warmup, "--iters",
+                   iterations, "--out-of-place"]
         cell = self.cells[size]
         try:
             command, seconds = run_ours(place, options)
@@ -256,24 +261,25 @@ class Broadcast:
                            f"{command}  # less that of: {short.command}")
 
 
-def lab_group(title, hosts, nics, mbit, sizes, goals):
-    cells = {size: ratios.Cell(f"AllReduce {bytes_text(size)}, {title}", goals.get(size))
+def lab_group(title, hosts, nics, mbit, sizes, goals, collective="all_reduce"):
+    cells = {size: ratios.Cell(f"{NAMES[collective]} {bytes_text(size)}, {title}", goals.get(size))
              for size in sizes}
     return Group(lambda options: CompareLab(options.r2ccl, options.name, hosts, nics, mbit),
-                 peers.all_in_lab(), PLAN, cells)
+                 peers.all_in_lab(collective), PLAN, cells, collective)
 
 
-def host_group(ranks, plan, goals):
-    cells = {size: ratios.Cell(f"AllReduce {bytes_text(size)}, one host, {ranks} ranks",
+def host_group(ranks, plan, goals, collective="all_reduce"):
+    cells = {size: ratios.Cell(f"{NAMES[collective]} {bytes_text(size)}, one host, {ranks} ranks",
                                goals.get(size)) for size in plan}
     shared = {"btl": "vader,self"}
-    others = [peers.LocalOpenMpi("Open MPI, shared memory", shared),
+    others = [peers.LocalOpenMpi("Open MPI, shared memory", shared, collective),
               peers.LocalOpenMpi("Open MPI, loopback TCP",
-                                 {"btl": "tcp,self", "btl_tcp_if_include": "lo"})]
+                                 {"btl": "tcp,self", "btl_tcp_if_include": "lo"}, collective)]
     if ranks <= os.cpu_count():
         others.append(peers.LocalOpenMpi("Open MPI, shared memory, spinning",
-                                         {**shared, "mpi_yield_when_idle": 0}))
-    return Group(lambda options: ThisMachine(options.r2ccl, ranks), others, plan, cells)
+                                         {**shared, "mpi_yield_when_idle": 0}, collective))
+    return Group(lambda options: ThisMachine(options.r2ccl, ranks), others, plan, cells,
+                 collective)
 
 
 def bytes_text(size):
@@ -293,10 +299,22 @@ def all_groups():
             Broadcast()]
 
 
-def report(document, cells):
-    """Returns the tables as Markdown."""
+def groups_of_collectives():
+    """The collectives but AllReduce, on shaped and unshaped NICs and in memory: no slower than the
+    best peer."""
+    goals = {size: 1 for size in LARGE}
+    for collective in NAMES:
+        if collective == "all_reduce":
+            continue
+        yield lab_group("4x4 at 250 Mbit/s", 4, 4, 250, LARGE, goals, collective)
+        yield lab_group("4x4", 4, 4, 0, LARGE, goals, collective)
+        yield host_group(4, {size: PLAN[size] for size in LARGE}, goals, collective)
+
+
+def report(document, cells, picture):
+    """Returns the tables as Markdown. `picture`: the file name of the chart."""
     where = document["machine"]
-    lines = ["# r2ccl against its peers", "", "![The ratios as bars](compare.svg)", "",
+    lines = [f"# {document['title']}", "", f"![The ratios as bars]({picture})", "",
              place(where), "",
              "\"4x1\" is 4 hosts with one NIC each, unshaped unless a rate is given. \"Others' CPU\" is "
              "the share of the cores that other programs used before the repetitions. "
@@ -324,6 +342,8 @@ def options_of(description):
     p.add_argument("--only", default="", metavar="TEXT", help="only cells with this in their name")
     p.add_argument("--markdown", type=pathlib.Path, help="write the tables here")
     p.add_argument("--svg", type=pathlib.Path, help="write a bar chart of the ratios here")
+    p.add_argument("--collectives", action="store_true",
+                   help="compare the collectives other than AllReduce")
     p.add_argument("--list", action="store_true", help="print the names of the cells, and end")
     return p.parse_args()
 
@@ -341,20 +361,23 @@ def run(groups, options, repetitions, document):
 
 def main():
     options = options_of(__doc__)
-    groups = [group for group in all_groups() if group.select(options.only)]
+    chosen = groups_of_collectives() if options.collectives else all_groups()
+    groups = [group for group in chosen if group.select(options.only)]
     cells = [cell for group in groups for cell in group.select(options.only)]
     if options.list or not cells:
         print("\n".join(cell.name for cell in cells) or "no cell has this in its name")
         return 0 if cells else 2
     repetitions = 1 if options.quick else options.repetitions
-    document = {"what": "compare", "machine": machine(), "repetitions": repetitions,
-                "missing_peers": {}}
+    document = {"what": "compare_collectives" if options.collectives else "compare",
+                "title": "Collectives against Open MPI's" if options.collectives else
+                         "r2ccl against its peers",
+                "machine": machine(), "repetitions": repetitions, "missing_peers": {}}
     with contextlib.suppress(KeyboardInterrupt):
         run(groups, options, repetitions, document)
     document |= {"peers": {**peers.versions(), "iperf3": peers.version("iperf3")},
                  "cells": [ratios.document(cell) for cell in ratios.worst_first(cells)]}
     save(options.json, document)
-    text = report(document, cells)
+    text = report(document, cells, options.svg.name if options.svg else "compare.svg")
     print(text, end="")
     write(options.markdown, text)
     write(options.svg, ratios_svg.draw(cells))

@@ -81,11 +81,12 @@ class Peer:
 
 class OpenMpi(Peer):
     compiler = ["mpicc"]
-    source = "mpi_allreduce.c"
+    source = "mpi_collective.c"
 
-    def __init__(self, name, settings):
+    def __init__(self, name, settings, collective="all_reduce"):
         self.name = name
         self.settings = settings
+        self.collective = collective
 
     def argv(self, lab, words):
         hosts = ",".join(f"h{i}:1" for i in range(lab.hosts))
@@ -99,7 +100,7 @@ class OpenMpi(Peer):
         mca = {"pml": "ob1", "mpi_yield_when_idle": 1, **mca, **self.settings}
         options = [word for key, value in mca.items() for word in ("--mca", key, value)]
         return ["mpirun", "--allow-run-as-root", "-np", ranks, *where, "--bind-to", "none",
-                *options, self.program]
+                *options, self.program, self.collective]
 
 
 class LocalOpenMpi(OpenMpi):
@@ -122,7 +123,10 @@ class Gloo(Peer):
         return lab.on_all(self.program, store, nic_list(lab), *words)
 
 
-def all_in_lab():
+def all_in_lab(collective="all_reduce"):
+    """Returns the peers that have the collective."""
+    if collective != "all_reduce":
+        return [OpenMpi("Open MPI, default", {}, collective)]
     return [OpenMpi("Open MPI, default", {}),
             OpenMpi("Open MPI, ring", {"coll_tuned_use_dynamic_rules": 1,
                                        "coll_tuned_allreduce_algorithm": 4}),

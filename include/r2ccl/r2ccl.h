@@ -227,6 +227,73 @@ R2CCL_API r2cclResult_t r2cclRedOpDestroy(r2cclRedOp_t op, r2cclComm_t comm);
 R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                        r2cclRequest_t* request);
+/* Sets recvbuff[i] of the root to op over all ranks of sendbuff[i], i < count. Only the root writes
+ * recvbuff. In place at the root when sendbuff == recvbuff. */
+R2CCL_API r2cclResult_t r2cclReduce(const void* sendbuff, void* recvbuff, size_t count,
+                                    r2cclDataType_t datatype, r2cclRedOp_t op, int root,
+                                    r2cclComm_t comm, r2cclRequest_t* request);
+
+/* The next calls have buffers of blocks, one for each of the p ranks: block r of such a buffer is
+ * buffer[r * count + i], i < count. A block that a rank keeps is copied too, unless the call is in
+ * place: then this rank's own block lies where it belongs in the long buffer.
+ *
+ * Copies sendbuff of rank r to block r of recvbuff on every rank; recvbuff has p * sendcount
+ * elements. In place when sendbuff == recvbuff + rank * sendcount. */
+R2CCL_API r2cclResult_t r2cclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                       r2cclDataType_t datatype, r2cclComm_t comm,
+                                       r2cclRequest_t* request);
+/* Sets recvbuff of rank r to op over all ranks of block r of sendbuff, which has p * recvcount
+ * elements. In place when recvbuff == sendbuff + rank * recvcount; the other blocks of sendbuff
+ * keep their values. */
+R2CCL_API r2cclResult_t r2cclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                           r2cclDataType_t datatype, r2cclRedOp_t op,
+                                           r2cclComm_t comm, r2cclRequest_t* request);
+/* Copies block r of sendbuff to block `rank` of recvbuff of rank r, from every rank to every rank.
+ * The buffers may not overlap. */
+R2CCL_API r2cclResult_t r2cclAllToAll(const void* sendbuff, void* recvbuff, size_t count,
+                                      r2cclDataType_t datatype, r2cclComm_t comm,
+                                      r2cclRequest_t* request);
+/* Copies sendbuff of rank r to block r of the root's recvbuff. Only the root has a recvbuff. In
+ * place at the root when sendbuff == recvbuff + root * count. */
+R2CCL_API r2cclResult_t r2cclGather(const void* sendbuff, void* recvbuff, size_t count,
+                                    r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                                    r2cclRequest_t* request);
+/* Copies block r of the root's sendbuff to recvbuff of rank r. Only the root has a sendbuff. In
+ * place at the root when recvbuff == sendbuff + root * count. */
+R2CCL_API r2cclResult_t r2cclScatter(const void* sendbuff, void* recvbuff, size_t count,
+                                     r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                                     r2cclRequest_t* request);
+
+/* The same with blocks of different sizes: block r has counts[r] elements, from element displs[r]
+ * on. displs may be NULL: the blocks then lie one after another. Arrays have an entry for each rank
+ * and may change after the return. Blocks that a call writes may not overlap.
+ *
+ * In AllGatherV and ReduceScatterV all ranks give the same recvcounts; displs may differ. In
+ * GatherV and ScatterV a rank other than the root gives only its own count, and its counts and
+ * displs may be NULL. A count on which two ranks differ is an error on all ranks. */
+R2CCL_API r2cclResult_t r2cclAllGatherV(const void* sendbuff, void* recvbuff,
+                                        const size_t recvcounts[], const size_t displs[],
+                                        r2cclDataType_t datatype, r2cclComm_t comm,
+                                        r2cclRequest_t* request);
+R2CCL_API r2cclResult_t r2cclReduceScatterV(const void* sendbuff, void* recvbuff,
+                                            const size_t recvcounts[], r2cclDataType_t datatype,
+                                            r2cclRedOp_t op, r2cclComm_t comm,
+                                            r2cclRequest_t* request);
+R2CCL_API r2cclResult_t r2cclGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                     const size_t recvcounts[], const size_t displs[],
+                                     r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                                     r2cclRequest_t* request);
+R2CCL_API r2cclResult_t r2cclScatterV(const void* sendbuff, const size_t sendcounts[],
+                                      const size_t displs[], void* recvbuff, size_t recvcount,
+                                      r2cclDataType_t datatype, int root, r2cclComm_t comm,
+                                      r2cclRequest_t* request);
+/* Copies block r of sendbuff to block `rank` of recvbuff of rank r. sendcounts[r] of this rank is
+ * recvcounts[rank] of rank r. */
+R2CCL_API r2cclResult_t r2cclAllToAllV(const void* sendbuff, const size_t sendcounts[],
+                                       const size_t sdispls[], void* recvbuff,
+                                       const size_t recvcounts[], const size_t rdispls[],
+                                       r2cclDataType_t datatype, r2cclComm_t comm,
+                                       r2cclRequest_t* request);
 /* The n-th Send from A to B meets the n-th Recv at B from A; count and type must agree. There is no
  * other order. A Send is complete once the caller may overwrite its buffer: a small Send may be
  * complete long before the Recv, a Send to this rank itself only with its Recv. */

@@ -1,5 +1,5 @@
-// Broadcast; backwards it is Reduce. Both forms number the hosts from the root's, and the ranks of each host, on the root's
-// from the root. Without host groups each rank has a host of its own.
+// Broadcast; backwards it is Reduce. Both forms number the hosts from the root's, and the ranks of
+// each host, on the root's from the root. Without host groups each rank has a host of its own.
 //
 // The chain visits all ranks of a host one after another, so that each NIC carries the vector once.
 // The tree has two levels: the first ranks of the hosts, and the ranks of each host.

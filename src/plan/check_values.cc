@@ -81,7 +81,7 @@ struct Run {
 };
 using Runs = std::vector<Run>;
 
-// What a piece of memory holds.
+// The contents of a piece of memory.
 class Memory {
  public:
   void write(uint64_t offset, const Run& run) {
@@ -147,8 +147,9 @@ class SymbolicRun {
     for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
       for (const Holding& held : subject.contents[rank].input) {
         const Region place{Buffer::input, held.offset, held.range.count};
-        memory(rank, place).write(subject.address_of(rank, place),
-                                  {held.range.count, held.range.begin, expression_of(held.of)});
+        memory(rank, place)
+            .write(subject.address_of(rank, place),
+                   {held.range.count, held.range.begin, expression_of(held.of)});
       }
     }
   }
@@ -214,11 +215,11 @@ class SymbolicRun {
     const Step& step = subject_.step(receive);
     const auto taken = taken_.extract(subject_.send_of(receive));
     Runs reduced;
-    R2CCL_RETURN_IF_ERROR(for_each_pair(
-        read(receive.rank, step.source), taken.mapped(), [&](const Run& own, const Run& received) {
-          reduced.push_back(own);
-          return reduce(receive, reduced.back(), received);
-        }));
+    R2CCL_RETURN_IF_ERROR(for_each_pair(read(receive.rank, step.source), taken.mapped(),
+                                        [&](const Run& own, const Run& received) {
+                                          reduced.push_back(own);
+                                          return reduce(receive, reduced.back(), received);
+                                        }));
     write(receive.rank, step.target, reduced);
     return Status::ok_status();
   }
@@ -237,8 +238,8 @@ class SymbolicRun {
                     : expressions_.reduce(received.value, own.value);
     const bool full = expressions_.first_missing(own.value) == subject_.plans.size();
     if (full == step.last_reduction) return Status::ok_status();
-    return subject_.wrong(receive, full ? "is the last reduction but does not say so"
-                                        : "is not the last reduction");
+    return subject_.wrong(
+        receive, full ? "is the last reduction but does not say so" : "is not the last reduction");
   }
 
   Status check_result(size_t rank, const Holding& held) {

@@ -30,7 +30,7 @@ struct Exchange {
 struct Subject {
   const std::vector<PlanKey>& keys;  // by rank
   const std::vector<RankPlan>& plans;
-  std::vector<Contents> contents{};  // by rank
+  std::vector<Contents> contents{};                           // by rank
   std::map<std::pair<size_t, size_t>, Exchange> exchanges{};  // by (from, to)
   // By rank and step: the send whose bytes a receive or receive_reduce takes.
   std::vector<std::vector<StepId>> sends{};

@@ -2,7 +2,8 @@
 //
 // AllGather has three forms. n is the whole vector, p the number of ranks.
 //
-//   ring    rank i sends to i + 1 the block that it received last: p - 1 steps, the least bytes also
+//   ring    rank i sends to i + 1 the block that it received last: p - 1 steps, the least bytes
+//   also
 //           between hosts of several ranks, because the ring visits all ranks of a host one after
 //           another and each host sends (p - 1) / p n. Pieces of a block follow each other, as in
 //           ring.cc, so the latency counts once. Large blocks go around in groups of pieces:
@@ -14,8 +15,8 @@
 //           the result, so a run that wraps around has two messages, and no rotation is needed.
 //
 // Gather and Scatter: one hop between each rank and the root, whose line is the limit.
-// AllToAll: each pair of ranks exchanges directly; in round k rank r sends to r + k, so that no rank
-// receives from two at once.
+// AllToAll: each pair of ranks exchanges directly; in round k rank r sends to r + k, so that no
+// rank receives from two at once.
 #include <algorithm>
 #include <vector>
 

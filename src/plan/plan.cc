@@ -54,8 +54,8 @@ Algorithm choose_gather(const PlanKey& key, uint64_t bytes, const PlanLimits& li
   if (given && (bruck_can || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
   if (bruck_can && bytes <= limits.bruck_bytes_max) return Algorithm::recursive_doubling;
   // Ranks that share a host send less through its NICs in a ring.
-  const bool rings = !key.hosts.empty() ||
-                     bytes >= ring_bytes(static_cast<uint64_t>(key.rank_count), limits);
+  const bool rings =
+      !key.hosts.empty() || bytes >= ring_bytes(static_cast<uint64_t>(key.rank_count), limits);
   return rings ? Algorithm::ring : Algorithm::direct;
 }
 
@@ -142,8 +142,8 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
 void build_broadcast(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
                      PlanBuilder& plan) {
   const bool chain = choose_algorithm(key, limits) == Algorithm::ring;
-  const Transfers transfers = chain ? chain_broadcast(key, plan.rank(), limits)
-                                    : tree_broadcast(key, plan.rank(), limits);
+  const Transfers transfers =
+      chain ? chain_broadcast(key, plan.rank(), limits) : tree_broadcast(key, plan.rank(), limits);
   if (key.collective == Collective::broadcast) return distribute(transfers, contents, plan);
   reduce_backwards(transfers, contents, limits, key.type, plan);
 }

@@ -157,7 +157,8 @@ void reduce_backwards_in_scratch(const Transfers& transfers, const Contents& con
     return Region{Buffer::scratch, range.begin, range.count};
   };
   plan.set_scratch(contents.extents.input_count);
-  plan.copy({Buffer::input, 0, contents.extents.input_count}, place({0, contents.extents.input_count}));
+  plan.copy({Buffer::input, 0, contents.extents.input_count},
+            place({0, contents.extents.input_count}));
   Remaining remaining(transfers, contents);
   for (const Transfer& transfer : transfers.list() | std::views::reverse) {
     const Range& range = transfer.range;

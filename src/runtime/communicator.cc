@@ -191,16 +191,6 @@ Status Communicator::failure() const {
   return failure_;
 }
 
-PlanKey Communicator::plan_key(Collective what, uint64_t count, DataType type) const {
-  PlanKey key;
-  key.collective = what;
-  key.algorithm = algorithm_of(options_.config.algo);
-  key.type = type;
-  key.rank_count = options_.rank_count;
-  key.count = count;
-  return key;
-}
-
 std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work) {
   auto request = std::make_shared<Request>(what, awaited_);
   thread().post([this, work = std::move(work), request] {
@@ -215,34 +205,16 @@ std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work)
   return request;
 }
 
-std::shared_ptr<Request> Communicator::collective(const PlanKey& key, const std::byte* input,
+std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* input,
                                                   std::byte* output, const MaybeBad& bad,
                                                   const Scalar& scalar) {
+  key.algorithm = algorithm_of(options_.config.algo);
+  key.rank_count = options_.rank_count;
   PendingCall what;
   what.key = key;
   return start(what, [=, this](Operations::Done done) {
     return runtime_->collective({key, input, output, std::move(done), scalar}, bad);
   });
-}
-
-std::shared_ptr<Request> Communicator::all_reduce(const std::byte* input, std::byte* output,
-                                                  uint64_t count, DataType type,
-                                                  const Reduction& reduction, const MaybeBad& bad) {
-  PlanKey key = plan_key(Collective::all_reduce, count, type);
-  key.op = reduction.op;
-  return collective(key, input, output, bad, reduction.scalar);
-}
-
-std::shared_ptr<Request> Communicator::broadcast(const std::byte* input, std::byte* output,
-                                                 uint64_t count, DataType type, Rank root,
-                                                 const MaybeBad& bad) {
-  PlanKey key = plan_key(Collective::broadcast, count, type);
-  key.root = root;
-  return collective(key, input, output, bad);
-}
-
-std::shared_ptr<Request> Communicator::barrier() {
-  return collective(plan_key(Collective::barrier, 0, DataType::int32), nullptr, nullptr, {});
 }
 
 std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,

@@ -37,12 +37,9 @@ class Communicator final : private RankObserver {
 
   // `bad`: as RankRuntime.
   using MaybeBad = std::optional<BadMemory>;
-  std::shared_ptr<Request> all_reduce(const std::byte* input, std::byte* output, uint64_t count,
-                                      DataType type, const Reduction& reduction,
-                                      const MaybeBad& bad);
-  std::shared_ptr<Request> broadcast(const std::byte* input, std::byte* output, uint64_t count,
-                                     DataType type, Rank root, const MaybeBad& bad);
-  std::shared_ptr<Request> barrier();
+  // Starts a collective. The communicator chooses the algorithm. `scalar`: as CollectiveCall.
+  std::shared_ptr<Request> collective(PlanKey key, const std::byte* input, std::byte* output,
+                                      const MaybeBad& bad, const Scalar& scalar = {});
   std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer,
                                 const MaybeBad& bad);
   std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,
@@ -77,9 +74,6 @@ class Communicator final : private RankObserver {
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
 
-  PlanKey plan_key(Collective what, uint64_t count, DataType type) const;
-  std::shared_ptr<Request> collective(const PlanKey& key, const std::byte* input, std::byte* output,
-                                      const MaybeBad& bad, const Scalar& scalar = {});
   // Runs `work` in the driving thread. It starts the operation with the completion that it is
   // given, and returns the operation's number.
   using Work = std::function<uint64_t(Operations::Done)>;

@@ -112,7 +112,9 @@ TEST(Communicator, FailsWhenItsThreadRunsOutOfMemoryAndTheProcessGoesOn) {
   int32_t received = 0;
   const auto waiting =
       ranks[0]->receive(reinterpret_cast<std::byte*>(&received), 1, DataType::int32, Rank(1), {});
-  const auto waiting_too = ranks[1]->barrier();
+  PlanKey barrier;
+  barrier.collective = Collective::barrier;
+  const auto waiting_too = ranks[1]->collective(barrier, nullptr, nullptr, {});
   transports[0]->poller().starve(3);
   ASSERT_TRUE(waiting->wait(kPatience));
   ASSERT_TRUE(waiting_too->wait(kPatience));

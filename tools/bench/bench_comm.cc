@@ -43,17 +43,31 @@ Status BenchComm::check(const char* call, r2cclResult_t result) const {
 }
 
 Status BenchComm::run(const BenchOptions& options, const void* in, void* out, size_t count) {
+  const size_t part = count / static_cast<size_t>(ranks_);
+  const r2cclDataType_t type = options.type;
   switch (options.collective) {
     case Collective::all_reduce:
       return check("r2cclAllReduce",
-                   r2cclAllReduce(in, out, count, options.type, options.redop, comm_, nullptr));
+                   r2cclAllReduce(in, out, count, type, options.redop, comm_, nullptr));
+    case Collective::reduce:
+      return check("r2cclReduce",
+                   r2cclReduce(in, out, count, type, options.redop, options.root, comm_, nullptr));
     case Collective::broadcast:
       return check("r2cclBroadcast",
-                   r2cclBroadcast(in, out, count, options.type, options.root, comm_, nullptr));
+                   r2cclBroadcast(in, out, count, type, options.root, comm_, nullptr));
+    case Collective::all_gather:
+      return check("r2cclAllGather", r2cclAllGather(in, out, part, type, comm_, nullptr));
+    case Collective::reduce_scatter:
+      return check("r2cclReduceScatter",
+                   r2cclReduceScatter(in, out, part, type, options.redop, comm_, nullptr));
+    case Collective::gather:
+      return check("r2cclGather", r2cclGather(in, out, part, type, options.root, comm_, nullptr));
+    case Collective::scatter:
+      return check("r2cclScatter", r2cclScatter(in, out, part, type, options.root, comm_, nullptr));
+    case Collective::alltoall:
+      return check("r2cclAllToAll", r2cclAllToAll(in, out, part, type, comm_, nullptr));
     case Collective::sendrecv:
       return send_receive(options, in, out, count);
-    case Collective::alltoall:
-      return all_to_all(options, in, out, count);
     case Collective::barrier:
       return barrier();
   }
@@ -75,34 +89,6 @@ Status BenchComm::send_receive(const BenchOptions& options, const void* in, void
   r2cclResult_t received = r2cclRequestWait(&receive, -1);
   R2CCL_RETURN_IF_ERROR(check("r2cclSend", sent));
   return check("r2cclRecv", received);
-}
-
-Status BenchComm::all_to_all(const BenchOptions& options, const void* in, void* out, size_t count) {
-  const size_t part = count / static_cast<size_t>(ranks_);
-  const size_t part_bytes = part * type_bytes(options.type);
-  std::vector<r2cclRequest_t> requests;
-  Status status = Status::ok_status();
-  // Posts receives first, so that no message comes unexpected; each rank starts with another peer.
-  for (const bool sends : {false, true}) {
-    for (int step = 1; step <= ranks_ && status.ok(); ++step) {
-      const int peer = (rank_ + (sends ? step : ranks_ - step)) % ranks_;
-      const size_t offset = static_cast<size_t>(peer) * part_bytes;
-      r2cclRequest_t request = nullptr;
-      status = sends ? check("r2cclSend", r2cclSend(static_cast<const char*>(in) + offset, part,
-                                                    options.type, peer, comm_, &request))
-                     : check("r2cclRecv", r2cclRecv(static_cast<char*>(out) + offset, part,
-                                                    options.type, peer, comm_, &request));
-      if (status.ok()) requests.push_back(request);
-    }
-  }
-  for (r2cclRequest_t& request : requests) {
-    if (!status.ok()) {
-      r2cclRequestAbort(&request);
-    } else {
-      status = check("r2cclRequestWait", r2cclRequestWait(&request, -1));
-    }
-  }
-  return status;
 }
 
 Status BenchComm::barrier() {

@@ -21,9 +21,9 @@ class BenchComm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Runs one operation to its end. All-reduce and broadcast go from `in` to `out` (the same in
-  // place); sendrecv sends to the next rank and receives from the previous one, as in nccl-tests;
-  // alltoall sends part r of `in` to rank r, and receives part r of `out` from it.
+  // Runs one operation to its end, from `in` to `out` (the same in place). `count`: elements of the
+  // vector, or of all blocks. sendrecv sends to the next rank and receives from the previous one,
+  // as in nccl-tests.
   Status run(const BenchOptions& options, const void* in, void* out, size_t count);
   Status barrier();
 
@@ -40,7 +40,6 @@ class BenchComm {
   BenchComm(r2cclComm_t comm, int rank, int ranks) : comm_(comm), rank_(rank), ranks_(ranks) {}
   Status check(const char* call, r2cclResult_t result) const;
   Status send_receive(const BenchOptions& options, const void* in, void* out, size_t count);
-  Status all_to_all(const BenchOptions& options, const void* in, void* out, size_t count);
 
   r2cclComm_t comm_;
   int rank_;

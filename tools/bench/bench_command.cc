@@ -175,7 +175,7 @@ void add_nccl_tests_options(CLI::App* sub, BenchOptions* o) {
                   "int8, uint8, int32, uint32, int64, uint64, half, bfloat16, float, double")
       ->type_name("TYPE")
       ->capture_default_str();
-  sub->add_option("-r,--root", o->root, "root rank of broadcast")
+  sub->add_option("-r,--root", o->root, "root rank of broadcast, reduce, gather and scatter")
       ->type_name("RANK")
       ->capture_default_str();
 }
@@ -226,7 +226,8 @@ void add_bench_command(CLI::App* app, Action* action) {
   CLI::App* sub =
       app->add_subcommand("bench", "Measure and check collectives; prints the table of nccl-tests");
   sub->add_option("--collective", o->collective_name,
-                  "all_reduce, broadcast, sendrecv, alltoall, barrier")
+                  "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, "
+                  "alltoall, sendrecv, barrier")
       ->type_name("NAME")
       ->capture_default_str();
   add_nccl_tests_options(sub, o.get());

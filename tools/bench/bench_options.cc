@@ -63,7 +63,12 @@ Status make_sizes(BenchOptions* options) {
 Status resolve(BenchOptions* options) {
   static const std::map<std::string, Collective> kCollectives = {
       {"all_reduce", Collective::all_reduce},
+      {"reduce", Collective::reduce},
       {"broadcast", Collective::broadcast},
+      {"all_gather", Collective::all_gather},
+      {"reduce_scatter", Collective::reduce_scatter},
+      {"gather", Collective::gather},
+      {"scatter", Collective::scatter},
       {"sendrecv", Collective::sendrecv},
       {"alltoall", Collective::alltoall},
       {"barrier", Collective::barrier}};
@@ -117,22 +122,38 @@ size_t type_bytes(r2cclDataType_t type) {
 
 uint64_t whole_bytes(const BenchOptions& options, uint64_t bytes, int ranks) {
   uint64_t unit = type_bytes(options.type);
-  if (options.collective == Collective::alltoall) unit *= static_cast<uint64_t>(ranks);
+  if (has_blocks(options.collective)) unit *= static_cast<uint64_t>(ranks);
   return (bytes + unit - 1) / unit * unit;
 }
 
-double bus_factor(Collective collective, int ranks) {
+bool has_blocks(Collective collective) {
   switch (collective) {
-    case Collective::all_reduce:
-      return 2.0 * (ranks - 1) / ranks;
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
     case Collective::alltoall:
-      return 1.0 * (ranks - 1) / ranks;
-    case Collective::broadcast:
-    case Collective::sendrecv:
-    case Collective::barrier:
-      return 1.0;
+      return true;
+    default:
+      return false;
   }
-  return 1.0;
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+bool is_rooted(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+// The factors of nccl-tests.
+double bus_factor(Collective collective, int ranks) {
+  const double others = 1.0 * (ranks - 1) / ranks;
+  if (collective == Collective::all_reduce) return 2 * others;
+  return has_blocks(collective) ? others : 1;
 }
 
 }  // namespace r2ccl::tools

@@ -11,7 +11,22 @@
 
 namespace r2ccl::tools {
 
-enum class Collective { all_reduce, broadcast, sendrecv, alltoall, barrier };
+enum class Collective {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  sendrecv,
+  alltoall,
+  barrier
+};
+// Returns whether the size is that of equal blocks for all ranks together.
+bool has_blocks(Collective collective);
+bool reduces(Collective collective);
+bool is_rooted(Collective collective);
 
 struct BenchOptions {
   std::string collective_name = "all_reduce";

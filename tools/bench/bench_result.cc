@@ -60,16 +60,14 @@ Json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>
       continue;
     }
     Bandwidth rate = bandwidth(options, ranks, run);
-    list.push_back(
-        {{"bytes", run.bytes},
-         {"count", run.count},
-         {"type", options.type_name},
-         {"redop",
-          options.collective == Collective::all_reduce ? json(options.redop_name) : json()},
-         {"time_us", run.time_us()},
-         {"algbw_MBps", rate.algorithm / 1e6},
-         {"busbw_MBps", rate.bus / 1e6},
-         {"wrong", if_checked(options, run.wrong_elements)}});
+    list.push_back({{"bytes", run.bytes},
+                    {"count", run.count},
+                    {"type", options.type_name},
+                    {"redop", reduces(options.collective) ? json(options.redop_name) : json()},
+                    {"time_us", run.time_us()},
+                    {"algbw_MBps", rate.algorithm / 1e6},
+                    {"busbw_MBps", rate.bus / 1e6},
+                    {"wrong", if_checked(options, run.wrong_elements)}});
   }
   return list;
 }

@@ -109,9 +109,12 @@ TEST(BenchResult, HasAReductionOnlyWhereTheCollectiveHasOne) {
     options.collective = collective;
     return json::parse(result_json(options, 2, {run}, {})).at("results")[0].at("redop");
   };
-  EXPECT_EQ(redop(Collective::all_reduce), "sum");
   for (const auto collective :
-       {Collective::broadcast, Collective::sendrecv, Collective::alltoall}) {
+       {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
+    EXPECT_EQ(redop(collective), "sum");
+  }
+  for (const auto collective : {Collective::broadcast, Collective::sendrecv, Collective::alltoall,
+                                Collective::all_gather}) {
     EXPECT_TRUE(redop(collective).is_null());
   }
 }

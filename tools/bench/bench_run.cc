@@ -83,9 +83,10 @@ Status Bench::run_one(bool timed) {
   progress_->operations.fetch_add(1, std::memory_order_relaxed);
   if (!options_.check) return Status::ok_status();
   uint64_t wrong = count_wrong();
-  run.checked_elements += run.count;
+  const uint64_t checked = result_count();
+  run.checked_elements += checked;
   run.wrong_elements += wrong;
-  progress_->checked_elements.fetch_add(run.count, std::memory_order_relaxed);
+  progress_->checked_elements.fetch_add(checked, std::memory_order_relaxed);
   progress_->wrong_elements.fetch_add(wrong, std::memory_order_relaxed);
   return Status::ok_status();
 }
@@ -94,35 +95,68 @@ void Bench::fill_input() {
   values_.fill(input(), current().count, options_.type, options_.redop, comm_->rank(), iteration_);
 }
 
-uint64_t Bench::count_wrong() const {
-  uint64_t count = runs_.back().count;
-  switch (options_.collective) {
-    case Collective::all_reduce:
-      return values_.count_wrong_reduced(out_.get(), count, options_.type, options_.redop,
-                                         iteration_);
-    case Collective::broadcast:
-      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.redop,
-                                        options_.root, iteration_);
-    case Collective::sendrecv: {
-      int previous = (comm_->rank() + comm_->ranks() - 1) % comm_->ranks();
-      return values_.count_wrong_copied(out_.get(), count, options_.type, options_.redop, previous,
-                                        iteration_);
-    }
-    case Collective::alltoall:
-      return count_wrong_parts(count / static_cast<uint64_t>(comm_->ranks()));
-    case Collective::barrier:
-      return 0;
-  }
-  return count;
+uint64_t Bench::part_count() const {
+  return runs_.back().count / static_cast<uint64_t>(comm_->ranks());
 }
 
-uint64_t Bench::count_wrong_parts(uint64_t part) const {
+uint64_t Bench::result_count() const {
+  const bool is_root = comm_->rank() == options_.root;
+  switch (options_.collective) {
+    case Collective::barrier:
+      return 0;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return part_count();
+    case Collective::reduce:
+    case Collective::gather:
+      return is_root ? runs_.back().count : 0;
+    default:
+      return runs_.back().count;
+  }
+}
+
+uint64_t Bench::count_wrong() const {
+  const uint64_t count = result_count();
+  if (count == 0) return 0;
+  const uint64_t own_part = static_cast<uint64_t>(comm_->rank()) * part_count();
+  switch (options_.collective) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+      return count_wrong_reduced(count, 0);
+    case Collective::reduce_scatter:
+      return count_wrong_reduced(count, own_part);
+    case Collective::broadcast:
+      return count_wrong_copied(0, count, options_.root, 0);
+    case Collective::scatter:
+      return count_wrong_copied(0, count, options_.root, own_part);
+    case Collective::sendrecv:
+      return count_wrong_copied(0, count, (comm_->rank() + comm_->ranks() - 1) % comm_->ranks(), 0);
+    case Collective::all_gather:
+    case Collective::gather:
+      return count_wrong_parts(0);
+    case Collective::alltoall:
+      return count_wrong_parts(own_part);
+    case Collective::barrier:
+      break;
+  }
+  return 0;
+}
+
+uint64_t Bench::count_wrong_reduced(uint64_t count, uint64_t first) const {
+  return values_.count_wrong_reduced(out_.get(), count, options_.type, options_.redop, iteration_,
+                                     first);
+}
+
+uint64_t Bench::count_wrong_copied(uint64_t at, uint64_t count, int rank, uint64_t first) const {
+  return values_.count_wrong_copied(out_.get() + at * type_bytes(options_.type), count,
+                                    options_.type, options_.redop, rank, iteration_, first);
+}
+
+uint64_t Bench::count_wrong_parts(uint64_t first) const {
   uint64_t wrong = 0;
   for (int from = 0; from < comm_->ranks(); ++from) {
-    const std::byte* received =
-        out_.get() + static_cast<uint64_t>(from) * part * type_bytes(options_.type);
-    wrong += values_.count_wrong_copied(received, part, options_.type, options_.redop, from,
-                                        iteration_, static_cast<uint64_t>(comm_->rank()) * part);
+    wrong +=
+        count_wrong_copied(static_cast<uint64_t>(from) * part_count(), part_count(), from, first);
   }
   return wrong;
 }

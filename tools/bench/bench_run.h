@@ -38,9 +38,14 @@ class Bench {
   Status run_batch(int operations, bool timed);
   Status run_one(bool timed);
   void fill_input();
+  uint64_t part_count() const;    // elements of a block
+  uint64_t result_count() const;  // elements that this rank receives
   uint64_t count_wrong() const;
-  // Checks an all-to-all of `part` elements from each rank.
-  uint64_t count_wrong_parts(uint64_t part) const;
+  // Check `count` elements of the result. They belong to the input, from its element `first` on.
+  uint64_t count_wrong_reduced(uint64_t count, uint64_t first) const;
+  uint64_t count_wrong_copied(uint64_t at, uint64_t count, int rank, uint64_t first) const;
+  // Checks a block from each rank.
+  uint64_t count_wrong_parts(uint64_t first) const;
   Status combine_over_ranks();
   BenchRun& current() { return runs_.back(); }
   void* input() { return current_in_place_ ? out_.get() : in_.get(); }

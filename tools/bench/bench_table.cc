@@ -45,7 +45,7 @@ std::string table_header(const BenchOptions& options, int ranks) {
     text += format("# %llu bytes are rounded up to %llu: whole elements of %s%s\n",
                    static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(whole),
                    options.type_name.c_str(),
-                   options.collective == Collective::alltoall ? ", equal parts for all ranks" : "");
+                   has_blocks(options.collective) ? ", equal parts for all ranks" : "");
   }
   text += "#\n";
   text +=
@@ -59,11 +59,10 @@ std::string table_header(const BenchOptions& options, int ranks) {
 }
 
 std::string table_row_start(const BenchOptions& options, const BenchRun& run) {
-  bool reduces = options.collective == Collective::all_reduce;
-  bool rooted = options.collective == Collective::broadcast;
   return format("%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(run.bytes),
                 static_cast<unsigned long long>(run.count), options.type_name.c_str(),
-                reduces ? options.redop_name.c_str() : "none", rooted ? options.root : -1);
+                reduces(options.collective) ? options.redop_name.c_str() : "none",
+                is_rooted(options.collective) ? options.root : -1);
 }
 
 std::string table_row_part(const BenchOptions& options, int ranks, const BenchRun* run) {

@@ -151,11 +151,12 @@ void BenchValues::fill(void* buffer, size_t count, r2cclDataType_t type, r2cclRe
 }
 
 uint64_t BenchValues::count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
-                                          r2cclRedOp_t redop, uint64_t iteration) const {
+                                          r2cclRedOp_t redop, uint64_t iteration,
+                                          size_t first) const {
   if (!has_pattern(type, redop)) {
-    return periodic(ranks_, type, redop).count_wrong_reduced(buffer, count, iteration);
+    return periodic(ranks_, type, redop).count_wrong_reduced(buffer, count, iteration, first);
   }
-  Pattern pattern{seed_of(iteration), a_mask_, 1, 0, 0};
+  Pattern pattern{seed_of(iteration), a_mask_, 1, 0, 0, first};
   int32_t divisor = 1;
   switch (redop) {
     case r2cclAvg:

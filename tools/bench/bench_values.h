@@ -28,9 +28,10 @@ class BenchValues {
   void fill(void* buffer, size_t count, r2cclDataType_t type, r2cclRedOp_t redop, int rank,
             uint64_t iteration) const;
 
-  // Returns the number of elements that differ from the reduction over all ranks.
+  // Returns the number of elements that differ from the reduction over all ranks, from element
+  // `first` of their inputs on.
   uint64_t count_wrong_reduced(const void* buffer, size_t count, r2cclDataType_t type,
-                               r2cclRedOp_t redop, uint64_t iteration) const;
+                               r2cclRedOp_t redop, uint64_t iteration, size_t first = 0) const;
   // Returns the number of elements that differ from rank `rank`'s input, from its element `first`
   // on.
   uint64_t count_wrong_copied(const void* buffer, size_t count, r2cclDataType_t type,

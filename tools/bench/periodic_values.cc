@@ -121,10 +121,10 @@ void PeriodicValues::fill(void* buffer, size_t count, int rank, uint64_t iterati
   }
 }
 
-uint64_t PeriodicValues::count_wrong_reduced(const void* buffer, size_t count,
-                                             uint64_t iteration) const {
+uint64_t PeriodicValues::count_wrong_reduced(const void* buffer, size_t count, uint64_t iteration,
+                                             size_t first) const {
   return count_wrong(static_cast<const std::byte*>(buffer), count * size_of(type_),
-                     reduced_period(iteration), 0, size_of(type_));
+                     reduced_period(iteration), first % kPeriod * size_of(type_), size_of(type_));
 }
 
 uint64_t PeriodicValues::count_wrong_copied(const void* buffer, size_t count, int rank,

@@ -22,8 +22,10 @@ class PeriodicValues {
 
   // Fills `buffer` with the rank's input.
   void fill(void* buffer, size_t count, int rank, uint64_t iteration) const;
-  // Returns the number of elements that differ from the reduction over all ranks.
-  uint64_t count_wrong_reduced(const void* buffer, size_t count, uint64_t iteration) const;
+  // Returns the number of elements that differ from the reduction over all ranks, from element
+  // `first` of their inputs on.
+  uint64_t count_wrong_reduced(const void* buffer, size_t count, uint64_t iteration,
+                               size_t first = 0) const;
   // Returns the number of elements that differ from the rank's input, from its element `first` on.
   uint64_t count_wrong_copied(const void* buffer, size_t count, int rank, uint64_t iteration,
                               size_t first = 0) const;

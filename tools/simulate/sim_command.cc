@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "sim/trial/coverage.h"
 #include "sim/trial/trial.h"
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
@@ -118,7 +119,9 @@ class Fuzz {
 
   int conclude() const {
     std::vector<TextRow> rows;
-    for (const auto& [what, seeds] : covered_) rows.push_back({what, std::to_string(seeds)});
+    for (const auto& [what, seeds] : covered_) {
+      if (!what.starts_with(kChecked)) rows.push_back({what, std::to_string(seeds)});
+    }
     std::printf("Events, and the number of seeds that had each:\n%s", layout(rows).c_str());
     std::printf(
         "%llu seeds in %.1f s (%.0f s simulated), %llu with chunks sent again, %zu failed\n",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "plan/holdings.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
@@ -98,8 +99,24 @@ CallReport CollectiveMismatchDetector::report_to(Rank peer, CallReport::Reason r
   report.chain = latest.chain;
   report.sends = callbacks_.sends(peer);
   report.receives = callbacks_.receives(peer);
-  report.text = describe(latest) + callbacks_.also_waits();
+  report.text = describe_for(peer, latest) + callbacks_.also_waits();
   return report;
+}
+
+// Describes a call of this rank to the peer, also what only the two of them must agree on.
+std::string CollectiveMismatchDetector::describe_for(Rank peer, const CallRecord& call) const {
+  const PlanKey& key = call.key;
+  if (call.number == 0 || !has_own_counts(key)) return describe(call);
+  std::string counts;
+  const auto add = [&](const char* verb, bool sends) {
+    counts += std::string(counts.empty() ? ", " : " and ") + verb +
+              std::to_string(count_with(key, self_, peer, sends));
+  };
+  const bool is_root = self_ == key.root;
+  const bool all = key.collective == Collective::all_to_all;
+  if (all || is_root != (key.collective == Collective::gather)) add("sends ", true);
+  if (all || is_root == (key.collective == Collective::gather)) add("expects ", false);
+  return describe(call) + counts;
 }
 
 // Only both ranks together can find the first different call. So this rank sends its present call,
@@ -130,7 +147,7 @@ void CollectiveMismatchDetector::compare(Rank peer, const CallReport& report) {
 
 void CollectiveMismatchDetector::fail(Rank peer, const std::string& theirs,
                                       const CallRecord& mine) const {
-  const std::string text = describe(mine);
+  const std::string text = describe_for(peer, mine);
   callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " is at " + theirs +
                   ", " + callbacks_.who(self_) + " at " + text +
                   (theirs.starts_with(text) ? "; they differ in an earlier one" : ""));

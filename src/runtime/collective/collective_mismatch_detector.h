@@ -73,6 +73,7 @@ class CollectiveMismatchDetector {
   void end();
 
  private:
+  std::string describe_for(Rank peer, const CallRecord& call) const;
   void fail(Rank peer, const std::string& theirs, const CallRecord& mine) const;
   void compare(Rank peer, const CallReport& report);
   void compare_ends(Rank peer) const;

@@ -224,7 +224,7 @@ void MixedJob::part_ended(int rank, Call& call, const Status& status) {
 
 void MixedJob::end(int rank, Call& call) {
   ++ended_;
-  spans_.push_back({rank, call.operation, call.began, cluster_.now()});
+  spans_.push_back({rank, call.operation, call.began, cluster_.now(), !call.failed});
   if (!call.failed) verify(rank, call);
   Member& one = member(rank, scenario_.operations[call.operation].communicator);
   --one.running;

@@ -40,6 +40,7 @@ class MixedJob {
     size_t operation = 0;
     TimeNs from = 0;
     TimeNs to = 0;
+    bool checked = false;  // it ended well
   };
   const std::vector<Span>& spans() const { return spans_; }
   uint64_t checked() const { return checked_; }  // elements

@@ -163,11 +163,16 @@ bool is_collective(const OperationSpec& spec) {
   return spec.kind != Kind::shift && spec.kind != Kind::send_to_all && spec.kind != Kind::run_ahead;
 }
 
+bool reduces(const OperationSpec& spec) {
+  return spec.kind == Kind::all_reduce || spec.kind == Kind::reduce ||
+         spec.kind == Kind::reduce_scatter;
+}
+
 PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks) {
   PlanKey key;
   key.collective = collective_of(spec.kind);
   key.type = spec.type;
-  if (reduces(spec.kind)) key.op = spec.op;
+  if (reduces(spec)) key.op = spec.op;
   key.rank_count = ranks;
   const bool rooted = spec.kind == Kind::broadcast || spec.kind == Kind::reduce ||
                       spec.kind == Kind::gather || spec.kind == Kind::scatter;

@@ -27,6 +27,7 @@ struct OperationMemory {
 OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks);
 // Returns whether the operation is one call of a collective.
 bool is_collective(const OperationSpec& spec);
+bool reduces(const OperationSpec& spec);
 // Returns the call of the rank, for a collective.
 PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/fault_script.h"
 #include "sim/cluster/mixed_job.h"
+#include "sim/trial/coverage.h"
 #include "sim/trial/fault_oracle.h"
 
 namespace r2ccl::sim {
@@ -99,10 +101,8 @@ class Trial {
   }
   bool alive(int rank) const { return !faults_.killed(rank); }
   bool any_killed() const {
-    for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      if (!alive(rank)) return true;
-    }
-    return false;
+    return std::ranges::any_of(std::views::iota(0, scenario_.hosts),
+                               [this](int rank) { return !alive(rank); });
   }
 
   void run_job() {
@@ -341,10 +341,9 @@ class Trial {
 
   // Notes the verdict once, though every rank holds it.
   void note_verdict(TimeNs at, const std::string& text) {
-    const bool known = std::ranges::any_of(out_.notes, [&](const TrialNote& note) {
-      return note.at == at - began_ && note.text == text;
-    });
-    if (with_notes_ && !known) out_.notes.push_back({at - began_, -1, text});
+    const auto same = [&](const TrialNote& n) { return n.at == at - began_ && n.text == text; };
+    if (with_notes_ && std::ranges::none_of(out_.notes, same))
+      out_.notes.push_back({at - began_, -1, text});
   }
 
   static std::string describe(const Verdict& verdict) {
@@ -474,6 +473,7 @@ class Trial {
     if (job_ != nullptr) {
       out_.elements = job_->checked();
       out_.operations = job_->ended();
+      cover(scenario_, job_->spans(), faults_.spans(), out_.covered);
     }
     std::ranges::stable_sort(out_.notes, {}, &TrialNote::at);
     if (with_notes_) note_spans();
