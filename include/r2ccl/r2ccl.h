@@ -16,6 +16,9 @@
  * r2cclGetLastError, r2cclCommReport and the request functions, which any thread may call any time.
  * A request belongs to one thread at a time.
  */
+/* scripts/api_reference.py makes the man pages and docs/api.md from this file. A comment describes
+ * the declarations that follow it without an empty line between. A comment before an empty line is
+ * about the calls of the block that follows, which ends at the next empty line. */
 #ifndef R2CCL_R2CCL_H_
 #define R2CCL_R2CCL_H_
 
@@ -33,6 +36,7 @@
 extern "C" {
 #endif
 
+/* The version of this header. r2cclGetVersion has that of the loaded library. */
 #define R2CCL_MAJOR 0
 #define R2CCL_MINOR 1
 #define R2CCL_PATCH 0
@@ -40,18 +44,19 @@ extern "C" {
 
 #define R2CCL_UNIQUE_ID_BYTES 128
 
+/* Handles of a communicator and of a request. */
 typedef struct r2cclComm* r2cclComm_t;
 typedef struct r2cclRequest* r2cclRequest_t;
 
-/* Opaque: rendezvous addresses and the job's secret. Hand it to the other ranks over a channel
- * that you trust: every process that holds it can join the job. */
+/* Identifies a job. Opaque: rendezvous addresses and the job's secret. Hand it to the other ranks
+ * over a channel that you trust: every process that holds it can join the job. */
 typedef struct {
   char internal[R2CCL_UNIQUE_ID_BYTES];
 } r2cclUniqueId;
 
-/* The codes that NCCL also has have NCCL's values. Codes of r2ccl's own start at 1000, so that no
- * code that NCCL adds can collide with one. Later versions may add codes: treat a code that you do
- * not know as an error; r2cclGetErrorString takes any. */
+/* Result codes. The codes that NCCL also has have NCCL's values. Codes of r2ccl's own start at
+ * 1000, so that no code that NCCL adds can collide with one. Later versions may add codes: treat a
+ * code that you do not know as an error; r2cclGetErrorString takes any. */
 typedef enum {
   r2cclSuccess = 0,
   r2cclSystemError = 2,
@@ -64,7 +69,8 @@ typedef enum {
   r2cclAborted = 1000
 } r2cclResult_t;
 
-/* NCCL's numbers. float16 is IEEE 754 binary16, bfloat16 the upper half of a float32. */
+/* Types of elements, with NCCL's numbers. float16 is IEEE 754 binary16, bfloat16 the upper half of
+ * a float32. */
 typedef enum {
   r2cclInt8 = 0,
   r2cclChar = 0,
@@ -83,9 +89,9 @@ typedef enum {
   r2cclBfloat16 = 9
 } r2cclDataType_t;
 
-/* NCCL's numbers; those of r2ccl's own start at 1000. r2cclRedOpCreatePreMulSum returns further
- * ones. Sum, prod, max, min and avg are defined for every type, the bitwise operations for
- * integers.
+/* Reductions, with NCCL's numbers; those of r2ccl's own start at 1000. r2cclRedOpCreatePreMulSum
+ * returns further ones. Sum, prod, max, min and avg are defined for every type, the bitwise
+ * operations for integers.
  *
  * - Integers: sums and products wrap. Avg divides the complete, wrapped sum, and truncates towards
  *   zero.
@@ -111,7 +117,7 @@ typedef enum {
   r2cclMaxRedOp = 0x7fffffff
 } r2cclRedOp_t;
 
-/* NCCL's numbers: when r2cclRedOpCreatePreMulSum's scalar is read. */
+/* Tells when r2cclRedOpCreatePreMulSum's scalar is read. The numbers are NCCL's. */
 typedef enum {
   r2cclScalarDevice = 0,       /* by each call that uses the operation, before that call returns */
   r2cclScalarHostImmediate = 1 /* at once: the memory may end with the return */
@@ -181,11 +187,14 @@ R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
 
 /* Sets *error to r2cclSuccess or to the error that ended this communicator. */
 R2CCL_API r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* error);
+/* Returns the name of a result code, in words. */
 R2CCL_API const char* r2cclGetErrorString(r2cclResult_t result);
 /* Returns the text of the last error: of comm, or of this thread when comm is NULL. It is valid
  * until the thread's next r2ccl call. */
 R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
+/* Sets *count to the number of ranks. */
 R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
+/* Sets *rank to the number of this rank. */
 R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
 
 /* Writes a JSON text that describes the communicator: NICs and bytes, paths and states, verdicts.
@@ -202,9 +211,9 @@ R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* 
  * buffer and offset, the other ranks get r2cclRemoteError, which names this rank, and the caller
  * can only destroy the communicator. The check finds unmapped memory, and wrong rights at the
  * buffer's end. Memory that is unmapped during the call, or protected in the middle, may still end
- * the process with SIGSEGV, because the library itself reads small messages and reduces.
- *
- * Sets recvbuff[i] to op over all ranks of sendbuff[i], i < count, with identical bits on every
+ * the process with SIGSEGV, because the library itself reads small messages and reduces. */
+
+/* Sets recvbuff[i] to op over all ranks of sendbuff[i], i < count, with identical bits on every
  * rank. In place when sendbuff == recvbuff; the call refuses other overlaps. */
 R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
@@ -235,9 +244,9 @@ R2CCL_API r2cclResult_t r2cclReduce(const void* sendbuff, void* recvbuff, size_t
 
 /* The next calls have buffers of blocks, one for each of the p ranks: block r of such a buffer is
  * buffer[r * count + i], i < count. A block that a rank keeps is copied too, unless the call is in
- * place: then this rank's own block lies where it belongs in the long buffer.
- *
- * Copies sendbuff of rank r to block r of recvbuff on every rank; recvbuff has p * sendcount
+ * place: then this rank's own block lies where it belongs in the long buffer. */
+
+/* Copies sendbuff of rank r to block r of recvbuff on every rank; recvbuff has p * sendcount
  * elements. In place when sendbuff == recvbuff + rank * sendcount. */
 R2CCL_API r2cclResult_t r2cclAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                        r2cclDataType_t datatype, r2cclComm_t comm,
@@ -340,9 +349,9 @@ R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
 /* The next three take `count` requests, 0 or more, of any communicators. NULL entries are complete;
  * requests may be NULL when count is 0. An entry that is no request is r2cclInvalidArgument, whose
  * text names the index, and the call does nothing else. No request may be in the array twice. While
- * it waits, a call drives the operations in its own thread, like r2cclRequestWait.
- *
- * Waits until all are complete, for at most timeout_ms (-1: no bound). r2cclTimeout leaves all
+ * it waits, a call drives the operations in its own thread, like r2cclRequestWait. */
+
+/* Waits until all are complete, for at most timeout_ms (-1: no bound). r2cclTimeout leaves all
  * requests as they were, also those that are complete; its text names one that is not. Every other
  * result frees all requests and sets them to NULL: the first error in the order of the array, or
  * r2cclSuccess. The text gives each error with the indices of its requests. */
