@@ -7,7 +7,7 @@ launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAU
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test check nightly fuzz unit mutants lint format install clean help
+.PHONY: build deps demo test check nightly fuzz unit mutants lint format install deb clean help
 
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
@@ -53,6 +53,9 @@ format:  ## format every source file in place
 
 install: build  ## install below PREFIX (/usr/local), staged in DESTDIR
 	DESTDIR="$(DESTDIR)" cmake --install build --strip --prefix "$(PREFIX)"
+
+deb: build  ## make Debian packages in build/deb: libr2ccl0, libr2ccl-dev, r2ccl-tools
+	cpack --config build/CPackConfig.cmake -B build/deb
 
 clean:  ## remove the build directories
 	rm -rf build build-dev build-tsan build-fuzz build-mutants
