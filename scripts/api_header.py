@@ -69,9 +69,10 @@ def strip_comments(code):
 
 
 def paragraphs(comment):
-    """Returns the paragraphs of a block comment, each as one line."""
+    """Returns the paragraphs of a block comment, each as one line. Items of a list are paragraphs
+    that begin with "- "."""
     lines = [line.strip().removeprefix("*").strip() for line in comment[2:-2].split("\n")]
-    blocks = "\n".join(lines).strip().split("\n\n")
+    blocks = re.split(r"\n\n|\n(?=- )", "\n".join(lines).strip())
     return [" ".join(block.split()) for block in blocks if block.strip()]
 
 

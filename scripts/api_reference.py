@@ -152,7 +152,8 @@ def markdown_text(paragraph):
         out += escape_markdown(paragraph[at:match.start()]) + f"`{match.group(0).strip('`')}`"
         at = match.end()
     out += escape_markdown(paragraph[at:])
-    return textwrap.fill(out, COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(out, COLUMNS, break_long_words=False, break_on_hyphens=False,
+                         subsequent_indent="  " if out.startswith("- ") else "")
 
 
 def escape_markdown(text):

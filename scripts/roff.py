@@ -36,7 +36,11 @@ class Page:
         self.begun = False
 
     def paragraph(self, roff):
-        """Adds a paragraph of roff text."""
+        """Adds a paragraph of roff text, or an item of a list, which begins with "\\- "."""
+        if roff.startswith("\\- "):
+            self.lines += [".IP \\(bu 2", *wrapped(roff[3:])]
+            self.begun = True
+            return
         if self.begun:
             self.lines.append(".PP")
         self.begun = True

@@ -76,12 +76,12 @@ class ApiReferenceTest(PagesCase):
                 self.assertRegex(header, rf"\b{name}\b", document.name)
 
     def test_a_page_shows_prototype_comment_and_note(self):
-        header = api_header.parse("/* t: about. */\n\n/* A note. */\n\n/* Does it.\n *\n * Well. */\n"
-                                  "X int f(int a,\n      int b);\nX int g(void);\n", "X")
+        header = api_header.parse("/* t: about. */\n\n/* A note. */\n\n/* Does it.\n *\n * Well.\n *"
+                                  " - so\n * - or. */\nX int f(int a,\n      int b);\nX int g(void);\n", "X")
         api_reference.write_man_pages(header, self.folder)
         page = (self.folder / "f.3").read_text(encoding="utf-8")
         for part in ("f, g \\- does it", "int f(int a, int b);", "int g(void);", "Well.",
-                     ".SH NOTES\nA note."):
+                     ".IP \\(bu 2\nso\n.IP \\(bu 2\nor.\n", ".SH NOTES\nA note."):
             self.assertIn(part, page)
         self.assertEqual((self.folder / "g.3").read_text(encoding="utf-8"), ".so man3/f.3\n")
 

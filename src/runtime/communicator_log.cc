@@ -13,11 +13,6 @@ namespace {
 // Lines of one kind; a large job has more hosts than anybody reads.
 constexpr size_t kLinesMax = 16;
 
-std::string version_text(uint32_t code) {
-  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
-         std::to_string(code % 100);
-}
-
 std::string join(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;

@@ -168,7 +168,6 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
   const FaultReporter& fault_reporter = rank.fault_reporter();
-  const uint32_t version = options.library_version;
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("rank", options.self.value())
@@ -178,8 +177,7 @@ void write_identity(JsonWriter& out, RankRuntime& rank) {
   out.key("hosts").begin_array();
   for (const std::string& host : fault_reporter.hosts()) out.value(host);
   out.end_array();
-  out.field("version", std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-                           "." + std::to_string(version % 100))
+  out.field("version", version_text(options.library_version))
       .field("uptime_ms", static_cast<uint64_t>(uptime / kMillisecond))
       .field("operations", rank.operations().completed())
       .field("authenticated", options.job.authenticated())

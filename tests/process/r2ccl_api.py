@@ -34,11 +34,15 @@ class Config(ctypes.Structure):
         super().__init__(ctypes.sizeof(Config), 0x72326363, 1, **(unset | fields))
 
 
-def load():
-    """Loads the library in the process that becomes a rank, so that the forking process never has
-    it."""
-    # A build puts it beside the program.
-    lib = ctypes.CDLL(os.path.join(os.path.dirname(program.PATH), "libr2ccl.so"))
+def path():
+    """Returns the path of the library: a build puts it beside the program."""
+    return os.path.join(os.path.dirname(program.PATH), "libr2ccl.so")
+
+
+def load(library=None):
+    """Loads the library, or another one, in the process that becomes a rank, so that the forking
+    process never has it."""
+    lib = ctypes.CDLL(library or path())
     lib.r2cclGetLastError.restype = ctypes.c_char_p
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     lib.r2cclAllReduce.argtypes = [pointer, pointer, size, number, number, pointer, pointer]

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "protocol/wire/byte_io.h"
+
 namespace r2ccl {
 namespace {
 
@@ -47,7 +49,7 @@ void HandshakeBase::refuse(Status error, const std::string& text_for_peer) {
 }
 
 bool HandshakeBase::speaks_our_version(std::span<const std::byte> hello) {
-  R2CCL_CHECK(hello.size() >= kHandshakePrefixBytes);
+  R2CCL_CHECK(hello.size() >= kHelloFixedBytes);
   const auto lowest = std::to_integer<uint8_t>(hello[5]);
   const auto highest = std::to_integer<uint8_t>(hello[6]);
   if (std::max(lowest, kHandshakeVersionMin) <= std::min(highest, kHandshakeVersionMax)) {
@@ -55,7 +57,10 @@ bool HandshakeBase::speaks_our_version(std::span<const std::byte> hello) {
   }
   const std::string theirs = range(lowest, highest);
   const std::string ours = range(kHandshakeVersionMin, kHandshakeVersionMax);
-  refuse({Code::invalid_usage, "peer speaks protocol version " + theirs + " and this library " +
+  ByteReader from(hello.first(kHelloFixedBytes).last(sizeof(uint32_t)));
+  const std::string rank = std::to_string(static_cast<int32_t>(from.get<uint32_t>()));
+  refuse({Code::invalid_usage, "peer, which says that it is rank " + rank +
+                                   ", speaks protocol version " + theirs + " and this library " +
                                    ours + ": install one version of r2ccl on all hosts"},
          "it speaks protocol version " + ours + " and this library " + theirs +
              ": install one version of r2ccl on all hosts");

@@ -242,10 +242,9 @@ Status FrameAssembler::grow() {
       case HandshakeFrame::hello: {
         const auto lowest = std::to_integer<uint8_t>(buffer_[5]);
         const auto highest = std::to_integer<uint8_t>(buffer_[6]);
-        // Beyond these eight bytes the layout depends on the version, so stop here at an unknown
-        // one.
+        // Beyond the fixed bytes the layout depends on the version, so an unknown one ends there.
         sized_ = lowest > kHandshakeVersionMax || highest < kHandshakeVersionMin;
-        if (!sized_) needed_ = kHelloHeaderBytes;
+        needed_ = sized_ ? kHelloFixedBytes : kHelloHeaderBytes;
         return {};
       }
       case HandshakeFrame::reply:

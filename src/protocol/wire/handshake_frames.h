@@ -1,5 +1,6 @@
 // The frames of the handshake as bytes. Little-endian. The first eight bytes are the same in every
-// version of the protocol, so that two versions can tell each other that they do not match.
+// version of the protocol, and HELLO's up to the sender's rank, so that two versions can tell each
+// other that they do not match, and of which rank.
 //
 //   all      magic "R2CL"(4)  type(1)  a(1)  b(1)  c(1)
 //   HELLO    a = lowest version, b = highest version, c = flags (bit 0: has a secret)
@@ -34,6 +35,7 @@ inline constexpr uint8_t kHandshakeVersionMax = 5;
 enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4, confirm = 5 };
 
 inline constexpr size_t kHandshakePrefixBytes = 8;
+inline constexpr size_t kHelloFixedBytes = 32;  // the same in every version
 inline constexpr size_t kHelloHeaderBytes = 84;
 inline constexpr size_t kReplyHeaderBytes = 48;
 inline constexpr size_t kFinalBytes = kHandshakePrefixBytes + crypto::kHashBytes;

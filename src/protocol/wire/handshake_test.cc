@@ -242,8 +242,13 @@ TEST(Handshake, RefusesAVersionRangeThatDoesNotMeetItsOwnAndSaysBoth) {
   HelloFrame hello;
   hello.version_min = 8;
   hello.version_max = 9;
-  acceptor->consume(encode_without_seal(hello));
-  EXPECT_TRUE(mentions(acceptor->error(), "protocol version 8 to 9"));
+  hello.identity = kIdentity;
+  const Bytes bytes = encode_without_seal(hello);
+  acceptor->consume(std::span(bytes).first(kHelloFixedBytes - 1));
+  EXPECT_EQ(acceptor->state(), State::running);
+  acceptor->consume(std::span(bytes).subspan(kHelloFixedBytes - 1));
+  EXPECT_TRUE(mentions(acceptor->error(), "rank " + std::to_string(kIdentity.from.value()) +
+                                              ", speaks protocol version 8 to 9"));
   auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
   initiator->consume(take(*acceptor));
   EXPECT_TRUE(mentions(initiator->error(), "this library 8 to 9"));

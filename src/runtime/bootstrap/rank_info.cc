@@ -10,7 +10,10 @@
 namespace r2ccl {
 namespace {
 
+// The fields up to the library's version have the same form in every version of this number, so
+// that each library can name the other one.
 constexpr uint8_t kRankInfoVersion = 2;
+constexpr const char* kOneVersion = ": install one version of r2ccl on all hosts";
 
 class RankInfoWriter {
  public:
@@ -159,16 +162,20 @@ Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
   }
   RankInfoReader in(bytes);
   const uint8_t version = in.raw().get<uint8_t>();
-  if (version != kRankInfoVersion) {
-    return Status(Code::remote, "malformed rank card: version " + std::to_string(version) +
-                                    " is unknown to this library");
-  }
   RankInfo info;
   info.rank = Rank(static_cast<int32_t>(in.raw().get<uint32_t>()));
   info.host_name = in.get_text(kHostNameBytesMax, "the host's name");
   std::ranges::copy(in.raw().get_bytes(kHostIdBytes), info.host.begin());
   info.pid = in.raw().get<uint32_t>();
   info.library_version = in.raw().get<uint32_t>();
+  if (!in.going()) return in.status();
+  if (version != kRankInfoVersion) {
+    return Status(Code::invalid_usage, describe(info) + " has r2ccl " +
+                                           version_text(info.library_version) +
+                                           ", which describes a rank in form " +
+                                           std::to_string(version) + "; this library knows form " +
+                                           std::to_string(kRankInfoVersion) + kOneVersion);
+  }
   const size_t setting_count = in.get_count(kSettingsMax, "settings");
   for (size_t i = 0; i < setting_count && in.going(); ++i) {
     Setting setting;
@@ -189,6 +196,11 @@ Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
   info.init_error = in.get_text(kInitErrorBytesMax, "the obstacle");
   if (Status status = in.status(); !status.ok()) return status;
   return info;
+}
+
+std::string version_text(uint32_t code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
+         std::to_string(code % 100);
 }
 
 std::string describe(const RankInfo& info) {
@@ -221,8 +233,8 @@ Status check_agreement(std::span<const RankInfo> rank_table) {
                                              (b.empty() ? "nothing" : b));
     };
     if (info.library_version != first.library_version) {
-      return differs("the version of r2ccl", std::to_string(first.library_version),
-                     std::to_string(info.library_version));
+      return differs("the version of r2ccl", version_text(first.library_version),
+                     version_text(info.library_version) + kOneVersion);
     }
     const size_t count = std::max(info.settings.size(), first.settings.size());
     for (size_t i = 0; i < count; ++i) {

@@ -68,6 +68,9 @@ inline constexpr size_t kInitErrorBytesMax = 255;
 Result<std::vector<std::byte>> encode(const RankInfo& info);
 Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes);
 
+// Returns "0.1.0" from R2CCL_VERSION_CODE.
+std::string version_text(uint32_t code);
+
 // Returns "rank 3 (host node7, pid 4711)".
 std::string describe(const RankInfo& info);
 

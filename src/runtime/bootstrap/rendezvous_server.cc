@@ -249,7 +249,13 @@ bool RendezvousServer::on_message(PendingConnection& pending, SealedStream::Mess
 
 Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, TimeNs now) {
   Result<RankInfo> info = decode_rank_info(arrival.info);
-  if (!info.ok()) return info.status();
+  if (!info.ok()) {
+    // A rank of another version will not come again, so the others need not wait for it.
+    if (info.status().code() == Code::invalid_usage && table_ == nullptr) {
+      give_up(info.status(), now);
+    }
+    return info.status();
+  }
   if (info.value().rank != pending.rank) {
     return {Code::invalid_usage, "the card is another rank's than the handshake"};
   }
