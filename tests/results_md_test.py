@@ -2,6 +2,7 @@
 """Tests of bench/results_md.py: pages from JSON, and the first page from the pages."""
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -47,6 +48,41 @@ class Results(unittest.TestCase):
         self.assertIn("| old | 0 | 1 | [Soak](results/soak.md) |", self.first)
         self.assertIn("| [Fan-in](results/fan_in.md) | abcdef1 |", self.first)
         self.assertNotIn("Wrong elements in fan-in", self.first)
+
+
+class CitedFigures(unittest.TestCase):
+    """The documents by task cite figures of bench/results: the pages still have them."""
+
+    LINK = re.compile(r"\(\.\./bench/results/(\w+)\.md\)")
+    FIGURE = re.compile(r"(?<![\w.])\d[\d,]*\.\d+|\d{1,3}(?:,\d{3})+")
+
+    def pages(self, text):
+        """Returns the text of the pages to which a text links."""
+        return " ".join((ROOT / "bench" / "results" / f"{name}.md").read_text()
+                        for name in self.LINK.findall(text))
+
+    def blocks(self, text):
+        """Yields (block, the paragraph above it). A row of a table is a block, without its first
+        cell."""
+        above = ""
+        for paragraph in text.split("\n\n"):
+            if paragraph.startswith("|"):
+                yield from ((row.strip("|").partition("|")[2], above)
+                            for row in paragraph.split("\n")[2:])
+            else:
+                yield from ((item, "") for item in re.split(r"\n(?=- |\d+\. )", paragraph))
+                above = paragraph
+
+    def test_every_cited_figure_is_on_its_page(self):
+        checked = 0
+        for name in ("operations.md", "alternatives.md"):
+            for block, above in self.blocks((ROOT / "docs" / name).read_text()):
+                page = self.pages(block) or self.pages(above)
+                for figure in self.FIGURE.findall(block) if page else ():
+                    self.assertRegex(page, rf"(?<![\d.,]){re.escape(figure)}(?!\d)",
+                                     f"{name}: {block}")
+                    checked += 1
+        self.assertGreater(checked, 30)
 
 
 if __name__ == "__main__":
