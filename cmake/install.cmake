@@ -60,4 +60,10 @@ if(Python3_Interpreter_FOUND)
                        --man ${share}/man/man1
                        --bash ${share}/bash-completion/completions/r2ccl)
   endif()
+  set(docs ${PROJECT_SOURCE_DIR}/docs)
+  r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/configuration.md --name r2ccl
+                     --summary "launchers and settings of jobs" --man ${share}/man/man7)
+  r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/operations.md --name r2ccl-operations
+                     --summary "running jobs: ports, sizing, alerts, messages"
+                     --man ${share}/man/man7)
 endif()

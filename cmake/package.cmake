@@ -43,6 +43,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libr2ccl-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_MULTIARCH same)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS r2ccl-tools)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
     "collective communication that survives NIC failures (development)\n${R2CCL_PACKAGE_ABOUT}\n\nThis package has the header, the files for pkg-config and CMake, examples and\nthe man pages of the calls.")
 

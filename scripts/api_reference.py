@@ -123,7 +123,7 @@ def overview_page(header):
     page.heading("CONSTANTS")
     page.code("\n".join(each.code for each in header.of("macro")))
     page.heading("SEE ALSO")
-    page.paragraph(roff.reference("r2ccl", 1))
+    page.paragraph(f"{roff.reference('r2ccl', 1)}, {roff.reference('r2ccl', 7)}")
     return page.text()
 
 

@@ -110,8 +110,8 @@ def man_page(command, parent, source):
         for entry, text in examples:
             page.item(roff.bold(entry), roff.escaped(text))
     page.heading("SEE ALSO")
-    above = [roff.reference(parent.page_name(), 1)] if parent else [roff.reference("r2ccl", 3)]
-    page.paragraph(", ".join(above))
+    above = ((parent.page_name(), 1),) if parent else (("r2ccl", 3), ("r2ccl", 7))
+    page.paragraph(", ".join(roff.reference(*each) for each in above))
     return page.text()
 
 

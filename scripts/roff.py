@@ -1,5 +1,6 @@
 """Writes man pages: the macros of man(7) that groff and mandoc both know."""
 
+import re
 import textwrap
 
 
@@ -36,9 +37,10 @@ class Page:
         self.begun = False
 
     def paragraph(self, roff):
-        """Adds a paragraph of roff text, or an item of a list, which begins with "\\- "."""
-        if roff.startswith("\\- "):
-            self.lines += [".IP \\(bu 2", *wrapped(roff[3:])]
+        """Adds a paragraph of roff text, or an item of a list, which begins with "\\- " or "1. "."""
+        if match := re.match(r"(\\-|\d+\.) ", roff):
+            mark = "\\(bu 2" if match.group(1) == "\\-" else f"{match.group(1)} 4"
+            self.lines += [f".IP {mark}", *wrapped(roff[match.end():])]
             self.begun = True
             return
         if self.begun:

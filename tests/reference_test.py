@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 import api_header  # noqa: E402 (the path must be set first)
 import api_reference  # noqa: E402
 import command_reference  # noqa: E402
+import document_page  # noqa: E402
 
 R2CCL = ""
 
@@ -108,6 +109,26 @@ class ApiReferenceTest(PagesCase):
         page = self.folder / "bad.3"
         page.write_text(".TH bad 3\n.SH NAME\nbad \\- x\n.nosuchmacro\n", encoding="utf-8")
         self.assertNotEqual(warnings(page), "")
+
+
+class DocumentPageTest(PagesCase):
+    def test_a_page_has_the_words_of_its_document(self):
+        page = document_page.page_of(
+            "# Title\n\nText with `code` and [a link](x.md).\n\n- one\n  more\n7. two\n\n"
+            "| name | kind | meaning |\n|---|---|---|\n| `A` | b | c |\n\n```sh\nrun -x\n```\n",
+            "p", "about", "s")
+        for part in (".SH TITLE", "Text with \\fBcode\\fP and a link.", ".IP \\(bu 2\none more\n",
+                     ".IP 7. 4\ntwo\n", ".TP\n\\fBA\\fP\nKind: b. Meaning: c.", ".nf\nrun \\-x\n.fi"):
+            self.assertIn(part, page)
+
+    def test_man_has_no_complaint_and_every_setting_is_there(self):
+        for name in ("configuration", "operations"):
+            text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+            page = self.folder / f"{name}.7"
+            page.write_text(document_page.page_of(text, name, "about", "s"), encoding="utf-8")
+            self.assertEqual(warnings(page) if shutil.which("man") else "", "")
+            for setting in re.findall(r"(?m)^\| `(\w+)` \|", text):
+                self.assertIn(f".TP\n\\fB{setting}\\fP\n", page.read_text(encoding="utf-8"))
 
 
 class CommandReferenceTest(PagesCase):

@@ -67,6 +67,7 @@ for name in $(sed -n 's/^ \(r2ccl[A-Za-z]*\)@.*/\1/p' "$work/symbols"); do
   [ -e "$usr/share/man/man3/$name.3.gz" ] || fail "no man page of $name"
 done
 [ -e "$usr/share/man/man1/r2ccl-lab-up.1.gz" ] || fail "no man page of the command"
+[ -e "$usr/share/man/man7/r2ccl.7.gz" ] || fail "no man page of the settings"
 bash -eu -c ". $usr/share/bash-completion/completions/r2ccl; complete -p r2ccl" >/dev/null
 for package in libr2ccl0 libr2ccl-dev r2ccl-tools; do
   for file in copyright changelog.gz; do

@@ -64,8 +64,11 @@ grep -q __glibcxx_assert_fail <(strings -a "$libdir/libr2ccl.so") ||
   grep -q "Assertion '" <(strings -a "$libdir/libr2ccl.so") || fail "no _GLIBCXX_ASSERTIONS"
 cmp "$here/../../LICENSE" "$work/moved/share/doc/r2ccl/LICENSE"
 
-echo "== the installed command finds the installed library"
+echo "== the installed command finds the installed library; man pages and completion are there"
 "$work/moved/bin/r2ccl" --help >/dev/null
+for file in man/man1/r2ccl.1 man/man3/r2cclCommInitEnv.3 man/man7/r2ccl.7 bash-completion/completions/r2ccl; do
+  [ -s "$work/moved/share/$file" ] || fail "no $file"
+done
 
 echo "== only the API leaves the library"
 foreign=$(nm -D --defined-only "$libdir/libr2ccl.so" | awk '$2 != "A" { print $3 }' |
