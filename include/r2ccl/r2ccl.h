@@ -167,6 +167,34 @@ R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r
  * Slurm. config may be NULL. */
 R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config);
 
+/* The color of a rank that gets no communicator. */
+#define R2CCL_SPLIT_NOCOLOR (-1)
+
+/* Collective over comm: makes a communicator for each color, of the ranks that give this color (0
+ * or more), in the order of their keys, and of their ranks in comm where keys are equal. A rank
+ * with R2CCL_SPLIT_NOCOLOR takes part too, and gets NULL. Every communicator that this makes is
+ * one like any other: it has a secret of its own, lives on when comm ends, can be split, and must
+ * be destroyed. All of a process share one engine unless their settings name other NICs.
+ *
+ * config may be NULL: the new communicator then has comm's settings. Fields that are set in it
+ * replace those.
+ *
+ * The call is one of the ordered calls on comm, like a collective: it waits for the collectives
+ * that this rank has started before. Outstanding operations of comm go on, and need not be
+ * complete. It returns when all ranks of the color are connected, within the init bound of config.
+ *
+ * An error leaves *newcomm NULL. A wrong argument of one rank is an error on all: it is
+ * r2cclInvalidArgument there and r2cclRemoteError, which names the rank, elsewhere; comm stays in
+ * use. A rank that dies, aborts comm or makes another call ends comm, and with it this call, on all
+ * ranks. A rank that only cannot connect is missing when the init bound passes. Inside a group the
+ * call is r2cclInvalidUsage. */
+R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
+                                       const r2cclConfig_t* config);
+/* Makes a communicator of the same ranks in the same order, as r2cclCommSplit with one color. Its
+ * operations and comm's neither match nor wait for each other. */
+R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
+                                     const r2cclConfig_t* config);
+
 /* Ends the communicator in order: waits until all operations are complete everywhere, so that no
  * rank sees this one vanish. Collective. It waits for ranks that do not finalize no longer than for
  * a cut-off host (R2CCL_CUTOFF_S, cutoff_ms), and then returns r2cclTimeout, whose text names them.

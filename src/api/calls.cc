@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace r2ccl::api {
 namespace {
@@ -29,6 +30,12 @@ Status check_open(const char* function, CommObject* comm) {
     return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
   }
   return comm->communicator->failure();
+}
+
+r2cclComm_t adopt(std::unique_ptr<Communicator> made) {
+  auto object = std::make_shared<CommObject>();
+  object->communicator = std::move(made);
+  return comms().add(std::move(object));
 }
 
 Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle) {

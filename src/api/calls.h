@@ -19,6 +19,9 @@ Status check_open(const char* function, CommObject* comm);
 
 Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle);
 
+// Returns a handle for a communicator that the caller of the C function gets.
+r2cclComm_t adopt(std::unique_ptr<Communicator> made);
+
 // Runs body(CommObject*) for the communicator of `handle`.
 template <typename Body>
 r2cclResult_t with_comm(const char* function, r2cclComm_t handle, Body body) {

@@ -197,26 +197,30 @@ Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* 
 
 }  // namespace
 
+Result<std::vector<Endpoint>> open_rendezvous(const Config& config, const JobIdentity& job) {
+  const auto place = default_meeting_place(config);
+  if (!place.ok()) return place.status();
+  return serve(config, job, place.value());
+}
+
 Result<r2cclUniqueId> make_unique_id() {
   auto config = read_config(nullptr);
   if (!config.ok()) return config.status();
   UniqueId id;
   id.job = make_job_identity();
-  std::vector<Endpoint> where;
+  Result<std::vector<Endpoint>> endpoints = std::vector<Endpoint>();
   if (!config.value().comm_id.empty()) {
     auto place = parse_host_port(config.value().comm_id);
     if (!place.ok()) return place.status();
     auto resolved = resolve(place.value(), config.value().socket_family,
                             config.value().init_timeout_ns, system_clock());
     if (!resolved.ok()) return resolved.status().with_context(config.value().comm_id_variable);
-    where = std::move(resolved).value();
+    std::vector<Endpoint> where = std::move(resolved).value();
+    if (where.size() > kUniqueIdEndpointsMax) where.resize(kUniqueIdEndpointsMax);
+    endpoints = serve(config.value(), id.job, where);
   } else {
-    auto place = default_meeting_place(config.value());
-    if (!place.ok()) return place.status();
-    where = std::move(place).value();
+    endpoints = open_rendezvous(config.value(), id.job);
   }
-  if (where.size() > kUniqueIdEndpointsMax) where.resize(kUniqueIdEndpointsMax);
-  auto endpoints = serve(config.value(), id.job, where);
   if (!endpoints.ok()) return endpoints.status();
   id.rendezvous = endpoints.value();
   UniqueIdBytes bytes = encode(id);
@@ -270,6 +274,16 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
       if (!served.ok()) return served.status();
     }
   }
+  return connect(std::move(options));
+}
+
+Result<Config> child_config(const Config& parent, const r2cclConfig_t* given) {
+  Config config = parent;
+  if (given != nullptr) R2CCL_RETURN_IF_ERROR(apply_config(*given, &config));
+  return config;
+}
+
+Result<std::unique_ptr<Communicator>> init_child(CommunicatorOptions options) {
   return connect(std::move(options));
 }
 

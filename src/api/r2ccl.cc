@@ -26,11 +26,9 @@ using r2ccl::api::guarded;
 using r2ccl::api::result_of;
 using r2ccl::api::with_comm;
 
-r2cclResult_t adopt(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* comm) {
+r2cclResult_t hand_out(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* comm) {
   if (!made.ok()) return result_of(made.status());
-  auto object = std::make_shared<CommObject>();
-  object->communicator = std::move(made).value();
-  *comm = comms().add(std::move(object));
+  *comm = r2ccl::api::adopt(std::move(made).value());
   return r2cclSuccess;
 }
 
@@ -72,7 +70,7 @@ r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUnique
   return guarded(__func__, [&]() -> r2cclResult_t {
     if (comm == nullptr) return error(Code::invalid_argument, "r2cclCommInitRank: comm is NULL");
     *comm = nullptr;
-    return adopt(r2ccl::api::init_from_id(nranks, id, rank, config), comm);
+    return hand_out(r2ccl::api::init_from_id(nranks, id, rank, config), comm);
   });
 }
 
@@ -80,7 +78,7 @@ r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config) {
   return guarded(__func__, [&]() -> r2cclResult_t {
     if (comm == nullptr) return error(Code::invalid_argument, "r2cclCommInitEnv: comm is NULL");
     *comm = nullptr;
-    return adopt(r2ccl::api::init_from_environment(config), comm);
+    return hand_out(r2ccl::api::init_from_environment(config), comm);
   });
 }
 

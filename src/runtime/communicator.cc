@@ -95,7 +95,7 @@ Status Communicator::connect(Transport& meeting) {
   if (options_.rank_count > 1) {
     Reactor reactor(meeting.poller());
     auto told = run_rendezvous(meeting, reactor, clock, meeting_options(options_, std::move(info)),
-                               nullptr);
+                               nullptr, options_.in_vain);
     if (!told.ok()) return told.status();
     met = std::move(told).value();
   }
@@ -133,8 +133,11 @@ Status Communicator::start_runtime(MetJob met) {
 }
 
 Status Communicator::wait_for_links(TimeNs deadline) {
-  const auto settled = [this] { return runtime_->engine().ready() || !runtime_->failure().ok(); };
-  if (thread().wait_until(settled, deadline - driver_->clock().now())) return {};
+  const auto in_vain = [this] { return options_.in_vain ? options_.in_vain() : Status(); };
+  const auto settled = [&] {
+    return runtime_->engine().ready() || !runtime_->failure().ok() || !in_vain().ok();
+  };
+  if (thread().wait_until(settled, deadline - driver_->clock().now())) return in_vain();
   std::string missing;
   std::string why;
   call([&] {
@@ -265,9 +268,19 @@ void Communicator::wait_for_news(TimeNs bound) {
   (void)thread().wait_until([this] { return runtime_->failure_known(); }, bound);
 }
 
+void Communicator::fail(const Status& why) {
+  call([&] { runtime_->fail(why); });
+}
+
 void Communicator::abort(const std::string& why) {
   call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
+}
+
+LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> id) {
+  LockedBytes secret;
+  call([&] { secret = runtime_->engine().child_secret(id); });
+  return secret;
 }
 
 std::string Communicator::report() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
@@ -34,6 +35,10 @@ class Communicator final : private RankObserver {
 
   Rank rank() const { return options_.self; }
   int32_t rank_count() const { return options_.rank_count; }
+  const CommunicatorOptions& options() const { return options_; }
+  // Returns a secret that only processes of this communicator can compute. It differs for each
+  // `id`, which is public.
+  LockedBytes child_secret(std::span<const std::byte, kJobIdBytes> id);
 
   // `bad`: as RankRuntime.
   using MaybeBad = std::optional<BadMemory>;
@@ -55,6 +60,8 @@ class Communicator final : private RankObserver {
 
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
+  // Ends the communicator with `why` and tells the other ranks.
+  void fail(const Status& why);
   // On return no buffer is touched any more.
   void abort(const std::string& why);
   // Returns Ok, or the cause that ended the communicator.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/clock.h"
@@ -23,6 +24,9 @@ struct CommunicatorOptions {
   Config config;
   uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
   DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the communicator
+  // Returns an error once it is in vain to wait for the other ranks at the start. None: never. Any
+  // thread may call it, also under the lock of the driver.
+  std::function<Status()> in_vain{};
 };
 
 RankOptions rank_options(const CommunicatorOptions& options);

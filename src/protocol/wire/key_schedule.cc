@@ -69,6 +69,12 @@ RunIdentity make_run_identity(const JobIdentity& job, const LockedBytes& token,
   return run;
 }
 
+LockedBytes derive_child_secret(const RunIdentity& run,
+                                std::span<const std::byte, kJobIdBytes> child_id) {
+  if (run.key.empty()) return LockedBytes::random(kSecretBytes);
+  return crypto::derive_key(run.key.key(), "r2ccl run 2: child", {child_id});
+}
+
 Result<LockedBytes> derive_secret(const LockedBytes& text,
                                   std::span<const std::byte, kJobIdBytes> job_id) {
   crypto::initialise();

@@ -24,6 +24,11 @@ RunIdentity make_run_identity(const JobIdentity& job, const LockedBytes& token,
 Result<LockedBytes> derive_secret(const LockedBytes& text,
                                   std::span<const std::byte, kJobIdBytes> job_id);
 
+// Returns the secret of a child, a job that ranks of this run start among them. `child_id` is fresh
+// and public. A run of one rank has no key, and its children have random secrets.
+LockedBytes derive_child_secret(const RunIdentity& run,
+                                std::span<const std::byte, kJobIdBytes> child_id);
+
 // Returns the text of a fresh secret: a prefix and 32 random bytes in hexadecimal.
 LockedBytes generate_secret();
 

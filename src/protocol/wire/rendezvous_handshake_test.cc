@@ -265,6 +265,21 @@ LockedBytes secret_text(const std::string& text) {
   return LockedBytes::copy_of(std::as_bytes(std::span(text)));
 }
 
+TEST(Secret, OfAChildIsKnownToItsParentsRanksAlone) {
+  const std::array<std::byte, kJobIdBytes> child{std::byte{1}};
+  const std::array<std::byte, kJobIdBytes> other{std::byte{2}};
+  RunIdentity run;
+  run.key = LockedBytes::random(kSecretBytes);
+  RunIdentity another;
+  another.key = LockedBytes::random(kSecretBytes);
+  EXPECT_EQ(derive_child_secret(run, child), derive_child_secret(run, child));
+  EXPECT_NE(derive_child_secret(run, child), derive_child_secret(run, other));
+  EXPECT_NE(derive_child_secret(run, child), derive_child_secret(another, child));
+  EXPECT_NE(derive_child_secret(run, child), run.key);
+  const RunIdentity alone;  // it has met nobody
+  EXPECT_NE(derive_child_secret(alone, child), derive_child_secret(alone, child));
+}
+
 TEST(Secret, IsStretchedForItsJobAloneWhenTheUserChoseIt) {
   const JobIdentity job = job_with_secret(0);
   std::array<std::byte, kJobIdBytes> other = job.id;

@@ -16,6 +16,8 @@ constexpr TimeNs kPauseMax = 250 * kMillisecond;
 // its answer.
 constexpr TimeNs kLastWords = 2 * kSecond;
 constexpr TimeNs kCloseWait = 1 * kSecond;
+// A wait that may be in vain asks so often whether it is.
+constexpr TimeNs kInVainInterval = 50 * kMillisecond;
 
 std::string advice(int connect_error) {
   switch (connect_error) {
@@ -266,7 +268,8 @@ void RendezvousClient::fail(Status why) {
 }
 
 Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Clock& clock,
-                              RendezvousClient::Options options, Acceptor* acceptor) {
+                              RendezvousClient::Options options, Acceptor* acceptor,
+                              const std::function<Status()>& in_vain) {
   RendezvousClient client(transport, reactor, std::move(options), clock.now());
   for (;;) {
     client.progress(clock.now());
@@ -276,6 +279,10 @@ Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Cloc
     if (acceptor != nullptr) {
       acceptor->progress(clock.now());
       at = std::min(at, acceptor->next_timeout());
+    }
+    if (in_vain) {
+      R2CCL_RETURN_IF_ERROR(in_vain());
+      at = std::min(at, clock.now() + kInVainInterval);
     }
     reactor.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock.now()));
   }

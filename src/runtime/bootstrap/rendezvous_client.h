@@ -4,6 +4,7 @@
 // A state machine over a Reactor: call progress() after every Reactor::poll and at next_timeout().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,8 +104,10 @@ class RendezvousClient final : public EventHandler {
 };
 
 // Runs a client to its end on the calling thread, which alone uses `reactor`. Meanwhile it serves
-// the connections to `acceptor`, if that is given.
+// the connections to `acceptor`, if that is given. Gives up when `in_vain`, if given, returns an
+// error, which it then returns.
 Result<MetJob> run_rendezvous(Transport& transport, Reactor& reactor, const Clock& clock,
-                              RendezvousClient::Options options, Acceptor* acceptor = nullptr);
+                              RendezvousClient::Options options, Acceptor* acceptor = nullptr,
+                              const std::function<Status()>& in_vain = {});
 
 }  // namespace r2ccl

@@ -46,6 +46,27 @@ TEST(RendezvousThread, ServesRanksThatBlockInTheirOwnThreads) {
   EXPECT_TRUE(server.value()->finished());
 }
 
+TEST(RunRendezvous, GivesUpWhenTheWaitIsInVain) {
+  const SystemClock clock;
+  const auto transport = TcpTransport::open({}).value();
+  RendezvousClient::Options options;
+  options.job = make_job_identity();
+  options.endpoints = {loopback()};  // nothing listens there
+  options.info = info_of(0);
+  options.rank_count = 2;
+  options.timeout_ns = 20 * kSecond;
+  options.nonce = random_nonce;
+  Reactor reactor(transport->poller());
+  int questions = 0;
+  const auto in_vain = [&questions] {
+    return ++questions < 3 ? Status() : Status(Code::remote, "rank 1 died");
+  };
+  const TimeNs begin = clock.now();
+  const auto met = run_rendezvous(*transport, reactor, clock, options, nullptr, in_vain);
+  EXPECT_EQ(met.status(), Status(Code::remote, "rank 1 died"));
+  EXPECT_LT(clock.now() - begin, options.timeout_ns / 2);
+}
+
 // The server goes on serving later ranks, so it has not finished.
 TEST(RendezvousThread, KnowsWhenAllHaveHeardThatTheJobCannotStart) {
   const SystemClock clock;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "protocol/wire/byte_io.h"
+#include "protocol/wire/key_schedule.h"
 #include "runtime/bootstrap/address_codec.h"
 #include "runtime/engine/nic_match.h"
 #include "runtime/link/notice.h"
@@ -118,6 +119,10 @@ void ProgressEngine::reserve_places() {
   // All peers of this host come by the name of this rank's listener.
   if (shm_.address.family != AddressFamily::none) peers.push_back(shm_.address);
   acceptor_->reserve(peers);
+}
+
+LockedBytes ProgressEngine::child_secret(std::span<const std::byte, kJobIdBytes> child_id) const {
+  return derive_child_secret(run_, child_id);
 }
 
 std::string ProgressEngine::describe_pair(const RankInfo& a, const RankInfo& b) {

@@ -100,6 +100,9 @@ class ProgressEngine final : private LinkHost {
   // The state or the address of some NIC may have changed.
   void on_nics_changed() { read_nics_at_ = 0; }
 
+  // Returns the secret of a job of ranks of this run, for derive_child_secret's `child_id`.
+  LockedBytes child_secret(std::span<const std::byte, kJobIdBytes> child_id) const;
+
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);
   NicSet drained() const { return drained_; }

@@ -1,0 +1,230 @@
+#include "api/split.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "api/calls.h"
+#include "api/group.h"
+#include "api/init.h"
+#include "runtime/bootstrap/unique_id.h"
+
+namespace r2ccl::api {
+namespace {
+
+using Words = std::vector<int64_t>;
+
+// The call of a rank, as it tells the others.
+struct Part {
+  int64_t call = 0;
+  int64_t color = 0;
+  int64_t key = 0;
+  int64_t sound = 0;  // 1: its arguments are valid
+};
+constexpr size_t kPartWords = 4;
+constexpr size_t kIdWords = kUniqueIdBytes / sizeof(int64_t);
+
+const char* name_of(SplitCall call) {
+  return call == SplitCall::split ? "r2cclCommSplit" : "r2cclCommDup";
+}
+
+std::string text_of(size_t rank) {
+  return "rank " + std::to_string(rank);
+}
+
+// Fills `words`, to which each rank has contributed its own entries and zeros, with those of all.
+Status exchange(Communicator& parent, Words& words) {
+  PlanKey key;
+  key.collective = Collective::all_reduce;
+  key.type = DataType::int64;
+  key.op = ReduceOp::sum;
+  key.count = words.size();
+  const auto bytes = std::as_writable_bytes(std::span(words));
+  const auto request = parent.collective(key, bytes.data(), bytes.data(), {});
+  (void)request->wait(kNever);
+  return request->status();
+}
+
+Result<std::vector<Part>> exchange_parts(Communicator& parent, const Part& mine) {
+  const auto ranks = static_cast<size_t>(parent.rank_count());
+  const auto self = static_cast<size_t>(parent.rank().value());
+  Words words(ranks * kPartWords);
+  std::ranges::copy(std::array{mine.call, mine.color, mine.key, mine.sound},
+                    &words[self * kPartWords]);
+  R2CCL_RETURN_IF_ERROR(exchange(parent, words));
+  std::vector<Part> parts;
+  for (const int64_t* at = words.data(); parts.size() < ranks; at += kPartWords) {
+    parts.push_back({at[0], at[1], at[2], at[3]});
+  }
+  return parts;
+}
+
+// An AllReduce of another rank may have the same shape as the exchange. Its values are in every
+// entry then.
+Status check_calls(const std::vector<Part>& parts, SplitCall mine) {
+  const auto is_call = [](const Part& part, SplitCall call) {
+    return part.call == static_cast<int64_t>(call);
+  };
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    if (is_call(parts[rank], mine)) continue;
+    const std::string differ = "the ranks' calls do not match: ";
+    const SplitCall other = mine == SplitCall::split ? SplitCall::duplicate : SplitCall::split;
+    if (is_call(parts[rank], other)) {
+      return {Code::invalid_usage,
+              differ + text_of(rank) + " is at " + name_of(other) + ", others at " + name_of(mine)};
+    }
+    return {Code::invalid_usage,
+            differ + "a rank is at an AllReduce of int64, others at " + name_of(mine)};
+  }
+  return {};
+}
+
+Status check_arguments(const std::vector<Part>& parts, SplitCall call) {
+  const auto wrong = std::ranges::find_if(parts, [](const Part& part) { return part.sound != 1; });
+  if (wrong == parts.end()) return {};
+  return {Code::remote, text_of(static_cast<size_t>(wrong - parts.begin())) + " called " +
+                            name_of(call) + " with a wrong argument"};
+}
+
+// Returns the parent's ranks that have the color, in the order of the child's ranks.
+std::vector<size_t> members_of(const std::vector<Part>& parts, int64_t color) {
+  std::vector<size_t> members;
+  if (color == R2CCL_SPLIT_NOCOLOR) return members;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    if (parts[rank].color == color) members.push_back(rank);
+  }
+  std::ranges::sort(members, {}, [&](size_t rank) { return std::pair(parts[rank].key, rank); });
+  return members;
+}
+
+// Opens the rendezvous of a child in its rank 0. The id that goes to the others has no secret: all
+// of them derive it from the parent's key, so that it is on no wire.
+Result<UniqueId> open_meeting(Communicator& parent, const Config& config, size_t ranks) {
+  UniqueId id;
+  id.job = make_job_identity();
+  id.job.secret = parent.child_secret(id.job.id);
+  if (ranks == 1) return id;
+  auto endpoints = open_rendezvous(config, id.job);
+  if (!endpoints.ok()) return endpoints.status();
+  id.rendezvous = std::move(endpoints).value();
+  return id;
+}
+
+// Exchanges the ids of all children, and returns that of `leader`'s.
+Result<UniqueId> exchange_ids(Communicator& parent, const UniqueId* mine, size_t leader) {
+  const auto self = static_cast<size_t>(parent.rank().value());
+  Words words(static_cast<size_t>(parent.rank_count()) * kIdWords);
+  if (mine != nullptr) {
+    UniqueId told = *mine;
+    told.job.secret = {};
+    const UniqueIdBytes bytes = encode(told);
+    std::memcpy(&words[self * kIdWords], bytes.data(), bytes.size());
+  }
+  R2CCL_RETURN_IF_ERROR(exchange(parent, words));
+  const auto bytes = std::as_bytes(std::span(words)).subspan(leader * kUniqueIdBytes);
+  auto id = decode_unique_id(bytes.first<kUniqueIdBytes>());
+  if (!id.ok()) {
+    return Status(Code::remote, text_of(leader) +
+                                    " could not open the rendezvous of the new "
+                                    "communicator; its own error says why");
+  }
+  id.value().job.secret = parent.child_secret(id.value().job.id);
+  return id;
+}
+
+// Returns the id of this rank's child. All ranks of the parent take part, also those without one.
+Result<UniqueId> agree_on_id(Communicator& parent, const Config& config,
+                             const std::vector<size_t>& members) {
+  const auto self = static_cast<size_t>(parent.rank().value());
+  if (members.empty() || members.front() != self) {
+    return exchange_ids(parent, nullptr, members.empty() ? self : members.front());
+  }
+  const auto made = open_meeting(parent, config, members.size());
+  auto told = exchange_ids(parent, made.ok() ? &made.value() : nullptr, self);
+  return made.ok() ? std::move(told) : made.status();
+}
+
+r2cclResult_t split_call(const SplitWish& wish, r2cclComm_t handle, r2cclComm_t* child) {
+  const char* function = name_of(wish.call);
+  const std::string where = std::string(function) + ": ";
+  if (child != nullptr) *child = nullptr;
+  return with_comm(function, handle, [&](CommObject* parent) -> r2cclResult_t {
+    if (in_group()) {
+      return error(Code::invalid_usage, where +
+                                            "it cannot be called between r2cclGroupStart and "
+                                            "r2cclGroupEnd");
+    }
+    if (const Status open = check_open(function, parent); !open.ok()) return result_of(open);
+    Status refused;
+    if (child == nullptr) refused = {Code::invalid_argument, where + "newcomm is NULL"};
+    if (wish.color < R2CCL_SPLIT_NOCOLOR) {
+      refused = {Code::invalid_argument, where + "color is " + std::to_string(wish.color) +
+                                             ", it must be 0 or more, or R2CCL_SPLIT_NOCOLOR"};
+    }
+    auto made = split(*parent, wish, refused);
+    if (!made.ok()) return result_of(made.status());
+    if (made.value() != nullptr) *child = adopt(std::move(made).value());
+    return r2cclSuccess;
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish& wish,
+                                            const Status& refused) {
+  Communicator& parent = *object.communicator;
+  const auto config = child_config(parent.options().config, wish.config);
+  const bool sound = refused.ok() && config.ok();
+  const auto parts = exchange_parts(
+      parent, {static_cast<int64_t>(wish.call), wish.color, wish.key, sound ? 1 : 0});
+  if (!parts.ok()) return parts.status();
+  if (const Status same = check_calls(parts.value(), wish.call); !same.ok()) {
+    parent.fail(same);
+    return same;
+  }
+  R2CCL_RETURN_IF_ERROR(refused);
+  if (!config.ok()) return config.status().with_context(name_of(wish.call));
+  R2CCL_RETURN_IF_ERROR(check_arguments(parts.value(), wish.call));
+  const std::vector<size_t> members = members_of(parts.value(), wish.color);
+  auto id = agree_on_id(parent, config.value(), members);
+  if (members.empty()) return std::unique_ptr<Communicator>();
+  if (!id.ok()) return id.status().with_context(name_of(wish.call));
+  CommunicatorOptions options;
+  const auto self = static_cast<size_t>(parent.rank().value());
+  const auto place = std::ranges::find(members, self) - members.begin();
+  options.self = Rank(static_cast<int32_t>(place));
+  options.rank_count = static_cast<int32_t>(members.size());
+  options.job = std::move(id.value().job);
+  options.rendezvous = std::move(id.value().rendezvous);
+  options.config = config.value();
+  // A rank that fails now never comes to the rendezvous.
+  options.in_vain = [comm = object.weak_from_this()] {
+    const auto living = comm.lock();
+    return living != nullptr ? living->communicator->failure() : Status();
+  };
+  auto made = init_child(std::move(options));
+  if (!made.ok()) return made.status().with_context(name_of(wish.call));
+  return made;
+}
+
+}  // namespace r2ccl::api
+
+extern "C" {
+
+r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
+                             const r2cclConfig_t* config) {
+  using r2ccl::api::SplitCall;
+  return r2ccl::api::split_call({SplitCall::split, color, key, config}, comm, newcomm);
+}
+
+r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm, const r2cclConfig_t* config) {
+  using r2ccl::api::SplitCall;
+  return r2ccl::api::split_call({SplitCall::duplicate, 0, 0, config}, comm, newcomm);
+}
+
+}  // extern "C"
