@@ -138,6 +138,7 @@ typedef struct {
   const char* oob_ifname; /* as R2CCL_OOB_IFNAME */
   int init_timeout_ms;    /* all ranks must have arrived by then; 1 or more */
   int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 1 or more */
+  const char* name;       /* shown in errors, logs, status and report; at most 63 bytes are */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -145,7 +146,7 @@ typedef struct {
 #define R2CCL_CONFIG_INITIALIZER                                                      \
   {                                                                                   \
     sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, R2CCL_CONFIG_UNDEF_INT, \
-        R2CCL_CONFIG_UNDEF_INT                                                        \
+        R2CCL_CONFIG_UNDEF_INT, NULL                                                  \
   }
 
 /* Sets *version to the R2CCL_VERSION_CODE of the loaded library. */
@@ -220,6 +221,26 @@ R2CCL_API const char* r2cclGetErrorString(r2cclResult_t result);
 /* Returns the text of the last error: of comm, or of this thread when comm is NULL. It is valid
  * until the thread's next r2ccl call. */
 R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
+
+#define R2CCL_ERROR_RANKS_MAX 32
+#define R2CCL_ERROR_TEXT_BYTES 2048
+
+/* An error as values. Later versions append fields. */
+typedef struct {
+  size_t size;                       /* in: sizeof(r2cclErrorInfo_t) */
+  r2cclResult_t code;                /* r2cclSuccess: there was no error */
+  int rank_count;                    /* the ranks at fault, those that the error is known to name */
+  int ranks[R2CCL_ERROR_RANKS_MAX];  /* the first of them, numbered as in the communicator; -1 */
+  char text[R2CCL_ERROR_TEXT_BYTES]; /* as r2cclGetLastError; a longer one ends with "..." */
+} r2cclErrorInfo_t;
+
+/* Fills info with the error that ended comm, or with the last error of this thread when comm is
+ * NULL. Does not change what r2cclGetLastError returns. The ranks are: a rank that died, left,
+ * aborted or is cut off; both ranks whose calls do not match; the ranks that did not arrive at init
+ * or finalize; the rank whose buffer, memory or argument was at fault. An error that concerns no
+ * rank has none. */
+R2CCL_API r2cclResult_t r2cclGetErrorInfo(r2cclComm_t comm, r2cclErrorInfo_t* info);
+
 /* Sets *count to the number of ranks. */
 R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
 /* Sets *rank to the number of this rank. */
@@ -229,6 +250,13 @@ R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
  * Writes at most *bytes including the final NUL, and sets *bytes to the size needed. buffer may be
  * NULL to ask for the size. docs/report.md has the fields. */
 R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
+
+/* Names the calling thread's next operation, in every text about it: errors, waits, `r2ccl status`
+ * and the report say AllReduce 7 "layer3.grad" (100 float32, sum). The name ends with the next call
+ * that takes a request pointer, also if that fails, or splits; NULL takes it back. The library
+ * copies it, shows at most 63 bytes, and a question mark for what cannot be printed. Ranks need not
+ * agree on names. */
+R2CCL_API r2cclResult_t r2cclSetCallName(const char* name);
 
 /* Buffers are aligned to their element's size. Calls of the ranks that differ (in the call, count,
  * type, op or root) fail on every rank as soon as bytes of one call meet the other. A call of 0

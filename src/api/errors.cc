@@ -13,22 +13,19 @@ static_assert(same(Code::ok, r2cclSuccess) && same(Code::system, r2cclSystemErro
               same(Code::remote, r2cclRemoteError) && same(Code::in_progress, r2cclInProgress) &&
               same(Code::timeout, r2cclTimeout) && same(Code::aborted, r2cclAborted));
 
-std::string& text() {
-  thread_local std::string last;
-  return last;
+Status& last() {
+  thread_local Status error;
+  return error;
 }
 
 }  // namespace
 
-void set_last_error(const std::string& message) {
-  text() = message;
-}
-const char* last_error() {
-  return text().c_str();
+const Status& last_error() {
+  return last();
 }
 
 r2cclResult_t result_of(const Status& status) {
-  if (!status.ok()) set_last_error(status.message());
+  if (!status.ok()) last() = status;
   return static_cast<r2cclResult_t>(status.code());
 }
 

@@ -11,8 +11,8 @@ namespace r2ccl::api {
 // Stores the status's message for this thread and translates its code.
 r2cclResult_t result_of(const Status& status);
 r2cclResult_t error(Code code, const std::string& message);
-const char* last_error();
-void set_last_error(const std::string& message);
+// Returns the last error of this thread, Ok if there was none.
+const Status& last_error();
 
 // Runs `body`, which returns r2cclResult_t, and translates each exception into a result, because
 // none may leave a C function. The caller can handle a lack of memory; every other exception is a

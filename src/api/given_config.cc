@@ -5,6 +5,9 @@
 #include <cstring>
 #include <string>
 
+#include "base/printable.h"
+#include "runtime/collective/call_name.h"
+
 namespace r2ccl::api {
 namespace {
 
@@ -60,6 +63,7 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
     config->oob_ifname = mine.oob_ifname;
     config->oob_ifname_variable = "config.oob_ifname";
   }
+  if (mine.name != nullptr) config->name = printable_text(mine.name, kNameBytesMax);
   R2CCL_RETURN_IF_ERROR(
       set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));
   return set_time("cutoff_ms", mine.cutoff_ms, &config->cutoff_ns);

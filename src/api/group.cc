@@ -7,6 +7,7 @@
 
 #include "api/calls.h"
 #include "api/errors.h"
+#include "runtime/collective/call_name.h"
 
 namespace r2ccl::api {
 namespace {
@@ -17,6 +18,7 @@ struct Member {
   std::weak_ptr<CommObject> comm;
   r2cclRequest_t* request = nullptr;
   std::function<std::shared_ptr<Request>()> start;
+  std::string name;  // the caller's
 };
 
 struct Group {
@@ -82,6 +84,7 @@ void take_back(const std::vector<Launch>& launches) {
 
 void start_all(std::vector<Launch>& launches) {
   for (Launch& launch : launches) {
+    set_call_name(launch.member.name);
     launch.request = launch.member.start();
     if (launch.object != nullptr) launch.object->request = launch.request;
   }
@@ -150,17 +153,16 @@ void add_to_group(const char* function, CommObject& comm, r2cclRequest_t* reques
                   std::function<std::shared_ptr<Request>()> start) {
   Group& mine = group();
   if (!mine.failed.ok()) return;  // the group starts nothing any more
-  mine.members.push_back(
-      {function, mine.calls + 1, comm.weak_from_this(), request, std::move(start)});
+  mine.members.push_back({function, mine.calls + 1, comm.weak_from_this(), request,
+                          std::move(start), take_call_name()});
 }
 
 r2cclResult_t note_in_group(const char* function, r2cclResult_t result) {
   Group& mine = group();
   ++mine.calls;
   if (result == r2cclSuccess || !mine.failed.ok()) return result;
-  mine.failed = Status(static_cast<Code>(result),
-                       name_of(mine.calls, function) +
-                           " failed, so the group starts none of its calls: " + last_error());
+  mine.failed = last_error().with_context(name_of(mine.calls, function) +
+                                          " failed, so the group starts none of its calls");
   mine.members.clear();
   return result;
 }

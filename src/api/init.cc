@@ -279,6 +279,7 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
 
 Result<Config> child_config(const Config& parent, const r2cclConfig_t* given) {
   Config config = parent;
+  config.name.clear();
   if (given != nullptr) R2CCL_RETURN_IF_ERROR(apply_config(*given, &config));
   return config;
 }

@@ -12,12 +12,15 @@
 #include "api/errors.h"
 #include "api/handles.h"
 #include "api/init.h"
+#include "base/printable.h"
+#include "runtime/collective/call_name.h"
 
 namespace {
 
 using r2ccl::Code;
 using r2ccl::Communicator;
 using r2ccl::Result;
+using r2ccl::Status;
 using r2ccl::api::CommObject;
 using r2ccl::api::comms;
 using r2ccl::api::error;
@@ -151,7 +154,41 @@ const char* r2cclGetLastError(r2cclComm_t handle) {
     (void)with_comm("r2cclGetLastError", handle,
                     [](CommObject* comm) { return result_of(comm->communicator->failure()); });
   }
-  return r2ccl::api::last_error();
+  return r2ccl::api::last_error().message().c_str();
+}
+
+r2cclResult_t r2cclGetErrorInfo(r2cclComm_t handle, r2cclErrorInfo_t* info) {
+  return guarded(__func__, [&]() -> r2cclResult_t {
+    constexpr size_t kFirstSize = sizeof(r2cclErrorInfo_t);  // of the first version
+    if (info == nullptr) {
+      return error(Code::invalid_argument, "r2cclGetErrorInfo: info is NULL");
+    }
+    if (info->size < kFirstSize) {
+      return error(Code::invalid_argument,
+                   "r2cclGetErrorInfo: info->size is not sizeof(r2cclErrorInfo_t)");
+    }
+    Status shown = r2ccl::api::last_error();
+    if (handle != nullptr) {
+      const auto found = find_comm("r2cclGetErrorInfo", handle);
+      if (!found.ok()) return result_of(found.status());
+      shown = found.value()->communicator->failure();
+    }
+    info->code = static_cast<r2cclResult_t>(shown.code());
+    info->rank_count = static_cast<int>(shown.ranks().size());
+    const size_t told = std::min<size_t>(shown.ranks().size(), R2CCL_ERROR_RANKS_MAX);
+    for (size_t i = 0; i < told; ++i) info->ranks[i] = shown.ranks()[i].value();
+    for (size_t i = told; i < R2CCL_ERROR_RANKS_MAX; ++i) info->ranks[i] = -1;
+    const std::string text = r2ccl::printable_text(shown.message(), R2CCL_ERROR_TEXT_BYTES - 1);
+    std::memcpy(info->text, text.c_str(), text.size() + 1);
+    return r2cclSuccess;
+  });
+}
+
+r2cclResult_t r2cclSetCallName(const char* name) {
+  return guarded(__func__, [&]() -> r2cclResult_t {
+    r2ccl::set_call_name(name == nullptr ? "" : name);
+    return r2cclSuccess;
+  });
 }
 
 r2cclResult_t r2cclCommCount(r2cclComm_t handle, int* count) {

@@ -93,7 +93,7 @@ class Errors {
       told += group.indices.size();
     }
     if (told < count_) text += "; and " + std::to_string(count_ - told) + " others";
-    return {groups_.front().error.code(), text};
+    return groups_.front().error.with_message(text);
   }
 
  private:

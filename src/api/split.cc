@@ -13,6 +13,7 @@
 #include "api/group.h"
 #include "api/init.h"
 #include "runtime/bootstrap/unique_id.h"
+#include "runtime/collective/call_name.h"
 
 namespace r2ccl::api {
 namespace {
@@ -33,6 +34,11 @@ const char* name_of(SplitCall call) {
   return call == SplitCall::split ? "r2cclCommSplit" : "r2cclCommDup";
 }
 
+// Returns an error that names the rank at fault.
+Status error_of(size_t rank, Code code, const std::string& text) {
+  return Status(code, text).with_ranks({Rank(static_cast<int32_t>(rank))});
+}
+
 std::string text_of(size_t rank) {
   return "rank " + std::to_string(rank);
 }
@@ -45,6 +51,7 @@ Status exchange(Communicator& parent, Words& words) {
   key.op = ReduceOp::sum;
   key.count = words.size();
   const auto bytes = std::as_writable_bytes(std::span(words));
+  set_call_name("r2cclCommSplit");
   const auto request = parent.collective(key, bytes.data(), bytes.data(), {});
   (void)request->wait(kNever);
   return request->status();
@@ -87,8 +94,9 @@ Status check_calls(const std::vector<Part>& parts, SplitCall mine) {
 Status check_arguments(const std::vector<Part>& parts, SplitCall call) {
   const auto wrong = std::ranges::find_if(parts, [](const Part& part) { return part.sound != 1; });
   if (wrong == parts.end()) return {};
-  return {Code::remote, text_of(static_cast<size_t>(wrong - parts.begin())) + " called " +
-                            name_of(call) + " with a wrong argument"};
+  const auto rank = static_cast<size_t>(wrong - parts.begin());
+  return error_of(rank, Code::remote,
+                  text_of(rank) + " called " + name_of(call) + " with a wrong argument");
 }
 
 // Returns the parent's ranks that have the color, in the order of the child's ranks.

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
+#include "base/ids.h"
 
 namespace r2ccl {
 
@@ -35,10 +37,21 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == Code::ok; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
+  // Returns the ranks at fault, those that the error is known to name.
+  const std::vector<Rank>& ranks() const { return ranks_; }
 
   // Returns the same error with context of a higher layer: "context: message".
   Status with_context(const std::string& context) const {
-    return ok() ? *this : Status(code_, context + ": " + message_);
+    return ok() ? *this : with_message(context + ": " + message_);
+  }
+  // Returns the same error in other words.
+  Status with_message(std::string message) const {
+    return Status(code_, std::move(message)).with_ranks(ranks_);
+  }
+  Status with_ranks(std::vector<Rank> ranks) const {
+    Status named = *this;
+    named.ranks_ = std::move(ranks);
+    return named;
   }
 
   friend bool operator==(const Status&, const Status&) = default;
@@ -46,6 +59,7 @@ class [[nodiscard]] Status {
  private:
   Code code_ = Code::ok;
   std::string message_;
+  std::vector<Rank> ranks_;
 };
 
 // Returns "what: strerror(error)" with Code::system.

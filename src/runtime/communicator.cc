@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 
 namespace r2ccl {
@@ -38,6 +39,7 @@ PendingCall transfer(PendingCall::Kind kind, uint64_t count, DataType type, Rank
   call.key.count = count;
   call.key.type = type;
   call.peer = peer;
+  call.name = take_call_name();
   return call;
 }
 
@@ -138,18 +140,20 @@ Status Communicator::wait_for_links(TimeNs deadline) {
     return runtime_->engine().ready() || !runtime_->failure().ok() || !in_vain().ok();
   };
   if (thread().wait_until(settled, deadline - driver_->clock().now())) return in_vain();
+  std::vector<Rank> unreached;
   std::string missing;
   std::string why;
   call([&] {
-    const std::vector<Rank> unreached = runtime_->engine().unreached();
+    unreached = runtime_->engine().unreached();
     missing = names_of(*runtime_, unreached);
     for (const Rank rank : unreached) {
       if (why.empty()) why = runtime_->engine().link(rank)->last_dial_failure();
     }
   });
   if (!why.empty()) why = " (the last attempt: " + why + ")";
-  return {Code::timeout, "no NIC of " + runtime_->name_of(options_.self) + " reaches " + missing +
-                             why + "; compare `r2ccl info` on both hosts"};
+  const Status late(Code::timeout, "no NIC of " + runtime_->name_of(options_.self) + " reaches " +
+                                       missing + why + "; compare `r2ccl info` on both hosts");
+  return late.with_ranks(std::move(unreached));
 }
 
 Communicator::~Communicator() {
@@ -215,8 +219,9 @@ std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* 
   key.rank_count = options_.rank_count;
   PendingCall what;
   what.key = key;
-  return start(what, [=, this](Operations::Done done) {
-    return runtime_->collective({key, input, output, std::move(done), scalar}, bad);
+  what.name = take_call_name();
+  return start(what, [=, this, name = what.name](Operations::Done done) {
+    return runtime_->collective({key, input, output, std::move(done), scalar, name}, bad);
   });
 }
 
@@ -249,19 +254,27 @@ Status Communicator::finalize() {
   const TimeNs bound = options_.config.cutoff_ns;
   const auto over = [this] { return !runtime_->failure().ok() || runtime_->goodbye_done(); };
   if (!thread().wait_until(over, bound)) {
+    std::vector<Rank> ranks;
     std::string missing;
-    call([&] { missing = names_of(*runtime_, runtime_->goodbyes_missing()); });
-    return {Code::timeout, "no goodbye from " + missing + " within " +
-                               std::to_string(bound / kMillisecond) +
-                               " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S "
-                               "sets how long it is waited for"};
+    call([&] {
+      ranks = runtime_->goodbyes_missing();
+      missing = names_of(*runtime_, ranks);
+    });
+    const Status late(Code::timeout,
+                      "no goodbye from " + missing + " within " +
+                          std::to_string(bound / kMillisecond) +
+                          " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S sets "
+                          "how long it is waited for" +
+                          runtime_->on_communicator());
+    return late.with_ranks(std::move(ranks));
   }
   const Status failed = failure();
   if (failed.ok()) return failed;
   // Calls that do not match are no failure of another rank.
   bool unmatched = false;
   call([&] { unmatched = runtime_->abandoned(); });
-  return unmatched ? Status(Code::invalid_usage, failed.message()) : failed;
+  if (!unmatched) return failed;
+  return Status(Code::invalid_usage, failed.message()).with_ranks(failed.ranks());
 }
 
 void Communicator::wait_for_news(TimeNs bound) {

@@ -28,6 +28,7 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   RankOptions rank;
   rank.self = options.self;
   rank.rank_count = options.rank_count;
+  rank.name = options.config.name;
   rank.job = options.job;
   rank.engine.link.monitor = options.config.monitor;
   rank.engine.link.damping = options.config.damping;

@@ -1,6 +1,10 @@
 #include "runtime/failure_notice.h"
 
+#include <utility>
+
 #include "base/printable.h"
+#include "protocol/wire/byte_io.h"
+#include "runtime/bootstrap/rank_list_codec.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -19,18 +23,22 @@ FailureKind kind_of(const Failure& failure) {
 
 Notice encode_failure_notice(const Failure& failure) {
   const std::string text = printable_text(failure.why.message(), kFailureTextBytesMax);
-  std::vector<std::byte> body{static_cast<std::byte>(kind_of(failure))};
-  const auto bytes = std::as_bytes(std::span(text));
-  body.insert(body.end(), bytes.begin(), bytes.end());
+  std::vector<std::byte> body;
+  ByteWriter out(body);
+  out.put(static_cast<uint8_t>(kind_of(failure)));
+  put_ranks(out, failure.why.ranks());
+  out.put_bytes(std::as_bytes(std::span(text)));
   return make_notice(NoticeKind::failure, body);
 }
 
 Failure decode_failure(std::span<const std::byte> body) {
   if (body.empty()) return {{Code::remote, "a rank failed"}};
-  const auto kind = static_cast<FailureKind>(body[0]);
+  ByteReader in(body);
+  const auto kind = static_cast<FailureKind>(in.get<uint8_t>());
   const Code code = kind == FailureKind::mismatch ? Code::invalid_usage : Code::remote;
-  return {{code, printable_text(body.subspan(1), kFailureTextBytesMax)},
-          kind == FailureKind::departed};
+  std::vector<Rank> ranks = get_ranks(in);
+  const Status why(code, printable_text(in.get_bytes(in.remaining()), kFailureTextBytesMax));
+  return {why.with_ranks(std::move(ranks)), kind == FailureKind::departed};
 }
 
 }  // namespace r2ccl

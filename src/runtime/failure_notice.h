@@ -23,7 +23,7 @@ struct Failure {
 // The whole notice.
 Notice encode_failure_notice(const Failure& failure);
 
-// `body`: the notice's bytes behind its kind.
+// `body`: the notice's bytes behind its kind. The ranks may be any numbers.
 Failure decode_failure(std::span<const std::byte> body);
 
 }  // namespace r2ccl

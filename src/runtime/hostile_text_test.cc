@@ -59,7 +59,7 @@ TEST(HostileText, OfAFailureIsBounded) {
   Bytes body(100'000, std::byte{'x'});
   EXPECT_EQ(decode_failure(body).why.message().size(), kFailureTextBytesMax);
   EXPECT_EQ(encode_failure_notice({{Code::remote, std::string(100'000, 'x')}}).bytes.size(),
-            2 + kFailureTextBytesMax);
+            3 + kFailureTextBytesMax);
 }
 
 TEST(HostileText, IsNotShownByAnObservation) {

@@ -1,6 +1,8 @@
 // The failure of a rank: its causes, the end of its operations, and the news of it to the others.
 #include <algorithm>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "runtime/rank_runtime.h"
@@ -10,7 +12,7 @@ namespace r2ccl {
 // Returns false when the rank has failed before: the first cause counts, its consequences do not.
 bool RankRuntime::fail_here(const Status& why) {
   if (!failure_.ok()) return false;
-  failure_ = why;
+  failure_ = options_.name.empty() ? why : why.with_message(why.message() + on_communicator());
   cancel_due_ = true;
   observer_.on_failure(failure_);  // before all that may run out of memory
   R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
@@ -45,21 +47,31 @@ void RankRuntime::fail(const Status& why) {
   const std::string text = why.code() == Code::aborted
                                ? name_of(options_.self) + " aborted: " + why.message()
                                : why.message();
-  tell_failure({{why.code(), text}});
+  tell_failure({why.with_message(text)});
+}
+
+void RankRuntime::fail_of(std::vector<Rank> ranks, Code code, const std::string& why) {
+  fail(Status(code, why).with_ranks(std::move(ranks)));
 }
 
 // A rank that waits in a call has lost another. To a rank that finalizes, this is a call that it
 // did not make, and the error must not blame another rank.
-void RankRuntime::fail_departed(const std::string& text) {
-  if (!fail_here({leaving_ ? Code::invalid_usage : Code::remote, text})) return;
+void RankRuntime::fail_departed(const Status& why) {
+  const Status remote = Status(Code::remote, why.message()).with_ranks(why.ranks());
+  const Status mine = Status(Code::invalid_usage, why.message()).with_ranks(why.ranks());
+  if (!fail_here(leaving_ ? mine : remote)) return;
   abandoned_ = true;
-  tell_failure({{Code::remote, text}, true});
+  tell_failure({remote, true});
 }
 
 void RankRuntime::on_failure_notice(Rank peer, std::span<const std::byte> body) {
   informed_[static_cast<size_t>(peer.value())] = true;
-  const Failure failure = decode_failure(body);
-  failure.departed ? fail_departed(failure.why.message()) : fail(failure.why);
+  Failure failure = decode_failure(body);
+  std::vector<Rank> ranks = failure.why.ranks();
+  std::erase_if(
+      ranks, [this](Rank rank) { return rank.value() < 0 || rank.value() >= options_.rank_count; });
+  failure.why = failure.why.with_ranks(std::move(ranks));
+  failure.departed ? fail_departed(failure.why) : fail(failure.why);
 }
 
 void RankRuntime::cancel_operations() {
@@ -78,7 +90,7 @@ void RankRuntime::on_bad_memory(const BadMemory& bad) {
 
 void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
   const std::string why = name_of(options_.self) + ": " + r2ccl::describe(use, bad.access);
-  fail({Code::invalid_argument, why});
+  fail_of({options_.self}, Code::invalid_argument, why);
 }
 
 void RankRuntime::on_exception(const std::exception& error) {
@@ -95,7 +107,7 @@ void RankRuntime::fail_by_exception(const std::exception& error) {
         memory ? " has run out of memory: the host, or the limit of this process (ulimit -v, a "
                  "container's memory), has no more to give"
                : std::string(" has failed inside r2ccl: ") + error.what();
-    fail({memory ? Code::system : Code::internal, name_of(options_.self) + why});
+    fail_of({options_.self}, memory ? Code::system : Code::internal, name_of(options_.self) + why);
   } catch (const std::bad_alloc&) {
     cancel_due_ = true;
     if (!failure_.ok()) return;
@@ -109,8 +121,10 @@ void RankRuntime::check_departed() {
   if (leaving_ || !any_departed_ || engine_.has_more()) return;
   for (const Rank rank : operations_->waits_on()) {
     if (!departed_[static_cast<size_t>(rank.value())]) continue;
-    return fail_departed(name_of(rank) + " has left: it finalized its communicator while " +
-                         name_of(options_.self) + " still waits for it");
+    const Status left(Code::remote, name_of(rank) +
+                                        " has left: it finalized its communicator while " +
+                                        name_of(options_.self) + " still waits for it");
+    return fail_departed(left.with_ranks({rank}));
   }
 }
 

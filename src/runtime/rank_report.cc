@@ -170,6 +170,7 @@ void write_identity(JsonWriter& out, RankRuntime& rank) {
   const FaultReporter& fault_reporter = rank.fault_reporter();
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
+      .field("name", options.name)
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
       .field("pid", uint64_t{rank.engine().own_info().pid})

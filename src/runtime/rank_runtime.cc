@@ -73,10 +73,10 @@ Status RankRuntime::start(MetJob met) {
   operations_ =
       std::make_unique<Operations>(options_.self, ports, options_.contexts,
                                    options_.plan_hosts.value_or(host_groups(engine_.rank_table())));
-  waits_ =
-      std::make_unique<RankWaits>(engine_, clock_, *operations_, [this](const std::string& why) {
-        fail({Code::invalid_usage, why});
-      });
+  waits_ = std::make_unique<RankWaits>(engine_, clock_, *operations_, on_communicator(),
+                                       [this](const std::string& why, std::vector<Rank> ranks) {
+                                         fail_of(std::move(ranks), Code::invalid_usage, why);
+                                       });
   rank_status_ = std::make_unique<RankStatus>(*this);
   handle_mismatches();
   return {};
@@ -86,18 +86,24 @@ void RankRuntime::handle_mismatches() {
   for (int c = 0; c < options_.contexts; ++c) {
     operations_->executor(c).set_mismatch_handler([this, c](Rank peer, const Status& why) {
       if (c == 0) return waits_->on_mismatch(peer);
-      fail(why.with_context("a collective of " + name_of(peer) + " does not match that of " +
-                            name_of(options_.self)));
+      fail(why.with_ranks({peer, options_.self})
+               .with_context("a collective of " + name_of(peer) + " does not match that of " +
+                             name_of(options_.self)));
     });
     operations_->point_to_point(c).set_mismatch_handler([this](Rank peer, const Status& why) {
-      fail(why.with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
-                            name_of(options_.self)));
+      fail(why.with_ranks({peer, options_.self})
+               .with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
+                             name_of(options_.self)));
     });
   }
 }
 
 std::string RankRuntime::name_of(Rank rank) const {
   return r2ccl::describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
+}
+
+std::string RankRuntime::on_communicator() const {
+  return options_.name.empty() ? "" : " on communicator \"" + options_.name + "\"";
 }
 
 uint64_t RankRuntime::collective(CollectiveCall call, const MaybeBad& bad, int context) {
@@ -155,10 +161,10 @@ bool RankRuntime::busy() const {
 
 void RankRuntime::begin_goodbye() {
   if (operations_->unmatched_local() > 0) {
-    return fail({Code::invalid_usage,
-                 name_of(options_.self) +
-                     " finalizes with a Send to itself that it did not Recv, or the other way "
-                     "round"});
+    return fail_of({options_.self}, Code::invalid_usage,
+                   name_of(options_.self) +
+                       " finalizes with a Send to itself that it did not Recv, or the other way "
+                       "round");
   }
   leaving_ = true;
   waits_->end();
@@ -201,9 +207,9 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
       departed_[index] = any_departed_ = true;
       return;
     case PeerEnd::dead:
-      return fail({Code::remote, name_of(peer) + " died: " + why});
+      return fail_of({peer}, Code::remote, name_of(peer) + " died: " + why);
     case PeerEnd::cut_off:
-      return fail({Code::remote, name_of(peer) + " is cut off: " + why});
+      return fail_of({peer}, Code::remote, name_of(peer) + " is cut off: " + why);
   }
 }
 
@@ -214,10 +220,10 @@ void RankRuntime::on_goodbye(Rank peer) {
 }
 
 void RankRuntime::on_contradiction(Rank peer, const std::string& why) {
-  fail({Code::remote,
-        name_of(peer) + " contradicts " + name_of(options_.self) + ": " + why +
-            ". No path mends this: the memory of one of the two hosts is at fault, or r2ccl. Run "
-            "the job without these hosts, or report a bug"});
+  fail_of({peer, options_.self}, Code::remote,
+          name_of(peer) + " contradicts " + name_of(options_.self) + ": " + why +
+              ". No path mends this: the memory of one of the two hosts is at fault, or r2ccl. Run "
+              "the job without these hosts, or report a bug");
 }
 
 void RankRuntime::on_notice(Rank peer, std::span<const std::byte> bytes) {

@@ -37,6 +37,7 @@ class RankStatus;
 struct RankOptions {
   Rank self;
   int32_t rank_count = 0;
+  std::string name;  // of the communicator, for messages; empty: it has none
   JobIdentity job;
   EngineOptions engine;
   uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
@@ -106,7 +107,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<Rank> goodbyes_missing() const;
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
-  void abort(const std::string& why) { fail({Code::aborted, why}); }
+  void abort(const std::string& why) { fail_of({options_.self}, Code::aborted, why); }
   // Fails the rank because this class or a callback threw: no operation can be trusted to end
   // right.
   void fail_by_exception(const std::exception& error);
@@ -132,13 +133,16 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   uint64_t comm_id() const { return comm_id_; }
   // A rank in words, for messages.
   std::string name_of(Rank rank) const;
+  // " on communicator "dp"", or empty.
+  std::string on_communicator() const;
 
  private:
   void handle_mismatches();
 
   // rank_failure.cc
+  void fail_of(std::vector<Rank> ranks, Code code, const std::string& why);
   bool fail_here(const Status& why);
-  void fail_departed(const std::string& text);
+  void fail_departed(const Status& why);
   void tell_failure(const Failure& failure);
   void on_failure_notice(Rank peer, std::span<const std::byte> body);
   void cancel_operations();

@@ -17,23 +17,29 @@ bool same(const PendingCall& a, const PendingCall& b) {
 }  // namespace
 
 RankWaits::RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
-                     std::function<void(const std::string& why)> mismatch)
+                     std::string on_communicator, Mismatch mismatch)
     : engine_(engine),
       clock_(clock),
       operations_(operations),
+      on_communicator_(std::move(on_communicator)),
       mismatch_detector_(engine.self(), static_cast<int32_t>(engine.rank_count()),
                          operations.executor().calls(), mismatch_callbacks(std::move(mismatch))),
       waits_(engine.self(), static_cast<int32_t>(engine.rank_count()), wait_callbacks()) {}
+
+std::string RankWaits::words_for(const PendingCall& call) const {
+  return describe(call) + on_communicator_;
+}
 
 std::string RankWaits::name_of(Rank rank) const {
   return describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
 }
 
-CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(
-    std::function<void(const std::string&)> mismatch) {
+CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(Mismatch mismatch) {
   CollectiveMismatchDetector::Callbacks callbacks;
   callbacks.send = [this](Rank peer, const CallReport& report) { send(peer, report); };
-  callbacks.fail = std::move(mismatch);
+  callbacks.fail = [this, mismatch = std::move(mismatch)](const std::string& why, Rank peer) {
+    mismatch(why, {peer, engine_.self()});
+  };
   callbacks.who = [this](Rank rank) { return name_of(rank); };
   callbacks.sends = [this](Rank peer) { return operations_.point_to_point().sends_to(peer); };
   callbacks.receives = [this](Rank peer) {
@@ -54,7 +60,7 @@ WaitTracker::Callbacks RankWaits::wait_callbacks() {
   };
   callbacks.waits_on = [this] { return operations_.executor().waits_on(); };
   callbacks.warn = [this](const PendingCall& call, TimeNs waited, const Blocker& blocker) {
-    R2CCL_LOG(warn, "%s: waiting for %s (%lld s so far)", describe(call).c_str(),
+    R2CCL_LOG(warn, "%s: waiting for %s (%lld s so far)", words_for(call).c_str(),
               words_for(blocker).c_str(), static_cast<long long>(waited / kSecond));
   };
   return callbacks;
@@ -105,14 +111,14 @@ std::string RankWaits::words_for(const Blocker& blocker) const {
 std::string RankWaits::text_for(const PendingCall& call, const std::vector<Waiting>& calls) const {
   const auto text_of = [this](const Waiting& waiting) {
     const std::string rank = words_for(waiting.blocker);
-    return describe(waiting.call) + (rank.empty() ? "" : ": waiting for " + rank);
+    return words_for(waiting.call) + (rank.empty() ? "" : ": waiting for " + rank);
   };
   const auto found =
       std::ranges::find_if(calls, [&](const Waiting& each) { return same(each.call, call); });
   if (found != calls.end()) return text_of(*found);
   const bool queued = call.kind == PendingCall::Kind::collective && !calls.empty() &&
                       calls.front().call.kind == call.kind;
-  return describe(call) + (queued ? ": behind " + text_of(calls.front()) : "");
+  return words_for(call) + (queued ? ": behind " + text_of(calls.front()) : "");
 }
 
 }  // namespace r2ccl

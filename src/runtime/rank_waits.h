@@ -22,9 +22,12 @@ namespace r2ccl {
 
 class RankWaits {
  public:
-  // All of them must outlive this. `mismatch` is told which calls do not match.
+  // Told which calls do not match, and of which ranks.
+  using Mismatch = std::function<void(const std::string& why, std::vector<Rank> ranks)>;
+
+  // All of them must outlive this. `on_communicator` follows each call in words.
   RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
-            std::function<void(const std::string& why)> mismatch);
+            std::string on_communicator, Mismatch mismatch);
   RankWaits(const RankWaits&) = delete;
   RankWaits& operator=(const RankWaits&) = delete;
 
@@ -54,15 +57,16 @@ class RankWaits {
   bool take_changed() { return std::exchange(changed_, false); }
 
  private:
-  CollectiveMismatchDetector::Callbacks mismatch_callbacks(
-      std::function<void(const std::string&)> mismatch);
+  CollectiveMismatchDetector::Callbacks mismatch_callbacks(Mismatch mismatch);
   WaitTracker::Callbacks wait_callbacks();
   void send(Rank peer, CallReport report);
   std::string name_of(Rank rank) const;
+  std::string words_for(const PendingCall& call) const;
 
   ProgressEngine& engine_;
   const Clock& clock_;
   const Operations& operations_;
+  const std::string on_communicator_;
   CollectiveMismatchDetector mismatch_detector_;
   WaitTracker waits_;
   bool stopped_ = false;

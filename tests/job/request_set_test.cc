@@ -350,10 +350,12 @@ TEST(Descriptor, IsReadableFromACompletionUntilItIsRead) {
     receive(comm, peer, target, &request);
     EXPECT_FALSE(readable(fd, 50)) << "nothing has completed";
     check(r2cclBarrier(comm.handle(), nullptr), "barrier");
-    EXPECT_EQ(drain(fd), 1U) << "a blocking call counts";
+    EXPECT_GT(drain(fd), 0U) << "a blocking call counts";
     send(comm, peer, 1);
-    // The send may be complete long before the receive. No thread is in the library meanwhile.
+    // The receive may be complete long before or after the send. No thread is in the library
+    // meanwhile.
     int done = 0;
+    check(r2cclRequestTest(&request, &done), "test");
     while (done == 0 && readable(fd, static_cast<int>(kPatienceMs))) {
       EXPECT_GT(drain(fd), 0U);
       check(r2cclRequestTest(&request, &done), "test");

@@ -322,7 +322,9 @@ std::string job_text(const json& job, bool whole) {
     return number_text(count, 0) + " " + thing + (count == 1 ? "" : "s");
   };
   std::string text =
-      "job " + text_of(job, "comm") + ": " + several(number_of(job, "ranks"), "rank") + " on " +
+      "job " + text_of(job, "comm") +
+      (text_of(job, "name").empty() ? "" : " \"" + text_of(job, "name") + "\"") + ": " +
+      several(number_of(job, "ranks"), "rank") + " on " +
       several(static_cast<double>(list_of(job, "hosts").size()), "host") + ", up " +
       duration_text(number_of(job, "uptime_ms")) + ", r2ccl " + text_of(job, "version") +
       (flag_of(job, "authenticated") ? "" : ", no secret: its start was open to strangers") + "\n";

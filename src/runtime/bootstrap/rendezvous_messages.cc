@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/printable.h"
 #include "protocol/wire/byte_io.h"
+#include "runtime/bootstrap/rank_list_codec.h"
 
 namespace r2ccl {
 namespace {
@@ -98,6 +99,7 @@ std::vector<std::byte> encode_refused(const Status& why) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(static_cast<uint8_t>(why.code()));
+  put_ranks(out, why.ranks());
   const std::string text = printable_text(why.message(), kRefusedTextBytesMax);
   out.put_bytes(std::as_bytes(std::span(text)));
   return bytes;
@@ -106,8 +108,10 @@ std::vector<std::byte> encode_refused(const Status& why) {
 Status decode_refused(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   const uint8_t code = in.get<uint8_t>();
+  std::vector<Rank> ranks = get_ranks(in);
   const std::string text = printable_text(in.get_bytes(in.remaining()), kRefusedTextBytesMax);
-  return {is_reason(code) ? static_cast<Code>(code) : Code::remote, text};
+  const Status why(is_reason(code) ? static_cast<Code>(code) : Code::remote, text);
+  return why.with_ranks(std::move(ranks));
 }
 
 }  // namespace r2ccl

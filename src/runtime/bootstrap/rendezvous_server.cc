@@ -268,9 +268,10 @@ Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, 
                                      describe(info.value()) + " came after " + found->second.who};
   }
   if (!info.value().init_error.empty() && table_ == nullptr) {
-    give_up(
-        {Code::remote, describe(info.value()) + " cannot take part: " + info.value().init_error},
-        now);
+    give_up(Status(Code::remote,
+                   describe(info.value()) + " cannot take part: " + info.value().init_error)
+                .with_ranks({pending.rank}),
+            now);
     return failure_;
   }
   Slot& slot = slots_[pending.rank];
@@ -355,8 +356,10 @@ void RendezvousServer::hand_out_table(TimeNs now) {
 Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
   std::string list;
   int count = 0;
+  std::vector<Rank> missing;
   for (int32_t rank = 0; rank < rank_count_; ++rank) {
     if (slots_.contains(Rank(rank))) continue;
+    missing.emplace_back(rank);
     if (++count <= kMissingRanksNamed) list += (count > 1 ? ", " : "") + std::to_string(rank);
   }
   if (count > kMissingRanksNamed) {
@@ -374,7 +377,7 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
     text += "; " + std::to_string(counters_.refused) +
             " connections were refused, the last because: " + last_refusal_;
   }
-  return {Code::timeout, text};
+  return Status(Code::timeout, text).with_ranks(std::move(missing));
 }
 
 void RendezvousServer::check_times(TimeNs now) {

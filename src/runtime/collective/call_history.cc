@@ -10,13 +10,14 @@ std::string describe(const CallRecord& call) {
   PendingCall pending;
   pending.key = call.key;
   pending.number = call.number;
+  pending.name = call.name;
   return describe(pending);
 }
 
-const CallRecord& CallHistory::begin(const PlanKey& key) {
+const CallRecord& CallHistory::begin(const PlanKey& key, const std::string& name) {
   const uint64_t chain = hash_of({latest().chain, plan_hash(key)});
   ++latest_;
-  return records_[latest_ % kRemembered] = {latest_, chain, key};
+  return records_[latest_ % kRemembered] = {latest_, chain, key, name};
 }
 
 const CallRecord* CallHistory::find(uint64_t number) const {

@@ -15,14 +15,15 @@ struct CallRecord {
   uint64_t number = 0;  // from 1; 0: no call yet
   uint64_t chain = 0;
   PlanKey key;
+  std::string name{};  // the caller's; empty: none
 };
 
-// Returns "AllReduce 7 (100 float32, sum)".
+// Returns "AllReduce 7 (100 float32, sum)", with the name after the number.
 std::string describe(const CallRecord& call);
 
 class CallHistory {
  public:
-  const CallRecord& begin(const PlanKey& key);
+  const CallRecord& begin(const PlanKey& key, const std::string& name = {});
 
   const CallRecord& latest() const { return at(latest_); }
   // Returns null when the call has not begun, or is too old to be remembered.

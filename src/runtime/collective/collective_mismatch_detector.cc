@@ -149,8 +149,9 @@ void CollectiveMismatchDetector::fail(Rank peer, const std::string& theirs,
                                       const CallRecord& mine) const {
   const std::string text = describe_for(peer, mine);
   callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " is at " + theirs +
-                  ", " + callbacks_.who(self_) + " at " + text +
-                  (theirs.starts_with(text) ? "; they differ in an earlier one" : ""));
+                      ", " + callbacks_.who(self_) + " at " + text +
+                      (theirs.starts_with(text) ? "; they differ in an earlier one" : ""),
+                  peer);
 }
 
 void CollectiveMismatchDetector::end() {
@@ -168,7 +169,8 @@ void CollectiveMismatchDetector::compare_ends(Rank peer) const {
   const CallRecord& mine = history_.latest();
   const auto differ = [&](const std::string& they, const std::string& we) {
     callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " ends after " +
-                    they + ", " + callbacks_.who(self_) + " after " + we);
+                        they + ", " + callbacks_.who(self_) + " after " + we,
+                    peer);
   };
   if (theirs.number != mine.number) {
     return differ(count_of(theirs.number, "collective"), count_of(mine.number, "collective"));

@@ -50,8 +50,9 @@ class CollectiveMismatchDetector {
  public:
   struct Callbacks {
     std::function<void(Rank peer, const CallReport& report)> send;
-    // The calls do not match. Called at most once for each report and each end.
-    std::function<void(const std::string& why)> fail;
+    // The calls of this rank and the peer do not match. Called at most once for each report and
+    // each end.
+    std::function<void(const std::string& why, Rank peer)> fail;
     std::function<std::string(Rank rank)> who;
     // Returns the number of Sends to, or Recvs from, the rank that were started.
     std::function<uint64_t(Rank peer)> sends;

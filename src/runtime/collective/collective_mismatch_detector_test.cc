@@ -88,7 +88,7 @@ class Pair : public ::testing::Test {
         side.sent.push_back(report);
         ++side.sent_count;
       };
-      callbacks.fail = [&side](const std::string& why) { side.failure = why; };
+      callbacks.fail = [&side](const std::string& why, Rank) { side.failure = why; };
       callbacks.who = [](Rank who) { return "rank " + std::to_string(who.value()); };
       callbacks.sends = [&side](Rank) { return side.sends; };
       callbacks.receives = [&side](Rank) { return side.receives; };

@@ -99,7 +99,7 @@ void Executor::begin(CollectiveCall call) {
   const CompiledPlan& plan = plans_.get(run.call.key, self_);
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
-  run.context = calls_.begin(run.call.key).chain;
+  run.context = calls_.begin(run.call.key, run.call.name).chain;
   reserve_scratch(plan.scratch() * size_of(run.call.key.type));
   run.plan = &plan;
   run.pending = plan.waits();
@@ -352,7 +352,7 @@ BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
   const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
   BufferUse use;
-  use.call = describe(CallRecord{number, 0, call.key});
+  use.call = describe(CallRecord{number, 0, call.key, call.name});
   const auto in_output = offset_in(call.output, extents.output_count * size, bad.at);
   const auto in_input = offset_in(call.input, extents.input_count * size, bad.at);
   // An in-place call has one memory for both.

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -39,6 +40,7 @@ struct CollectiveCall {
   std::byte* output = nullptr;
   std::function<void(const Status&)> done;
   Scalar scalar{};  // of a pre-multiplied sum; this rank's own, so no part of the key
+  std::string name{};  // the caller's, for messages; empty: none
 };
 
 class Executor final : public MessageClient {

@@ -45,7 +45,8 @@ std::string describe_collective(const PlanKey& key, const std::string& number) {
 }  // namespace
 
 std::string describe(const PendingCall& call) {
-  const std::string number = std::to_string(call.number);
+  const std::string name = call.name.empty() ? "" : " \"" + call.name + "\"";
+  const std::string number = std::to_string(call.number) + name;
   if (call.kind == PendingCall::Kind::collective) return describe_collective(call.key, number);
   const bool sends = call.kind == PendingCall::Kind::send;
   return (sends ? "Send " : "Recv ") + number + " (" + std::to_string(call.key.count) + " " +

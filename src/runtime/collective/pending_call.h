@@ -17,10 +17,12 @@ struct PendingCall {
   Rank peer = kNoRank;  // set for a Send or Recv
   // Counts from 1, among the collectives, or among the Sends to or the Recvs from the peer.
   uint64_t number = 0;
+  std::string name;  // the caller's; empty: none
   friend bool operator==(const PendingCall&, const PendingCall&) = default;
 };
 
-// Returns "AllReduce 11 (262144 float32, sum)" or "Recv 5 (1000 float32) from rank 2".
+// Returns "AllReduce 11 "layer3.grad" (262144 float32, sum)" or "Recv 5 (1000 float32) from rank
+// 2".
 std::string describe(const PendingCall& call);
 
 }  // namespace r2ccl

@@ -36,6 +36,7 @@ void WaitTracker::set_collective(const CallRecord& latest, bool running, TimeNs 
     PendingCall call;
     call.key = latest.key;
     call.number = latest.number;
+    call.name = latest.name;
     collective_ = Watched{call, now};
   }
   tell_requesters(now);

@@ -33,7 +33,8 @@ struct ConfigNotes {
 
 // An empty text means "not set".
 struct Config {
-  std::string socket_ifname;                          // NCCL's syntax: prefixes, =exact, ^not
+  std::string name;           // of the communicator; only its caller sets it
+  std::string socket_ifname;  // NCCL's syntax: prefixes, =exact, ^not
   AddressFamily socket_family = AddressFamily::none;  // none: both
   std::string oob_ifname;
   LogLevel debug = LogLevel::none;
