@@ -387,6 +387,19 @@ R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclGroupStart(void);
 R2CCL_API r2cclResult_t r2cclGroupEnd(void);
 
+/* Allocates `size` bytes (1 or more), all 0, for buffers or anything else. 2 MiB or more begin at a
+ * huge page, and the kernel is asked to use huge pages. r2cclMemFree frees them; NULL is nothing to
+ * free, and any other pointer that r2cclMemAlloc did not return is r2cclInvalidArgument. Free no
+ * buffer of an operation that is not complete. Memory does not belong to a communicator. */
+R2CCL_API r2cclResult_t r2cclMemAlloc(void** ptr, size_t size);
+R2CCL_API r2cclResult_t r2cclMemFree(void* ptr);
+/* Checks the memory once: calls on comm whose buffers lie in it skip their own check. That saves a
+ * system call for each buffer, and before Linux 6.11 a look at each page. It must stay mapped, with its rights, until r2cclCommDeregister or the end of
+ * comm. Memory that can only be read serves as sendbuff only. Sets *handle, which is for
+ * r2cclCommDeregister alone. Not collective. Any memory may be registered, also twice. */
+R2CCL_API r2cclResult_t r2cclCommRegister(r2cclComm_t comm, void* buff, size_t size, void** handle);
+R2CCL_API r2cclResult_t r2cclCommDeregister(r2cclComm_t comm, void* handle);
+
 /* A call with a request pointer sets *request to NULL when it fails. A NULL request is complete,
  * and its result is r2cclSuccess. So a caller can test, await and abort an array of requests as a
  * whole, also when some of them have ended. */

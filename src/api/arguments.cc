@@ -28,14 +28,18 @@ Status check_buffer(const char* function, const char* name, const void* buffer, 
   return {};
 }
 
-std::optional<BadMemory> find_bad_buffers(const void* send, uint64_t send_bytes,
+std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send, uint64_t send_bytes,
                                           const void* receive, uint64_t receive_bytes) {
   const auto range = [](const void* buffer, uint64_t bytes) {
     return std::span(static_cast<const std::byte*>(buffer), buffer == nullptr ? 0 : bytes);
   };
-  const auto bad = find_bad_memory(range(receive, receive_bytes), Access::write);
+  const auto find = [&comm](std::span<const std::byte> memory, Access access) {
+    const bool known = comm.registered.covers(memory, access);
+    return known ? std::optional<BadMemory>() : find_bad_memory(memory, access);
+  };
+  const auto bad = find(range(receive, receive_bytes), Access::write);
   if (bad || (send == receive && send_bytes <= receive_bytes)) return bad;
-  return find_bad_memory(range(send, send_bytes), Access::read);
+  return find(range(send, send_bytes), Access::read);
 }
 
 Status check_peer(const char* function, const char* what, int rank, const CommObject* comm) {

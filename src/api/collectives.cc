@@ -147,7 +147,7 @@ r2cclResult_t begin(Call call, CommObject* comm, r2cclRequest_t* request) {
   if (status.ok()) status = check("recvbuff", call.receive, extents.output_count);
   if (!status.ok()) return result_of(status);
   const size_t size = size_of(call.key.type);
-  const auto bad = find_bad_buffers(call.send, extents.input_count * size, call.receive,
+  const auto bad = find_bad_buffers(*comm, call.send, extents.input_count * size, call.receive,
                                     extents.output_count * size);
   // With a count that is too large, separate buffers seem to overlap.
   if (!bad) status = check_overlap(call, extents, self);

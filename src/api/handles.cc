@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "api/memory.h"
 #include "base/check.h"
 
 namespace r2ccl::api {
@@ -14,6 +15,7 @@ struct Tables {
   HandleTable<r2cclComm_t, CommObject> comms{0xc5};
   HandleTable<r2cclRequest_t, RequestObject> requests{0xa7};
   DriverTable drivers;
+  GivenMemory memory;
 };
 
 // Returns the tables of this process. Never destroyed: at exit a communicator may still exist, and
@@ -27,8 +29,10 @@ void before_fork() {
   tables().comms.lock();
   tables().requests.lock();
   tables().drivers.lock();
+  tables().memory.lock();
 }
 void after_fork() {
+  tables().memory.unlock();
   tables().drivers.unlock();
   tables().requests.unlock();
   tables().comms.unlock();
@@ -57,6 +61,10 @@ HandleTable<r2cclComm_t, CommObject>& comms() {
 }
 HandleTable<r2cclRequest_t, RequestObject>& requests() {
   return guarded_tables().requests;
+}
+
+GivenMemory& given_memory() {
+  return guarded_tables().memory;
 }
 
 std::shared_ptr<ProcessDriver> DriverTable::find(const std::string& settings) {

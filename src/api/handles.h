@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/registrations.h"
 #include "base/types.h"
 #include "r2ccl/r2ccl.h"
 #include "runtime/communicator.h"
@@ -46,6 +47,7 @@ struct CommObject : OfOneProcess, std::enable_shared_from_this<CommObject> {
   bool finalized = false;                         // under `mutex`
   std::unordered_map<int, PreMulSum> reductions;  // by the operation's number; under `mutex`
   std::mutex mutex;
+  Registrations registered;
 };
 
 struct RequestObject : OfOneProcess {

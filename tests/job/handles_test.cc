@@ -28,6 +28,10 @@ std::vector<r2cclResult_t> use(r2cclComm_t comm) {
   int number = 0;
   size_t bytes = 0;
   r2cclRequest_t request = nullptr;
+  r2cclComm_t child = nullptr;
+  r2cclErrorInfo_t info{};
+  info.size = sizeof info;
+  void* memory = nullptr;
   std::vector<r2cclResult_t> results = {
       reduce(comm, buffer, &request),
       reduce(comm, buffer, nullptr),
@@ -41,6 +45,11 @@ std::vector<r2cclResult_t> use(r2cclComm_t comm) {
       r2cclCommUserRank(comm, &number),
       r2cclCommReport(comm, nullptr, &bytes),
       r2cclCommGetFd(comm, &number),
+      r2cclCommSplit(comm, 0, 0, &child, nullptr),
+      r2cclCommDup(comm, &child, nullptr),
+      r2cclGetErrorInfo(comm, &info),
+      r2cclCommRegister(comm, buffer.data(), 1, &memory),
+      r2cclCommDeregister(comm, &memory),
       r2cclCommFinalize(comm),
       r2cclCommDestroy(comm)};
   EXPECT_EQ(request, nullptr);
