@@ -394,9 +394,10 @@ R2CCL_API r2cclResult_t r2cclGroupEnd(void);
 R2CCL_API r2cclResult_t r2cclMemAlloc(void** ptr, size_t size);
 R2CCL_API r2cclResult_t r2cclMemFree(void* ptr);
 /* Checks the memory once: calls on comm whose buffers lie in it skip their own check. That saves a
- * system call for each buffer, and before Linux 6.11 a look at each page. It must stay mapped, with its rights, until r2cclCommDeregister or the end of
- * comm. Memory that can only be read serves as sendbuff only. Sets *handle, which is for
- * r2cclCommDeregister alone. Not collective. Any memory may be registered, also twice. */
+ * system call for each buffer, and before Linux 6.11 a look at each page. It must stay mapped, with
+ * its rights, until r2cclCommDeregister or the end of comm. Memory that can only be read serves as
+ * sendbuff only. Sets *handle, which is for r2cclCommDeregister alone. Not collective. Any memory
+ * may be registered, also twice. */
 R2CCL_API r2cclResult_t r2cclCommRegister(r2cclComm_t comm, void* buff, size_t size, void** handle);
 R2CCL_API r2cclResult_t r2cclCommDeregister(r2cclComm_t comm, void* handle);
 

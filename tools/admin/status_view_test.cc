@@ -75,6 +75,13 @@ TEST(StatusView, OfAHealthyJobIsShort) {
             "no faults so far\n");
 }
 
+TEST(StatusView, ShowsTheNameOfTheCommunicator) {
+  json named = job(2);
+  EXPECT_TRUE(job_text(named, false).starts_with("job 0123456789abcdef: 2 ranks"));
+  named["name"] = "dp";
+  EXPECT_TRUE(job_text(named, false).starts_with("job 0123456789abcdef \"dp\": 2 ranks"));
+}
+
 TEST(StatusView, NamesTheRankThatCallsWaitFor) {
   json it = job(4);
   for (const int rank : {0, 1, 3}) {

@@ -39,7 +39,7 @@ struct CollectiveCall {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::function<void(const Status&)> done;
-  Scalar scalar{};  // of a pre-multiplied sum; this rank's own, so no part of the key
+  Scalar scalar{};     // of a pre-multiplied sum; this rank's own, so no part of the key
   std::string name{};  // the caller's, for messages; empty: none
 };
 
