@@ -254,7 +254,7 @@ TEST(Names, OfACallAreForTheNextOneOnly) {
       return r2cclGroupEnd();
     });
     EXPECT_TRUE(has(grouped, "Recv 6 \"second\" (")) << grouped;
-    check(r2cclBarrier(comm.handle(), nullptr), "barrier");
+    (void)r2cclBarrier(comm.handle(), nullptr);  // rank 1 may abort before this returns
     job.wait_for("the abort", [&] { return comm.async_error() != r2cclSuccess; });
     check(comm.destroy(), "destroy");
   }});

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <latch>
 #include <string>
 #include <vector>
 
@@ -210,11 +211,13 @@ TEST(Group, FailsWhenACommunicatorEndsInside) {
   for (const std::string how : {"destroyed", "aborted", "finalized"}) {
     SCOPED_TRACE(how);
     Job job(2);
+    std::latch recorded(2);
     job.run({[&](Comm& comm) {
       Buffer data(kSmall, own(comm, 8));
       r2cclRequest_t request = nullptr;
       check(r2cclGroupStart(), "start");
       check(sum(comm, data, kSmall, &request), "call");
+      recorded.arrive_and_wait();
       if (how == "destroyed") check(comm.destroy(), "destroy");
       if (how == "finalized") check(r2cclCommFinalize(comm.handle()), "finalize");
       if (how == "aborted") comm.abort();
@@ -242,11 +245,11 @@ TEST(Group, WithAnUnusableBufferFailsOnAllRanks) {
     void* const torn = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const bool bad = comm.rank() == 0;
     check(r2cclGroupStart(), "start");
-    check(r2cclSend(data.data(), kSmall, r2cclInt32, 1 - comm.rank(), comm.handle(), nullptr),
-          "send");
+    // The news of the other rank's error may come before either call.
+    (void)r2cclSend(data.data(), kSmall, r2cclInt32, 1 - comm.rank(), comm.handle(), nullptr);
     const r2cclResult_t second = r2cclRecv(bad ? torn : data.data(), kSmall, r2cclInt32,
                                            1 - comm.rank(), comm.handle(), nullptr);
-    EXPECT_EQ(second == r2cclSuccess, !bad);
+    EXPECT_TRUE(!bad || second == r2cclInvalidArgument) << second;
     EXPECT_EQ(r2cclGroupEnd(), bad ? r2cclInvalidArgument : r2cclRemoteError);
     EXPECT_TRUE(said("recvbuff cannot be written at offset 0")) << r2cclGetLastError(nullptr);
     EXPECT_TRUE(!bad || said("call 2 of the group (r2cclRecv)")) << r2cclGetLastError(nullptr);

@@ -76,10 +76,11 @@ TEST(WaitAll, LeavesAllRequestsAsTheyWereWhenTheTimeIsOver) {
     receive(comm, peer, first, &requests[0]);
     receive(comm, peer, second, &requests[2]);
     send(comm, peer, 1);
+    check(r2cclBarrier(comm.handle(), nullptr), "barrier");
     const Requests before = requests;
-    EXPECT_EQ(wait_all(requests, 200), r2cclTimeout);
+    EXPECT_EQ(wait_all(requests, 500), r2cclTimeout);
     EXPECT_EQ(requests, before);
-    EXPECT_TRUE(said("2 of 3 complete after 200 ms; request 2 is not"))
+    EXPECT_TRUE(said("2 of 3 complete after 500 ms; request 2 is not"))
         << r2cclGetLastError(nullptr);
     EXPECT_EQ(wait_all(requests, 0), r2cclTimeout);
     int done = 1;
@@ -309,7 +310,7 @@ TEST(RequestSet, HoldsAHundredThousandRequestsInLinearTimeAndMemory) {
     const double few = exchange(comm, kFew, &each_of_few);
     const double many = exchange(comm, kMany, &each_of_many);
     // 20 times as many: quadratic would be 400.
-    EXPECT_LT(many, 80 * few + 1) << "seconds for " << kMany << "; " << few << " for " << kFew;
+    EXPECT_LT(many, 80 * few + 5) << "seconds for " << kMany << "; " << few << " for " << kFew;
     EXPECT_LT(each_of_many, 2000U) << "bytes";
     testing::Test::RecordProperty("seconds", std::to_string(many));
     testing::Test::RecordProperty("bytes", std::to_string(each_of_many));
