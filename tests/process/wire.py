@@ -137,7 +137,7 @@ def open_path_connection(endpoint, run, *where, **more):
 
 def failure_frame(key, text):
     """Returns a control frame, the first of its connection, that ends the job with this text."""
-    notice = bytes([FAILURE, 6]) + text
+    notice = bytes([FAILURE, 6, 0]) + text  # names no rank
     body = struct.pack("<BQQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1)
     body += struct.pack("<QH", 0, len(notice)) + notice
     header = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
