@@ -28,8 +28,9 @@ Status check_buffer(const char* function, const char* name, const void* buffer, 
   return {};
 }
 
-std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send, uint64_t send_bytes,
-                                          const void* receive, uint64_t receive_bytes) {
+std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send,
+                                          uint64_t send_bytes, const void* receive,
+                                          uint64_t receive_bytes) {
   const auto range = [](const void* buffer, uint64_t bytes) {
     return std::span(static_cast<const std::byte*>(buffer), buffer == nullptr ? 0 : bytes);
   };

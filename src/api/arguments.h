@@ -20,8 +20,9 @@ Status check_buffer(const char* function, const char* name, const void* buffer, 
 
 // Returns memory that this rank's part of the call cannot access. The memory of a call in place is
 // written.
-std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send, uint64_t send_bytes,
-                                          const void* receive, uint64_t receive_bytes);
+std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send,
+                                          uint64_t send_bytes, const void* receive,
+                                          uint64_t receive_bytes);
 
 // Checks a rank of the communicator; `what` is the argument's name.
 Status check_peer(const char* function, const char* what, int rank, const CommObject* comm);

@@ -42,7 +42,8 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    const auto bad = find_bad_buffers(*comm, sendbuff, count * r2ccl::size_of(type.value()), nullptr, 0);
+    const auto bad =
+        find_bad_buffers(*comm, sendbuff, count * r2ccl::size_of(type.value()), nullptr, 0);
     return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad);
     });
@@ -58,7 +59,8 @@ r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, 
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    const auto bad = find_bad_buffers(*comm, nullptr, 0, recvbuff, count * r2ccl::size_of(type.value()));
+    const auto bad =
+        find_bad_buffers(*comm, nullptr, 0, recvbuff, count * r2ccl::size_of(type.value()));
     return conclude(kName, comm, request, bad.has_value(), [=] {
       return comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad);
     });
