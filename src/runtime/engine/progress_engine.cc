@@ -158,24 +158,17 @@ void ProgressEngine::progress() {
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   idle += std::exchange(paused_, 0);
   if (now >= read_nics_at_) refresh_nics(now);
-  mark_due_links(now, idle);
-  progress_links(now, idle);
+  if (idle > limits::kPauseThreshold) pauses_ += idle;
+  schedule_.mark_due(now);
+  progress_links(now);
   acceptor_->progress(now);
   log_suppressed();
   last_pass_end_ = look();
 }
 
-void ProgressEngine::mark_due_links(TimeNs now, TimeNs idle_ns) {
-  schedule_.mark_due(now);
-  if (idle_ns <= limits::kPauseThreshold) return;
-  // Every link compensates for the pause.
-  for (size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i] != nullptr) schedule_.mark(i);
-  }
-}
-
-// The pass of one link may mark others, and itself.
-void ProgressEngine::progress_links(TimeNs now, TimeNs idle_ns) {
+// The pass of one link may mark others, and itself. A link compensates for the pauses since its last
+// pass before it does anything else, so a pause costs nothing for the links that have no work.
+void ProgressEngine::progress_links(TimeNs now) {
   const TimeNs share = shared_.member_count() > 1 ? kTurnShare : kNever;
   const TimeNs began = now;
   for (int round = 0; round < kRoundsMax && schedule_.any_marked(); ++round) {
@@ -185,15 +178,14 @@ void ProgressEngine::progress_links(TimeNs now, TimeNs idle_ns) {
     std::optional<size_t> next;
     for (size_t from = 0; (next = schedule_.take_marked(from)); from = *next + 1) {
       Link& link = *links_[*next];
-      link.progress(now, idle_ns);
       LinkTurn& turn = turns_[*next];
+      link.progress(now, pauses_ - std::exchange(turn.pauses, pauses_));
       turn.at = now;
       unsent_links_ -= turn.unsent ? 1 : 0;
       turn.unsent = link.has_unsent();
       unsent_links_ += turn.unsent ? 1 : 0;
       schedule_.set_deadline(*next, link.next_timeout(now));
     }
-    idle_ns = 0;
   }
 }
 

@@ -120,6 +120,7 @@ class ProgressEngine final : private LinkHost {
   // The last turn of a link.
   struct LinkTurn {
     TimeNs at = 0;
+    TimeNs pauses = 0;  // that it has compensated for
     bool unsent = false;
   };
 
@@ -142,8 +143,7 @@ class ProgressEngine final : private LinkHost {
     observer_->on_contradiction(peer, why);
   }
 
-  void mark_due_links(TimeNs now, TimeNs idle_ns);
-  void progress_links(TimeNs now, TimeNs idle_ns);
+  void progress_links(TimeNs now);
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
@@ -184,6 +184,7 @@ class ProgressEngine final : private LinkHost {
   TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
   TimeNs last_pass_end_ = 0;
   TimeNs looked_at_ = 0;      // the last clock reading of the last pass
+  TimeNs pauses_ = 0;         // the sum of all pauses of this rank
   TimeNs paused_ = 0;         // pauses in that pass that are not compensated yet
   TimeNs promised_ = kNever;  // the last result of next_timeout()
 };
