@@ -232,8 +232,10 @@ class ArgumentTest(LocalJobCase):
                     ("overlap", lambda: comm.all_reduce(at, at + 16, 32)),
                     ("overlap broadcast", lambda: comm.broadcast(at, at + 4, 32, rank_number())),
                     ("absurd count", lambda: comm.all_reduce(data, other, big)),
-                    ("type", lambda: comm.all_reduce(data, other, 64, 6)),
-                    ("op", lambda: comm.all_reduce(data, other, 64, api.FLOAT32, 1)),
+                    ("type", lambda: comm.all_reduce(data, other, 64, 10)),
+                    ("op", lambda: comm.all_reduce(data, other, 64, api.FLOAT32, 5)),
+                    ("bitwise op", lambda: comm.all_reduce(data, other, 64, api.FLOAT32,
+                                                           api.BAND)),
                     ("negative op", lambda: comm.all_reduce(data, other, 64, api.FLOAT32, -1)),
                     ("root", lambda: comm.broadcast(data, data, 64, 2)),
                     ("peer", lambda: comm.send(data, 64, -1)),
@@ -246,7 +248,7 @@ class ArgumentTest(LocalJobCase):
 
         job = self.start(2, body)
         for process in job.values():
-            for _ in range(13):
+            for _ in range(14):
                 told = self.hear(process, "refused")
                 with self.subTest(name=told["name"]):
                     self.assertEqual(told["code"], api.INVALID_ARGUMENT, told["text"])

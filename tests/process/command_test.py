@@ -23,7 +23,7 @@ class CommandTest(unittest.TestCase):
         self.assertIn("nosuchnic", done.stderr)
 
     def test_bench_refuses_nonsense_in_its_options(self):
-        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "prod"], ["-f", "1"], ["-f", "0"],
+        for words in (["-b", "banana"], ["-d", "float8"], ["-o", "mean"], ["-f", "1"], ["-f", "0"],
                       ["-i", "0"], ["--duration", "nan"], ["--json", "/nonexistent/x"],
                       ["--op-log", "/"], ["--events", "/nonexistent/%r"], ["-r", "2"],
                       ["-b", "2", "-e", "1"]):
