@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <ranges>
+#include <utility>
 
 #include "base/check.h"
 
@@ -136,14 +136,15 @@ void reduce_backwards(const Transfers& transfers, const Contents& contents,
   for (const Transfer& transfer : transfers.list()) slot = std::max(slot, transfer.range.count);
   Partials partials(contents, slot, limits.spare_scratch_bytes / (slot * size_of(type)) + 1);
   Remaining remaining(transfers, contents);
-  for (const Transfer& transfer : transfers.list() | std::views::reverse) {
-    const Range& range = transfer.range;
+  const std::vector<Transfer>& list = transfers.list();
+  for (auto transfer = list.rbegin(); transfer != list.rend(); ++transfer) {
+    const Range& range = transfer->range;
     const Region partial = partials.place(range);
-    if (transfer.sends) {
-      plan.receive_reduce(transfer.peer, partial, partials.target(range),
+    if (transfer->sends) {
+      plan.receive_reduce(transfer->peer, partial, partials.target(range),
                           remaining.completes(range));
     } else {
-      plan.send(transfer.peer, partial);
+      plan.send(transfer->peer, partial);
       partials.forget(range);
     }
   }
@@ -160,14 +161,15 @@ void reduce_backwards_in_scratch(const Transfers& transfers, const Contents& con
   plan.copy({Buffer::input, 0, contents.extents.input_count},
             place({0, contents.extents.input_count}));
   Remaining remaining(transfers, contents);
-  for (const Transfer& transfer : transfers.list() | std::views::reverse) {
-    const Range& range = transfer.range;
-    if (!transfer.sends) {
-      plan.send(transfer.peer, place(range));
+  const std::vector<Transfer>& list = transfers.list();
+  for (auto transfer = list.rbegin(); transfer != list.rend(); ++transfer) {
+    const Range& range = transfer->range;
+    if (!transfer->sends) {
+      plan.send(transfer->peer, place(range));
       continue;
     }
     const bool last = holds(contents.output, range) && remaining.completes(range);
-    plan.receive_reduce(transfer.peer, place(range),
+    plan.receive_reduce(transfer->peer, place(range),
                         last ? in(Buffer::output, contents.output, range) : place(range), last);
   }
 }

@@ -166,8 +166,8 @@ void ProgressEngine::progress() {
   last_pass_end_ = look();
 }
 
-// The pass of one link may mark others, and itself. A link compensates for the pauses since its last
-// pass before it does anything else, so a pause costs nothing for the links that have no work.
+// The pass of one link may mark others, and itself. A link compensates for the pauses since its
+// last pass before it does anything else, so a pause costs nothing for the links that have no work.
 void ProgressEngine::progress_links(TimeNs now) {
   const TimeNs share = shared_.member_count() > 1 ? kTurnShare : kNever;
   const TimeNs began = now;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -101,8 +100,9 @@ class Trial {
   }
   bool alive(int rank) const { return !faults_.killed(rank); }
   bool any_killed() const {
-    return std::ranges::any_of(std::views::iota(0, scenario_.hosts),
-                               [this](int rank) { return !alive(rank); });
+    int living = 0;
+    for (int rank = 0; rank < scenario_.hosts; ++rank) living += alive(rank) ? 1 : 0;
+    return living < scenario_.hosts;
   }
 
   void run_job() {
