@@ -23,7 +23,8 @@ fault counts for the operations that ran while it was in force. Faults that end 
 `abort`, `call_mismatch`) count for the operations that ended well in spite of them.
 """
 TITLES = {"shift": "Send and Recv (ring)", "send_to_all": "Send and Recv (all pairs)",
-          "run_ahead": "calls far ahead"}
+          "run_ahead": "calls far ahead", "tagged": "SendTagged and RecvTagged (all pairs)",
+          "tagged_ahead": "SendTagged, far ahead"}
 
 
 def measure(r2ccl, seeds):

@@ -368,6 +368,28 @@ R2CCL_API r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataT
                                   int peer, r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
                                   r2cclComm_t comm, r2cclRequest_t* request);
+/* Messages with a tag, 0 or more, whose size the receiver does not know. The n-th Send with a tag
+ * from A to B meets the n-th Recv with that tag at B from A. Different tags have no order among
+ * each other, nor against r2cclSend and r2cclRecv: a Recv that comes late, or never, holds up no
+ * other tag. There are no wildcards: a negative tag or peer is r2cclInvalidArgument.
+ *
+ * A Recv takes a message of 0 to max_count elements. It sets *received to their number before it is
+ * complete, and writes no element of recvbuff after these; received may be NULL, and must be valid
+ * until the call, or its request, is complete. A longer message, or one of another type, is
+ * r2cclInvalidUsage on every rank, and ends the communicator; the text gives both ranks, the tag
+ * and both sizes.
+ *
+ * A message of up to 32,736 bytes is complete at its sender at once, as long as the Recvs of the
+ * other rank leave room: 256 KB for each peer, where each message takes 128 bytes more. Any other
+ * Send is complete after its Recv. If 65,536 Sends to one rank wait for their Recvs, further ones
+ * to it wait for those, whatever their tags. A Send to this rank itself is complete with its Recv.
+ * Finalize with a message that no Recv has taken is r2cclInvalidUsage on every rank. */
+R2CCL_API r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count,
+                                        r2cclDataType_t datatype, int peer, int tag,
+                                        r2cclComm_t comm, r2cclRequest_t* request);
+R2CCL_API r2cclResult_t r2cclRecvTagged(void* recvbuff, size_t max_count, r2cclDataType_t datatype,
+                                        int peer, int tag, size_t* received, r2cclComm_t comm,
+                                        r2cclRequest_t* request);
 /* No rank returns (or completes the request) before every rank has called. */
 R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 

@@ -1,6 +1,9 @@
 // Every bound of the library in one place, with the reason for its size. The memory of one
 // communicator of p ranks is at most
-//   staging + (p - 1) * (2 * eager + paths * (window buffers in the kernel + scratch)).
+//   staging + (p - 1) * (2 * eager + paths * (window buffers in the kernel + scratch)),
+// and for each peer that it exchanges tagged messages with
+//   2 * eager + kTaggedWholeBytes + kTaggedAnnouncedMax * kTaggedMessageOverhead + rooms for
+//   frames.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +32,15 @@ inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
 // round trip takes a good part of a millisecond.
 inline constexpr uint64_t kBufferedSendBytesMax = 32 * 1024;
 inline constexpr uint64_t kBufferedBytesPerChannel = 1024 * 1024;
+// Unexpected tagged messages that travel inside their frames, per peer: their bytes, and for each
+// the memory that keeps it.
+inline constexpr uint64_t kTaggedWholeBytes = 256 * 1024;
+inline constexpr uint64_t kTaggedMessageOverhead = 128;
+// Unexpected tagged messages that are announced, per peer. Each takes the memory above. Beyond this
+// a late Recv of one tag holds up the other tags.
+inline constexpr size_t kTaggedAnnouncedMax = 64 * 1024;
+// Standing receives for the frames of tagged messages, per peer that has exchanged some.
+inline constexpr size_t kTaggedRooms = 4;
 // Messages per channel that a sender may have open beyond the receiver's low-water mark.
 inline constexpr uint64_t kMessagesAheadMax = 4096;
 // Messages posted on a channel, per peer and direction, counted from the oldest unfinished one.
@@ -42,7 +54,7 @@ inline constexpr uint64_t kMessagesPostedMax = 1024;
 inline constexpr int32_t kRanksMax = 1 << 16;
 
 // --- channels -----------------------------------------------------------------------------------
-// Channels of one link: two for each communicator. Their marks must fit into one control frame.
+// Channels of one link: four for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;
 // Part of these: channels that the peer has used before this rank has opened them. The peer may be
 // ahead by the creation of some communicators, and each channel may hold an eager pool's bytes

@@ -39,6 +39,8 @@ namespace r2ccl {
   X(old_address, "a NIC's new address is not reported")                                           \
   X(dead_connections, "connections that died unnoticed are not replaced")                         \
   X(staging_early, "a staging slot is reused before its reduction")                               \
+  X(tagged_unordered, "frames of tagged messages are handled as they complete")                   \
+  X(tagged_no_credit, "small tagged messages are sent whole without credit")                      \
   X(stale_deadline, "a link's deadline that moves forward does not wake the engine sooner")       \
   X(any_header, "a header's tag is not checked")                                                  \
   X(any_transmission, "a data frame need not be the next one of its stream")                      \

@@ -243,6 +243,32 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
                });
 }
 
+std::shared_ptr<Request> Communicator::send_tagged(const std::byte* bytes, uint64_t count,
+                                                   DataType type, Rank peer, int32_t tag,
+                                                   const MaybeBad& bad) {
+  const std::span<const std::byte> source(bytes, count * size_of(type));
+  PendingCall call = transfer(PendingCall::Kind::send_tagged, count, type, peer);
+  call.tag = tag;
+  return start(call, [=, this](Operations::Done done) {
+    return runtime_->send_tagged(peer, source, type, tag, std::move(done), bad);
+  });
+}
+
+std::shared_ptr<Request> Communicator::receive_tagged(std::byte* bytes, uint64_t count,
+                                                      DataType type, Rank peer, int32_t tag,
+                                                      size_t* received, const MaybeBad& bad) {
+  const std::span<std::byte> target(bytes, count * size_of(type));
+  PendingCall call = transfer(PendingCall::Kind::receive_tagged, count, type, peer);
+  call.tag = tag;
+  return start(call, [=, this](const Operations::Done& done) {
+    const auto ended = [=](const Status& status, uint64_t size) {
+      if (status.ok() && received != nullptr) *received = size / size_of(type);
+      done(status);
+    };
+    return runtime_->receive_tagged(peer, target, type, tag, ended, bad);
+  });
+}
+
 Status Communicator::finalize() {
   thread().wait_until(
       [this] { return !runtime_->failure().ok() || runtime_->operations().idle_but_local(); },

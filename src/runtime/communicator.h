@@ -50,6 +50,13 @@ class Communicator final : private RankObserver {
   std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,
                                    const MaybeBad& bad);
 
+  std::shared_ptr<Request> send_tagged(const std::byte* bytes, uint64_t count, DataType type,
+                                       Rank peer, int32_t tag, const MaybeBad& bad);
+  // Sets *received, unless it is null, to the number of elements before the request is complete.
+  std::shared_ptr<Request> receive_tagged(std::byte* bytes, uint64_t count, DataType type,
+                                          Rank peer, int32_t tag, size_t* received,
+                                          const MaybeBad& bad);
+
   // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
   // a little later.
   void hand_over() { thread().hand_over(); }

@@ -90,6 +90,8 @@ void RankRuntime::handle_mismatches() {
                .with_context("a collective of " + name_of(peer) + " does not match that of " +
                              name_of(options_.self)));
     });
+    operations_->tagged_messages(c).set_failure_handler(
+        [this](const Status& why) { fail(why); }, [this](Rank rank) { return name_of(rank); });
     operations_->point_to_point(c).set_mismatch_handler([this](Rank peer, const Status& why) {
       fail(why.with_ranks({peer, options_.self})
                .with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
@@ -133,6 +135,25 @@ uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType ty
   return transfers.receives_from(peer) + 1;
 }
 
+uint64_t RankRuntime::send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type,
+                                  int32_t tag, Done done, const MaybeBad& bad, int context) {
+  if (!bad) return operations_->send_tagged(peer, bytes, type, tag, std::move(done), context);
+  const TaggedMessages& messages = operations_->tagged_messages(context);
+  refuse_buffer(messages.use_by_next(peer, tag, bytes, *bad), *bad);
+  done(failure_);
+  return messages.sends_to(peer) + 1;
+}
+
+uint64_t RankRuntime::receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type,
+                                     int32_t tag, TaggedMessages::ReceiveDone done,
+                                     const MaybeBad& bad, int context) {
+  if (!bad) return operations_->receive_tagged(peer, bytes, type, tag, std::move(done), context);
+  const TaggedMessages& messages = operations_->tagged_messages(context);
+  refuse_buffer(messages.use_by_next(peer, tag, bytes, *bad), *bad);
+  done(failure_, 0);
+  return messages.receives_from(peer) + 1;
+}
+
 void RankRuntime::turn() {
   if (!started()) return engine_.progress();  // it refuses connections
   if (cancel_due_) cancel_operations();
@@ -166,6 +187,7 @@ void RankRuntime::begin_goodbye() {
                        " finalizes with a Send to itself that it did not Recv, or the other way "
                        "round");
   }
+  if (const Status unmatched = operations_->end(); !unmatched.ok()) return fail(unmatched);
   leaving_ = true;
   waits_->end();
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {

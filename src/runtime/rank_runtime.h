@@ -96,10 +96,16 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
                 const MaybeBad& bad = {}, int context = 0);
   uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
                    const MaybeBad& bad = {}, int context = 0);
+  uint64_t send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type, int32_t tag,
+                       Done done, const MaybeBad& bad = {}, int context = 0);
+  uint64_t receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type, int32_t tag,
+                          TaggedMessages::ReceiveDone done, const MaybeBad& bad = {},
+                          int context = 0);
 
   // --- the end ---
-  // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, else
-  // says goodbye to every peer. Legal when no other operation is unfinished.
+  // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, or a
+  // tagged message no Recv, else says goodbye to every peer. Legal when no other operation is
+  // unfinished.
   void begin_goodbye();
   bool leaving() const { return leaving_; }
   // Every peer has said goodbye too, or has ended.

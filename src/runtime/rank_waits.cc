@@ -11,7 +11,7 @@ namespace r2ccl {
 namespace {
 
 bool same(const PendingCall& a, const PendingCall& b) {
-  return a.kind == b.kind && a.peer == b.peer && a.number == b.number;
+  return a.kind == b.kind && a.peer == b.peer && a.number == b.number && a.tag == b.tag;
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(Mismatch mis
     return operations_.point_to_point().receives_from(peer);
   };
   callbacks.also_waits = [this]() -> std::string {
-    const std::vector<Rank> peers = operations_.point_to_point().waits_on();
+    std::vector<Rank> peers = operations_.point_to_point().waits_on();
+    if (peers.empty()) peers = operations_.tagged_messages().waits_on();
     if (peers.empty()) return "";
     return ", waiting in a Send or Recv with rank " + std::to_string(peers.front().value());
   };
@@ -59,6 +60,12 @@ WaitTracker::Callbacks RankWaits::wait_callbacks() {
     send(peer, mismatch_detector_.report_to(peer, reason));
   };
   callbacks.waits_on = [this] { return operations_.executor().waits_on(); };
+  callbacks.lacks = [this](const PendingCall& call) {
+    const TaggedMessages& messages = operations_.tagged_messages();
+    return call.kind == PendingCall::Kind::send_tagged
+               ? messages.lacks_receive(call.peer, call.number)
+               : messages.lacks_send(call.peer, call.tag, call.number);
+  };
   callbacks.warn = [this](const PendingCall& call, TimeNs waited, const Blocker& blocker) {
     R2CCL_LOG(warn, "%s: waiting for %s (%lld s so far)", words_for(call).c_str(),
               words_for(blocker).c_str(), static_cast<long long>(waited / kSecond));

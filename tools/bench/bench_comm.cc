@@ -18,6 +18,8 @@ size_t words_for(size_t bytes) {
   return (bytes + sizeof(int32_t) - 1) / sizeof(int32_t);
 }
 
+constexpr int kTag = 1;  // of tagged messages
+
 }  // namespace
 
 Result<BenchComm> BenchComm::from_environment() {
@@ -67,6 +69,7 @@ Status BenchComm::run(const BenchOptions& options, const void* in, void* out, si
     case Collective::alltoall:
       return check("r2cclAllToAll", r2cclAllToAll(in, out, part, type, comm_, nullptr));
     case Collective::sendrecv:
+    case Collective::tagged:
       return send_receive(options, in, out, count);
     case Collective::barrier:
       return barrier();
@@ -78,9 +81,14 @@ Status BenchComm::send_receive(const BenchOptions& options, const void* in, void
                                size_t count) {
   int next_rank = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
   r2cclRequest_t receive = nullptr, send = nullptr;
-  R2CCL_RETURN_IF_ERROR(
-      check("r2cclRecv", r2cclRecv(out, count, options.type, previous, comm_, &receive)));
-  r2cclResult_t started = r2cclSend(in, count, options.type, next_rank, comm_, &send);
+  const bool tagged = options.collective == Collective::tagged;
+  R2CCL_RETURN_IF_ERROR(check(
+      "r2cclRecv",
+      tagged ? r2cclRecvTagged(out, count, options.type, previous, kTag, nullptr, comm_, &receive)
+             : r2cclRecv(out, count, options.type, previous, comm_, &receive)));
+  r2cclResult_t started =
+      tagged ? r2cclSendTagged(in, count, options.type, next_rank, kTag, comm_, &send)
+             : r2cclSend(in, count, options.type, next_rank, comm_, &send);
   if (started != r2cclSuccess) {
     r2cclRequestAbort(&receive);
     return check("r2cclSend", started);

@@ -23,7 +23,7 @@ class BenchComm {
 
   // Runs one operation to its end, from `in` to `out` (the same in place). `count`: elements of the
   // vector, or of all blocks. sendrecv sends to the next rank and receives from the previous one,
-  // as in nccl-tests.
+  // as in nccl-tests; tagged does so with tagged messages.
   Status run(const BenchOptions& options, const void* in, void* out, size_t count);
   Status barrier();
 

@@ -88,8 +88,10 @@ Status check_job(const BenchOptions& options, int ranks) {
   if (options.root < 0 || options.root >= ranks) {
     return {Code::invalid_argument, "-r must be a rank, 0 to " + std::to_string(ranks - 1)};
   }
-  if (options.collective == Collective::sendrecv && ranks < 2) {
-    return {Code::invalid_argument, "sendrecv needs 2 ranks"};
+  const bool to_next =
+      options.collective == Collective::sendrecv || options.collective == Collective::tagged;
+  if (to_next && ranks < 2) {
+    return {Code::invalid_argument, options.collective_name + " needs 2 ranks"};
   }
   if (options.check && ranks > BenchValues::kRanksMax) {
     return {Code::invalid_argument, "the values of up to " +
@@ -227,7 +229,7 @@ void add_bench_command(CLI::App* app, Action* action) {
       app->add_subcommand("bench", "Measure and check collectives; prints the table of nccl-tests");
   sub->add_option("--collective", o->collective_name,
                   "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, "
-                  "alltoall, sendrecv, barrier")
+                  "alltoall, sendrecv, tagged, barrier")
       ->type_name("NAME")
       ->capture_default_str();
   add_nccl_tests_options(sub, o.get());

@@ -70,6 +70,7 @@ Status resolve(BenchOptions* options) {
       {"gather", Collective::gather},
       {"scatter", Collective::scatter},
       {"sendrecv", Collective::sendrecv},
+      {"tagged", Collective::tagged},
       {"alltoall", Collective::alltoall},
       {"barrier", Collective::barrier}};
   static const std::map<std::string, r2cclDataType_t> kTypes = {

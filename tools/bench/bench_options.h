@@ -20,6 +20,7 @@ enum class Collective {
   gather,
   scatter,
   sendrecv,
+  tagged,
   alltoall,
   barrier
 };

@@ -130,6 +130,7 @@ uint64_t Bench::count_wrong() const {
     case Collective::scatter:
       return count_wrong_copied(0, count, options_.root, own_part);
     case Collective::sendrecv:
+    case Collective::tagged:
       return count_wrong_copied(0, count, (comm_->rank() + comm_->ranks() - 1) % comm_->ranks(), 0);
     case Collective::all_gather:
     case Collective::gather:

@@ -143,10 +143,11 @@ Status read_cluster(Table& in, Scenario& s) {
 Status read_operation(const toml::table& table, Table& in, Scenario& s) {
   using Kind = OperationSpec::Kind;
   OperationSpec o;
-  o.kind = in.choice("kind", o.kind,
-                     {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift,
-                      Kind::send_to_all, Kind::run_ahead, Kind::reduce, Kind::all_gather,
-                      Kind::reduce_scatter, Kind::gather, Kind::scatter, Kind::all_to_all});
+  o.kind =
+      in.choice("kind", o.kind,
+                {Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::shift, Kind::send_to_all,
+                 Kind::run_ahead, Kind::reduce, Kind::all_gather, Kind::reduce_scatter,
+                 Kind::gather, Kind::scatter, Kind::all_to_all, Kind::tagged, Kind::tagged_ahead});
   o.communicator = static_cast<int>(in.integer("communicator", 0, 0, s.communicators - 1));
   o.type = in.choice("type", o.type, std::span<const DataType>(kDataTypes));
   o.op = in.choice("op", o.op, std::span<const ReduceOp>(kReduceOps));

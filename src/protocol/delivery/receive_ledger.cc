@@ -10,22 +10,22 @@
 
 namespace r2ccl {
 
-ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t context) {
+ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
   Posted result;
   result.number = next_post_;
   next_post_ = next(next_post_);
   const size_t index = result.number.value() - low_water_.value();
   if (index >= open_.size()) open_.resize(index + 1);
   Open& open = open_[index];
-  open.bytes = bytes;
-  open.context = context;
+  open.receive = receive;
   open.posted = true;
   if (!open.known) return result;
   result.mismatch = check_match(open, result.number);
   for (auto& [chunk, early] : open.early) {
     if (!early.empty() && !open.mismatched) {
-      R2CCL_CHECK(uint64_t{chunk} * open.chunk_bytes + early.size() <= bytes.size());
-      std::memcpy(bytes.data() + uint64_t{chunk} * open.chunk_bytes, early.data(), early.size());
+      const uint64_t offset = uint64_t{chunk} * open.chunk_bytes;
+      R2CCL_CHECK(offset + early.size() <= receive.bytes.size());
+      std::memcpy(receive.bytes.data() + offset, early.data(), early.size());
     }
     early_bytes_ -= early.size();
     eager_total_ += early.size();
@@ -39,10 +39,12 @@ ReceiveLedger::Posted ReceiveLedger::post(std::span<std::byte> bytes, uint64_t c
 
 Status ReceiveLedger::check_match(Open& open, MessageNo number) {
   std::string why;
-  if (open.message_bytes != open.bytes.size()) {
+  const Receive& receive = open.receive;
+  const bool shorter = receive.standing && open.message_bytes < receive.bytes.size();
+  if (open.message_bytes != receive.bytes.size() && !shorter) {
     why = " has " + std::to_string(open.message_bytes) + " bytes, but " +
-          std::to_string(open.bytes.size()) + " are expected here";
-  } else if (open.sender_context != open.context) {
+          std::to_string(receive.bytes.size()) + " are expected here";
+  } else if (open.sender_context != receive.context && !receive.standing) {
     why = " belongs to another operation there";
   } else {
     return {};
@@ -91,7 +93,7 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (open.mismatched) return Place{};
   if (open.accepted.contains(chunk) && !mutated(Mutant::accept_every_copy)) return Place{};
-  if (open.posted) return Place{Placement::direct, open.bytes.data() + header.offset};
+  if (open.posted) return Place{Placement::direct, open.receive.bytes.data() + header.offset};
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
   }
@@ -139,8 +141,8 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
     return {true, false};
   }
   if (!early.empty()) {  // posted while the early copy was still arriving
-    R2CCL_CHECK(header.offset + early.size() <= open.bytes.size());
-    std::memcpy(open.bytes.data() + header.offset, early.data(), early.size());
+    R2CCL_CHECK(header.offset + early.size() <= open.receive.bytes.size());
+    std::memcpy(open.receive.bytes.data() + header.offset, early.data(), early.size());
     give_spare(std::move(early));
   }
   if (header.eager) eager_total_ += header.payload_bytes;
@@ -193,8 +195,10 @@ void ReceiveLedger::cancel() {
 }
 
 bool ReceiveLedger::idle() const {
-  return std::none_of(open_.begin(), open_.end(),
-                      [](const Open& open) { return open.posted && !open.complete(); });
+  return std::none_of(open_.begin(), open_.end(), [](const Open& open) {
+    const bool awaited = open.posted && (open.known || !open.receive.standing);
+    return awaited && !open.complete();
+  });
 }
 
 void ReceiveLedger::check_open(const Open& open) const {

@@ -43,6 +43,12 @@ class ReceiveLedger {
     std::vector<std::byte> early = {};
   };
 
+  struct Receive {
+    std::span<std::byte> bytes;
+    uint64_t context = 0;
+    // The message may be shorter than `bytes`, may have any context, and need not come.
+    bool standing = false;
+  };
   // Posts the next receive and copies in the chunks that came early. Returns whether that completed
   // it.
   struct Posted {
@@ -50,7 +56,8 @@ class ReceiveLedger {
     bool complete = false;
     Status mismatch;  // the early message is not the posted one
   };
-  Posted post(std::span<std::byte> bytes, uint64_t context);
+  Posted post(const Receive& receive);
+  Posted post(std::span<std::byte> bytes, uint64_t context) { return post({bytes, context}); }
 
   // Returns the destination of a chunk. Fails with Code::remote when the chunk breaks the protocol
   // (no permission, another chunk size), and with Code::invalid_usage when it does not fit the
@@ -84,18 +91,17 @@ class ReceiveLedger {
   bool cancelled() const { return cancelled_; }
   // Returns whether chunks may arrive, be discarded and never be listed.
   bool discards() const { return discards_; }
-  // Returns true when no posted receive is incomplete.
+  // Returns true when no posted receive is incomplete, but for standing ones without a chunk.
   bool idle() const;
 
   void check_invariants() const;
 
  private:
   struct Open {
-    std::span<std::byte> bytes;
-    uint64_t context = 0;
+    Receive receive;          // empty until it is posted
     bool posted = false;      // its number is below next_post_
     bool known = false;       // a chunk has arrived: size, context and cut below are the sender's
-    bool mismatched = false;  // implies discards_: the calls differ, nothing goes into `bytes`
+    bool mismatched = false;  // implies discards_: the calls differ, its bytes stay as they are
     uint64_t message_bytes = 0;
     uint64_t sender_context = 0;
     uint32_t chunk_bytes = 0;

@@ -310,6 +310,39 @@ TEST(ReceiveLedger, ReportsTheChangesBetweenTwoVersions) {
   EXPECT_EQ(changes[1].bytes, kPartialMessageBytes + 1);
 }
 
+TEST(ReceiveLedger, AStandingReceiveTakesAShorterMessageOfAnyContext) {
+  for (const bool early : {false, true}) {
+    for (const uint64_t bytes : {0, 1, 150, 200}) {
+      Receiver r;
+      const ReceiveLedger::Receive standing{r.room(200), kContext + 1, true};
+      if (!early) r.ledger.post(standing);
+      EXPECT_TRUE(r.ledger.idle());
+      const uint64_t chunks = std::max<uint64_t>((bytes + kCut - 1) / kCut, 1);
+      for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+        EXPECT_EQ(r.ledger.idle(), early || chunk == 0) << "a message that has begun is awaited";
+        const auto part = chunk_of(0, bytes, static_cast<uint32_t>(chunk), early);
+        const auto accepted = arrive(r.ledger, part);
+        EXPECT_EQ(accepted.message_complete, !early && chunk + 1 == chunks);
+      }
+      if (early) {
+        const auto posted = r.ledger.post(standing);
+        EXPECT_TRUE(posted.complete && posted.mismatch.ok());
+      }
+      EXPECT_TRUE(std::ranges::equal(r.room(bytes), whole(bytes)));
+      EXPECT_TRUE(r.untouched(bytes));
+      EXPECT_EQ(r.ledger.report().low_water, MessageNo(1));
+      r.ledger.check_invariants();
+    }
+  }
+}
+
+TEST(ReceiveLedger, AStandingReceiveRefusesALongerMessage) {
+  Receiver r;
+  r.ledger.post({r.room(100), kContext, true});
+  EXPECT_EQ(r.ledger.place(chunk_of(0, 101, 0)).status().code(), Code::invalid_usage);
+  EXPECT_TRUE(r.untouched(0));
+}
+
 TEST(ReceiveLedger, MessagesBelowTheLowWaterMarkAreDoneForEver) {
   Receiver r;
   r.ledger.post(r.room(10), kContext);

@@ -24,6 +24,12 @@ std::string reason(const Blocker& blocker) {
       return ", which has made " + count_of(blocker.number, "Send") + " to " + towards;
     case Blocker::Kind::no_recv:
       return ", which has made " + count_of(blocker.number, "Recv") + " from " + towards;
+    case Blocker::Kind::no_tagged_send:
+      return ", which has sent no further message with tag " + std::to_string(blocker.number) +
+             " to " + towards;
+    case Blocker::Kind::no_tagged_recv:
+      return ", which has made no further Recv with tag " + std::to_string(blocker.number) +
+             " from " + towards;
     case Blocker::Kind::silent:
       return ", which does not answer: it is stopped, very busy, or cut off";
   }

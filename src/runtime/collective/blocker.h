@@ -20,6 +20,9 @@ struct Blocker {
     no_send = 5,  // it has made only `number` Sends to `towards`
     no_recv = 6,  // it has made only `number` Recvs from `towards`
     silent = 7,   // the rank does not answer
+    // For `towards`, with `number` for the tag:
+    no_tagged_send = 8,  // it has sent no message that the Recv could take
+    no_tagged_recv = 9,  // it has made no Recv that could take the message
   };
   Kind kind = Kind::none;
   Rank rank = kNoRank;

@@ -42,7 +42,7 @@ bool get_waits(ByteReader& in, CallReport& report) {
   report.root.towards = get_rank(in);
   report.root_age_ms = in.get<uint32_t>();
   const bool root = kind >= static_cast<uint8_t>(Blocker::Kind::behind);
-  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::Kind::silent) &&
+  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::Kind::no_tagged_recv) &&
          (root || kind == static_cast<uint8_t>(Blocker::Kind::none));
 }
 

@@ -7,8 +7,9 @@
 namespace r2ccl {
 namespace {
 
-// Context c has channel 2 c + 1 for its collectives and 2 c + 2 for Send and Recv.
-constexpr uint32_t kChannelsEach = 2;
+// Context c has channel 4 c + 1 for its collectives, 4 c + 2 for Send and Recv, and 4 c + 3 and
+// 4 c + 4 for the frames and the payloads of tagged messages.
+constexpr uint32_t kChannelsEach = 4;
 
 }  // namespace
 
@@ -17,10 +18,11 @@ Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int co
     : hosts_(std::move(hosts)) {
   for (int c = 0; c < contexts; ++c) {
     const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
-    const ChannelId second(first.value() + 1);
-    // Neither part can be moved, so aggregate initialisation builds both in place.
-    contexts_.emplace_back(
-        new Context{Executor(self, first, ports), PointToPoint(self, second, ports)});
+    const auto other = [first](uint32_t number) { return ChannelId(first.value() + number); };
+    // No part can be moved, so aggregate initialisation builds all in place.
+    contexts_.emplace_back(new Context{Executor(self, first, ports),
+                                       PointToPoint(self, other(1), ports),
+                                       TaggedMessages(self, other(2), other(3), ports)});
   }
 }
 
@@ -56,28 +58,61 @@ uint64_t Operations::receive(Rank peer, std::span<std::byte> bytes, DataType typ
   return number;
 }
 
+uint64_t Operations::send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type,
+                                 int32_t tag, Done done, int context) {
+  TaggedMessages& all = tagged_messages(context);
+  const uint64_t number = all.sends_to(peer) + 1;
+  all.send(peer, bytes, type, tag, counted(std::move(done)));
+  return number;
+}
+
+uint64_t Operations::receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type,
+                                    int32_t tag, TaggedMessages::ReceiveDone done, int context) {
+  TaggedMessages& all = tagged_messages(context);
+  const uint64_t number = all.receives_from(peer) + 1;
+  all.receive(peer, bytes, type, tag,
+              [this, done = std::move(done)](const Status& status, uint64_t size) {
+                if (status.ok()) ++completed_;
+                done(status, size);
+              });
+  return number;
+}
+
+Status Operations::end() {
+  for (const auto& each : contexts_) R2CCL_RETURN_IF_ERROR(each->tagged_messages.end());
+  return {};
+}
+
+void Operations::check_invariants() const {
+  for (const auto& each : contexts_) each->tagged_messages.check_invariants();
+}
+
 void Operations::cancel(const Status& why) {
   for (const auto& each : contexts_) {
     each->executor.cancel(why);
     each->point_to_point.cancel(why);
+    each->tagged_messages.cancel(why);
   }
 }
 
 bool Operations::idle() const {
   return std::ranges::all_of(contexts_, [](const auto& each) {
-    return each->executor.idle() && each->point_to_point.idle();
+    return each->executor.idle() && each->point_to_point.idle() && each->tagged_messages.idle();
   });
 }
 
 bool Operations::idle_but_local() const {
   return std::ranges::all_of(contexts_, [](const auto& each) {
-    return each->executor.idle() && each->point_to_point.idle_but_local();
+    return each->executor.idle() && each->point_to_point.idle_but_local() &&
+           each->tagged_messages.idle_but_local();
   });
 }
 
 size_t Operations::unmatched_local() const {
   size_t sum = 0;
-  for (const auto& each : contexts_) sum += each->point_to_point.unmatched_local();
+  for (const auto& each : contexts_) {
+    sum += each->point_to_point.unmatched_local() + each->tagged_messages.unmatched_local();
+  }
   return sum;
 }
 
@@ -86,6 +121,7 @@ std::vector<Rank> Operations::waits_on() const {
   for (const auto& each : contexts_) {
     std::ranges::copy(each->executor.waits_on(), std::back_inserter(needed));
     std::ranges::copy(each->point_to_point.waits_on(), std::back_inserter(needed));
+    std::ranges::copy(each->tagged_messages.waits_on(), std::back_inserter(needed));
   }
   return needed;
 }
@@ -94,6 +130,7 @@ std::optional<BufferUse> Operations::find_buffer(const BadMemory& bad) const {
   for (const auto& each : contexts_) {
     if (auto use = each->executor.find_buffer(bad)) return use;
     if (auto use = each->point_to_point.find_buffer(bad)) return use;
+    if (auto use = each->tagged_messages.find_buffer(bad)) return use;
   }
   return std::nullopt;
 }

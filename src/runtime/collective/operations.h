@@ -1,8 +1,8 @@
-// All operations of one rank: for each context an executor, and the Sends and Recvs. A context is a
-// communicator's pair of channels on the links. A process has one context; the simulator runs
-// several over the same links.
+// All operations of one rank: for each context an executor, the Sends and Recvs, and the tagged
+// ones. A context is a communicator's four channels on the links. A process has one context; the
+// simulator runs several over the same links.
 //
-// One thread. `done` is called as Executor and PointToPoint say.
+// One thread. `done` is called as Executor, PointToPoint and TaggedMessages say.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "runtime/collective/executor.h"
-#include "runtime/collective/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
+#include "runtime/point_to_point/tagged_messages.h"
 
 namespace r2ccl {
 
@@ -28,13 +29,18 @@ class Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  // Each returns the number of the call: among the context's collectives, or among the Sends to or
-  // the Recvs from the peer.
+  // Each returns the number of the call: among the context's collectives, or among its own kind to
+  // or from the peer.
   uint64_t collective(CollectiveCall call, int context = 0);
   uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
                 int context = 0);
   uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
                    int context = 0);
+
+  uint64_t send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type, int32_t tag,
+                       Done done, int context = 0);
+  uint64_t receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type, int32_t tag,
+                          TaggedMessages::ReceiveDone done, int context = 0);
 
   Executor& executor(int context = 0) { return contexts_[static_cast<size_t>(context)]->executor; }
   const Executor& executor(int context = 0) const {
@@ -46,15 +52,24 @@ class Operations {
   const PointToPoint& point_to_point(int context = 0) const {
     return contexts_[static_cast<size_t>(context)]->point_to_point;
   }
+  TaggedMessages& tagged_messages(int context = 0) {
+    return contexts_[static_cast<size_t>(context)]->tagged_messages;
+  }
+  const TaggedMessages& tagged_messages(int context = 0) const {
+    return contexts_[static_cast<size_t>(context)]->tagged_messages;
+  }
   int contexts() const { return static_cast<int>(contexts_.size()); }
 
-  // As of Executor and PointToPoint, for all contexts.
+  // As of TaggedMessages, for all contexts.
+  Status end();
+  // As of all three, for all contexts.
   void cancel(const Status& why);
   bool idle() const;
   bool idle_but_local() const;
   size_t unmatched_local() const;
   std::vector<Rank> waits_on() const;
   std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
+  void check_invariants() const;
 
   // Operations that ended well.
   uint64_t completed() const { return completed_; }
@@ -63,6 +78,7 @@ class Operations {
   struct Context {
     Executor executor;
     PointToPoint point_to_point;
+    TaggedMessages tagged_messages;
   };
   Done counted(Done done);
 

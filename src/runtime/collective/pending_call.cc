@@ -48,10 +48,14 @@ std::string describe(const PendingCall& call) {
   const std::string name = call.name.empty() ? "" : " \"" + call.name + "\"";
   const std::string number = std::to_string(call.number) + name;
   if (call.kind == PendingCall::Kind::collective) return describe_collective(call.key, number);
-  const bool sends = call.kind == PendingCall::Kind::send;
-  return (sends ? "Send " : "Recv ") + number + " (" + std::to_string(call.key.count) + " " +
-         to_string(call.key.type) + ") " + (sends ? "to" : "from") + " rank " +
-         std::to_string(call.peer.value());
+  const bool tagged =
+      call.kind == PendingCall::Kind::send_tagged || call.kind == PendingCall::Kind::receive_tagged;
+  const bool sends =
+      call.kind == PendingCall::Kind::send || call.kind == PendingCall::Kind::send_tagged;
+  std::string counts = std::to_string(call.key.count) + " " + to_string(call.key.type);
+  if (tagged) counts = "tag " + std::to_string(call.tag) + ", " + (sends ? "" : "up to ") + counts;
+  return std::string(sends ? "Send" : "Recv") + (tagged ? "Tagged " : " ") + number + " (" +
+         counts + ") " + (sends ? "to" : "from") + " rank " + std::to_string(call.peer.value());
 }
 
 }  // namespace r2ccl

@@ -90,6 +90,13 @@ Blocker WaitTracker::lack_of(const PendingCall& call, Rank peer, const CallRepor
       blocker.kind = Blocker::Kind::no_send;
       blocker.number = report.sends;
       break;
+    case PendingCall::Kind::send_tagged:
+    case PendingCall::Kind::receive_tagged:
+      if (!callbacks_.lacks(call)) return blocker;
+      blocker.kind = call.kind == PendingCall::Kind::send_tagged ? Blocker::Kind::no_tagged_recv
+                                                                 : Blocker::Kind::no_tagged_send;
+      blocker.number = static_cast<uint64_t>(call.tag);
+      break;
   }
   blocker.towards = self_;
   return blocker;

@@ -38,6 +38,9 @@ class WaitTracker {
     std::function<void(Rank peer, CallReport::Reason reason)> send;
     // Returns the ranks that the running collective waits for.
     std::function<std::vector<Rank>()> waits_on;
+    // Returns whether the peer has not made the counterpart of a tagged call, as far as this rank
+    // knows.
+    std::function<bool(const PendingCall& call)> lacks;
     // The call has waited for kWarnAfter or more. Called at most once for each call.
     std::function<void(const PendingCall& call, TimeNs waited, const Blocker& blocker)> warn;
   };

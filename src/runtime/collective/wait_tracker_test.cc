@@ -30,6 +30,7 @@ class World {
         send(Rank(rank), peer, reason);
       };
       callbacks.waits_on = [&side] { return side.waits_on; };
+      callbacks.lacks = [&side](const PendingCall&) { return side.lacks; };
       callbacks.warn = [&side](const PendingCall& call, TimeNs, const Blocker& blocker) {
         side.warnings.push_back(describe(call) + ": waiting for " + describe(blocker, name));
       };
@@ -56,11 +57,13 @@ class World {
     call.kind = kind;
     call.key.count = 7;
     call.peer = Rank(peer);
+    call.tag = 3;
     auto& counts = kind == PendingCall::Kind::receive ? side.receives : side.sends;
     call.number = ++counts[static_cast<size_t>(peer)];
     side.transfers.push_back(call);
   }
   void end_transfers(int32_t rank) { at(rank).transfers.clear(); }
+  void match_tagged(int32_t rank) { at(rank).lacks = false; }
   void stop(int32_t rank) { at(rank).stopped = true; }
   void go_on(int32_t rank) { at(rank).stopped = false; }
 
@@ -91,6 +94,7 @@ class World {
     CallHistory history;
     bool running = false;
     bool stopped = false;
+    bool lacks = true;  // the counterparts of its tagged calls
     std::vector<Rank> waits_on;
     std::vector<PendingCall> transfers;
     std::vector<uint64_t> sends;
@@ -136,6 +140,21 @@ class World {
   size_t reports_ = 0;
   TimeNs now_ = kSecond;
 };
+
+TEST(WaitTracker, NamesTheTagOfAMissingCall) {
+  World world(3);
+  world.transfer(0, PendingCall::Kind::receive_tagged, 1);
+  world.transfer(2, PendingCall::Kind::send_tagged, 0);
+  world.run(5 * kSecond);
+  EXPECT_EQ(world.text(0), "rank 1, which has sent no further message with tag 3 to rank 0");
+  // Rank 0 waits itself: rank 1 is the root.
+  EXPECT_EQ(world.text(2), "rank 1, which has sent no further message with tag 3 to rank 0");
+  world.match_tagged(0);
+  world.run(15 * kSecond);
+  EXPECT_EQ(world.text(0), "rank 1, which has done its part: the bytes are on their way");
+  EXPECT_EQ(world.text(2),
+            "rank 0, which has made no further Recv with tag 3 from rank 2 and waits for rank 1");
+}
 
 TEST(WaitTracker, NamesALateRankToAllThatWaitForItInAChain) {
   World world(5);

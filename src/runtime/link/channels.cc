@@ -66,6 +66,7 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
   for (size_t i = 0; i < order_.size(); ++i) {
     const size_t place = (cursor_ + i) % order_.size();
     Channel& candidate = *channels_.at(order_[place]);
+    if (candidate.send.messages_waiting() == 0) continue;
     const uint64_t message = candidate.send.next_message_bytes();
     const auto chunk = candidate.send.next_fresh(
         scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now));

@@ -55,9 +55,9 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   return posted.number;
 }
 
-MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t context) {
+MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   Channel& target = channels_.at(id);
-  const ReceiveLedger::Posted posted = target.receive.post(bytes, context);
+  const ReceiveLedger::Posted posted = target.receive.post(receive);
   if (!posted.mismatch.ok()) {
     channels_.complete(ChannelSet::Ended::mismatch, id, posted.number, posted.mismatch);
   } else if (posted.complete) {
@@ -65,7 +65,7 @@ MessageNo Link::post_receive(ChannelId id, std::span<std::byte> bytes, uint64_t 
   }
   changed();
   // Small messages are sent eagerly. The sender of a large one waits for this receive.
-  if (bytes.size() > limits::kBufferedSendBytesMax) state_.mark_urgent();
+  if (receive.bytes.size() > limits::kBufferedSendBytesMax) state_.mark_urgent();
   target.changed_version = state_.version();
   return posted.number;
 }
@@ -191,7 +191,7 @@ bool Link::goodbye_done() const {
   // Each end has the other's goodbye. This end need not know that the peer has that state too: at
   // worst the peer finds its connections closed and no listener here.
   return goodbye_.sent && goodbye_.received && state_.acknowledged() >= goodbye_.version &&
-         state_.peer_informed();
+         state_.peer_informed() && channels_.all_delivered();
 }
 
 void Link::on_peer_gone(const PeerLiveness::End& end) {

@@ -41,7 +41,12 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void open_channel(ChannelId channel, MessageClient& client) override;
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;
-  MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override;
+  MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override {
+    return post(channel, {bytes, context});
+  }
+  MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) override {
+    return post(channel, {.bytes = bytes, .standing = true});
+  }
   void release_send_buffers(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
 
@@ -117,6 +122,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void check_idle_until(TimeNs deadline, TimeNs at) const;
 
  private:
+  MessageNo post(ChannelId channel, const ReceiveLedger::Receive& receive);
+
   struct Goodbye {
     bool wanted = false;
     bool sent = false;     // implies wanted

@@ -26,6 +26,9 @@ class MessageClient {
   virtual void on_mismatch(Rank peer, ChannelId channel, const Status& why) = 0;
 };
 
+// The context of a message to a standing receive, which does not look at it.
+inline constexpr uint64_t kNoContext = 0;
+
 // All messages to and from one peer. Driving thread only.
 class MessagePort {
  public:
@@ -42,6 +45,10 @@ class MessagePort {
                               uint64_t context) = 0;
   virtual MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes,
                                  uint64_t context) = 0;
+  // Posts the next receive for a message of kNoContext that may come, of at most this size: the
+  // bytes after its end stay as they were. The end of the link does not wait for it. The bytes of
+  // such messages are the library's own memory, at both ends.
+  virtual MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) = 0;
 
   // Tells the link that the client only waits for the end of its posted messages. Then a message
   // that was sent whole need not wait for its last acknowledgements: the link copies its

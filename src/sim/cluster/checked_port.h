@@ -21,12 +21,17 @@ class CheckedPort final : public MessagePort, private MessageClient {
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override {
     const MessageNo number = link_.post_send(channel, bytes, context);
-    check_.on_post_send(end_, channel, number, bytes);
+    check_.on_post_send(end_, channel, number, bytes, context == kNoContext);
     return number;
   }
   MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override {
     const MessageNo number = link_.post_receive(channel, bytes, context);
-    check_.on_post_receive(end_, channel, number, bytes);
+    check_.on_post_receive(end_, channel, number, bytes, false);
+    return number;
+  }
+  MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) override {
+    const MessageNo number = link_.post_standing_receive(channel, bytes);
+    check_.on_post_receive(end_, channel, number, bytes, true);
     return number;
   }
   void release_send_buffers(ChannelId channel) override { link_.release_send_buffers(channel); }

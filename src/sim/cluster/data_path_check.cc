@@ -136,11 +136,12 @@ bool DataPathCheck::may_land(const Message& open, const Range& touched) {
 // -------------------------------------------------------------------------------------
 
 void DataPathCheck::on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
-                                 std::span<const std::byte> bytes) {
+                                 std::span<const std::byte> bytes, bool standing) {
   const Name name{at.self, at.peer, channel, number};
   uint64_t& next = sends_[{at.self, at.peer, channel}];
   if (number.value() != next++) violated(name, "its number is not the next one");
   Message& one = message(name);
+  one.standing = standing;
   one.sending = true;
   one.source = {bytes.data(), bytes.data() + bytes.size()};
   one.content.assign(bytes.begin(), bytes.end());
@@ -156,15 +157,17 @@ void DataPathCheck::on_sent(LinkEnd at, ChannelId channel, MessageNo number) {
   }
   one.sending = false;
   remove_live(sources_, one.source, name);
+  forget_own(one, one.source);
   retire_if_over(name);
 }
 
 void DataPathCheck::on_post_receive(LinkEnd at, ChannelId channel, MessageNo number,
-                                    std::span<std::byte> bytes) {
+                                    std::span<std::byte> bytes, bool standing) {
   const Name name{at.peer, at.self, channel, number};
   uint64_t& next = receives_[{at.peer, at.self, channel}];
   if (number.value() != next++) violated(name, "its receive's number is not the next one");
   Message& one = message(name);
+  one.standing = standing;
   one.posted = true;
   one.target = {bytes.data(), bytes.data() + bytes.size()};
   early_[{at.peer, at.self, channel}] -= one.early_bytes;
@@ -177,13 +180,15 @@ void DataPathCheck::on_received(LinkEnd at, ChannelId channel, MessageNo number)
   const Name name{at.peer, at.self, channel, number};
   Message& one = message(name);
   if (!one.posted || one.received) return violated(name, "it was received, and should not be");
-  const auto size = static_cast<uint64_t>(one.target.end - one.target.begin);
+  const auto room = static_cast<uint64_t>(one.target.end - one.target.begin);
+  const uint64_t size = one.standing ? std::min<uint64_t>(room, one.content.size()) : room;
   if (one.accepted_bytes != size) violated(name, "it is complete, and bytes of it are missing");
   if (one.content.size() != size || !same(one.target.begin, one.content.data(), size)) {
     violated(name, "what was received is not what was sent");
   }
   one.received = true;
   remove_live(targets_, one.target, name);
+  forget_own(one, one.target);
   retire_if_over(name);
 }
 
@@ -192,9 +197,21 @@ void DataPathCheck::on_cancel(LinkEnd at, ChannelId channel) {
   cancelled_.insert({at.peer, at.self, channel});
   for (auto& [name, one] : messages_) {
     if (name.channel != channel) continue;
-    if (name.from == at.self && name.to == at.peer) remove_live(sources_, one.source, name);
-    if (name.to == at.self && name.from == at.peer) remove_live(targets_, one.target, name);
+    if (name.from == at.self && name.to == at.peer) {
+      remove_live(sources_, one.source, name);
+      if (one.sending) forget_own(one, one.source);
+    }
+    if (name.to == at.self && name.from == at.peer) {
+      remove_live(targets_, one.target, name);
+      if (!one.received) forget_own(one, one.target);
+    }
   }
+}
+
+// The bytes of a message to a standing receive are the library's own memory, which it may use again
+// for anything.
+void DataPathCheck::forget_own(const Message& one, const Range& range) {
+  if (one.standing) forget({range.begin, range.end});
 }
 
 // Keeps the content for a while, because copies of its chunks may still be in flight.

@@ -44,10 +44,12 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool mismatch_expected() const { return mismatch_expected_; }
 
   // --- from CheckedPort: `self` posts to, or receives from, `peer` ---
+  // `standing`: the receive is a standing one.
   void on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
-                    std::span<const std::byte> bytes);
+                    std::span<const std::byte> bytes, bool standing);
   void on_sent(LinkEnd at, ChannelId channel, MessageNo number);
-  void on_post_receive(LinkEnd at, ChannelId channel, MessageNo number, std::span<std::byte> bytes);
+  void on_post_receive(LinkEnd at, ChannelId channel, MessageNo number, std::span<std::byte> bytes,
+                       bool standing);
   void on_received(LinkEnd at, ChannelId channel, MessageNo number);
   void on_cancel(LinkEnd at, ChannelId channel);
   // Forgets this memory. Its owner calls this before it frees the memory.
@@ -81,6 +83,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
     const std::byte* end = nullptr;
   };
   struct Message {
+    bool standing = false;
     // The sender's side.
     bool sending = false;  // posted, and its bytes may still be read
     Range source;
@@ -117,6 +120,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool inside(const Live& live, const Range& touched, const Fits& fits) const;
   bool known(const Range& touched) const;
   void remember(const Range& range);
+  void forget_own(const Message& one, const Range& range);
   static bool may_land(const Message& open, const Range& touched);
 
   static constexpr uint64_t kRetiredBytesMax = 16 * 1024 * 1024;

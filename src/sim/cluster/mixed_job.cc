@@ -9,7 +9,6 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr std::byte kUnset{0xee};
 constexpr std::byte kGrave{0xdb};
 constexpr uint64_t kGraveBytesMax = 8 * 1024 * 1024;
 constexpr size_t kExpectedMax = 8;
@@ -31,7 +30,8 @@ bool exchange(const OperationSpec& o) {
 
 // Returns whether an operation has a result on this rank.
 bool has_result(const OperationSpec& o, int rank, int ranks) {
-  return o.kind != Kind::run_ahead || o.in_place || rank == (o.root + 1) % ranks;
+  const bool ahead = o.kind == Kind::run_ahead || o.kind == Kind::tagged_ahead;
+  return !ahead || o.in_place || rank == (o.root + 1) % ranks;
 }
 
 }  // namespace
@@ -108,7 +108,10 @@ void MixedJob::begin(int rank, size_t operation) {
       spec, operation, rank,
       std::span(call.buffers.input).subspan(memory.input_at * size, memory.input_count * size));
   if (!memory.in_place) call.buffers.before = call.buffers.input;
-  if (spec.kind == Kind::run_ahead) return begin_run_ahead(rank, call);
+  if (spec.kind == Kind::run_ahead || spec.kind == Kind::tagged_ahead) {
+    return begin_run_ahead(rank, call);
+  }
+  if (spec.kind == Kind::tagged) return begin_tagged(rank, call);
   exchange(spec) ? begin_exchange(rank, call) : begin_collective(rank, call);
 }
 
@@ -134,7 +137,8 @@ void MixedJob::begin_run_ahead(int rank, Call& call) {
 
 // Makes all calls of the run at once. When the last of them ends, `call` is destroyed.
 void MixedJob::begin_run(int rank, Call& call) {
-  const OperationSpec spec = scenario_.operations[call.operation];
+  const size_t operation = call.operation;
+  const OperationSpec spec = scenario_.operations[operation];
   RankRuntime& runtime = *cluster_.node(rank).runtime;
   const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
   const size_t part = size_of(spec.type);
@@ -151,8 +155,18 @@ void MixedJob::begin_run(int rank, Call& call) {
       collective.input = collective.output = input + i * part;
       collective.done = done;
       runtime.collective(std::move(collective), {}, spec.communicator);
+      continue;
+    }
+    const int to = (rank + 1) % cluster_.size();
+    const int32_t tag = tag_of(operation, i);
+    if (spec.kind == Kind::tagged_ahead && rank == spec.root) {
+      runtime.send_tagged(Rank(to), {input + i * part, part}, spec.type, tag, done, {},
+                          spec.communicator);
+    } else if (spec.kind == Kind::tagged_ahead) {
+      runtime.receive_tagged(
+          Rank(spec.root), {output + i * part, part}, spec.type, tag,
+          [done](const Status& status, uint64_t) { done(status); }, {}, spec.communicator);
     } else if (rank == spec.root) {
-      const int to = (rank + 1) % cluster_.size();
       runtime.send(Rank(to), {input + i * part, part}, spec.type, done, {}, spec.communicator);
     } else {
       runtime.receive(Rank(spec.root), {output + i * part, part}, spec.type, done, {},
@@ -208,6 +222,63 @@ void MixedJob::begin_exchange(int rank, Call& call) {
     runtime.send(Rank(to), std::span(call.buffers.input).subspan(slot * part, part), spec.type,
                  done, {}, spec.communicator);
   }
+}
+
+void MixedJob::begin_tagged(int rank, Call& call) {
+  const size_t operation = call.operation;
+  const OperationSpec spec = scenario_.operations[operation];
+  const int size = cluster_.size();
+  const size_t part = size_of(spec.type);
+  const auto messages = static_cast<size_t>(size * kTagged);
+  call.parts_left = 2 * messages;
+  call.first_left = messages * (kTags - 1) / kTags;
+  receive_tagged(rank, call, false);
+  RankRuntime& runtime = *cluster_.node(rank).runtime;
+  const auto input = std::span(std::as_const(call.buffers.input));
+  // When the last part ends, `call` is destroyed.
+  for (int i = 0; i < size * kTagged; ++i) {
+    const int to = (rank + 1 + i / kTagged) % size;
+    const int m = i % kTagged;
+    runtime.send_tagged(
+        Rank(to), input.subspan(tagged_at(spec, to, m) * part, tagged_count(spec, m) * part),
+        spec.type, tag_of(operation, static_cast<uint64_t>(m)),
+        [this, rank, &call](const Status& status) { part_ended(rank, call, status); }, {},
+        spec.communicator);
+  }
+}
+
+// Posts the receives of the last tag, or of all others.
+void MixedJob::receive_tagged(int rank, Call& call, bool last_tag) {
+  const OperationSpec spec = scenario_.operations[call.operation];
+  const int size = cluster_.size();
+  const size_t part = size_of(spec.type);
+  const auto output = std::span(call.buffers.output);
+  for (int i = 0; i < size * kTagged; ++i) {
+    const int from = (rank + i / kTagged) % size;
+    const int m = i % kTagged;
+    if ((m % kTags == 0) != last_tag) continue;
+    const uint64_t bytes = tagged_count(spec, m) * part;
+    cluster_.node(rank).runtime->receive_tagged(
+        Rank(from), output.subspan(tagged_at(spec, from, m) * part, spec.count * part), spec.type,
+        tag_of(call.operation, static_cast<uint64_t>(m)),
+        [this, rank, &call, bytes](const Status& status, uint64_t received) {
+          tagged_ended(rank, call, status, received == bytes);
+        },
+        {}, spec.communicator);
+  }
+}
+
+void MixedJob::tagged_ended(int rank, Call& call, const Status& status, bool right_size) {
+  if (status.ok() && !right_size) {
+    cluster_.check().violated("rank " + std::to_string(rank) +
+                              ": a tagged message has another size than was sent");
+  }
+  const bool begin_last = call.first_left > 0 && --call.first_left == 0;
+  if (begin_last && status.ok()) receive_tagged(rank, call, true);
+  // After a failure these never begin.
+  const auto never = static_cast<size_t>(cluster_.size() * kTagged / kTags);
+  for (size_t i = 0; begin_last && !status.ok() && i < never; ++i) part_ended(rank, call, status);
+  part_ended(rank, call, status);
 }
 
 void MixedJob::part_ended(int rank, Call& call, const Status& status) {

@@ -61,6 +61,7 @@ class MixedJob {
     OperationMemory memory;
     Buffers buffers;
     size_t parts_left = 1;  // the sends and receives of a point-to-point kind
+    size_t first_left = 0;  // `tagged`: the receives that end before those of the last tag begin
     bool failed = false;
     TimeNs began = 0;
   };
@@ -82,6 +83,9 @@ class MixedJob {
   void begin_exchange(int rank, Call& call);
   void begin_run_ahead(int rank, Call& call);
   void begin_run(int rank, Call& call);
+  void begin_tagged(int rank, Call& call);
+  void receive_tagged(int rank, Call& call, bool last_tag);
+  void tagged_ended(int rank, Call& call, const Status& status, bool right_size);
   void part_ended(int rank, Call& call, const Status& status);
   void end(int rank, Call& call);
   void verify(int rank, const Call& call);

@@ -81,6 +81,7 @@ typename Element<kType>::Stored exchanged(const OperationSpec& spec, size_t oper
                                           int ranks, size_t element) {
   switch (spec.kind) {
     case Kind::run_ahead:
+    case Kind::tagged_ahead:
       return input<kType>(spec, operation, spec.root, element);
     case Kind::shift:
       return input<kType>(spec, operation, (rank + ranks - 1) % ranks, element);
@@ -92,6 +93,19 @@ typename Element<kType>::Stored exchanged(const OperationSpec& spec, size_t oper
     }
     default:
       return {};
+  }
+}
+
+// Calls put(position, element) for the messages of a `tagged` operation.
+template <DataType kType, typename Put>
+void expect_tagged(const OperationSpec& spec, size_t operation, int rank, int ranks, Put put) {
+  for (int from = 0; from < ranks; ++from) {
+    for (int m = 0; m < kTagged; ++m) {
+      for (uint64_t i = 0; i < tagged_count(spec, m); ++i) {
+        put(tagged_at(spec, from, m) + i,
+            input<kType>(spec, operation, from, tagged_at(spec, rank, m) + i));
+      }
+    }
   }
 }
 
@@ -142,11 +156,17 @@ uint64_t unequal_count(uint64_t count, int number) {
   return count * static_cast<uint64_t>(number * 7 % 5) / 4;
 }
 
+uint64_t tagged_size(const OperationSpec& spec, int ranks) {
+  return tagged_at(spec, ranks, 0);
+}
+
 bool may_be_in_place(const OperationSpec& spec, int rank) {
   switch (spec.kind) {
     case Kind::shift:
     case Kind::send_to_all:
     case Kind::all_to_all:
+    case Kind::tagged:
+    case Kind::tagged_ahead:
       return false;
     case Kind::reduce:
     case Kind::gather:
@@ -159,8 +179,25 @@ bool may_be_in_place(const OperationSpec& spec, int rank) {
 
 }  // namespace
 
+uint64_t tagged_count(const OperationSpec& spec, int m) {
+  return unequal_count(spec.count, m);
+}
+
+uint64_t tagged_at(const OperationSpec& spec, int peer, int m) {
+  return spec.count * static_cast<uint64_t>(peer * kTagged + m);
+}
+
 bool is_collective(const OperationSpec& spec) {
-  return spec.kind != Kind::shift && spec.kind != Kind::send_to_all && spec.kind != Kind::run_ahead;
+  switch (spec.kind) {
+    case Kind::shift:
+    case Kind::send_to_all:
+    case Kind::run_ahead:
+    case Kind::tagged:
+    case Kind::tagged_ahead:
+      return false;
+    default:
+      return true;
+  }
 }
 
 bool reduces(const OperationSpec& spec) {
@@ -196,6 +233,10 @@ PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks) {
 OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks) {
   OperationMemory memory;
   memory.in_place = spec.in_place && may_be_in_place(spec, rank);
+  if (spec.kind == Kind::tagged) {
+    memory.input_count = memory.output_count = tagged_size(spec, ranks);
+    return memory;
+  }
   if (!is_collective(spec) || spec.kind == Kind::broadcast) {
     const auto peers = static_cast<uint64_t>(spec.kind == Kind::send_to_all ? ranks : 1);
     memory.input_count = memory.output_count = spec.count * peers;
@@ -238,6 +279,10 @@ void fill_expected(const OperationSpec& spec, size_t operation, int rank, int ra
       std::memcpy(output.data() + i * sizeof(element), &element, sizeof(element));
     };
     if (is_collective(spec)) return expect_collective<kType>(spec, operation, rank, ranks, put);
+    if (spec.kind == Kind::tagged) {
+      std::ranges::fill(output, kUnset);
+      return expect_tagged<kType>(spec, operation, rank, ranks, put);
+    }
     for (size_t i = 0; i < output.size() / size_of(kType); ++i) {
       put(i, exchanged<kType>(spec, operation, rank, ranks, i));
     }

@@ -25,6 +25,21 @@ struct OperationMemory {
   }
 };
 OperationMemory memory_of(const OperationSpec& spec, int rank, int ranks);
+// Memory without a value, before the operation and where it puts nothing.
+inline constexpr std::byte kUnset{0xee};
+
+// The messages between each two ranks in a `tagged` operation. They have kTags tags in turn, which
+// no other operation has: operations may overlap.
+inline constexpr int kTagged = 6;
+inline constexpr int kTags = 3;
+constexpr int32_t tag_of(size_t operation, uint64_t m) {
+  return static_cast<int32_t>(operation * kTags + m % kTags);
+}
+// Returns the elements of message m: 0 to `count`.
+uint64_t tagged_count(const OperationSpec& spec, int m);
+// Returns where message m to or from the peer begins, in elements of the input or the output.
+uint64_t tagged_at(const OperationSpec& spec, int peer, int m);
+
 // Returns whether the operation is one call of a collective.
 bool is_collective(const OperationSpec& spec);
 bool reduces(const OperationSpec& spec);

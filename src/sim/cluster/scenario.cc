@@ -14,8 +14,9 @@ namespace {
 using Kind = OperationSpec::Kind;
 
 constexpr std::array<const char*, kOperationKinds> kOperationNames = {
-    "all_reduce", "broadcast",  "barrier",        "shift",  "send_to_all", "run_ahead",
-    "reduce",     "all_gather", "reduce_scatter", "gather", "scatter",     "all_to_all"};
+    "all_reduce", "broadcast",  "barrier",    "shift",          "send_to_all",
+    "run_ahead",  "reduce",     "all_gather", "reduce_scatter", "gather",
+    "scatter",    "all_to_all", "tagged",     "tagged_ahead"};
 // More calls than a sender may be ahead of a receiver, with so few bytes that the eager pool has
 // space for them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
@@ -35,6 +36,7 @@ constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
 constexpr uint64_t kTypeSeeds = 0x8ebc6af09c88c6e3;
+constexpr uint64_t kTaggedSeeds = 0x94d049bb133111eb;
 
 // The random numbers of one scenario.
 class ScenarioRandom {
@@ -180,6 +182,19 @@ void choose_run_ahead(ScenarioRandom random, Scenario& s) {
   s.operations.insert(s.operations.begin() + at, o);
 }
 
+// Turns some operations into tagged messages, with random numbers as choose_blocks.
+void choose_tagged(ScenarioRandom random, Scenario& s) {
+  if (s.seed <= kSeedsWithoutBlocks) return;
+  for (OperationSpec& o : s.operations) {
+    const bool ahead = o.kind == Kind::run_ahead;
+    if (o.kind == Kind::barrier || !random.chance(ahead ? 50 : 12)) continue;
+    const bool divided = ahead || has_blocks(o.kind) || o.kind == Kind::send_to_all;
+    if (!divided) o.count = o.count / static_cast<uint64_t>(s.hosts) + 1;
+    o.kind = ahead ? Kind::tagged_ahead : Kind::tagged;
+    o.in_place = o.unequal = false;
+  }
+}
+
 FaultKind choose_fault(ScenarioRandom& random) {
   // Faults that break a path at once find the most defects.
   const int kind = random.between(0, 99);
@@ -310,7 +325,7 @@ const char* to_string(OperationSpec::Kind kind) {
 }
 
 bool has_blocks(OperationSpec::Kind kind) {
-  return kind > OperationSpec::Kind::reduce;
+  return kind > OperationSpec::Kind::reduce && kind < OperationSpec::Kind::tagged;
 }
 
 const char* to_string(FaultKind kind) {
@@ -372,6 +387,7 @@ Scenario scenario_of(uint64_t seed) {
   s.nics_write = random.chance(34);
   choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);
   choose_run_ahead(ScenarioRandom(seed + kRunAheadSeeds), s);
+  choose_tagged(ScenarioRandom(seed + kTaggedSeeds), s);
   add_tampering(s);
   add_people(s);
   return s;

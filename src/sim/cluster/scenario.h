@@ -30,6 +30,10 @@ struct OperationSpec {
     gather,
     scatter,
     all_to_all,
+    // Tagged messages to and from every rank, several a tag, up to `count` elements each. The Recvs
+    // of one tag begin after the other tags have ended.
+    tagged,
+    tagged_ahead,  // as run_ahead: tagged Sends of the root to the next rank
   };
   Kind kind = Kind::all_reduce;
   int communicator = 0;
@@ -42,7 +46,7 @@ struct OperationSpec {
   bool in_place = false;  // where the kind and the rank can
   friend bool operator==(const OperationSpec&, const OperationSpec&) = default;
 };
-inline constexpr int kOperationKinds = static_cast<int>(OperationSpec::Kind::all_to_all) + 1;
+inline constexpr int kOperationKinds = static_cast<int>(OperationSpec::Kind::tagged_ahead) + 1;
 const char* to_string(OperationSpec::Kind kind);
 // Returns whether the kind has a block for each rank.
 bool has_blocks(OperationSpec::Kind kind);
@@ -141,8 +145,8 @@ struct Scenario {
 // also have operators, and callers that abort or disagree.
 Scenario scenario_of(uint64_t seed);
 inline constexpr uint64_t kSeedsWithoutPeople = 10'000;
-// Seeds above this also draw from the collectives that have blocks, Reduce, and all types and
-// reductions.
+// Seeds above this also draw from the collectives that have blocks, Reduce, tagged messages, and
+// all types and reductions.
 inline constexpr uint64_t kSeedsWithoutBlocks = 100'000;
 
 // Returns one line that describes the value to people.

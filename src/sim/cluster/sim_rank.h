@@ -48,6 +48,7 @@ struct SimRank final : RankObserver {
     ++turns;
     if (left() || turns_per_check == 0 || turns % turns_per_check != 0) return;
     engine().check_invariants();
+    runtime->operations().check_invariants();
     fault_reporter().check_invariants();
   }
   TimeNs next_timeout() { return clock->to_virtual(process->next_timeout()); }

@@ -2,6 +2,9 @@
 // against nothing else. An operation is cut into messages of at most kMessageBytesMax. Each message
 // carries a hash of the whole operation's size and type, so that calls that do not match are found.
 //
+// A channel can also carry frames instead: messages of the library's own memory, whose size the
+// receiver does not know.
+//
 // Driving thread only. `done` is called exactly once per operation, from inside on_sent,
 // on_received, on_mismatch, cancel (so also from the destructor), or, between a rank and itself,
 // from send or receive. It may call all of these; it must not destroy the object.
@@ -9,12 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/types.h"
@@ -35,6 +38,9 @@ class PointToPoint final : public MessageClient {
 
   void send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done);
   void receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done);
+  // The n-th frame to a peer arrives in the n-th room there, which is at least as large.
+  void send_frame(Rank peer, std::span<const std::byte> frame, Done done);
+  void receive_frame(Rank peer, std::span<std::byte> room, Done done);
 
   // Ends every operation with `why`, for ever. After the return no buffer is touched.
   void cancel(const Status& why);
@@ -71,8 +77,8 @@ class PointToPoint final : public MessageClient {
   struct Operation {
     std::span<const std::byte> source;  // set for a send
     std::span<std::byte> target;        // set for a receive
-    uint64_t context = 0;
-    uint64_t number = 0;  // among its kind and peer, from 1
+    uint64_t context = kNoContext;      // of a frame
+    uint64_t number = 0;                // among its kind and peer, from 1
     uint64_t bytes = 0;
     uint64_t first = 0;      // the number of its first message; they are dense
     uint64_t messages = 1;   // number of its messages
@@ -84,16 +90,17 @@ class PointToPoint final : public MessageClient {
   // One direction of one peer, oldest first. Messages may complete in any order, so a finished
   // operation stays until those before it are finished too.
   struct Queue {
-    std::deque<Operation> operations;
-    uint64_t started = 0;           // number of operations so far
-    size_t posting = 0;             // the first operation with messages still to be posted
-    uint64_t next_number = 0;       // number of the next operation's first message
-    uint64_t low = 0;               // all earlier messages are complete
-    std::deque<bool> message_done;  // for the posted messages from `low` on
+    Fifo<Operation> operations;
+    uint64_t started = 0;        // number of operations so far
+    size_t posting = 0;          // the first operation with messages still to be posted
+    uint64_t next_number = 0;    // number of the next operation's first message
+    uint64_t low = 0;            // all earlier messages are complete
+    Fifo<uint8_t> message_done;  // for the posted messages from `low` on: 1 or 0
   };
 
   void enqueue(Rank peer, Queue& queue, Operation operation);
   void post_more(Rank peer, Queue& queue);
+  MessageNo post(MessagePort& port, const Operation& operation, bool sending);
   void message_complete(Rank peer, Queue& queue, MessageNo number);
   void match_local();
   static BufferUse use_of(Rank peer, uint64_t number, std::span<const std::byte> bytes,

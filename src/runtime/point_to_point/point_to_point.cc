@@ -1,4 +1,4 @@
-#include "runtime/collective/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 #include <algorithm>
 #include <cstring>
@@ -56,6 +56,22 @@ void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type,
   enqueue(peer, receives_[index_of(peer)], std::move(operation));
 }
 
+void PointToPoint::send_frame(Rank peer, std::span<const std::byte> frame, Done done) {
+  Operation operation;
+  operation.source = frame;
+  operation.bytes = frame.size();
+  operation.done = std::move(done);
+  enqueue(peer, sends_[index_of(peer)], std::move(operation));
+}
+
+void PointToPoint::receive_frame(Rank peer, std::span<std::byte> room, Done done) {
+  Operation operation;
+  operation.target = room;
+  operation.bytes = room.size();
+  operation.done = std::move(done);
+  enqueue(peer, receives_[index_of(peer)], std::move(operation));
+}
+
 void PointToPoint::enqueue(Rank peer, Queue& queue, Operation operation) {
   if (!failure_.ok()) {
     operation.done(failure_);
@@ -81,19 +97,25 @@ void PointToPoint::post_more(Rank peer, Queue& queue) {
   const bool sending = &queue == &sends_[index_of(peer)];
   while (queue.posting < queue.operations.size() &&
          queue.message_done.size() < limits::kMessagesPostedMax) {
-    Operation& operation = queue.operations[queue.posting];
-    const uint64_t offset = operation.posted * limits::kMessageBytesMax;
-    const uint64_t bytes = std::min(operation.bytes - offset, limits::kMessageBytesMax);
-    const MessageNo number =
-        sending
-            ? port.post_send(channel_, operation.source.subspan(offset, bytes), operation.context)
-            : port.post_receive(channel_, operation.target.subspan(offset, bytes),
-                                operation.context);
+    Operation& operation = *(queue.operations.begin() + static_cast<std::ptrdiff_t>(queue.posting));
+    const MessageNo number = post(port, operation, sending);
     R2CCL_CHECK(number.value() == operation.first + operation.posted);
-    queue.message_done.push_back(false);
+    queue.message_done.push_back(0);
     if (++operation.posted == operation.messages) ++queue.posting;
   }
   if (sending && queue.posting == queue.operations.size()) port.release_send_buffers(channel_);
+}
+
+// Posts the next message of the operation.
+MessageNo PointToPoint::post(MessagePort& port, const Operation& operation, bool sending) {
+  const uint64_t offset = operation.posted * limits::kMessageBytesMax;
+  const uint64_t bytes = std::min(operation.bytes - offset, limits::kMessageBytesMax);
+  if (sending) {
+    return port.post_send(channel_, operation.source.subspan(offset, bytes), operation.context);
+  }
+  const auto target = operation.target.subspan(offset, bytes);
+  if (operation.context == kNoContext) return port.post_standing_receive(channel_, target);
+  return port.post_receive(channel_, target, operation.context);
 }
 
 void PointToPoint::on_sent(Rank peer, ChannelId, MessageNo number) {
@@ -111,9 +133,11 @@ void PointToPoint::on_mismatch(Rank peer, ChannelId, const Status& why) {
 
 void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
   const uint64_t ahead = number.value() - queue.low;
-  R2CCL_CHECK(ahead < queue.message_done.size() && !queue.message_done[ahead]);
-  queue.message_done[ahead] = true;
-  while (!queue.message_done.empty() && queue.message_done.front()) {
+  R2CCL_CHECK(ahead < queue.message_done.size());
+  uint8_t& message_done = *(queue.message_done.begin() + static_cast<std::ptrdiff_t>(ahead));
+  R2CCL_CHECK(message_done == 0);
+  message_done = 1;
+  while (!queue.message_done.empty() && queue.message_done.front() == 1) {
     queue.message_done.pop_front();
     ++queue.low;
   }
@@ -149,8 +173,8 @@ void PointToPoint::match_local() {
                         " sends to itself with another size or type than it receives"));
       return;
     }
-    const Operation send = std::move(sends.operations.front());
-    const Operation receive = std::move(receives.operations.front());
+    const Operation send = std::move(*sends.operations.begin());
+    const Operation receive = std::move(*receives.operations.begin());
     sends.operations.pop_front();
     receives.operations.pop_front();
     unfinished_ -= 2;

@@ -1,4 +1,4 @@
-#include "runtime/collective/point_to_point.h"
+#include "runtime/point_to_point/point_to_point.h"
 
 #include <gtest/gtest.h>
 
