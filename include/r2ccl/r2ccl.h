@@ -13,9 +13,9 @@
  *
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
  * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
- * r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetFd, r2cclCommRegister,
- * r2cclCommDeregister and the request functions, which any thread may call any time. Groups, names
- * of calls and the last error belong to the calling thread.
+ * r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetPaths, r2cclCommGetVerdicts,
+ * r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request functions, which any thread
+ * may call any time. Groups, names of calls and the last error belong to the calling thread.
  * A request belongs to one thread at a time.
  */
 /* scripts/api_reference.py makes the man pages and docs/api.md from this file. A comment describes
@@ -252,6 +252,125 @@ R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
  * Writes at most *bytes including the final NUL, and sets *bytes to the size needed. buffer may be
  * NULL to ask for the size. docs/report.md has the fields. */
 R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
+
+/* Sizes of the texts in the structs below, including the final NUL. */
+#define R2CCL_NIC_NAME_BYTES 32
+#define R2CCL_HOST_NAME_BYTES 256
+#define R2CCL_ENDPOINT_BYTES 64
+
+/* The state of a path. Later versions may add values. */
+typedef enum {
+  r2cclPathDown = 0,
+  r2cclPathValidating = 1, /* connected; full-size frames must pass both ways first */
+  r2cclPathUp = 2,
+  r2cclPathSuspect = 3, /* overdue: carries nothing new but probes */
+  r2cclPathDrained = 4, /* at rest, because a NIC at one of its ends is out of service */
+  r2cclPathStandby = 5  /* the path over lo while shared memory is up */
+} r2cclPathState_t;
+
+/* A path to another rank, as this rank sees it. Counters start at 0 with the communicator and only
+ * grow. Later versions append fields; a field that the loaded library does not know is 0. */
+typedef struct {
+  size_t size;                           /* in: sizeof(r2cclPathInfo_t) */
+  int peer;                              /* the other rank */
+  r2cclPathState_t state;                /* the present one */
+  char nic[R2CCL_NIC_NAME_BYTES];        /* this end's NIC; "shm" (shared memory) or "lo" within a
+                                            host; "oob": control only, over the management network */
+  char peer_nic[R2CCL_NIC_NAME_BYTES];   /* the other end's, or as nic */
+  char peer_host[R2CCL_HOST_NAME_BYTES]; /* the other rank's host */
+  char remote[R2CCL_ENDPOINT_BYTES];     /* the other end's address and port */
+  uint64_t state_ns;                     /* time since the state began */
+  uint64_t incarnation;                  /* grows with each connection; 0: never connected */
+  uint64_t rate;                         /* measured delivery rate, bytes/s; 0: unknown */
+  uint64_t round_trip_ns;                /* of the control stream, smoothed; 0: unknown */
+  int64_t one_way_excess_ns;             /* the path's one-way delay less the shortest one among
+                                            the paths to this peer that are up; -1: unknown */
+  uint64_t tx_bytes;                     /* sent over data connections, frame headers included */
+  uint64_t rx_bytes;                     /* received, likewise */
+  uint64_t retransmitted_bytes;          /* payload sent again because the path went down */
+  uint64_t packets_sent;                 /* by the kernel's count */
+  uint64_t packets_lost;                 /* those of them that the kernel sent again in need */
+  uint64_t suspicions;                   /* how often it was suspect */
+  uint64_t downs;                        /* how often it went down after it had been up */
+  uint64_t returns;                      /* how often it was up again */
+  uint32_t loss_ppm;                     /* packets lost of a million, in the last 4 s */
+  int drained;                           /* 1: a NIC at one of its ends is out of service */
+} r2cclPathInfo_t;
+
+/* Fills paths with the paths of this rank, by peer, and sets *count to their number, which never
+ * changes. *count is first the number of elements of paths, of which the call fills no more; paths
+ * may be NULL to ask for the number. The caller sets paths[0].size; the call sets that of every
+ * element. Any thread may call this any time, also after the communicator has failed; it takes
+ * microseconds, and does not wait for the network. */
+R2CCL_API r2cclResult_t r2cclCommGetPaths(r2cclComm_t comm, r2cclPathInfo_t* paths, size_t* count);
+
+/* Names the component that a verdict is about. Later versions may add values. */
+typedef enum {
+  r2cclScopeNic = 0,    /* host and nic: the NIC, its cable or its port */
+  r2cclScopePair = 1,   /* one of host and peer_host, at nic and peer_nic, or what is between */
+  r2cclScopeRail = 2,   /* the switch that connects this NIC of all hosts */
+  r2cclScopeHost = 3,   /* no NIC of host is reached */
+  r2cclScopeProcess = 4 /* the process of a rank has died */
+} r2cclVerdictScope_t;
+
+/* The evidence of a verdict. Later versions may add values. */
+typedef enum {
+  r2cclInterfaceDown = 1,  /* the NIC was taken down */
+  r2cclCarrierLost = 2,    /* the NIC lost its carrier */
+  r2cclConnectionLost = 3, /* a connection broke */
+  r2cclSilent = 4,         /* nothing comes through any more */
+  r2cclStalled = 5,        /* the kernel answers, and the connection makes no progress */
+  r2cclLossy = 10          /* packets get lost; nothing is down for it */
+} r2cclVerdictKind_t;
+
+/* A fault that the job has agreed on: the same on every rank. docs/blame.md has the evidence for
+ * each scope and kind. A name that does not apply is empty. Later versions append fields; a field
+ * that the loaded library does not know is 0. */
+typedef struct {
+  size_t size;                           /* in: sizeof(r2cclVerdict_t) */
+  size_t number;                         /* its place in the list, from 0 */
+  int rank;                              /* the rank whose evidence decided */
+  r2cclVerdictScope_t scope;             /* the kind of component */
+  r2cclVerdictKind_t kind;               /* the evidence */
+  int process;                           /* r2cclScopeProcess: the rank that died; else -1 */
+  char host[R2CCL_HOST_NAME_BYTES];      /* the faulty component; empty for a rail */
+  char nic[R2CCL_NIC_NAME_BYTES];        /* the NIC there; empty: all of the host */
+  char peer_host[R2CCL_HOST_NAME_BYTES]; /* r2cclScopePair: the other end */
+  char peer_nic[R2CCL_NIC_NAME_BYTES];   /* the NIC there */
+  int64_t at_ns;                         /* time since 1970, by the clock of `rank` */
+  int64_t detected_ns;                   /* from the oldest frame that was never acknowledged to the
+                                            decision of `rank`; -1: no frame was in flight there */
+  uint64_t stall_ns;                     /* the delay of the most delayed chunk */
+  uint64_t retransmitted_bytes;          /* payload sent again on other paths because of it */
+  uint32_t loss_ppm;                     /* r2cclLossy: packets lost of a million when named */
+} r2cclVerdict_t;
+
+/* Fills verdicts with the verdicts so far, oldest first, and sets *count to their number, at most
+ * 10,000. count, size and threads are as for r2cclCommGetPaths. A verdict `lossy` replaces an
+ * earlier, less precise one of the same fault and takes its number. */
+R2CCL_API r2cclResult_t r2cclCommGetVerdicts(r2cclComm_t comm, r2cclVerdict_t* verdicts,
+                                             size_t* count);
+
+/* Takes a verdict that is new, or has replaced the one with its number. *verdict is valid during
+ * the call. */
+typedef void (*r2cclVerdictCallback_t)(r2cclComm_t comm, const r2cclVerdict_t* verdict, void* user);
+
+/* From now on calls callback(comm, verdict, user) once for each verdict, in their order. The
+ * verdicts so far are not among them: r2cclCommGetVerdicts, called afterwards, has those. A path
+ * that returns makes no verdict; r2cclCommGetPaths shows it.
+ *
+ * The calls come from a thread of the library that exists only while a callback is set, blocks all
+ * signals and does nothing else. One call follows the end of the other, and a slow callback delays
+ * no operation. It may make the calls that any thread may make at any time, so also r2cclCommAbort.
+ * It must not throw.
+ *
+ * A later call replaces the callback, and NULL removes it. No call of the earlier one is under way,
+ * and none follows, once r2cclCommSetVerdictCallback or r2cclCommDestroy returns: both wait for the
+ * call that is under way, and verdicts that still wait for the callback are left out. So hold no
+ * lock then that the callback takes. From inside the callback of comm both are r2cclInvalidUsage.
+ * r2cclSystemError: there is no memory, or no thread. */
+R2CCL_API r2cclResult_t r2cclCommSetVerdictCallback(r2cclComm_t comm,
+                                                    r2cclVerdictCallback_t callback, void* user);
 
 /* Names the calling thread's next operation, in every text about it: errors, waits, `r2ccl status`
  * and the report say AllReduce 7 "layer3.grad" (100 float32, sum). The name ends with the next call

@@ -11,6 +11,7 @@
 #include "api/calls.h"
 #include "api/errors.h"
 #include "api/handles.h"
+#include "api/health.h"
 #include "api/init.h"
 #include "base/printable.h"
 #include "runtime/collective/call_name.h"
@@ -99,9 +100,15 @@ r2cclResult_t r2cclCommDestroy(r2cclComm_t handle) {
     }
     const auto found = find_comm("r2cclCommDestroy", handle);
     if (!found.ok()) return result_of(found.status());
+    if (r2ccl::api::in_verdict_callback(handle)) {
+      return error(Code::invalid_usage,
+                   "r2cclCommDestroy: the verdict callback of this communicator calls it");
+    }
     // Another thread may abort the communicator during this wait, so the handle ends after it.
     const bool failed = !found.value()->communicator->failure().ok();
     const r2cclResult_t result = failed ? r2cclSuccess : finalize(found.value().get());
+    // Not later: the callback may hold the communicator as well, and would end it in its thread.
+    (void)found.value()->communicator->set_verdict_listener({});
     (void)comms().take(handle);
     return result;
   });

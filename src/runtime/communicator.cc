@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -326,6 +327,38 @@ std::string Communicator::report() {
   std::string text;
   call([&] { text = report_text(*runtime_); });
   return text;
+}
+
+std::vector<PathInfo> Communicator::paths() {
+  std::vector<PathInfo> infos;
+  call([&] { infos = path_infos(*runtime_); });
+  return infos;
+}
+
+std::vector<VerdictInfo> Communicator::verdicts() {
+  std::vector<VerdictInfo> infos;
+  call([&] {
+    const FaultReporter& fault_reporter = runtime_->fault_reporter();
+    for (size_t i = 0; i < fault_reporter.verdicts().size(); ++i) {
+      infos.push_back(verdict_info(fault_reporter, i));
+    }
+  });
+  return infos;
+}
+
+Status Communicator::set_verdict_listener(VerdictTeller::Tell tell) {
+  std::unique_ptr<VerdictTeller> teller;
+  try {
+    if (tell) teller = std::make_unique<VerdictTeller>(std::move(tell));
+  } catch (const std::system_error& error) {
+    return {Code::system, std::string("the callback gets no thread: ") + error.what()};
+  }
+  call([&] { std::swap(teller_, teller); });
+  return {};  // the end of the earlier one waits for its call
+}
+
+void Communicator::on_verdict(size_t place) {
+  if (teller_ != nullptr) teller_->post(verdict_info(runtime_->fault_reporter(), place));
 }
 
 }  // namespace r2ccl

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -18,7 +19,9 @@
 #include "runtime/collective/request.h"
 #include "runtime/communicator_options.h"
 #include "runtime/process_driver.h"
+#include "runtime/rank_health.h"
 #include "runtime/rank_runtime.h"
+#include "runtime/verdict_teller.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -75,6 +78,11 @@ class Communicator final : private RankObserver {
   Status failure() const;
   // The JSON text of r2cclCommReport.
   std::string report();
+  std::vector<PathInfo> paths();
+  std::vector<VerdictInfo> verdicts();
+  // Tells `tell` of each verdict from now on, in a thread of its own; an empty one ends that. On
+  // return no call of an earlier `tell` is under way. Not from inside `tell`.
+  Status set_verdict_listener(VerdictTeller::Tell tell);
 
  private:
   Communicator(std::shared_ptr<ProcessDriver> driver, const CommunicatorOptions& options);
@@ -100,6 +108,7 @@ class Communicator final : private RankObserver {
   void on_turn() override { note_awaited(); }
   void on_turn_end() override { show_waits(); }
   void on_failure(const Status& why) override;
+  void on_verdict(size_t place) override;
 
   const CommunicatorOptions options_;
   const std::shared_ptr<ProcessDriver> driver_;
@@ -109,8 +118,9 @@ class Communicator final : private RankObserver {
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads
 
-  std::unique_ptr<RankRuntime> runtime_;  // the driving thread's
-  bool started_ = false;                  // runtime_ has been started
+  std::unique_ptr<VerdictTeller> teller_;  // the driving thread's; null while nobody listens
+  std::unique_ptr<RankRuntime> runtime_;   // the driving thread's
+  bool started_ = false;                   // runtime_ has been started
 };
 
 }  // namespace r2ccl

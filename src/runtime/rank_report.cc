@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "runtime/admin/status_path.h"
+#include "runtime/rank_health.h"
 
 namespace r2ccl {
 namespace {
@@ -62,15 +63,15 @@ double percent(uint32_t ppm) {
 }
 
 // Writes how often the path failed and returned, and why it has not returned yet.
-void write_history(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
-                   TimeNs started_at) {
+void write_history(JsonWriter& out, const PathInfo& info, const Link& link, const Path& path,
+                   const Clock& clock) {
   const Path::History& history = path.history;
   const TimeNs now = clock.now();
   const TimeNs wait = path.state.connected() ? 0 : path.backoff.next_attempt() - now;
-  out.field("state_ms", to_ms(now - std::max(path.state.since(), started_at)))
-      .field("suspicions", history.suspicions)
-      .field("downs", history.downs)
-      .field("returns", history.returns)
+  out.field("state_ms", to_ms(info.state_age))
+      .field("suspicions", info.suspicions)
+      .field("downs", info.downs)
+      .field("returns", info.returns)
       .field("down_at",
              history.downs == 0 ? std::string() : iso_time(clock.wall() - (now - history.down_at)))
       .field("down_cause", to_string(history.cause))
@@ -82,30 +83,34 @@ void write_history(JsonWriter& out, const Link& link, const Path& path, const Cl
       .field("attempt", history.attempt);
 }
 
-const char* state_of(const Path& path) {
-  if (path.at_rest()) return "drained";
-  return path.stands_by() ? "standby" : to_string(path.state.phase());
-}
-
-void write_path(JsonWriter& out, const Link& link, const Path& path, const Clock& clock,
-                TimeNs started_at) {
+void write_path(JsonWriter& out, const PathInfo& info, const Link& link, const Path& path,
+                const Clock& clock) {
   out.begin_object()
-      .field("peer", link.peer().value())
-      .field("nic", path.spec.local_name)
-      .field("remote", to_string(path.spec.remote))
-      .field("state", state_of(path))
-      .field("drained", path.drained)
-      .field("incarnation", uint64_t{path.state.incarnation().value()})
+      .field("peer", info.peer.value())
+      .field("nic", info.nic)
+      .field("peer_nic", info.peer_nic)
+      .field("remote", info.remote)
+      .field("state", to_string(info.state))
+      .field("drained", info.drained)
+      .field("incarnation", info.incarnation)
       .field("rate_MBps", path.model.bytes_per_ns() * 1e3)
+      .field("rate_measured", info.bytes_per_second > 0)
       .field("base_delay_ms", to_ms(path.model.base_delay()))
-      .field("window_bytes", path.model.window())
-      .field("lane_rtt_ms", to_ms(path.health.round_trip))
-      .field("loss_percent", percent(path.losses().count(clock.now()).ppm()))
-      .field("packets_sent", path.losses().sent())
-      .field("packets_lost", path.losses().lost())
-      .field("tx_bytes", path.total_bytes_sent())
-      .field("rx_bytes", path.total_bytes_received());
-  write_history(out, link, path, clock, started_at);
+      .key("one_way_excess_ms");
+  if (info.one_way_excess < 0) {
+    out.json("null");
+  } else {
+    out.value(to_ms(info.one_way_excess));
+  }
+  out.field("window_bytes", path.model.window())
+      .field("lane_rtt_ms", to_ms(info.round_trip))
+      .field("loss_percent", percent(info.loss_ppm))
+      .field("packets_sent", info.packets_sent)
+      .field("packets_lost", info.packets_lost)
+      .field("tx_bytes", info.sent)
+      .field("rx_bytes", info.received)
+      .field("replayed_bytes", info.retransmitted);
+  write_history(out, info, link, path, clock);
   out.end_object();
 }
 
@@ -126,18 +131,17 @@ void write_in_flight(JsonWriter& out, const RankWaits& waits) {
 }  // namespace
 
 void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t count_max) {
-  const std::vector<Verdict>& all = fault_reporter.verdicts();
-  const auto host_of = [&](const NicName& nic) { return fault_reporter.hosts()[nic.host]; };
+  const size_t count = fault_reporter.verdicts().size();
   out.key("verdicts").begin_array();
-  for (size_t i = all.size() - std::min(all.size(), count_max); i < all.size(); ++i) {
-    const Verdict& verdict = all[i];
+  for (size_t i = count - std::min(count, count_max); i < count; ++i) {
+    const VerdictInfo verdict = verdict_info(fault_reporter, i);
     out.begin_object()
         .field("rank", verdict.rank.value())
         .field("scope", to_string(verdict.scope))
-        .field("host", verdict.scope == Scope::rail ? std::string() : host_of(verdict.faulty))
-        .field("nic", verdict.faulty.nic)
-        .field("peer_host", verdict.scope == Scope::pair ? host_of(verdict.other) : std::string())
-        .field("peer_nic", verdict.other.nic)
+        .field("host", verdict.host)
+        .field("nic", verdict.nic)
+        .field("peer_host", verdict.peer_host)
+        .field("peer_nic", verdict.peer_nic)
         .key("process");
     if (verdict.scope == Scope::process) {
       out.value(verdict.process.value());
@@ -145,11 +149,10 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
       out.json("null");
     }
     out.field("kind", to_string(verdict.kind)).key("detected_ms");
-    // Without an unacknowledged frame there is nothing to count from.
-    if (verdict.detected_us == 0) {
+    if (verdict.detected < 0) {
       out.json("null");
     } else {
-      out.value(static_cast<double>(verdict.detected_us) / 1e3);
+      out.value(to_ms(verdict.detected));
     }
     out.key("loss_percent");
     if (verdict.kind == DownCause::lossy) {
@@ -157,8 +160,8 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
     } else {
       out.json("null");
     }
-    out.field("replayed_bytes", verdict.retransmitted_bytes)
-        .field("stall_ms", static_cast<double>(verdict.stall_us) / 1e3)
+    out.field("replayed_bytes", verdict.retransmitted)
+        .field("stall_ms", to_ms(verdict.stall))
         .field("at", iso_time(verdict.wall))
         .end_object();
   }
@@ -192,6 +195,8 @@ std::string report_text(RankRuntime& rank) {
   write_nics(out, rank.engine());
   uint64_t hedged = 0;
   uint64_t retransmitted = 0;
+  const std::vector<PathInfo> infos = path_infos(rank);
+  auto info = infos.begin();
   out.key("paths").begin_array();
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
     const Link* link = rank.engine().link(Rank(peer));
@@ -199,7 +204,7 @@ std::string report_text(RankRuntime& rank) {
     hedged += link->hedged_bytes();
     retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
-      write_path(out, *link, *path, rank.clock(), rank.started_at());
+      write_path(out, *info++, *link, *path, rank.clock());
     }
   }
   out.end_array();

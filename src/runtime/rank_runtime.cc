@@ -68,7 +68,8 @@ Status RankRuntime::start(MetJob met) {
     Link* link = engine_.link(Rank(peer));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
-  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock_);
+  fault_reporter_ = std::make_unique<FaultReporter>(
+      engine_, clock_, [this](size_t place) { observer_.on_verdict(place); });
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
   operations_ =
       std::make_unique<Operations>(options_.self, ports, options_.contexts,

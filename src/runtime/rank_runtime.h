@@ -63,6 +63,8 @@ class RankObserver {
   virtual void on_path_event(const PathEvent&) {}
   virtual void on_notice(Rank, std::span<const std::byte>) {}
   virtual void on_peer_end(Rank, PeerEnd) {}
+  // The verdict at this place of the list is new, or has replaced a less precise one.
+  virtual void on_verdict(size_t) {}
   // The rank has failed, at most once. Its operations have not ended yet.
   virtual void on_failure(const Status&) {}
 };

@@ -50,6 +50,9 @@ std::vector<r2cclResult_t> use(r2cclComm_t comm) {
       r2cclGetErrorInfo(comm, &info),
       r2cclCommRegister(comm, buffer.data(), 1, &memory),
       r2cclCommDeregister(comm, &memory),
+      r2cclCommGetPaths(comm, nullptr, &bytes),
+      r2cclCommGetVerdicts(comm, nullptr, &bytes),
+      r2cclCommSetVerdictCallback(comm, nullptr, nullptr),
       r2cclCommFinalize(comm),
       r2cclCommDestroy(comm)};
   EXPECT_EQ(request, nullptr);

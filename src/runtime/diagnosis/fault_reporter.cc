@@ -1,6 +1,7 @@
 #include "runtime/diagnosis/fault_reporter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mutant.h"
@@ -31,9 +32,11 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
 
 }  // namespace
 
-FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock)
+FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
+                             std::function<void(size_t)> made)
     : engine_(engine),
       clock_(clock),
+      made_(std::move(made)),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
       prober_(engine, clock,
               [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
@@ -164,7 +167,10 @@ void FaultReporter::add(const Verdict& verdict) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {
     verdicts_.push_back(verdict);
+  } else {
+    return;
   }
+  if (made_) made_(place);
 }
 
 void FaultReporter::on_losses(Rank peer, std::span<const std::byte> bytes) {

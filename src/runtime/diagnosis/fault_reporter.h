@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +23,10 @@ namespace r2ccl {
 
 class FaultReporter {
  public:
-  FaultReporter(ProgressEngine& engine, const Clock& clock);
+  // `made(place)`: called when the verdict at this place of the list is new, or has replaced a less
+  // precise one; may be empty.
+  FaultReporter(ProgressEngine& engine, const Clock& clock,
+                std::function<void(size_t place)> made = {});
 
   void on_path_event(const PathEvent& event);
   // Handle the body of a notice, which follows its kind byte.
@@ -77,6 +81,7 @@ class FaultReporter {
 
   ProgressEngine& engine_;
   const Clock& clock_;
+  const std::function<void(size_t)> made_;
   std::vector<std::string> host_names_;
   std::vector<uint32_t> host_of_;  // by rank
   std::deque<Report> reports_;

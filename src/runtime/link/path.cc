@@ -131,6 +131,7 @@ void Path::note_attempt(const std::string& why) {
 }
 
 void Path::note_failure(const PathEvent& event, bool fault) {
+  history.retransmitted_bytes += event.retransmitted_bytes;
   if (!fault) return note_attempt(event.why);
   ++history.downs;
   history.down_at = event.at;

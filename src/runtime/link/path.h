@@ -128,10 +128,11 @@ class Path final : public PathEnd, private FrameReader::Owner {
 
   // Over all incarnations, for reports.
   struct History {
-    uint64_t downs = 0;       // how often the path went down after it had been up
-    uint64_t returns = 0;     // how often it came up again
-    uint64_t suspicions = 0;  // how often it was late
-    TimeNs down_at = 0;       // when it last went down; valid when `downs` is not 0
+    uint64_t downs = 0;                // how often the path went down after it had been up
+    uint64_t returns = 0;              // how often it came up again
+    uint64_t suspicions = 0;           // how often it was late
+    uint64_t retransmitted_bytes = 0;  // that were outstanding when it went down
+    TimeNs down_at = 0;                // when it last went down; valid when `downs` is not 0
     DownCause cause = DownCause::none;
     DownCause peer_cause = DownCause::none;
     std::string why;
