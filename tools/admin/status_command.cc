@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/admin/status_client.h"
+#include "tools/admin/status_metrics_run.h"
 #include "tools/admin/status_query.h"
 #include "tools/admin/status_view.h"
 #include "tools/common/command.h"
@@ -34,6 +35,7 @@ constexpr Limits kOwnJobs{1500 * kMillisecond, 3 * kSecond, 6 * kSecond, 5 * kSe
 constexpr Limits kForeignJobs{600 * kMillisecond, 1200 * kMillisecond, 2200 * kMillisecond,
                               400 * kMillisecond};
 constexpr double kRateInterval = 0.5;
+constexpr double kMetricsInterval = 15;
 
 struct StatusOptions {
   uint32_t pid = 0;  // 0: any
@@ -42,6 +44,7 @@ struct StatusOptions {
   double watch_s = 1;
   bool as_json = false;
   bool paths = false;
+  bool metrics = false;
 };
 
 class StatusCommand {
@@ -262,12 +265,29 @@ void add_status_command(CLI::App* app, Action* action) {
       command->add_option("--watch", *watch, "Again and again, every SECONDS (1 when not given)")
           ->expected(0, 1)
           ->type_name("SECONDS");
-  command->add_flag("--json", options->as_json, "One JSON object a line: docs/status.md");
-  command->add_flag("--paths", options->paths, "Also every path of the ranks on this host");
+  CLI::Option* as_json =
+      command->add_flag("--json", options->as_json, "One JSON object a line: docs/status.md");
+  CLI::Option* paths =
+      command->add_flag("--paths", options->paths, "Also every path of the ranks on this host");
+  auto output = std::make_shared<std::string>();
+  CLI::Option* prometheus =
+      command
+          ->add_flag("--prometheus", options->metrics,
+                     "Metrics of the ranks on this host, in Prometheus's text "
+                     "format: docs/metrics.md")
+          ->excludes(as_json)
+          ->excludes(paths);
+  command
+      ->add_option("--output", *output,
+                   "Write the metrics to FILE, which changes as a whole; with --watch every "
+                   "SECONDS (15 when not given), whether jobs run or not")
+      ->type_name("FILE")
+      ->check([](const std::string& file) { return file.empty() ? "FILE has no name" : ""; })
+      ->needs(prometheus);
   command->footer(
       "Asks one rank on this host, and that one the others. Root sees every user's jobs.\n"
-      "Exit status: 0; 1 when no job is found; 2 on an error.");
-  command->callback([options, watch, watching, action] {
+      "Exit status: 0; 1 when no job is found, except for metrics; 2 on an error.");
+  command->callback([options, watch, watching, output, action] {
     options->watching = watching->count() > 0;
     if (!watch->empty()) {
       const std::optional<double> seconds = parse_number(*watch);
@@ -276,7 +296,17 @@ void add_status_command(CLI::App* app, Action* action) {
       }
       options->watch_s = *seconds;
     }
-    *action = [options] { return StatusCommand(*options).run(); };
+    if (!options->metrics) {
+      *action = [options] { return StatusCommand(*options).run(); };
+      return;
+    }
+    if (options->watching && output->empty()) {
+      throw CLI::ValidationError("--watch", "with --prometheus it needs --output");
+    }
+    const double interval_s = watch->empty() ? kMetricsInterval : options->watch_s;
+    *action = [options, output, interval_s] {
+      return run_metrics({options->pid, options->comm, *output, options->watching, interval_s});
+    };
   });
 }
 

@@ -21,12 +21,6 @@ namespace {
 // The number of healthy ranks that the view of a large job shows.
 constexpr int kHealthyShown = 32;
 
-const json& list_of(const json& object, const char* field) {
-  static const json kNone = json::array();
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_array() ? *found : kNone;
-}
-
 bool flag_of(const json& object, const char* field) {
   const auto found = object.is_object() ? object.find(field) : object.end();
   return found != object.end() && found->is_boolean() && found->get<bool>();

@@ -1,10 +1,12 @@
 #include "tools/common/output_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -37,6 +39,39 @@ Status write_text(const std::string& path, const std::string& text) {
   out << text;
   out.close();
   return out ? Status::ok_status() : Status(Code::system, "cannot write " + path);
+}
+
+namespace {
+
+Status write_whole(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("write", errno);
+    done += static_cast<size_t>(count);
+  }
+  return fchmod(fd, 0644) == 0 ? Status::ok_status() : system_error("chmod", errno);
+}
+
+}  // namespace
+
+Status replace_file(const std::string& path, const std::string& text) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return {Code::invalid_argument, path + " is no regular file"};
+  }
+  // The collector of the node exporter reads *.prom only, so it does not see this name.
+  const std::filesystem::path target(path);
+  std::string fresh = target.parent_path() / ("." + target.filename().string() + ".XXXXXX");
+  Status done;
+  {
+    const Fd file(mkostemp(fresh.data(), O_CLOEXEC));
+    if (!file.valid()) return system_error(path, errno);
+    done = write_whole(file.get(), text);
+  }
+  if (done.ok() && rename(fresh.c_str(), path.c_str()) != 0) done = system_error("rename", errno);
+  if (!done.ok()) unlink(fresh.c_str());
+  return done.with_context(path);
 }
 
 }  // namespace r2ccl::tools

@@ -13,4 +13,8 @@ Status check_writable(const std::string& option, const std::string& path);
 
 Status write_text(const std::string& path, const std::string& text);
 
+// Replaces the file as a whole, so that a reader sees the old text or the new one. A failure leaves
+// the old file as it was. Everybody may read the new one. Refuses a path that is no regular file.
+Status replace_file(const std::string& path, const std::string& text);
+
 }  // namespace r2ccl::tools

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 namespace r2ccl::tools {
 namespace {
@@ -28,6 +29,37 @@ TEST(OutputFile, ThatCanBeWrittenIsLeftAsItIs) {
   EXPECT_TRUE(check_writable("--json", "").ok());
   EXPECT_TRUE(check_writable("--json", "-").ok());
   EXPECT_TRUE(check_writable("--json", "/dev/null").ok());
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(OutputFile, IsReplacedAsAWhole) {
+  const std::filesystem::path folder =
+      testing::TempDir() + "r2ccl_replaced." + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path file = folder / "metrics.prom";
+  const std::string large(1024 * 1024, 'x');
+  ASSERT_TRUE(replace_file(file, large).ok());
+  EXPECT_EQ(content_of(file), large);
+  std::ifstream reader(file);  // sees the old file to its end
+  EXPECT_EQ(reader.get(), 'x');
+  ASSERT_TRUE(replace_file(file, "new\n").ok());
+  EXPECT_EQ(content_of(file), "new\n");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(reader), {}).size(), large.size() - 1);
+  const auto rights = std::filesystem::status(file).permissions();
+  EXPECT_EQ(rights, std::filesystem::perms(0644));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1) << "nothing else";
+  std::filesystem::remove_all(folder);
+}
+
+TEST(OutputFile, ThatCannotBeReplacedIsNamed) {
+  EXPECT_EQ(replace_file("/nonexistent/x", "").message(),
+            "/nonexistent/x: No such file or directory");
+  EXPECT_EQ(replace_file("/dev/null", "").message(), "/dev/null is no regular file");
+  EXPECT_EQ(replace_file("/tmp", "").message(), "/tmp is no regular file");
 }
 
 }  // namespace
