@@ -125,6 +125,11 @@ class Rules(unittest.TestCase):
 
     def test_files_stay_under_500_lines(self):
         self.assert_hit("file-size", "src/base/a.cc", "int a;\n" * 501)
+
+    def test_public_headers_stay_under_1000_lines(self):
+        guard = "#ifndef A_H_\n#define A_H_\n"
+        self.assert_clean("include/r2ccl/a.h", guard + "int a;\n" * 600 + "#endif\n")
+        self.assert_hit("file-size", "include/r2ccl/a.h", guard + "int a;\n" * 1000 + "#endif\n")
         self.assert_clean("src/base/a.cc", "int a;\n" * 500)
 
     def test_the_protocol_checks_its_invariants(self):

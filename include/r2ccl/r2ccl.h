@@ -14,8 +14,8 @@
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
  * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
  * r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetPaths, r2cclCommGetVerdicts,
- * r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request functions, which any thread
- * may call any time. Groups, names of calls and the last error belong to the calling thread.
+ * r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request functions, which any
+ * thread may call any time. Groups, names of calls and the last error belong to the calling thread.
  * A request belongs to one thread at a time.
  */
 /* scripts/api_reference.py makes the man pages and docs/api.md from this file. A comment describes
