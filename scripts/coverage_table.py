@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHECKED = "checked "
-HEAD = """# What was checked together
+HEAD = """# Checked combinations
 
 Written by `scripts/coverage_table.py` from seeds {first} to {last} of the deterministic simulation
 at commit {commit}: {failed} of {seeds} seeds failed. A number is that of the seeds in which the
