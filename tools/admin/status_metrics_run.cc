@@ -34,7 +34,8 @@ std::vector<StatusSocketFile> find_ranks(const MetricsOptions& options) {
     ranks.insert(ranks.end(), job.files.begin(), job.files.end());
   }
   // If two ranks claim one series, the first one has it.
-  std::ranges::stable_partition(ranks, [](const auto& rank) { return !is_foreign(rank.owner); });
+  std::stable_partition(ranks.begin(), ranks.end(),
+                        [](const auto& rank) { return !is_foreign(rank.owner); });
   return ranks;
 }
 
