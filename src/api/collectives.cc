@@ -159,16 +159,16 @@ r2cclResult_t begin(Call call, CommObject* comm, r2cclRequest_t* request) {
   });
 }
 
-// Starts a call after `prepare(call, comm)` has checked and taken its further arguments.
+// Starts a call after `prepare(call, comm)` has checked and taken its further arguments. Types and
+// operations travel as numbers, because a caller may pass one that the enum does not have.
 template <typename Prepare>
 r2cclResult_t run(const char* function, Collective what, const void* send, void* receive,
-                  r2cclDataType_t datatype, r2cclComm_t handle, r2cclRequest_t* request,
-                  Prepare prepare) {
+                  int datatype, r2cclComm_t handle, r2cclRequest_t* request, Prepare prepare) {
   return start_call(function, handle, request, [&](CommObject* comm) -> r2cclResult_t {
     Call call{.function = function, .send = send, .receive = receive};
     call.key.collective = what;
     call.key.rank_count = comm->communicator->rank_count();
-    const auto type = check_type(function, datatype);
+    const auto type = check_type(function, static_cast<r2cclDataType_t>(datatype));
     if (!type.ok()) return result_of(type.status());
     call.key.type = type.value();
     const Status status = prepare(call, comm);
@@ -176,8 +176,9 @@ r2cclResult_t run(const char* function, Collective what, const void* send, void*
   });
 }
 
-Status take_reduction(Call& call, r2cclRedOp_t op, CommObject* comm) {
-  const auto reduction = check_reduction(call.function, op, call.key.type, comm);
+Status take_reduction(Call& call, int op, CommObject* comm) {
+  const auto reduction =
+      check_reduction(call.function, static_cast<r2cclRedOp_t>(op), call.key.type, comm);
   if (!reduction.ok()) return reduction.status();
   call.key.op = reduction.value().op;
   call.scalar = reduction.value().scalar;
@@ -214,8 +215,8 @@ r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                              r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                              r2cclRequest_t* request) {
   return run("r2cclAllReduce", Collective::all_reduce, sendbuff, recvbuff, datatype, comm, request,
-             [&](Call& call, CommObject* object) {
-               R2CCL_RETURN_IF_ERROR(take_reduction(call, op, object));
+             [&, number = static_cast<int>(op)](Call& call, CommObject* object) {
+               R2CCL_RETURN_IF_ERROR(take_reduction(call, number, object));
                return take_count(call, count, false);
              });
 }
@@ -234,8 +235,8 @@ r2cclResult_t r2cclReduce(const void* sendbuff, void* recvbuff, size_t count,
                           r2cclDataType_t datatype, r2cclRedOp_t op, int root, r2cclComm_t comm,
                           r2cclRequest_t* request) {
   return run("r2cclReduce", Collective::reduce, sendbuff, recvbuff, datatype, comm, request,
-             [&](Call& call, CommObject* object) {
-               R2CCL_RETURN_IF_ERROR(take_reduction(call, op, object));
+             [&, number = static_cast<int>(op)](Call& call, CommObject* object) {
+               R2CCL_RETURN_IF_ERROR(take_reduction(call, number, object));
                R2CCL_RETURN_IF_ERROR(take_root(call, root, object));
                return take_count(call, count, false);
              });
@@ -251,8 +252,8 @@ r2cclResult_t r2cclReduceScatter(const void* sendbuff, void* recvbuff, size_t re
                                  r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                                  r2cclRequest_t* request) {
   return run("r2cclReduceScatter", Collective::reduce_scatter, sendbuff, recvbuff, datatype, comm,
-             request, [&](Call& call, CommObject* object) {
-               R2CCL_RETURN_IF_ERROR(take_reduction(call, op, object));
+             request, [&, number = static_cast<int>(op)](Call& call, CommObject* object) {
+               R2CCL_RETURN_IF_ERROR(take_reduction(call, number, object));
                return take_count(call, recvcount, true);
              });
 }
