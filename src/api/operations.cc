@@ -58,9 +58,10 @@ extern "C" {
 
 r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype, int peer,
                         r2cclComm_t handle, r2cclRequest_t* request) {
+  const int type_number = datatype;  // the enum may not have it
   return start_call("r2cclSend", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclSend";
-    const auto type = check_type(kName, datatype);
+    const auto type = check_type(kName, static_cast<r2cclDataType_t>(type_number));
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
@@ -75,9 +76,10 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
 
 r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
                         r2cclComm_t handle, r2cclRequest_t* request) {
+  const int type_number = datatype;  // the enum may not have it
   return start_call("r2cclRecv", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclRecv";
-    const auto type = check_type(kName, datatype);
+    const auto type = check_type(kName, static_cast<r2cclDataType_t>(type_number));
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
@@ -92,9 +94,10 @@ r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, 
 
 r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count, r2cclDataType_t datatype,
                               int peer, int tag, r2cclComm_t handle, r2cclRequest_t* request) {
+  const int type_number = datatype;  // the enum may not have it
   return start_call("r2cclSendTagged", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclSendTagged";
-    const auto type = check_type(kName, datatype);
+    const auto type = check_type(kName, static_cast<r2cclDataType_t>(type_number));
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_tag(kName, tag));
@@ -112,9 +115,10 @@ r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count, r2cclDataType_
 r2cclResult_t r2cclRecvTagged(void* recvbuff, size_t max_count, r2cclDataType_t datatype, int peer,
                               int tag, size_t* received, r2cclComm_t handle,
                               r2cclRequest_t* request) {
+  const int type_number = datatype;  // the enum may not have it
   return start_call("r2cclRecvTagged", handle, request, [&](CommObject* comm) -> r2cclResult_t {
     constexpr const char* kName = "r2cclRecvTagged";
-    const auto type = check_type(kName, datatype);
+    const auto type = check_type(kName, static_cast<r2cclDataType_t>(type_number));
     if (!type.ok()) return result_of(type.status());
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_tag(kName, tag));

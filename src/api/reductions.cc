@@ -147,18 +147,21 @@ r2cclResult_t r2cclRedOpCreatePreMulSum(r2cclRedOp_t* op, const void* scalar,
                                         r2cclDataType_t datatype, r2cclScalarResidence_t residence,
                                         r2cclComm_t handle) {
   constexpr const char* kName = "r2cclRedOpCreatePreMulSum";
+  // A caller may pass a number that the enum does not have.
+  const int type_number = datatype;
+  const int when = residence;
   return r2ccl::api::with_comm(kName, handle, [&](CommObject* comm) -> r2cclResult_t {
     using r2ccl::api::result_of;
     using r2ccl::api::wrong;
     if (op == nullptr) return result_of(wrong(kName, "op is NULL"));
-    const auto type = r2ccl::api::check_type(kName, datatype);
+    const auto type = r2ccl::api::check_type(kName, static_cast<r2cclDataType_t>(type_number));
     if (!type.ok()) return result_of(type.status());
-    if (residence != r2cclScalarDevice && residence != r2cclScalarHostImmediate) {
-      return result_of(wrong(kName, "residence is " + std::to_string(static_cast<int>(residence)) +
+    if (when != r2cclScalarDevice && when != r2cclScalarHostImmediate) {
+      return result_of(wrong(kName, "residence is " + std::to_string(when) +
                                         ", it must be r2cclScalarDevice or "
                                         "r2cclScalarHostImmediate"));
     }
-    PreMulSum made{type.value(), {}, residence == r2cclScalarDevice ? scalar : nullptr};
+    PreMulSum made{type.value(), {}, when == r2cclScalarDevice ? scalar : nullptr};
     const Status read = r2ccl::api::read_scalar(kName, scalar, made.type, made.scalar);
     if (!read.ok()) return result_of(read);
     const std::lock_guard lock(comm->mutex);
