@@ -435,7 +435,8 @@ R2CCL_API r2cclResult_t r2cclReduceScatter(const void* sendbuff, void* recvbuff,
                                            r2cclDataType_t datatype, r2cclRedOp_t op,
                                            r2cclComm_t comm, r2cclRequest_t* request);
 /* Copies block r of sendbuff to block `rank` of recvbuff of rank r, from every rank to every rank.
- * The buffers may not overlap. */
+ * The buffers may not overlap. This call and r2cclAllToAllV take communicators of at most 4096
+ * ranks. */
 R2CCL_API r2cclResult_t r2cclAllToAll(const void* sendbuff, void* recvbuff, size_t count,
                                       r2cclDataType_t datatype, r2cclComm_t comm,
                                       r2cclRequest_t* request);

@@ -1,7 +1,6 @@
 // The C edge: collectives.
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,11 +74,13 @@ Status take_array(const Call& call, const Array& array, std::vector<uint64_t>& i
 Status take_layout(const Call& call, const Array& counts, const Array& displs,
                    BlockLayout& layout) {
   R2CCL_RETURN_IF_ERROR(take_array(call, counts, layout.counts));
-  const uint64_t all = std::accumulate(layout.counts.begin(), layout.counts.end(), uint64_t{0});
-  if (all > elements_max(call.key.type)) {
-    return {Code::invalid_argument, quoted(call, counts.name) + " add up to " +
-                                        std::to_string(all) +
-                                        " elements, more than an address space holds"};
+  uint64_t room = elements_max(call.key.type);
+  for (const uint64_t count : layout.counts) {
+    if (count > room) {
+      return {Code::invalid_argument,
+              quoted(call, counts.name) + " add up to more elements than an address space holds"};
+    }
+    room -= count;
   }
   return displs.values == nullptr ? Status() : take_array(call, displs, layout.starts);
 }
@@ -111,6 +112,15 @@ Status take_count(Call& call, size_t count, bool blocks) {
           std::string(call.function) + ": count is " + std::to_string(count) +
               ", but an address space holds no more than " + std::to_string(most) + " " +
               to_string(call.key.type) + (blocks ? " for each rank" : "")};
+}
+
+Status check_ranks(const Call& call) {
+  if (call.key.collective != Collective::all_to_all) return {};
+  if (call.key.rank_count <= r2ccl::kAllToAllRanksMax) return {};
+  return {Code::invalid_usage,
+          std::string(call.function) + ": this communicator has " +
+              std::to_string(call.key.rank_count) + " ranks, and the call takes at most " +
+              std::to_string(r2ccl::kAllToAllRanksMax) + "; use Send and Recv"};
 }
 
 // The overlap of the buffers, if there is one, must be that of a call in place.
@@ -171,7 +181,8 @@ r2cclResult_t run(const char* function, Collective what, const void* send, void*
     const auto type = check_type(function, static_cast<r2cclDataType_t>(datatype));
     if (!type.ok()) return result_of(type.status());
     call.key.type = type.value();
-    const Status status = prepare(call, comm);
+    Status status = check_ranks(call);
+    if (status.ok()) status = prepare(call, comm);
     return status.ok() ? begin(std::move(call), comm, request) : result_of(status);
   });
 }

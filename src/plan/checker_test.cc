@@ -209,6 +209,7 @@ TEST_P(Mutants, TwoSwappedStepsOfAStepQueueAreCaught) {
     for (size_t j = i + 1; j < plan.steps.size(); ++j) {
       Step& a = plan.steps[i];
       Step& b = plan.steps[j];
+      if (a.kind == StepKind::copy || b.kind == StepKind::copy) continue;
       if (a.peer != b.peer || (a.kind == StepKind::send) != (b.kind == StepKind::send)) continue;
       std::swap(a, b);
       return true;
@@ -304,8 +305,19 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
     }
     return "";
   };
-  return std::string(key.collective == Collective::broadcast ? "broadcast_" : "all_reduce_") +
-         name_of_algorithm() + std::to_string(key.rank_count);
+  const auto name_of_collective = [&]() -> std::string {
+    switch (key.collective) {
+      case Collective::broadcast:
+        return "broadcast_";
+      case Collective::all_gather:
+        return "all_gather_";
+      case Collective::reduce_scatter:
+        return "reduce_scatter_";
+      default:
+        return "all_reduce_";
+    }
+  };
+  return name_of_collective() + name_of_algorithm() + std::to_string(key.rank_count);
 }
 
 PlanKey hierarchical(const std::vector<uint32_t>& host_of, uint64_t count) {
@@ -334,7 +346,19 @@ const auto kExchanges =
 const auto kBroadcasts =
     testing::Values(key_of(Collective::broadcast, Algorithm::ring, 4, 20),
                     key_of(Collective::broadcast, Algorithm::halving_doubling, 5, 13));
+const auto kGathers =
+    testing::Values(key_of(Collective::all_gather, Algorithm::ring, 3, 8),
+                    key_of(Collective::all_gather, Algorithm::recursive_doubling, 4, 2));
+const auto kScatters = testing::Values(key_of(Collective::reduce_scatter, Algorithm::ring, 3, 8),
+                                       key_of(Collective::reduce_scatter, Algorithm::direct, 3, 8));
+// In place its last reduction names a dependency that follows from another one.
+const auto kBruckScatter =
+    testing::Values(key_of(Collective::reduce_scatter, Algorithm::recursive_doubling, 4, 2));
 INSTANTIATE_TEST_SUITE_P(Reductions, Mutants, kReductions, name_of);
+INSTANTIATE_TEST_SUITE_P(Gathers, Mutants, kGathers, name_of);
+INSTANTIATE_TEST_SUITE_P(Scatters, Mutants, kScatters, name_of);
+INSTANTIATE_TEST_SUITE_P(Scatters, ReductionMutants, kScatters, name_of);
+INSTANTIATE_TEST_SUITE_P(BruckScatter, ReductionMutants, kBruckScatter, name_of);
 INSTANTIATE_TEST_SUITE_P(Broadcasts, Mutants, kBroadcasts, name_of);
 INSTANTIATE_TEST_SUITE_P(Exchanges, ExchangeMutants, kExchanges, name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);

@@ -2,12 +2,11 @@
 //
 // AllGather has three forms. n is the whole vector, p the number of ranks.
 //
-//   ring    rank i sends to i + 1 the block that it received last: p - 1 steps, the least bytes
-//   also
-//           between hosts of several ranks, because the ring visits all ranks of a host one after
-//           another and each host sends (p - 1) / p n. Pieces of a block follow each other, as in
-//           ring.cc, so the latency counts once. Large blocks go around in groups of pieces:
-//           backwards, a rank holds the partial results of one group.
+//   ring    rank i sends to i + 1 the block that it received last, in p - 1 steps. It moves the
+//           least bytes, also between hosts of several ranks: the ring visits all ranks of a host
+//           one after another, and each host sends (p - 1) / p n. Pieces of a block follow each
+//           other, as in ring.cc, so the latency counts once. Large blocks go around in groups of
+//           pieces: backwards, a rank holds the partial results of one group.
 //   direct  each rank sends its block to every other: one hop, p - 1 messages each. Backwards all
 //           additions of an element are at its own rank.
 //   Bruck   (Bruck et al. 1997) in round k rank r receives the blocks from r + 2^k on that the rank

@@ -15,7 +15,7 @@ std::string counts_of(const PlanKey& key) {
 }
 
 std::string describe_collective(const PlanKey& key, const std::string& number) {
-  const std::string unequal = key.blocks.counts.empty() ? " " : "v ";
+  const std::string unequal = key.blocks.counts.empty() ? " " : "V ";
   const std::string counts = counts_of(key);
   const std::string reduced = counts + ", " + to_string(key.op);
   const std::string root = " rank " + std::to_string(key.root.value());

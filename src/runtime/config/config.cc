@@ -145,7 +145,8 @@ const std::array kVariables = {
         "0: no timers, probes and mirrors; for measurements only, a dead NIC may go unnoticed."},
     Variable{"R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
              "The AllReduce algorithm. Among all ranks alike: ring, halving and doubling (hd), or "
-             "recursive doubling (rd). Within each host and then among hosts: hier."},
+             "recursive doubling (rd). Within each host and then among hosts: hier. Other "
+             "collectives take their form of that name, if they have one."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,

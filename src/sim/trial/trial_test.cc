@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "sim/trial/coverage.h"
 
 namespace r2ccl::sim {
 namespace {
@@ -75,6 +78,26 @@ TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
   }
   for (const char* fault : {"abort", "call_mismatch", "drain", "status"}) {
     EXPECT_TRUE(covered.contains(std::string("fault ") + fault)) << fault;
+  }
+}
+
+// With the collectives that have blocks, Reduce, every type, and messages with tags.
+TEST(Trial, OfASeedWithBlocksKeepsEveryRule) {
+  std::set<std::string> covered;
+  for (uint64_t seed = kSeedsWithoutBlocks + 1; seed <= kSeedsWithoutBlocks + 60; ++seed) {
+    const TrialResult result = run_trial(scenario_of(seed));
+    EXPECT_TRUE(result.violations.empty()) << report(seed, result);
+    covered.insert(result.covered.begin(), result.covered.end());
+  }
+  const auto checked = [&](const std::string& words) {
+    return std::ranges::any_of(
+        covered, [&](const std::string& text) { return text.starts_with(kChecked + words); });
+  };
+  for (const char* kind :
+       {"reduce", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all", "tagged"}) {
+    EXPECT_TRUE(checked(std::string(kind) + ", float16") ||
+                checked(std::string(kind) + ", bfloat16"))
+        << kind;
   }
 }
 
