@@ -457,7 +457,8 @@ R2CCL_API r2cclResult_t r2cclScatter(const void* sendbuff, void* recvbuff, size_
  *
  * In AllGatherV and ReduceScatterV all ranks give the same recvcounts; displs may differ. In
  * GatherV and ScatterV a rank other than the root gives only its own count, and its counts and
- * displs may be NULL. A count on which two ranks differ is an error on all ranks. */
+ * displs may be NULL. A count on which two ranks differ is an error on all ranks: of this call, or
+ * of the next one on a rank whose part is complete by then. */
 R2CCL_API r2cclResult_t r2cclAllGatherV(const void* sendbuff, void* recvbuff,
                                         const size_t recvcounts[], const size_t displs[],
                                         r2cclDataType_t datatype, r2cclComm_t comm,

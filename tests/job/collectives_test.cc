@@ -252,14 +252,17 @@ TEST(Collectives, AllToAllWithUnequalCountsMovesEachPairsOwn) {
   }});
 }
 
-// Two ranks that disagree about their counts; all ranks learn it. `call` gets the count to state.
-void expect_mismatch(const std::function<r2cclResult_t(Comm&, std::vector<size_t>)>& call) {
+// Ranks 0 and 1 disagree about a count, and all ranks learn it. `call` gets the counts to state;
+// rank `receiver` must not take a block of another size. The other ranks may have ended their
+// parts, because small blocks are copied when they are sent: they learn it in their next call.
+void expect_mismatch(int receiver,
+                     const std::function<r2cclResult_t(Comm&, std::vector<size_t>)>& call) {
   Job job(3);
   job.run({[&](Comm& comm) {
     std::vector<size_t> counts = {4, 0, 9};
     if (comm.rank() == 1) counts[0] = 5;
     r2cclResult_t result = call(comm, counts);
-    // A rank that agrees with both may have ended its part; it learns it in its next call.
+    EXPECT_TRUE(comm.rank() != receiver || result != r2cclSuccess);
     if (result == r2cclSuccess) result = r2cclBarrier(comm.handle(), nullptr);
     EXPECT_TRUE(result == r2cclInvalidUsage || result == r2cclRemoteError) << result;
     EXPECT_NE(std::string(r2cclGetLastError(comm.handle())).find("match"), std::string::npos)
@@ -269,15 +272,14 @@ void expect_mismatch(const std::function<r2cclResult_t(Comm&, std::vector<size_t
 }
 
 TEST(Collectives, FindThatRanksDisagreeAboutCounts) {
-  Vector memory(100);
-  expect_mismatch([](Comm& comm, std::vector<size_t> counts) {
+  expect_mismatch(1, [](Comm& comm, std::vector<size_t> counts) {
     Vector send(20);
     Vector receive(20);
     return r2cclAllGatherV(send.data(), receive.data(), counts.data(), nullptr, r2cclFloat32,
                            comm.handle(), nullptr);
   });
   // Rank 0 and rank 1 disagree, one of them expects nothing.
-  expect_mismatch([](Comm& comm, std::vector<size_t>) {
+  expect_mismatch(0, [](Comm& comm, std::vector<size_t>) {
     Vector send(20);
     Vector receive(20);
     const std::vector<size_t> none = {0, 0, 0};
@@ -286,7 +288,19 @@ TEST(Collectives, FindThatRanksDisagreeAboutCounts) {
     return r2cclAllToAllV(send.data(), sent.data(), nullptr, receive.data(), none.data(), nullptr,
                           r2cclFloat32, comm.handle(), nullptr);
   });
-  expect_mismatch([](Comm& comm, std::vector<size_t> counts) {
+  // The first message of both is as long: only the counts of the pair tell.
+  expect_mismatch(0, [](Comm& comm, std::vector<size_t>) {
+    constexpr size_t kMessage = 65'536;
+    Vector send(2 * kMessage);
+    Vector receive(2 * kMessage);
+    std::vector<size_t> sent = {0, 0, 0};
+    std::vector<size_t> expected = sent;
+    if (comm.rank() == 1) sent[0] = 2 * kMessage;
+    if (comm.rank() == 0) expected[1] = kMessage;
+    return r2cclAllToAllV(send.data(), sent.data(), nullptr, receive.data(), expected.data(),
+                          nullptr, r2cclFloat32, comm.handle(), nullptr);
+  });
+  expect_mismatch(0, [](Comm& comm, std::vector<size_t> counts) {
     Vector send(20);
     Vector receive(20);
     const size_t own = counts[static_cast<size_t>(comm.rank())] + (comm.rank() == 1 ? 2 : 0);
