@@ -44,6 +44,7 @@ bool fuzz_sealed_stream(std::span<const std::byte> input);
 // One line of a client of the status socket, with its answer when it is about a drain.
 bool fuzz_status_request(std::span<const std::byte> input);
 // The 128 bytes of a unique id. An odd first byte makes its checksum valid.
+bool fuzz_tagged_frame(std::span<const std::byte> input);
 bool fuzz_unique_id(std::span<const std::byte> input);
 // Any bytes as a data header, as the header of a control frame, or as its body.
 bool fuzz_wire(std::span<const std::byte> input);

@@ -7,6 +7,7 @@
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/collective_mismatch_detector.h"
+#include "runtime/point_to_point/tagged_frame.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
 
@@ -81,6 +82,21 @@ bool fuzz_rank_summary(std::span<const std::byte> input) {
   const std::vector<RankInfo> rank_table(2);
   R2CCL_CHECK(
       !member_json(rank_table, Rank(1), "host", Reachability::answered, &summary.value()).empty());
+  return true;
+}
+
+// The link delivers frames of any length; the payload of a whole message is the rest of the frame.
+bool fuzz_tagged_frame(std::span<const std::byte> input) {
+  if (input.size() < kTaggedHeaderBytes) return false;
+  const auto frame = decode_tagged_frame(input);
+  check_refusal(frame);
+  if (!frame.ok()) return false;
+  const TaggedFrame& first = frame.value();
+  R2CCL_CHECK(first.payload.empty() || first.payload.data() == input.data() + kTaggedHeaderBytes);
+  R2CCL_CHECK(first.payload.size() <= input.size() - kTaggedHeaderBytes);
+  const std::vector<std::byte> bytes = encode(first);
+  const auto again = decode_tagged_frame(bytes);
+  R2CCL_CHECK(again.ok() && encode(again.value()) == bytes);
   return true;
 }
 

@@ -34,6 +34,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"scenario_file", fuzz_scenario_file},
     {"sealed_stream", fuzz_sealed_stream},
     {"status_request", fuzz_status_request},
+    {"tagged_frame", fuzz_tagged_frame},
     {"unique_id", fuzz_unique_id},
     {"wire", fuzz_wire},
 };

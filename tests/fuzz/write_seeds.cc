@@ -5,6 +5,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/collective/collective_mismatch_detector.h"
+#include "runtime/point_to_point/tagged_frame.h"
 #include "tools/simulate/scenario_file.h"
 
 namespace r2ccl {
@@ -119,6 +121,21 @@ void write_admin(Seeds& seeds) {
   report.text = "AllReduce of 4 int32";
   seeds.write("call_report", "answer", encode(report));
   seeds.write("call_report", "empty", encode(CallReport()));
+
+  const std::array<std::byte, 5> payload{};
+  seeds.write("tagged_frame", "whole",
+              encode(TaggedFrame{.kind = TaggedFrame::Kind::whole,
+                                 .type = DataType::int8,
+                                 .tag = 7,
+                                 .number = 3,
+                                 .bytes = payload.size(),
+                                 .taken = 300,
+                                 .payload = payload}));
+  seeds.write("tagged_frame", "announce",
+              encode(TaggedFrame{.kind = TaggedFrame::Kind::announce, .tag = 1, .bytes = 1 << 20}));
+  seeds.write("tagged_frame", "grant",
+              encode(TaggedFrame{.kind = TaggedFrame::Kind::grant, .number = 2}));
+  seeds.write("tagged_frame", "credit", encode(TaggedFrame{.taken = 1 << 20}));
 
   DrainQuestion question;
   question.number = 7;
