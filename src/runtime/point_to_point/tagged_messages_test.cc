@@ -39,6 +39,7 @@ struct Target {
   size_t count = 0;
 };
 
+// Whatever its messages use is declared before it: its end completes what is still open.
 class Job {
  public:
   Job(int32_t rank_count, uint64_t seed) : network(rank_count, seed) {
@@ -77,7 +78,6 @@ bool ok(const Result& result) {
 
 TEST(TaggedMessages, MatchInTheOrderOfEachTagAndTellTheSize) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    Job job(3, seed);
     std::mt19937_64 random(seed);
     constexpr size_t kEach = 60;
     constexpr size_t kMost = 20'000;
@@ -88,6 +88,7 @@ TEST(TaggedMessages, MatchInTheOrderOfEachTagAndTellTheSize) {
       targets.emplace_back(kMost);
     }
     std::vector<Result> sends(2 * kEach);
+    Job job(3, seed);
     // Message i goes from rank 0 or 2 with tag i / 2 % 3; Recvs of one tag come after the others'.
     std::vector<size_t> receives(2 * kEach);
     std::iota(receives.begin(), receives.end(), 0);
@@ -117,11 +118,11 @@ TEST(TaggedMessages, MatchInTheOrderOfEachTagAndTellTheSize) {
 }
 
 TEST(TaggedMessages, LeaveTheRestOfTheBufferAsItWas) {
-  Job job(2, 1);
   for (const size_t count : {size_t{0}, size_t{3}, size_t{20'000}}) {
     const Data sent = numbers(count, 5);
     Result result;
     Target target(count + 2);
+    Job job(2, 1);
     job.send(0, 1, 4, sent, result);
     job.receive(1, 0, 4, target);
     job.network.run();
@@ -133,10 +134,10 @@ TEST(TaggedMessages, LeaveTheRestOfTheBufferAsItWas) {
 }
 
 TEST(TaggedMessages, LargerThanAMessageOfTheLinkGoFromBufferToBuffer) {
-  Job job(2, 2);
   const Data sent = numbers(kLarge, 9);
   Result result;
   Target target(kLarge + 100), other(1);
+  Job job(2, 2);
   job.receive(1, 0, 1, other);
   job.send(0, 1, 0, sent, result);
   job.network.run();
@@ -151,13 +152,14 @@ TEST(TaggedMessages, LargerThanAMessageOfTheLinkGoFromBufferToBuffer) {
 }
 
 TEST(TaggedMessages, WithoutARecvHoldUpNoOtherTag) {
-  Job job(2, 3);
   const size_t many = 2 * limits::kTaggedWholeBytes / limits::kTaggedMessageOverhead;
   const Data small = numbers(1, 1), large = numbers(20'000, 2);
   std::vector<Result> first(many);
-  for (size_t i = 0; i < many; ++i) job.send(0, 1, 1, i % 100 == 0 ? large : small, first[i]);
   Result second, third;
   Target got_second(10), got_third(20'000);
+  std::vector<Target> targets(many, Target(20'000));
+  Job job(2, 3);
+  for (size_t i = 0; i < many; ++i) job.send(0, 1, 1, i % 100 == 0 ? large : small, first[i]);
   job.send(0, 1, 2, small, second);
   job.send(0, 1, 3, large, third);
   job.receive(1, 0, 2, got_second);
@@ -167,7 +169,6 @@ TEST(TaggedMessages, WithoutARecvHoldUpNoOtherTag) {
   EXPECT_EQ(got_second.got(), small);
   EXPECT_EQ(got_third.got(), large);
   EXPECT_FALSE(first.back().has_value()) << "it has no credit";
-  std::vector<Target> targets(many, Target(20'000));
   for (size_t i = 0; i < many; ++i) job.receive(1, 0, 1, targets[i]);
   job.network.run();
   for (size_t i = 0; i < many; ++i) {
@@ -177,33 +178,33 @@ TEST(TaggedMessages, WithoutARecvHoldUpNoOtherTag) {
 }
 
 TEST(TaggedMessages, AreBoundedWhileNoRecvTakesThem) {
-  Job job(2, 4);
   const Data data = numbers(1000, 1);
   const size_t free = limits::kTaggedWholeBytes / charge_of(4000);
   const size_t many = free + limits::kTaggedAnnouncedMax + 50;
   std::vector<Result> sends(many);
   Target other(1);
+  std::vector<Target> targets(many, Target(1000));
+  Result again;
+  Job job(2, 4);
   job.receive(1, 0, 8, other);
   for (Result& result : sends) job.send(0, 1, 7, data, result);
   job.network.run();
   const auto complete = static_cast<size_t>(std::ranges::count_if(sends, ok));
   EXPECT_EQ(complete, free);
   EXPECT_EQ(job.network.messages(), free + limits::kTaggedAnnouncedMax);
-  std::vector<Target> targets(many, Target(1000));
   for (Target& target : targets) job.receive(1, 0, 7, target);
   job.network.run();
   for (size_t i = 0; i < many; ++i) ASSERT_TRUE(ok(sends[i]) && ok(targets[i].result)) << i;
   // The credit is back.
-  Result again;
   job.send(0, 1, 7, data, again);
   EXPECT_TRUE(ok(again));
 }
 
 TEST(TaggedMessages, ToTheRankItself) {
-  Job job(1, 0);
   const Data data = numbers(3, 1);
   Target other(5), target(5);
-  Result sent;
+  Result sent, last;
+  Job job(1, 0);
   job.receive(0, 0, 1, other);
   job.send(0, 0, 2, data, sent);
   EXPECT_FALSE(sent.has_value());
@@ -212,7 +213,6 @@ TEST(TaggedMessages, ToTheRankItself) {
   job.receive(0, 0, 2, target);
   EXPECT_TRUE(ok(sent) && ok(target.result));
   EXPECT_EQ(target.got(), data);
-  Result last;
   job.send(0, 0, 1, {}, last);
   EXPECT_TRUE(ok(last) && ok(other.result));
   EXPECT_EQ(other.count, 0U);
@@ -224,10 +224,10 @@ TEST(TaggedMessages, ThatDoNotFitTheirRecvFailInWords) {
     for (const size_t count : {size_t{11}, size_t{20'000}}) {
       for (const bool receive_first : {false, true}) {
         for (const bool other_type : {false, true}) {
-          Job job(2, 0);
           const Data data = numbers(count, 1);
           Target target(other_type ? count : 10);
           Result sent;
+          Job job(2, 0);
           const auto receive = [&] {
             job.receive(receiver, 0, 7, target, other_type ? DataType::float32 : DataType::int32);
           };
@@ -252,15 +252,15 @@ TEST(TaggedMessages, ThatDoNotFitTheirRecvFailInWords) {
 TEST(TaggedMessages, WithoutARecvFailTheEnd) {
   for (const bool early : {false, true}) {
     for (const size_t count : {size_t{2}, size_t{20'000}}) {
-      Job job(2, 0);
       std::string failure;
-      job.end(1).set_failure_handler([&](const Status& why) { failure = why.message(); },
-                                     [](Rank rank) { return "R" + std::to_string(rank.value()); });
       const Data data = numbers(count, 1);
       Result sent;
+      Target other(1);
+      Job job(2, 0);
+      job.end(1).set_failure_handler([&](const Status& why) { failure = why.message(); },
+                                     [](Rank rank) { return "R" + std::to_string(rank.value()); });
       job.send(0, 1, 7, data, sent);
       if (early) {
-        Target other(1);
         job.receive(1, 0, 8, other);
         job.network.run();
         failure = job.end(1).end().message();
@@ -276,10 +276,10 @@ TEST(TaggedMessages, WithoutARecvFailTheEnd) {
 }
 
 TEST(TaggedMessages, CancelEndsEverything) {
-  Job job(2, 0);
   const Data small = numbers(3, 1), large = numbers(kLarge, 1);
   Target target(3), granted(kLarge);
   Result sent, back, late;
+  Job job(2, 0);
   job.send(0, 1, 1, large, sent);
   job.send(1, 0, 3, large, back);
   job.receive(0, 1, 3, granted);
@@ -332,10 +332,10 @@ TEST(TaggedMessages, OfAPeerThatBreaksTheProtocolAreAnError) {
       {{{Kind::whole, DataType::int32, 1, 0, 40'000}}, "its frame does not hold"},
       {flood, "without credit"}};
   for (const auto& [frames, words] : lies) {
+    Target target(1);
     FakeNetwork network(2, 5);
     TaggedMessages end(Rank(0), kFrames, kPayloads, network.ports_of(Rank(0)));
     Liar liar(network);
-    Target target(1);
     end.receive(Rank(1), std::as_writable_bytes(std::span(target.data)), DataType::int32, 5,
                 [&](const Status& status, uint64_t) { target.result = status; });
     for (const TaggedFrame& frame : frames) liar.say(frame);
