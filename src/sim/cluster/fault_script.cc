@@ -273,6 +273,7 @@ void FaultScript::answer(int rank) {
   if (!answered) return;
   note_("rank " + std::to_string(rank) + " answers an operator");
   questions_.erase(first);
+  cluster_.node(rank).wake();  // for its next question: a rank that is idle has no further turn
 }
 
 size_t FaultScript::unanswered() const {
