@@ -271,9 +271,15 @@ std::shared_ptr<Request> Communicator::receive_tagged(std::byte* bytes, uint64_t
 }
 
 Status Communicator::finalize() {
-  thread().wait_until(
-      [this] { return !runtime_->failure().ok() || runtime_->operations().idle_but_local(); },
-      kNever);
+  const auto complete = [this] {
+    return !runtime_->failure().ok() || runtime_->operations().idle_but_local();
+  };
+  call([] {});  // calls that were only queued have begun after this
+  if (!thread().wait_until(complete, WaitTracker::kAskAfter)) {
+    // A call may wait for one that another rank has not made, and that rank may be in here, too.
+    call([this] { runtime_->close_calls(); });
+    thread().wait_until(complete, kNever);
+  }
   call([this] {
     if (runtime_->failure().ok()) runtime_->begin_goodbye();
   });

@@ -109,6 +109,9 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // tagged message no Recv, else says goodbye to every peer. Legal when no other operation is
   // unfinished.
   void begin_goodbye();
+  // This rank makes no more calls, and waits for some. A rank whose calls these can never match, or
+  // the other way round, fails.
+  void close_calls() { waits_->close(); }
   bool leaving() const { return leaving_; }
   // Every peer has said goodbye too, or has ended.
   bool goodbye_done() const;

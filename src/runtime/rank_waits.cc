@@ -45,6 +45,13 @@ CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(Mismatch mis
   callbacks.receives = [this](Rank peer) {
     return operations_.point_to_point().receives_from(peer);
   };
+  callbacks.tagged_sends = [this](Rank peer) {
+    return operations_.tagged_messages().sends_to(peer);
+  };
+  callbacks.called = [this] { return operations_.executor().next_number() - 1; };
+  callbacks.unmet_receive = [this](Rank peer, uint64_t sends) {
+    return operations_.tagged_messages().unmet_receive(peer, sends);
+  };
   callbacks.also_waits = [this]() -> std::string {
     std::vector<Rank> peers = operations_.point_to_point().waits_on();
     if (peers.empty()) peers = operations_.tagged_messages().waits_on();
@@ -104,6 +111,7 @@ void RankWaits::set_transfers(const std::vector<PendingCall>& transfers, bool hu
 }
 
 void RankWaits::progress() {
+  if (!stopped_) mismatch_detector_.check_closing();
   const TimeNs now = clock_.now();
   const Executor& executor = operations_.executor();
   waits_.set_collective(executor.calls().latest(), !executor.idle(), now);

@@ -39,6 +39,8 @@ class RankWaits {
   void set_transfers(const std::vector<PendingCall>& transfers, bool hurried);
   // This rank makes no more calls.
   void end() { mismatch_detector_.end(); }
+  // The same, but some of its calls are not complete.
+  void close() { mismatch_detector_.close(); }
   // The rank has failed: from now on it tells nothing of its calls.
   void stop() { stopped_ = true; }
 

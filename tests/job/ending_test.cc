@@ -246,6 +246,90 @@ TEST(Finalize, FailsOnBothEndsOfALargeSendThatIsNeverReceived) {
   job.run({body});
 }
 
+// Posts a Recv, tagged or not, that the other of two ranks never meets.
+r2cclRequest_t receive_in_vain(Comm& comm, Buffer& data, bool tagged) {
+  const int other = 1 - comm.rank();
+  r2cclRequest_t request = nullptr;
+  check(tagged ? r2cclRecvTagged(data.data(), 10, r2cclInt32, other, 7, nullptr, comm.handle(),
+                                 &request)
+               : r2cclRecv(data.data(), 10, r2cclInt32, other, comm.handle(), &request),
+        "receive");
+  return request;
+}
+
+void expect_both_named(const std::string& call) {
+  const std::string told = r2cclGetLastError(nullptr);
+  for (const std::string& word : {std::string("rank 0 "), std::string("rank 1 "), call}) {
+    EXPECT_NE(told.find(word), std::string::npos) << told;
+  }
+}
+
+constexpr auto kSoon = std::chrono::seconds(10);  // it takes little more than one second
+
+TEST(Finalize, OfTwoRanksThatReceiveFromEachOtherEndsWithBothCallsInWords) {
+  for (const bool tagged : {false, true}) {
+    Job job(2);
+    const RankBody body = [tagged](Comm& comm) {
+      Buffer data(10);
+      r2cclRequest_t request = receive_in_vain(comm, data, tagged);
+      const Clock::time_point start = Clock::now();
+      EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclInvalidUsage);
+      EXPECT_LT(Clock::now() - start, kSoon);
+      expect_both_named(tagged ? "RecvTagged 1 (tag 7)" : "Recv 1 ");
+      EXPECT_NE(r2cclRequestWait(&request, kPatienceMs), r2cclSuccess);
+      check(comm.destroy(), "destroy");
+    };
+    job.run({body});
+  }
+}
+
+TEST(Finalize, WithAnOpenRecvEndsTheRecvOfARankThatWaitsForIt) {
+  for (const bool tagged : {false, true}) {
+    Job job(2);
+    const RankBody body = [tagged](Comm& comm) {
+      Buffer data(10);
+      r2cclRequest_t request = receive_in_vain(comm, data, tagged);
+      const Clock::time_point start = Clock::now();
+      if (comm.rank() == 0) {
+        EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclInvalidUsage);
+      }
+      EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclInvalidUsage);
+      EXPECT_LT(Clock::now() - start, kSoon);
+      expect_both_named(tagged ? "RecvTagged 1 (tag 7)" : "Recv 1 ");
+      check(comm.destroy(), "destroy");
+    };
+    job.run({body});
+  }
+}
+
+// Calls that match and take long are no reason for an error: no rank counts one that has not begun.
+TEST(Finalize, WaitsForLongCallsThatMatch) {
+  Job job(2);
+  for (int index = 0; index < kNics; ++index) job.fault(nic(0, index), kSlow);
+  const RankBody body = [](Comm& comm) {
+    constexpr size_t kLong = 150'000;  // for some seconds in all, at the rate of the slow NICs
+    std::vector<Buffer> targets;
+    std::vector<r2cclRequest_t> requests(4);
+    std::vector<Buffer> sources;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      sources.emplace_back(kLong, Values{comm.rank(), comm.rank(), static_cast<uint32_t>(i)});
+      targets.emplace_back(kLong);
+      check(r2cclAllReduce(sources[i].data(), targets[i].data(), kLong, r2cclInt32, r2cclSum,
+                           comm.handle(), &requests[i]),
+            "all_reduce");
+    }
+    check(r2cclCommFinalize(comm.handle()), "finalize");
+    for (size_t i = 0; i < requests.size(); ++i) {
+      check(r2cclRequestWait(&requests[i], 0), "wait");
+      targets[i].expect({0, 1, static_cast<uint32_t>(i)}, "AllReduce " + std::to_string(i));
+    }
+    check(comm.destroy(), "destroy");
+  };
+  const Clock::time_point start = Clock::now();
+  job.run({body});
+  EXPECT_GT(Clock::now() - start, std::chrono::seconds(2)) << "else this test proves nothing";
+}
+
 // Rank 2 learns of the failure late, after rank 1, which learned at once, has begun to leave. No
 // rank may take a rank that leaves for the cause.
 TEST(Destroy, AfterAFailureLeavesNoRankWithAnotherCause) {

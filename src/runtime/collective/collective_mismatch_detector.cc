@@ -56,6 +56,7 @@ std::vector<std::byte> encode(const CallReport& report) {
   out.put(report.chain);
   out.put(report.sends);
   out.put(report.receives);
+  out.put(report.tagged_sends);
   put_waits(out, report);
   const std::string text = printable_text(report.text, kTextBytesMax);
   out.put_bytes(std::as_bytes(std::span(text)));
@@ -70,9 +71,10 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
   report.chain = in.get<uint64_t>();
   report.sends = in.get<uint64_t>();
   report.receives = in.get<uint64_t>();
+  report.tagged_sends = in.get<uint64_t>();
   const bool sound = get_waits(in, report);
   if (in.bad()) return Status(Code::remote, "malformed report of calls: it is cut short");
-  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::answer) {
+  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::closing) {
     return Status(Code::remote, "malformed report of calls: its reason is unknown");
   }
   if (!sound) return Status(Code::remote, "malformed report of calls: its waits make no sense");
@@ -99,6 +101,7 @@ CallReport CollectiveMismatchDetector::report_to(Rank peer, CallReport::Reason r
   report.chain = latest.chain;
   report.sends = callbacks_.sends(peer);
   report.receives = callbacks_.receives(peer);
+  report.tagged_sends = callbacks_.tagged_sends(peer);
   report.text = describe_for(peer, latest) + callbacks_.also_waits();
   return report;
 }
@@ -131,6 +134,10 @@ void CollectiveMismatchDetector::on_report(Rank peer, const CallReport& report) 
     const CallRecord* mine = history_.find(report.number);
     return fail(peer, report.text, mine != nullptr ? *mine : history_.latest());
   }
+  if (report.reason == CallReport::Reason::closing) {
+    closing_[peer] = report;
+    return check_closing();
+  }
   compare(peer, report);
   if (report.reason != CallReport::Reason::end) return;
   ends_[static_cast<size_t>(peer.value())] = report;
@@ -162,6 +169,51 @@ void CollectiveMismatchDetector::end() {
     callbacks_.send(peer, report_to(peer, CallReport::Reason::end));
     if (ends_[rank]) compare_ends(peer);
   }
+}
+
+void CollectiveMismatchDetector::close() {
+  for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    const Rank peer(static_cast<int32_t>(rank));
+    if (peer == self_) continue;
+    CallReport report = report_to(peer, CallReport::Reason::closing);
+    report.number = callbacks_.called();
+    callbacks_.send(peer, report);
+  }
+}
+
+void CollectiveMismatchDetector::check_closing() {
+  for (const auto& [peer, theirs] : closing_) {
+    const std::string unmatched = unmatched_by(peer, theirs);
+    if (unmatched.empty()) continue;
+    const Rank at_fault = peer;
+    const std::string why =
+        "the ranks' calls do not match: " + callbacks_.who(peer) + " finalizes after " + unmatched;
+    closing_.clear();
+    return callbacks_.fail(why, at_fault);
+  }
+}
+
+// Returns "0 Sends to it, rank 0 (...) has called Recv 1 from it", or empty.
+std::string CollectiveMismatchDetector::unmatched_by(Rank peer, const CallReport& theirs) const {
+  const auto words = [this](const std::string& made, const std::string& call) {
+    return made + ", " + callbacks_.who(self_) + " has called " + call;
+  };
+  if (const uint64_t called = callbacks_.called(); called > theirs.number) {
+    const CallRecord& latest = history_.latest();
+    const bool begun = latest.number > theirs.number;
+    return words(count_of(theirs.number, "collective"),
+                 begun ? describe(latest) : count_of(called, "collective"));
+  }
+  if (const uint64_t mine = callbacks_.receives(peer); mine > theirs.sends) {
+    return words(count_of(theirs.sends, "Send") + " to it",
+                 "Recv " + std::to_string(mine) + " from it");
+  }
+  if (const uint64_t mine = callbacks_.sends(peer); mine > theirs.receives) {
+    return words(count_of(theirs.receives, "Recv") + " of it",
+                 "Send " + std::to_string(mine) + " to it");
+  }
+  const std::string unmet = callbacks_.unmet_receive(peer, theirs.tagged_sends);
+  return unmet.empty() ? "" : words(count_of(theirs.tagged_sends, "tagged Send") + " to it", unmet);
 }
 
 void CollectiveMismatchDetector::compare_ends(Rank peer) const {

@@ -2,8 +2,10 @@
 // other, and when the job ends.
 //
 // A rank whose collective takes seconds sends its present call to the ranks that it waits for
-// (WaitTracker decides when). A rank that finalizes tells every rank how many calls it has made. A
-// rank that knows both sides of a difference fails the communicator, with the calls of both.
+// (WaitTracker decides when). A rank that finalizes tells every rank how many calls it has made:
+// once they are complete, or before that if they take long, because the missing half of a call may
+// be why. A rank that knows both sides of a difference fails the communicator, with the calls of
+// both.
 //
 // Pure: callbacks act.
 #pragma once
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,13 +33,15 @@ struct CallReport {
     differ = 2,   // the sender has received a message of another call
     end = 3,      // the sender makes no more calls
     answer = 4,   // answers `compare`, or reports a change since the last answer
+    closing = 5,  // as `end`, but the sender's calls are not complete; `number` counts all of them
   };
   Reason reason = Reason::compare;
   uint64_t number = 0;
   uint64_t chain = 0;
-  uint64_t sends = 0;     // Sends to the receiver so far
-  uint64_t receives = 0;  // Recvs from the receiver so far
-  bool waits = false;     // the sender waits in a call
+  uint64_t sends = 0;         // Sends to the receiver so far
+  uint64_t receives = 0;      // Recvs from the receiver so far
+  uint64_t tagged_sends = 0;  // tagged Sends to the receiver so far
+  bool waits = false;         // the sender waits in a call
   Rank waits_for = kNoRank;
   Blocker root;              // the rank that holds the sender up, if known; is_root() is true
   uint32_t root_age_ms = 0;  // time since the root itself was heard
@@ -57,6 +62,13 @@ class CollectiveMismatchDetector {
     // Returns the number of Sends to, or Recvs from, the rank that were started.
     std::function<uint64_t(Rank peer)> sends;
     std::function<uint64_t(Rank peer)> receives;
+    // Returns the number of tagged Sends to the rank.
+    std::function<uint64_t(Rank peer)> tagged_sends;
+    // Returns the number of collectives called, with those that have not begun.
+    std::function<uint64_t()> called;
+    // All `sends` tagged messages of this peer are known here, and it sends no more. Returns a
+    // tagged Recv that none of them meets as text, or empty. Empty too while not all have come.
+    std::function<std::string(Rank peer, uint64_t sends)> unmet_receive;
     // Returns the further waits of this rank besides its collective, as text that follows a comma,
     // or empty.
     std::function<std::string()> also_waits;
@@ -70,14 +82,20 @@ class CollectiveMismatchDetector {
   void on_report(Rank peer, const CallReport& report);
   // Requires that a message of this peer does not belong to the running collective.
   void on_mismatch(Rank peer);
-  // This rank makes no more calls.
+  // This rank makes no more calls, and all are complete.
   void end();
+  // This rank makes no more calls, and waits for some.
+  void close();
+  // Finds calls of this rank that a peer in finalize will never match. Cheap while no peer told of
+  // one.
+  void check_closing();
 
  private:
   std::string describe_for(Rank peer, const CallRecord& call) const;
   void fail(Rank peer, const std::string& theirs, const CallRecord& mine) const;
   void compare(Rank peer, const CallReport& report);
   void compare_ends(Rank peer) const;
+  std::string unmatched_by(Rank peer, const CallReport& theirs) const;
 
   const Rank self_;
   const CallHistory& history_;
@@ -85,6 +103,7 @@ class CollectiveMismatchDetector {
   bool mismatch_told_ = false;
   bool ended_ = false;
   std::vector<std::optional<CallReport>> ends_;  // the last reports of the peers that have ended
+  std::map<Rank, CallReport> closing_;           // of peers whose calls were not complete
 };
 
 }  // namespace r2ccl

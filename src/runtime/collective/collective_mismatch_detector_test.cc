@@ -75,6 +75,7 @@ class Pair : public ::testing::Test {
     std::unique_ptr<WaitTracker> waits;
     uint64_t sends = 0;
     uint64_t receives = 0;
+    uint64_t queued = 0;  // collectives called that have not begun
     std::deque<CallReport> sent;
     size_t sent_count = 0;
     std::string failure;
@@ -92,6 +93,9 @@ class Pair : public ::testing::Test {
       callbacks.who = [](Rank who) { return "rank " + std::to_string(who.value()); };
       callbacks.sends = [&side](Rank) { return side.sends; };
       callbacks.receives = [&side](Rank) { return side.receives; };
+      callbacks.tagged_sends = [](Rank) { return 0; };
+      callbacks.called = [&side] { return side.history.latest().number + side.queued; };
+      callbacks.unmet_receive = [](Rank, uint64_t) { return ""; };
       callbacks.also_waits = [] { return ""; };
       side.detector =
           std::make_unique<CollectiveMismatchDetector>(Rank(rank), 2, side.history, callbacks);
@@ -230,12 +234,39 @@ TEST_F(Pair, AreToldInTheEndOfASendThatWasNotReceived) {
   EXPECT_NE(sides_[0].failure.find("1 Recv from it"), std::string::npos) << sides_[0].failure;
 }
 
+TEST_F(Pair, LearnFromARankThatFinalizesThatACallWillNeverMeetItsCounterpart) {
+  sides_[0].receives = 1;
+  sides_[0].detector->close();
+  deliver();
+  EXPECT_EQ(failure(), "") << "the other may still send";
+  sides_[1].receives = 1;
+  sides_[1].detector->check_closing();
+  EXPECT_EQ(sides_[1].failure,
+            "the ranks' calls do not match: rank 0 finalizes after 0 Sends to it, rank 1 has "
+            "called Recv 1 from it");
+  sides_[1].failure.clear();
+  sides_[1].detector->check_closing();
+  EXPECT_EQ(failure(), "") << "it is told once";
+}
+
+TEST_F(Pair, CountCollectivesThatHaveNotBegunWhenOneFinalizes) {
+  for (Side& side : sides_) side.history.begin(broadcast_from(0));
+  sides_[0].queued = 2;
+  sides_[1].queued = 1;
+  for (Side& side : sides_) side.detector->close();
+  deliver();
+  EXPECT_EQ(sides_[1].failure, "") << "it has called fewer";
+  EXPECT_EQ(sides_[0].failure,
+            "the ranks' calls do not match: rank 1 finalizes after 2 collectives, rank 0 has "
+            "called 3 collectives");
+}
+
 TEST(CallReport, SurvivesRandomAndDamagedBytes) {
   std::mt19937_64 random(7);
   const Blocker root{
       .kind = Blocker::Kind::no_send, .rank = Rank(9), .number = 3, .towards = Rank(4)};
   const CallReport sample{
-      CallReport::Reason::end, 5, 6, 7, 8, true, Rank(4), root, 11, "Barrier 5"};
+      CallReport::Reason::end, 5, 6, 7, 8, 9, true, Rank(4), root, 11, "Barrier 5"};
   EXPECT_EQ(decode_call_report(encode(sample)).value(), sample);
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes = encode(sample);

@@ -424,6 +424,14 @@ bool TaggedMessages::lacks_send(Rank peer, int32_t tag, uint64_t number) const {
   return std::any_of(first, last, [&](const auto& one) { return one.second.number == number; });
 }
 
+std::string TaggedMessages::unmet_receive(Rank peer, uint64_t sends) const {
+  const Peer* from = find(peer);
+  if (from == nullptr || from->open.empty() || from->messages < sends) return "";
+  const Receive& unmet = from->open.begin()->second;
+  return "RecvTagged " + std::to_string(unmet.number) + " (tag " + std::to_string(unmet.tag) +
+         ") from it";
+}
+
 std::vector<Rank> TaggedMessages::waits_on() const {
   std::vector<Rank> needed;
   for (size_t rank = 0; rank < peers_.size(); ++rank) {

@@ -81,6 +81,9 @@ class TaggedMessages {
   // counterpart, as far as this rank knows.
   bool lacks_receive(Rank peer, uint64_t number) const;
   bool lacks_send(Rank peer, int32_t tag, uint64_t number) const;
+  // The peer has made `sends` Sends to this rank and makes no more. Returns "RecvTagged 3 (tag 7)
+  // from it", a call that none of them meets, or empty. Empty too while not all of them have come.
+  std::string unmet_receive(Rank peer, uint64_t sends) const;
   // Returns the peers that unfinished operations wait for, in rank order.
   std::vector<Rank> waits_on() const;
 
