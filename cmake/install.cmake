@@ -43,7 +43,7 @@ if(TARGET r2ccl_command)
   install(TARGETS r2ccl_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endif()
 
-# Man pages and the completion of the command, made from the header and from the command's own help
+# Man pages and the completions of the command, made from the header and from the command's own help
 # while they are installed. Without Python, or for another processor, they are left out.
 find_package(Python3 COMPONENTS Interpreter)
 function(r2ccl_install_made component)
@@ -58,7 +58,8 @@ if(Python3_Interpreter_FOUND)
   if(TARGET r2ccl_command AND NOT CMAKE_CROSSCOMPILING)
     r2ccl_install_made(tools ${scripts}/command_reference.py $<TARGET_FILE:r2ccl_command>
                        --man ${share}/man/man1
-                       --bash ${share}/bash-completion/completions/r2ccl)
+                       --bash ${share}/bash-completion/completions/r2ccl
+                       --zsh ${share}/zsh/site-functions/_r2ccl)
   endif()
   set(docs ${PROJECT_SOURCE_DIR}/docs)
   r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/configuration.md --name r2ccl

@@ -1,6 +1,6 @@
 # Debian packages: `make deb`, or cpack in the build directory. The components of install.cmake become
 # libr2ccl0 (the library), libr2ccl-dev (header, pkg-config, CMake files, man pages of the calls) and
-# r2ccl-tools (the command with its man pages and completion).
+# r2ccl-tools (the command with its man pages and completions).
 set(R2CCL_MAINTAINER "r2ccl maintainers <r2ccl@localhost>" CACHE STRING
     "Maintainer of the Debian packages: name <address>")
 # cpack installs what is built; without this it would build the tests first.

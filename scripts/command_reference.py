@@ -4,6 +4,7 @@ that they cannot be older than the command.
 
   command_reference.py COMMAND --man DIRECTORY   writes a page for it and each of its subcommands
   command_reference.py COMMAND --bash FILE       writes the completion for bash
+  command_reference.py COMMAND --zsh FILE        writes the completion for zsh
 """
 
 import argparse
@@ -42,10 +43,10 @@ class Help:
         return [self, *(below for child in self.children for below in child.all())]
 
     def options(self):
-        """Yields (names, placeholder of the value or "") of each option."""
-        for entry, _ in self.sections.get("Options", []):
+        """Yields (names, placeholder of the value or "", description) of each option."""
+        for entry, description in self.sections.get("Options", []):
             names, _, value = entry.partition(" ")
-            yield names.split(","), value
+            yield names.split(","), value, description
 
 
 def parse(words, text):
@@ -150,6 +151,29 @@ complete -o default -F _{name} {name}
 """
 
 
+ZSH = """#compdef {name}
+# Completion for zsh of the command {name}, made from its help by scripts/command_reference.py.
+# The words before the cursor choose the command; then its commands or options are offered, else
+# names of files.
+local command={name} wanted=command index
+local -a offered
+for ((index = 2; index < CURRENT; ++index)); do
+  case "$command ${{words[index]}}" in
+    {enter}) command+=" ${{words[index]}}" ;;
+    {skip}) ((++index)) ;;
+  esac
+done
+# The word after an option that takes a value is a value.
+((index == CURRENT)) || {{ _files; return }}
+[[ ${{words[CURRENT]}} != -* ]] || wanted=option
+case "$command/$wanted" in
+{words}
+  *) _files; return ;;
+esac
+_describe $wanted offered
+"""
+
+
 def takes_word(placeholder):
     """Returns whether an option always takes the next word: "[SECONDS]" need not."""
     return placeholder != "" and not placeholder.startswith("[")
@@ -159,20 +183,38 @@ def alternatives(patterns):
     return "|".join(f"'{pattern}'" for pattern in patterns)
 
 
-def bash_completion(root):
-    name = root.words[0]
+def case_patterns(root):
+    """Returns the patterns of a word that enters a command below, and of an option that takes the
+    next word, each after the words of its command."""
     # `help` takes the words of a command, so it is left out of the path.
-    entered = [each for each in root.all()[1:] if each.name() != f"{name} help"]
-    skip = [f"{each.name()} {option}" for each in root.all() for names, value in each.options()
-            if takes_word(value) for option in names]
-    words = []
+    entered = [each for each in root.all()[1:] if each.name() != f"{root.words[0]} help"]
+    skip = [f"{each.name()} {option}" for each in root.all()
+            for names, value, _ in each.options() if takes_word(value) for option in names]
+    return {"enter": alternatives(each.name() for each in entered), "skip": alternatives(skip)}
+
+
+def offers(root):
+    """Yields (pattern, [(word, description)]) of each command's options, and of its commands."""
     for each in root.all():
-        for wanted, names in (("option", [name for names, _ in each.options() for name in names]),
-                              ("command", [child.words[-1] for child in each.children])):
-            if names:
-                words.append(f"    '{each.name()}/{wanted}') words='{' '.join(names)}' ;;")
-    return BASH.format(name=name, enter=alternatives(each.name() for each in entered),
-                       skip=alternatives(skip), words="\n".join(words))
+        options = [(name, text) for names, _, text in each.options() for name in names]
+        commands = [(name, text) for name, text in each.sections.get("Subcommands", [])]
+        for wanted, words in (("option", options), ("command", commands)):
+            if words:
+                yield f"'{each.name()}/{wanted}'", words
+
+
+def bash_completion(root):
+    words = [f"    {pattern}) words='{' '.join(word for word, _ in found)}' ;;"
+             for pattern, found in offers(root)]
+    return BASH.format(name=root.words[0], words="\n".join(words), **case_patterns(root))
+
+
+def zsh_completion(root):
+    def described(word, text):
+        return "'" + f"{word}:{text}".replace("'", "'\\''") + "'"
+    words = [f"  {pattern}) offered=({' '.join(described(*each) for each in found)}) ;;"
+             for pattern, found in offers(root)]
+    return ZSH.format(name=root.words[0], words="\n".join(words), **case_patterns(root))
 
 
 def main():
@@ -180,15 +222,17 @@ def main():
     parser.add_argument("command", metavar="COMMAND")
     parser.add_argument("--man", type=pathlib.Path, metavar="DIRECTORY")
     parser.add_argument("--bash", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--zsh", type=pathlib.Path, metavar="FILE")
     args = parser.parse_args()
     root = read(args.command)
     if args.man:
         version = subprocess.run([args.command, "--version"], text=True, check=True,
                                  stdout=subprocess.PIPE).stdout
         write_man_pages(root, args.man, " ".join(version.split()[:2]))
-    if args.bash:
-        args.bash.parent.mkdir(parents=True, exist_ok=True)
-        args.bash.write_text(bash_completion(root), encoding="utf-8")
+    for file, completion in ((args.bash, bash_completion), (args.zsh, zsh_completion)):
+        if file:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(completion(root), encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,7 @@ check_only=
 for argument in "$@"; do
   case $argument in
     --check) check_only=1 ;;
-    --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file man-db) ;;
+    --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file man-db zsh) ;;
     *) echo "usage: $0 [--check] [--lint]" >&2; exit 2 ;;
   esac
 done

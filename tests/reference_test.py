@@ -143,7 +143,7 @@ class CommandReferenceTest(PagesCase):
         self.assertEqual({page.stem for page in self.folder.iterdir()}, names)
         for each in self.root.all():
             page = (self.folder / f"{each.page_name()}.1").read_text(encoding="utf-8")
-            for options, _ in each.options():
+            for options, *_ in each.options():
                 self.assertIn(options[-1].replace("-", "\\-"), page)
 
     def test_man_has_no_complaint(self):
@@ -151,22 +151,23 @@ class CommandReferenceTest(PagesCase):
         self.assert_clean()
 
 
-class CompletionTest(PagesCase):
-    """Asks bash for the words that it would offer."""
+class Completion:
+    """Asks a shell for the words that it would offer. A subclass says how to run the shell."""
+    completion = None  # of command_reference
+    program = ()
 
     @classmethod
     def setUpClass(cls):
+        if not shutil.which(cls.program[0]):
+            raise unittest.SkipTest(f"there is no {cls.program[0]}")
         cls.root = command_reference.read(R2CCL)
-        cls.script = command_reference.bash_completion(cls.root)
+        cls.script = cls.completion(cls.root)
 
     def offered(self, *cases):
         """Returns the words offered at the end of each list of words."""
-        lines = [self.script]
-        for words in cases:
-            quoted = " ".join(f"'{word}'" for word in words)
-            lines.append(f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _r2ccl; "
-                         "echo \"${COMPREPLY[*]}\"")
-        done = subprocess.run(["bash", "-eu", "-o", "pipefail"], input="\n".join(lines), text=True,
+        quoted = [" ".join(f"'{word}'" for word in words) for words in cases]
+        lines = self.lines(list(zip(quoted, map(len, cases))))
+        done = subprocess.run(self.program, input="\n".join(lines), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         # An empty list of matches makes compgen fail, which is no error.
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -183,7 +184,7 @@ class CompletionTest(PagesCase):
             if each.words[1:] == ["help"]:
                 continue
             self.assertEqual(offered[len(commands) + number],
-                             [name for names, _ in each.options() for name in names], each.name())
+                             [name for names, *_ in each.options() for name in names], each.name())
 
     def test_the_begun_word_and_the_words_before_it_count(self):
         self.assertEqual(self.offered(
@@ -191,6 +192,39 @@ class CompletionTest(PagesCase):
             ("r2ccl", "bench", "--in"), ("r2ccl", "help", "lab", "u"), ("r2ccl", "lab", "--name", "d"),
             ("r2ccl", "status", "--watch", "--pa"), ("r2ccl", "drain", "h0", "--un")),
             [["status"], ["down"], ["down"], ["--in-place"], ["up"], [], ["--paths"], ["--undo"]])
+
+
+class BashCompletionTest(Completion, unittest.TestCase):
+    completion = staticmethod(command_reference.bash_completion)
+    program = ("bash", "-eu", "-o", "pipefail")
+
+    def lines(self, cases):
+        return [self.script, *(f"COMP_WORDS=({words}); COMP_CWORD={count - 1}; _r2ccl; "
+                               "echo \"${COMPREPLY[*]}\"" for words, count in cases)]
+
+
+# The two functions of zsh's completion system that the script calls. _describe offers the words
+# before the colons; zsh itself keeps those that begin as the word at the cursor.
+ZSH_SYSTEM = """
+_files() { }
+_describe() {
+  local entry
+  for entry in "${(@P)2}"; do
+    [[ ${entry%%:*} != ${words[CURRENT]}* ]] || matches+=(${entry%%:*})
+  done
+}
+"""
+
+
+class ZshCompletionTest(Completion, unittest.TestCase):
+    completion = staticmethod(command_reference.zsh_completion)
+    program = ("zsh", "-fe", "-o", "no_unset", "-o", "warn_create_global")
+
+    def lines(self, cases):
+        return [ZSH_SYSTEM, "typeset -a words matches; typeset -i CURRENT",
+                "_r2ccl() {", self.script, "}",
+                *(f"words=({words}); CURRENT={count}; matches=(); _r2ccl; print -r -- $matches"
+                  for words, count in cases)]
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ foreach(component ${CPACK_COMPONENTS_ALL})
     execute_process(COMMAND gzip -9n ${texts} COMMAND_ERROR_IS_FATAL ANY)
   endif()
 
+  # Debian keeps the completions of its packages apart from those that the administrator adds.
+  if(EXISTS ${usr}/share/zsh/site-functions)
+    file(RENAME ${usr}/share/zsh/site-functions ${usr}/share/zsh/vendor-completions)
+  endif()
+
   # The loader finds the library in the system's directory by itself.
   if(EXISTS ${usr}/bin/r2ccl)
     file(RPATH_REMOVE FILE ${usr}/bin/r2ccl)

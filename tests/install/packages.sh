@@ -69,6 +69,8 @@ done
 [ -e "$usr/share/man/man1/r2ccl-lab-up.1.gz" ] || fail "no man page of the command"
 [ -e "$usr/share/man/man7/r2ccl.7.gz" ] || fail "no man page of the settings"
 bash -eu -c ". $usr/share/bash-completion/completions/r2ccl; complete -p r2ccl" >/dev/null
+grep -qx '#compdef r2ccl' "$usr/share/zsh/vendor-completions/_r2ccl" || fail "no completion for zsh"
+[ ! -e "$usr/share/zsh/site-functions" ] || fail "the completion for zsh is in the administrator's place"
 for package in libr2ccl0 libr2ccl-dev r2ccl-tools; do
   for file in copyright changelog.gz; do
     [ -s "$usr/share/doc/$package/$file" ] || fail "$package has no $file"
