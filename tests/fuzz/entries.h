@@ -27,6 +27,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"frame_reader", fuzz_frame_reader},
     {"handshake", fuzz_handshake},
     {"netlink", fuzz_netlink},
+    {"plan_text", fuzz_plan_text},
     {"printable", fuzz_printable},
     {"rank_card", fuzz_rank_info},
     {"rank_summary", fuzz_rank_summary},

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake.h"
@@ -453,6 +454,31 @@ void write_texts(Seeds& seeds) {
   seeds.write("environment", "refused", "R2CCL_ALGO=tree\nR2CCL_ALG=ring\nRANK=9\nWORLD_SIZE=8\n");
 }
 
+void write_plans(Seeds& seeds) {
+  PlanKey key;
+  key.rank_count = 3;
+  key.count = 7;
+  key.hosts = HostGroups(std::vector<uint32_t>{0, 0, 1});
+  seeds.write("plan_text", "all_reduce", print_plan(make_whole_plan(key)));
+  key.hosts = {};
+  key.collective = Collective::reduce_scatter;
+  key.algorithm = Algorithm::recursive_doubling;
+  key.in_place = true;
+  seeds.write("plan_text", "reduce_scatter", print_plan(make_whole_plan(key)));
+  key.collective = Collective::gather;
+  key.blocks = {{3, 0, 2}, {5, 4, 1}};
+  seeds.write("plan_text", "gather", print_plan(make_whole_plan(key)));
+  key.collective = Collective::barrier;
+  key.blocks = {};
+  seeds.write("plan_text", "barrier", print_plan(make_whole_plan(key)));
+  key.collective = Collective::all_to_all;
+  key.blocks = {{2, 2, 2}, {9, 4, 0}};
+  key.received = {{2, 2, 2}, {}};
+  const std::string text = print_plan(make_whole_plan(key));
+  seeds.write("plan_text", "all_to_all", text);
+  seeds.write("plan_text", "refused", "# by hand\n" + text + "rank 3\n");
+}
+
 }  // namespace
 }  // namespace r2ccl
 
@@ -468,6 +494,7 @@ int main(int argc, char** argv) {
   r2ccl::write_wire(seeds);
   r2ccl::write_handshakes(seeds);
   r2ccl::write_netlink(seeds);
+  r2ccl::write_plans(seeds);
   r2ccl::write_texts(seeds);
   return 0;
 }

@@ -1,0 +1,78 @@
+// The words that name the values of a plan in texts.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+template <typename T>
+struct PlanWord {
+  T value;
+  const char* word;
+};
+template <typename T>
+PlanWord(T, const char*) -> PlanWord<T>;  // clang 14 deduces it only so
+
+inline constexpr std::array kCollectiveWords{PlanWord{Collective::all_reduce, "all_reduce"},
+                                             PlanWord{Collective::broadcast, "broadcast"},
+                                             PlanWord{Collective::barrier, "barrier"},
+                                             PlanWord{Collective::reduce, "reduce"},
+                                             PlanWord{Collective::all_gather, "all_gather"},
+                                             PlanWord{Collective::reduce_scatter, "reduce_scatter"},
+                                             PlanWord{Collective::gather, "gather"},
+                                             PlanWord{Collective::scatter, "scatter"},
+                                             PlanWord{Collective::all_to_all, "all_to_all"}};
+
+inline constexpr std::array kAlgorithmWords{
+    PlanWord{Algorithm::automatic, "automatic"},
+    PlanWord{Algorithm::ring, "ring"},
+    PlanWord{Algorithm::halving_doubling, "halving_doubling"},
+    PlanWord{Algorithm::recursive_doubling, "recursive_doubling"},
+    PlanWord{Algorithm::hierarchical, "hierarchical"},
+    PlanWord{Algorithm::direct, "direct"}};
+
+inline constexpr std::array kStepKindWords{
+    PlanWord{StepKind::send, "send"}, PlanWord{StepKind::receive, "receive"},
+    PlanWord{StepKind::receive_reduce, "receive_reduce"}, PlanWord{StepKind::copy, "copy"}};
+
+inline constexpr std::array kBufferWords{PlanWord{Buffer::input, "input"},
+                                         PlanWord{Buffer::output, "output"},
+                                         PlanWord{Buffer::scratch, "scratch"}};
+
+inline constexpr std::array kOperandsWords{PlanWord{Operands::own_first, "own_first"},
+                                           PlanWord{Operands::received_first, "received_first"}};
+
+template <typename T, size_t n>
+constexpr const char* word_of(const std::array<PlanWord<T>, n>& words, T value) {
+  for (const PlanWord<T>& each : words) {
+    if (each.value == value) return each.word;
+  }
+  R2CCL_CHECK(false);
+  return "";
+}
+
+template <typename T, size_t n>
+constexpr std::optional<T> value_of(const std::array<PlanWord<T>, n>& words,
+                                    std::string_view word) {
+  for (const PlanWord<T>& each : words) {
+    if (each.word == word) return each.value;
+  }
+  return std::nullopt;
+}
+
+// Returns "one, two, three".
+template <typename T, size_t n>
+std::string list_of_words(const std::array<PlanWord<T>, n>& words) {
+  std::string list;
+  for (const PlanWord<T>& each : words) list += (list.empty() ? "" : ", ") + std::string(each.word);
+  return list;
+}
+
+}  // namespace r2ccl
