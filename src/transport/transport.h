@@ -76,6 +76,9 @@ struct ConnectionInfo {
   // when not known.
   uint64_t acknowledged_bytes = 0;
   TimeNs busy_ns = 0;
+  // The kernel's highest delivery rate since the network last limited one; 0: the network limits
+  // it, or not known. It may be that of a burst.
+  double unlimited_bytes_per_ns = 0;
   // The longest time for which the peer's kernel may have owed an answer; 0: it owes none; kNever:
   // not known.
   TimeNs unanswered_ns = kNever;

@@ -21,16 +21,27 @@ constexpr TimeNs kWindowsAhead = 8;
 
 }  // namespace
 
-// Returns the lowest rate of the paths while their connections were busy. It must not be too high:
-// a token bucket lets one path's bursts through, and too few chunks then leave paths idle. Where no
-// kernel tells, returns the highest measured rate, from which waits for a core are not taken out.
-double PathScheduler::busy_rate() const {
-  double lowest = std::numeric_limits<double>::infinity();
+// Returns the median rate of the paths, the lower one of two, for a message of `bytes`. A path's
+// rate is that of its connection while it was busy, or what is known of the others'. It must not be
+// too high: too few chunks leave paths idle. Nor too low: a small chunk keeps its connection busy
+// with its round trip more than with its bytes, so cutting for a low rate lowers it further.
+// Therefore a burst counts for what a path may have outstanding at any rate, and a token bucket
+// lets through.
+double PathScheduler::busy_rate(uint64_t bytes) const {
+  const double fastest = fastest_rate();
+  std::array<double, limits::kPathsMax> rates{};
+  size_t count = 0;
   for (const PathEnd* path : paths_) {
-    const double rate = path->busy_rate.bytes_per_ns();
-    if (path->carries() && rate > 0) lowest = std::min(lowest, rate);
+    if (!path->carries()) continue;
+    const BusyRate& busy = path->busy_rate;
+    double& rate = rates.at(count++);
+    rate = busy.known() ? busy.bytes_per_ns() : std::max(busy.bytes_per_ns(), fastest);
+    if (bytes <= limits::kWindowBytesMin) rate = std::max(rate, busy.burst_bytes_per_ns());
   }
-  return std::isinf(lowest) ? fastest_rate() : lowest;
+  if (count == 0) return fastest;
+  auto* const middle = rates.begin() + (count - 1) / 2;
+  std::nth_element(rates.begin(), middle, rates.begin() + count);
+  return *middle;
 }
 
 // Returns the highest measured rate. An unmeasured rate may be a token bucket's burst: cap it.
@@ -193,7 +204,7 @@ PathScheduler::Choice PathScheduler::take(PathEnd* path) {
 // prices one after the other, too.
 size_t PathScheduler::chunks_that_pay(uint64_t message_bytes, size_t messages) const {
   if (chunk_price_ == 0) return paths_.size();
-  const double wire_time = static_cast<double>(message_bytes) / busy_rate();
+  const double wire_time = static_cast<double>(message_bytes) / busy_rate(message_bytes);
   const double prices = static_cast<double>(chunk_price_) * static_cast<double>(messages);
   return static_cast<size_t>(std::max(std::lround(wire_time / prices), 1L));
 }

@@ -72,7 +72,7 @@ class PathScheduler {
 
  private:
   PathModel::Best best_shown() const;
-  double busy_rate() const;
+  double busy_rate(uint64_t bytes) const;
   double fastest_rate() const;
   uint64_t chunk_bytes_of_shared_nics() const;
   TimeNs shortest_min_rtt() const;

@@ -164,24 +164,53 @@ TEST_F(SchedulerTest, AFasterPathMakesFewerChunksPay) {
   EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "0.15 ms at 200 MB/s";
 }
 
-// The kernel does not count waits for a core, and one path's rate may be that of a burst.
-TEST_F(SchedulerTest, TheLowestRateThatKernelsCountSaysHowManyChunksPay) {
+// The kernel does not count waits for a core. One path's rate may be that of a burst, or a NIC's
+// that is slow.
+TEST_F(SchedulerTest, TheMedianRateThatKernelsCountSaysHowManyChunksPay) {
+  make({false, false, false});
+  scheduler_->set_chunk_price(500 * kMicrosecond);
+  path(0).busy_rate.sample(15'000'000, 50 * kMillisecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 15'040u) << "the others' 30 MB/s";
+  path(1).busy_rate.sample(5'000'000, 50 * kMillisecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "0.3 ms at 100 MB/s";
+  path(2).busy_rate.sample(500'000, 50 * kMillisecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "one is slow";
+}
+
+// The slower one of two connections counts.
+TEST_F(SchedulerTest, OfTwoRatesTheLowerSaysHowManyChunksPay) {
+  make({false, false});
   scheduler_->set_chunk_price(500 * kMicrosecond);
   path(0).busy_rate.sample(5'000'000, 50 * kMillisecond);
-  EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 30'016u) << "0.3 ms at 100 MB/s";
   path(1).busy_rate.sample(1'500'000, 50 * kMillisecond);
   EXPECT_EQ(scheduler_->chunk_bytes(30'000, 1, kStart), 15'040u) << "1 ms at 30 MB/s";
 }
 
+// Small chunks show a low rate while they are busy: one chunk must be able to show more.
+TEST_F(SchedulerTest, ABurstSaysHowManyChunksOfASmallMessagePay) {
+  make({false, false});
+  scheduler_->set_chunk_price(200 * kMicrosecond);
+  for (const size_t i : {0, 1}) path(i).busy_rate.sample(1'500'000, 50 * kMillisecond);
+  EXPECT_EQ(scheduler_->chunk_bytes(16'000, 1, kStart), 8'000u) << "0.5 ms at 30 MB/s";
+  for (const size_t i : {0, 1}) path(i).busy_rate.sample(1'500'000, 50 * kMillisecond, 1);
+  EXPECT_EQ(scheduler_->chunk_bytes(16'000, 1, kStart), 16'000u) << "16 us at 1 GB/s";
+  EXPECT_EQ(scheduler_->chunk_bytes(32'000, 1, kStart), 16'000u) << "may be more than a burst";
+}
+
 TEST(BusyRate, CountsFromOneSampleToTheNextWithEnoughBusyTime) {
   BusyRate rate;
-  rate.sample(1'000'000, BusyRate::kPeriod - 1);
   EXPECT_EQ(rate.bytes_per_ns(), 0);
-  rate.sample(1'000'000, BusyRate::kPeriod);
-  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.05);
-  rate.sample(9'000'000, BusyRate::kPeriod + kMillisecond);
-  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.05) << "too soon";
-  rate.sample(9'000'000, 2 * BusyRate::kPeriod);
+  rate.sample(1'000'000, BusyRate::kPeriod - 1);
+  EXPECT_FALSE(rate.known());
+  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.05) << "at least";
+  rate.sample(2'000'000, BusyRate::kPeriod);
+  EXPECT_TRUE(rate.known());
+  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.1);
+  rate.sample(2'500'000, BusyRate::kPeriod + kMillisecond);
+  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.1) << "too soon";
+  rate.sample(6'000'000, BusyRate::kPeriod + kMillisecond);
+  EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.2) << "the period is not over, and shows more";
+  rate.sample(10'000'000, 2 * BusyRate::kPeriod);
   EXPECT_DOUBLE_EQ(rate.bytes_per_ns(), 0.4);
   rate.restart();
   rate.sample(2'000'000, BusyRate::kPeriod);

@@ -151,7 +151,9 @@ void Path::sample_losses(TimeNs now) {
     if (std::exchange(losses_settled_[which], idle) && idle) return;
     const ConnectionInfo info = connection.info();
     losses_.sample(which, loss_counters(info.packets), now);
-    if (which == LossMeter::kData) busy_rate.sample(info.acknowledged_bytes, info.busy_ns);
+    if (which == LossMeter::kData) {
+      busy_rate.sample(info.acknowledged_bytes, info.busy_ns, info.unlimited_bytes_per_ns);
+    }
   };
   sample(LossMeter::kControl, control_->connection(), no_frames);
   if (data_ != nullptr) sample(LossMeter::kData, *data_, no_chunks);

@@ -39,7 +39,7 @@ struct Target {
   size_t count = 0;
 };
 
-// Whatever its messages use is declared before it: its end completes what is still open.
+// A Job must be the last thing that a test declares: its end completes what is still open.
 class Job {
  public:
   Job(int32_t rank_count, uint64_t seed) : network(rank_count, seed) {

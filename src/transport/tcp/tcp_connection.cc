@@ -113,6 +113,9 @@ ConnectionInfo TcpConnection::info() const {
                       .delivered = kernel.tcpi_delivered},
           .acknowledged_bytes = kernel.tcpi_bytes_acked,
           .busy_ns = static_cast<TimeNs>(kernel.tcpi_busy_time) * kMicrosecond,
+          .unlimited_bytes_per_ns = kernel.tcpi_delivery_rate_app_limited != 0
+                                        ? static_cast<double>(kernel.tcpi_delivery_rate) / kSecond
+                                        : 0,
           .unanswered_ns =
               unanswered_time(kernel.tcpi_unacked > 0, kernel.tcpi_last_ack_recv * kMillisecond)};
 }
