@@ -20,6 +20,7 @@ int run_command_line(int argc, char** argv) {
   add_help_command(&app, &action);
   add_info_command(&app, &action);
   add_lab_command(&app, &action);
+  add_plan_command(&app, &action);
   add_secret_command(&app, &action);
   add_sim_command(&app, &action);
   add_status_command(&app, &action);

@@ -34,6 +34,7 @@ void add_drain_command(CLI::App* app, Action* action);
 void add_help_command(CLI::App* app, Action* action);
 void add_info_command(CLI::App* app, Action* action);
 void add_lab_command(CLI::App* app, Action* action);
+void add_plan_command(CLI::App* app, Action* action);
 void add_secret_command(CLI::App* app, Action* action);
 void add_sim_command(CLI::App* app, Action* action);
 void add_status_command(CLI::App* app, Action* action);

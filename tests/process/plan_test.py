@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""`r2ccl plan`: the steps, totals and proof of a collective, and plans that come from a file.
+
+usage: plan_test.py PATH_OF_R2CCL [unittest arguments]
+"""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import program
+
+TIME_S = 60
+
+TABLE = """\
+broadcast of 3 elements int8, sum, 3 ranks on 2 hosts, root 1, algorithm halving_doubling (asked: automatic)
+
+rank 0: 1 step
+step  kind     peer  source  target        reduction  after
+0     receive  1             output[0, 3)
+
+rank 1: 3 steps
+step  kind  peer  source       target        reduction  after
+0     send  2     input[0, 3)
+1     send  0     input[0, 3)
+2     copy        input[0, 3)  output[0, 3)
+
+rank 2: 1 step
+step  kind     peer  source  target        reduction  after
+0     receive  1             output[0, 3)
+
+rank  messages sent  bytes sent
+0     0              0
+1     2              6
+2     0              0
+
+2 messages, 1 hop in the longest chain
+proved
+"""
+
+TEXT = """\
+r2ccl-plan 1 collective all_reduce algorithm ring type float32 op sum ranks 2 root 0 count 5
+rank 0 steps 4 scratch 0 in_place
+0 send peer 1 source input:0+3
+1 receive_reduce peer 1 source input:3+2 target output:3+2 operands own_first last_reduction
+2 send peer 1 source output:3+2 after 1
+3 receive peer 1 target output:0+3 after 0
+rank 1 steps 4 scratch 0 in_place
+0 send peer 0 source input:3+2
+1 receive_reduce peer 0 source input:0+3 target output:0+3 operands own_first last_reduction
+2 send peer 0 source output:0+3 after 1
+3 receive peer 0 target output:3+2 after 0
+"""
+
+COLLECTIVES = ("all_reduce", "broadcast", "barrier", "reduce", "all_gather", "reduce_scatter",
+               "gather", "scatter", "all_to_all")
+ALGORITHMS = ("automatic", "ring", "halving_doubling", "recursive_doubling", "hierarchical",
+              "direct")
+
+
+def show(*words):
+    return program.run("plan", "show", *words, timeout=TIME_S)
+
+
+class ShowTest(unittest.TestCase):
+    def test_prints_steps_totals_and_proof(self):
+        done = show("broadcast", "-p", 3, "-c", 3, "-t", "int8", "--root", 1, "--hosts", "2,1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, TABLE)
+
+    def test_prints_the_text_form(self):
+        done = show("all_reduce", "-p", 2, "-c", 5, "--algorithm", "ring", "--in-place", "--text")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, TEXT)
+
+    def test_shows_one_rank_alone(self):
+        done = show("all_gather", "-p", 4, "-c", 7, "--rank", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line for line in done.stdout.split("\n") if line.startswith("rank ")],
+                         ["rank 2: 5 steps", "rank  messages sent  bytes sent"])
+
+    def test_counts_the_hops_of_the_longest_chain(self):
+        for words, hops in ((["all_reduce", "--algorithm", "ring"], 14),
+                            (["all_reduce", "--algorithm", "recursive_doubling"], 3),
+                            (["all_reduce", "--algorithm", "halving_doubling"], 6),
+                            (["broadcast", "--algorithm", "ring"], 7),
+                            (["broadcast", "--algorithm", "halving_doubling"], 3),
+                            (["all_gather", "--algorithm", "ring"], 7),
+                            (["all_gather", "--algorithm", "direct"], 1),
+                            (["barrier"], 3)):
+            with self.subTest(words=words):
+                done = show(*words, "-p", 8, "-c", 8, "--json")
+                self.assertEqual(json.loads(done.stdout)["totals"]["hops"], hops)
+
+    def test_json_has_what_the_text_has(self):
+        words = ["reduce_scatter", "-p", 3, "-c", 5, "--in-place"]
+        plan = json.loads(show(*words, "--json").stdout)
+        self.assertEqual(lines_of(plan), show(*words, "--text").stdout.split("\n")[:-1])
+        self.assertTrue(plan["proved"])
+        sent = [sum(step["source"]["count"] * 4 for step in part["steps"]
+                    if step["kind"] == "send") for part in plan["parts"]]
+        self.assertEqual([rank["bytes_sent"] for rank in plan["totals"]["ranks"]], sent)
+
+    def test_refuses_nonsense(self):
+        for words, said in (
+                (["all_reduces", "-p", 2], "no collective 'all_reduces'; there are all_reduce, "),
+                (["all_reduce"], "--ranks is required"),
+                (["all_reduce", "-p", 0], "--ranks: Value 0 not in range 1 to 256"),
+                (["all_reduce", "-p", 257], "--ranks: Value 257 not in range 1 to 256"),
+                (["all_reduce", "-p", 2, "-c", "x"], "Could not convert: --count = x"),
+                (["all_reduce", "-p", 2, "-c", "99999999999999999"],
+                 "--count: 99999999999999999 is more than 8589934592"),
+                (["all_to_all", "-p", 256, "-c", "67108864"], "more than 1000000 steps"),
+                (["all_reduce", "-p", 2, "-t", "float31"], "--type: no type 'float31'"),
+                (["broadcast", "-p", 2, "--root", 2], "--root: 2 is none of 2 ranks"),
+                (["broadcast", "-p", 2, "--rank", 2], "--rank: 2 is none of 2 ranks"),
+                (["all_reduce", "-p", 2, "--algorithm", "tree"], "no algorithm 'tree'; there are"),
+                (["all_reduce", "-p", 5, "--hosts", "2,2"], "the hosts have 4 of 5 ranks"),
+                (["all_reduce", "-p", 3, "--hosts", "2,2"],
+                 "--hosts: host 1 has 2 ranks, and 1 of 3 are left"),
+                (["all_reduce", "-p", 3, "--hosts", "0,3"], "--hosts: '0' is no number of ranks"),
+                (["all_reduce", "-p", 3, "--hosts", "3x"], "--hosts: '3x' is no number of ranks"),
+                (["all_reduce", "-p", 3, "--text", "--json"], "excludes")):
+            with self.subTest(words=words):
+                done = show(*words)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(said, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+def lines_of(plan):
+    """Returns the lines of the text form of a plan in JSON."""
+    def region(place):
+        return f"{place['buffer']}:{place['offset']}+{place['count']}"
+    yields = ["r2ccl-plan 1 " + " ".join(
+        f"{name} {plan[name]}" for name in ("collective", "algorithm", "type", "op", "ranks",
+                                            "root", "count"))]
+    for part in plan["parts"]:
+        yields.append(f"rank {part['rank']} steps {len(part['steps'])} scratch {part['scratch']}" +
+                      (" in_place" if part["in_place"] else ""))
+        for index, step in enumerate(part["steps"]):
+            words = [str(index), step["kind"]]
+            words += ["peer", str(step["peer"])] if "peer" in step else []
+            for name in ("source", "target"):
+                words += [name, region(step[name])] if name in step else []
+            words += ["operands", step["operands"]] if "operands" in step else []
+            words += ["last_reduction"] if step.get("last_reduction") else []
+            words += ["after", ",".join(map(str, step["after"]))] if step["after"] else []
+            yields.append(" ".join(words))
+    return yields
+
+
+class CheckTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "plan"
+
+    def check(self, text):
+        self.file.write_text(text, encoding="utf-8")
+        return program.run("plan", "check", self.file, timeout=TIME_S)
+
+    def test_proves_what_show_prints(self):
+        for collective in COLLECTIVES:
+            for algorithm in ALGORITHMS:
+                with self.subTest(collective=collective, algorithm=algorithm):
+                    text = show(collective, "-p", 5, "-c", 7, "--algorithm", algorithm, "--hosts",
+                                "2,3", "--root", 3, "--text").stdout
+                    done = self.check(text)
+                    self.assertEqual((done.returncode, done.stdout, done.stderr),
+                                     (0, "proved\n", ""))
+
+    def test_names_the_step_of_a_plan_that_is_wrong(self):
+        done = self.check(TEXT.replace(" after 1", "", 1))
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertEqual(done.stdout, "not proved: rank 0 step 2 (send to rank 1, elements [3, 5)) "
+                                      "reads what this step writes: 1\n")
+
+    def test_refuses_a_file_that_is_no_plan_with_line_and_cause(self):
+        for text, said in (("", "line 1: the line ends where 'r2ccl-plan' must stand"),
+                           (TEXT.replace("after 1", "after 2", 1),
+                            "line 5: after: 2 is no step before step 2"),
+                           (TEXT[:TEXT.index("rank 1")], "line 7: the text ends before rank 1")):
+            with self.subTest(said=said):
+                done = self.check(text)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertEqual(done.stderr, f"r2ccl plan check: {self.file}: {said}\n")
+
+    def test_names_a_file_that_cannot_be_read(self):
+        for path, said in ((self.file, "No such file or directory"),
+                           (self.file.parent, "Is a directory")):
+            done = program.run("plan", "check", path, timeout=TIME_S)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"r2ccl plan check: {path}: {said}\n")
+
+
+if __name__ == "__main__":
+    program.main(__doc__)

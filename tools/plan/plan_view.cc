@@ -1,0 +1,178 @@
+#include "tools/plan/plan_view.h"
+
+#include "base/json_writer.h"
+#include "plan/plan_words.h"
+#include "tools/common/text_table.h"
+#include "tools/plan/plan_totals.h"
+
+namespace r2ccl::tools {
+namespace {
+
+std::string text_of(const Region& region) {
+  return std::string(word_of(kBufferWords, region.buffer)) + "[" + std::to_string(region.offset) +
+         ", " + std::to_string(region.offset + region.count) + ")";
+}
+
+bool has_source(const Step& step) {
+  return step.kind != StepKind::receive;
+}
+bool has_target(const Step& step) {
+  return step.kind != StepKind::send;
+}
+bool is_shown(size_t rank, std::optional<Rank> only) {
+  return !only || only->value() == static_cast<int32_t>(rank);
+}
+
+TextRow row_of(size_t index, const Step& step) {
+  std::string after;
+  for (const uint32_t before : step.after) {
+    after += (after.empty() ? "" : ", ") + std::to_string(before);
+  }
+  std::string reduction;
+  if (step.kind == StepKind::receive_reduce) {
+    reduction =
+        std::string(word_of(kOperandsWords, step.operands)) + (step.last_reduction ? ", last" : "");
+  }
+  return {std::to_string(index),
+          word_of(kStepKindWords, step.kind),
+          step.kind == StepKind::copy ? "" : std::to_string(step.peer.value()),
+          has_source(step) ? text_of(step.source) : "",
+          has_target(step) ? text_of(step.target) : "",
+          reduction,
+          after};
+}
+
+std::string counted(uint64_t number, const char* thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
+std::string headline(const PlanKey& key) {
+  const Algorithm used = choose_algorithm(key);
+  std::string text = std::string(word_of(kCollectiveWords, key.collective)) + " of " +
+                     counted(key.count, "element") + " " + to_string(key.type) + ", " +
+                     to_string(key.op) + ", " +
+                     counted(static_cast<uint64_t>(key.rank_count), "rank");
+  if (!key.hosts.empty()) text += " on " + counted(key.hosts.hosts().size(), "host");
+  return text + ", root " + std::to_string(key.root.value()) + ", algorithm " +
+         word_of(kAlgorithmWords, used) +
+         (used == key.algorithm
+              ? ""
+              : std::string(" (asked: ") + word_of(kAlgorithmWords, key.algorithm) + ")") +
+         "\n";
+}
+
+std::string totals_text(const WholePlan& plan, std::optional<Rank> only) {
+  const PlanTotals totals = totals_of(plan);
+  std::vector<TextRow> rows = {{"rank", "messages sent", "bytes sent"}};
+  for (size_t rank = 0; rank < totals.ranks.size(); ++rank) {
+    if (!is_shown(rank, only)) continue;
+    rows.push_back({std::to_string(rank), std::to_string(totals.ranks[rank].messages_sent),
+                    std::to_string(totals.ranks[rank].bytes_sent)});
+  }
+  return "\n" + layout(rows) + "\n" + counted(totals.messages, "message") + ", " +
+         counted(totals.hops, "hop") + " in the longest chain\n";
+}
+
+void write_region(JsonWriter& out, const char* name, const Region& region) {
+  out.key(name).begin_object();
+  out.field("buffer", word_of(kBufferWords, region.buffer));
+  out.field("offset", region.offset).field("count", region.count).end_object();
+}
+
+void write_step(JsonWriter& out, const Step& step) {
+  out.begin_object().field("kind", word_of(kStepKindWords, step.kind));
+  if (step.kind != StepKind::copy) out.field("peer", step.peer.value());
+  if (has_source(step)) write_region(out, "source", step.source);
+  if (has_target(step)) write_region(out, "target", step.target);
+  if (step.kind == StepKind::receive_reduce) {
+    out.field("operands", word_of(kOperandsWords, step.operands));
+    out.field("last_reduction", step.last_reduction);
+  }
+  out.key("after").begin_array();
+  for (const uint32_t before : step.after) out.value(uint64_t{before});
+  out.end_array().end_object();
+}
+
+void write_list(JsonWriter& out, const char* name, const std::vector<uint64_t>& numbers) {
+  if (numbers.empty()) return;
+  out.key(name).begin_array();
+  for (const uint64_t number : numbers) out.value(number);
+  out.end_array();
+}
+
+void write_rank(JsonWriter& out, const PlanKey& key, const RankPlan& plan) {
+  out.begin_object().field("rank", plan.rank.value());
+  out.field("scratch", plan.scratch).field("in_place", key.in_place);
+  write_list(out, "counts", key.blocks.counts);
+  write_list(out, "starts", key.blocks.starts);
+  write_list(out, "received_counts", key.received.counts);
+  write_list(out, "received_starts", key.received.starts);
+  out.key("steps").begin_array();
+  for (const Step& step : plan.steps) write_step(out, step);
+  out.end_array().end_object();
+}
+
+void write_key(JsonWriter& out, const PlanKey& key) {
+  out.field("collective", word_of(kCollectiveWords, key.collective));
+  out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
+  out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
+  out.field("type", to_string(key.type)).field("op", to_string(key.op));
+  out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+  if (key.hosts.empty()) return;
+  out.key("hosts").begin_array();
+  for (const std::vector<Rank>& host : key.hosts.hosts()) {
+    out.begin_array();
+    for (const Rank rank : host) out.value(rank.value());
+    out.end_array();
+  }
+  out.end_array();
+}
+
+void write_totals(JsonWriter& out, const PlanTotals& totals) {
+  out.key("totals").begin_object();
+  out.field("messages", totals.messages).field("hops", totals.hops);
+  out.key("ranks").begin_array();
+  for (const RankTotals& rank : totals.ranks) {
+    out.begin_object().field("messages_sent", rank.messages_sent);
+    out.field("bytes_sent", rank.bytes_sent).end_object();
+  }
+  out.end_array().end_object();
+}
+
+}  // namespace
+
+std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const Status& proof) {
+  std::string text = headline(plan.keys[0]);
+  for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
+    if (!is_shown(rank, only)) continue;
+    const RankPlan& part = plan.plans[rank];
+    text += "\nrank " + std::to_string(rank) + ": " + counted(part.steps.size(), "step") +
+            (plan.keys[rank].in_place ? ", in place" : "") +
+            (part.scratch > 0 ? ", scratch of " + counted(part.scratch, "element") : "") + "\n";
+    if (part.steps.empty()) continue;
+    std::vector<TextRow> rows = {
+        {"step", "kind", "peer", "source", "target", "reduction", "after"}};
+    for (size_t i = 0; i < part.steps.size(); ++i) rows.push_back(row_of(i, part.steps[i]));
+    text += layout(rows);
+  }
+  if (!proof.ok()) return text + "\nnot proved: " + proof.message() + "\n";
+  return text + totals_text(plan, only) + "proved\n";
+}
+
+std::string plan_json(const WholePlan& plan, std::optional<Rank> only, const Status& proof) {
+  JsonWriter out;
+  out.begin_object();
+  write_key(out, plan.keys[0]);
+  out.key("parts").begin_array();
+  for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
+    if (is_shown(rank, only)) write_rank(out, plan.keys[rank], plan.plans[rank]);
+  }
+  out.end_array();
+  if (proof.ok()) write_totals(out, totals_of(plan));
+  out.field("proved", proof.ok());
+  if (!proof.ok()) out.field("violation", proof.message());
+  out.end_object();
+  return out.text() + "\n";
+}
+
+}  // namespace r2ccl::tools
