@@ -153,8 +153,10 @@ TEST(Tagged, WithoutARecvFailFinalizeOnAllRanks) {
         if (meet && comm.rank() == 0) check(send(comm, data, 1, 1, 8), "meet");
         if (comm.rank() == 0) check(send(comm, data, count, 1, 7, &request), "send");
         EXPECT_EQ(r2cclCommFinalize(comm.handle()), r2cclInvalidUsage);
+        // The goodbye of rank 1 may pass the message on its way, which then ends at rank 0.
         EXPECT_TRUE(said("finalizes without a Recv for " + std::to_string(4 * count) +
-                         " bytes of int32 with tag 7 from rank 0 "))
+                         " bytes of int32 with tag 7 from rank 0 ") ||
+                    said("has left: it finalized its communicator while rank 0 "))
             << r2cclGetLastError(nullptr);
         EXPECT_EQ(std::string(r2cclGetLastError(nullptr)).rfind("rank 1 ", 0), 0U);
         (void)r2cclRequestWait(&request, kPatienceMs);
