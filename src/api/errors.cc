@@ -1,5 +1,9 @@
 #include "api/errors.h"
 
+#include <new>
+
+#include "base/out_of_memory.h"
+
 namespace r2ccl::api {
 namespace {
 
@@ -31,6 +35,17 @@ r2cclResult_t result_of(const Status& status) {
 
 r2cclResult_t error(Code code, const std::string& message) {
   return result_of(Status(code, message));
+}
+
+r2cclResult_t error_of(const char* function, const std::exception& caught) noexcept {
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&caught) != nullptr;
+  try {
+    const std::string why = memory ? out_of_memory().message() : caught.what();
+    return error(memory ? Code::system : Code::internal, std::string(function) + ": " + why);
+  } catch (const std::bad_alloc&) {
+    last() = out_of_memory();
+    return r2cclSystemError;
+  }
 }
 
 }  // namespace r2ccl::api

@@ -1,6 +1,7 @@
 // The text of the last error per thread, for r2cclGetLastError.
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include "base/status.h"
@@ -11,6 +12,9 @@ namespace r2ccl::api {
 // Stores the status's message for this thread and translates its code.
 r2cclResult_t result_of(const Status& status);
 r2cclResult_t error(Code code, const std::string& message);
+// Stores and translates an exception that `function` caught. Needs no memory, only uses it: the
+// text is short when there is none.
+r2cclResult_t error_of(const char* function, const std::exception& caught) noexcept;
 // Returns the last error of this thread, Ok if there was none.
 const Status& last_error();
 
@@ -22,16 +26,11 @@ r2cclResult_t guarded(const char* function, Body body);
 
 }  // namespace r2ccl::api
 
-#include <exception>
-#include <new>
-
 template <typename Body>
 r2cclResult_t r2ccl::api::guarded(const char* function, Body body) {
   try {
     return body();
-  } catch (const std::bad_alloc&) {
-    return error(Code::system, std::string(function) + ": out of memory");
   } catch (const std::exception& caught) {
-    return error(Code::internal, std::string(function) + ": " + caught.what());
+    return error_of(function, caught);
   }
 }

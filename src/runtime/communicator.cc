@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 
@@ -69,7 +70,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Proce
 
 void Communicator::call(const std::function<void()>& work) {
   std::exception_ptr thrown;
-  thread().call([&] {
+  const auto guarded = [&] {
     const LogRank label(options_.self.value());
     try {
       work();
@@ -77,7 +78,8 @@ void Communicator::call(const std::function<void()>& work) {
       thrown = std::current_exception();
       if (started_) runtime_->fail_by_exception(error);
     }
-  });
+  };
+  thread().call(std::ref(guarded));  // a reference, because a copy would need memory
   if (thrown != nullptr && !started_) std::rethrow_exception(thrown);
 }
 
@@ -185,11 +187,7 @@ void Communicator::show_waits() {
 void Communicator::on_failure(const Status& why) {
   {
     const std::lock_guard lock(failure_mutex_);
-    try {
-      failure_ = why;
-    } catch (const std::bad_alloc&) {
-      failure_ = Status(why.code(), {});  // the caller must hear of the end, if not in words
-    }
+    failure_ = copy_in_any_case(why);  // the caller must hear of the end
   }
   awaited_->completions().signal();
 }

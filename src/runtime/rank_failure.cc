@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "runtime/rank_runtime.h"
 
 namespace r2ccl {
@@ -13,7 +14,7 @@ namespace r2ccl {
 bool RankRuntime::fail_here(const Status& why) {
   if (!failure_.ok()) return false;
   failure_ = options_.name.empty() ? why : why.with_message(why.message() + on_communicator());
-  cancel_due_ = true;
+  cancel_due_ = tell_due_ = true;
   observer_.on_failure(failure_);  // before all that may run out of memory
   R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
   cancel_operations();
@@ -29,6 +30,13 @@ void RankRuntime::tell_failure(const Failure& failure) {
     Link* link = engine_.link(Rank(peer));
     if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
   }
+  tell_due_ = false;
+}
+
+// Goes on with a failure that ran out of memory half-way.
+void RankRuntime::finish_failure() {
+  if (cancel_due_) cancel_operations();
+  if (tell_due_) tell_failure({failure_, abandoned_});
 }
 
 // The news of a failure should be out before the connections close, so that no rank takes this one
@@ -95,11 +103,13 @@ void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
 
 void RankRuntime::on_exception(const std::exception& error) {
   if (started()) return fail_by_exception(error);
-  if (failure_.ok()) failure_ = Status(Code::system, error.what());  // start() returns it
+  if (!failure_.ok()) return;
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  failure_ = memory ? out_of_memory() : Status(Code::system, error.what());  // start() returns it
 }
 
 // Mostly a large allocation has failed, and small ones still succeed; if they do not, the next turn
-// goes on with cancelling.
+// goes on.
 void RankRuntime::fail_by_exception(const std::exception& error) {
   try {
     const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
@@ -109,9 +119,9 @@ void RankRuntime::fail_by_exception(const std::exception& error) {
                : std::string(" has failed inside r2ccl: ") + error.what();
     fail_of({options_.self}, memory ? Code::system : Code::internal, name_of(options_.self) + why);
   } catch (const std::bad_alloc&) {
-    cancel_due_ = true;
     if (!failure_.ok()) return;
-    failure_ = Status(Code::system, {});
+    cancel_due_ = tell_due_ = true;
+    failure_ = out_of_memory();
     observer_.on_failure(failure_);
   }
 }

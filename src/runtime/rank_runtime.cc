@@ -157,7 +157,7 @@ uint64_t RankRuntime::receive_tagged(Rank peer, std::span<std::byte> bytes, Data
 
 void RankRuntime::turn() {
   if (!started()) return engine_.progress();  // it refuses connections
-  if (cancel_due_) cancel_operations();
+  finish_failure();
   observer_.on_turn();
   engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
@@ -171,14 +171,14 @@ void RankRuntime::turn() {
 
 TimeNs RankRuntime::next_timeout() {
   if (!started()) return engine_.next_timeout();
-  if (cancel_due_) return 0;
+  if (cancel_due_ || tell_due_) return 0;
   return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
 bool RankRuntime::busy() const {
   if (!started()) return false;
-  return cancel_due_ || !operations_->idle_but_local() || engine_.has_unsent();
+  return cancel_due_ || tell_due_ || !operations_->idle_but_local() || engine_.has_unsent();
 }
 
 void RankRuntime::begin_goodbye() {

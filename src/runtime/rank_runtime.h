@@ -156,6 +156,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   void fail_departed(const Status& why);
   void tell_failure(const Failure& failure);
   void on_failure_notice(Rank peer, std::span<const std::byte> body);
+  void finish_failure();
   void cancel_operations();
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad);
@@ -199,6 +200,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   bool leaving_ = false;        // this rank makes no more calls
   Status failure_;
   bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
+  bool tell_due_ = false;    // after a failure, the other ranks may not have been told yet
   bool abandoned_ = false;
 };
 

@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <thread>
 
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
+namespace {
+
+constexpr TimeNs kNoMemoryPause = 10 * kMillisecond;
+
+}  // namespace
+
 Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
     std::unique_ptr<Transport> transport, const std::vector<Endpoint>& local,
     RendezvousServer::Options options, const Clock& clock) {
@@ -53,11 +60,17 @@ RendezvousThread::~RendezvousThread() {
 void RendezvousThread::run() {
   pthread_setname_np(pthread_self(), "r2ccl-meet");
   while (!stop_.load(std::memory_order_acquire)) {
-    server_.progress(clock_.now());
-    if (server_.finished()) break;
-    set_told_all(server_.told_all());
-    const TimeNs at = server_.next_timeout();
-    reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
+    try {
+      server_.progress(clock_.now());
+      if (server_.finished()) break;
+      set_told_all(server_.told_all());
+      const TimeNs at = server_.next_timeout();
+      reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
+    } catch (const std::bad_alloc&) {
+      // The ranks ask again, and memory may be back by then.
+      std::unique_lock lock(mutex_);
+      end_.wait_for(lock, std::chrono::nanoseconds(kNoMemoryPause));
+    }
   }
   // The thread's last access to this object: the destructor waits for it.
   std::lock_guard lock(mutex_);

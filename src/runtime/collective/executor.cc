@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mutant.h"
+#include "base/out_of_memory.h"
 #include "plan/holdings.h"
 #include "runtime/reduction/reduce.h"
 
@@ -29,7 +30,7 @@ Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports
 }
 
 Executor::~Executor() {
-  cancel(Status(Code::aborted, "the communicator was destroyed"));
+  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 namespace {
@@ -66,14 +67,20 @@ void Executor::start(CollectiveCall call) {
 void Executor::cancel(const Status& why) {
   // When memory ran out half-way, the unfinished calls are still there.
   if (!failure_.ok() && idle()) return;
-  if (failure_.ok()) failure_ = why;
+  if (failure_.ok()) failure_ = copy_in_any_case(why);
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
-  std::deque<CollectiveCall> ended = std::exchange(queue_, {});
-  if (running_) ended.push_front(std::move(running_->call));
-  running_.reset();
-  for (CollectiveCall& call : ended) call.done(failure_);
+  // One after the other, without memory: each call is either still there or has ended.
+  while (!idle()) {
+    const auto done = std::move(running_ ? running_->call.done : queue_.front().done);
+    if (running_) {
+      running_.reset();
+    } else {
+      queue_.pop_front();
+    }
+    done(failure_);
+  }
 }
 
 // A collective may be complete as soon as it has begun, and its `done` may start another. The loop

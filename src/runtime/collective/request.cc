@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <utility>
+
+#include "base/out_of_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -49,11 +50,7 @@ void AwaitedRequests::for_each(const std::function<void(Request&)>& visit) {
 void Request::complete(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    try {
-      status_ = status;
-    } catch (const std::bad_alloc&) {
-      status_ = Status(status.code(), {});  // complete the request, even without a message
-    }
+    status_ = copy_in_any_case(status);
     done_.store(true, std::memory_order_release);
     ended_.notify_all();
     if (listener_ != nullptr) listener_->on_complete();

@@ -70,8 +70,6 @@ void PathDialer::told() {
 void PathDialer::on_connected() {
   answered_ = true;
   if (request_.probe_only) return told();
-  stage_ = Stage::shaking;
-  deadline_ = done_by_;
   ConnectionIdentity identity;
   identity.kind = !request_.call.empty() ? ConnectionKind::call
                   : on_control_          ? ConnectionKind::control
@@ -87,6 +85,8 @@ void PathDialer::on_connected() {
   const auto& nonce = attempt_->nonces[on_control_ ? 1 : 0];
   attempt_->io.emplace(std::move(connection_),
                        make_initiator(run_, identity, last, nonce, request_.call));
+  stage_ = Stage::shaking;  // not before: the lines above may run out of memory
+  deadline_ = done_by_;
 }
 
 void PathDialer::pump() {

@@ -16,6 +16,7 @@ Result<Reactor::Registration> Reactor::add_for(HandlerOwner* owner, int poll_id,
   size_t slot = slots_.size();
   if (free_.empty()) {
     slots_.emplace_back();
+    free_.reserve(slots_.capacity());  // so that the end of a registration needs no memory
   } else {
     slot = free_.back();
     free_.pop_back();

@@ -3,13 +3,18 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
+
+ProgressThread::~ProgressThread() {
+  stop();
+  while (posted_ != nullptr) delete std::exchange(posted_, posted_->next);
+}
 
 void ProgressThread::start() {
   const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
@@ -25,7 +30,7 @@ void ProgressThread::stop() {
     if (driven_) poller_.wake();
     waited_.notify_all();
     needed_.notify_all();
-    waited_.wait(lock, [this] { return !driven_ && waiters_.empty(); });
+    waited_.wait(lock, [this] { return !driven_ && !has_waiters(); });
   }
   thread_.join();
 }
@@ -46,7 +51,7 @@ void ProgressThread::guarded(const std::function<void()>& work) {
 void ProgressThread::run() {
   Lock lock(mutex_);
   while (!stop_) {
-    if (driven_ || !waiters_.empty()) {
+    if (driven_ || has_waiters()) {
       const TimeNs nap = nap_;
       nap_ = std::min(2 * nap_, kRestMax);  // before the rest, because a wait that ends bounds it
       rest(lock, clock_.now() + nap);
@@ -68,7 +73,7 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
   hurry_ = false;
   nap_ = kNapMin;
   driven_ = thread_drives_ = true;
-  while (!stop_ && waiters_.empty()) turn(kNever, lock);
+  while (!stop_ && !has_waiters()) turn(kNever, lock);
   driven_ = thread_drives_ = false;
   waited_.notify_all();
 }
@@ -80,7 +85,7 @@ void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock
     const TimeNs left = deadline == kNever ? kNever : deadline - clock_.now();
     if (left <= 0) break;
     turn(left, lock);
-    if (waiters_.size() > 1 && !waiter.held) give_way(lock);
+    if (has_several_waiters() && !waiter.held) give_way(lock);
   }
   driven_ = false;
 }
@@ -96,7 +101,7 @@ void ProgressThread::give_way(Lock& lock) {
 
 // Work that is posted later, and a later wake-up, end the poller's wait.
 void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
-  const TimeNs wait = posted_.empty() && !std::exchange(woken_, false) ? wait_max : 0;
+  const TimeNs wait = posted_ == nullptr && !std::exchange(woken_, false) ? wait_max : 0;
   lock.unlock();
   guarded([this, wait] { driver_.turn(wait); });
   lock.lock();
@@ -105,34 +110,49 @@ void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
 
 void ProgressThread::look_for_waiters() {
   bool any = false;
-  for (Waiter* waiter : waiters_) {
+  for (Waiter* waiter = waiters_; waiter != nullptr; waiter = waiter->next) {
     if (waiter->held) continue;
     guarded([waiter] { waiter->held = waiter->done(); });
     any = any || waiter->held;
   }
   // A lone waiter drives, or sees it before it sleeps.
-  if (any && (waiters_.size() > 1 || thread_drives_)) waited_.notify_all();
+  if (any && (has_several_waiters() || thread_drives_)) waited_.notify_all();
 }
 
 void ProgressThread::post(std::function<void()> work) {
+  auto posted = std::make_unique<Posted>();
+  posted->work = std::move(work);
+  enqueue(*posted.release());
+}
+
+void ProgressThread::enqueue(Posted& posted) {
   const Lock lock(mutex_);
-  posted_.push_back(std::move(work));
+  (posted_ == nullptr ? posted_ : posted_last_->next) = &posted;
+  posted_last_ = &posted;
   if (driven_) poller_.wake();
 }
 
 void ProgressThread::run_posted() {
-  std::vector<std::function<void()>> work;
+  Posted* posted = nullptr;
   {
     const Lock lock(mutex_);
-    if (posted_.empty()) return;
-    work.swap(posted_);
+    posted = std::exchange(posted_, nullptr);
   }
-  for (const auto& each : work) guarded(each);
+  while (posted != nullptr) {
+    Posted& each = *std::exchange(posted, posted->next);
+    if (each.called == nullptr) {
+      const std::unique_ptr<Posted> owned(&each);
+      guarded(each.work);
+    } else {
+      guarded(*each.called);
+      each.ran.store(true, std::memory_order_release);  // ends its life
+    }
+  }
 }
 
 void ProgressThread::hand_over() {
   const Lock lock(mutex_);
-  if (driven_ || !waiters_.empty()) return;
+  if (driven_ || has_waiters()) return;
   hurry_ = true;
   needed_.notify_one();
 }
@@ -144,12 +164,23 @@ void ProgressThread::wake() {
 }
 
 void ProgressThread::call(const std::function<void()>& work) {
-  std::atomic<bool> ran = false;
-  post([&] {
-    guarded(work);
-    ran.store(true, std::memory_order_release);
-  });
-  wait_until([&ran] { return ran.load(std::memory_order_acquire); }, kNever);
+  Posted posted;
+  posted.called = &work;
+  enqueue(posted);
+  const auto ran = [&posted] { return posted.ran.load(std::memory_order_acquire); };
+  if (!wait_until(ran, kNever)) forget(posted);
+}
+
+// Takes work that will never run out of the queue.
+void ProgressThread::forget(const Posted& posted) {
+  const Lock lock(mutex_);
+  Posted* before = nullptr;
+  for (Posted* each = posted_; each != nullptr; before = std::exchange(each, each->next)) {
+    if (each != &posted) continue;
+    (before == nullptr ? posted_ : before->next) = each->next;
+    if (posted_last_ == each) posted_last_ = before;
+    return;
+  }
 }
 
 bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeout) {
@@ -159,7 +190,7 @@ bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeou
   const TimeNs deadline = timeout >= kNever - now ? kNever : now + timeout;
   Lock lock(mutex_);
   if (stop_) return false;
-  waiters_.push_back(&waiter);
+  waiter.next = std::exchange(waiters_, &waiter);
   if (driven_) poller_.wake();  // that thread may have looked for waiters just before
   while (!waiter.held && !stop_) {
     const TimeNs left = deadline == kNever ? kNever : deadline - clock_.now();
@@ -178,8 +209,10 @@ bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeou
 
 // Ends a wait: another waiter, or else the progress thread, drives from now on.
 void ProgressThread::leave(const Waiter& waiter) {
-  waiters_.erase(std::ranges::find(waiters_, &waiter));
-  if (stop_ || !waiters_.empty()) return waited_.notify_all();
+  Waiter** at = &waiters_;
+  while (*at != &waiter) at = &(*at)->next;
+  *at = waiter.next;
+  if (stop_ || has_waiters()) return waited_.notify_all();
   if (driven_) return;
   hurry_ = driver_.busy();
   free_until_ = clock_.now() + kReturnTime;

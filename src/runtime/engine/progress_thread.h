@@ -9,13 +9,13 @@
 // drives and spins between events: it takes a core from the application.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/request_driver.h"
@@ -54,7 +54,7 @@ class ProgressThread final : public RequestDriver {
   ProgressThread(Poller& poller, ProgressDriver& driver, const Clock& clock,
                  std::function<void()> yield = std::this_thread::yield)
       : poller_(poller), driver_(driver), clock_(clock), yield_(std::move(yield)) {}
-  ~ProgressThread() override { stop(); }
+  ~ProgressThread() override;
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
@@ -81,9 +81,18 @@ class ProgressThread final : public RequestDriver {
   void run_posted();
 
  private:
+  // A wait, and work that a caller waits for, are in their callers' frames. They need no memory, so
+  // a communicator can be ended without any.
   struct Waiter {
     const std::function<bool()>& done;
     bool held = false;
+    Waiter* next = nullptr;
+  };
+  struct Posted {
+    std::function<void()> work;                     // unless a caller waits for it
+    const std::function<void()>* called = nullptr;  // the work of one that does
+    std::atomic<bool> ran{false};
+    Posted* next = nullptr;
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -91,6 +100,10 @@ class ProgressThread final : public RequestDriver {
   void drive_until_wanted(Lock& lock);
   void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
   void turn(TimeNs wait_max, Lock& lock);
+  void enqueue(Posted& posted);
+  void forget(const Posted& posted);
+  bool has_waiters() const { return waiters_ != nullptr; }
+  bool has_several_waiters() const { return has_waiters() && waiters_->next != nullptr; }
   void look_for_waiters();
   void give_way(Lock& lock);
   void leave(const Waiter& waiter);
@@ -104,11 +117,12 @@ class ProgressThread final : public RequestDriver {
 
   std::mutex mutex_;  // guards the members below
   bool stop_ = false;
-  bool driven_ = false;         // some thread drives
-  bool thread_drives_ = false;  // implies driven_: it is the progress thread
-  bool woken_ = false;          // the next turn must not wait
-  std::vector<std::function<void()>> posted_;
-  std::vector<Waiter*> waiters_;    // one of them drives, or will
+  bool driven_ = false;             // some thread drives
+  bool thread_drives_ = false;      // implies driven_: it is the progress thread
+  bool woken_ = false;              // the next turn must not wait
+  Posted* posted_ = nullptr;        // oldest first
+  Posted* posted_last_ = nullptr;   // valid unless posted_ is null
+  Waiter* waiters_ = nullptr;       // one of them drives, or will
   std::condition_variable waited_;  // for them: one holds, or the driver is free
   std::condition_variable needed_;  // for the progress thread: take over, or rest less
   bool hurry_ = false;              // the progress thread must not wait for free_until_

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/out_of_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -35,7 +36,7 @@ PointToPoint::PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort
 }
 
 PointToPoint::~PointToPoint() {
-  cancel(Status(Code::aborted, "the communicator was destroyed"));
+  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done) {
@@ -188,22 +189,23 @@ void PointToPoint::match_local() {
 void PointToPoint::cancel(const Status& why) {
   // When memory ran out half-way, the unfinished operations are still there.
   if (!failure_.ok() && unfinished_ == 0) return;
-  if (failure_.ok()) failure_ = why;
+  if (failure_.ok()) failure_ = copy_in_any_case(why);
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
-  std::vector<Done> ended;
-  ended.reserve(unfinished_);
+  // One after the other, without memory: each operation is either still there or has ended.
   for (std::vector<Queue>* queues : {&sends_, &receives_}) {
     for (Queue& queue : *queues) {
-      for (Operation& operation : queue.operations) {
-        if (operation.done) ended.push_back(std::move(operation.done));
+      while (!queue.operations.empty()) {
+        const Done done = std::move(queue.operations.begin()->done);
+        queue.operations.pop_front();
+        if (!done) continue;
+        --unfinished_;
+        done(failure_);
       }
       queue = Queue();
     }
   }
-  unfinished_ = 0;
-  for (Done& done : ended) done(failure_);
 }
 
 uint64_t PointToPoint::sends_to(Rank peer) const {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
+#include "base/out_of_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -61,7 +62,7 @@ void TaggedMessages::open_channels() {
 }
 
 TaggedMessages::~TaggedMessages() {
-  cancel(Status(Code::aborted, "the communicator was destroyed"));
+  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 TaggedMessages::Peer& TaggedMessages::at(Rank peer) {
@@ -368,28 +369,32 @@ void TaggedMessages::refuse(Rank peer, const std::string& what) {
 void TaggedMessages::cancel(const Status& why) {
   // When memory ran out half-way, the unfinished operations are still there.
   if (!failure_.ok() && unfinished_ == 0) return;
-  if (failure_.ok()) failure_ = why;
+  if (failure_.ok()) failure_ = copy_in_any_case(why);
   if (frames_) frames_->cancel(failure_);
   if (payloads_) payloads_->cancel(failure_);
-  std::vector<Done> sends;
-  std::vector<ReceiveDone> receives;
+  // One after the other, without memory: each operation is either still there or has ended.
+  const auto end_receives = [this](auto& receives) {
+    while (!receives.empty()) {
+      const auto ended = receives.extract(receives.begin());
+      --unfinished_;
+      ended.mapped().done(failure_, 0);
+    }
+  };
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (peer == nullptr) continue;
-    for (auto& [number, send] : peer->sending) sends.push_back(std::move(send.done));
-    for (auto& [tag, receive] : peer->open) receives.push_back(std::move(receive.done));
-    for (auto& [number, receive] : peer->granted) receives.push_back(std::move(receive.done));
-    peer->sending.clear();
     peer->held_back.clear();
-    peer->open.clear();
-    peer->granted.clear();
     peer->unexpected.clear();
     peer->rooms.clear();
     peer->announced = peer->announced_here = 0;
     peer->held = 0;
+    while (!peer->sending.empty()) {
+      const auto ended = peer->sending.extract(peer->sending.begin());
+      --unfinished_;
+      ended.mapped().done(failure_);
+    }
+    end_receives(peer->open);
+    end_receives(peer->granted);
   }
-  unfinished_ = 0;
-  for (const Done& done : sends) done(failure_);
-  for (const ReceiveDone& done : receives) done(failure_, 0);
 }
 
 // --- for reports
