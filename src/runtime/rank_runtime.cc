@@ -156,7 +156,7 @@ uint64_t RankRuntime::receive_tagged(Rank peer, std::span<std::byte> bytes, Data
 }
 
 void RankRuntime::turn() {
-  if (!started()) return engine_.progress();  // it refuses connections
+  if (!started()) return engine_.progress();  // it accepts no connection
   finish_failure();
   observer_.on_turn();
   engine_.progress();

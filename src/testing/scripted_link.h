@@ -316,6 +316,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::span<std::byte> scratch() override { return scratch_; }
   std::span<std::byte> read_buffer() override { return read_buffer_; }
   NicQueue& queue(NicId) override { return queue_; }
+  DialGate& dial_gate(NicId, bool) override { return gate_; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
   void wake(Rank) override {}
   void on_goodbye(Rank) override {}
@@ -336,6 +337,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
   NicQueue queue_;
+  DialGate gate_{limits::kFirstDialsMax};
   Link link_;
   std::vector<Peer> peers_;
   int next_poll_id_ = 0;

@@ -112,9 +112,17 @@ Result<Endpoint> Acceptor::listen(const Address& local, const std::string& devic
   if (!listener.ok()) return listener.status();
   const Endpoint endpoint = listener.value()->local();
   auto listen_socket = std::make_unique<ListenSocket>(*this, std::move(listener).value(), nic);
-  R2CCL_RETURN_IF_ERROR(listen_socket->open());
+  if (accepts_) R2CCL_RETURN_IF_ERROR(listen_socket->open());
   listen_sockets_.push_back(std::move(listen_socket));
   return endpoint;
+}
+
+Status Acceptor::begin() {
+  accepts_ = true;
+  for (const auto& listen_socket : listen_sockets_) {
+    R2CCL_RETURN_IF_ERROR(listen_socket->open());
+  }
+  return {};
 }
 
 void Acceptor::accept_from(ListenSocket& listen_socket) {

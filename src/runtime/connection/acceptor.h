@@ -34,6 +34,9 @@ class Acceptor {
   // Listens on a port of the kernel's choice and returns the endpoint. The listener admits only
   // connections that name `nic` (kNoNic: connections of paths that use no data NIC).
   Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic);
+  // Begins to accept. Connections that came before have waited in the listeners' backlogs, so an
+  // early peer is not refused. Listeners of later calls of listen() accept at once.
+  Status begin();
   // Reserves places and time for the peers' addresses, so that no flood takes them.
   void reserve(const std::vector<Address>& peers) { limiter_.reserve(peers); }
   // Ends the pass: resets the work times, closes pending connections that take too long, and
@@ -67,6 +70,7 @@ class Acceptor {
   std::deque<std::unique_ptr<PendingConnection>> pending_;  // oldest first
   std::array<TimeNs, kWorks> spent_{};                      // in this pass
   uint64_t refused_ = 0;
+  bool accepts_ = false;
 };
 
 }  // namespace r2ccl

@@ -47,6 +47,7 @@ class AcceptorTest : public testing::Test {
       established_.push_back(std::move(connection));
     };
     acceptor_.emplace(reactor_, server_host_, clock_, run_, std::move(callbacks));
+    EXPECT_TRUE(acceptor_->begin().ok());
     endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   }
 
@@ -339,6 +340,7 @@ TEST_F(AcceptorTest, PendingConnectionsTakeAMillisecondOfEachPassAndDelayNoPeer)
     established_.push_back(std::move(connection));
   };
   Acceptor acceptor(reactor_, server_host_, slow, run_, std::move(callbacks));
+  ASSERT_TRUE(acceptor.begin().ok());
   acceptor.reserve({peer_host.address_of("nic0")});
   const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   const auto pass = [&] {
@@ -450,6 +452,25 @@ TEST_F(AcceptorTest, APeerThatLeavesInTheMiddleCostsNothing) {
   EXPECT_EQ(acceptor_->refused(), 10u);
   run_for(200 * kMillisecond);
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
+}
+
+TEST_F(AcceptorTest, AnEarlyPeerWaitsUntilTheAcceptorBegins) {
+  Acceptor::Callbacks callbacks;
+  callbacks.policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
+    return AcceptDecision{Incarnation(6), Incarnation(), {}};
+  };
+  callbacks.nonce = [this] { return nonce(nonces_++); };
+  callbacks.established = [this](EstablishedConnection connection) {
+    established_.push_back(std::move(connection));
+  };
+  acceptor_.emplace(reactor_, server_host_, clock_, run_, std::move(callbacks));
+  endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
+  HandshakeIo client = honest_client();
+  EXPECT_EQ(shake(client, 2 * kSecond), HandshakeIo::Progress::running);
+  EXPECT_EQ(acceptor_->refused(), 0u);
+  ASSERT_TRUE(acceptor_->begin().ok());
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
+  EXPECT_EQ(established_.size(), 1u);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ void PathDialer::start(DialRequest request,
   answered_ = false;
   started_at_ = now;
   const TimeNs answered_by = now + request_.answered_within;
-  connect(answered_by, answered_by + 2 * limits::kConnectAttempt);
+  connect(answered_by, answered_by + request_.shaken_within);
 }
 
 void PathDialer::cancel() {
@@ -26,6 +26,7 @@ void PathDialer::cancel() {
   connection_.reset();
   stage_ = Stage::idle;
   deadline_ = kNever;
+  place_.leave();
 }
 
 void PathDialer::progress(TimeNs now) {

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "protocol/wire/handshake.h"
+#include "runtime/connection/dial_gate.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
 #include "transport/transport.h"
@@ -35,6 +36,8 @@ struct DialRequest {
   Incarnation last_used;
   // The peer's kernel must answer the first packet within this.
   TimeNs answered_within = 2 * limits::kConnectAttempt;
+  // The peer's process must have shaken hands within this after that.
+  TimeNs shaken_within = 2 * limits::kConnectAttempt;
 };
 
 struct DialedPath {
@@ -48,7 +51,7 @@ struct DialFailure {
   std::string why;
 };
 
-class PathDialer final : private EventHandler {
+class PathDialer final : private EventHandler, private DialGate::Place::Owner {
  public:
   class Owner {
    public:
@@ -56,6 +59,8 @@ class PathDialer final : private EventHandler {
     // Called from inside progress or I/O. The dialer is idle again by then.
     virtual void on_dialed(PathDialer& dialer, DialedPath dialed) = 0;
     virtual void on_dial_failed(PathDialer& dialer, const DialFailure& failure) = 0;
+    // A gate has admitted the dialer. Called from inside the end of another dialer's attempt.
+    virtual void on_admitted() {}
   };
 
   PathDialer(Owner& owner, Reactor& reactor, Transport& transport, const RunIdentity& run)
@@ -65,6 +70,10 @@ class PathDialer final : private EventHandler {
   bool probing() const { return busy() && request_.probe_only; }
   TimeNs started_at() const { return started_at_; }
   const DialRequest& request() const { return request_; }
+  // Returns whether `gate` admits the next attempt. If not, the dialer waits in its line. The end
+  // of the attempt, or cancel(), gives the place back.
+  bool enter(DialGate& gate) { return place_.enter(gate); }
+  bool waits() const { return place_.waits(); }
   // `nonces`: fresh random bytes for each of the two handshakes.
   void start(DialRequest request, std::array<std::array<std::byte, kNonceBytes>, 2> nonces,
              TimeNs now);
@@ -88,6 +97,7 @@ class PathDialer final : private EventHandler {
   };
 
   void on_ready(const PollEvent& event) override;
+  void on_admitted() override { owner_.on_admitted(); }
   void connect(TimeNs answered_by, TimeNs done_by);
   void on_connected();
   void told();
@@ -105,6 +115,7 @@ class PathDialer final : private EventHandler {
   TimeNs started_at_ = 0;
   TimeNs deadline_ = kNever;  // deadline of the stage
   TimeNs done_by_ = kNever;   // deadline of the connection
+  DialGate::Place place_{static_cast<DialGate::Place::Owner&>(*this)};
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Attempt> attempt_;    // there while busy(): most dialers rest
   Reactor::Registration registration_;  // last: ends before the connection

@@ -53,6 +53,11 @@ NicQueue& ProgressEngine::queue(NicId nic) {
   return nic == kNoNic ? loopback_queue_ : *queues_[nic.value()];
 }
 
+DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
+  if (nic != kNoNic) return gates_[nic.value()];
+  return gates_[nics_.size() + (shm ? 0 : 1)];
+}
+
 Status ProgressEngine::open() {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
@@ -83,7 +88,13 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   observer_ = &observer;
   const RankInfo& mine = rank_table_[static_cast<size_t>(self.value())];
   reserve_places();
+  R2CCL_RETURN_IF_ERROR(acceptor_->begin());
   for (const Nic& nic : nics_) queues_.push_back(&shared_.nic_queue(nic.name));
+  // A gate of its own, so that a dead NIC does not hold up the dials of the others.
+  const size_t gates = nics_.size() + 2;
+  for (size_t i = 0; i < gates; ++i) {
+    gates_.emplace_back(std::max<size_t>(limits::kFirstDialsMax / gates, 1));
+  }
   schedule_ = LinkSchedule(rank_table_.size());
   turns_.resize(rank_table_.size());
   next_ping_.resize(nics_.size());

@@ -64,8 +64,8 @@ class ProgressEngine final : private LinkHost {
   // Fills in the engine's NICs and listeners.
   void describe(RankInfo& info) const;
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
-  // Before this call the engine refuses every connection. A lone rank has a run without a key, and
-  // refuses all connections.
+  // Before this call the engine accepts no connection: the peers wait. A lone rank has a run
+  // without a key, and refuses all connections.
   Status start(Rank self, MetJob met, EngineObserver& observer);
 
   // Returns true when every link has a usable path.
@@ -130,6 +130,7 @@ class ProgressEngine final : private LinkHost {
   std::span<std::byte> scratch() override { return shared_.scratch(); }
   std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
   NicQueue& queue(NicId nic) override;
+  DialGate& dial_gate(NicId nic, bool shm) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
   void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
@@ -171,6 +172,7 @@ class ProgressEngine final : private LinkHost {
   std::vector<uint16_t> ports_;    // port of the listener on each
   std::vector<Endpoint> control_;  // out-of-band if any, then lo
   Endpoint shm_;                   // family none: not listening in shared memory
+  std::deque<DialGate> gates_;     // of each NIC, then of dials without one: shm, others
   std::vector<NicQueue*> queues_;  // parallel to nics_; the process's
   NicQueue& loopback_queue_;       // the process's
   std::vector<TimeNs> next_ping_;  // parallel to nics_

@@ -14,6 +14,7 @@
 #include "protocol/path/peer_liveness.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
+#include "runtime/connection/dial_gate.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/link/link_witness.h"
@@ -54,6 +55,8 @@ class LinkHost {
   // As ControlStream wants it.
   virtual std::span<std::byte> read_buffer() = 0;
   virtual NicQueue& queue(NicId nic) = 0;
+  // Returns the gate of first dials from that NIC; kNoNic: from none, in shared memory or not.
+  virtual DialGate& dial_gate(NicId nic, bool shm) = 0;
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
 

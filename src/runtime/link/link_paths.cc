@@ -57,7 +57,8 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     next = std::min(next, slot.dialer->next_timeout());
     const bool validates = path.state.phase() == PathPhase::validating;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
-    if (!path.state.connected() && reopens && !slot.dialer->busy() && may_open(path)) {
+    if (!path.state.connected() && reopens && !slot.dialer->busy() && !slot.dialer->waits() &&
+        may_open(path)) {
       next = std::min(next, path.backoff.next_attempt());
     }
   }

@@ -136,6 +136,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void note_data_paths(TimeNs now);
   void dial(TimeNs now);
   bool may_open(const Path& path) const;
+  bool is_first_dial(const Path& path) const;
+  bool admitted(PathSlot& slot);
   void open(PathSlot& slot, TimeNs now);
   bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
               TimeNs now);
@@ -159,6 +161,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   // PathDialer::Owner
   void on_dialed(PathDialer& dialer, DialedPath dialed) override;
   void on_dial_failed(PathDialer& dialer, const DialFailure& failure) override;
+  void on_admitted() override { events_.wake(); }
 
   LinkHost& host_;
   const LinkEnd end_;

@@ -48,6 +48,10 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
 
 // Ends the attempts before it closes the connections that carry data.
 LinkPaths::~LinkPaths() {
+  // None of them is admitted when another one ends.
+  for (PathSlot& slot : slots_) {
+    if (slot.dialer->waits()) slot.dialer->cancel();
+  }
   for (PathSlot& slot : slots_) slot.pending_data.reset();
   for (PathSlot& slot : slots_) slot.dialer.reset();
   // The NICs' accounts outlive the link: other links use them.
@@ -66,16 +70,31 @@ void LinkPaths::dial(TimeNs now) {
     // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
     // may have left. A call shows whether the peer lives, and gives it this rank's address.
     if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
-    if (!may_open(path)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
+    if (!admitted(slot)) continue;
     path.backoff.on_attempt(now);
     open(slot, now);
   }
 }
 
-// Returns whether the path is to be opened now. A fallback path is not, before the others have
+bool LinkPaths::is_first_dial(const Path& path) const {
+  return opens() && path.state.up_since() == 0;
+}
+
+// Returns whether the path is to be opened now. If only its gate is in the way, it waits there.
+bool LinkPaths::admitted(PathSlot& slot) {
+  const Path& path = *slot.path;
+  if (!may_open(path)) {
+    slot.dialer->cancel();  // others wait for its place
+    return false;
+  }
+  return !is_first_dial(path) ||
+         slot.dialer->enter(host_.dial_gate(path.spec.local_nic, path.spec.is_shm()));
+}
+
+// Returns whether the path is needed now. A fallback path is not, before the others have
 // failed: an idle one would cost descriptors and heartbeats. A path that was never up may only be
-// early: its peer refuses connections until it has the table of ranks.
+// early.
 bool LinkPaths::may_open(const Path& path) const {
   return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
     const bool has_failed = other->history.downs > 0 || other->history.attempts >= kTriedInVain;
@@ -111,6 +130,8 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
   request.answered_within = connect_bound(path, now);
+  // The processes of all ranks start at once, and may share few processors.
+  if (is_first_dial(path)) request.shaken_within = limits::kHandshakeAgeMax;
   slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
 }
 
