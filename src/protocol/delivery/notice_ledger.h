@@ -64,6 +64,7 @@ class NoticeLedger {
     const auto last = numbers_.upper_bound({kind, UINT64_MAX});
     return static_cast<size_t>(std::distance(first, last));
   }
+  bool pending(const NoticeSlot& slot) const { return numbers_.contains(slot); }
   // Returns the oldest pending notices, as many as one frame may hold.
   std::vector<NoticeReport> report() const {
     std::vector<NoticeReport> said;

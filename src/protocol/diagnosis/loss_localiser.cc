@@ -77,6 +77,7 @@ std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
 }  // namespace
 
 void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
+  const std::map<Key, Seen> before = seen_;
   std::erase_if(seen_, [&](const auto& entry) { return entry.first.observer == report.observer; });
   const size_t hosts = nics_of_hosts_.size();
   for (const LossSample& sample : report.samples) {
@@ -88,7 +89,12 @@ void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
                        count.lossy <= count.lost + 1 && count.lossy <= LossMeter::kPeriods &&
                        count.periods <= LossMeter::kPeriods;
     if (!known || !sound) continue;
-    seen_[{report.observer, sample.near, sample.far}] = {count, now};
+    const Key key{report.observer, sample.near, sample.far};
+    Seen& seen = seen_[key];
+    seen = {count, now, 0};
+    const auto last = before.find(key);
+    if (last == before.end()) continue;
+    seen.grew_at = count.lossy > last->second.count.lossy ? now : last->second.grew_at;
   }
   wall_[report.observer] = report.wall;
   changed_ = true;
@@ -184,6 +190,18 @@ void LossLocaliser::name(Scope scope, const NicName& nic, const NicName& other,
   ready_.push_back(verdict);
 }
 
+// Returns whether packets of the NIC got lost over a time of kNicPatience. Several paths see the
+// same short outage, and their windows still hold it seconds later. So one of them must have seen
+// a loss in more periods than fit into that time, or a new loss after it.
+bool LossLocaliser::lasted(const NicName& nic, TimeNs since) const {
+  return std::ranges::any_of(seen_, [&](const auto& entry) {
+    const auto& [key, seen] = entry;
+    if (key.near != nic && key.far != nic) return false;
+    return seen.count.lossy * LossMeter::kPeriod > kNicPatience ||
+           seen.grew_at >= since + kNicPatience;
+  });
+}
+
 void LossLocaliser::localise_component(const std::vector<Pair>& component,
                                        const std::vector<Pair>& lossy,
                                        const std::map<Pair, LossCount>& totals, TimeNs now) {
@@ -203,7 +221,8 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
     for (const Pair& pair : component) {
       if (touches(pair, nic)) since = std::min(since, lossy_.at(pair).lossy_since);
     }
-    if (now - since < kNicPatience && !mutated(Mutant::loss_one_period)) continue;
+    const bool long_enough = now - since >= kNicPatience && lasted(nic, since);
+    if (!long_enough && !mutated(Mutant::loss_one_period)) continue;
     const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
     if (!seen_by_two || count.lossy < kNicPeriods) continue;
     if (!stands_out(count, faulty_nics, totals)) continue;

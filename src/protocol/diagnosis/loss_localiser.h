@@ -96,8 +96,8 @@ class LossLocaliser {
   static constexpr TimeNs kCleared = 10 * kSecond;
   // Time to wait for evidence of other pairs before the verdict names only the pair.
   static constexpr TimeNs kPairPatience = 2 * kSecond;
-  // A NIC must be lossy for this long before it is named: one full queue may drop packets of many
-  // pairs, and the rate of a loss that has just begun is uncertain.
+  // A NIC must lose packets for this long before it is named: one full queue, or one short outage,
+  // may drop packets of many pairs, and the rate of a loss that has just begun is uncertain.
   static constexpr TimeNs kNicPatience = 500 * kMillisecond;
   // Periods with a loss that are needed: in a pair, to call it lossy; over all pairs of a NIC, to
   // name the NIC; in a pair, to name the pair.
@@ -113,6 +113,7 @@ class LossLocaliser {
   struct Seen {
     LossCount count;
     TimeNs at = 0;
+    TimeNs grew_at = 0;  // its last report with more lossy periods than the report before; 0: none
   };
   struct Key {
     Rank observer;
@@ -131,6 +132,7 @@ class LossLocaliser {
                   const std::map<Pair, LossCount>& totals) const;
   bool host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                const std::map<Pair, LossCount>& totals) const;
+  bool lasted(const NicName& nic, TimeNs since) const;
   void localise_component(const std::vector<Pair>& component, const std::vector<Pair>& lossy,
                           const std::map<Pair, LossCount>& totals, TimeNs now);
   void name(Scope scope, const NicName& nic, const NicName& other, const LossCount& count,

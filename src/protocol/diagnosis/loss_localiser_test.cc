@@ -191,6 +191,19 @@ TEST(LossLocaliser, IgnoresReportsThatContradictThemselves) {
   EXPECT_TRUE(localised(2, {{0, 7, kLoses}, {9, 1, kLoses}}).empty());
 }
 
+// Two faults at other ends hit three paths in the same 250 ms. Their windows hold that for seconds.
+TEST(LossLocaliser, AShortOutageOfSeveralPathsNamesNoNic) {
+  constexpr LossCount kTwice{.sent = 60, .lost = 1, .periods = 3, .lossy = 2};
+  constexpr LossCount kAgain{.sent = 90, .lost = 2, .periods = 8, .lossy = 3};
+  const std::vector<Row> rows = {
+      {1, 2, kTwice}, {1, 3, kTwice}, {3, 1, kTwice}, {0, 1, kClean}, {0, 1, kClean, 1}};
+  LossLocaliser localiser(hosts(4));
+  EXPECT_TRUE(localised(localiser, rows, 3 * kSecond).empty());
+  std::vector<Row> later = rows;
+  later[2].count = kAgain;
+  EXPECT_EQ(words(localised(localiser, later, kSecond, 3 * kSecond)), Words{"nic h1nic0"});
+}
+
 TEST(LossLocaliser, SaysWhetherALossExplainsABrokenConnection) {
   LossLocaliser localiser(hosts(3));
   EXPECT_EQ(localiser.explains(nic(0), nic(1), 0), LossExplains::no);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -14,6 +15,8 @@ namespace {
 constexpr TimeNs kSettled = 50 * kMillisecond;
 // The localising rank may die. The next one needs the reports on which no verdict has been made.
 constexpr TimeNs kKept = 500 * kMillisecond;
+// The localising rank waits for so long for the other reports of a fault whose pair answers.
+constexpr TimeNs kInTime = 250 * kMillisecond;
 constexpr size_t kVerdictsMax = 10'000;
 // A connection that broke because of loss has its verdict, if any, at most so long before the NIC
 // is named.
@@ -79,7 +82,15 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   o.retransmitted_bytes = event.retransmitted_bytes;
   o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
   o.wall = clock_.wall();
-  reports_.push_back({std::move(o), event.path, clock_.now() + kSettled, false, {}});
+  // The path has been up again since an earlier report.
+  std::erase_if(reports_, [&](const Report& report) {
+    return report.late && report.observation.peer == event.peer && report.path == event.path;
+  });
+  Report report;
+  report.observation = std::move(o);
+  report.path = event.path;
+  report.settled_at = clock_.now() + kSettled;
+  reports_.push_back(std::move(report));
 }
 
 void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
@@ -92,7 +103,10 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   o.far = {host_of(peer), ""};
   o.cause = end == PeerEnd::dead ? DownCause::connection_lost : DownCause::silent;
   o.wall = clock_.wall();
-  reports_.push_back({std::move(o), {}, clock_.now() + kSettled, false, {}});
+  Report report;
+  report.observation = std::move(o);
+  report.settled_at = clock_.now() + kSettled;
+  reports_.push_back(std::move(report));
 }
 
 void FaultReporter::on_observation(std::span<const std::byte> bytes) {
@@ -235,12 +249,52 @@ Rank FaultReporter::recipient(const Report& report, Rank localiser) const {
   return engine_.link(report.observation.peer)->peer_said_goodbye() ? *report.told : localiser;
 }
 
+// Returns whether the rank has applied the latest notice of this report.
+bool FaultReporter::delivered(const Report& report, Rank localiser) const {
+  if (localiser == engine_.self()) return true;
+  const NoticeSlot slot{static_cast<uint8_t>(NoticeKind::observation),
+                        subject_of(report.observation, report.path)};
+  return engine_.link(localiser)->notice_delivered(slot);
+}
+
+// Returns whether the report will arrive so late that it is no evidence any more: the other end's
+// report may come at quite another time, and the pair may work again. The word of a NIC's own host
+// needs no other evidence, and an end that closed its path because of the bytes accuses no NIC.
+bool FaultReporter::is_late(const Report& report, TimeNs now) const {
+  const Observation& o = report.observation;
+  if (!report.told || !report.path || report.arrived || report.late) return false;
+  return now >= report.told_at + kInTime && subject(o) == nullptr && !is_of_bytes(finest(o));
+}
+
+bool FaultReporter::is_over(const Report& report) const {
+  const Path* path = engine_.link(report.observation.peer)->find_path(*report.path);
+  if (path == nullptr) return true;
+  const PathPhase phase = path->state.phase();
+  return phase == PathPhase::up || phase == PathPhase::suspect;
+}
+
+// The path may still be lost when the localising rank answers again. Then the loss is evidence, and
+// goes out once more.
+void FaultReporter::take_back_late(TimeNs now) {
+  for (Report& report : reports_) {
+    if (!report.told || report.arrived) continue;
+    report.arrived = delivered(report, *report.told);
+    if (!is_late(report, now)) continue;
+    take_back(report, *report.told, now);
+    report.told.reset();
+    report.late = true;
+  }
+}
+
 void FaultReporter::report_all(Rank localiser, TimeNs now) {
+  take_back_late(now);
   std::erase_if(reports_, [&](const Report& report) {
-    return report.settled && now >= report.settled_at + kKept;
+    const bool waits = report.late && !report.told;
+    return waits ? is_over(report) : report.settled && now >= report.settled_at + kKept;
   });
   for (Report& report : reports_) {
     const Rank to = recipient(report, localiser);
+    if (report.late && !report.told && !delivered(report, to)) continue;
     const bool settles = !report.settled && now >= report.settled_at;
     if (report.told == to && !settles) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
@@ -250,6 +304,7 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
     }
     report.settled = report.settled || settles;
     if (report.told && report.told != to) take_back(report, *report.told, now);
+    if (report.told != to) report.told_at = now;
     const bool news = report.told != to || report.observation.stall_us != told_stall_us;
     report.told = to;
     if (news) tell(report, to, now);
@@ -346,7 +401,9 @@ TimeNs FaultReporter::next_timeout() const {
   for (const Report& report : reports_) {
     // A new report has not been sent yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;
-    next = std::min(next, report.told ? due : 0);
+    if (report.late && !report.told) continue;  // until the localising rank answers
+    const TimeNs late_at = report.arrived || report.late ? kNever : report.told_at + kInTime;
+    next = std::min(next, report.told ? std::min(due, late_at) : 0);
   }
   return next;
 }

@@ -54,12 +54,16 @@ class FaultReporter {
 
  private:
   // A report is sent at once, again when the stall is known, and anew when another rank localises.
+  // One that does not arrive in time is taken back, and sent again only if its path is still lost.
   struct Report {
     Observation observation;
     std::optional<PathId> path;  // none: a report on a whole process
     TimeNs settled_at = 0;
     bool settled = false;
     std::optional<Rank> told;
+    TimeNs told_at = 0;  // when it was first told to that rank
+    bool arrived = false;
+    bool late = false;
   };
   NicName name_of(Rank rank, NicId nic) const;
   std::string words_for(const Verdict& verdict) const;
@@ -69,6 +73,10 @@ class FaultReporter {
   void tell(const Report& report, Rank localiser, TimeNs now);
   void take_back(const Report& report, Rank localiser, TimeNs now);
   Rank recipient(const Report& report, Rank localiser) const;
+  bool delivered(const Report& report, Rank localiser) const;
+  bool is_late(const Report& report, TimeNs now) const;
+  bool is_over(const Report& report) const;
+  void take_back_late(TimeNs now);
   void report_all(Rank localiser, TimeNs now);
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
   void probe(Rank requester, const ProbeRequest& request);

@@ -91,6 +91,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // True when both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
   bool notices_delivered() const { return notices_.pending() == 0 || peer_ended(); }
+  bool notice_delivered(const NoticeSlot& slot) const {
+    return !notices_.pending(slot) || peer_ended();
+  }
   size_t notices_pending() const { return notices_.pending(); }
   size_t notices_pending(uint8_t kind) const { return notices_.pending(kind); }
   bool peer_ended() const override { return peer_end_.has_value(); }

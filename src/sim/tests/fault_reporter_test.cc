@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
@@ -100,6 +102,67 @@ TEST(FaultReporter, RanksThatLeaveAfterAFrameWasChangedAccuseNoNic) {
     ASSERT_NO_FATAL_FAILURE(ranks.lose_the_path());
     EXPECT_EQ(ranks.leave(later * kMicrosecond), 0u) << later << " us later";
   }
+}
+
+// The localising rank's host is cut off from all networks. Meanwhile ranks 2 and 3 lose the path of
+// their nic1. The localising rank reads their reports after the cut.
+class CutOffLocaliser {
+ public:
+  CutOffLocaliser() : cluster_(options()) {}
+
+  // Returns the number of verdicts on hosts 2 and 3 that rank 2 holds a while after the cut.
+  size_t verdicts_after(const std::function<void(Cluster&)>& fault) {
+    EXPECT_TRUE(cluster_.connect());
+    cut_off(true);
+    cluster_.world().run_for(20 * kMillisecond);
+    fault(cluster_);
+    cluster_.world().run_for(800 * kMillisecond);
+    cut_off(false);
+    cluster_.world().run_for(6 * kSecond);
+    const auto& verdicts = cluster_.node(2).fault_reporter().verdicts();
+    return static_cast<size_t>(std::ranges::count_if(verdicts, [](const Verdict& verdict) {
+      return verdict.faulty.host >= 2 && (verdict.scope != Scope::pair || verdict.other.host >= 2);
+    }));
+  }
+
+ private:
+  static ClusterOptions options() {
+    ClusterOptions options;
+    options.hosts = 4;
+    return options;
+  }
+  void cut_off(bool begins) {
+    std::vector<SimNic*> nics = {&cluster_.nic(0, 0), &cluster_.nic(0, 1),
+                                 cluster_.node(0).management};
+    for (SimNic* nic : nics) {
+      if (nic == nullptr) continue;
+      begins ? cluster_.fabric().hole(*nic) : cluster_.fabric().fix(*nic);
+    }
+  }
+
+  Cluster cluster_;
+};
+
+// The path was up again at once. Probes tell nothing about a loss so long ago.
+TEST(FaultReporter, ALocaliserThatHearsOfALossTooLateAccusesNoPair) {
+  const auto reset = [](Cluster& cluster) {
+    const SimNic* near = &cluster.nic(2, 1);
+    const SimNic* far = &cluster.nic(3, 1);
+    for (const FlowInfo& flow : cluster.fabric().flows()) {
+      const bool of_pair =
+          (flow.from == near && flow.to == far) || (flow.from == far && flow.to == near);
+      if (of_pair) cluster.fabric().reset_flow(flow.id);
+    }
+  };
+  EXPECT_EQ(CutOffLocaliser().verdicts_after(reset), 0u);
+}
+
+TEST(FaultReporter, ALossThatLastsIsReportedAgainToALocaliserThatWasCutOff) {
+  const auto sever = [](Cluster& cluster) {
+    cluster.fabric().sever(cluster.nic(2, 1), cluster.nic(3, 1));
+    cluster.node(2).engine().link(Rank(3))->ping(NicId(1));
+  };
+  EXPECT_EQ(CutOffLocaliser().verdicts_after(sever), 1u);
 }
 
 }  // namespace

@@ -45,6 +45,15 @@ TEST_P(TrialTest, KeepsEveryRule) {
   EXPECT_GT(result.elements, 0U);
 }
 
+// Seeds that found errors with all operations and faults of today.
+class KeptSeedTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(KeptSeedTest, KeepsEveryRule) {
+  const TrialResult result = run_trial(scenario_of(GetParam()));
+  EXPECT_TRUE(result.violations.empty()) << report(GetParam(), result);
+  EXPECT_GT(result.elements, 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, kSeedsInARow + 1));
 
 // After a host was suspended, connections that waited for TCP's timer accused NICs.
@@ -67,6 +76,15 @@ INSTANTIATE_TEST_SUITE_P(StaleReport, TrialTest, testing::Values<uint64_t>(6875)
 
 // Each of two simultaneous faults of one rail left evidence against a NIC between them.
 INSTANTIATE_TEST_SUITE_P(InnocentBetweenTwoFaults, TrialTest, testing::Values<uint64_t>(90801));
+
+// Two holes hit the same paths of an innocent NIC at the same moment, and no packet was lost later.
+INSTANTIATE_TEST_SUITE_P(OneOutageOnManyPaths, KeptSeedTest, testing::Values<uint64_t>(102220));
+
+// The localising rank was suspended, and read the reports of a loss at very different times.
+INSTANTIATE_TEST_SUITE_P(LateReports, KeptSeedTest, testing::Values<uint64_t>(103985, 105391));
+
+// An operator asked an idle rank twice, and the rank had no turn for the second answer.
+INSTANTIATE_TEST_SUITE_P(IdleRankAnswers, KeptSeedTest, testing::Values<uint64_t>(109111));
 
 // With operators, and with callers that abort or disagree.
 TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
