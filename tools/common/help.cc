@@ -56,6 +56,7 @@ constexpr std::array kExamples = {
     Example{"lab pause", "r2ccl lab pause h2 nic1 500", "half a second without packets"},
     Example{"lab stat", "r2ccl lab stat", "of every NIC of the lab"},
     Example{"lab down", "r2ccl lab --name two down", "remove the lab called two"},
+    Example{"plan", "r2ccl plan show all_gather -p 4", "every rank's messages, and the proof"},
     Example{"plan show", "r2ccl plan show all_reduce -p 4 -c 1000", "four ranks, 1000 floats"},
     Example{"plan show", "r2ccl plan show broadcast -p 8 -c 9 --hosts 4,4 --rank 0",
             "rank 0 of eight on two hosts"},

@@ -1,6 +1,7 @@
 #include "protocol/diagnosis/loss_localiser.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/check.h"
@@ -77,8 +78,12 @@ std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
 }  // namespace
 
 void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
-  const std::map<Key, Seen> before = seen_;
-  std::erase_if(seen_, [&](const auto& entry) { return entry.first.observer == report.observer; });
+  std::map<Key, Seen> before;  // of this observer
+  for (auto entry = seen_.begin(); entry != seen_.end();) {
+    const auto next = std::next(entry);
+    if (entry->first.observer == report.observer) before.insert(seen_.extract(entry));
+    entry = next;
+  }
   const size_t hosts = nics_of_hosts_.size();
   for (const LossSample& sample : report.samples) {
     const LossCount& count = sample.count;

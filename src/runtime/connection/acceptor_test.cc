@@ -36,9 +36,15 @@ std::array<std::byte, kNonceBytes> nonce(uint32_t seed) {
 class AcceptorTest : public testing::Test {
  protected:
   AcceptorTest() {
+    acceptor_.emplace(reactor_, server_host_, clock_, run_, callbacks());
+    EXPECT_TRUE(acceptor_->begin().ok());
+    endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
+  }
+
+  Acceptor::Callbacks callbacks() {
     Acceptor::Callbacks callbacks;
-    callbacks.policy = [this](const ConnectionIdentity& identity,
-                              Incarnation) -> Result<AcceptDecision> {
+    callbacks.policy = [](const ConnectionIdentity& identity,
+                          Incarnation) -> Result<AcceptDecision> {
       if (identity.path != kIdentity.path) return Status(Code::remote, "no such path here");
       return AcceptDecision{Incarnation(6), Incarnation(), {}};
     };
@@ -46,11 +52,8 @@ class AcceptorTest : public testing::Test {
     callbacks.established = [this](EstablishedConnection connection) {
       established_.push_back(std::move(connection));
     };
-    acceptor_.emplace(reactor_, server_host_, clock_, run_, std::move(callbacks));
-    EXPECT_TRUE(acceptor_->begin().ok());
-    endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
+    return callbacks;
   }
-
   void run_for(TimeNs duration) {
     for (const TimeNs end = clock_.now() + duration; clock_.now() < end;) {
       fabric_.run_for(100 * kMicrosecond);
@@ -331,15 +334,7 @@ TEST_F(AcceptorTest, PendingConnectionsTakeAMillisecondOfEachPassAndDelayNoPeer)
   const SlowClock slow(clock_, 200 * kMicrosecond);
   SimHost& peer_host = fabric_.add_host("peer");
   fabric_.add_nic(peer_host, {.name = "nic0"});
-  Acceptor::Callbacks callbacks;
-  callbacks.policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
-    return AcceptDecision{Incarnation(6), Incarnation(), {}};
-  };
-  callbacks.nonce = [this] { return nonce(nonces_++); };
-  callbacks.established = [this](EstablishedConnection connection) {
-    established_.push_back(std::move(connection));
-  };
-  Acceptor acceptor(reactor_, server_host_, slow, run_, std::move(callbacks));
+  Acceptor acceptor(reactor_, server_host_, slow, run_, callbacks());
   ASSERT_TRUE(acceptor.begin().ok());
   acceptor.reserve({peer_host.address_of("nic0")});
   const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0", kNic).value();
@@ -455,15 +450,7 @@ TEST_F(AcceptorTest, APeerThatLeavesInTheMiddleCostsNothing) {
 }
 
 TEST_F(AcceptorTest, AnEarlyPeerWaitsUntilTheAcceptorBegins) {
-  Acceptor::Callbacks callbacks;
-  callbacks.policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
-    return AcceptDecision{Incarnation(6), Incarnation(), {}};
-  };
-  callbacks.nonce = [this] { return nonce(nonces_++); };
-  callbacks.established = [this](EstablishedConnection connection) {
-    established_.push_back(std::move(connection));
-  };
-  acceptor_.emplace(reactor_, server_host_, clock_, run_, std::move(callbacks));
+  acceptor_.emplace(reactor_, server_host_, clock_, run_, callbacks());
   endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   HandshakeIo client = honest_client();
   EXPECT_EQ(shake(client, 2 * kSecond), HandshakeIo::Progress::running);
