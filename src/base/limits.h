@@ -108,7 +108,7 @@ inline constexpr size_t kPendingHandshakesMax = 256;
 // First dials that a rank has open at a time, over all NICs, but at least one on each. Each needs
 // the processes of both ranks several times; so many keep a rank busy while each of its peers waits
 // for a processor.
-inline constexpr size_t kFirstDialsMax = 32;
+inline constexpr size_t kFirstDialsMax = 64;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 
