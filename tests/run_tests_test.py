@@ -23,8 +23,10 @@ JUNIT = """<testsuite>
   <testcase name="b" status="run"/>
   <testcase name="C.d/0" status="fail"><failure message="Failed"/></testcase>
   <testcase name="e" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+  <testcase name="f" status="notrun"><skipped message="Unable to find executable"/></testcase>
 </testsuite>"""
-RUN_ALONE = "ctest --test-dir x -R '^C\\.d/0$' --output-on-failure"
+RUN_ALONE = ("C.d/0: ctest --test-dir x -R '^C\\.d/0$' --output-on-failure",
+             "f: ctest --test-dir x -R '^f$' --output-on-failure")
 
 
 def config(directory="x"):
@@ -55,7 +57,7 @@ class Counting(unittest.TestCase):
             junit.write(JUNIT)
             junit.flush()
             self.assertEqual(run_tests.read_junit(junit.name, config()),
-                             Tally(2, 1, 1, [f"C.d/0: {RUN_ALONE}"]))
+                             Tally(2, 2, 1, list(RUN_ALONE)))
 
     def test_the_line_names_skipped_tests_only_when_there_are_any(self):
         self.assertEqual(str(Tally(3, 0, 0)), "3 passed, 0 failed")
