@@ -3,7 +3,9 @@
 the worst ratio first. Peers that are missing are installed.
 
 All programs of a cell run in the same lab, alternately: each repetition runs every program once. A
-run's figure is the median of its operations, run back to back, each counted with its slowest rank.
+run's figure is the median of its operations, which run back to back. Each lasts from the start of its
+last rank to the end of its last rank, for all ranks read the clock of this machine. Operations with a
+root overlap and end in bursts: there the figure of a run is their mean, as in nccl-tests.
 The ratio is that of the medians of the runs; its spread is that of the repetitions. "By means" is
 the ratio by the means of the operations: where ranks share cores, some operations wait for a core,
 and only the mean counts them. The processor time per GB is that of all processes of both ends, user
@@ -24,8 +26,8 @@ import time
 import peers
 import ratios
 import ratios_svg
-from lab import (Failed, Lab, Operation, Place, ROOT, machine, median, output_of, parser, progress,
-                 save)
+from lab import (Failed, Lab, Operation, PAYLOAD_SHARE, Place, ROOT, machine, median, output_of,
+                 parser, progress, save)
 from report_text import origin, place, size_text, wrapped
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -45,6 +47,10 @@ GLOO_BYTES_MIN = 64 * KIB
 NAMES = {"all_reduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast",
          "all_gather": "AllGather", "reduce_scatter": "ReduceScatter", "gather": "Gather",
          "scatter": "Scatter", "alltoall": "AllToAll"}
+# The share of the wire's limit that a collective of many bytes shall reach.
+WIRE_GOAL, ROOTED_WIRE_GOAL = 0.97, 0.92
+WHOLE_VECTOR = ("broadcast", "reduce")  # one host sends or receives all of it
+ROOTED = (*WHOLE_VECTOR, "gather", "scatter")
 
 
 class ThisMachine(Place):
@@ -100,8 +106,9 @@ def run_ours(place, options):
     return shlex.join(argv), seconds
 
 
-def add_times(cell, program, seconds, command):
-    cell.add(program, median(seconds) * 1e3, command, mean=sum(seconds) / len(seconds) * 1e3)
+def add_times(cell, program, seconds, command, rooted):
+    mean = sum(seconds) / len(seconds) * 1e3
+    cell.add(program, mean if rooted else median(seconds) * 1e3, command, mean=mean)
 
 
 def note_others(cells, seconds=0.3):
@@ -122,6 +129,7 @@ class Group:
     def __init__(self, make_place, peer_list, plan, cells, collective="all_reduce"):
         self.make_place, self.peers, self.plan, self.cells = make_place, peer_list, plan, cells
         self.collective = collective
+        self.rooted = collective in ROOTED
 
     def select(self, wanted):
         self.cells = {size: cell for size, cell in self.cells.items() if wanted in cell.name}
@@ -148,7 +156,7 @@ class Group:
         cell = self.cells[size]
         try:
             command, seconds = run_ours(place, options)
-            add_times(cell, ratios.OURS, seconds, command_text(place, command))
+            add_times(cell, ratios.OURS, seconds, command_text(place, command), self.rooted)
         except Failed as error:
             progress(f"{cell.name}: r2ccl: {error}")
             command = shlex.join(map(str, place.our_bench(*options)))
@@ -168,7 +176,7 @@ class Group:
         for size in sizes:
             command = command_text(place, peer.command)
             if measured.get(size):
-                add_times(self.cells[size], peer.name, measured[size], command)
+                add_times(self.cells[size], peer.name, measured[size], command, self.rooted)
             else:
                 self.cells[size].fail(peer.name, why, command)
 
@@ -268,6 +276,16 @@ def lab_group(title, hosts, nics, mbit, sizes, goals, collective="all_reduce"):
                  peers.all_in_lab(collective), PLAN, cells, collective)
 
 
+def add_wire_limit(group, size, hosts, nics, mbit):
+    """Sets the limit of one size in a lab of shaped NICs: the bytes that the busiest host sends or
+    receives, over the TCP payload that its NICs carry."""
+    share = 1 if group.collective in WHOLE_VECTOR else (hosts - 1) / hosts
+    cell = group.cells[size]
+    cell.limit = share * size / (nics * mbit * PAYLOAD_SHARE * 1e6 / 8) * 1e3
+    cell.share_goal = ROOTED_WIRE_GOAL if group.rooted else WIRE_GOAL
+    return group
+
+
 def host_group(ranks, plan, goals, collective="all_reduce"):
     cells = {size: ratios.Cell(f"{NAMES[collective]} {bytes_text(size)}, one host, {ranks} ranks",
                                goals.get(size)) for size in plan}
@@ -306,9 +324,18 @@ def groups_of_collectives():
     for collective in NAMES:
         if collective == "all_reduce":
             continue
-        yield lab_group("4x4 at 250 Mbit/s", 4, 4, 250, LARGE, goals, collective)
+        shaped = lab_group("4x4 at 250 Mbit/s", 4, 4, 250, LARGE, goals, collective)
+        yield add_wire_limit(shaped, 16 * MIB, 4, 4, 250)
         yield lab_group("4x4", 4, 4, 0, LARGE, goals, collective)
         yield host_group(4, {size: PLAN[size] for size in LARGE}, goals, collective)
+
+
+def wire_lines(cells):
+    if all(cell.share_goal is None for cell in cells):
+        return []
+    return ["## Share of the wire", "", "The limit is the time of the bytes that the busiest host "
+            "sends or receives, at the TCP payload that its NICs carry (1448 of 1514 bytes).", "",
+            *ratios.wire_table(cells)]
 
 
 def report(document, cells, picture):
@@ -321,7 +348,8 @@ def report(document, cells, picture):
              f"{document['repetitions']} repetitions. "
              + ", ".join(f"{name} {version}" for name, version in document["peers"].items())
              + ", from Debian. [Profiles](profiles.md) of the missed targets.", "",
-             "## Targets", "", *ratios.target_table(cells), "## Figures", "", *origin(where)]
+             "## Targets", "", *ratios.target_table(cells), *wire_lines(cells),
+             "## Figures", "", *origin(where)]
     lines += ratios.ratio_table(cells) + ratios.figure_table(cells)
     lines += [f"- {line}" for line in ratios.failures(cells)]
     lines += [f"- Did not run: {name}: {why.splitlines()[-1] if why else ''}"

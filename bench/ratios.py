@@ -13,12 +13,15 @@ DECIMALS_MAX = 3
 class Cell:
     """One comparison. `runs` has one figure for each repetition and program, None where the run
     failed; `means` has the mean of the operations beside it, where the figure is their median.
-    `goal` bounds the ratio: from above, or from below where more is better."""
+    `goal` bounds the ratio: from above, or from below where more is better. `limit` is the least
+    time that the wire allows, and `share_goal` the share of it that we shall reach."""
 
     name: str
     goal: float | None = None
     unit: str = "ms"
     more_is_better: bool = False
+    limit: float | None = None
+    share_goal: float | None = None
     runs: dict = dataclasses.field(default_factory=dict)
     means: dict = dataclasses.field(default_factory=dict)
     commands: dict = dataclasses.field(default_factory=dict)
@@ -141,6 +144,26 @@ def target_table(cells):
                   for cell in worst_first(cells) if cell.goal is not None])
 
 
+def wire_share(cell):
+    """Returns the share of the wire's limit that our median reaches, or None if one is missing."""
+    ours = cell.typical(OURS)
+    return cell.limit / ours if cell.limit and ours else None
+
+
+def wire_row(cell):
+    share = wire_share(cell)
+    met = "-" if share is None else "reached" if share >= cell.share_goal else "**not reached**"
+    return [cell.name, f"at least {num(100 * cell.share_goal, 0)} %", figure(cell.limit),
+            spread_text(cell.spread(OURS)), "-" if share is None else f"{num(100 * share, 1)} %", met]
+
+
+def wire_table(cells):
+    """Returns the lines of the table of shares of the wire's limit, the worst first."""
+    limited = [cell for cell in cells if cell.share_goal is not None]
+    return table(["", "target", "limit, ms", OURS + ", ms", "limit / time", "result"],
+                 [wire_row(cell) for cell in sorted(limited, key=lambda c: wire_share(c) or 0)])
+
+
 def ratio_row(cell):
     peer = best_peer(cell)
     return [cell.name, ratio_text(cell), num(mean_ratio(cell), 2), cell.unit,
@@ -174,6 +197,7 @@ def document(cell):
     return {"cell": cell.name, "unit": cell.unit, "more_is_better": cell.more_is_better,
             "ratio": ratio(cell), "ratio_spread": ratio_spread(cell), "best_peer": best_peer(cell),
             "ratio_of_means": mean_ratio(cell), "goal": cell.goal, "goal_met": is_met(cell),
+            "wire_limit_ms": cell.limit, "wire_share": wire_share(cell),
             "others_cpu_percent": cell.others_cpu,
             "programs": {name: program_document(cell, name) for name in cell.runs}}
 

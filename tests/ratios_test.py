@@ -55,6 +55,18 @@ class Ratio(unittest.TestCase):
         self.assertEqual(ratios.mean_ratio(cell), 0.5)
 
 
+class WireShare(unittest.TestCase):
+    def test_the_worst_share_comes_first_and_its_goal_bounds_it_from_below(self):
+        cells = [cell_of({OURS: [20]}, "good", limit=19.5, share_goal=0.97),
+                 cell_of({OURS: [20]}, "poor", limit=19, share_goal=0.97),
+                 cell_of({OURS: [None]}, "failed", limit=19, share_goal=0.97),
+                 cell_of({OURS: [1]}, "without a limit")]
+        rows = ratios.wire_table(cells)[2:5]
+        self.assertEqual([row.split("|")[1].strip() for row in rows], ["failed", "poor", "good"])
+        self.assertEqual([row.split("|")[6].strip() for row in rows],
+                         ["-", "**not reached**", "reached"])
+
+
 class Goal(unittest.TestCase):
     def test_it_bounds_time_from_above_and_rates_from_below(self):
         for more, goal, met in ((False, 0.5, True), (False, 0.4, False), (True, 0.5, True),

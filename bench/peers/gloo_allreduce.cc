@@ -31,6 +31,11 @@ namespace {
 
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
 
+double monotonic_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
 // Runs one piece of work on every stripe's thread and waits for all.
 class Stripes {
  public:
@@ -94,18 +99,19 @@ class Job {
     for (int i = 0; i < warmup; ++i) reduce();
     gloo::BarrierOptions barrier(contexts_[0]);
     gloo::barrier(barrier);
-    std::vector<double> us;
+    std::vector<double> starts, ends;
     for (int i = 0; i < iterations; ++i) {
-      auto start = std::chrono::steady_clock::now();
+      starts.push_back(monotonic_us());
       reduce();
-      std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-      us.push_back(took.count());
+      ends.push_back(monotonic_us());
     }
-    all_reduce(contexts_[0], us.data(), us.data(), us.size(), &gloo::max<double>);
+    for (std::vector<double>* times : {&starts, &ends}) {
+      all_reduce(contexts_[0], times->data(), times->data(), times->size(), &gloo::max<double>);
+    }
     all_reduce(contexts_[0], &wrong, &wrong, 1, &gloo::sum<double>);
     if (rank_ != 0) return;
     std::printf("%zu %.0f", bytes, wrong);
-    for (double time : us) std::printf(" %.1f", time);
+    for (int i = 0; i < iterations; ++i) std::printf(" %.1f", ends[i] - starts[i]);
     std::printf("\n");
     std::fflush(stdout);
   }

@@ -1,6 +1,7 @@
 // A collective of float32 over MPI, timed as `r2ccl bench` times it: operations back to back, each
-// counted with the duration of its slowest rank. The root is rank 0. The size is that of the longest
-// buffer: in collectives with blocks, of all blocks together.
+// from the start of its last rank to the end of its last rank; all ranks read the clock of this
+// machine. The root is rank 0. The size is that of the longest buffer: in collectives with blocks,
+// of all blocks together.
 //
 // usage: mpi_collective COLLECTIVE BYTES:WARMUP:ITERATIONS...
 //   prints "BYTES WRONG microseconds..." per size
@@ -8,8 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int rank, ranks;
+
+// MPI_Wtime() need not have the same origin on every rank.
+static double monotonic_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
 
 // One size of a collective: `count` elements in the longest buffer, `part` in a block.
 struct Job {
@@ -109,26 +118,29 @@ static void measure(const struct Collective* what, long bytes, int warmup, int i
   struct Job job = {malloc((size_t)bytes), malloc((size_t)bytes),
                     (int)(bytes / (long)sizeof(float)), 0};
   job.part = job.count / ranks;
-  double* us = malloc(sizeof(double) * (size_t)iterations);
-  if (!job.in || !job.out || !us) MPI_Abort(MPI_COMM_WORLD, 1);
+  double* starts = malloc(sizeof(double) * (size_t)iterations);
+  double* ends = malloc(sizeof(double) * (size_t)iterations);
+  if (!job.in || !job.out || !starts || !ends) MPI_Abort(MPI_COMM_WORLD, 1);
   long wrong = count_wrong(what, &job);
   for (int i = 0; i < warmup; ++i) what->run(&job);
   MPI_Barrier(MPI_COMM_WORLD);
   for (int i = 0; i < iterations; ++i) {
-    double start = MPI_Wtime();
+    starts[i] = monotonic_us();
     what->run(&job);
-    us[i] = (MPI_Wtime() - start) * 1e6;
+    ends[i] = monotonic_us();
   }
-  MPI_Allreduce(MPI_IN_PLACE, us, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, starts, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, ends, iterations, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("%ld %ld", bytes, wrong);
-    for (int i = 0; i < iterations; ++i) printf(" %.1f", us[i]);
+    for (int i = 0; i < iterations; ++i) printf(" %.1f", ends[i] - starts[i]);
     printf("\n");
     fflush(stdout);
   }
   free(job.in);
   free(job.out);
-  free(us);
+  free(starts);
+  free(ends);
 }
 
 int main(int argc, char** argv) {

@@ -75,11 +75,8 @@ Json results(const BenchOptions& options, int ranks, const std::vector<BenchRun>
 }  // namespace
 
 double BenchRun::time_us() const {
-  TimeNs sum = 0;
-  for (const TimedOperation& operation : operations) sum += operation.duration;
-  return operations.empty()
-             ? 0
-             : static_cast<double>(sum) / 1e3 / static_cast<double>(operations.size());
+  if (operations.empty()) return 0;
+  return static_cast<double>(total) / 1e3 / static_cast<double>(operations.size());
 }
 
 Bandwidth bandwidth(const BenchOptions& options, int ranks, const BenchRun& run) {

@@ -10,7 +10,10 @@
 
 namespace r2ccl::tools {
 
-// One timed operation. Durations and gaps are the largest over all ranks; starts are rank 0's.
+// One timed operation. Starts are rank 0's, and gaps the largest over all ranks. If all ranks read
+// the clock of one machine, an operation lasts from the start of its last rank to the end of its
+// last rank: so operations that overlap, as those with a root may, count once. Otherwise it lasts
+// as long as on its slowest rank.
 struct TimedOperation {
   TimeNs start = 0;
   TimeNs duration = 0;
@@ -23,10 +26,13 @@ struct BenchRun {
   uint64_t count = 0;
   bool in_place = false;
   std::vector<TimedOperation> operations;
+  // The sum of one rank's durations; the largest over all ranks. Where ranks leave an operation
+  // before others, it is less than the sum over the slowest ranks.
+  TimeNs total = 0;
   uint64_t checked_elements = 0;  // over all ranks
   uint64_t wrong_elements = 0;
 
-  double time_us() const;  // mean duration
+  double time_us() const;  // of one operation, as in nccl-tests: the total over their number
 };
 
 struct Bandwidth {

@@ -13,10 +13,11 @@ namespace {
 using nlohmann::json;
 
 BenchRun run_of(uint64_t bytes, bool in_place, std::vector<TimeNs> durations) {
-  BenchRun run{bytes, bytes / 4, in_place, {}, 0, 0};
+  BenchRun run{bytes, bytes / 4, in_place, {}, 0, 0, 0};
   TimeNs start = 5 * kSecond;
   for (TimeNs duration : durations) {
     run.operations.push_back({start, duration, duration + kMicrosecond});
+    run.total += duration;
     start += duration + kMicrosecond;
   }
   return run;
@@ -30,6 +31,14 @@ TEST(BenchResult, TakesBusBandwidthsAsNcclTestsDoes) {
   EXPECT_DOUBLE_EQ(bandwidth(options, 4, run).bus, 150e6);
   options.collective = Collective::broadcast;
   EXPECT_DOUBLE_EQ(bandwidth(options, 4, run).bus, 100e6);
+}
+
+// A gather's senders begin the next one while the root still receives. The slowest ranks of the
+// operations then are slow twice.
+TEST(BenchResult, TakesTheTimeOfTheSlowestRankOverAllOperations) {
+  BenchRun run = run_of(1'000'000, false, {15 * kMillisecond, 15 * kMillisecond});
+  run.total = 20 * kMillisecond;
+  EXPECT_DOUBLE_EQ(run.time_us(), 10'000);
 }
 
 TEST(BenchResult, TakesPercentilesAndTheLongestGapOverAllRuns) {

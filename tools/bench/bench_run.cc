@@ -1,6 +1,9 @@
 #include "tools/bench/bench_run.h"
 
 #include <algorithm>
+#include <fstream>
+#include <functional>
+#include <string>
 
 namespace r2ccl::tools {
 namespace {
@@ -9,6 +12,13 @@ namespace {
 // not to affect the result.
 constexpr TimeNs kBatch = 250 * kMillisecond;
 constexpr int64_t kBatchOperationsMax = 10'000;
+
+// Returns a number of this machine's run since it was switched on.
+int64_t machine_number() {
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  return static_cast<int64_t>(std::hash<std::string>()(boot_id) / 2);
+}
 
 }  // namespace
 
@@ -164,21 +174,33 @@ uint64_t Bench::count_wrong_parts(uint64_t first) const {
 
 Status Bench::combine_over_ranks() {
   BenchRun& run = current();
-  std::vector<int64_t> times;
-  for (const TimedOperation& operation : run.operations) {
-    times.push_back(operation.duration);
-    times.push_back(operation.gap);
-  }
-  R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&times));
-  for (size_t i = 0; i < run.operations.size(); ++i) {
-    run.operations[i].duration = times[2 * i];
-    run.operations[i].gap = times[2 * i + 1];
-  }
+  R2CCL_RETURN_IF_ERROR(combine_times(&run));
   std::vector<int64_t> sums = {static_cast<int64_t>(run.checked_elements),
                                static_cast<int64_t>(run.wrong_elements)};
   R2CCL_RETURN_IF_ERROR(comm_->agree_on_sum(&sums));
   run.checked_elements = static_cast<uint64_t>(sums[0]);
   run.wrong_elements = static_cast<uint64_t>(sums[1]);
+  return Status::ok_status();
+}
+
+Status Bench::combine_times(BenchRun* run) {
+  const int64_t machine = machine_number();
+  std::vector<int64_t> machines = {machine, -machine};
+  R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&machines));
+  const bool one_clock = machines[0] == -machines[1];
+  std::vector<int64_t> times;
+  for (const TimedOperation& operation : run->operations) {
+    const TimeNs start = one_clock ? operation.start : 0;
+    times.insert(times.end(), {start, start + operation.duration, operation.gap});
+    run->total += operation.duration;
+  }
+  times.push_back(run->total);
+  R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&times));
+  run->total = times.back();
+  for (size_t i = 0; i < run->operations.size(); ++i) {
+    run->operations[i].duration = times[3 * i + 1] - times[3 * i];
+    run->operations[i].gap = times[3 * i + 2];
+  }
   return Status::ok_status();
 }
 

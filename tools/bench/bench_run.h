@@ -47,6 +47,7 @@ class Bench {
   // Checks a block from each rank.
   uint64_t count_wrong_parts(uint64_t first) const;
   Status combine_over_ranks();
+  Status combine_times(BenchRun* run);
   BenchRun& current() { return runs_.back(); }
   void* input() { return current_in_place_ ? out_.get() : in_.get(); }
 
