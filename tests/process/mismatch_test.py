@@ -13,9 +13,7 @@ MISMATCH_BOUND_S = 2
 STANDSTILL_BOUND_S = 5
 
 
-class MismatchTest(LocalJobCase):
-    """Calls that differ between ranks: every rank learns in time of the rank and the difference."""
-
+class MismatchCase(LocalJobCase):
     def run_mismatch(self, calls, code=api.INVALID_USAGE, bound=MISMATCH_BOUND_S):
         """Returns each rank's error, at the latest by the barrier after the call: a rank whose part
         was done when the bytes had left could not know of the difference before."""
@@ -39,6 +37,10 @@ class MismatchTest(LocalJobCase):
                 self.assertEqual(self.hear(job[rank], "async")["code"], code)
         self.expect_end(job)
         return [message["text"] for message in told.values()]
+
+
+class MismatchTest(MismatchCase):
+    """Calls that differ between ranks: every rank learns in time of the rank and the difference."""
 
     def test_different_counts(self):
         texts = self.run_mismatch([lambda c, d: c.all_reduce(d, d, 100),

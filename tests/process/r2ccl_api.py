@@ -47,6 +47,11 @@ def load(library=None):
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     lib.r2cclAllReduce.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
     lib.r2cclBroadcast.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
+    lib.r2cclReduce.argtypes = [pointer, pointer, size, number, number, number, pointer, pointer]
+    lib.r2cclReduceScatter.argtypes = lib.r2cclAllReduce.argtypes
+    lib.r2cclGather.argtypes = lib.r2cclScatter.argtypes = lib.r2cclBroadcast.argtypes
+    lib.r2cclAllGather.argtypes = [pointer, pointer, size, number, pointer, pointer]
+    lib.r2cclAllToAll.argtypes = lib.r2cclAllGather.argtypes
     lib.r2cclSend.argtypes = [pointer, size, number, number, pointer, pointer]
     lib.r2cclRecv.argtypes = [pointer, size, number, number, pointer, pointer]
     lib.r2cclBarrier.argtypes = [pointer, pointer]
@@ -130,6 +135,30 @@ class Comm:
     def broadcast(self, send, receive, count, root, datatype=FLOAT32, wait=True):
         return self._operation(self.lib.r2cclBroadcast, wait, (send, receive), send, receive,
                                count, datatype, root)
+
+    def reduce(self, send, receive, count, root, datatype=FLOAT32, op=SUM, wait=True):
+        return self._operation(self.lib.r2cclReduce, wait, (send, receive), send, receive, count,
+                               datatype, op, root)
+
+    def all_gather(self, send, receive, count, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclAllGather, wait, (send, receive), send, receive,
+                               count, datatype)
+
+    def reduce_scatter(self, send, receive, count, datatype=FLOAT32, op=SUM, wait=True):
+        return self._operation(self.lib.r2cclReduceScatter, wait, (send, receive), send, receive,
+                               count, datatype, op)
+
+    def all_to_all(self, send, receive, count, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclAllToAll, wait, (send, receive), send, receive,
+                               count, datatype)
+
+    def gather(self, send, receive, count, root, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclGather, wait, (send, receive), send, receive, count,
+                               datatype, root)
+
+    def scatter(self, send, receive, count, root, datatype=FLOAT32, wait=True):
+        return self._operation(self.lib.r2cclScatter, wait, (send, receive), send, receive, count,
+                               datatype, root)
 
     def send(self, data, count, peer, datatype=FLOAT32, wait=True):
         return self._operation(self.lib.r2cclSend, wait, data, data, count, datatype, peer)
