@@ -37,6 +37,7 @@ namespace r2ccl {
   X(small_proof, "a path is up though full-size frames do not pass")                              \
   X(one_stream, "an idle link checks the same control streams again and again")                   \
   X(old_address, "a NIC's new address is not reported")                                           \
+  X(silent_close, "a rank that finalizes while its calls wait tells no one")                      \
   X(dead_connections, "connections that died unnoticed are not replaced")                         \
   X(staging_early, "a staging slot is reused before its reduction")                               \
   X(tagged_unordered, "frames of tagged messages are handled as they complete")                   \
