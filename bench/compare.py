@@ -330,12 +330,11 @@ def groups_of_collectives():
         yield host_group(4, {size: PLAN[size] for size in LARGE}, goals, collective)
 
 
-def wire_lines(cells):
+def wire_words(cells):
     if all(cell.share_goal is None for cell in cells):
         return []
-    return ["## Share of the wire", "", "The limit is the time of the bytes that the busiest host "
-            "sends or receives, at the TCP payload that its NICs carry (1448 of 1514 bytes).", "",
-            *ratios.wire_table(cells)]
+    return ["The wire's limit is the time of the bytes that the busiest host sends or receives, at "
+            "the TCP payload that its NICs carry (1448 of 1514 bytes).", ""]
 
 
 def report(document, cells, picture):
@@ -348,7 +347,7 @@ def report(document, cells, picture):
              f"{document['repetitions']} repetitions. "
              + ", ".join(f"{name} {version}" for name, version in document["peers"].items())
              + ", from Debian. [Profiles](profiles.md) of the missed targets.", "",
-             "## Targets", "", *ratios.target_table(cells), *wire_lines(cells),
+             *wire_words(cells), "## Targets", "", *ratios.target_table(cells),
              "## Figures", "", *origin(where)]
     lines += ratios.ratio_table(cells) + ratios.figure_table(cells)
     lines += [f"- {line}" for line in ratios.failures(cells)]

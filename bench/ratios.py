@@ -138,10 +138,13 @@ def ratio_text(cell):
 
 
 def target_table(cells):
-    """Returns the lines of the table of targets, the worst first."""
-    return table(["quantity", "target", "measured", "result"],
-                 [[cell.name, f"{goal_text(cell)} x the best peer", ratio_text(cell), verdict(cell)]
-                  for cell in worst_first(cells) if cell.goal is not None])
+    """Returns the lines of the table of targets: ratios, then shares of the wire's limit, the worst
+    first."""
+    rows = [[cell.name, f"{goal_text(cell)} x the best peer", ratio_text(cell), verdict(cell)]
+            for cell in worst_first(cells) if cell.goal is not None]
+    limited = [cell for cell in cells if cell.share_goal is not None]
+    rows += [wire_row(cell) for cell in sorted(limited, key=lambda cell: wire_share(cell) or 0)]
+    return table(["quantity", "target", "measured", "result"], rows)
 
 
 def wire_share(cell):
@@ -152,16 +155,12 @@ def wire_share(cell):
 
 def wire_row(cell):
     share = wire_share(cell)
-    met = "-" if share is None else "reached" if share >= cell.share_goal else "**not reached**"
-    return [cell.name, f"at least {num(100 * cell.share_goal, 0)} %", figure(cell.limit),
-            spread_text(cell.spread(OURS)), "-" if share is None else f"{num(100 * share, 1)} %", met]
-
-
-def wire_table(cells):
-    """Returns the lines of the table of shares of the wire's limit, the worst first."""
-    limited = [cell for cell in cells if cell.share_goal is not None]
-    return table(["", "target", "limit, ms", OURS + ", ms", "limit / time", "result"],
-                 [wire_row(cell) for cell in sorted(limited, key=lambda c: wire_share(c) or 0)])
+    words = [f"{cell.name}, share of the wire", f"at least {num(100 * cell.share_goal, 0)} % of "
+             f"{figure(cell.limit)} ms over the time"]
+    if share is None:
+        return [*words, "-", "**failed**"]
+    measured = f"{num(100 * share, 1)} % ({figure(cell.typical(OURS))} ms)"
+    return [*words, measured, "reached" if share >= cell.share_goal else "**not reached**"]
 
 
 def ratio_row(cell):

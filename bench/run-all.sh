@@ -11,6 +11,7 @@
 #      JSON_DIR   directory of the raw results (build/bench)
 # The comparison with Open MPI, Gloo and iperf3, cell by cell, is a command of its own (5 minutes):
 #   bench/compare.py --markdown bench/results/compare.md --svg bench/results/compare.svg
+#   bench/compare.py --collectives --markdown bench/results/compare_collectives.md --svg bench/results/compare_collectives.svg
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()

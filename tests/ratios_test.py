@@ -61,10 +61,12 @@ class WireShare(unittest.TestCase):
                  cell_of({OURS: [20]}, "poor", limit=19, share_goal=0.97),
                  cell_of({OURS: [None]}, "failed", limit=19, share_goal=0.97),
                  cell_of({OURS: [1]}, "without a limit")]
-        rows = ratios.wire_table(cells)[2:5]
-        self.assertEqual([row.split("|")[1].strip() for row in rows], ["failed", "poor", "good"])
-        self.assertEqual([row.split("|")[6].strip() for row in rows],
-                         ["-", "**not reached**", "reached"])
+        rows = [row.strip("|").split("|") for row in ratios.target_table(cells)[2:5]]
+        self.assertEqual([row[0].split(",")[0].strip() for row in rows],
+                         ["failed", "poor", "good"])
+        self.assertEqual([row[3].strip() for row in rows],
+                         ["**failed**", "**not reached**", "reached"])
+        self.assertIn("95.0 %", rows[1][2])
 
 
 class Goal(unittest.TestCase):
