@@ -20,6 +20,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/r2ccl DESTINATION ${CMAKE_INSTAL
         COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl
         USE_SOURCE_PERMISSIONS COMPONENT development)
+# The pages that the header, the man pages and the messages name.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl
+        COMPONENT development)
 install(EXPORT R2CCLTargets NAMESPACE R2CCL:: DESTINATION ${cmake_dir} COMPONENT development)
 target_include_directories(r2ccl INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 

@@ -96,10 +96,12 @@ def man_page(group, header):
 
 
 def related(group, header):
-    """Returns the names of the header in the text and the declarations of a group, without its
+    """Returns the names of the header in the texts and the declarations of a group, without its
     own."""
-    pages = {name for other in documented(header) for name in other.names()}
-    text = " ".join([*group.comment, *(each.code for each in group.declarations)])
+    pages = {name for other in documented(header) if not other.is_of("macro")
+             for name in other.names()}
+    note = group.note if group.is_of("function") else []
+    text = " ".join([*group.comment, *(note or []), *(each.code for each in group.declarations)])
     return sorted(set(re.findall(r"\w+", text)) & pages - set(group.names()))
 
 
@@ -123,7 +125,8 @@ def overview_page(header):
     page.heading("CONSTANTS")
     page.code("\n".join(each.code for each in header.of("macro")))
     page.heading("SEE ALSO")
-    page.paragraph(f"{roff.reference('r2ccl', 1)}, {roff.reference('r2ccl', 7)}")
+    page.paragraph(f"{roff.reference('r2ccl', 1)}, {roff.reference('r2ccl', 7)}, "
+                   f"{roff.reference('r2ccl-operations', 7)}")
     return page.text()
 
 

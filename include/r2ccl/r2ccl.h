@@ -58,17 +58,24 @@ typedef struct {
 
 /* Result codes. The codes that NCCL also has have NCCL's values. Codes of r2ccl's own start at
  * 1000, so that no code that NCCL adds can collide with one. Later versions may add codes: treat a
- * code that you do not know as an error; r2cclGetErrorString takes any. */
+ * code that you do not know as an error; r2cclGetErrorString takes any.
+ *
+ * A wrong argument is found before anything starts: this rank alone gets r2cclInvalidArgument, the
+ * communicator stays in use, and the call may be made again with the right one. Every other error
+ * of an operation ends its communicator: all operations that are not complete on a rank fail there
+ * with this error, also earlier ones that are complete on other ranks, and so does every later
+ * call. The caller can only destroy it; r2cclCommDestroy then waits for no one and returns
+ * r2cclSuccess. Other communicators of the process go on. */
 typedef enum {
   r2cclSuccess = 0,
-  r2cclSystemError = 2,
-  r2cclInternalError = 3,
-  r2cclInvalidArgument = 4,
-  r2cclInvalidUsage = 5,
-  r2cclRemoteError = 6,
-  r2cclInProgress = 7,
-  r2cclTimeout = 8,
-  r2cclAborted = 1000
+  r2cclSystemError = 2,     /* no memory, thread or descriptor, or the kernel refused a call */
+  r2cclInternalError = 3,   /* a bug of r2ccl */
+  r2cclInvalidArgument = 4, /* an argument or a buffer is wrong */
+  r2cclInvalidUsage = 5,    /* the ranks' calls do not match, or the call is wrong at this time */
+  r2cclRemoteError = 6,     /* another rank died, left, aborted, or had a wrong buffer */
+  r2cclInProgress = 7,      /* never returned; NCCL has it */
+  r2cclTimeout = 8,         /* the bound of a wait, of init or of finalize has passed */
+  r2cclAborted = 1000       /* this rank aborted the communicator */
 } r2cclResult_t;
 
 /* Types of elements, with NCCL's numbers. float16 is IEEE 754 binary16, bfloat16 the upper half of
@@ -126,9 +133,9 @@ typedef enum {
 } r2cclScalarResidence_t;
 
 /* Settings of one communicator. Initialise with R2CCL_CONFIG_INITIALIZER, which leaves every field
- * unset: an unset field is taken from the environment (docs/configuration.md) or the default. An
- * unset int is R2CCL_CONFIG_UNDEF_INT, an unset text NULL. The init call copies the texts and keeps
- * no pointer to them.
+ * unset: an unset field is taken from the environment (docs/configuration.md, r2ccl(7)) or the
+ * default. An unset int is R2CCL_CONFIG_UNDEF_INT, an unset text NULL. The init call copies the
+ * texts and keeps no pointer to them.
  *
  * Later versions append fields, for which bytes that are all 0 mean "not set". So an older library
  * can take a newer caller's struct; it refuses one that sets a field that it does not know. */
@@ -156,28 +163,38 @@ R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
 
 /* Makes a fresh id with a fresh 256-bit secret, and opens the rendezvous listener that the other
  * ranks will reach in the calling process. So call it in one rank only, and keep that process alive
- * until every rank has returned from init. R2CCL_COMM_ID=host:port sets another place for the
- * listener. */
+ * until every rank has returned from init. An id serves one communicator. R2CCL_COMM_ID=host:port
+ * sets another place for the listener. */
 R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
 
-/* Collective over all nranks. Blocks until every rank has arrived or the init bound passes (default
- * 120 s); the error then names the missing ranks. */
+/* Makes a communicator of the nranks ranks that call with the same id, each with its own rank, 0 to
+ * nranks - 1. Collective: blocks until every rank has arrived or the init bound passes (default
+ * 120 s); the error then names the missing ranks. An error leaves *comm NULL. Several ranks of one
+ * process need a thread each.
+ *
+ * One rank may return while others are still inside. An error that it then makes on the new
+ * communicator may be the result of their init; a r2cclBarrier after init excludes that. */
 R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                           int rank);
 R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                                 int rank, const r2cclConfig_t* config);
-/* Takes rank, size and rendezvous from the launcher's environment: torchrun, Open MPI, MPICH,
- * Slurm. config may be NULL. */
+/* Makes a communicator of all ranks of the job, as r2cclCommInitRank, with rank, size and
+ * rendezvous from the launcher's environment: torchrun, Open MPI, MPICH, Slurm. config may be NULL.
+ *
+ * Without a launcher set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process, as in `for
+ * r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 ./app & done; wait`.
+ * mpirun gives no rendezvous: add -x R2CCL_COMM_ID=host:port, a free port of rank 0's host.
+ * r2ccl(7) lists the variables. */
 R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t* config);
 
 /* The color of a rank that gets no communicator. */
 #define R2CCL_SPLIT_NOCOLOR (-1)
 
-/* Collective over comm: makes a communicator for each color, of the ranks that give this color (0
- * or more), in the order of their keys, and of their ranks in comm where keys are equal. A rank
- * with R2CCL_SPLIT_NOCOLOR takes part too, and gets NULL. Every communicator that this makes is
- * one like any other: it has a secret of its own, lives on when comm ends, can be split, and must
- * be destroyed. All of a process share one engine unless their settings name other NICs.
+/* Makes a communicator for each color, of the ranks of comm that give this color (0 or more), in
+ * the order of their keys, and of their ranks in comm where keys are equal. Collective over comm. A
+ * rank with R2CCL_SPLIT_NOCOLOR takes part too, and gets NULL. Every communicator that this makes
+ * is one like any other: it has a secret of its own, lives on when comm ends, can be split, and
+ * must be destroyed. All of a process share one engine unless their settings name other NICs.
  *
  * config may be NULL: the new communicator then has comm's settings. Fields that are set in it
  * replace those.
@@ -190,7 +207,8 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * r2cclInvalidArgument there and r2cclRemoteError, which names the rank, elsewhere; comm stays in
  * use. A rank that dies, aborts comm or makes another call ends comm, and with it this call, on all
  * ranks. A rank that only cannot connect is missing when the init bound passes. Inside a group the
- * call is r2cclInvalidUsage. */
+ * call is r2cclInvalidUsage. As with r2cclCommInitRank, a r2cclBarrier on comm afterwards keeps
+ * errors on the new communicator from this call of slower ranks. */
 R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
                                        const r2cclConfig_t* config);
 /* Makes a communicator of the same ranks in the same order, as r2cclCommSplit with one color. Its
@@ -203,7 +221,9 @@ R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
  * a cut-off host (R2CCL_CUTOFF_S, cutoff_ms), and then returns r2cclTimeout, whose text names them.
  * Returns r2cclInvalidUsage when the ranks have not all made the same collective calls, or when a
  * Send or Recv has no counterpart. The rank that finalizes too early gets it, too, while a rank
- * that waits for it in a call gets r2cclRemoteError from that call. */
+ * that waits for it in a call gets r2cclRemoteError from that call. Afterwards the communicator can
+ * be asked and destroyed; an operation on it is r2cclInvalidUsage, and a second finalize does
+ * nothing. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
 /* Frees the communicator. Finalizes it first if the caller has not done so and no error is pending,
  * and then returns the result of r2cclCommFinalize. The communicator is freed with every result,
@@ -213,15 +233,17 @@ R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted at once, then waits at most half a second until the other
  * ranks know. After the return the library touches no buffer any more. The other ranks get
- * r2cclRemoteError, which names this rank. The caller must still destroy the communicator. */
+ * r2cclRemoteError, which names this rank. Requests remain, with this result, until they are waited
+ * for or tested. The caller must still destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
 
 /* Sets *error to r2cclSuccess or to the error that ended this communicator. */
 R2CCL_API r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* error);
 /* Returns the name of a result code, in words. */
 R2CCL_API const char* r2cclGetErrorString(r2cclResult_t result);
-/* Returns the text of the last error: of comm, or of this thread when comm is NULL. It is valid
- * until the thread's next r2ccl call. */
+/* Returns the text of the error that ended comm, or of the last error of this thread when comm is
+ * NULL: a wrong argument, which ends nothing, is only there. It is valid until the thread's next
+ * r2ccl call, and empty when there was no error. A call that succeeds clears no error. */
 R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
 
 #define R2CCL_ERROR_RANKS_MAX 32
@@ -231,16 +253,16 @@ R2CCL_API const char* r2cclGetLastError(r2cclComm_t comm);
 typedef struct {
   size_t size;                       /* in: sizeof(r2cclErrorInfo_t) */
   r2cclResult_t code;                /* r2cclSuccess: there was no error */
-  int rank_count;                    /* the ranks at fault, those that the error is known to name */
-  int ranks[R2CCL_ERROR_RANKS_MAX];  /* the first of them, numbered as in the communicator; -1 */
+  int rank_count;                    /* of the ranks at fault; may be more than ranks[] holds */
+  int ranks[R2CCL_ERROR_RANKS_MAX];  /* numbered as in the communicator; unused ones are -1 */
   char text[R2CCL_ERROR_TEXT_BYTES]; /* as r2cclGetLastError; a longer one ends with "..." */
 } r2cclErrorInfo_t;
 
 /* Fills info with the error that ended comm, or with the last error of this thread when comm is
- * NULL. Does not change what r2cclGetLastError returns. The ranks are: a rank that died, left,
- * aborted or is cut off; both ranks whose calls do not match; the ranks that did not arrive at init
- * or finalize; the rank whose buffer, memory or argument was at fault. An error that concerns no
- * rank has none. */
+ * NULL. The caller first sets info->size. Does not change what r2cclGetLastError returns. The ranks
+ * are: a rank that died, left, aborted or is cut off; both ranks whose calls do not match; the
+ * ranks that did not arrive at init or finalize; the rank whose buffer, memory or argument was at
+ * fault. An error that concerns no rank has none. */
 R2CCL_API r2cclResult_t r2cclGetErrorInfo(r2cclComm_t comm, r2cclErrorInfo_t* info);
 
 /* Sets *count to the number of ranks. */
@@ -249,8 +271,9 @@ R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
 R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
 
 /* Writes a JSON text that describes the communicator: NICs and bytes, paths and states, verdicts.
- * Writes at most *bytes including the final NUL, and sets *bytes to the size needed. buffer may be
- * NULL to ask for the size. docs/report.md has the fields. */
+ * Writes at most *bytes including the final NUL, and sets *bytes to the size needed: where that is
+ * more than there was, the text is cut short. buffer may be NULL to ask for the size.
+ * docs/report.md has the fields. */
 R2CCL_API r2cclResult_t r2cclCommReport(r2cclComm_t comm, char* buffer, size_t* bytes);
 
 /* Sizes of the texts in the structs below, including the final NUL. */
@@ -298,10 +321,11 @@ typedef struct {
 } r2cclPathInfo_t;
 
 /* Fills paths with the paths of this rank, by peer, and sets *count to their number, which never
- * changes. *count is first the number of elements of paths, of which the call fills no more; paths
- * may be NULL to ask for the number. The caller sets paths[0].size; the call sets that of every
- * element. Any thread may call this any time, also after the communicator has failed; it takes
- * microseconds, and does not wait for the network. */
+ * changes. *count is first the number of elements of paths, of which the call fills no more, also
+ * where there are more paths; paths may be NULL to ask for the number. A rank of the same host has
+ * two paths: shared memory, and lo on standby. The caller sets paths[0].size; the call sets that of
+ * every element. Any thread may call this any time, also after the communicator has failed; it
+ * takes microseconds, and does not wait for the network. */
 R2CCL_API r2cclResult_t r2cclCommGetPaths(r2cclComm_t comm, r2cclPathInfo_t* paths, size_t* count);
 
 /* Names the component that a verdict is about. Later versions may add values. */
@@ -374,14 +398,16 @@ R2CCL_API r2cclResult_t r2cclCommSetVerdictCallback(r2cclComm_t comm,
 
 /* Names the calling thread's next operation, in every text about it: errors, waits, `r2ccl status`
  * and the report say AllReduce 7 "layer3.grad" (100 float32, sum). The name ends with the next call
- * that takes a request pointer, also if that fails, or splits; NULL takes it back. The library
+ * that takes a request pointer, also if that fails, and with the next Split or Dup; NULL takes it
+ * back. The library
  * copies it, shows at most 63 bytes, and a question mark for what cannot be printed. Ranks need not
  * agree on names. */
 R2CCL_API r2cclResult_t r2cclSetCallName(const char* name);
 
-/* Buffers are aligned to their element's size. Calls of the ranks that differ (in the call, count,
- * type, op or root) fail on every rank as soon as bytes of one call meet the other. A call of 0
- * elements moves no bytes, so two ranks that each wait for the other's bytes get no error.
+/* Buffers must be aligned to their element's size; one of 0 elements may be NULL. Calls of the
+ * ranks that differ (in the call, count, type, op, root or order) are r2cclInvalidUsage on every
+ * rank within 2 s, in this call or, on a rank whose part is complete by then, in a later one. That
+ * ends the communicator; r2cclGetErrorInfo has both ranks.
  *
  * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call checks
  * them when it starts, and the kernel may refuse them later. r2cclInvalidArgument then names call,
@@ -396,9 +422,10 @@ R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, siz
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                                        r2cclRequest_t* request);
 /* Makes *op a sum for which this rank multiplies its elements by *scalar, an element of `datatype`,
- * before they are added. Each rank may have another scalar. Each product is rounded once, to
- * `datatype` (integers wrap), and then added as by r2cclSum. An AllReduce keeps the products in
- * recvbuff, Reduce and ReduceScatter in memory of the library as long as sendbuff.
+ * before they are added. The scalar lies in the memory of the host. Each rank may have another one.
+ * Each product is rounded once, to `datatype` (any type; integers wrap), and then added as by
+ * r2cclSum. An AllReduce keeps the products in recvbuff, Reduce and ReduceScatter in memory of the
+ * library as long as sendbuff.
  *
  * The operation is for this communicator and type only: any other use is r2cclInvalidArgument. It
  * ends with r2cclRedOpDestroy, which calls in progress do not notice, or with the communicator. The
@@ -408,8 +435,11 @@ R2CCL_API r2cclResult_t r2cclRedOpCreatePreMulSum(r2cclRedOp_t* op, const void* 
                                                   r2cclDataType_t datatype,
                                                   r2cclScalarResidence_t residence,
                                                   r2cclComm_t comm);
+/* Ends an operation that r2cclRedOpCreatePreMulSum has made; any other is r2cclInvalidArgument. */
 R2CCL_API r2cclResult_t r2cclRedOpDestroy(r2cclRedOp_t op, r2cclComm_t comm);
-/* Copies sendbuff of the root to recvbuff of every rank. Only the root reads sendbuff. */
+/* Copies sendbuff of the root to recvbuff of every rank. Only the root reads sendbuff, which may be
+ * NULL elsewhere. In place at the root when sendbuff == recvbuff; the call refuses other overlaps.
+ */
 R2CCL_API r2cclResult_t r2cclBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                        r2cclRequest_t* request);
@@ -419,9 +449,10 @@ R2CCL_API r2cclResult_t r2cclReduce(const void* sendbuff, void* recvbuff, size_t
                                     r2cclDataType_t datatype, r2cclRedOp_t op, int root,
                                     r2cclComm_t comm, r2cclRequest_t* request);
 
-/* The next calls have buffers of blocks, one for each of the p ranks: block r of such a buffer is
- * buffer[r * count + i], i < count. A block that a rank keeps is copied too, unless the call is in
- * place: then this rank's own block lies where it belongs in the long buffer. */
+/* A buffer of blocks has one for each of the p ranks: block r is buffer[r * count + i], i < count.
+ * A block that a rank keeps is copied too, unless the call is in place: then this rank's own block
+ * lies where it belongs in the long buffer. Alignment, calls that differ, and buffers that cannot
+ * be touched are as for r2cclAllReduce. */
 
 /* Copies sendbuff of rank r to block r of recvbuff on every rank; recvbuff has p * sendcount
  * elements. In place when sendbuff == recvbuff + rank * sendcount. */
@@ -451,42 +482,59 @@ R2CCL_API r2cclResult_t r2cclScatter(const void* sendbuff, void* recvbuff, size_
                                      r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                      r2cclRequest_t* request);
 
-/* The same with blocks of different sizes: block r has counts[r] elements, from element displs[r]
- * on. displs may be NULL: the blocks then lie one after another. Arrays have an entry for each rank
- * and may change after the return. Blocks that a call writes may not overlap.
- *
- * In AllGatherV and ReduceScatterV all ranks give the same recvcounts; displs may differ. In
- * GatherV and ScatterV a rank other than the root gives only its own count, and its counts and
- * displs may be NULL. A count on which two ranks differ is an error on all ranks: of this call, or
- * of the next one on a rank whose part is complete by then. */
+/* Calls whose name ends in V have blocks of different sizes: block r has recvcounts[r]
+ * (sendcounts[r]) elements, from element displs[r] on. displs may be NULL: the blocks then lie one
+ * after another. Arrays have an entry for each rank and may change after the return. Blocks that a
+ * call writes may not overlap. A block of 0 elements is allowed. A count on which two ranks differ
+ * is an error on all ranks: of this call, or of the next one on a rank whose part is complete by
+ * then. All else is as for the calls without V. */
+
+/* Copies sendbuff of rank r, recvcounts[r] elements, to block r of recvbuff on every rank. All
+ * ranks give the same recvcounts; displs may differ. In place when sendbuff is this rank's block of
+ * recvbuff. */
 R2CCL_API r2cclResult_t r2cclAllGatherV(const void* sendbuff, void* recvbuff,
                                         const size_t recvcounts[], const size_t displs[],
                                         r2cclDataType_t datatype, r2cclComm_t comm,
                                         r2cclRequest_t* request);
+/* Sets recvbuff of rank r, recvcounts[r] elements, to op over all ranks of block r of sendbuff. All
+ * ranks give the same recvcounts; displs may differ. In place when recvbuff is this rank's block of
+ * sendbuff; the other blocks keep their values. */
 R2CCL_API r2cclResult_t r2cclReduceScatterV(const void* sendbuff, void* recvbuff,
                                             const size_t recvcounts[], r2cclDataType_t datatype,
                                             r2cclRedOp_t op, r2cclComm_t comm,
                                             r2cclRequest_t* request);
+/* Copies sendbuff of rank r, sendcount elements, to block r of the root's recvbuff. A rank other
+ * than the root gives only its sendcount; its recvcounts and displs may be NULL. In place at the
+ * root when sendbuff is its block of recvbuff. */
 R2CCL_API r2cclResult_t r2cclGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
                                      const size_t recvcounts[], const size_t displs[],
                                      r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                      r2cclRequest_t* request);
+/* Copies block r of the root's sendbuff to recvbuff of rank r, recvcount elements. A rank other
+ * than the root gives only its recvcount; its sendcounts and displs may be NULL. In place at the
+ * root when recvbuff is its block of sendbuff. */
 R2CCL_API r2cclResult_t r2cclScatterV(const void* sendbuff, const size_t sendcounts[],
                                       const size_t displs[], void* recvbuff, size_t recvcount,
                                       r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                       r2cclRequest_t* request);
 /* Copies block r of sendbuff to block `rank` of recvbuff of rank r. sendcounts[r] of this rank is
- * recvcounts[rank] of rank r. */
+ * recvcounts[rank] of rank r. The buffers may not overlap. */
 R2CCL_API r2cclResult_t r2cclAllToAllV(const void* sendbuff, const size_t sendcounts[],
                                        const size_t sdispls[], void* recvbuff,
                                        const size_t recvcounts[], const size_t rdispls[],
                                        r2cclDataType_t datatype, r2cclComm_t comm,
                                        r2cclRequest_t* request);
-/* The n-th Send from A to B meets the n-th Recv at B from A; count and type must agree. There is no
- * other order. A Send is complete once the caller may overwrite its buffer: a small Send may be
- * complete long before the Recv, a Send to this rank itself only with its Recv. */
+
+/* Messages between two ranks. Alignment, calls that differ, and buffers that cannot be touched are
+ * as for r2cclAllReduce. */
+
+/* Sends count elements to rank peer. The n-th Send from A to B meets the n-th Recv at B from A;
+ * count and type must agree. There is no other order. A Send is complete once the caller may
+ * overwrite its buffer: a small Send may be complete long before the Recv, a Send to this rank
+ * itself only with its Recv. */
 R2CCL_API r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t datatype,
                                   int peer, r2cclComm_t comm, r2cclRequest_t* request);
+/* Receives count elements from rank peer: the counterpart of r2cclSend. */
 R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, int peer,
                                   r2cclComm_t comm, r2cclRequest_t* request);
 /* Messages with a tag, 0 or more, whose size the receiver does not know. The n-th Send with a tag
@@ -511,14 +559,15 @@ R2CCL_API r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count,
 R2CCL_API r2cclResult_t r2cclRecvTagged(void* recvbuff, size_t max_count, r2cclDataType_t datatype,
                                         int peer, int tag, size_t* received, r2cclComm_t comm,
                                         r2cclRequest_t* request);
-/* No rank returns (or completes the request) before every rank has called. */
+/* Waits for all ranks: no rank returns (or completes the request) before every rank has called. */
 R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 
 /* A group makes several calls start together. Inside it each call that takes a request pointer
  * checks its arguments and buffers at once, and starts nothing. The outermost r2cclGroupEnd starts
  * all calls of the group, on all communicators, in their order, and then waits for those whose
  * request is NULL. So one thread can send to its own rank, exchange large messages in both
- * directions, or make the calls of several ranks. All other calls act at once.
+ * directions, or make the operations of several ranks. All other calls act at once, so a
+ * r2cclCommInitRank in a group blocks as it does outside, unlike NCCL's.
  *
  * r2cclGroupEnd sets *request, which must be valid until then and is NULL meanwhile. If a call of
  * the group fails, r2cclGroupEnd starts none of them and returns the first error; its text names
@@ -533,10 +582,11 @@ R2CCL_API r2cclResult_t r2cclGroupStart(void);
 R2CCL_API r2cclResult_t r2cclGroupEnd(void);
 
 /* Allocates `size` bytes (1 or more), all 0, for buffers or anything else. 2 MiB or more begin at a
- * huge page, and the kernel is asked to use huge pages. r2cclMemFree frees them; NULL is nothing to
- * free, and any other pointer that r2cclMemAlloc did not return is r2cclInvalidArgument. Free no
- * buffer of an operation that is not complete. Memory does not belong to a communicator. */
+ * huge page, and the kernel is asked to use huge pages. Memory does not belong to a communicator.
+ * r2cclMemFree frees it. Without memory the result is r2cclSystemError, and *ptr NULL. */
 R2CCL_API r2cclResult_t r2cclMemAlloc(void** ptr, size_t size);
+/* Frees memory of r2cclMemAlloc; NULL is nothing to free, and any other pointer is
+ * r2cclInvalidArgument. Free no buffer of an operation that is not complete. */
 R2CCL_API r2cclResult_t r2cclMemFree(void* ptr);
 /* Checks the memory once: calls on comm whose buffers lie in it skip their own check. That saves a
  * system call for each buffer, and before Linux 6.11 a look at each page. It must stay mapped, with
@@ -544,6 +594,7 @@ R2CCL_API r2cclResult_t r2cclMemFree(void* ptr);
  * sendbuff only. Sets *handle, which is for r2cclCommDeregister alone. Not collective. Any memory
  * may be registered, also twice. */
 R2CCL_API r2cclResult_t r2cclCommRegister(r2cclComm_t comm, void* buff, size_t size, void** handle);
+/* Takes a registration back. Operations under way do not notice. */
 R2CCL_API r2cclResult_t r2cclCommDeregister(r2cclComm_t comm, void* handle);
 
 /* A call with a request pointer sets *request to NULL when it fails. A NULL request is complete,
@@ -553,18 +604,22 @@ R2CCL_API r2cclResult_t r2cclCommDeregister(r2cclComm_t comm, void* handle);
 /* If the request is complete, sets *done to 1, returns its result, frees the request and sets it to
  * NULL. Otherwise sets *done to 0 and returns r2cclSuccess. */
 R2CCL_API r2cclResult_t r2cclRequestTest(r2cclRequest_t* request, int* done);
-/* Waits for at most timeout_ms (-1: no bound). r2cclTimeout leaves the request as it was. Every
- * other result is the operation's, and the call frees the request and sets it to NULL. */
+/* Waits for at most timeout_ms (-1: no bound; below: r2cclInvalidArgument). While it waits, it
+ * drives the operations of the process in its own thread. r2cclTimeout leaves the request as it
+ * was. Every other result is the operation's, and the call frees the request and sets it to NULL.
+ */
 R2CCL_API r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms);
-/* Gives the operation up and frees the request. After the return the library touches its buffers no
- * more. Other ranks that take part in the operation cannot finish it, so they get r2cclRemoteError,
- * which names this rank, and the caller can only destroy the communicator. */
+/* Gives the operation up and frees the request; one that is complete is only freed, and all goes
+ * on. After the return the library touches its buffers no more. Other ranks that take part in the
+ * operation cannot finish it, so they get r2cclRemoteError, which names this rank, and the caller
+ * can only destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
 
-/* The next three take `count` requests, 0 or more, of any communicators. NULL entries are complete;
- * requests may be NULL when count is 0. An entry that is no request is r2cclInvalidArgument, whose
- * text names the index, and the call does nothing else. No request may be in the array twice. While
- * it waits, a call drives the operations in its own thread, like r2cclRequestWait. */
+/* r2cclRequestWaitAll, r2cclRequestWaitAny and r2cclRequestTestAll take `count` requests, 0 or
+ * more, of any communicators. NULL entries count as complete, and r2cclRequestWaitAny passes over
+ * them; requests may be NULL when count is 0. An entry that is no request is r2cclInvalidArgument,
+ * whose text names the index, and the call does nothing else. No request may be in the array twice.
+ * While it waits, a call drives the operations in its own thread, like r2cclRequestWait. */
 
 /* Waits until all are complete, for at most timeout_ms (-1: no bound). r2cclTimeout leaves all
  * requests as they were, also those that are complete; its text names one that is not. Every other
