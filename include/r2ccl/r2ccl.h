@@ -109,11 +109,16 @@ typedef enum {
  *   and rounds once more. Sums and products that are no number are one quiet NaN. Max and min
  *   propagate NaN and order -0 below +0. The floating-point modes of the calling thread change
  *   nothing.
- * - float16 and bfloat16: each addition, multiplication and division of two values is computed in
- *   float32 and then rounded to nearest even to the 16-bit type; values beyond its range become
- *   infinite. A sum over p ranks so has p - 1 roundings to the 16-bit type, and without overflow an
- *   error of at most (p - 1) u times the sum of the magnitudes, with u = 2^-11 for float16 and 2^-8
- *   for bfloat16. Avg has one more rounding. */
+ * - float16 and bfloat16: additions, multiplications and divisions are computed in float32. A rank
+ *   that adds several values before it sends their sum, or returns it, adds them in float32, and
+ *   rounds the sum once to nearest even to the 16-bit type; values beyond its range become
+ *   infinite. Avg divides before that rounding. Messages are of the 16-bit type, so a sum is
+ *   rounded at each hop. With u = 2^-11 for float16 and 2^-8 for bfloat16, and without overflow, a
+ *   sum over p ranks has an error of at most (p - 1) u times the sum of the magnitudes. Where one
+ *   rank makes all additions of an element, it is at most (p - 1) 2^-24 times the sum of the
+ *   magnitudes, plus one rounding of the result: u times its magnitude. docs/numerics.md tells how
+ *   often each algorithm rounds. Sums in float32 take twice the memory of the elements, for as many
+ *   at a time as fit into 8 MiB for each communicator. */
 typedef enum {
   r2cclSum = 0,
   r2cclProd = 1,

@@ -142,6 +142,9 @@ inline constexpr size_t kStagingBytes = 8 * 1024 * 1024;
 // Bytes of a communicator's scratch memory, which holds partial results that others return. Plans
 // need no more (PlanLimits::spare_scratch_bytes). Only touched pages become resident.
 inline constexpr size_t kScratchBytes = 10 * 1024 * 1024;
+// Bytes of a communicator's wide memory (PlanLimits::wide_bytes), which holds partial sums of
+// 16-bit types in float32. As with scratch memory, only touched pages become resident.
+inline constexpr size_t kWideBytes = 8 * 1024 * 1024;
 
 // --- plans ------------------------------------------------------------------------------------
 // Plans that a communicator keeps ready. They are few enough for a linear search, and the second

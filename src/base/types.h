@@ -76,6 +76,10 @@ constexpr bool is_integer(DataType type) {
   return type <= DataType::uint64;
 }
 
+constexpr bool is_half(DataType type) {
+  return type == DataType::float16 || type == DataType::bfloat16;
+}
+
 constexpr bool is_bitwise(ReduceOp op) {
   return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
 }
@@ -83,6 +87,12 @@ constexpr bool is_bitwise(ReduceOp op) {
 // Returns whether the reduction is defined for the type. Bitwise reductions need integers.
 constexpr bool supports(DataType type, ReduceOp op) {
   return is_integer(type) || !is_bitwise(op);
+}
+
+// Returns whether a rank may hold a partial result of elements of the type in float32, and round it
+// later. Maximum and minimum choose one of their operands, so they never round.
+constexpr bool has_wide_form(DataType type, ReduceOp op) {
+  return is_half(type) && op != ReduceOp::max && op != ReduceOp::min && !is_bitwise(op);
 }
 
 constexpr const char* to_string(DataType type) {

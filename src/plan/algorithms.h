@@ -31,7 +31,8 @@ void build_barrier(const PlanKey& key, PlanBuilder& plan);
 Transfers chain_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers tree_broadcast(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers ring_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
-Transfers direct_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
+// Exchanges `group` elements of each block at a time. Backwards, so many partial results are open.
+Transfers direct_gather(const PlanKey& key, Rank self, uint64_t group, const PlanLimits& limits);
 Transfers bruck_gather(const PlanKey& key, Rank self, const PlanLimits& limits);  // equal blocks
 Transfers root_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers root_scatter(const PlanKey& key, Rank self, const PlanLimits& limits);

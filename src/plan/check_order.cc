@@ -71,7 +71,7 @@ class RankOrder {
   }
   // Only memory that is written counts.
   Memory& memory_of(const Region& region) {
-    return memories_[region.buffer == Buffer::scratch ? 1 : 0];
+    return memories_[region.buffer == Buffer::scratch ? 1 : region.buffer == Buffer::wide ? 2 : 0];
   }
   Range range_of(const Region& region) const {
     return {subject_.address_of(rank_, region), region.count};
@@ -128,7 +128,7 @@ class RankOrder {
   const size_t rank_;
   const std::vector<Step>& steps_;
   std::vector<bool> seen_;
-  std::array<Memory, 2> memories_;
+  std::array<Memory, 3> memories_;
 };
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Values: runs the plan on expressions instead of numbers. Equal expressions have equal ids, so two
-// ranks hold the same bits exactly when they hold the same id.
+// ranks hold the same bits exactly when they hold the same id. Where a partial result has a wide
+// form, an expression also says whether it is rounded.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,33 +44,48 @@ class RankSet {
   std::vector<uint64_t> words_;
 };
 
-// Expression r < p is rank r's input; the others are reductions of two expressions.
+// Expression r < p is rank r's input; the others are reductions of two expressions, rounded or in
+// wide form.
 class Expressions {
  public:
   explicit Expressions(size_t ranks) : ranks_(ranks) {
     for (size_t rank = 0; rank < ranks; ++rank) {
       inputs_.emplace_back(ranks);
       inputs_.back().insert(rank);
+      reductions_.emplace_back();
     }
   }
   const RankSet& inputs(Expression expression) const { return inputs_[expression]; }
   size_t first_missing(Expression expression) const {
     return inputs_[expression].first_missing(ranks_);
   }
-  Expression reduce(Expression a, Expression b) {
-    const auto [known, is_new] = known_.insert({{a, b}, static_cast<Expression>(inputs_.size())});
+  bool is_wide(Expression expression) const { return std::get<2>(reductions_[expression]); }
+  Expression reduce(Expression a, Expression b, bool wide) {
+    const Reduction reduction{a, b, wide};
+    const auto [known, is_new] =
+        known_.insert({reduction, static_cast<Expression>(inputs_.size())});
     if (is_new) {
       RankSet both = inputs_[a];
       both.insert(inputs_[b]);
       inputs_.push_back(std::move(both));
+      reductions_.push_back(reduction);
     }
     return known->second;
   }
+  // Returns the expression when it is rounded after its last reduction.
+  Expression round(Expression expression) {
+    if (!is_wide(expression)) return expression;
+    const auto [a, b, wide] = reductions_[expression];
+    return reduce(a, b, false);
+  }
 
  private:
+  using Reduction = std::tuple<Expression, Expression, bool>;  // the operands, and is_wide()
+
   size_t ranks_;
   std::vector<RankSet> inputs_;
-  std::map<std::pair<Expression, Expression>, Expression> known_;
+  std::vector<Reduction> reductions_;  // of an input: its operands mean nothing
+  std::map<Reduction, Expression> known_;
 };
 
 // Elements in a row, each with the same expression of its own inputs.
@@ -76,8 +93,11 @@ struct Run {
   uint64_t count = 0;
   uint64_t element = 0;  // the first one's number in the vector
   Expression value = kUndefined;
+  bool kept = false;  // a partial result that this rank has rounded and not sent
 
-  Run part(uint64_t skipped, uint64_t length) const { return {length, element + skipped, value}; }
+  Run part(uint64_t skipped, uint64_t length) const {
+    return {length, element + skipped, value, kept};
+  }
 };
 using Runs = std::vector<Run>;
 
@@ -159,9 +179,11 @@ class SymbolicRun {
       switch (subject_.step(id).kind) {
         case StepKind::send:
           R2CCL_RETURN_IF_ERROR(take(id));
+          mark_sent(id);
           break;
         case StepKind::copy:
           R2CCL_RETURN_IF_ERROR(take(id));
+          if (subject_.step(id).target.buffer != Buffer::wide) round(taken_[id]);
           put(id, id);
           break;
         case StepKind::receive:
@@ -206,6 +228,21 @@ class SymbolicRun {
     return Status::ok_status();
   }
 
+  void round(Runs& runs) {
+    for (Run& run : runs) {
+      if (!expressions_.is_wide(run.value)) continue;
+      run.value = expressions_.round(run.value);
+      run.kept = true;
+    }
+  }
+
+  // Neither the sender nor the receiver still has to send these values before it adds to them.
+  void mark_sent(StepId id) {
+    Runs& sent = taken_[id];
+    for (Run& run : sent) run.kept = false;
+    write(id.rank, subject_.step(id).source, sent);
+  }
+
   // Writes what `from` has read to the target of `to`; for a copy both are the same step.
   void put(StepId from, StepId to) {
     write(to.rank, subject_.step(to).target, taken_.extract(from).mapped());
@@ -233,13 +270,19 @@ class SymbolicRun {
     if (expressions_.inputs(own.value).overlaps(expressions_.inputs(received.value))) {
       return subject_.wrong(receive, "reduces an input that is already in");
     }
+    if (own.kept) return subject_.wrong(receive, "adds to what it rounded and did not send");
+    const bool wide = step.target.buffer == Buffer::wide;
     own.value = step.operands == Operands::own_first
-                    ? expressions_.reduce(own.value, received.value)
-                    : expressions_.reduce(received.value, own.value);
+                    ? expressions_.reduce(own.value, received.value, wide)
+                    : expressions_.reduce(received.value, own.value, wide);
+    own.kept = subject_.has_wide_form() && !wide;
     const bool full = expressions_.first_missing(own.value) == subject_.plans.size();
-    if (full == step.last_reduction) return Status::ok_status();
-    return subject_.wrong(
-        receive, full ? "is the last reduction but does not say so" : "is not the last reduction");
+    if (full != step.last_reduction) {
+      return subject_.wrong(receive, full ? "is the last reduction but does not say so"
+                                          : "is not the last reduction");
+    }
+    if (full && wide) return subject_.wrong(receive, "is the last reduction but does not round");
+    return Status::ok_status();
   }
 
   Status check_result(size_t rank, const Holding& held) {
@@ -281,7 +324,7 @@ class SymbolicRun {
 
   const Subject& subject_;
   Expressions expressions_;
-  std::vector<std::array<Memory, 3>> memories_;  // by rank and buffer; in place input is output
+  std::vector<std::array<Memory, 4>> memories_;  // by rank and buffer; in place input is output
   std::map<StepId, Runs> taken_;                 // by send: what it read, until that arrives
   Memory reductions_;                            // complete results, by element
 };

@@ -32,10 +32,27 @@ std::string range_of(const Region& region) {
 
 bool lies_in_buffer(const Subject& subject, size_t rank, const Region& region) {
   const Extents& extents = subject.contents[rank].extents;
+  const RankPlan& plan = subject.plans[rank];
   const uint64_t count = region.buffer == Buffer::input    ? extents.input_count
                          : region.buffer == Buffer::output ? extents.output_count
-                                                           : subject.plans[rank].scratch;
+                         : region.buffer == Buffer::wide   ? plan.wide
+                                                           : plan.scratch;
   return region.offset <= count && region.count <= count - region.offset;
+}
+
+// Only reductions and copies know the wide form of an element.
+Status check_wide(const Subject& subject, StepId id) {
+  const Step& step = subject.step(id);
+  const bool from = reads(step) && step.source.buffer == Buffer::wide;
+  const bool to = writes(step) && step.target.buffer == Buffer::wide;
+  if (!from && !to) return Status::ok_status();
+  if (!subject.has_wide_form()) return subject.wrong(id, "uses a wide form that the type has not");
+  if (step.kind == StepKind::send) return subject.wrong(id, "sends what is not rounded");
+  if (step.kind == StepKind::receive) return subject.wrong(id, "receives into wide memory");
+  if (step.kind == StepKind::copy && from && to) {
+    return subject.wrong(id, "copies within wide memory");
+  }
+  return Status::ok_status();
 }
 
 Status check_step(const Subject& subject, StepId id) {
@@ -47,6 +64,7 @@ Status check_step(const Subject& subject, StepId id) {
   if (step.kind != StepKind::copy && (peer >= subject.plans.size() || peer == id.rank)) {
     return subject.wrong(id, "has no such peer");
   }
+  R2CCL_RETURN_IF_ERROR(check_wide(subject, id));
   if (reads(step) && !lies_in_buffer(subject, id.rank, step.source)) {
     return subject.wrong(id, "reads outside of the buffer");
   }
@@ -75,7 +93,7 @@ Status Subject::wrong(StepId id, const std::string& why) const {
 }
 
 uint64_t Subject::address_of(size_t rank, const Region& region) const {
-  if (!in_place(rank) || region.buffer == Buffer::scratch) return region.offset;
+  if (!in_place(rank) || is_own_memory(region.buffer)) return region.offset;
   const Overlay& overlay = contents[rank].overlay;
   return region.offset + (region.buffer == Buffer::input ? overlay.input_at : overlay.output_at);
 }

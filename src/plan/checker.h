@@ -17,6 +17,8 @@
 //    which every input occurs exactly once, and in the same order on every rank. last_reduction
 //    stands exactly where an expression becomes complete. For a barrier: no rank ends before all
 //    began.
+//  * Rounding, in reductions whose partial results have a wide form: nothing is sent or returned
+//    that is not rounded, and no rank adds to a partial result that it has rounded and not sent.
 //
 // Cost: about linear in steps and dependencies, plus p bits per distinct partial result.
 #pragma once

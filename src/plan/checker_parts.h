@@ -38,10 +38,16 @@ struct Subject {
   StepId send_of(StepId receive) const { return sends[receive.rank][receive.index]; }
   const Step& step(StepId id) const { return plans[id.rank].steps[id.index]; }
   bool in_place(size_t rank) const { return keys[rank].in_place; }
+  bool has_wide_form() const { return r2ccl::has_wide_form(keys[0].type, keys[0].op); }
   // Returns where the region begins in a piece of memory: of the output, or in place of both.
   uint64_t address_of(size_t rank, const Region& region) const;
   Status wrong(StepId id, const std::string& why) const;
 };
+
+// Returns whether the buffer never shares its memory with another one.
+inline bool is_own_memory(Buffer buffer) {
+  return buffer == Buffer::scratch || buffer == Buffer::wide;
+}
 
 inline bool reads(const Step& step) {
   return step.kind != StepKind::receive;

@@ -327,6 +327,12 @@ PlanKey hierarchical(const std::vector<uint32_t>& host_of, uint64_t count) {
   return key;
 }
 
+// Returns the key with elements whose partial sums lie in wide memory.
+PlanKey of_halves(PlanKey key) {
+  key.type = DataType::float16;
+  return key;
+}
+
 const auto kReductions =
     testing::Values(key_of(Collective::all_reduce, Algorithm::ring, 2, 29),
                     key_of(Collective::all_reduce, Algorithm::ring, 3, 40),
@@ -351,7 +357,11 @@ const auto kGathers =
                     key_of(Collective::all_gather, Algorithm::recursive_doubling, 4, 2));
 const auto kScatters = testing::Values(key_of(Collective::reduce_scatter, Algorithm::ring, 3, 8),
                                        key_of(Collective::reduce_scatter, Algorithm::direct, 3, 8));
-// In place its last reduction names a dependency that follows from another one.
+// In place their last reductions name dependencies that follow from others.
+const auto kHalves =
+    testing::Values(of_halves(key_of(Collective::all_reduce, Algorithm::halving_doubling, 6, 75)),
+                    of_halves(hierarchical({0, 0, 0, 1, 1, 2, 2}, 83)),
+                    of_halves(key_of(Collective::reduce_scatter, Algorithm::direct, 4, 16)));
 const auto kBruckScatter =
     testing::Values(key_of(Collective::reduce_scatter, Algorithm::recursive_doubling, 4, 2));
 INSTANTIATE_TEST_SUITE_P(Reductions, Mutants, kReductions, name_of);
@@ -359,6 +369,7 @@ INSTANTIATE_TEST_SUITE_P(Gathers, Mutants, kGathers, name_of);
 INSTANTIATE_TEST_SUITE_P(Scatters, Mutants, kScatters, name_of);
 INSTANTIATE_TEST_SUITE_P(Scatters, ReductionMutants, kScatters, name_of);
 INSTANTIATE_TEST_SUITE_P(BruckScatter, ReductionMutants, kBruckScatter, name_of);
+INSTANTIATE_TEST_SUITE_P(Halves, ReductionMutants, kHalves, name_of);
 INSTANTIATE_TEST_SUITE_P(Broadcasts, Mutants, kBroadcasts, name_of);
 INSTANTIATE_TEST_SUITE_P(Exchanges, ExchangeMutants, kExchanges, name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);

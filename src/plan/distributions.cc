@@ -8,7 +8,8 @@
 //           other, as in ring.cc, so the latency counts once. Large blocks go around in groups of
 //           pieces: backwards, a rank holds the partial results of one group.
 //   direct  each rank sends its block to every other: one hop, p - 1 messages each. Backwards all
-//           additions of an element are at its own rank.
+//           additions of an element are at its own rank, so a sum of 16-bit elements is rounded
+//           once.
 //   Bruck   (Bruck et al. 1997) in round k rank r receives the blocks from r + 2^k on that the rank
 //           2^k further has by then: ceil(log2 p) hops for any p. Blocks travel by their places in
 //           the result, so a run that wraps around has two messages, and no rotation is needed.
@@ -80,12 +81,15 @@ Transfers ring_gather(const PlanKey& key, Rank self, const PlanLimits& limits) {
   return transfers;
 }
 
-Transfers direct_gather(const PlanKey& key, Rank self, const PlanLimits& limits) {
+Transfers direct_gather(const PlanKey& key, Rank self, uint64_t group, const PlanLimits& limits) {
   Transfers transfers(segment_count(limits.segment_bytes_max, key.type, limits));
-  for (int32_t k = 1; k < key.rank_count; ++k) {
-    const Rank from = neighbour(self, key.rank_count - k, key);
-    transfers.send(neighbour(self, k, key), block_of(key, self));
-    transfers.receive(from, block_of(key, from));
+  const uint64_t most = largest_block(key);
+  for (uint64_t part = 0; part == 0 || part * group < most; ++part) {
+    for (int32_t k = 1; k < key.rank_count; ++k) {
+      const Rank from = neighbour(self, key.rank_count - k, key);
+      transfers.send(neighbour(self, k, key), piece_of(block_of(key, self), part, group));
+      transfers.receive(from, piece_of(block_of(key, from), part, group));
+    }
   }
   return transfers;
 }

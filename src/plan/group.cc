@@ -23,6 +23,12 @@ Region Blocks::piece(uint64_t block, uint64_t index, Buffer buffer) const {
   return {buffer, part.offset + begin, std::min(segment_, part.count - begin)};
 }
 
+Region Blocks::pieces_between(uint64_t first, uint64_t end) const {
+  const Region part = part_of(whole_, 0, blocks_);
+  const uint64_t begin = std::min(first * segment_, part.count);
+  return {part.buffer, part.offset + begin, std::min(end * segment_, part.count) - begin};
+}
+
 Core::Core(const Group& group)
     : group_(group), size_(std::bit_floor(group.size())), excess_(group.size() - size_) {}
 

@@ -21,7 +21,8 @@ struct Group {
 // An AllReduce among a group, of a part of the vector. Its last reduction completes the result.
 struct GroupReduction {
   Group group;
-  Region partial;  // the part; its buffer is the place of this rank's partial result
+  Region result;   // the part, in the output
+  Region partial;  // the place of this rank's partial result; a ring takes no wide one
   DataType type = DataType::float32;
 };
 
@@ -38,6 +39,8 @@ class Blocks {
   const Region& whole() const { return whole_; }
   // Returns the number of pieces of the longest block.
   uint64_t pieces() const;
+  // Returns the pieces from `first` to before `end` of block 0, as one region.
+  Region pieces_between(uint64_t first, uint64_t end) const;
   // Returns a piece of block `block` modulo their number; without elements beyond the block's end.
   Region piece(uint64_t block, uint64_t index, Buffer buffer) const;
 

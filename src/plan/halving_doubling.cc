@@ -3,6 +3,11 @@
 // hops, where q is the largest power of two up to p.
 //
 // The p - q ranks in excess are folded in (Core in plan/group.h).
+//
+// 16-bit elements to which a rank adds again before it sends them stay in wide memory. It bounds
+// the elements that are halved at a time; longer vectors are halved chunk by chunk, and then
+// doubled.
+#include <algorithm>
 #include <vector>
 
 #include "plan/algorithms.h"
@@ -17,19 +22,29 @@ class HalvingDoubling {
         core_(what.group),
         segment_(segment_count(limits.segment_bytes_max, what.type, limits)),
         part_(segment_count(limits.segment_bytes_min, what.type, limits)),
-        whole_{Buffer::output, what.partial.offset, what.partial.count},
-        partial_(what.partial.buffer) {}
+        widens_(plan.widens() && (core_.size() > 2 || core_.in_pair())) {
+    const uint64_t most = plan.widens() ? plan.wide_group() : what.result.count;
+    for (uint64_t begin = 0; begin < what.result.count; begin += most) {
+      const uint64_t count = std::min(most, what.result.count - begin);
+      chunks_.push_back({part_at(what.result, begin, count), part_at(what.partial, begin, count)});
+    }
+  }
 
   void build() {
-    if (core_.in_excess()) {
-      send(core_.partner(), {partial_, whole_.offset, whole_.count});
-      receive(core_.partner(), whole_);
-      return;
+    for (Chunk& chunk : chunks_) {
+      if (core_.in_excess()) {
+        send(core_.partner(), rounded(chunk, chunk.whole));
+      } else {
+        halve_all(chunk);
+      }
     }
-    if (core_.in_pair()) reduce(core_.partner(), {partial_, whole_.offset, whole_.count}, false);
-    halve_all();
-    double_all();
-    if (core_.in_pair()) send(core_.partner(), whole_);
+    for (const Chunk& chunk : chunks_) {
+      if (core_.in_excess()) {
+        receive(core_.partner(), chunk.whole);
+      } else {
+        double_all(chunk);
+      }
+    }
   }
 
  private:
@@ -64,53 +79,106 @@ class HalvingDoubling {
     return result;
   }
 
-  void halve_all() {
-    Region range = whole_;
+  // Elements that are halved together. Wide memory bounds them.
+  struct Chunk {
+    Region whole;    // in the output
+    Region partial;  // the place of this rank's partial result
+    std::vector<Round> rounds{};
+  };
+
+  static Region part_at(const Region& region, uint64_t begin, uint64_t count) {
+    return {region.buffer, region.offset + begin, count};
+  }
+  // Returns the place of the partial result of `part` of the chunk.
+  static Region place(const Chunk& chunk, const Region& part) {
+    return part_at(chunk.partial, part.offset - chunk.whole.offset, part.count);
+  }
+  // Returns the same, rounded to the type of the elements, as it can be sent.
+  Region rounded(const Chunk& chunk, const Region& part) {
+    const Region partial = place(chunk, part);
+    if (partial.buffer != Buffer::wide) return partial;
+    for (uint64_t begin = 0; begin < part.count; begin += segment_) {
+      const uint64_t count = std::min(segment_, part.count - begin);
+      plan_.copy(part_at(partial, begin, count), part_at(part, begin, count));
+    }
+    return part;
+  }
+
+  void halve_all(Chunk& chunk) {
+    const Region open = widens_ && chunk.partial.buffer != Buffer::wide
+                            ? plan_.take_wide(chunk.whole.count)
+                            : chunk.partial;
+    const Region next = widens_ ? open : chunk.whole;
+    if (core_.in_pair()) {
+      reduce(core_.partner(), chunk.partial, next, false);
+      chunk.partial = next;
+    }
+    Region range = chunk.whole;
+    bool is_rounded = false;
     const uint32_t self = core_.position();
     for (uint32_t distance = core_.size() / 2; distance > 0; distance /= 2) {
       const Round round = halve(range, self, distance);
-      const Rank peer = core_.at(round.peer);
-      for (const Region& part : parts(round.given, round.peer, distance)) {
-        send(peer, {partial_, part.offset, part.count});
-      }
-      const Buffer own = partial_;
-      for (const Region& part : parts(round.kept, self, distance)) {
-        reduce(peer, {own, part.offset, part.count}, distance == 1);
-      }
-      rounds_.push_back(round);
+      give(round, is_rounded ? round.given : rounded(chunk, round.given));
+      is_rounded = keep(chunk, round, next);
+      chunk.partial = next;
+      chunk.rounds.push_back(round);
       range = round.kept;
     }
   }
 
-  void double_all() {
-    for (auto round = rounds_.rbegin(); round != rounds_.rend(); ++round) {
+  // Sends the half that this rank gives away. It lies in `partial`.
+  void give(const Round& round, const Region& partial) {
+    for (const Region& part : parts(round.given, round.peer, round.distance)) {
+      const uint64_t begin = part.offset - round.given.offset;
+      send(core_.at(round.peer), part_at(partial, begin, part.count));
+    }
+  }
+
+  // Reduces the half that this rank keeps, into `next`, the place of the chunk's partial result
+  // from now on. Returns whether the part that the next round gives away already lies rounded in
+  // the output.
+  bool keep(const Chunk& chunk, const Round& round, const Region& next) {
+    const std::vector<Region> kept = parts(round.kept, core_.position(), round.distance);
+    const bool last = round.distance == 1;
+    const bool is_apart = kept.size() > 1;
+    for (const Region& part : kept) {
+      const bool rounds = last || (is_apart && part == kept[0]);
+      const Region further = part_at(next, part.offset - chunk.whole.offset, part.count);
+      reduce(core_.at(round.peer), place(chunk, part), rounds ? part : further, last);
+    }
+    return is_apart;
+  }
+
+  void double_all(const Chunk& chunk) {
+    const std::vector<Round>& rounds = chunk.rounds;
+    for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
       const Rank peer = core_.at(round->peer);
       const std::vector<Region> sent = parts(round->kept, core_.position(), round->distance);
       for (auto part = sent.rbegin(); part != sent.rend(); ++part) send(peer, *part);
       const std::vector<Region> received = parts(round->given, round->peer, round->distance);
       for (auto part = received.rbegin(); part != received.rend(); ++part) receive(peer, *part);
     }
+    if (core_.in_pair()) send(core_.partner(), chunk.whole);
   }
 
   void send(Rank peer, const Region& region) { plan_.send_pieces(peer, region, segment_); }
   void receive(Rank peer, const Region& region) { plan_.receive_pieces(peer, region, segment_); }
 
-  // Adds the steps that reduce `region` from `peer`. From here on the partial result is in the
-  // output.
-  void reduce(Rank peer, const Region& region, bool last) {
-    for_each_piece(region, segment_, [&](const Region& piece) {
-      plan_.receive_reduce(peer, piece, {Buffer::output, piece.offset, piece.count}, last);
-    });
-    partial_ = Buffer::output;
+  // Adds the steps that reduce what arrives from `peer`: target = source (op) received.
+  void reduce(Rank peer, const Region& source, const Region& target, bool last) {
+    for (uint64_t begin = 0; begin < target.count; begin += segment_) {
+      const uint64_t count = std::min(segment_, target.count - begin);
+      plan_.receive_reduce(peer, part_at(source, begin, count), part_at(target, begin, count),
+                           last);
+    }
   }
 
   PlanBuilder& plan_;
   const Core core_;
   const uint64_t segment_;  // elements in the largest message
   const uint64_t part_;     // elements in the smallest part that gets a message of its own
-  const Region whole_;
-  Buffer partial_;  // place of this rank's partial result
-  std::vector<Round> rounds_;
+  const bool widens_;       // this rank adds more than once
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace

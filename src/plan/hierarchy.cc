@@ -17,7 +17,8 @@
 // Staging slots are given in the order of the list, so a slow NIC then holds back no more memory
 // work than it must, and memory work delays the NICs only for the first piece.
 //
-// One rank computes each element of a host's partial result, so all ranks get the same bits.
+// One rank computes each element of a host's partial result, so all ranks get the same bits. It
+// adds 16-bit elements in wide memory, also those of the next host, and rounds before it sends.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -48,16 +49,16 @@ class Hierarchy {
   void build() {
     if (pipelined_) {
       std::optional<Ring> ring;  // only the leaders are in one
-      if (leads(self_)) ring.emplace(among_hosts(), segment_, plan_);
+      if (leads(self_)) ring.emplace(among_hosts(columns_[self_].whole()), segment_, plan_);
       reduce_by_ring(ring ? &*ring : nullptr);
       gather_by_ring(ring ? &*ring : nullptr);
       return;
     }
-    for (uint64_t piece = 0; piece < pieces(); ++piece) collect(0, piece);
-    if (leads(self_) && hosts_.size() > 1) {
-      build_reduction(among_hosts(), algorithm_, limits_, plan_);
+    const uint64_t turn =
+        hands_over_wide() ? std::max<uint64_t>(plan_.wide_group() / segment_, 1) : pieces();
+    for (uint64_t first = 0; first < pieces(); first += turn) {
+      take_turn(first, std::min(first + turn, pieces()));
     }
-    for (uint64_t piece = 0; piece < pieces(); ++piece) spread(0, piece);
   }
 
  private:
@@ -74,32 +75,72 @@ class Hierarchy {
   uint32_t size() const { return static_cast<uint32_t>(host().size()); }
   uint64_t pieces() const { return columns_[0].pieces(); }
   bool leads(uint32_t position) const { return position < columns_.size(); }
-  // Returns the place of this rank's partial result of its column after phase 1.
-  Buffer partial() const { return size() > 1 ? Buffer::output : Buffer::input; }
+  // Returns whether phase 2 takes partial results over in wide memory, which then bounds the pieces
+  // of a turn.
+  bool hands_over_wide() const { return plan_.widens() && hosts_.size() > 1; }
 
-  // Returns the AllReduce of this rank's column among its leaders.
-  GroupReduction among_hosts() const {
+  // Returns the AllReduce of a part of this rank's column, in the output, among its leaders.
+  GroupReduction among_hosts(const Region& part) const {
     GroupReduction what;
     for (const std::vector<Rank>& ranks : hosts_) what.group.ranks.push_back(ranks[self_]);
     what.group.self = host_;
-    what.partial = columns_[self_].whole();
-    what.partial.buffer = partial();
+    what.result = part;
+    what.partial = part;
+    what.partial.buffer = size() > 1 ? Buffer::output : Buffer::input;
     what.type = key_.type;
     return what;
   }
 
+  // Adds all phases of the pieces from `first` to before `end`.
+  void take_turn(uint64_t first, uint64_t end) {
+    GroupReduction what;
+    if (leads(self_)) {
+      what = among_hosts(columns_[self_].pieces_between(first, end));
+      if (hands_over_wide() && size() > 1) what.partial = plan_.take_wide(what.result.count);
+    }
+    for (uint64_t piece = first; piece < end; ++piece) {
+      if (what.partial.buffer != Buffer::wide) {
+        collect_rounded(0, piece);
+        continue;
+      }
+      Region part = columns_[self_].piece(0, piece, Buffer::wide);
+      part.offset += what.partial.offset - what.result.offset;
+      collect(0, piece, part, part);
+    }
+    if (hosts_.size() > 1 && what.result.count > 0) {
+      build_reduction(what, algorithm_, limits_, plan_);
+    }
+    for (uint64_t piece = first; piece < end; ++piece) spread(0, piece);
+  }
+
+  // Returns a place for the partial results of a piece of this rank's column, to which it adds so
+  // many times before it rounds.
+  Region open_place(uint64_t block, uint64_t piece, uint64_t additions) {
+    if (!leads(self_)) return {};
+    const Region output = columns_[self_].piece(block, piece, Buffer::output);
+    return plan_.widens() && additions > 1 ? plan_.take_wide(output.count) : output;
+  }
+
+  // Adds phase 1 of a piece whose partial result is sent or returned next.
+  void collect_rounded(uint64_t block, uint64_t piece) {
+    const Region open = open_place(block, piece, size() - 1);
+    collect(block, piece, open,
+            leads(self_) ? columns_[self_].piece(block, piece, Buffer::output) : Region{});
+  }
+
   // Adds phase 1 of one piece of a block of each column. Each rank begins with the rank after it,
-  // so that no two of them send to the same leader at once.
-  void collect(uint64_t block, uint64_t piece) {
+  // so that no two of them send to the same leader at once. This rank's partial results of its
+  // column lie in `open`, and the last one in `target`.
+  void collect(uint64_t block, uint64_t piece, const Region& open, const Region& target) {
     for (uint32_t distance = 1; distance < size(); ++distance) {
       const uint32_t to = (self_ + distance) % size();
       const uint32_t from = (self_ + size() - distance) % size();
       if (leads(to)) plan_.send(host()[to], columns_[to].piece(block, piece, Buffer::input));
       if (!leads(self_)) continue;
-      const Buffer own = distance == 1 ? Buffer::input : Buffer::output;
-      const bool last = hosts_.size() == 1 && distance + 1 == size();
-      plan_.receive_reduce(host()[from], columns_[self_].piece(block, piece, own),
-                           columns_[self_].piece(block, piece, Buffer::output), last);
+      const bool last = distance + 1 == size();
+      const Region input = columns_[self_].piece(block, piece, Buffer::input);
+      plan_.receive_reduce(host()[from], distance == 1 ? input : open, last ? target : open,
+                           last && hosts_.size() == 1);
     }
   }
 
@@ -122,9 +163,13 @@ class Hierarchy {
     const uint64_t hosts = hosts_.size();
     for (uint64_t k = 0; k + 1 < hosts; ++k) {
       for (uint64_t piece = 0; piece < pieces(); ++piece) {
-        if (k == 0) collect(host_, piece);
-        collect(host_ + hosts - k - 1, piece);
-        if (ring != nullptr) ring->reduce_step(k, piece);
+        if (k == 0) collect_rounded(host_, piece);
+        const uint64_t block = host_ + hosts - k - 1;
+        const Region open = open_place(block, piece, size());
+        collect(block, piece, open, open);
+        if (ring == nullptr) continue;
+        const Region input = columns_[self_].piece(block, piece, Buffer::input);
+        ring->reduce_step(k, piece, size() > 1 ? open : input);
       }
     }
   }

@@ -54,6 +54,9 @@ struct PlanLimits {
   // wait for their acknowledgement, which 100 Gbit/s carry in 300 us. A ring also has no more of
   // them at a time.
   uint64_t spare_scratch_bytes = 4 * 1024 * 1024;
+  // The most `wide` memory of a plan, in bytes of float32. Plans of longer vectors use it in turn:
+  // it holds sixteen of the largest segments, of which the staging pool has two for each.
+  uint64_t wide_bytes = 8 * 1024 * 1024;
   // Broadcast and Reduce: a chain from this many bytes per rank on. The tree's root sends
   // everything log2 p times, the chain's only once but over p - 1 hops.
   uint64_t chain_bytes_per_rank = 32 * 1024;

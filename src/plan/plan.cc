@@ -45,10 +45,24 @@ Algorithm choose_broadcast(const PlanKey& key, uint64_t bytes, const PlanLimits&
                                                       : Algorithm::halving_doubling;
 }
 
+// Returns whether ranks hold partial results in `wide` memory. Two ranks add only once each.
+bool reduces_wide(const PlanKey& key) {
+  const bool reduces = key.collective == Collective::all_reduce ||
+                       key.collective == Collective::reduce ||
+                       key.collective == Collective::reduce_scatter;
+  return reduces && key.rank_count > 2 && has_wide_form(key.type, key.op);
+}
+
+uint64_t wide_count(const PlanLimits& limits) {
+  return limits.wide_bytes / sizeof(float);
+}
+
 // For AllGather and ReduceScatter.
 Algorithm choose_gather(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
-  // Backwards, Bruck's algorithm needs the whole vector in scratch memory.
-  const bool bruck_can = key.blocks.counts.empty() && bytes <= limits.spare_scratch_bytes;
+  // Backwards, Bruck's algorithm needs the whole vector in scratch memory, or in wide memory.
+  const bool fits = bytes <= limits.spare_scratch_bytes &&
+                    (!reduces_wide(key) || vector_count(key) <= wide_count(limits));
+  const bool bruck_can = key.blocks.counts.empty() && fits;
   const auto known = {Algorithm::ring, Algorithm::direct, Algorithm::recursive_doubling};
   const bool given = std::ranges::find(known, key.algorithm) != known.end();
   if (given && (bruck_can || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
@@ -136,7 +150,8 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
   if (algorithm == Algorithm::hierarchical) {
     return build_hierarchical_all_reduce(key, limits, plan);
   }
-  build_reduction({all_ranks(key, plan.rank()), input, key.type}, algorithm, limits, plan);
+  const Region result{Buffer::output, 0, key.count};
+  build_reduction({all_ranks(key, plan.rank()), result, input, key.type}, algorithm, limits, plan);
 }
 
 void build_broadcast(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
@@ -157,9 +172,10 @@ void build_gather(const PlanKey& key, const Contents& contents, const PlanLimits
     if (forward) return distribute_from_output(transfers, contents, plan);
     return reduce_backwards_in_scratch(transfers, contents, plan);
   }
+  const uint64_t group = plan.widens() ? plan.wide_group() : UINT64_MAX;
   const Transfers transfers = algorithm == Algorithm::ring
                                   ? ring_gather(key, plan.rank(), limits)
-                                  : direct_gather(key, plan.rank(), limits);
+                                  : direct_gather(key, plan.rank(), group, limits);
   if (forward) return distribute(transfers, contents, plan);
   reduce_backwards(transfers, contents, limits, key.type, plan);
 }
@@ -205,7 +221,8 @@ RankPlan make_plan(const PlanKey& key, Rank rank, const PlanLimits& limits) {
   R2CCL_CHECK(key.rank_count >= 1);
   R2CCL_CHECK(rank.value() >= 0 && rank.value() < key.rank_count);
   const Contents contents = contents_of(key, rank);
-  PlanBuilder plan(rank, key.in_place, contents.overlay);
+  PlanBuilder plan(rank, key.in_place, contents.overlay,
+                   reduces_wide(key) ? wide_count(limits) : 0);
   if (key.rank_count == 1) {
     copy_all(contents, plan);
   } else if (!is_empty(key)) {

@@ -26,9 +26,14 @@
 
 namespace r2ccl {
 
-// `scratch` is memory of the executor, which holds partial results that are not this rank's to
-// return.
-enum class Buffer : uint8_t { input, output, scratch };
+// `scratch` and `wide` are memory of the executor.
+//  * `scratch` holds partial results that are not this rank's to return.
+//  * `wide` holds, in float32, partial results of a 16-bit type (has_wide_form()) to which this
+//  rank
+//    adds once more before it sends or returns them. Only receive_reduce and copy use it. A
+//    receive_reduce with another target, and a copy out of it, round to the 16-bit type. A copy
+//    into it widens. Messages are always of the 16-bit type.
+enum class Buffer : uint8_t { input, output, scratch, wide };
 
 // Elements [offset, offset + count) of a buffer. In place, input and output share memory
 // (plan/holdings.h tells how they lie).
@@ -56,7 +61,8 @@ struct Step {
   Region source{};  // send, receive_reduce, copy
   Region target{};  // receive, receive_reduce, copy
   Operands operands = Operands::own_first;
-  bool last_reduction = false;    // target then holds the complete reduction: avg divides here
+  // Target then holds the complete reduction: avg divides here, before it rounds.
+  bool last_reduction = false;
   std::vector<uint32_t> after{};  // indices of earlier steps of the same list
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -129,6 +135,7 @@ struct RankPlan {
   Rank rank;
   std::vector<Step> steps;
   uint64_t scratch = 0;  // elements of the buffer `scratch`
+  uint64_t wide = 0;     // elements, of 4 bytes each, of the buffer `wide`
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 

@@ -42,6 +42,15 @@ void PlanBuilder::copy(const Region& source, const Region& target) {
   add({.kind = StepKind::copy, .source = source, .target = target});
 }
 
+Region PlanBuilder::take_wide(uint64_t count) {
+  R2CCL_CHECK(count <= wide_count_);
+  if (wide_taken_ + count > wide_count_) wide_taken_ = 0;
+  const Region place{Buffer::wide, wide_taken_, count};
+  wide_taken_ += count;
+  plan_.wide = std::max(plan_.wide, wide_taken_);
+  return place;
+}
+
 void PlanBuilder::send_empty(Rank peer) {
   plan_.steps.push_back({.kind = StepKind::send, .peer = peer});
 }
@@ -52,7 +61,9 @@ void PlanBuilder::receive_empty(Rank peer) {
 }
 
 uint64_t PlanBuilder::address_of(const Region& region) const {
-  if (!in_place_ || region.buffer == Buffer::scratch) return region.offset;
+  if (!in_place_ || region.buffer == Buffer::scratch || region.buffer == Buffer::wide) {
+    return region.offset;
+  }
   return region.offset + (region.buffer == Buffer::input ? overlay_.input_at : overlay_.output_at);
 }
 

@@ -16,8 +16,9 @@ namespace r2ccl {
 
 class PlanBuilder {
  public:
-  PlanBuilder(Rank rank, bool in_place, const Overlay& overlay)
-      : in_place_(in_place), overlay_(overlay) {
+  // `wide_count`: the most elements of `wide` memory; 0 where partial results have no wide form.
+  PlanBuilder(Rank rank, bool in_place, const Overlay& overlay, uint64_t wide_count = 0)
+      : in_place_(in_place), overlay_(overlay), wide_count_(wide_count) {
     plan_.rank = rank;
   }
 
@@ -37,6 +38,14 @@ class PlanBuilder {
   void send_empty(Rank peer);
   void receive_empty(Rank peer);
   void set_scratch(uint64_t count) { plan_.scratch = count; }
+
+  // Returns whether partial results that this rank reduces further belong into `wide` memory.
+  bool widens() const { return wide_count_ > 0; }
+  // Returns a place in `wide` memory. Places follow each other in a ring, so one may be given again
+  // once wide_group() elements have been taken after it. That holds for places of one quarter of
+  // the memory or less, and for those of wide_group() elements.
+  Region take_wide(uint64_t count);
+  uint64_t wide_group() const { return wide_count_ / 2; }
 
   // Messages without bytes. A rank sends the signal when everything that it awaited so far has
   // arrived.
@@ -60,7 +69,9 @@ class PlanBuilder {
   uint64_t address_of(const Region& region) const;
   bool same_place(const Region& a, const Region& b) const;
   Accesses& accesses_to(const Region& region) {
-    return region.buffer == Buffer::scratch ? scratch_accesses_ : accesses_;
+    return region.buffer == Buffer::scratch ? scratch_accesses_
+           : region.buffer == Buffer::wide  ? wide_accesses_
+                                            : accesses_;
   }
   void add(Step step);
   void read(const Region& region, Step& step);
@@ -72,9 +83,13 @@ class PlanBuilder {
   const bool in_place_;
   const Overlay overlay_;
   RankPlan plan_;
-  // Accesses to the memory that steps write: the output, in place also the input, and the scratch.
+  const uint64_t wide_count_;
+  uint64_t wide_taken_ = 0;  // the end of the last place
+  // Accesses to the memory that steps write: the output, in place also the input, the scratch and
+  // the wide memory.
   Accesses accesses_;
   Accesses scratch_accesses_;
+  Accesses wide_accesses_;
   std::vector<uint32_t> awaited_;
 };
 

@@ -242,6 +242,7 @@ class PlanReader {
     RankPlan plan;
     plan.rank = rank;
     plan.scratch = words.number("scratch", kPlanTextPositionMax);
+    if (words.next() == "wide") plan.wide = words.number("wide", kPlanTextPositionMax);
     PlanKey key = key_;
     key.in_place = words.take("in_place");
     key.blocks.counts = read_blocks(words, "counts", kPlanTextCountMax);

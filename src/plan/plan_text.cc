@@ -44,6 +44,7 @@ void add_header(std::string& text, const PlanKey& key) {
 void add_rank(std::string& text, const PlanKey& key, const RankPlan& plan) {
   text += "rank " + std::to_string(plan.rank.value()) + " steps " +
           std::to_string(plan.steps.size()) + " scratch " + std::to_string(plan.scratch) +
+          (plan.wide > 0 ? " wide " + std::to_string(plan.wide) : "") +
           (key.in_place ? " in_place" : "");
   add_list<uint64_t>(text, "counts", key.blocks.counts);
   add_list<uint64_t>(text, "starts", key.blocks.starts);

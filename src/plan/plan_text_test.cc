@@ -197,7 +197,7 @@ TEST(PlanText, AWrongStepIsRefusedWithTheCause) {
     expect_refused(with_step(std::string("1 send peer 1 source ") + region),
                    "line 4: " + (*region == 0 ? "the line ends" : "'" + std::string(region) + "'") +
                        " is no region; write BUFFER:OFFSET+COUNT, where BUFFER is one of input, "
-                       "output, scratch");
+                       "output, scratch, wide");
   }
   expect_refused(with_step("1 send peer 1 source input:1125899906842624+1"),
                  "line 4: the region 'input:1125899906842624+1' ends beyond element "

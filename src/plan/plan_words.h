@@ -42,9 +42,9 @@ inline constexpr std::array kStepKindWords{
     PlanWord{StepKind::send, "send"}, PlanWord{StepKind::receive, "receive"},
     PlanWord{StepKind::receive_reduce, "receive_reduce"}, PlanWord{StepKind::copy, "copy"}};
 
-inline constexpr std::array kBufferWords{PlanWord{Buffer::input, "input"},
-                                         PlanWord{Buffer::output, "output"},
-                                         PlanWord{Buffer::scratch, "scratch"}};
+inline constexpr std::array kBufferWords{
+    PlanWord{Buffer::input, "input"}, PlanWord{Buffer::output, "output"},
+    PlanWord{Buffer::scratch, "scratch"}, PlanWord{Buffer::wide, "wide"}};
 
 inline constexpr std::array kOperandsWords{PlanWord{Operands::own_first, "own_first"},
                                            PlanWord{Operands::received_first, "received_first"}};

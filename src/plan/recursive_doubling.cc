@@ -8,6 +8,11 @@
 // In place an exchange overwrites what it sends, so a rank must not reduce before its send is
 // complete. A send this small is complete when it is posted, because the link copies it; so the
 // wait is never on the critical path.
+//
+// Each partial result is sent, so each is rounded to the type of the elements. A rank must add to
+// the rounded one, because its peer gets no other.
+#include <algorithm>
+
 #include "plan/algorithms.h"
 
 namespace r2ccl {
@@ -20,16 +25,21 @@ class RecursiveDoubling {
         core_(what.group),
         segment_(segment_count(limits.segment_bytes_max, what.type, limits)),
         partial_(what.partial),
-        result_{Buffer::output, what.partial.offset, what.partial.count} {}
+        result_(what.result) {}
 
   void build() {
+    const bool adds_first = core_.in_pair() && !core_.in_excess();
+    if (partial_.buffer == Buffer::wide && !adds_first) {
+      plan_.copy(partial_, result_);
+      partial_ = result_;
+    }
     if (core_.in_excess()) {
       plan_.send_pieces(core_.partner(), partial_, segment_);
       plan_.receive_pieces(core_.partner(), result_, segment_);
       return;
     }
     // The rank in excess has the lower position.
-    if (core_.in_pair()) reduce(core_.partner(), Operands::received_first, false);
+    if (adds_first) reduce(core_.partner(), Operands::received_first, false);
     const uint32_t self = core_.position();
     for (uint32_t distance = 1; distance < core_.size(); distance *= 2) {
       const uint32_t peer = self ^ distance;
@@ -42,10 +52,11 @@ class RecursiveDoubling {
 
  private:
   void reduce(Rank peer, Operands operands, bool last) {
-    for_each_piece(partial_, segment_, [&](const Region& piece) {
-      plan_.receive_reduce(peer, piece, {Buffer::output, piece.offset, piece.count}, last,
-                           operands);
-    });
+    for (uint64_t begin = 0; begin < result_.count; begin += segment_) {
+      const uint64_t count = std::min(segment_, result_.count - begin);
+      plan_.receive_reduce(peer, {partial_.buffer, partial_.offset + begin, count},
+                           {Buffer::output, result_.offset + begin, count}, last, operands);
+    }
     partial_ = result_;
   }
 

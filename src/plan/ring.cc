@@ -36,7 +36,7 @@ Ring::Ring(const GroupReduction& what, uint64_t segment, PlanBuilder& plan)
       next_(what.group.at(self_ + 1)),
       previous_(what.group.at(self_ + size_ - 1)),
       partial_(what.partial.buffer),
-      blocks_(what.partial, size_, segment) {}
+      blocks_(what.result, size_, segment) {}
 
 uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanLimits& limits) {
   const uint64_t block_bytes = count / ranks * size_of(type);
@@ -44,10 +44,13 @@ uint64_t ring_segment(uint64_t count, uint64_t ranks, DataType type, const PlanL
 }
 
 void Ring::reduce_step(uint64_t k, uint64_t piece) {
+  reduce_step(k, piece, blocks_.piece(self_ + size_ - k - 1, piece, partial_));
+}
+
+void Ring::reduce_step(uint64_t k, uint64_t piece, const Region& own) {
   plan_.send(next_, blocks_.piece(self_ + size_ - k, piece, k == 0 ? partial_ : Buffer::output));
-  const uint64_t received = self_ + size_ - k - 1;
-  plan_.receive_reduce(previous_, blocks_.piece(received, piece, partial_),
-                       blocks_.piece(received, piece, Buffer::output), k + 2 == size_);
+  plan_.receive_reduce(previous_, own, blocks_.piece(self_ + size_ - k - 1, piece, Buffer::output),
+                       k + 2 == size_);
 }
 
 void Ring::gather_step(uint64_t k, uint64_t piece) {
@@ -57,7 +60,7 @@ void Ring::gather_step(uint64_t k, uint64_t piece) {
 
 void build_ring_all_reduce(const GroupReduction& what, const PlanLimits& limits,
                            PlanBuilder& plan) {
-  Ring ring(what, ring_segment(what.partial.count, what.group.size(), what.type, limits), plan);
+  Ring ring(what, ring_segment(what.result.count, what.group.size(), what.type, limits), plan);
   for (uint64_t k = 0; k < ring.steps(); ++k) {
     for (uint64_t piece = 0; piece < ring.pieces(); ++piece) ring.reduce_step(k, piece);
   }

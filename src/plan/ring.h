@@ -18,6 +18,8 @@ class Ring {
   uint64_t pieces() const { return blocks_.pieces(); }
   // Add one piece of step k of the reduce-scatter, and of the all-gather.
   void reduce_step(uint64_t k, uint64_t piece);
+  // The same where this rank's partial result of the piece that it reduces lies in `own`.
+  void reduce_step(uint64_t k, uint64_t piece, const Region& own);
   void gather_step(uint64_t k, uint64_t piece);
 
  private:

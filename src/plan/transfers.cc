@@ -33,21 +33,32 @@ void add_step(const Transfer& transfer, const Region& region, PlanBuilder& plan)
 }
 
 // The places of one rank's partial results while a distribution runs backwards: at first its input;
-// its output where the result is its own; otherwise a slot of `scratch`, until it is sent.
+// wide memory, if they have a wide form, while further reductions follow; then its output where the
+// result is its own, or a slot of `scratch` until it is sent.
 class Partials {
  public:
   Partials(const Contents& contents, uint64_t slot, uint64_t spare_slots)
       : contents_(contents), slot_(slot), spare_slots_(spare_slots) {}
 
   Region place(const Range& range) const {
+    const auto wide = wide_.find(range.begin);
+    if (wide != wide_.end()) return wide->second;
     const auto found = places_.find(range.begin);
     if (found == places_.end()) return in(Buffer::input, contents_.input, range);
     R2CCL_CHECK(found->second.count == range.count);
     return found->second;
   }
 
+  // Returns the place of the next partial result of the range, which is reduced further.
+  Region further_target(const Range& range, PlanBuilder& plan) {
+    if (!plan.widens()) return target(range);
+    const auto [found, is_new] = wide_.try_emplace(range.begin);
+    if (is_new) found->second = plan.take_wide(range.count);
+    return found->second;
+  }
   // Returns the place of the next partial result of the range.
   Region target(const Range& range) {
+    wide_.erase(range.begin);
     const auto [found, is_new] = places_.try_emplace(range.begin);
     if (is_new) {
       found->second = holds(contents_.output, range)
@@ -80,24 +91,22 @@ class Partials {
   uint64_t scratch_ = 0;
   std::deque<uint64_t> free_;
   std::map<uint64_t, Region> places_;  // by first element
+  std::map<uint64_t, Region> wide_;    // the same
 };
 
-// The number of reductions that are still to come, of each range of the rank's own result.
+// The number of reductions that are still to come, of each range.
 class Remaining {
  public:
-  Remaining(const Transfers& transfers, const Contents& contents) {
+  explicit Remaining(const Transfers& transfers) {
     for (const Transfer& transfer : transfers.list()) {
-      if (transfer.sends && holds(contents.output, transfer.range)) ++left_[transfer.range.begin];
+      if (transfer.sends) ++left_[{transfer.range.begin, transfer.range.count}];
     }
   }
-  // Counts one reduction of the range. Returns whether it completes a result of this rank.
-  bool completes(const Range& range) {
-    const auto found = left_.find(range.begin);
-    return found != left_.end() && --found->second == 0;
-  }
+  // Counts one reduction of the range. Returns whether it is the last one.
+  bool ends(const Range& range) { return --left_[{range.begin, range.count}] == 0; }
 
  private:
-  std::map<uint64_t, uint64_t> left_;  // by first element
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> left_;  // by first element and count
 };
 
 }  // namespace
@@ -135,14 +144,16 @@ void reduce_backwards(const Transfers& transfers, const Contents& contents,
   uint64_t slot = 1;
   for (const Transfer& transfer : transfers.list()) slot = std::max(slot, transfer.range.count);
   Partials partials(contents, slot, limits.spare_scratch_bytes / (slot * size_of(type)) + 1);
-  Remaining remaining(transfers, contents);
+  Remaining remaining(transfers);
   const std::vector<Transfer>& list = transfers.list();
   for (auto transfer = list.rbegin(); transfer != list.rend(); ++transfer) {
     const Range& range = transfer->range;
     const Region partial = partials.place(range);
     if (transfer->sends) {
-      plan.receive_reduce(transfer->peer, partial, partials.target(range),
-                          remaining.completes(range));
+      const bool last = remaining.ends(range);
+      plan.receive_reduce(transfer->peer, partial,
+                          last ? partials.target(range) : partials.further_target(range, plan),
+                          last && holds(contents.output, range));
     } else {
       plan.send(transfer->peer, partial);
       partials.forget(range);
@@ -154,21 +165,26 @@ void reduce_backwards(const Transfers& transfers, const Contents& contents,
 void reduce_backwards_in_scratch(const Transfers& transfers, const Contents& contents,
                                  PlanBuilder& plan) {
   // Equal blocks lie one after another, so an element's number is its place.
-  const auto place = [](const Range& range) {
+  const auto scratch = [](const Range& range) {
     return Region{Buffer::scratch, range.begin, range.count};
   };
-  plan.set_scratch(contents.extents.input_count);
-  plan.copy({Buffer::input, 0, contents.extents.input_count},
-            place({0, contents.extents.input_count}));
-  Remaining remaining(transfers, contents);
+  const uint64_t count = contents.extents.input_count;
+  const Region all = plan.widens() ? plan.take_wide(count) : scratch({0, count});
+  const auto place = [&](const Range& range) {
+    return Region{all.buffer, all.offset + range.begin, range.count};
+  };
+  plan.set_scratch(count);
+  plan.copy({Buffer::input, 0, count}, all);
+  Remaining remaining(transfers);
   const std::vector<Transfer>& list = transfers.list();
   for (auto transfer = list.rbegin(); transfer != list.rend(); ++transfer) {
     const Range& range = transfer->range;
     if (!transfer->sends) {
-      plan.send(transfer->peer, place(range));
+      plan.copy(place(range), scratch(range));
+      plan.send(transfer->peer, scratch(range));
       continue;
     }
-    const bool last = holds(contents.output, range) && remaining.completes(range);
+    const bool last = holds(contents.output, range) && remaining.ends(range);
     plan.receive_reduce(transfer->peer, place(range),
                         last ? in(Buffer::output, contents.output, range) : place(range), last);
   }

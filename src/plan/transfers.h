@@ -53,7 +53,8 @@ void distribute_from_output(const Transfers& transfers, const Contents& contents
 // Adds the steps of a distribution run backwards. All transfers of an element have equal ranges.
 void reduce_backwards(const Transfers& transfers, const Contents& contents,
                       const PlanLimits& limits, DataType type, PlanBuilder& plan);
-// The same where ranges may differ: the partial results of the whole vector lie in `scratch`.
+// The same where ranges may differ: the partial results of the whole vector lie in `scratch`, or in
+// wide memory until they are sent.
 void reduce_backwards_in_scratch(const Transfers& transfers, const Contents& contents,
                                  PlanBuilder& plan);
 

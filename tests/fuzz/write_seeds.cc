@@ -455,15 +455,14 @@ void write_texts(Seeds& seeds) {
 }
 
 void write_plans(Seeds& seeds) {
-  PlanKey key;
-  key.rank_count = 3;
-  key.count = 7;
+  PlanKey key{.rank_count = 3, .count = 7};
   key.hosts = HostGroups(std::vector<uint32_t>{0, 0, 1});
   seeds.write("plan_text", "all_reduce", print_plan(make_whole_plan(key)));
   key.hosts = {};
   key.collective = Collective::reduce_scatter;
   key.algorithm = Algorithm::recursive_doubling;
   key.in_place = true;
+  key.type = DataType::bfloat16;  // has wide memory
   seeds.write("plan_text", "reduce_scatter", print_plan(make_whole_plan(key)));
   key.collective = Collective::gather;
   key.blocks = {{3, 0, 2}, {5, 4, 1}};

@@ -102,7 +102,7 @@ void write_list(JsonWriter& out, const char* name, const std::vector<uint64_t>& 
 
 void write_rank(JsonWriter& out, const PlanKey& key, const RankPlan& plan) {
   out.begin_object().field("rank", plan.rank.value());
-  out.field("scratch", plan.scratch).field("in_place", key.in_place);
+  out.field("scratch", plan.scratch).field("wide", plan.wide).field("in_place", key.in_place);
   write_list(out, "counts", key.blocks.counts);
   write_list(out, "starts", key.blocks.starts);
   write_list(out, "received_counts", key.received.counts);
@@ -148,7 +148,8 @@ std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const
     const RankPlan& part = plan.plans[rank];
     text += "\nrank " + std::to_string(rank) + ": " + counted(part.steps.size(), "step") +
             (plan.keys[rank].in_place ? ", in place" : "") +
-            (part.scratch > 0 ? ", scratch of " + counted(part.scratch, "element") : "") + "\n";
+            (part.scratch > 0 ? ", scratch of " + counted(part.scratch, "element") : "") +
+            (part.wide > 0 ? ", " + counted(part.wide, "wide element") : "") + "\n";
     if (part.steps.empty()) continue;
     std::vector<TextRow> rows = {
         {"step", "kind", "peer", "source", "target", "reduction", "after"}};

@@ -29,8 +29,9 @@ class CompiledPlan {
 
   const std::vector<Step>& steps() const { return plan_.steps; }
   const std::vector<StepQueue>& step_queues() const { return step_queues_; }
-  // Returns the elements of scratch memory that a run needs.
+  // Return the elements of scratch memory, and of wide memory, that a run needs.
   uint64_t scratch() const { return plan_.scratch; }
+  uint64_t wide() const { return plan_.wide; }
 
   // Per step: the number of events that it waits for. A receive_reduce counts the arrival of its
   // bytes as one event, because they can land in staging before the reduction may run.

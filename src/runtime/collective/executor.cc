@@ -108,6 +108,7 @@ void Executor::begin(CollectiveCall call) {
   // would stay hidden.
   run.context = calls_.begin(run.call.key, run.call.name).chain;
   reserve_scratch(plan.scratch() * size_of(run.call.key.type));
+  reserve_wide(plan.wide() * sizeof(float));
   run.plan = &plan;
   run.pending = plan.waits();
   run.message_done.assign(plan.steps().size(), 0);
@@ -283,26 +284,48 @@ void Executor::post(uint32_t step_queue, uint32_t step) {
 
 void Executor::reduce_received(uint32_t step) {
   Running& run = *running_;
-  const Step& what = run.plan->steps()[step];
-  const PlanKey& key = run.call.key;
   std::byte* slot = run.staging[run.plan->staged_index(step)];
-  std::byte* target = target_of(what.target);
-  if (what.operands == Operands::own_first) {
-    reduce(key.type, key.op, target, source_of(what.source), slot, what.target.count);
-  } else {
-    // Only plans of few bytes have this order, so the copy costs nothing.
-    reduce(key.type, key.op, slot, slot, source_of(what.source), what.target.count);
-    std::memcpy(target, slot, bytes_of(what.target));
-  }
-  if (what.last_reduction && key.op == ReduceOp::avg) {
-    divide(key.type, target, what.target.count, key.rank_count);
-  }
+  reduce_segment(run.plan->steps()[step], slot);
   if (!mutated(Mutant::staging_early)) staging_.give_back(slot);
 }
 
-void Executor::copy(const Step& step) const {
+namespace {
+
+Form form_in(Buffer buffer) {
+  return buffer == Buffer::wide ? Form::wide : Form::half;
+}
+
+}  // namespace
+
+void Executor::reduce_segment(const Step& step, std::byte* slot) const {
+  const PlanKey& key = running_->call.key;
   const std::byte* source = source_of(step.source);
   std::byte* target = target_of(step.target);
+  const uint64_t count = step.target.count;
+  const bool divides = step.last_reduction && key.op == ReduceOp::avg;
+  const bool is_wide = step.source.buffer == Buffer::wide || step.target.buffer == Buffer::wide;
+  if (is_wide || (divides && is_half(key.type))) {
+    // These do not depend on the order of the operands, not even where the result is no number.
+    return accumulate({key.type, key.op, form_in(step.source.buffer), form_in(step.target.buffer),
+                       divides ? key.rank_count : 1},
+                      target, source, slot, count);
+  }
+  if (step.operands == Operands::own_first) {
+    reduce(key.type, key.op, target, source, slot, count);
+  } else {
+    // Only plans of few bytes have this order, so the copy costs nothing.
+    reduce(key.type, key.op, slot, slot, source, count);
+    std::memcpy(target, slot, bytes_of(step.target));
+  }
+  if (divides) divide(key.type, target, count, key.rank_count);
+}
+
+void Executor::copy(const Step& step) const {
+  const DataType type = running_->call.key.type;
+  const std::byte* source = source_of(step.source);
+  std::byte* target = target_of(step.target);
+  if (step.source.buffer == Buffer::wide) return narrow(type, target, source, step.target.count);
+  if (step.target.buffer == Buffer::wide) return widen(type, target, source, step.target.count);
   if (source != target) std::memcpy(target, source, bytes_of(step.target));
 }
 
@@ -316,6 +339,12 @@ void Executor::reserve_scratch(size_t bytes) {
   R2CCL_CHECK(bytes <= limits::kScratchBytes);
   if (bytes == 0 || scratch_ != nullptr) return;
   scratch_ = std::make_unique_for_overwrite<std::byte[]>(limits::kScratchBytes);
+}
+
+void Executor::reserve_wide(size_t bytes) {
+  R2CCL_CHECK(bytes <= limits::kWideBytes);
+  if (bytes == 0 || wide_ != nullptr) return;
+  wide_ = std::make_unique_for_overwrite<std::byte[]>(limits::kWideBytes);
 }
 
 // Ranks agree on the chain of calls, and where each pair has counts of its own, on these too.
@@ -335,6 +364,7 @@ const std::byte* Executor::source_of(const Region& region) const {
 
 std::byte* Executor::target_of(const Region& region) const {
   R2CCL_CHECK(region.buffer != Buffer::input);
+  if (region.buffer == Buffer::wide) return wide_.get() + region.offset * sizeof(float);
   std::byte* base = region.buffer == Buffer::output ? running_->call.output : scratch_.get();
   return region.count == 0 ? base : base + region.offset * size_of(running_->call.key.type);
 }

@@ -123,6 +123,7 @@ class Executor final : public MessageClient {
   void post(uint32_t step_queue, uint32_t step);
   void release_send_buffers();
   void reduce_received(uint32_t step);
+  void reduce_segment(const Step& step, std::byte* slot) const;
   void copy(const Step& step) const;
   void finish();
 
@@ -131,13 +132,16 @@ class Executor final : public MessageClient {
   size_t bytes_of(const Region& region) const;
   uint64_t context_of(const Step& step) const;
   void reserve_scratch(size_t bytes);
+  void reserve_wide(size_t bytes);
 
   const Rank self_;
   const ChannelId channel_;
   const std::vector<MessagePort*> ports_;
   PlanCache plans_;
   StagingPool staging_;
-  std::unique_ptr<std::byte[]> scratch_;  // from the first collective on that needs it
+  // From the first collective on that needs them.
+  std::unique_ptr<std::byte[]> scratch_;
+  std::unique_ptr<std::byte[]> wide_;
   std::deque<CollectiveCall> queue_;
   std::optional<Running> running_;
   std::vector<uint32_t> finished_;  // complete steps whose dependents have not been notified

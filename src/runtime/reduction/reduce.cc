@@ -42,6 +42,26 @@ void reduce(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, cons
   fastest().reduce(type, op, dst, a, b, count);
 }
 
+void accumulate(const Accumulation& how, std::byte* dst, const std::byte* own,
+                const std::byte* received, uint64_t count) {
+  R2CCL_CHECK(has_wide_form(how.type, how.op));
+  R2CCL_CHECK(how.divisor == 1 || how.result == Form::half);
+  const DefaultFloatMode mode(true);
+  fastest().accumulate(how, dst, own, received, count);
+}
+
+void widen(DataType type, std::byte* dst, const std::byte* src, uint64_t count) {
+  R2CCL_CHECK(is_half(type));
+  const DefaultFloatMode mode(true);
+  fastest().widen(type, dst, src, count);
+}
+
+void narrow(DataType type, std::byte* dst, const std::byte* src, uint64_t count) {
+  R2CCL_CHECK(is_half(type));
+  const DefaultFloatMode mode(true);
+  fastest().narrow(type, dst, src, count);
+}
+
 void divide(DataType type, std::byte* dst, uint64_t count, int32_t divisor) {
   // Integers may be divided as floating-point numbers.
   const DefaultFloatMode mode(true);

@@ -1,7 +1,11 @@
 // The 16-bit floating-point types: every value, and the error of long sums.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
 #include <vector>
 
 #include "runtime/reduction/reduce.h"
@@ -86,6 +90,153 @@ TYPED_TEST(ReduceHalfTest, ASumOfTwoIsRoundedOnce) {
       if (std::isfinite(neighbour)) {
         ASSERT_LE(error, std::abs(neighbour - exact));
       }
+    }
+  }
+}
+
+// A row of values in one of the two forms.
+template <DataType kType>
+class Row {
+ public:
+  using E = reference::Element<kType>;
+  Row(Form form, size_t count) : form_(form), bytes_(count * (form == Form::wide ? 4 : 2)) {}
+
+  void set(size_t i, float value) {
+    if (form_ == Form::wide) {
+      std::memcpy(bytes_.data() + 4 * i, &value, 4);
+    } else {
+      const uint16_t stored = E::stored(value);
+      std::memcpy(bytes_.data() + 2 * i, &stored, 2);
+    }
+  }
+  float get(size_t i) const {
+    float value = 0;
+    uint16_t stored = 0;
+    if (form_ == Form::wide) {
+      std::memcpy(&value, bytes_.data() + 4 * i, 4);
+    } else {
+      std::memcpy(&stored, bytes_.data() + 2 * i, 2);
+      value = E::number(stored);
+    }
+    return value;
+  }
+  std::byte* data() { return bytes_.data(); }
+  friend bool operator==(const Row&, const Row&) = default;
+
+ private:
+  Form form_;
+  std::vector<std::byte> bytes_;
+};
+
+// Returns what accumulate() must make of two numbers.
+template <DataType kType>
+float accumulated(const Accumulation& how, float own, float received) {
+  using E = reference::Element<kType>;
+  float result = how.op == ReduceOp::prod ? own * received : own + received;
+  if (result != result) result = std::numeric_limits<float>::quiet_NaN();
+  if (how.divisor != 1) result /= static_cast<float>(how.divisor);
+  return how.result == Form::wide ? result : E::number(E::stored(result));
+}
+
+const std::vector<Accumulation> kAccumulations = [] {
+  std::vector<Accumulation> all;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::avg}) {
+    for (const Form own : {Form::half, Form::wide}) {
+      for (const Form result : {Form::half, Form::wide}) {
+        all.push_back({DataType::float16, op, own, result, 1});
+        if (op == ReduceOp::avg && result == Form::half) {
+          all.push_back({DataType::float16, op, own, result, 7});
+        }
+      }
+    }
+  }
+  return all;
+}();
+
+// Returns the own operands: floats that no half is, and those at the ends of the range.
+std::vector<float> wide_values(size_t count, uint64_t seed) {
+  std::vector<float> values{0.0f,
+                            -0.0f,
+                            65519.0f,
+                            65520.0f,
+                            -65520.0f,
+                            3.4e38f,
+                            1e-40f,
+                            std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()};
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  std::normal_distribution<float> normal;
+  while (values.size() < count) values.push_back(normal(random) * 100);
+  return values;
+}
+
+TYPED_TEST(ReduceHalfTest, AnAccumulationComputesInFloat32AndRoundsOnlyAHalfResult) {
+  constexpr DataType kType = TypeParam::value;
+  using E = reference::Element<kType>;
+  constexpr size_t kCountMax = 300;
+  const std::vector<float> own_values = wide_values(kCountMax, 4);
+  const std::vector<uint16_t> received_bits = reference::random_values<kType>(kCountMax, 5);
+  for (Accumulation how : kAccumulations) {
+    how.type = kType;
+    for (const ReduceKernels& kernels : reduce_kernels()) {
+      for (size_t count = 0; count <= kCountMax; count = count * 5 / 4 + 1) {
+        Row<kType> own(how.own, count), received(Form::half, count);
+        Row<kType> result(how.result, count), wanted = result;
+        for (size_t i = 0; i < count; ++i) {
+          own.set(i, own_values[i]);
+          received.set(i, E::number(received_bits[i]));
+          wanted.set(i, accumulated<kType>(how, own.get(i), received.get(i)));
+        }
+        kernels.accumulate(how, result.data(), own.data(), received.data(), count);
+        ASSERT_EQ(result, wanted) << kernels.target << " " << to_string(how.op) << " own "
+                                  << static_cast<int>(how.own) << " result "
+                                  << static_cast<int>(how.result) << " count " << count;
+        if (how.own != how.result) continue;
+        kernels.accumulate(how, own.data(), own.data(), received.data(), count);
+        ASSERT_EQ(own, wanted) << kernels.target << " in place";
+      }
+    }
+  }
+}
+
+TYPED_TEST(ReduceHalfTest, EveryNumberIsWidenedExactlyAndNarrowedAgain) {
+  constexpr DataType kType = TypeParam::value;
+  using E = reference::Element<kType>;
+  const std::vector<uint16_t> all = all_values();
+  for (const ReduceKernels& kernels : reduce_kernels()) {
+    std::vector<float> wide(all.size());
+    std::vector<uint16_t> again(all.size());
+    kernels.widen(kType, reinterpret_cast<std::byte*>(wide.data()), bytes_of(all), all.size());
+    kernels.narrow(kType, bytes_of(again), reinterpret_cast<const std::byte*>(wide.data()),
+                   all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const float number = E::number(all[i]);
+      if (number != number) {
+        ASSERT_NE(E::number(again[i]), E::number(again[i])) << kernels.target << " " << i;
+        continue;
+      }
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(number)) << i;
+      ASSERT_EQ(again[i], all[i]) << kernels.target;
+    }
+  }
+}
+
+TYPED_TEST(ReduceHalfTest, NarrowingRoundsToNearestEven) {
+  constexpr DataType kType = TypeParam::value;
+  std::vector<float> wide = wide_values(20'003, 6);
+  // Half-way between two numbers, and next to that.
+  for (uint32_t bits = 0x33000000; bits < 0x48000000; bits += 0x1357) {
+    wide.push_back(std::bit_cast<float>(bits & ~0xfffu));
+    wide.push_back(std::bit_cast<float>(bits | 0x8000u));
+  }
+  for (const ReduceKernels& kernels : reduce_kernels()) {
+    std::vector<uint16_t> narrowed(wide.size());
+    kernels.narrow(kType, bytes_of(narrowed), reinterpret_cast<const std::byte*>(wide.data()),
+                   wide.size());
+    for (size_t i = 0; i < wide.size(); ++i) {
+      if (wide[i] != wide[i]) continue;
+      ASSERT_EQ(narrowed[i], reference::Element<kType>::stored(wide[i]))
+          << kernels.target << " " << wide[i];
     }
   }
 }

@@ -125,6 +125,92 @@ struct Reduce {
   }
 };
 
+template <class Task>
+void run_for_half(DataType type, const Task& task) {
+  if (type == DataType::float16) return task.template run<Float16>();
+  R2CCL_CHECK(type == DataType::bfloat16);
+  task.template run<SingleBfloat16>();
+}
+
+template <class FormOf>
+constexpr size_t kBytes = sizeof(hn::TFromD<typename FormOf::D>);
+
+struct Accumulate {
+  const Accumulation& how;
+  std::byte* dst;
+  const std::byte* own;
+  const std::byte* received;
+  uint64_t count;
+
+  template <class Half>
+  void run() const {
+    how.own == Form::wide ? with_own<Half, WideForm>() : with_own<Half, Half>();
+  }
+
+ private:
+  template <class Half, class Own>
+  void with_own() const {
+    how.result == Form::wide ? with_result<Half, Own, WideForm>() : with_result<Half, Own, Half>();
+  }
+  template <class Half, class Own, class Result>
+  void with_result() const {
+    if (how.op == ReduceOp::prod) return loop<Half, Own, Result>(Product{});
+    if (how.op != ReduceOp::avg || how.divisor == 1) return loop<Half, Own, Result>(Sum{});
+    loop<Half, Own, Result>(DividedSum{static_cast<float>(how.divisor)});
+  }
+
+  template <class Half, class Own, class Result, class Op>
+  void loop(Op op) const {
+    const Floats floats;
+    const typename Half::D half_d;
+    const typename Own::D own_d;
+    const typename Result::D result_d;
+    const size_t step = hn::Lanes(floats);
+    uint64_t at = 0;
+    for (; at + step <= count; at += step) {
+      const auto a = Own::widen(load(own_d, own + at * kBytes<Own>));
+      const auto b = Half::widen(load(half_d, received + at * kBytes<Half>));
+      store(result_d, Result::narrow(op(floats, a, b)), dst + at * kBytes<Result>);
+    }
+    if (at == count) return;
+    const auto left = static_cast<size_t>(count - at);
+    const auto a = Own::widen(load_some(own_d, own + at * kBytes<Own>, left * kBytes<Own>));
+    const auto b =
+        Half::widen(load_some(half_d, received + at * kBytes<Half>, left * kBytes<Half>));
+    store_some(result_d, Result::narrow(op(floats, a, b)), dst + at * kBytes<Result>,
+               left * kBytes<Result>);
+  }
+};
+
+struct Conversion {
+  bool widens;
+  std::byte* dst;
+  const std::byte* src;
+  uint64_t count;
+
+  template <class Half>
+  void run() const {
+    widens ? loop<Half, WideForm>() : loop<WideForm, Half>();
+  }
+
+ private:
+  template <class From, class To>
+  void loop() const {
+    const typename From::D from_d;
+    const typename To::D to_d;
+    const size_t step = hn::Lanes(Floats());
+    uint64_t at = 0;
+    for (; at + step <= count; at += step) {
+      const auto value = From::widen(load(from_d, src + at * kBytes<From>));
+      store(to_d, To::narrow(value), dst + at * kBytes<To>);
+    }
+    if (at == count) return;
+    const auto left = static_cast<size_t>(count - at);
+    const auto value = From::widen(load_some(from_d, src + at * kBytes<From>, left * kBytes<From>));
+    store_some(to_d, To::narrow(value), dst + at * kBytes<To>, left * kBytes<To>);
+  }
+};
+
 struct Division {
   std::byte* dst;
   uint64_t bytes;
@@ -184,6 +270,19 @@ void reduce(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, cons
   run_for(type, Reduce{op, dst, a, b, count * size_of(type)});
 }
 
+void accumulate(const Accumulation& how, std::byte* dst, const std::byte* own,
+                const std::byte* received, uint64_t count) {
+  run_for_half(how.type, Accumulate{how, dst, own, received, count});
+}
+
+void widen(DataType type, std::byte* dst, const std::byte* src, uint64_t count) {
+  run_for_half(type, Conversion{true, dst, src, count});
+}
+
+void narrow(DataType type, std::byte* dst, const std::byte* src, uint64_t count) {
+  run_for_half(type, Conversion{false, dst, src, count});
+}
+
 void divide(DataType type, std::byte* dst, uint64_t count, int32_t divisor) {
   run_for(type, Division{dst, count * size_of(type), divisor});
 }
@@ -198,7 +297,7 @@ void scale(DataType type, std::byte* dst, const std::byte* src, uint64_t count,
 // A function, because an initialised constant could need instructions that the processor lacks.
 ReduceKernels kernels();
 ReduceKernels kernels() {
-  return {hwy::TargetName(HWY_TARGET), reduce, divide, scale};
+  return {hwy::TargetName(HWY_TARGET), reduce, accumulate, widen, narrow, divide, scale};
 }
 
 }  // namespace r2ccl::HWY_NAMESPACE

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/types.h"
+#include "runtime/reduction/reduce.h"
 
 namespace r2ccl {
 
@@ -15,6 +16,10 @@ struct ReduceKernels {
   const char* target;  // the instruction set, as Highway names it: "AVX2"
   void (*reduce)(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
                  uint64_t count);
+  void (*accumulate)(const Accumulation& how, std::byte* dst, const std::byte* own,
+                     const std::byte* received, uint64_t count);
+  void (*widen)(DataType type, std::byte* dst, const std::byte* src, uint64_t count);
+  void (*narrow)(DataType type, std::byte* dst, const std::byte* src, uint64_t count);
   void (*divide)(DataType type, std::byte* dst, uint64_t count, int32_t divisor);
   void (*scale)(DataType type, std::byte* dst, const std::byte* src, uint64_t count,
                 const Scalar& scalar);

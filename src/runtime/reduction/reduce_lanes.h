@@ -180,6 +180,14 @@ struct Divide {
   }
 };
 
+struct DividedSum {
+  float divisor;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return Divide<float>{divisor}(d, Sum{}(d, a, b));
+  }
+};
+
 // The kinds of elements. Each has the descriptor `D` of the vectors that are loaded and stored, and
 // map(), which applies an operation to such vectors.
 
@@ -194,6 +202,14 @@ struct Plain {
 
 using Floats = hn::ScalableTag<float>;
 
+// Kinds whose elements are computed in float32, one vector of Floats at a time, also have widen()
+// and narrow(), from and to a vector of `D`. This one is float32 itself.
+struct WideForm {
+  using D = Floats;
+  static HWY_INLINE hn::Vec<D> widen(hn::Vec<Floats> value) { return value; }
+  static HWY_INLINE hn::Vec<Floats> narrow(hn::Vec<Floats> value) { return value; }
+};
+
 // float16, half a vector at a time, computed in float32. The sum, product and quotient of two
 // float16 are thereby rounded correctly, because float32 has more than twice the bits.
 struct Float16 {
@@ -203,7 +219,6 @@ struct Float16 {
     return narrow(op(Floats(), widen(v)...));
   }
 
- private:
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   // F16C has instructions for both, and narrow() rounds to nearest even.
   using Native = hn::Rebind<hwy::float16_t, Floats>;
@@ -259,8 +274,20 @@ struct Float16 {
 
 // bfloat16, computed in float32 and rounded to nearest even, by integers: Highway 1.0.3 truncates,
 // and the processor's own instruction flushes subnormal numbers.
-struct Bfloat16 {
+struct SingleBfloat16 {
+  using D = hn::Rebind<uint16_t, Floats>;
   using Words = hn::RebindToUnsigned<Floats>;
+  template <class Op, class... V>
+  static HWY_INLINE hn::Vec<D> map(Op op, V... v) {
+    return narrow(op(Floats(), widen(v)...));
+  }
+  static HWY_INLINE hn::Vec<Floats> widen(hn::Vec<D> half) {
+    return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half)));
+  }
+  static HWY_INLINE hn::Vec<D> narrow(hn::Vec<Floats> value) {
+    const hn::RebindToSigned<Floats> narrowed;
+    return hn::DemoteTo(D(), hn::BitCast(narrowed, hn::ShiftRight<16>(round(value))));
+  }
   // A NaN stays one: its low bits are 0, for it is a bfloat16 or the quiet NaN, so nothing carries.
   static HWY_INLINE hn::Vec<Words> round(hn::Vec<Floats> value) {
     const Words d;
@@ -268,24 +295,20 @@ struct Bfloat16 {
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
     return hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu)));
   }
+};
+
 #if HWY_TARGET == HWY_SCALAR
-  using D = hn::Rebind<uint16_t, Floats>;
-  template <class Op, class... V>
-  static HWY_INLINE hn::Vec<D> map(Op op, V... v) {
-    const hn::RebindToSigned<Floats> narrowed;
-    const auto rounded = round(op(Floats(), widen(v)...));
-    return hn::DemoteTo(D(), hn::BitCast(narrowed, hn::ShiftRight<16>(rounded)));
-  }
-  static HWY_INLINE hn::Vec<Floats> widen(hn::Vec<D> half) {
-    return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), half)));
-  }
+using Bfloat16 = SingleBfloat16;
 #else
-  // The even elements, and then the odd ones, which already are where a float32 has them.
+// bfloat16, a whole vector at a time: the even elements, and then the odd ones, which already are
+// where a float32 has them.
+struct Bfloat16 {
+  using Words = SingleBfloat16::Words;
   using D = hn::ScalableTag<uint16_t>;
   template <class Op, class... V>
   static HWY_INLINE hn::Vec<D> map(Op op, V... v) {
-    const auto even = round(op(Floats(), widen_even(v)...));
-    const auto odd = round(op(Floats(), widen_odd(v)...));
+    const auto even = SingleBfloat16::round(op(Floats(), widen_even(v)...));
+    const auto odd = SingleBfloat16::round(op(Floats(), widen_odd(v)...));
     return hn::BitCast(D(), hn::Or(hn::ShiftRight<16>(even), upper(odd)));
   }
   static HWY_INLINE hn::Vec<Words> upper(hn::Vec<Words> words) {
@@ -297,8 +320,8 @@ struct Bfloat16 {
   static HWY_INLINE hn::Vec<Floats> widen_odd(hn::Vec<D> halves) {
     return hn::BitCast(Floats(), upper(hn::BitCast(Words(), halves)));
   }
-#endif
 };
+#endif
 
 // The order of 16-bit floating-point numbers whose infinity has the bits `kInfinity`. As integers
 // that mirror the negative numbers they have the right order, -0 below +0.
