@@ -6,7 +6,8 @@
  *
  * Errors: a network fault is not an error. A call fails only for a wrong argument, a call that does
  * not match the other ranks', a rank that died or left, or when no path worked within the stated
- * bound; r2cclGetLastError then names the cause.
+ * bound; r2cclGetLastError then names the cause. Without memory a call returns r2cclSystemError; no
+ * call throws or ends the process. r2cclCommAbort, r2cclCommDestroy and waiting need none.
  *
  * Handles: a communicator ends with r2cclCommDestroy, a request with the call that returns its
  * result. The use of a handle, or of a copy, after that is r2cclInvalidArgument.

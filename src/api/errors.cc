@@ -1,8 +1,8 @@
 #include "api/errors.h"
 
+#include <cstdio>
 #include <new>
-
-#include "base/out_of_memory.h"
+#include <system_error>
 
 namespace r2ccl::api {
 namespace {
@@ -17,35 +17,50 @@ static_assert(same(Code::ok, r2cclSuccess) && same(Code::system, r2cclSystemErro
               same(Code::remote, r2cclRemoteError) && same(Code::in_progress, r2cclInProgress) &&
               same(Code::timeout, r2cclTimeout) && same(Code::aborted, r2cclAborted));
 
-Status& last() {
-  thread_local Status error;
+KeptError& last() noexcept {
+  thread_local KeptError error;
   return error;
 }
 
 }  // namespace
 
-const Status& last_error() {
+void KeptError::set(Code error, std::string_view message) noexcept {
+  code = error;
+  rank_count = 0;
+  const size_t length = std::min(message.size(), text.size() - 1);
+  std::copy_n(message.begin(), length, text.begin());
+  text[length] = '\0';
+}
+
+void KeptError::set(const Status& error) noexcept {
+  set(error.code(), error.message());
+  rank_count = error.ranks().size();
+  for (size_t i = 0; i < std::min(rank_count, ranks.size()); ++i) {
+    ranks[i] = error.ranks()[i].value();
+  }
+}
+
+const KeptError& last_error() noexcept {
   return last();
 }
 
-r2cclResult_t result_of(const Status& status) {
-  if (!status.ok()) last() = status;
+r2cclResult_t result_of(const Status& status) noexcept {
+  if (!status.ok()) last().set(status);
   return static_cast<r2cclResult_t>(status.code());
 }
 
-r2cclResult_t error(Code code, const std::string& message) {
-  return result_of(Status(code, message));
+r2cclResult_t error(Code code, std::string_view message) noexcept {
+  last().set(code, message);
+  return static_cast<r2cclResult_t>(code);
 }
 
 r2cclResult_t error_of(const char* function, const std::exception& caught) noexcept {
   const bool memory = dynamic_cast<const std::bad_alloc*>(&caught) != nullptr;
-  try {
-    const std::string why = memory ? out_of_memory().message() : caught.what();
-    return error(memory ? Code::system : Code::internal, std::string(function) + ": " + why);
-  } catch (const std::bad_alloc&) {
-    last() = out_of_memory();
-    return r2cclSystemError;
-  }
+  const bool system = memory || dynamic_cast<const std::system_error*>(&caught) != nullptr;
+  std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(), "%s: %s", function,
+                memory ? "out of memory" : caught.what());
+  return error(system ? Code::system : Code::internal, text.data());
 }
 
 }  // namespace r2ccl::api

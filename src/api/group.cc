@@ -1,6 +1,9 @@
 // The C edge: groups of calls.
 #include "api/group.h"
 
+#include <algorithm>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +31,9 @@ struct Group {
   Status failed;  // the first call that failed
 };
 
-Group& group() {
-  thread_local Group mine;
-  return mine;
-}
+// The open group of the thread; null: it has none. It is no object of the thread with a destructor:
+// the C library ends the process when it has no memory to note one.
+thread_local Group* open_group = nullptr;
 
 std::string name_of(size_t number, const char* function) {
   return "call " + std::to_string(number) + " of the group (" + function + ")";
@@ -114,15 +116,31 @@ void hand_out(const std::vector<Launch>& launches) {
 
 // Returns the first error, in the order of the calls.
 Status wait_for_blocking(const std::vector<Launch>& launches) {
-  Status first;
+  const Launch* failed = nullptr;
   for (const Launch& launch : launches) {
     if (launch.handle != nullptr) continue;
     (void)launch.request->wait(kNever);
-    const Status ended = launch.request->status();
-    if (!first.ok() || ended.ok()) continue;
-    first = ended.with_context(name_of(launch.member.number, launch.member.function));
+    if (failed == nullptr && !launch.request->status().ok()) failed = &launch;
   }
-  return first;
+  // All have ended before anything may fail: none uses its buffers any more.
+  if (failed == nullptr) return {};
+  const Member& member = failed->member;
+  return failed->request->status().with_context(name_of(member.number, member.function));
+}
+
+Status failure_of_call(size_t number, const char* function) noexcept {
+  try {
+    const KeptError& last = last_error();
+    std::vector<Rank> ranks;
+    for (size_t i = 0; i < std::min(last.rank_count, last.ranks.size()); ++i) {
+      ranks.emplace_back(last.ranks[i]);
+    }
+    const Status failed(last.code, last.text.data());
+    return failed.with_ranks(std::move(ranks))
+        .with_context(name_of(number, function) + " failed, so the group starts none of its calls");
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory(last_error().code);
+  }
 }
 
 Status run(std::vector<Member> members) {
@@ -145,24 +163,23 @@ Status run(std::vector<Member> members) {
 
 }  // namespace
 
-bool in_group() {
-  return group().depth > 0;
+bool in_group() noexcept {
+  return open_group != nullptr;
 }
 
 void add_to_group(const char* function, CommObject& comm, r2cclRequest_t* request,
                   std::function<std::shared_ptr<Request>()> start) {
-  Group& mine = group();
+  Group& mine = *open_group;
   if (!mine.failed.ok()) return;  // the group starts nothing any more
   mine.members.push_back({function, mine.calls + 1, comm.weak_from_this(), request,
                           std::move(start), take_call_name()});
 }
 
-r2cclResult_t note_in_group(const char* function, r2cclResult_t result) {
-  Group& mine = group();
+r2cclResult_t note_in_group(const char* function, r2cclResult_t result) noexcept {
+  Group& mine = *open_group;
   ++mine.calls;
   if (result == r2cclSuccess || !mine.failed.ok()) return result;
-  mine.failed = last_error().with_context(name_of(mine.calls, function) +
-                                          " failed, so the group starts none of its calls");
+  mine.failed = failure_of_call(mine.calls, function);
   mine.members.clear();
   return result;
 }
@@ -172,22 +189,27 @@ r2cclResult_t note_in_group(const char* function, r2cclResult_t result) {
 extern "C" {
 
 r2cclResult_t r2cclGroupStart(void) {
-  ++r2ccl::api::group().depth;
-  return r2cclSuccess;
+  using namespace r2ccl::api;
+  return guarded(__func__, [&]() -> r2cclResult_t {
+    if (open_group == nullptr) open_group = new Group;
+    ++open_group->depth;
+    return r2cclSuccess;
+  });
 }
 
 r2cclResult_t r2cclGroupEnd(void) {
   using namespace r2ccl::api;
   return guarded(__func__, [&]() -> r2cclResult_t {
-    Group& mine = group();
-    if (mine.depth == 0) {
+    if (open_group == nullptr) {
       return error(r2ccl::Code::invalid_usage,
                    "r2cclGroupEnd: this thread has no open group; r2cclGroupStart opens one");
     }
-    if (--mine.depth > 0) return result_of(mine.failed.with_context("r2cclGroupEnd"));
-    Group ended = std::exchange(mine, {});
-    if (!ended.failed.ok()) return result_of(ended.failed.with_context("r2cclGroupEnd"));
-    return result_of(run(std::move(ended.members)).with_context("r2cclGroupEnd"));
+    if (--open_group->depth > 0) {
+      return result_of(open_group->failed.with_context("r2cclGroupEnd"));
+    }
+    const std::unique_ptr<Group> ended(std::exchange(open_group, nullptr));
+    if (!ended->failed.ok()) return result_of(ended->failed.with_context("r2cclGroupEnd"));
+    return result_of(run(std::move(ended->members)).with_context("r2cclGroupEnd"));
   });
 }
 

@@ -14,7 +14,7 @@
 namespace r2ccl::api {
 
 // Returns whether the calling thread has an open group.
-bool in_group();
+bool in_group() noexcept;
 
 // Records a call. `request`: where r2cclGroupEnd puts the request; null for a call that blocks. The
 // group keeps no communicator alive.
@@ -22,6 +22,6 @@ void add_to_group(const char* function, CommObject& comm, r2cclRequest_t* reques
                   std::function<std::shared_ptr<Request>()> start);
 
 // Counts a call of the group, and remembers the first one that fails. Returns `result`.
-r2cclResult_t note_in_group(const char* function, r2cclResult_t result);
+r2cclResult_t note_in_group(const char* function, r2cclResult_t result) noexcept;
 
 }  // namespace r2ccl::api

@@ -43,8 +43,11 @@ void after_fork_in_child() {
 }
 
 Tables& guarded_tables() {
-  static const int error = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-  R2CCL_CHECK(error == 0);
+  // Tried again by the next caller if it throws.
+  [[maybe_unused]] static const bool registered = [] {
+    at_fork(before_fork, after_fork, after_fork_in_child);
+    return true;
+  }();
   return tables();
 }
 

@@ -104,9 +104,12 @@ r2cclResult_t r2cclCommDestroy(r2cclComm_t handle) {
       return error(Code::invalid_usage,
                    "r2cclCommDestroy: the verdict callback of this communicator calls it");
     }
-    // Another thread may abort the communicator during this wait, so the handle ends after it.
+    // Another thread may abort the communicator during this wait, so the handle ends after it, and
+    // it ends with every result.
     const bool failed = !found.value()->communicator->failure().ok();
-    const r2cclResult_t result = failed ? r2cclSuccess : finalize(found.value().get());
+    const r2cclResult_t result =
+        failed ? r2cclSuccess
+               : guarded("r2cclCommDestroy", [&] { return finalize(found.value().get()); });
     // Not later: the callback may hold the communicator as well, and would end it in its thread.
     (void)found.value()->communicator->set_verdict_listener({});
     (void)comms().take(handle);
@@ -161,7 +164,7 @@ const char* r2cclGetLastError(r2cclComm_t handle) {
     (void)with_comm("r2cclGetLastError", handle,
                     [](CommObject* comm) { return result_of(comm->communicator->failure()); });
   }
-  return r2ccl::api::last_error().message().c_str();
+  return r2ccl::api::last_error().text.data();
 }
 
 r2cclResult_t r2cclGetErrorInfo(r2cclComm_t handle, r2cclErrorInfo_t* info) {
@@ -174,18 +177,18 @@ r2cclResult_t r2cclGetErrorInfo(r2cclComm_t handle, r2cclErrorInfo_t* info) {
       return error(Code::invalid_argument,
                    "r2cclGetErrorInfo: info->size is not sizeof(r2cclErrorInfo_t)");
     }
-    Status shown = r2ccl::api::last_error();
+    r2ccl::api::KeptError shown = r2ccl::api::last_error();
     if (handle != nullptr) {
       const auto found = find_comm("r2cclGetErrorInfo", handle);
       if (!found.ok()) return result_of(found.status());
-      shown = found.value()->communicator->failure();
+      shown.set(found.value()->communicator->failure());
     }
-    info->code = static_cast<r2cclResult_t>(shown.code());
-    info->rank_count = static_cast<int>(shown.ranks().size());
-    const size_t told = std::min<size_t>(shown.ranks().size(), R2CCL_ERROR_RANKS_MAX);
-    for (size_t i = 0; i < told; ++i) info->ranks[i] = shown.ranks()[i].value();
+    info->code = static_cast<r2cclResult_t>(shown.code);
+    info->rank_count = static_cast<int>(shown.rank_count);
+    const size_t told = std::min(shown.rank_count, shown.ranks.size());
+    for (size_t i = 0; i < told; ++i) info->ranks[i] = shown.ranks[i];
     for (size_t i = told; i < R2CCL_ERROR_RANKS_MAX; ++i) info->ranks[i] = -1;
-    const std::string text = r2ccl::printable_text(shown.message(), R2CCL_ERROR_TEXT_BYTES - 1);
+    const std::string text = r2ccl::printable_text(shown.text.data(), R2CCL_ERROR_TEXT_BYTES - 1);
     std::memcpy(info->text, text.c_str(), text.size() + 1);
     return r2cclSuccess;
   });

@@ -159,9 +159,9 @@ Result<UniqueId> agree_on_id(Communicator& parent, const Config& config,
 
 r2cclResult_t split_call(const SplitWish& wish, r2cclComm_t handle, r2cclComm_t* child) {
   const char* function = name_of(wish.call);
-  const std::string where = std::string(function) + ": ";
   if (child != nullptr) *child = nullptr;
   return with_comm(function, handle, [&](CommObject* parent) -> r2cclResult_t {
+    const std::string where = std::string(function) + ": ";
     if (in_group()) {
       return error(Code::invalid_usage, where +
                                             "it cannot be called between r2cclGroupStart and "

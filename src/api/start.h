@@ -21,7 +21,7 @@ r2cclResult_t start_call(const char* function, r2cclComm_t handle, r2cclRequest_
                          Body body) {
   if (request != nullptr) *request = nullptr;
   const r2cclResult_t result = with_comm(function, handle, std::move(body));
-  (void)take_call_name();  // a call that failed has not used it
+  drop_call_name();  // a call that failed has not used it
   return in_group() ? note_in_group(function, result) : result;
 }
 

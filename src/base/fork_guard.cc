@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -50,11 +52,18 @@ void after_fork_in_child() {
 }
 
 void register_handlers_once() {
-  static const int error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  R2CCL_CHECK(error == 0);
+  // Tried again by the next caller if it throws.
+  [[maybe_unused]] static const bool registered = [] {
+    at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return true;
+  }();
 }
 
 }  // namespace
+
+void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {
+  if (pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
+}
 
 std::unique_lock<std::mutex> GuardedFd::lock_table() {
   register_handlers_once();
@@ -65,7 +74,13 @@ GuardedFd::GuardedFd(int fd, const std::unique_lock<std::mutex>& held) : fd_(fd)
   R2CCL_CHECK(held.owns_lock());
   Table& ours = table();
   const size_t index = static_cast<size_t>(fd);
-  if (ours.open_fds.size() <= index / kBits) ours.open_fds.resize(index / kBits + 1);
+  try {
+    if (ours.open_fds.size() <= index / kBits) ours.open_fds.resize(index / kBits + 1);
+  } catch (const std::bad_alloc&) {
+    close(std::exchange(fd_, -1));
+    errno = ENOMEM;
+    return;
+  }
   ours.open_fds[index / kBits] |= uint64_t{1} << (index % kBits);
   generation_ = ours.generation.load(std::memory_order_relaxed);
 }

@@ -16,6 +16,10 @@
 
 namespace r2ccl {
 
+// As pthread_atfork(), for this process and its children, for ever. Throws bad_alloc, its only
+// error.
+void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)());
+
 // Owns a descriptor. Move-only. In a forked child every GuardedFd made before the fork reads as -1
 // and its destruction closes nothing, because the number may by then belong to another file.
 class GuardedFd {
@@ -25,7 +29,8 @@ class GuardedFd {
   GuardedFd& operator=(GuardedFd&& other) noexcept;
   ~GuardedFd() { reset(); }
 
-  // Calls open(), which returns a descriptor, or -1 and leaves errno. It must not block.
+  // Calls open(), which returns a descriptor, or -1 and leaves errno. It must not block. Without
+  // memory for the table's entry the descriptor is closed again, and errno is ENOMEM.
   template <typename Open>
   static GuardedFd from(Open&& open) {
     std::unique_lock lock = lock_table();

@@ -1,17 +1,19 @@
 #include "base/log.h"
 
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <utility>
 
-#include "base/check.h"
+#include "base/fork_guard.h"
 
 namespace r2ccl {
 namespace {
@@ -26,7 +28,8 @@ std::FILE* g_file = nullptr;        // null: stderr
 // Returns the process's limit. Never destroyed, because another thread may still write while the
 // process ends.
 LogLimit& limit() {
-  static LogLimit* const instance = new LogLimit;
+  alignas(LogLimit) static std::array<std::byte, sizeof(LogLimit)> memory;
+  static LogLimit* const instance = new (memory.data()) LogLimit;
   return *instance;
 }
 
@@ -62,22 +65,25 @@ const char* name_of(LogLevel level) {
   return "?";
 }
 
-// Requires the lock.
-void write_line(LogLevel level, const std::string& text) {
+// Requires the lock. `before` precedes the text.
+void write_line(LogLevel level, const char* before, const char* text) {
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
+  char rank[16] = "";
+  if (t_rank >= 0) std::snprintf(rank, sizeof rank, "[%d] ", t_rank);
   std::FILE* out = g_file != nullptr ? g_file : stderr;
-  const std::string rank = t_rank < 0 ? "" : "[" + std::to_string(t_rank) + "] ";
-  std::fprintf(out, "%s:%d:%ld %sR2CCL %s %s\n", host, getpid(), syscall(SYS_gettid), rank.c_str(),
-               name_of(level), text.c_str());
+  std::fprintf(out, "%s:%d:%ld %sR2CCL %s %s%s\n", host, getpid(), syscall(SYS_gettid), rank,
+               name_of(level), before, text);
   std::fflush(out);
 }
 
 // Requires the lock.
 void write_suppressed(TimeNs now) {
   while (const auto suppressed = limit().take_suppressed(now)) {
-    write_line(suppressed->level, std::to_string(suppressed->lines) +
-                                      " similar lines suppressed, the last: " + suppressed->last);
+    char before[64];
+    std::snprintf(before, sizeof before, "%llu similar lines suppressed, the last: ",
+                  static_cast<unsigned long long>(suppressed->lines));
+    write_line(suppressed->level, before, suppressed->last.c_str());
   }
   g_untold.store(!limit().all_told(), std::memory_order_relaxed);
 }
@@ -85,9 +91,10 @@ void write_suppressed(TimeNs now) {
 // Makes a fork hold the lock. If a thread forks while another one writes, the child would otherwise
 // find the lock held for ever, by a thread that it does not have.
 void register_fork_handlers_once() {
-  static const int error =
-      pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });
-  R2CCL_CHECK(error == 0);
+  [[maybe_unused]] static const bool registered = [] {
+    at_fork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });
+    return true;
+  }();
 }
 
 }  // namespace
@@ -121,7 +128,7 @@ LogRank::~LogRank() {
   t_rank = before_;
 }
 
-void log_printf(LogSite site, LogLevel level, const char* format, ...) {
+void log_printf(LogSite site, LogLevel level, const char* format, ...) noexcept {
   char text[1024];
   va_list args;
   va_start(args, format);
@@ -130,11 +137,11 @@ void log_printf(LogSite site, LogLevel level, const char* format, ...) {
   const TimeNs now = SystemClock().now();
   std::lock_guard lock(g_mutex);
   write_suppressed(now);
-  if (limit().admit(site, level, text, now)) write_line(level, text);
+  if (limit().admit(site, level, text, now)) write_line(level, "", text);
   g_untold.store(!limit().all_told(), std::memory_order_relaxed);
 }
 
-void log_suppressed(bool now) {
+void log_suppressed(bool now) noexcept {
   if (!g_untold.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(g_mutex);
   write_suppressed(now ? kNever : SystemClock().now());

@@ -1,6 +1,7 @@
 // Logging in NCCL's format: silent unless R2CCL_DEBUG (or NCCL_DEBUG) asks for more. Lines go to
 // stderr or R2CCL_DEBUG_FILE as "host:pid:tid [rank] R2CCL INFO text", without [rank] where a
 // thread does not work for one rank. Any thread may log. log_limit.h bounds repeated lines.
+// Writing needs no memory; without any, repeated lines may be too many.
 #pragma once
 
 #include <string>
@@ -29,10 +30,10 @@ class LogRank {
   const int before_;
 };
 [[gnu::format(printf, 3, 4)]] void log_printf(LogSite site, LogLevel level, const char* format,
-                                              ...);
+                                              ...) noexcept;
 // Reports the number of suppressed lines of each site whose window has ended, or with `now` of
 // every site. Cheap when there is nothing to report.
-void log_suppressed(bool now = false);
+void log_suppressed(bool now = false) noexcept;
 
 }  // namespace r2ccl
 

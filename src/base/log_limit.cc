@@ -1,8 +1,19 @@
 #include "base/log_limit.h"
 
+#include <new>
+
 namespace r2ccl {
 
-bool LogLimit::admit(const LogSite& site, LogLevel level, const std::string& text, TimeNs now) {
+bool LogLimit::admit(const LogSite& site, LogLevel level, std::string_view text,
+                     TimeNs now) noexcept {
+  try {
+    return count(site, level, text, now);
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+}
+
+bool LogLimit::count(const LogSite& site, LogLevel level, std::string_view text, TimeNs now) {
   const auto [found, is_new] = kinds_.try_emplace(site);
   Kind& kind = found->second;
   if (is_new || now - kind.since >= kWindow) {
@@ -13,8 +24,8 @@ bool LogLimit::admit(const LogSite& site, LogLevel level, const std::string& tex
     ++kind.written;
     return true;
   }
-  kind.level = level;
   kind.last = text;
+  kind.level = level;
   ++kind.suppressed;
   ++untold_;
   return false;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -27,8 +28,9 @@ class LogLimit {
   static constexpr int kLinesPerWindow = 20;
   static constexpr TimeNs kWindow = kSecond;
 
-  // Returns whether to write the line; counts it as suppressed if not.
-  bool admit(const LogSite& site, LogLevel level, const std::string& text, TimeNs now);
+  // Returns whether to write the line; counts it as suppressed if not. Admits it if there is no
+  // memory to count it.
+  bool admit(const LogSite& site, LogLevel level, std::string_view text, TimeNs now) noexcept;
 
   struct Suppressed {
     LogLevel level;
@@ -48,6 +50,8 @@ class LogLimit {
     uint64_t suppressed = 0;  // lines that are not reported yet
     std::string last;
   };
+  bool count(const LogSite& site, LogLevel level, std::string_view text, TimeNs now);
+
   std::map<LogSite, Kind> kinds_;  // as many as the code has sites
   uint64_t untold_ = 0;            // lines that are not reported yet
 };

@@ -1,8 +1,11 @@
 // Operating errors: the errors that a caller can act on. A fault of the network is not an error but
 // an event into a state machine, and a bug is a CHECK. So a Status only says that the library could
 // not provide something that the caller asked for, and why. Its words name the thing to change.
+//
+// Its text is shared: a copy needs no memory, so an error reaches its caller from any place.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,36 +33,51 @@ enum class Code {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message) : Status(code, std::move(message), {}) {}
 
   static Status ok_status() { return {}; }
+  // Returns the error that needs no memory, for a place that has none for a text. `code` is that of
+  // the error whose text is lost.
+  static Status out_of_memory(Code code = Code::system) noexcept;
+  // Returns the error with this text, or without it when there is no memory for it.
+  static Status in_any_case(Code code, const char* text) noexcept;
 
   bool ok() const { return code_ == Code::ok; }
   Code code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const { return words().message; }
   // Returns the ranks at fault, those that the error is known to name.
-  const std::vector<Rank>& ranks() const { return ranks_; }
+  const std::vector<Rank>& ranks() const { return words().ranks; }
 
   // Returns the same error with context of a higher layer: "context: message".
   Status with_context(const std::string& context) const {
-    return ok() ? *this : with_message(context + ": " + message_);
+    return ok() ? *this : with_message(context + ": " + message());
   }
   // Returns the same error in other words.
   Status with_message(std::string message) const {
-    return Status(code_, std::move(message)).with_ranks(ranks_);
+    return Status(code_, std::move(message), ranks());
   }
   Status with_ranks(std::vector<Rank> ranks) const {
-    Status named = *this;
-    named.ranks_ = std::move(ranks);
-    return named;
+    return Status(code_, message(), std::move(ranks));
   }
 
-  friend bool operator==(const Status&, const Status&) = default;
+  friend bool operator==(const Status& a, const Status& b) {
+    return a.code_ == b.code_ && a.words() == b.words();
+  }
 
  private:
+  struct Words {
+    std::string message;
+    std::vector<Rank> ranks;
+    friend bool operator==(const Words&, const Words&) = default;
+  };
+  Status(Code code, std::string message, std::vector<Rank> ranks)
+      : code_(code),
+        words_(std::make_shared<const Words>(Words{std::move(message), std::move(ranks)})) {}
+  const Words& words() const { return words_ == nullptr ? no_words() : *words_; }
+  static const Words& no_words() noexcept;
+
   Code code_ = Code::ok;
-  std::string message_;
-  std::vector<Rank> ranks_;
+  std::shared_ptr<const Words> words_;  // null: none
 };
 
 // Returns "what: strerror(error)" with Code::system.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/out_of_memory.h"
 #include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 
@@ -68,19 +67,30 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Proce
   return made;
 }
 
-void Communicator::call(const std::function<void()>& work) {
+void Communicator::ask(const std::function<void()>& work) {
   std::exception_ptr thrown;
   const auto guarded = [&] {
     const LogRank label(options_.self.value());
     try {
       work();
-    } catch (const std::exception& error) {
+    } catch (const std::exception&) {
       thrown = std::current_exception();
-      if (started_) runtime_->fail_by_exception(error);
     }
   };
   thread().call(std::ref(guarded));  // a reference, because a copy would need memory
-  if (thrown != nullptr && !started_) std::rethrow_exception(thrown);
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+}
+
+void Communicator::call(const std::function<void()>& work) {
+  const auto guarded = [&] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      if (runtime_ != nullptr) runtime_->fail_by_exception(error);
+      if (!started_) throw;
+    }
+  };
+  ask(std::ref(guarded));
 }
 
 Status Communicator::connect(Transport& meeting) {
@@ -107,19 +117,24 @@ Status Communicator::connect(Transport& meeting) {
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
   R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
-  call([this] { log_start(options_, *runtime_); });
+  ask([this] { log_start(options_, *runtime_); });
   return failure();
 }
 
 // Joins the engine of the process, and listens on the NICs.
 Status Communicator::open(RankInfo& info) {
   Status opened;
-  call([&] {
+  const auto work = [&] {
     runtime_ = std::make_unique<RankRuntime>(driver_->engine(), rank_options(options_),
                                              static_cast<RankObserver&>(*this));
     opened = runtime_->open();
     if (opened.ok()) runtime_->describe(info);
-  });
+  };
+  try {
+    call(std::ref(work));
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();  // an error like any other, of which the other ranks are told
+  }
   return opened;
 }
 
@@ -139,14 +154,18 @@ Status Communicator::start_runtime(MetJob met) {
 
 Status Communicator::wait_for_links(TimeNs deadline) {
   const auto in_vain = [this] { return options_.in_vain ? options_.in_vain() : Status(); };
+  bool ready = false;
   const auto settled = [&] {
-    return runtime_->engine().ready() || !runtime_->failure().ok() || !in_vain().ok();
+    ready = runtime_->engine().ready();
+    return ready || !runtime_->failure().ok() || !in_vain().ok();
   };
-  if (thread().wait_until(settled, deadline - driver_->clock().now())) return in_vain();
+  if (thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
+    return ready ? Status() : in_vain();  // a rank may be lost just after the links are up
+  }
   std::vector<Rank> unreached;
   std::string missing;
   std::string why;
-  call([&] {
+  ask([&] {
     unreached = runtime_->engine().unreached();
     missing = names_of(*runtime_, unreached);
     for (const Rank rank : unreached) {
@@ -187,7 +206,7 @@ void Communicator::show_waits() {
 void Communicator::on_failure(const Status& why) {
   {
     const std::lock_guard lock(failure_mutex_);
-    failure_ = copy_in_any_case(why);  // the caller must hear of the end
+    failure_ = why;
   }
   awaited_->completions().signal();
 }
@@ -287,7 +306,7 @@ Status Communicator::finalize() {
   if (!thread().wait_until(over, bound)) {
     std::vector<Rank> ranks;
     std::string missing;
-    call([&] {
+    ask([&] {
       ranks = runtime_->goodbyes_missing();
       missing = names_of(*runtime_, ranks);
     });
@@ -303,7 +322,7 @@ Status Communicator::finalize() {
   if (failed.ok()) return failed;
   // Calls that do not match are no failure of another rank.
   bool unmatched = false;
-  call([&] { unmatched = runtime_->abandoned(); });
+  ask([&] { unmatched = runtime_->abandoned(); });
   if (!unmatched) return failed;
   return Status(Code::invalid_usage, failed.message()).with_ranks(failed.ranks());
 }
@@ -316,32 +335,32 @@ void Communicator::fail(const Status& why) {
   call([&] { runtime_->fail(why); });
 }
 
-void Communicator::abort(const std::string& why) {
+void Communicator::abort(const char* why) {
   call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
 }
 
 LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> id) {
   LockedBytes secret;
-  call([&] { secret = runtime_->engine().child_secret(id); });
+  ask([&] { secret = runtime_->engine().child_secret(id); });
   return secret;
 }
 
 std::string Communicator::report() {
   std::string text;
-  call([&] { text = report_text(*runtime_); });
+  ask([&] { text = report_text(*runtime_); });
   return text;
 }
 
 std::vector<PathInfo> Communicator::paths() {
   std::vector<PathInfo> infos;
-  call([&] { infos = path_infos(*runtime_); });
+  ask([&] { infos = path_infos(*runtime_); });
   return infos;
 }
 
 std::vector<VerdictInfo> Communicator::verdicts() {
   std::vector<VerdictInfo> infos;
-  call([&] {
+  ask([&] {
     const FaultReporter& fault_reporter = runtime_->fault_reporter();
     for (size_t i = 0; i < fault_reporter.verdicts().size(); ++i) {
       infos.push_back(verdict_info(fault_reporter, i));
@@ -362,7 +381,12 @@ Status Communicator::set_verdict_listener(VerdictTeller::Tell tell) {
 }
 
 void Communicator::on_verdict(size_t place) {
-  if (teller_ != nullptr) teller_->post(verdict_info(runtime_->fault_reporter(), place));
+  if (teller_ == nullptr) return;
+  try {
+    teller_->post(verdict_info(runtime_->fault_reporter(), place));
+  } catch (const std::bad_alloc&) {
+    R2CCL_LOG(warn, "out of memory: the application is not told of a verdict");
+  }
 }
 
 }  // namespace r2ccl

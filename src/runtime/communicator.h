@@ -73,7 +73,7 @@ class Communicator final : private RankObserver {
   // Ends the communicator with `why` and tells the other ranks.
   void fail(const Status& why);
   // On return no buffer is touched any more.
-  void abort(const std::string& why);
+  void abort(const char* why);
   // Returns Ok, or the cause that ended the communicator.
   Status failure() const;
   // The JSON text of r2cclCommReport.
@@ -89,6 +89,8 @@ class Communicator final : private RankObserver {
   ProgressThread& thread() { return *driver_->thread(); }
   // Returns when `work` has run in the driving thread. An exception of it fails this rank only.
   void call(const std::function<void()>& work);
+  // The same for work that changes nothing: what it throws is thrown here, and the rank goes on.
+  void ask(const std::function<void()>& work);
   Status connect(Transport& meeting);
   Status open(RankInfo& info);
   Status start_runtime(MetJob met);

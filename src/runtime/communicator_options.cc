@@ -1,6 +1,7 @@
 #include "runtime/communicator_options.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -83,12 +84,24 @@ void tell_init_error(Transport& transport, const Clock& clock, const Communicato
   (void)run_rendezvous(transport, reactor, clock, std::move(meeting));
 }
 
+namespace {
+
+Status try_open_status(const CommunicatorOptions& options, RankRuntime& runtime) {
+  const StatusName name{static_cast<uint32_t>(getpid()), runtime.comm_id(), options.self};
+  try {
+    auto socket = StatusSocket::open(status_directory(options.config.runtime_dir, geteuid()), name);
+    if (!socket.ok()) return socket.status();
+    return runtime.status().serve(std::move(socket).value());
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  }
+}
+
+}  // namespace
+
 void open_status(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!options.config.status) return;
-  const StatusName name{static_cast<uint32_t>(getpid()), runtime.comm_id(), options.self};
-  auto socket = StatusSocket::open(status_directory(options.config.runtime_dir, geteuid()), name);
-  const Status opened =
-      socket.ok() ? runtime.status().serve(std::move(socket).value()) : socket.status();
+  const Status opened = try_open_status(options, runtime);
   if (opened.ok()) return;
   R2CCL_LOG(warn,
             "`r2ccl status` will not find %s, which runs on: %s; R2CCL_STATUS=0 says not to try",

@@ -29,7 +29,7 @@ class ProcessDriver final : private ProgressDriver {
   // ProgressDriver
   void turn(TimeNs wait_max) override;
   bool busy() const override { return engine_.busy(); }
-  void on_exception(const std::exception& error) override { engine_.on_exception(error); }
+  void on_exception(const std::exception& error) noexcept override { engine_.on_exception(error); }
 
   const std::unique_ptr<Transport> transport_;
   SystemClock clock_;

@@ -1,11 +1,11 @@
 // The failure of a rank: its causes, the end of its operations, and the news of it to the others.
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
-#include "base/out_of_memory.h"
 #include "runtime/rank_runtime.h"
 
 namespace r2ccl {
@@ -14,10 +14,9 @@ namespace r2ccl {
 bool RankRuntime::fail_here(const Status& why) {
   if (!failure_.ok()) return false;
   failure_ = options_.name.empty() ? why : why.with_message(why.message() + on_communicator());
-  cancel_due_ = tell_due_ = true;
-  observer_.on_failure(failure_);  // before all that may run out of memory
+  observer_.on_failure(failure_);
   R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
-  cancel_operations();
+  operations_->cancel(failure_);
   return true;
 }
 
@@ -26,22 +25,17 @@ bool RankRuntime::fail_here(const Status& why) {
 void RankRuntime::tell_failure(const Failure& failure) {
   waits_->stop();
   const Notice notice = encode_failure_notice(failure);
+  engine_.reserve_end(notice.bytes);
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
     if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
   }
-  tell_due_ = false;
-}
-
-// Goes on with a failure that ran out of memory half-way.
-void RankRuntime::finish_failure() {
-  if (cancel_due_) cancel_operations();
-  if (tell_due_) tell_failure({failure_, abandoned_});
 }
 
 // The news of a failure should be out before the connections close, so that no rank takes this one
 // for the cause. A rank that told of a failure itself needs none, and may have closed already.
 bool RankRuntime::failure_known() const {
+  if (halted()) return engine_.end_told();
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     const Link* link = engine_.link(Rank(peer));
     if (link == nullptr || informed_[static_cast<size_t>(peer)]) continue;
@@ -82,11 +76,6 @@ void RankRuntime::on_failure_notice(Rank peer, std::span<const std::byte> body) 
   failure.departed ? fail_departed(failure.why) : fail(failure.why);
 }
 
-void RankRuntime::cancel_operations() {
-  operations_->cancel(failure_);
-  cancel_due_ = false;
-}
-
 // The buffer belongs to a call, and the call ends with it. The other ranks would wait for the bytes
 // that this rank cannot send, so the rank fails.
 void RankRuntime::on_bad_memory(const BadMemory& bad) {
@@ -101,29 +90,40 @@ void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
   fail_of({options_.self}, Code::invalid_argument, why);
 }
 
-void RankRuntime::on_exception(const std::exception& error) {
-  if (started()) return fail_by_exception(error);
-  if (!failure_.ok()) return;
-  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  failure_ = memory ? out_of_memory() : Status(Code::system, error.what());  // start() returns it
+void RankRuntime::reserve_end() {
+  const std::string why =
+      name_of(options_.self) +
+      " has run out of memory: the host, or the limit of this process (ulimit -v, a container's "
+      "memory), has no more to give";
+  no_memory_ = Status(Code::system, why + on_communicator()).with_ranks({options_.self});
+  engine_.reserve_end(
+      encode_failure_notice({Status(Code::system, why).with_ranks({options_.self})}).bytes);
 }
 
-// Mostly a large allocation has failed, and small ones still succeed; if they do not, the next turn
-// goes on.
-void RankRuntime::fail_by_exception(const std::exception& error) {
+Status RankRuntime::cause_of(const std::exception& error) noexcept {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return no_memory_;
+  if (!started()) return Status::in_any_case(Code::internal, error.what());
   try {
-    const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    const std::string why =
-        memory ? " has run out of memory: the host, or the limit of this process (ulimit -v, a "
-                 "container's memory), has no more to give"
-               : std::string(" has failed inside r2ccl: ") + error.what();
-    fail_of({options_.self}, memory ? Code::system : Code::internal, name_of(options_.self) + why);
+    const Status why(Code::internal, name_of(options_.self) + " has failed inside r2ccl: " +
+                                         error.what() + on_communicator());
+    engine_.reserve_end(encode_failure_notice({why.with_ranks({options_.self})}).bytes);
+    return why.with_ranks({options_.self});
   } catch (const std::bad_alloc&) {
-    if (!failure_.ok()) return;
-    cancel_due_ = tell_due_ = true;
-    failure_ = out_of_memory();
-    observer_.on_failure(failure_);
+    return no_memory_;
   }
+}
+
+void RankRuntime::fail_by_exception(const std::exception& error) noexcept {
+  if (halted()) return;
+  if (failure_.ok()) {
+    failure_ = cause_of(error);
+    if (started()) observer_.on_failure(failure_);
+  }
+  if (started()) {
+    R2CCL_LOG(warn, "rank %d: %s", options_.self.value(), failure_.message().c_str());
+    operations_->abandon(failure_);
+  }
+  engine_.halt();
 }
 
 // A rank that left in order will never take part again: a rank that needs it must be told.

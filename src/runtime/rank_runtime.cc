@@ -57,6 +57,9 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
 
 RankRuntime::~RankRuntime() {
   process_.remove(*this);
+  if (operations_ == nullptr) return;
+  // Nothing moves bytes any more.
+  operations_->abandon(Status::in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 Status RankRuntime::start(MetJob met) {
@@ -78,8 +81,9 @@ Status RankRuntime::start(MetJob met) {
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
                                        });
-  rank_status_ = std::make_unique<RankStatus>(*this);
   handle_mismatches();
+  reserve_end();
+  rank_status_ = std::make_unique<RankStatus>(*this);  // last: now it has started
   return {};
 }
 
@@ -156,8 +160,8 @@ uint64_t RankRuntime::receive_tagged(Rank peer, std::span<std::byte> bytes, Data
 }
 
 void RankRuntime::turn() {
-  if (!started()) return engine_.progress();  // it accepts no connection
-  finish_failure();
+  // Before the start it accepts no connection.
+  if (!started() || halted()) return engine_.progress();
   observer_.on_turn();
   engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
@@ -170,15 +174,14 @@ void RankRuntime::turn() {
 }
 
 TimeNs RankRuntime::next_timeout() {
-  if (!started()) return engine_.next_timeout();
-  if (cancel_due_ || tell_due_) return 0;
+  if (!started() || halted()) return engine_.next_timeout();
   return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
                    drains_->next_timeout(), rank_status_->next_timeout()});
 }
 
 bool RankRuntime::busy() const {
-  if (!started()) return false;
-  return cancel_due_ || tell_due_ || !operations_->idle_but_local() || engine_.has_unsent();
+  if (!started() || halted()) return false;
+  return !operations_->idle_but_local() || engine_.has_unsent();
 }
 
 void RankRuntime::begin_goodbye() {

@@ -119,9 +119,12 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
   void abort(const std::string& why) { fail_of({options_.self}, Code::aborted, why); }
-  // Fails the rank because this class or a callback threw: no operation can be trusted to end
-  // right.
-  void fail_by_exception(const std::exception& error);
+  // Fails the rank because this class or a callback threw, mostly for want of memory. Its state may
+  // be half-way through a change, so nothing of it runs any more, and needs no memory itself: the
+  // operations end, and the engine halts and tells the peers with what start() has reserved.
+  void fail_by_exception(const std::exception& error) noexcept;
+  // Legal after that are: the rest of this paragraph, reports, turns and the destructor.
+  bool halted() const { return engine_.halted(); }
   // Returns Ok, or the cause that ended the rank.
   const Status& failure() const { return failure_; }
   // It failed because a rank left while another one waited for it.
@@ -156,8 +159,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   void fail_departed(const Status& why);
   void tell_failure(const Failure& failure);
   void on_failure_notice(Rank peer, std::span<const std::byte> body);
-  void finish_failure();
-  void cancel_operations();
+  void reserve_end();
+  Status cause_of(const std::exception& error) noexcept;
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad);
 
@@ -167,7 +170,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   TimeNs next_timeout() override;
   bool busy() const override;
   void on_nics_changed() override { engine_.on_nics_changed(); }
-  void on_exception(const std::exception& error) override;
+  void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
   bool started() const { return rank_status_ != nullptr; }
 
   // EngineObserver
@@ -199,8 +202,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
   Status failure_;
-  bool cancel_due_ = false;  // after a failure, some operation may not have ended yet
-  bool tell_due_ = false;    // after a failure, the other ranks may not have been told yet
+  Status no_memory_ = Status::out_of_memory();  // the cause of a failure for want of memory
   bool abandoned_ = false;
 };
 

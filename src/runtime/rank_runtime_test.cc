@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include "runtime/rank_report.h"
 #include "runtime/rank_status.h"
@@ -160,13 +163,31 @@ TEST_F(Ranks, ASendToItselfWithoutItsRecvIsAnErrorAtTheEnd) {
   EXPECT_EQ(ended_[0]->code(), Code::invalid_usage);
 }
 
-TEST_F(Ranks, AnExceptionFromOutsideFailsTheRankAndThenTheOthers) {
-  start(2);
+TEST_F(Ranks, ARankOutOfMemoryEndsItsCallsAtOnceAndTellsTheOthers) {
+  start(3);
+  for (const int number : {0, 1}) all_reduce(number);
   rank(1).fail_by_exception(std::bad_alloc());
-  cluster_->wake_all();
+  EXPECT_TRUE(rank(1).halted());
   EXPECT_EQ(rank(1).failure().code(), Code::system);
+  ASSERT_TRUE(ended_[1].has_value());
+  EXPECT_EQ(*ended_[1], rank(1).failure());
+  cluster_->wake_all();
+  EXPECT_TRUE(within(kSoon, [this] { return all_failed() && rank(1).failure_known(); }));
+  for (const int number : {0, 2}) {
+    EXPECT_EQ(rank(number).failure().code(), Code::remote);
+    EXPECT_EQ(rank(number).failure().ranks(), std::vector{Rank(1)});
+    EXPECT_NE(why(number).find("has run out of memory"), std::string::npos) << why(number);
+  }
+  EXPECT_EQ(*ended_[0], rank(0).failure());
+}
+
+TEST_F(Ranks, ABugInsideARankIsToldAsOne) {
+  start(2);
+  rank(1).fail_by_exception(std::runtime_error("a bug"));
+  cluster_->wake_all();
+  EXPECT_EQ(rank(1).failure().code(), Code::internal);
   EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
-  EXPECT_NE(why(0).find("out of memory"), std::string::npos) << why(0);
+  EXPECT_NE(why(0).find("has failed inside r2ccl: a bug"), std::string::npos) << why(0);
 }
 
 TEST_F(Ranks, TheStatusOfTheJobNamesEveryRankAndWhatACallWaitsFor) {

@@ -1,10 +1,12 @@
 #include "runtime/rank_status.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/json_writer.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/admin/ask_by_notice.h"
 #include "runtime/link/notice.h"
@@ -68,9 +70,10 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
 
 RankStatus::RankStatus(RankRuntime& rank)
     : rank_(rank),
+      reactor_(rank.engine().reactor(), *this),
       query_(rank.options().self, rank.options().rank_count,
              [this](Rank asked, uint32_t number) { return ask(asked, number); }),
-      server_(*this, rank.engine().reactor(), rank.clock()) {}
+      server_(*this, reactor_, rank.clock()) {}
 
 // The query first: its operators are answered in the same turn.
 void RankStatus::progress() {
@@ -157,11 +160,15 @@ void RankStatus::on_request(Rank peer, std::span<const std::byte> body) {
   ByteReader in(body);
   const auto number = in.get<uint32_t>();
   if (in.bad()) return;
-  std::vector<std::byte> answer;
-  ByteWriter out(answer);
-  out.put(number);
-  out.put_bytes(encode(summarize()));
-  rank_.engine().link(peer)->send_notice(make_notice(NoticeKind::status, answer));
+  try {
+    std::vector<std::byte> answer;
+    ByteWriter out(answer);
+    out.put(number);
+    out.put_bytes(encode(summarize()));
+    rank_.engine().link(peer)->send_notice(make_notice(NoticeKind::status, answer));
+  } catch (const std::bad_alloc&) {
+    R2CCL_LOG(warn, "status: out of memory: rank %d gets no answer", peer.value());
+  }
 }
 
 void RankStatus::on_answer(Rank peer, std::span<const std::byte> body) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,7 +19,7 @@
 
 namespace r2ccl {
 
-class RankStatus final : public StatusSource {
+class RankStatus final : public StatusSource, private HandlerOwner {
  public:
   // Requires a rank that has started, with all its other parts.
   explicit RankStatus(RankRuntime& rank);
@@ -40,6 +41,10 @@ class RankStatus final : public StatusSource {
   std::optional<std::string> drain_status(uint64_t client, std::string_view line) override;
 
  private:
+  // HandlerOwner, of the status socket's handlers: what they throw does not fail the rank.
+  Rank self() const override { return rank_.options().self; }
+  void on_exception(const std::exception&) noexcept override { server_.drop_clients(); }
+
   RankSummary summarize();
   void add_waits(RankSummary& summary);
   void add_links(RankSummary& summary);
@@ -47,6 +52,7 @@ class RankStatus final : public StatusSource {
   Reachability ask(Rank rank, uint32_t number);
 
   RankRuntime& rank_;
+  Reactor reactor_;
   StatusQuery query_;
   StatusServer server_;
 };

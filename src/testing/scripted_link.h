@@ -92,8 +92,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     peer.control = adopt(index, ConnectionKind::control);
     auto own = std::make_unique<ScriptedConnection>();
     peer.control_end = own.get();
-    peer.own_control = std::make_unique<ControlStream>(std::move(own), session(index, 2, 1),
-                                                       std::vector<std::byte>(), read_buffer_);
+    peer.own_control = std::make_unique<ControlStream>(
+        std::move(own), session(index, 2, 1), std::vector<std::byte>(), read_buffer_, spare_frame_);
     DataHeader probe;
     probe.type = FrameType::probe;
     probe.payload_bytes = 16 * 1024;
@@ -315,6 +315,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::array<std::byte, kNonceBytes> nonce() override { return {}; }
   std::span<std::byte> scratch() override { return scratch_; }
   std::span<std::byte> read_buffer() override { return read_buffer_; }
+  std::vector<std::byte>& spare_frame() override { return spare_frame_; }
   NicQueue& queue(NicId) override { return queue_; }
   DialGate& dial_gate(NicId, bool) override { return gate_; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
@@ -335,6 +336,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   Reactor reactor_;
   RunIdentity run_;
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
+  std::vector<std::byte> spare_frame_;
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
   NicQueue queue_;
   DialGate gate_{limits::kFirstDialsMax};

@@ -50,13 +50,20 @@ class NoticeLedger {
   void set(Notice notice) {
     R2CCL_CHECK(notice.bytes.size() <= limits::kNoticeBytesMax);
     if (mutated(Mutant::one_slot)) notice.slot = {};
-    const auto [number, fresh] = numbers_.try_emplace(notice.slot, next_);
+    const NoticeSlot slot = notice.slot;
+    std::map<uint64_t, Notice> added;
+    added.emplace(next_, std::move(notice));
+    const auto [number, fresh] = numbers_.try_emplace(slot, next_);
+    // From here on nothing needs memory, so a notice is set wholly or not at all.
     if (!fresh) {
       pending_.erase(number->second);
       number->second = next_;
     }
-    pending_.emplace(next_++, std::move(notice));
+    pending_.merge(added);
+    ++next_;
   }
+  // Returns the number that the next notice gets.
+  uint64_t next() const { return next_; }
   // Returns the number of notices that the peer has not applied yet.
   size_t pending() const { return pending_.size(); }
   size_t pending(uint8_t kind) const {

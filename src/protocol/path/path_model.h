@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -70,6 +71,8 @@ class PathModel {
 
   // Returns all outstanding transmissions, oldest first.
   const Fifo<Transmission>& outstanding() const { return outstanding_; }
+  // Returns them for the last time: reset() must follow.
+  Fifo<Transmission> take_outstanding() { return std::exchange(outstanding_, {}); }
   uint64_t bytes_outstanding() const { return bytes_outstanding_; }
   // Returns the part of these bytes for which a transmission would wait now.
   uint64_t bytes_queued(TimeNs now) const;

@@ -1,12 +1,11 @@
 #include "runtime/admin/drain_registry.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 
-#include "base/check.h"
+#include "base/fork_guard.h"
 
 namespace r2ccl {
 namespace {
@@ -27,12 +26,19 @@ void after_fork() {
 // A child has only the thread that forked it. If another thread held the lock, it would stay locked
 // for ever.
 std::lock_guard<std::mutex> lock_books() {
-  static const int error = pthread_atfork(before_fork, after_fork, after_fork);
-  R2CCL_CHECK(error == 0);
+  // Tried again by the next caller if it throws.
+  [[maybe_unused]] static const bool registered = [] {
+    at_fork(before_fork, after_fork, after_fork);
+    return true;
+  }();
   return std::lock_guard(books());
 }
 
 }  // namespace
+
+DrainRegistry::DrainRegistry() {
+  (void)lock_books();
+}
 
 void DrainRegistry::remove(const void* holder, const HostId& host, const std::string& nic) {
   std::erase_if(entries_, [&](const Entry& each) {

@@ -24,6 +24,8 @@ struct DrainedNic {
 // across fork().
 class DrainRegistry {
  public:
+  // After this the lock needs no memory, so the end of a holder needs none.
+  DrainRegistry();
   // `holder` identifies a communicator. Replaces its earlier entry for the NIC.
   void enter(const void* holder, const HostId& host, const DrainedNic& drained);
   void strike(const void* holder, const HostId& host, const std::string& nic);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -60,6 +61,7 @@ class StatusServer::Client final : private EventHandler {
   }
   uint64_t number() const { return number_; }
   const std::string& line() const { return line_; }
+  void drop() { over_ = true; }
   bool over(TimeNs now) const { return over_ || now >= deadline_; }
   TimeNs deadline() const { return over_ ? 0 : deadline_; }
   // Returns true when the server must act at once.
@@ -179,19 +181,34 @@ StatusServer::Text StatusServer::answer_to(const Client& client, StatusRequest r
   return cached.text;
 }
 
+void StatusServer::serve(Client& client, TimeNs now) {
+  if (client.has_new_request()) client.note_request(++requests_so_far_, now);
+  const auto wanted = client.wants();
+  if (!wanted) return;
+  try {
+    Text text = answer_to(client, *wanted, now);
+    if (text != nullptr) client.answer(std::move(text), now);
+  } catch (const std::bad_alloc&) {
+    // A command changes the links, and may have ended half-way through that.
+    if (*wanted == StatusRequest::drain) throw;
+    R2CCL_LOG(warn, "status: out of memory: an operator gets no answer");
+    client.drop();
+  }
+}
+
+void StatusServer::drop_clients() noexcept {
+  R2CCL_LOG(warn, "status: out of memory: operators get no answer");
+  clients_.clear();
+  pause_until(clock_.now() + kPause);
+}
+
 void StatusServer::progress() {
   if (!socket_) return;
   const TimeNs now = clock_.now();
   for (Cached& cached : cached_) {
     if (now - cached.made_at >= limits::kStatusFreshness) cached = {};
   }
-  for (const auto& client : clients_) {
-    if (client->has_new_request()) client->note_request(++requests_so_far_, now);
-    const auto wanted = client->wants();
-    if (!wanted) continue;
-    if (Text text = answer_to(*client, *wanted, now); text != nullptr)
-      client->answer(std::move(text), now);
-  }
+  for (const auto& client : clients_) serve(*client, now);
   std::erase_if(clients_, [now](const auto& client) { return client->over(now); });
   if (registration_ || now < paused_until_ || clients_.size() >= limits::kStatusClientsMax) return;
   auto added = reactor_.add(socket_->fd(), *this, false);

@@ -1,7 +1,7 @@
 // Serves the status socket from the driving thread, and never blocks it. A client sends one line,
 // "job", "report" or "drain ...", and receives one JSON text and the end of the stream. The server
-// drops a client that is slow, sends anything else or closes early. A fault here never affects the
-// job.
+// drops a client that is slow, sends anything else or closes early, or for whose answer there is no
+// memory. A fault here never affects the job.
 //
 // Clients share answers: the server makes each text at most once every kStatusFreshness.
 #pragma once
@@ -49,6 +49,8 @@ class StatusServer final : private EventHandler {
   Status open(StatusSocket socket);
   // Takes new requests, sends the available answers, and drops clients whose time is over.
   void progress();
+  // Drops all clients, after a handler of the server has run out of memory.
+  void drop_clients() noexcept;
   TimeNs next_timeout() const;
   size_t clients() const { return clients_.size(); }
 
@@ -62,6 +64,7 @@ class StatusServer final : private EventHandler {
 
   void on_ready(const PollEvent& event) override;  // a client connects
   void pause_until(TimeNs when);
+  void serve(Client& client, TimeNs now);
   Text answer_to(const Client& client, StatusRequest request, TimeNs now);
   static Text text_of(std::string made);
 

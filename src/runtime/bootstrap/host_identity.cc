@@ -26,7 +26,7 @@ HostId digest_of(const char* domain, std::span<const std::byte> parts) {
 Result<HostId> host_identity() {
   std::string boot_id;
   if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id)) {
-    return Status(Code::system, "cannot read /proc/sys/kernel/random/boot_id");
+    return system_error("cannot read /proc/sys/kernel/random/boot_id", errno);
   }
   struct stat network;
   if (stat("/proc/self/ns/net", &network) != 0) return system_error("/proc/self/ns/net", errno);

@@ -175,8 +175,9 @@ void RendezvousClient::arrive(TimeNs now) {
   if (!info.ok()) return fail(info.status());
   info_ = std::move(info).value();
   arrival.info = info_;
-  stream_ =
-      std::make_unique<SealedStream>(handshake_->take(), table_bytes_max(options_.rank_count));
+  auto stream = std::make_unique<SealedStream>(table_bytes_max(options_.rank_count));
+  stream->open(handshake_->take());
+  stream_ = std::move(stream);
   handshake_.reset();
   stream_->send(type_of(RendezvousMessage::arrive),
                 std::make_shared<std::vector<std::byte>>(encode(arrival)));

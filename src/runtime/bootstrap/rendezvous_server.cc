@@ -1,6 +1,7 @@
 #include "runtime/bootstrap/rendezvous_server.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -101,7 +102,7 @@ void RendezvousServer::progress(TimeNs now) {
     bool stays = true;
     if (pending.ready) {
       pending.ready = false;
-      stays = serve(pending, now);
+      stays = serve_in_any_case(pending, now);
     }
     if (!stays) release_slot(pending);
     it = stays ? std::next(it) : pending_.erase(it);
@@ -183,6 +184,15 @@ void RendezvousServer::evict_surplus() {
   }
 }
 
+// A rank for which there is no memory is sent away, and comes again.
+bool RendezvousServer::serve_in_any_case(PendingConnection& pending, TimeNs now) {
+  try {
+    return serve(pending, now);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 bool RendezvousServer::serve(PendingConnection& pending, TimeNs now) {
   if (pending.stream != nullptr) return talk(pending, now);
   if (pending.state == PendingConnection::State::shaking_hands) return shake_hands(pending, now);
@@ -207,10 +217,12 @@ bool RendezvousServer::shake_hands(PendingConnection& pending, TimeNs now) {
     case HandshakeIo::Progress::done:
       break;
   }
+  auto stream = std::make_unique<SealedStream>(kArrivalBytesMax);
   EstablishedConnection established = pending.handshake->take();
-  pending.handshake.reset();
   pending.rank = established.session.identity.from;
-  pending.stream = std::make_unique<SealedStream>(std::move(established), kArrivalBytesMax);
+  stream->open(std::move(established));
+  pending.stream = std::move(stream);
+  pending.handshake.reset();
   pending.state = PendingConnection::State::silent;
   return talk(pending, now);
 }
@@ -274,7 +286,8 @@ Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, 
             now);
     return failure_;
   }
-  Slot& slot = slots_[pending.rank];
+  std::string who = describe(info.value());
+  Slot& slot = slots_[pending.rank];  // the last line that may fail before the slot is complete
   if (slot.pending != nullptr) {
     // The same process has returned, so its old connection is dead, whether or not the server has
     // noticed.
@@ -283,7 +296,7 @@ Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, 
   }
   rank_count_ = arrival.rank_count;
   slot.info = std::move(arrival.info);
-  slot.who = describe(info.value());
+  slot.who = std::move(who);
   slot.attendance = arrival.attendance;
   slot.pending = &pending;
   pending.state = PendingConnection::State::waiting;

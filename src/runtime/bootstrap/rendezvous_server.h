@@ -68,6 +68,7 @@ class RendezvousServer {
   void accept_from(ListenSocket& listen_socket, TimeNs now);
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
   // Returns true while the connection stays.
+  bool serve_in_any_case(PendingConnection& pending, TimeNs now);
   bool serve(PendingConnection& pending, TimeNs now);
   bool shake_hands(PendingConnection& pending, TimeNs now);
   bool talk(PendingConnection& pending, TimeNs now);

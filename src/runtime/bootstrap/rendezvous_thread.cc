@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
+#include <exception>
 #include <system_error>
 #include <thread>
 
@@ -66,7 +66,7 @@ void RendezvousThread::run() {
       set_told_all(server_.told_all());
       const TimeNs at = server_.next_timeout();
       reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
       // The ranks ask again, and memory may be back by then.
       std::unique_lock lock(mutex_);
       end_.wait_for(lock, std::chrono::nanoseconds(kNoMemoryPause));

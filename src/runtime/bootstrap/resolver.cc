@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -61,6 +62,15 @@ struct Question {
   std::optional<ResolveAttempt> answer;
 };
 
+ResolveAttempt ask_in_any_case(const HostPort& where, AddressFamily family,
+                               const ResolveOnce& once) noexcept {
+  try {
+    return once(where, family);
+  } catch (const std::bad_alloc&) {
+    return {{}, Status::out_of_memory(), true};
+  }
+}
+
 // Returns none when `deadline` passes first.
 std::optional<ResolveAttempt> ask(const HostPort& where, AddressFamily family, TimeNs patience,
                                   const ResolveOnce& once) {
@@ -69,7 +79,7 @@ std::optional<ResolveAttempt> ask(const HostPort& where, AddressFamily family, T
     const SignalsBlocked blocked;
     std::thread([question, where, family, once] {
       pthread_setname_np(pthread_self(), "r2ccl-resolve");
-      ResolveAttempt answer = once(where, family);
+      ResolveAttempt answer = ask_in_any_case(where, family, once);
       std::lock_guard lock(question->mutex);
       question->answer = std::move(answer);
       question->answered.notify_all();

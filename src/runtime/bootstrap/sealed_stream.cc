@@ -16,9 +16,13 @@ constexpr std::string_view kLabel = "r2ccl sealed stream 2";
 }  // namespace
 
 SealedStream::SealedStream(EstablishedConnection established, uint32_t body_bytes_max)
-    : connection_(std::move(established.connection)),
-      body_bytes_max_(body_bytes_max),
-      input_(std::move(established.leftover)) {
+    : SealedStream(body_bytes_max) {
+  open(std::move(established));
+}
+
+void SealedStream::open(EstablishedConnection established) noexcept {
+  connection_ = std::move(established.connection);
+  input_ = std::move(established.leftover);
   crypto::derive_into(send_key_, established.session.send_key, kLabel, {});
   crypto::derive_into(receive_key_, established.session.receive_key, kLabel, {});
 }

@@ -33,8 +33,12 @@ class SealedStream {
     std::vector<std::byte> body;
   };
 
-  // `body_bytes_max` bounds the message that the peer may send.
+  // `body_bytes_max` bounds the message that the peer may send. open() must follow.
+  explicit SealedStream(uint32_t body_bytes_max) : body_bytes_max_(body_bytes_max) {}
   SealedStream(EstablishedConnection established, uint32_t body_bytes_max);
+  // Takes the connection over. It needs no memory, so a connection that a poller watches is not
+  // closed by a failure.
+  void open(EstablishedConnection established) noexcept;
 
   // Shares the body and does not copy it: one table goes to many ranks.
   void send(uint8_t type, Body body);

@@ -1,25 +1,32 @@
 #include "runtime/collective/call_name.h"
 
-#include <utility>
+#include <algorithm>
+#include <array>
 
 #include "base/printable.h"
 
 namespace r2ccl {
 namespace {
 
-std::string& next_name() {
-  thread_local std::string name;
-  return name;
-}
+// A name in memory of its own and without a destructor: the C library ends the process when it has
+// no memory to note one for a thread.
+thread_local std::array<char, kNameBytesMax + 1> next_name{};  // ends with a NUL
 
 }  // namespace
 
 void set_call_name(const std::string& name) {
-  next_name() = printable_text(name, kNameBytesMax);
+  const std::string printable = printable_text(name, kNameBytesMax);
+  std::copy_n(printable.c_str(), printable.size() + 1, next_name.begin());
 }
 
 std::string take_call_name() {
-  return std::exchange(next_name(), std::string());
+  std::string name = next_name.data();
+  drop_call_name();
+  return name;
+}
+
+void drop_call_name() noexcept {
+  next_name[0] = '\0';
 }
 
 }  // namespace r2ccl

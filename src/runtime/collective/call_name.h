@@ -11,5 +11,6 @@ inline constexpr size_t kNameBytesMax = 63;
 void set_call_name(const std::string& name);
 // Returns the name and takes it back; empty: there is none.
 std::string take_call_name();
+void drop_call_name() noexcept;
 
 }  // namespace r2ccl

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mutant.h"
-#include "base/out_of_memory.h"
 #include "plan/holdings.h"
 #include "runtime/reduction/reduce.h"
 
@@ -30,7 +29,7 @@ Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports
 }
 
 Executor::~Executor() {
-  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
+  cancel(Status::in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 namespace {
@@ -65,13 +64,17 @@ void Executor::start(CollectiveCall call) {
 }
 
 void Executor::cancel(const Status& why) {
-  // When memory ran out half-way, the unfinished calls are still there.
-  if (!failure_.ok() && idle()) return;
-  if (failure_.ok()) failure_ = copy_in_any_case(why);
+  if (!failure_.ok()) return;
+  failure_ = why;
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
-  // One after the other, without memory: each call is either still there or has ended.
+  abandon(why);
+}
+
+// One after the other: each call is either still there or has ended.
+void Executor::abandon(const Status& why) noexcept {
+  if (failure_.ok()) failure_ = why;
   while (!idle()) {
     const auto done = std::move(running_ ? running_->call.done : queue_.front().done);
     if (running_) {

@@ -6,8 +6,9 @@
 // O(1) amortised per step event and the executor never polls.
 //
 // Driving thread only. `done` is called exactly once per started collective, from inside on_sent,
-// on_received, on_mismatch, cancel (so also from the destructor) or start itself (a plan may have
-// nothing to wait for). It may call start() and cancel(); it must not destroy the executor.
+// on_received, on_mismatch, cancel (so also from the destructor), abandon or start itself (a plan
+// may have nothing to wait for). It may call start() and cancel(); it must not destroy the
+// executor.
 #pragma once
 
 #include <cstddef>
@@ -61,6 +62,9 @@ class Executor final : public MessageClient {
   // Ends all started collectives with `why`, for ever. After the return the executor touches no
   // buffer of any collective.
   void cancel(const Status& why);
+  // Does the same without memory, and without a word to the ports, which must move no bytes any
+  // more.
+  void abandon(const Status& why) noexcept;
 
   bool idle() const { return !running_ && queue_.empty(); }
 

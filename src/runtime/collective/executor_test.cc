@@ -433,5 +433,24 @@ TEST(Executor, NamesThePeersItWaitsFor) {
   job.executors[1]->cancel(Status(Code::aborted, "end of test"));
 }
 
+TEST(Executor, AbandonEndsAllCallsAndMovesNothingAnyMore) {
+  Job job(2, 1);
+  std::vector<int32_t> values(100, 1);
+  std::vector<std::optional<Status>> ended(3);
+  for (auto& result : ended) {
+    CollectiveCall call;
+    call.key.collective = Collective::all_reduce;
+    call.key.type = DataType::int32;
+    call.key.rank_count = 2;
+    call.key.count = values.size();
+    call.input = call.output = reinterpret_cast<std::byte*>(values.data());
+    call.done = into(result);
+    job.executors[0]->start(std::move(call));
+  }
+  job.executors[0]->abandon(Status::out_of_memory());
+  for (const auto& result : ended) EXPECT_EQ(result, Status::out_of_memory());
+  EXPECT_TRUE(job.executors[0]->idle());
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -95,6 +95,14 @@ void Operations::cancel(const Status& why) {
   }
 }
 
+void Operations::abandon(const Status& why) noexcept {
+  for (const auto& each : contexts_) {
+    each->executor.abandon(why);
+    each->point_to_point.abandon(why);
+    each->tagged_messages.abandon(why);
+  }
+}
+
 bool Operations::idle() const {
   return std::ranges::all_of(contexts_, [](const auto& each) {
     return each->executor.idle() && each->point_to_point.idle() && each->tagged_messages.idle();

@@ -64,6 +64,7 @@ class Operations {
   Status end();
   // As of all three, for all contexts.
   void cancel(const Status& why);
+  void abandon(const Status& why) noexcept;
   bool idle() const;
   bool idle_but_local() const;
   size_t unmatched_local() const;

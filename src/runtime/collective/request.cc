@@ -4,8 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/out_of_memory.h"
-
 namespace r2ccl {
 namespace {
 
@@ -18,20 +16,24 @@ constexpr TimeNs kBoundShort = 5 * kSecond;
 
 }  // namespace
 
-void AwaitedRequests::add(Request& request, bool hurried) {
+void AwaitedRequests::add(Request& request, bool hurried) noexcept {
   {
     std::lock_guard lock(mutex_);
-    requests_.push_back(&request);
+    if (request.waits_++ == 0) request.next_awaited_ = std::exchange(first_, &request);
     hurried_ = hurried_ || hurried;
     changes_.fetch_add(1, std::memory_order_release);
   }
   driver_->wake();
 }
 
-void AwaitedRequests::remove(const Request& request) {
+void AwaitedRequests::remove(Request& request) noexcept {
   {
     std::lock_guard lock(mutex_);
-    requests_.erase(std::ranges::find(requests_, &request));
+    if (--request.waits_ == 0) {
+      Request** at = &first_;
+      while (*at != &request) at = &(*at)->next_awaited_;
+      *at = request.next_awaited_;
+    }
     changes_.fetch_add(1, std::memory_order_release);
   }
   driver_->wake();
@@ -44,13 +46,13 @@ bool AwaitedRequests::take_hurried() {
 
 void AwaitedRequests::for_each(const std::function<void(Request&)>& visit) {
   std::lock_guard lock(mutex_);
-  for (Request* request : requests_) visit(*request);
+  for (Request* each = first_; each != nullptr; each = each->next_awaited_) visit(*each);
 }
 
 void Request::complete(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    status_ = copy_in_any_case(status);
+    status_ = status;
     done_.store(true, std::memory_order_release);
     ended_.notify_all();
     if (listener_ != nullptr) listener_->on_complete();

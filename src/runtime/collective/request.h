@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/request_driver.h"
@@ -30,9 +30,10 @@ class AwaitedRequests {
   RequestDriver& driver() { return *driver_; }
   CompletionEvent& completions() { return completions_; }
 
-  // `hurried`: the bound of the wait ends soon.
-  void add(Request& request, bool hurried);
-  void remove(const Request& request);
+  // Neither needs memory: a wait must not fail while its operation goes on. Several threads may add
+  // a request. `hurried`: the bound of the wait ends soon.
+  void add(Request& request, bool hurried) noexcept;
+  void remove(Request& request) noexcept;
   // Grows with every add and remove.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
   bool take_hurried();
@@ -42,7 +43,7 @@ class AwaitedRequests {
   const std::shared_ptr<RequestDriver> driver_;
   CompletionEvent completions_;
   std::mutex mutex_;  // guards the members below
-  std::vector<Request*> requests_;
+  Request* first_ = nullptr;
   bool hurried_ = false;
   std::atomic<uint64_t> changes_{0};
 };
@@ -91,8 +92,12 @@ class Request {
  private:
   bool wait_for(TimeNs timeout);
 
+  friend class AwaitedRequests;
+
   PendingCall call_;
   const std::shared_ptr<AwaitedRequests> awaited_;
+  size_t waits_ = 0;  // how often it is among awaited_; this and the next are guarded by its lock
+  Request* next_awaited_ = nullptr;
   std::atomic<bool> done_{false};
   mutable std::mutex mutex_;  // guards the members below, and the change of done_
   mutable std::condition_variable ended_;

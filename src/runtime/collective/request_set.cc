@@ -1,8 +1,9 @@
 #include "runtime/collective/request_set.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <vector>
+#include <cstddef>
 
 namespace r2ccl {
 namespace {
@@ -66,19 +67,20 @@ class Awaited {
  public:
   Awaited(RequestSpan requests, TimeNs left) {
     for (const auto& request : requests) {
-      if (request == nullptr || request->done() || chosen_.size() == kAwaitedMax) continue;
+      if (request == nullptr || request->done() || count_ == chosen_.size()) continue;
       request->begin_long_wait(left);
-      chosen_.push_back(request.get());
+      chosen_[count_++] = request.get();
     }
   }
   ~Awaited() {
-    for (Request* request : chosen_) request->end_long_wait();
+    for (size_t i = 0; i < count_; ++i) chosen_[i]->end_long_wait();
   }
   Awaited(const Awaited&) = delete;
   Awaited& operator=(const Awaited&) = delete;
 
  private:
-  std::vector<Request*> chosen_;
+  std::array<Request*, kAwaitedMax> chosen_{};
+  size_t count_ = 0;
 };
 
 }  // namespace

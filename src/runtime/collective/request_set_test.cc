@@ -83,5 +83,27 @@ TEST(RequestSet, FindsTheLowestOfAState) {
   EXPECT_TRUE(wait_all(requests, 0));
 }
 
+// A wait must not fail while its operation goes on, so the set takes no memory.
+TEST(RequestSet, ARequestThatSeveralThreadsWaitForIsAwaitedUntilTheLastOneLeaves) {
+  Fixture fixture;
+  const auto first = fixture.request();
+  const auto second = fixture.request();
+  const auto awaited = [&] {
+    std::vector<Request*> found;
+    fixture.communicator->for_each([&](Request& each) { found.push_back(&each); });
+    return found;
+  };
+  first->begin_long_wait(kFar);
+  second->begin_long_wait(kFar);
+  first->begin_long_wait(kFar);
+  EXPECT_EQ(awaited().size(), 2U);
+  first->end_long_wait();
+  EXPECT_EQ(awaited().size(), 2U);
+  first->end_long_wait();
+  EXPECT_EQ(awaited(), std::vector<Request*>{second.get()});
+  second->end_long_wait();
+  EXPECT_TRUE(awaited().empty());
+}
+
 }  // namespace
 }  // namespace r2ccl

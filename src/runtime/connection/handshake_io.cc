@@ -60,7 +60,8 @@ bool HandshakeIo::read_input() {
 }
 
 EstablishedConnection HandshakeIo::take() {
-  return {std::move(connection_), handshake_->session(), std::move(leftover_)};
+  Session session = handshake_->session();  // first, because the copy may run out of memory
+  return {std::move(connection_), std::move(session), std::move(leftover_)};
 }
 
 }  // namespace r2ccl

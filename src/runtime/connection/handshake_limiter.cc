@@ -31,10 +31,12 @@ HandshakeLimiter::Place::Place(HandshakeLimiter& limiter, const Address& from)
     ++own->second;
     return;
   }
-  const size_t count = ++limiter.of_network_[from_];
+  size_t& count = limiter.of_network_[from_];
+  if (limiter.networks_with_.size() < count + 2) limiter.networks_with_.resize(count + 2);
+  ++count;  // not before: the line above may fail
   ++limiter.networks_with_[count];
-  if (count > 1 && --limiter.networks_with_[count - 1] == 0)
-    limiter.networks_with_.erase(count - 1);
+  if (count > 1) --limiter.networks_with_[count - 1];
+  limiter.most_ = std::max(limiter.most_, count);
   ++limiter.size_;
 }
 
@@ -59,7 +61,8 @@ void HandshakeLimiter::Place::reset() {
   }
   const auto found = limiter.of_network_.find(from_);
   const size_t count = found->second--;
-  if (--limiter.networks_with_[count] == 0) limiter.networks_with_.erase(count);
+  const bool was_last = --limiter.networks_with_[count] == 0;
+  if (was_last && limiter.most_ == count) --limiter.most_;
   if (count > 1) {
     ++limiter.networks_with_[count - 1];
   } else {
@@ -70,7 +73,7 @@ void HandshakeLimiter::Place::reset() {
 
 bool HandshakeLimiter::Place::is_of_the_largest() const {
   if (limiter_ == nullptr || reserved_) return false;
-  return limiter_->of_network_.at(from_) == limiter_->networks_with_.rbegin()->first;
+  return limiter_->of_network_.at(from_) == limiter_->most_;
 }
 
 void HandshakeLimiter::reserve(const std::vector<Address>& peers) {

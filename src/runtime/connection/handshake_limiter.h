@@ -70,8 +70,10 @@ class HandshakeLimiter {
   static Key network(const Address& address);
 
   std::map<Key, size_t> of_network_;
-  std::map<size_t, size_t> networks_with_;  // by the number of their places
-  std::map<Key, size_t> reserved_;          // reserved places in use, by peer address
+  // By the number of their places. It only grows, so the end of a place needs no memory.
+  std::vector<size_t> networks_with_;
+  size_t most_ = 0;                 // places of the largest networks; 0: there are none
+  std::map<Key, size_t> reserved_;  // reserved places in use, by peer address
   size_t size_ = 0;
   size_t size_max_ = limits::kPendingHandshakesMax;
   TimeNs shrunk_at_ = 0;

@@ -13,21 +13,17 @@ Result<Reactor::Registration> Reactor::add(int poll_id, EventHandler& handler, b
 
 Result<Reactor::Registration> Reactor::add_for(HandlerOwner* owner, int poll_id,
                                                EventHandler& handler, bool want_write) {
-  size_t slot = slots_.size();
   if (free_.empty()) {
+    // Room for all slots, so that the end of a registration needs no memory.
+    if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 1);
     slots_.emplace_back();
-    free_.reserve(slots_.capacity());  // so that the end of a registration needs no memory
-  } else {
-    slot = free_.back();
-    free_.pop_back();
+    free_.push_back(slots_.size() - 1);
   }
+  const size_t slot = free_.back();
+  R2CCL_RETURN_IF_ERROR(poller_->add(poll_id, token(slot), want_write));
+  free_.pop_back();  // not before: the line above may fail
   slots_[slot].handler = &handler;
   slots_[slot].owner = owner;
-  if (Status added = poller_->add(poll_id, token(slot), want_write); !added.ok()) {
-    slots_[slot].handler = nullptr;
-    free_.push_back(slot);
-    return added;
-  }
   Registration registration;
   registration.reactor_ = this;
   registration.slot_ = slot;

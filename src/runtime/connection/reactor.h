@@ -27,15 +27,16 @@ class HandlerOwner {
   virtual ~HandlerOwner() = default;
   // Labels the log lines of its handlers.
   virtual Rank self() const = 0;
-  // A handler has thrown. The handlers of the other events run all the same.
-  virtual void on_exception(const std::exception& error) = 0;
+  // A handler has thrown, perhaps for want of memory. The handlers of the other events run all the
+  // same.
+  virtual void on_exception(const std::exception& error) noexcept = 0;
 };
 
 class Reactor {
  public:
   explicit Reactor(Poller& poller) : poller_(&poller), shared_(*this) {}
   // A reactor for the handlers of `owner`. `shared` polls for it. Both must outlive this.
-  Reactor(Reactor& shared, HandlerOwner& owner) : shared_(shared), owner_(&owner) {}
+  Reactor(Reactor& shared, HandlerOwner& owner) : shared_(shared.shared_), owner_(&owner) {}
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 

@@ -74,7 +74,7 @@ bool ProcessEngine::busy() const {
   return std::ranges::any_of(members_, [](const Member* member) { return member->busy(); });
 }
 
-void ProcessEngine::on_exception(const std::exception& error) {
+void ProcessEngine::on_exception(const std::exception& error) noexcept {
   for (Member* member : members_) member->on_exception(error);
 }
 

@@ -57,7 +57,7 @@ class ProcessEngine final : private EventHandler {
   TimeNs next_timeout() const;
   bool busy() const;
   // The turn itself has failed, in no member: all members do.
-  void on_exception(const std::exception& error);
+  void on_exception(const std::exception& error) noexcept;
 
   Transport& transport() { return transport_; }
   const Clock& clock() const { return clock_; }
@@ -67,10 +67,10 @@ class ProcessEngine final : private EventHandler {
   // Returns the account of that NIC of this host, which lives as long as this. It is the same one
   // for all members, so that all of them together do not fill the queue of a NIC.
   NicQueue& nic_queue(const std::string& nic) { return nic_queues_[nic]; }
-  // The memory for bytes that are read and not kept, and for control streams, which keep nothing in
-  // it.
+  // The memory for bytes that are read and not kept, and for control streams, as they want it.
   std::span<std::byte> scratch() { return scratch_; }
   std::span<std::byte> read_buffer() { return read_buffer_; }
+  std::vector<std::byte>& spare_frame() { return spare_frame_; }
 
  private:
   void on_ready(const PollEvent& event) override;  // NIC events
@@ -80,6 +80,7 @@ class ProcessEngine final : private EventHandler {
   const std::function<void()> on_polled_;
   std::vector<std::byte> scratch_;
   std::vector<std::byte> read_buffer_;
+  std::vector<std::byte> spare_frame_;
   std::map<std::string, NicQueue> nic_queues_;
   Reactor reactor_;
   SpinWait spin_wait_;

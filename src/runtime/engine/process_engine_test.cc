@@ -33,7 +33,7 @@ class Member final : public ProcessEngine::Member {
   TimeNs next_timeout() override { return due; }
   bool busy() const override { return false; }
   void on_nics_changed() override {}
-  void on_exception(const std::exception& thrown) override { error = thrown.what(); }
+  void on_exception(const std::exception& thrown) noexcept override { error = thrown.what(); }
 
   ProcessEngine& process_;
   const Rank rank_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -29,6 +30,10 @@ constexpr TimeNs kNicsPause = 250 * kMillisecond;
 // that it must not count that time against its peers.
 constexpr TimeNs kWorkMax = 20 * kMillisecond;
 
+// How long, and how often, a rank that is out of memory tries to tell its peers.
+constexpr TimeNs kEndBound = 1 * kSecond;
+constexpr TimeNs kEndInterval = 5 * kMillisecond;
+
 // The interval of pings on the other paths of a NIC in doubt.
 constexpr TimeNs kPingInterval = 100 * kMillisecond;
 
@@ -45,20 +50,7 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
     : shared_(shared),
       options_(std::move(options)),
       reactor_(shared.reactor(), owner),
-      loopback_queue_(shared.nic_queue("")) {}
-
-ProgressEngine::~ProgressEngine() = default;
-
-NicQueue& ProgressEngine::queue(NicId nic) {
-  return nic == kNoNic ? loopback_queue_ : *queues_[nic.value()];
-}
-
-DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
-  if (nic != kNoNic) return gates_[nic.value()];
-  return gates_[nics_.size() + (shm ? 0 : 1)];
-}
-
-Status ProgressEngine::open() {
+      loopback_queue_(shared.nic_queue("")) {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
     return on_hello(identity, theirs);
@@ -73,6 +65,20 @@ Status ProgressEngine::open() {
   };
   acceptor_ =
       std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
+}
+
+ProgressEngine::~ProgressEngine() = default;
+
+NicQueue& ProgressEngine::queue(NicId nic) {
+  return nic == kNoNic ? loopback_queue_ : *queues_[nic.value()];
+}
+
+DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
+  if (nic != kNoNic) return gates_[nic.value()];
+  return gates_[nics_.size() + (shm ? 0 : 1)];
+}
+
+Status ProgressEngine::open() {
   auto all = transport().nics();
   if (!all.ok()) return all.status();
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
@@ -162,8 +168,56 @@ Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identi
   return links_[from]->on_hello(identity, theirs);
 }
 
+void ProgressEngine::reserve_end(std::vector<std::byte> notice) {
+  ControlFrame frame;
+  // It brings no state: a later version than `version` describes the paths and channels.
+  frame.counted = 1;
+  frame.notices.push_back({0, std::move(notice)});
+  last_memory_.reserve(kControlHeaderBytes + encoded_body_bytes(frame) + kMacBytes);
+  last_frame_ = std::move(frame);
+}
+
+void ProgressEngine::halt() noexcept {
+  if (halted()) return;
+  halted_at_ = clock().now();
+  acceptor_.reset();
+  for (const auto& link : links_) {
+    if (link != nullptr) link->halt();
+  }
+  last_frame_.sent_at = static_cast<uint64_t>(halted_at_);
+  tell_end(halted_at_);
+}
+
+bool ProgressEngine::tell_end_to(Link& link) {
+  try {
+    return link.send_last(last_frame_, last_memory_);
+  } catch (const std::bad_alloc&) {
+    return false;  // only a transport with emulated faults takes memory to write
+  }
+}
+
+void ProgressEngine::tell_end(TimeNs now) {
+  if (end_told_) return;
+  bool all = true;
+  if (last_frame_.notices.empty()) return hang_up();  // it has not started
+  for (const auto& link : links_) {
+    if (link != nullptr) all = tell_end_to(*link) && all;
+  }
+  // A peer that does not read finds the connections closed.
+  if (!all && now - halted_at_ >= kEndBound) return hang_up();
+  end_told_ = all;
+}
+
+void ProgressEngine::hang_up() {
+  for (const auto& link : links_) {
+    if (link != nullptr) link->hang_up();
+  }
+  end_told_ = true;
+}
+
 void ProgressEngine::progress() {
   const TimeNs now = clock().now();
+  if (halted()) return tell_end(now);
   looked_at_ = now;
   // The time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
@@ -210,6 +264,7 @@ TimeNs ProgressEngine::look() {
 }
 
 TimeNs ProgressEngine::next_timeout() {
+  if (halted()) return end_told_ ? kNever : clock().now() + kEndInterval;
   TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
   // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
   next = std::min(next, schedule_.any_marked() ? last_pass_end_ : schedule_.next_deadline());

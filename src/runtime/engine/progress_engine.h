@@ -93,7 +93,7 @@ class ProgressEngine final : private LinkHost {
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
-  bool has_unsent() const { return schedule_.any_marked() || unsent_links_ > 0; }
+  bool has_unsent() const { return !halted() && (schedule_.any_marked() || unsent_links_ > 0); }
   // Returns whether a link has more to deliver. Then the next turn comes at once.
   bool has_more() const { return schedule_.any_marked(); }
 
@@ -112,6 +112,18 @@ class ProgressEngine final : private LinkHost {
   // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
+  // --- the end without memory ---
+  // Reserves memory for the end: `notice` is what the peers are to hear then. Legal from start()
+  // on.
+  void reserve_end(std::vector<std::byte> notice);
+  // Ends all work of the engine for ever, without memory: the links may be half-way through a
+  // change. Only progress(), next_timeout() and reports are legal after that. Closes the listeners,
+  // so a peer that does not get the notice finds this rank gone.
+  void halt() noexcept;
+  bool halted() const { return halted_at_ != kNever; }
+  // Returns true when the notice is on its way to all peers, or its time is over.
+  bool end_told() const { return end_told_; }
+
   // CHECKs the invariants of all links, and the ones between links and NICs. The simulator, where a
   // process has one rank, calls it after turns of this rank.
   void check_invariants() const;
@@ -129,6 +141,7 @@ class ProgressEngine final : private LinkHost {
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
   std::span<std::byte> scratch() override { return shared_.scratch(); }
   std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
+  std::vector<std::byte>& spare_frame() override { return shared_.spare_frame(); }
   NicQueue& queue(NicId nic) override;
   DialGate& dial_gate(NicId nic, bool shm) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
@@ -145,6 +158,9 @@ class ProgressEngine final : private LinkHost {
   }
 
   void progress_links(TimeNs now);
+  void tell_end(TimeNs now);
+  bool tell_end_to(Link& link);
+  void hang_up();
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
@@ -181,9 +197,13 @@ class ProgressEngine final : private LinkHost {
   LinkSchedule schedule_;        // of links_, which it outlives
   std::vector<LinkTurn> turns_;  // parallel to links_
   std::vector<std::unique_ptr<Link>> links_;
-  size_t unsent_links_ = 0;       // links that had unsent chunks after their last turn
-  NicSet drained_;                // subset of nics_
-  TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
+  size_t unsent_links_ = 0;             // links that had unsent chunks after their last turn
+  NicSet drained_;                      // subset of nics_
+  TimeNs read_nics_at_ = kNever;        // set when they may have changed, or could not be read
+  ControlFrame last_frame_;             // to the peers, once this has halted
+  std::vector<std::byte> last_memory_;  // for its bytes
+  TimeNs halted_at_ = kNever;
+  bool end_told_ = false;
   TimeNs last_pass_end_ = 0;
   TimeNs looked_at_ = 0;      // the last clock reading of the last pass
   TimeNs pauses_ = 0;         // the sum of all pauses of this rank

@@ -34,7 +34,7 @@ class ProgressDriver {
   // Returns whether work is left that must not wait for kReturnTime.
   virtual bool busy() const = 0;
   // turn() or posted work has thrown. The next turn follows.
-  virtual void on_exception(const std::exception& error) = 0;
+  virtual void on_exception(const std::exception& error) noexcept = 0;
 };
 
 class ProgressThread final : public RequestDriver {

@@ -80,7 +80,7 @@ class Driver final : public ProgressDriver {
     ++turns;
   }
   bool busy() const override { return has_work; }
-  void on_exception(const std::exception& thrown) override { error = thrown.what(); }
+  void on_exception(const std::exception& thrown) noexcept override { error = thrown.what(); }
 
   Poller& poller_;
   SystemClock clock_;

@@ -7,35 +7,50 @@
 #include "base/mutant.h"
 
 namespace r2ccl {
-namespace {
-
-// The memory of the frame that was last written whole: an idle stream has none of its own.
-thread_local std::vector<std::byte> spare_frame;
-
-}  // namespace
 
 ControlStream::ControlStream(std::unique_ptr<Connection> connection, const Session& session,
-                             std::vector<std::byte> leftover, std::span<std::byte> read_buffer)
+                             std::vector<std::byte> leftover, std::span<std::byte> read_buffer,
+                             std::vector<std::byte>& spare)
     : connection_(std::move(connection)),
       send_key_(session.send_key),
       receive_key_(session.receive_key),
       send_tag_(session.send_key, HeaderTag::Use::control),
       receive_tag_(session.receive_key, HeaderTag::Use::control),
       read_buffer_(read_buffer.first(kReadBytes)),
-      partial_(std::move(leftover)) {}
+      partial_(std::move(leftover)),
+      spare_(spare) {}
+
+void ControlStream::seal(const ControlFrame& frame, std::vector<std::byte>& out) const {
+  out.clear();
+  encode(frame, out);
+  R2CCL_CHECK(out.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
+  send_tag_.seal(std::span(out).first<kControlHeaderBytes>(), frame.control_sequence);
+  std::array<std::byte, kMacBytes> mac;
+  compute_mac(send_key_, out, mac);
+  out.insert(out.end(), mac.begin(), mac.end());
+}
 
 IoResult ControlStream::send(ControlFrame& frame) {
   R2CCL_CHECK(can_send());
-  frame.control_sequence = sent_++;
-  out_.swap(spare_frame);
-  encode(frame, out_);
-  R2CCL_CHECK(out_.size() <= kControlHeaderBytes + limits::kControlBodyBytesMax);
-  send_tag_.seal(std::span(out_).first<kControlHeaderBytes>(), frame.control_sequence);
-  std::array<std::byte, kMacBytes> mac;
-  compute_mac(send_key_, out_, mac);
-  out_.insert(out_.end(), mac.begin(), mac.end());
+  frame.control_sequence = sent_;
+  seal(frame, spare_);  // if memory runs out here, nothing has changed
+  out_.swap(spare_);
   out_done_ = 0;
+  ++sent_;
   return flush();
+}
+
+IoResult ControlStream::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {
+  if (const IoResult before = flush(); before.kind != IoKind::progressed) return before;
+  frame.control_sequence = sent_;
+  seal(frame, memory);
+  while (last_done_ < memory.size()) {
+    const iovec slice{memory.data() + last_done_, memory.size() - last_done_};
+    const IoResult result = connection_->write(std::span(&slice, 1));
+    if (result.kind != IoKind::progressed) return result;
+    last_done_ += result.bytes;
+  }
+  return {IoKind::progressed, 0, 0};
 }
 
 IoResult ControlStream::flush() {
@@ -46,7 +61,7 @@ IoResult ControlStream::flush() {
     out_done_ += result.bytes;
     if (out_done_ < out_.size()) continue;
     out_.clear();
-    out_.swap(spare_frame);
+    out_.swap(spare_);
   }
   return {IoKind::progressed, 0, 0};
 }

@@ -19,10 +19,11 @@ namespace r2ccl {
 
 class ControlStream {
  public:
-  // `read_buffer`: at least kReadBytes, which hold nothing between two calls: all streams of one
-  // thread share it.
+  // All streams of one thread share `read_buffer`, at least kReadBytes, which hold nothing between
+  // two calls, and `spare`, the memory of the frame that was last written whole.
   ControlStream(std::unique_ptr<Connection> connection, const Session& session,
-                std::vector<std::byte> leftover, std::span<std::byte> read_buffer);
+                std::vector<std::byte> leftover, std::span<std::byte> read_buffer,
+                std::vector<std::byte>& spare);
 
   Connection& connection() { return *connection_; }
 
@@ -30,6 +31,9 @@ class ControlStream {
   bool can_send() const { return out_.empty(); }
   // Fills in the sequence number and writes as many bytes as the connection takes.
   IoResult send(ControlFrame& frame);
+  // Writes the last frame of the stream behind an unfinished one, without memory: `memory` has room
+  // for the frame and its MAC. After `blocked` the caller repeats the call with the same frame.
+  IoResult send_last(ControlFrame& frame, std::vector<std::byte>& memory);
   // Writes the rest of an unfinished frame.
   IoResult flush();
   uint64_t frames_sent() const { return sent_; }
@@ -56,6 +60,7 @@ class ControlStream {
   // Parses the frames that are whole, and returns the number of their bytes.
   Result<size_t> parse(std::span<const std::byte> bytes, std::vector<ControlFrame>& frames);
   Status corrupt(const char* what);
+  void seal(const ControlFrame& frame, std::vector<std::byte>& out) const;
 
   std::unique_ptr<Connection> connection_;
   std::array<std::byte, kMacKeyBytes> send_key_;
@@ -64,8 +69,10 @@ class ControlStream {
   HeaderTag receive_tag_;
   std::span<std::byte> read_buffer_;
   std::vector<std::byte> partial_;  // the beginning of a frame whose rest has not arrived
+  std::vector<std::byte>& spare_;
   std::vector<std::byte> out_;
   size_t out_done_ = 0;
+  size_t last_done_ = 0;  // bytes of the last frame that were written
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
   bool corrupted_ = false;

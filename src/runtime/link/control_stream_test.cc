@@ -34,12 +34,15 @@ std::span<std::byte> read_buffer() {
   return buffer;
 }
 
+Bytes spare;  // all streams share it, too
+
 // One end of a control stream. The test holds the other end of its connection.
 struct End {
   End(uint8_t send, uint8_t receive, Bytes leftover = {}) {
     auto owned = std::make_unique<ScriptedConnection>();
     connection = owned.get();
-    control.emplace(std::move(owned), session(send, receive), std::move(leftover), read_buffer());
+    control.emplace(std::move(owned), session(send, receive), std::move(leftover), read_buffer(),
+                    spare);
   }
   ScriptedConnection* connection;
   std::optional<ControlStream> control;
@@ -119,6 +122,26 @@ TEST(ControlStream, TakesFramesLargerThanOneReadAndManyInOne) {
   EXPECT_EQ(hear(large, sent_frames(40, limits::kNoticeBytesMax)).frames.size(), 40u);
   End many(2, 1);
   EXPECT_EQ(hear(many, sent_frames(500)).frames.size(), 500u);
+}
+
+TEST(ControlStream, TheLastFrameFollowsAnUnfinishedOneInPartsAndTakesNoMemory) {
+  End a(1, 2);
+  ControlFrame first = frame_with(1);
+  a.connection->limit_writes({10, 0, 0, 1000, 7, 0, 9});
+  EXPECT_EQ(a.control->send(first).kind, IoKind::blocked);
+  ControlFrame last = frame_with(2);
+  Bytes memory;
+  memory.reserve(kControlHeaderBytes + encoded_body_bytes(last) + kMacBytes);
+  const std::byte* const reserved = memory.data();
+  EXPECT_EQ(a.control->send_last(last, memory).kind, IoKind::blocked);  // behind the first one
+  EXPECT_EQ(a.control->send_last(last, memory).kind, IoKind::blocked);  // after seven bytes
+  EXPECT_EQ(a.control->send_last(last, memory).kind, IoKind::progressed);
+  EXPECT_EQ(memory.data(), reserved);
+  End b(2, 1);
+  const Heard heard = hear(b, a.connection->written());
+  ASSERT_TRUE(heard.status.ok()) << heard.status.message();
+  ASSERT_EQ(heard.frames.size(), 2u);
+  EXPECT_EQ(heard.frames[1].version, 2u);
 }
 
 // A peer that keeps writing must neither delay the other connections nor fill the memory.

@@ -119,6 +119,12 @@ void Link::send_notice(Notice notice) {
   state_.mark_urgent();
 }
 
+bool Link::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {
+  if (peer_end_) return true;
+  frame.notices.front().number = notices_.next();
+  return paths_.send_last(frame, memory);
+}
+
 void Link::progress(TimeNs now, TimeNs idle_ns) {
   dirty_ = false;
   if (const auto bad = std::exchange(bad_memory_, std::nullopt)) host_.on_bad_memory(*bad);

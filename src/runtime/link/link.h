@@ -90,6 +90,14 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void begin_goodbye();
   // True when both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
+  // The end of a rank that is out of memory, and needs none. The link's state may be half-way
+  // through a change, so after this only its reports and the next two functions are legal.
+  void halt() noexcept { paths_.halt(); }
+  // Sends the frame's one notice on all control streams. Returns false until it is on its way.
+  bool send_last(ControlFrame& frame, std::vector<std::byte>& memory);
+  // Closes all connections.
+  void hang_up() noexcept { paths_.hang_up(); }
+
   bool notices_delivered() const { return notices_.pending() == 0 || peer_ended(); }
   bool notice_delivered(const NoticeSlot& slot) const {
     return !notices_.pending(slot) || peer_ended();

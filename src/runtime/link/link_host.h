@@ -54,6 +54,7 @@ class LinkHost {
   virtual std::span<std::byte> scratch() = 0;
   // As ControlStream wants it.
   virtual std::span<std::byte> read_buffer() = 0;
+  virtual std::vector<std::byte>& spare_frame() = 0;
   virtual NicQueue& queue(NicId nic) = 0;
   // Returns the gate of first dials from that NIC; kNoNic: from none, in shared memory or not.
   virtual DialGate& dial_gate(NicId nic, bool shm) = 0;

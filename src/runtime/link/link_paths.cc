@@ -216,8 +216,10 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
 
 // Closes the connections. Returns the transmissions that were outstanding.
 Fifo<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
-  host_.queue(path.spec.local_nic).on_lost(path.model.bytes_outstanding());
-  return path.detach(cause, now);
+  const uint64_t outstanding = path.model.bytes_outstanding();
+  Fifo<Transmission> lost = path.detach(cause, now);  // which may run out of memory
+  host_.queue(path.spec.local_nic).on_lost(outstanding);
+  return lost;
 }
 
 void LinkPaths::close(TimeNs now) {
@@ -226,6 +228,31 @@ void LinkPaths::close(TimeNs now) {
     slot.pending_data.reset();
     (void)detach(*slot.path, DownCause::closing, now);
   }
+}
+
+void LinkPaths::halt() noexcept {
+  for (PathSlot& slot : slots_) {
+    slot.dialer->cancel();
+    slot.pending_data.reset();
+    slot.path->halt();
+  }
+  forget_outstanding();
+}
+
+bool LinkPaths::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {
+  bool all = true;
+  for (PathSlot& slot : slots_) {
+    if (!slot.last_sent) {
+      const IoKind kind = slot.path->send_last(frame, memory);
+      slot.last_sent = kind != IoKind::blocked && kind != IoKind::refused;
+    }
+    all = all && slot.last_sent;
+  }
+  return all;
+}
+
+void LinkPaths::hang_up() noexcept {
+  for (Path* path : this->all()) path->hang_up();
 }
 
 void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {

@@ -105,6 +105,12 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   // Closes all connections for ever.
   void close(TimeNs now);
 
+  // --- the end without memory: as of Path, for all paths ---
+  void halt() noexcept;
+  // Returns true when no control stream is left that has not taken the frame.
+  bool send_last(ControlFrame& frame, std::vector<std::byte>& memory);
+  void hang_up() noexcept;
+
   // --- events of the engine; as in Link ---
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
   void adopt(EstablishedConnection connection);
@@ -123,6 +129,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     std::unique_ptr<Path> path;
     // Dials for the lower rank; the higher rank only probes whether the peer is there.
     std::unique_ptr<PathDialer> dialer;
+    bool last_sent = false;  // its control stream has taken the last frame, or is closed
     // The acceptor holds a path's data connection until its control stream joins.
     std::optional<EstablishedConnection> pending_data;
   };
@@ -147,6 +154,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   PathEvent failure_event(const Path& path, DownCause cause, DownCause peer_cause,
                           const std::string& why, TimeNs now) const;
   Fifo<Transmission> detach(Path& path, DownCause cause, TimeNs now);
+  void forget_outstanding() noexcept;
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void choose_standby();
 

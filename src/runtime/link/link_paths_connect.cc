@@ -54,9 +54,14 @@ LinkPaths::~LinkPaths() {
   }
   for (PathSlot& slot : slots_) slot.pending_data.reset();
   for (PathSlot& slot : slots_) slot.dialer.reset();
-  // The NICs' accounts outlive the link: other links use them.
-  for (PathSlot& slot : slots_) {
-    host_.queue(slot.path->spec.local_nic).on_lost(slot.path->model.bytes_outstanding());
+  forget_outstanding();
+}
+
+// The NICs' accounts outlive the link: other links use them.
+void LinkPaths::forget_outstanding() noexcept {
+  for (Path* path : all()) {
+    host_.queue(path->spec.local_nic).on_lost(path->model.bytes_outstanding());
+    path->model.reset();
   }
 }
 

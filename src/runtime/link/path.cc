@@ -52,7 +52,8 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   paused_until_ = kNever;
   reactor_ = &reactor;
   control_ = std::make_unique<ControlStream>(std::move(control.connection), control.session,
-                                             std::move(control.leftover), host_.read_buffer());
+                                             std::move(control.leftover), host_.read_buffer(),
+                                             host_.spare_frame());
   auto control_added = reactor.add(control_->connection().poll_id(), control_handler_, false);
   if (!control_added.ok()) return control_added.status();
   control_registration_ = std::move(control_added).value();
@@ -81,7 +82,7 @@ Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
   control_registration_.reset();
   bytes_received_before_ += bytes_received();
   bytes_sent_before_ += model.bytes_sent();
-  Fifo<Transmission> lost = model.outstanding();  // a copy: reset() forgets them
+  Fifo<Transmission> lost = model.take_outstanding();
   model.reset();
   writer_.reset();
   paused_until_ = kNever;
@@ -123,6 +124,24 @@ TimeNs Path::data_unanswered() const {
 
 TimeNs Path::control_unanswered() const {
   return control_ == nullptr ? kNever : control_->connection().info().unanswered_ns;
+}
+
+void Path::halt() noexcept {
+  data_registration_.reset();
+  control_registration_.reset();
+  paused_until_ = kNever;
+  if (data_ != nullptr) fence();
+}
+
+IoKind Path::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {
+  return control_ == nullptr ? IoKind::closed : control_->send_last(frame, memory).kind;
+}
+
+void Path::hang_up() noexcept {
+  writer_.reset();
+  reader_.reset();
+  data_.reset();
+  control_.reset();
 }
 
 void Path::note_attempt(const std::string& why) {

@@ -85,6 +85,14 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // oldest first.
   Fifo<Transmission> detach(DownCause cause, TimeNs now);
 
+  // --- the end without memory; after halt() only send_last(), hang_up() and reports are legal ---
+  // Ends all input and output: touches no memory of clients any more.
+  void halt() noexcept;
+  // As of ControlStream; `closed` when there is none.
+  IoKind send_last(ControlFrame& frame, std::vector<std::byte>& memory);
+  // Closes both connections.
+  void hang_up() noexcept;
+
   // --- sending ---
   bool can_start_frame() const override { return data_ != nullptr && !writer_->busy(); }
   // Requires can_start_frame(). Fills in the header's path fields. `carried`: the state, as

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -47,14 +48,20 @@ bool is_refused(uintptr_t begin, uintptr_t end, Access access) {
   return madvise(first, end - from, advice) != 0;
 }
 
-// Returns the list of this process's mappings, or -1. Each thread opens its own, and opens it again
-// in a forked child, which has other mappings.
+// Returns the list of this process's mappings, or -1. All threads share it: a question has no place
+// in the file. A forked child, which has other mappings, opens it again.
 int mappings_file() {
-  thread_local GuardedFd file;
-  if (!file.valid()) {
-    file = GuardedFd::from([] { return open("/proc/self/maps", O_RDONLY | O_CLOEXEC); });
+  static std::atomic<const GuardedFd*> shared{nullptr};
+  const GuardedFd* known = shared.load(std::memory_order_acquire);
+  if (known != nullptr && known->valid()) return known->get();
+  auto opened = std::make_unique<const GuardedFd>(
+      GuardedFd::from([] { return open("/proc/self/maps", O_RDONLY | O_CLOEXEC); }));
+  if (!opened->valid()) return -1;
+  // The object lasts as long as the process: another thread may just read it.
+  if (shared.compare_exchange_strong(known, opened.get(), std::memory_order_acq_rel)) {
+    return opened.release()->get();
   }
-  return file.get();
+  return known->get();
 }
 
 // The kernel's struct procmap_query; the C library's headers may be older than Linux 6.11.

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/out_of_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -36,7 +35,7 @@ PointToPoint::PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort
 }
 
 PointToPoint::~PointToPoint() {
-  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
+  cancel(Status::in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done) {
@@ -142,22 +141,20 @@ void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
     queue.message_done.pop_front();
     ++queue.low;
   }
+  post_more(peer, queue);  // first, because it may run out of memory: cancel() ends what is here
   const auto after = std::partition_point(
       queue.operations.begin(), queue.operations.end(),
       [&](const Operation& operation) { return operation.first <= number.value(); });
   Operation& operation = *(after - 1);
-  const bool complete = ++operation.completed == operation.messages;
-  const Done done = complete ? std::exchange(operation.done, nullptr) : nullptr;
+  if (++operation.completed < operation.messages) return;
+  const Done done = std::exchange(operation.done, nullptr);
   while (!queue.operations.empty() &&
          queue.operations.front().completed == queue.operations.front().messages) {
     queue.operations.pop_front();
     --queue.posting;
   }
-  post_more(peer, queue);
-  if (complete) {
-    --unfinished_;
-    done(Status::ok_status());
-  }
+  --unfinished_;
+  done(Status::ok_status());
 }
 
 size_t PointToPoint::unmatched_local() const {
@@ -187,13 +184,17 @@ void PointToPoint::match_local() {
 }
 
 void PointToPoint::cancel(const Status& why) {
-  // When memory ran out half-way, the unfinished operations are still there.
-  if (!failure_.ok() && unfinished_ == 0) return;
-  if (failure_.ok()) failure_ = copy_in_any_case(why);
+  if (!failure_.ok()) return;
+  failure_ = why;
   for (MessagePort* port : ports_) {
     if (port != nullptr) port->cancel_channel(channel_);
   }
-  // One after the other, without memory: each operation is either still there or has ended.
+  abandon(why);
+}
+
+// One after the other: each operation is either still there or has ended.
+void PointToPoint::abandon(const Status& why) noexcept {
+  if (failure_.ok()) failure_ = why;
   for (std::vector<Queue>* queues : {&sends_, &receives_}) {
     for (Queue& queue : *queues) {
       while (!queue.operations.empty()) {

@@ -44,6 +44,9 @@ class PointToPoint final : public MessageClient {
 
   // Ends every operation with `why`, for ever. After the return no buffer is touched.
   void cancel(const Status& why);
+  // Does the same without memory, and without a word to the ports, which must move no bytes any
+  // more.
+  void abandon(const Status& why) noexcept;
 
   // True when no operation is unfinished.
   bool idle() const { return unfinished_ == 0; }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -71,6 +73,61 @@ TEST(PointToPoint, MatchesTheNthSendWithTheNthReceiveOfEachPair) {
     }
     for (const auto& end : job.ends) EXPECT_TRUE(end->idle());
   }
+}
+
+// Passes the calls on. One post runs out of memory.
+class StarvingPort final : public MessagePort {
+ public:
+  StarvingPort(MessagePort& port, size_t posts) : port_(port), posts_(posts) {}
+  void open_channel(ChannelId channel, MessageClient& client) override {
+    port_.open_channel(channel, client);
+  }
+  MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
+                      uint64_t context) override {
+    if (posts_-- == 0) throw std::bad_alloc();
+    return port_.post_send(channel, bytes, context);
+  }
+  MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes, uint64_t context) override {
+    return port_.post_receive(channel, bytes, context);
+  }
+  MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) override {
+    return port_.post_standing_receive(channel, bytes);
+  }
+  void release_send_buffers(ChannelId channel) override { port_.release_send_buffers(channel); }
+  void cancel_channel(ChannelId channel) override {
+    cancelled = true;
+    port_.cancel_channel(channel);
+  }
+  bool cancelled = false;
+
+ private:
+  MessagePort& port_;
+  size_t posts_;
+};
+
+TEST(PointToPoint, AnOperationWhoseCompletionRunsOutOfMemoryEndsOnceAndWithoutThePorts) {
+  constexpr size_t kSends = limits::kMessagesPostedMax + 1;  // the last waits for a completion
+  FakeNetwork network(2, 1);
+  StarvingPort port(*network.ports_of(Rank(0))[1], kSends - 1);
+  PointToPoint sender(Rank(0), kChannel, {nullptr, &port});
+  PointToPoint receiver(Rank(1), kChannel, network.ports_of(Rank(1)));
+  const std::array<std::byte, 4> bytes{};
+  std::array<std::byte, 4> target{};
+  std::vector<int> ended(kSends);
+  Status how;
+  for (size_t i = 0; i < kSends; ++i) {
+    sender.send(Rank(1), bytes, DataType::int32, [&, i](const Status& status) {
+      ++ended[i];
+      how = status;
+    });
+  }
+  receiver.receive(Rank(0), target, DataType::int32, [](const Status&) {});
+  EXPECT_THROW(network.run(), std::bad_alloc);
+  sender.abandon(Status::out_of_memory());
+  EXPECT_EQ(ended, std::vector<int>(kSends, 1));
+  EXPECT_EQ(how, Status::out_of_memory());
+  EXPECT_TRUE(sender.idle());
+  EXPECT_FALSE(port.cancelled);
 }
 
 TEST(PointToPoint, CutsALargeTransferIntoMessages) {

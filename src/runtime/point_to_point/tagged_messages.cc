@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
-#include "base/out_of_memory.h"
 
 namespace r2ccl {
 namespace {
@@ -62,7 +61,7 @@ void TaggedMessages::open_channels() {
 }
 
 TaggedMessages::~TaggedMessages() {
-  cancel(status_in_any_case(Code::aborted, "the communicator was destroyed"));
+  cancel(Status::in_any_case(Code::aborted, "the communicator was destroyed"));
 }
 
 TaggedMessages::Peer& TaggedMessages::at(Rank peer) {
@@ -274,11 +273,9 @@ void TaggedMessages::match(Rank peer, Open open, const TaggedFrame& message) {
   if (message.type != open->second.type || message.bytes > open->second.bytes.size()) {
     return fail(misfit(peer, open->second, message));
   }
-  Receive receive = std::move(open->second);
-  at(peer).open.erase(open);
-  if (message.kind == TaggedFrame::Kind::whole) return take_whole(peer, receive, message);
-  if (peer == self_) return take_local(receive, message);
-  grant(peer, std::move(receive), message);
+  if (message.kind == TaggedFrame::Kind::whole) return take_whole(peer, open, message);
+  if (peer == self_) return take_local(open, message);
+  grant(peer, open, message);
 }
 
 Status TaggedMessages::misfit(Rank peer, const Receive& receive, const TaggedFrame& message) const {
@@ -288,18 +285,21 @@ Status TaggedMessages::misfit(Rank peer, const Receive& receive, const TaggedFra
   return Status(Code::invalid_usage, why).with_ranks({peer, self_});
 }
 
-void TaggedMessages::take_whole(Rank peer, const Receive& receive, const TaggedFrame& message) {
-  if (message.bytes > 0) {
-    std::memcpy(receive.bytes.data(), message.payload.data(), message.bytes);
-  }
+void TaggedMessages::take_whole(Rank peer, Open open, const TaggedFrame& message) {
   Peer& from = at(peer);
+  const Receive receive = std::move(open->second);
+  from.open.erase(open);
+  std::ranges::copy(message.payload.first(message.bytes), receive.bytes.begin());
   from.taken += charge_of(message.bytes);
-  if (from.taken - from.taken_told >= kCreditDue) send_frame(peer, {});
   --unfinished_;
   receive.done(Status::ok_status(), message.bytes);
+  // Last, because it may run out of memory.
+  if (failure_.ok() && from.taken - from.taken_told >= kCreditDue) send_frame(peer, {});
 }
 
-void TaggedMessages::take_local(const Receive& receive, const TaggedFrame& message) {
+void TaggedMessages::take_local(Open open, const TaggedFrame& message) {
+  const Receive receive = std::move(open->second);
+  at(self_).open.erase(open);
   std::map<uint64_t, Send>& sending = at(self_).sending;
   const auto found = sending.find(message.number);
   const Send send = std::move(found->second);
@@ -313,10 +313,12 @@ void TaggedMessages::take_local(const Receive& receive, const TaggedFrame& messa
   receive.done(Status::ok_status(), message.bytes);
 }
 
-void TaggedMessages::grant(Rank peer, Receive receive, const TaggedFrame& message) {
-  const auto target = receive.bytes.first(message.bytes);
-  const DataType type = receive.type;
-  at(peer).granted.emplace(message.number, std::move(receive));
+void TaggedMessages::grant(Rank peer, Open open, const TaggedFrame& message) {
+  const auto target = open->second.bytes.first(message.bytes);
+  const DataType type = open->second.type;
+  // The receive is in one of both at any time, so that cancel() finds it.
+  at(peer).granted.emplace(message.number, std::move(open->second));
+  at(peer).open.erase(open);
   const auto done = [this, peer, number = message.number, bytes = message.bytes](const Status&) {
     if (!failure_.ok()) return;
     std::map<uint64_t, Receive>& granted = at(peer).granted;
@@ -367,12 +369,18 @@ void TaggedMessages::refuse(Rank peer, const std::string& what) {
 }
 
 void TaggedMessages::cancel(const Status& why) {
-  // When memory ran out half-way, the unfinished operations are still there.
-  if (!failure_.ok() && unfinished_ == 0) return;
-  if (failure_.ok()) failure_ = copy_in_any_case(why);
+  if (!failure_.ok()) return;
+  failure_ = why;
   if (frames_) frames_->cancel(failure_);
   if (payloads_) payloads_->cancel(failure_);
-  // One after the other, without memory: each operation is either still there or has ended.
+  abandon(why);
+}
+
+// One after the other: each operation is either still there or has ended.
+void TaggedMessages::abandon(const Status& why) noexcept {
+  if (failure_.ok()) failure_ = why;
+  if (frames_) frames_->abandon(failure_);
+  if (payloads_) payloads_->abandon(failure_);
   const auto end_receives = [this](auto& receives) {
     while (!receives.empty()) {
       const auto ended = receives.extract(receives.begin());

@@ -62,6 +62,9 @@ class TaggedMessages {
   Status end();
   // Ends every operation with `why`, for ever. After the return no buffer is touched.
   void cancel(const Status& why);
+  // Does the same without memory, and without a word to the ports, which must move no bytes any
+  // more.
+  void abandon(const Status& why) noexcept;
 
   // Told of a message that does not fit its Recv or has none, and of a peer that breaks the
   // protocol. Without a handler this only ends its own operations. `who` names a rank in words.
@@ -159,9 +162,9 @@ class TaggedMessages {
   void on_grant(Rank peer, const TaggedFrame& frame);
   using Open = std::multimap<int32_t, Receive>::iterator;
   void match(Rank peer, Open receive, const TaggedFrame& message);
-  void take_whole(Rank peer, const Receive& receive, const TaggedFrame& message);
-  void take_local(const Receive& receive, const TaggedFrame& message);
-  void grant(Rank peer, Receive receive, const TaggedFrame& message);
+  void take_whole(Rank peer, Open open, const TaggedFrame& message);
+  void take_local(Open open, const TaggedFrame& message);
+  void grant(Rank peer, Open open, const TaggedFrame& message);
   void fail(const Status& why);
   void refuse(Rank peer, const std::string& what);
   Status misfit(Rank peer, const Receive& receive, const TaggedFrame& message) const;

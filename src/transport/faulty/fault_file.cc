@@ -110,7 +110,12 @@ class FaultFileFollower {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw;
+    }
     pthread_setname_np(thread_.native_handle(), "r2ccl-faults");
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -128,14 +133,19 @@ class FaultFileFollower {
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!stopped_.wait_for(lock, kLookEvery, [this] { return stop_; })) look();
+    while (!stopped_.wait_for(lock, kLookEvery, [this] { return stop_; })) {
+      try {
+        look();
+      } catch (const std::bad_alloc&) {
+        R2CCL_LOG(warn, "%s: out of memory; it is read again", file_.c_str());
+      }
+    }
   }
 
   void look() {
     std::ifstream in(file_, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     if (text == text_) return;
-    text_ = text;
     FaultFileContent content = parse_fault_file(text);
     for (const std::string& complaint : content.complaints) {
       R2CCL_LOG(warn, "%s: %s", file_.c_str(), complaint.c_str());
@@ -148,6 +158,7 @@ class FaultFileFollower {
       if (known == faults_.end() || known->second != fault) plan_.set(nic, fault);
     }
     faults_ = std::move(content.faults);
+    text_ = text;
   }
 
   const std::string file_;

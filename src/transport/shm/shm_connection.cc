@@ -13,15 +13,15 @@ namespace r2ccl {
 ShmConnection::ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket,
                              const Endpoint& remote)
     : all_(std::move(all)), socket_(std::move(socket)), poll_id_(socket_.get()), remote_(remote) {
-  all_->emplace(poll_id_, this);
   receive_segment();
+  all_->emplace(poll_id_, this);  // last: it would keep a pointer if the lines above failed
 }
 
 ShmConnection::ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket,
                              const Endpoint& remote, ShmSegment segment)
     : all_(std::move(all)), socket_(std::move(socket)), poll_id_(socket_.get()), remote_(remote) {
-  all_->emplace(poll_id_, this);
   attach(std::move(segment), ShmEnd::dialing);
+  all_->emplace(poll_id_, this);
 }
 
 ShmConnection::ShmConnection(std::shared_ptr<ShmConnections> all, GuardedFd socket,

@@ -27,9 +27,10 @@ Status ShmPoller::add(int poll_id, uint64_t token, bool want_write) {
   R2CCL_CHECK((token & kOwn) != kOwn);
   const auto found = all_->find(poll_id);
   if (found == all_->end()) return below_.add(poll_id, token, want_write);
-  R2CCL_RETURN_IF_ERROR(below_.add(poll_id, kOwn | static_cast<uint32_t>(poll_id), false));
   watches_.push_back({found->second, token, want_write});
-  return {};
+  Status added = below_.add(poll_id, kOwn | static_cast<uint32_t>(poll_id), false);
+  if (!added.ok()) watches_.pop_back();
+  return added;
 }
 
 void ShmPoller::modify(int poll_id, uint64_t token, bool want_write) {
