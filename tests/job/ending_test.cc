@@ -307,7 +307,7 @@ TEST(Finalize, WaitsForLongCallsThatMatch) {
   Job job(2);
   for (int index = 0; index < kNics; ++index) job.fault(nic(0, index), kSlow);
   const RankBody body = [](Comm& comm) {
-    constexpr size_t kLong = 150'000;  // for some seconds in all, at the rate of the slow NICs
+    constexpr size_t kLong = 400'000;  // for some seconds in all, at the rate of the slow NICs
     std::vector<Buffer> targets;
     std::vector<r2cclRequest_t> requests(4);
     std::vector<Buffer> sources;
