@@ -67,7 +67,8 @@ PARTS = [
 ]
 # bench/compare.py writes its own page, and people write the profiles.
 PAGES = [("compare", "r2ccl against its peers"),
-         ("compare_collectives", "Collectives against Open MPI's"), ("profiles", "Profiles of the missed targets"),
+         ("compare_collectives", "Collectives against Open MPI's"),
+         ("profiles", "Profiles of the missed targets"),
          *((name, title) for name, title, _, _ in PARTS)]
 
 # The five numbers of the first page: page, quantity in its targets, and words about it.

@@ -3,9 +3,8 @@
 
 Seeds look for a broken rule of the contract. The tests of the simulation, and where these see
 nothing the unit tests, look for a broken rule of docs/tuning.md (its name begins with tune_), and
-for the few of the contract that no seed breaks. Builds
-into build-mutants. The exit code is 1 if nothing notices a broken rule, or if the unbroken code
-fails.
+for the few of the contract that no seed breaks. Builds into build-mutants. The exit code is 1 if
+nothing notices a broken rule, or if the unbroken code fails.
 """
 
 import argparse

@@ -88,7 +88,7 @@ SUITES = {
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 4,900 more "
             "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, the "
-            "installed files, two long process tests.\n`make check` runs these.",
+            "installed files, the long process tests.\n`make check` runs these.",
     "check": "Left out: 106,000 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }

@@ -178,8 +178,8 @@ R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
  * 120 s); the error then names the missing ranks. An error leaves *comm NULL. Several ranks of one
  * process need a thread each.
  *
- * One rank may return while others are still inside. An error that it then makes on the new
- * communicator may be the result of their init; a r2cclBarrier after init excludes that. */
+ * One rank may return while others are still inside. If it then aborts or dies, their init may fail
+ * for that; a r2cclBarrier after init excludes it. */
 R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
                                           int rank);
 R2CCL_API r2cclResult_t r2cclCommInitRankConfig(r2cclComm_t* comm, int nranks, r2cclUniqueId id,
@@ -213,8 +213,9 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * r2cclInvalidArgument there and r2cclRemoteError, which names the rank, elsewhere; comm stays in
  * use. A rank that dies, aborts comm or makes another call ends comm, and with it this call, on all
  * ranks. A rank that only cannot connect is missing when the init bound passes. Inside a group the
- * call is r2cclInvalidUsage. As with r2cclCommInitRank, a r2cclBarrier on comm afterwards keeps
- * errors on the new communicator from this call of slower ranks. */
+ * call is r2cclInvalidUsage. As with r2cclCommInitRank, a rank that returns early
+ * and aborts the new communicator may fail this call of slower ranks; a r2cclBarrier on comm
+ * afterwards excludes it. */
 R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
                                        const r2cclConfig_t* config);
 /* Makes a communicator of the same ranks in the same order, as r2cclCommSplit with one color. Its

@@ -64,6 +64,24 @@ TEST(Split, GroupsByColorAndOrdersByKeyAndThenByRank) {
   }});
 }
 
+// One rank returns from Dup before another, and its wrong call must not fail the Dup of that one.
+TEST(Dup, SucceedsOnASlowRankWhenTheCallsOfFasterOnesDiffer) {
+  Job job(4);
+  job.run({[](Comm& comm) {
+    for (int round = 0; round < 100; ++round) {
+      r2cclComm_t copy = nullptr;
+      check(r2cclCommDup(comm.handle(), &copy, nullptr), "dup");
+      std::vector<int32_t> data(kCount);
+      const size_t count = comm.rank() == 1 ? kCount / 2 : kCount;
+      EXPECT_EQ(
+          r2cclAllReduce(data.data(), data.data(), count, r2cclInt32, r2cclSum, copy, nullptr),
+          r2cclInvalidUsage);
+      check(r2cclCommDestroy(copy), "destroy the copy");
+    }
+    check(comm.destroy(), "destroy");
+  }});
+}
+
 TEST(Split, OfAChildOutlivesItsParents) {
   Job job(4);
   job.run({[](Comm& comm) {
