@@ -43,7 +43,7 @@ EVENTS = {"writes": "r2ccl::sim::SimConnection::write(",
           "reads": "r2ccl::sim::Flow::read(",
           "waits": "r2ccl::sim::SimPoller::wait(",
           "data frames": "r2ccl::ChunkSender::send_frame(",
-          "control frames": "r2ccl::ControlStream::send(",
+          "control frames": "r2ccl::ControlStream::seal(",  # send() is inlined
           ALLOCATIONS: "operator new("}
 # callgrind counts each byte that the C library copies with one instruction (rep movsb).
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1000000000:"
@@ -164,9 +164,12 @@ def main():
     if shutil.which("valgrind") is None:
         print("skipped: valgrind is missing (apt-get install valgrind)")
         return SKIPPED
-    if not PROGRAM.exists():
-        print(f"{PROGRAM} is missing: cmake --build --preset release --target {PROGRAM.name}")
+    if not (ROOT / "build" / "CMakeCache.txt").exists():
+        print("the directory build is missing: cmake --preset release")
         return 1
+    # The counts of a program that is older than the sources mean nothing.
+    subprocess.run(["cmake", "--build", "--preset", "release", "--target", PROGRAM.name],
+                   cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     where = environment()
     if not options.update and where not in read_stored()["environments"]:
         print(f"skipped: no counts are stored for {where}; `{UPDATE}` adds them")
