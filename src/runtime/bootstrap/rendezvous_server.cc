@@ -13,6 +13,12 @@ namespace {
 
 // The pause after descriptors ran out: another part of the process must close one first.
 constexpr TimeNs kAcceptPause = 100 * kMillisecond;
+// Where so many handshakes are under way, further ranks wait in the backlog: 1,000 ranks that
+// arrive at once would otherwise all be slow. Strangers must not hold them up, so a server with an
+// older handshake than this accepts again, within the limits of HandshakeLimiter.
+constexpr size_t kHandshakesAtOnce = 64;
+constexpr TimeNs kHandshakePatience = 200 * kMillisecond;
+constexpr TimeNs kFullPause = 1 * kMillisecond;
 // Bounds how long accepting delays the connections that are open.
 constexpr int kAcceptsPerTurn = 64;
 // The time that a dismissed connection has to close. If the server closed first, the peer could
@@ -32,14 +38,18 @@ bool discard_input(Connection& connection) {
 
 }  // namespace
 
-// A listener. It leaves the reactor for a while when descriptors have run out: readiness is
-// level-triggered, so the backlog would keep the thread spinning.
+// A listener. It leaves the reactor for a while when descriptors have run out or handshakes are
+// many: readiness is level-triggered, so the backlog would keep the thread spinning.
 struct RendezvousServer::ListenSocket final : EventHandler {
   std::unique_ptr<Listener> listener;
   Reactor::Registration registration;
   bool ready = true;
   TimeNs closed_until = 0;
   void on_ready(const PollEvent&) override { ready = true; }
+  void close_until(TimeNs time) {
+    registration.reset();
+    closed_until = time;
+  }
 };
 
 class RendezvousServer::PendingConnection final : public EventHandler {
@@ -56,6 +66,7 @@ class RendezvousServer::PendingConnection final : public EventHandler {
 
   State state = State::shaking_hands;
   bool ready = true;
+  TimeNs accepted_at = 0;
   TimeNs deadline = kNever;       // its effect depends on the state
   uint32_t timeout_ms = 0;        // while waiting: the timeout of the rank's caller
   Rank rank;                      // authenticated by the handshake
@@ -145,6 +156,7 @@ void RendezvousServer::accept_from(ListenSocket& listen_socket, TimeNs now) {
   if (!listen_socket.ready) return;
   listen_socket.ready = false;  // the poller reports again when more are waiting
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    if (is_full(now)) return listen_socket.close_until(now + kFullPause);
     std::unique_ptr<Connection> connection = listen_socket.listener->accept();
     if (connection != nullptr) {
       admit(std::move(connection), now);
@@ -154,13 +166,16 @@ void RendezvousServer::accept_from(ListenSocket& listen_socket, TimeNs now) {
     if (error == 0) return;
     R2CCL_LOG(warn, "rendezvous: %s",
               system_error("cannot accept connections", error).message().c_str());
-    if (!limiter_.shrink(now)) {
-      listen_socket.registration.reset();
-      listen_socket.closed_until = now + kAcceptPause;
-      return;
-    }
+    if (!limiter_.shrink(now)) return listen_socket.close_until(now + kAcceptPause);
     evict_surplus();
   }
+}
+
+bool RendezvousServer::is_full(TimeNs now) const {
+  if (handshake_count() < kHandshakesAtOnce) return false;
+  const auto oldest =
+      std::ranges::find_if(pending_, [](const auto& pending) { return pending->place.is_taken(); });
+  return now < (*oldest)->accepted_at + kHandshakePatience;
 }
 
 void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now) {
@@ -169,6 +184,7 @@ void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now)
   if (!added.ok()) return;
   pending->registration = std::move(added).value();
   pending->place = HandshakeLimiter::Place(limiter_, connection->remote().address);
+  pending->accepted_at = now;
   pending->deadline = now + limits::kHandshakeAgeMax;
   pending->handshake = std::make_unique<HandshakeIo>(
       std::move(connection), make_rendezvous_acceptor(options_.job, options_.nonce()));

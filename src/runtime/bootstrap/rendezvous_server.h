@@ -58,6 +58,7 @@ class RendezvousServer {
   bool told_all() const;
   const Counters& counters() const { return counters_; }
   size_t connection_count() const { return pending_.size(); }
+  size_t handshake_count() const { return limiter_.size(); }
   std::vector<Endpoint> endpoints() const;
 
  private:
@@ -66,6 +67,8 @@ class RendezvousServer {
   struct Slot;
 
   void accept_from(ListenSocket& listen_socket, TimeNs now);
+  // Returns true while enough handshakes are under way, and all of them young.
+  bool is_full(TimeNs now) const;
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
   // Returns true while the connection stays.
   bool serve_in_any_case(PendingConnection& pending, TimeNs now);

@@ -1,134 +1,15 @@
-// The rendezvous over the loopback interface, in virtual time. The kernel moves the bytes, and time
-// advances only when nothing moves any more.
-#include <gtest/gtest.h>
-#include <sys/resource.h>
+// The rendezvous: what it gives to the ranks, and what it refuses.
+#include "testing/rendezvous_world.h"
 
-#include <algorithm>
-#include <deque>
-#include <functional>
+#include <gtest/gtest.h>
 
 #include "base/limits.h"
 #include "protocol/wire/handshake_frames.h"
 #include "protocol/wire/key_schedule.h"
-#include "runtime/bootstrap/rendezvous_client.h"
-#include "runtime/bootstrap/rendezvous_parts.h"
-#include "runtime/bootstrap/rendezvous_server.h"
-#include "runtime/bootstrap/unique_id.h"
-#include "runtime/config/secure_random.h"
 #include "testing/memory_scan.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl {
 namespace {
-
-using State = RendezvousClient::State;
-
-constexpr TimeNs kTimeout = 120 * kSecond;
-
-// A stranger that connects to the port.
-class Stranger final : public EventHandler {
- public:
-  Stranger(Transport& transport, Reactor& reactor, const Endpoint& to) {
-    connection_ = transport.connect(to, {}).value();
-    registration_ = reactor.add(connection_->poll_id(), *this, false).value();
-  }
-  void on_ready(const PollEvent&) override {
-    std::array<std::byte, 4096> buffer;
-    const iovec slice{buffer.data(), buffer.size()};
-    const IoKind kind = connection_->read(std::span(&slice, 1)).kind;
-    thrown_out_ = kind == IoKind::closed || kind == IoKind::failed;
-    if (thrown_out_) registration_.reset();
-  }
-  void say(std::span<const std::byte> bytes) {
-    const iovec slice{const_cast<std::byte*>(bytes.data()), bytes.size()};
-    connection_->write(std::span(&slice, 1));
-  }
-  void say(const std::string& text) { say(std::as_bytes(std::span(text))); }
-  bool was_thrown_out() const { return thrown_out_; }
-
- private:
-  std::unique_ptr<Connection> connection_;
-  Reactor::Registration registration_;
-  bool thrown_out_ = false;
-};
-
-class RendezvousTest : public testing::Test {
- protected:
-  RendezvousTest()
-      : transport_(TcpTransport::open({}).value()),
-        reactor_(transport_->poller()),
-        job_(make_job_identity()) {}
-
-  void serve(uint16_t port = 0) {
-    std::vector<std::unique_ptr<Listener>> listeners;
-    listeners.push_back(transport_->listen(loopback(port), "").value());
-    server_ = std::make_unique<RendezvousServer>(
-        reactor_, std::move(listeners), RendezvousServer::Options{job_, random_nonce, kTimeout});
-    at_ = server_->endpoints().front();
-  }
-
-  RendezvousClient::Options options_of(int32_t rank, int32_t rank_count) const {
-    RendezvousClient::Options options;
-    options.job = job_;
-    options.endpoints = {at_};
-    options.info = info_of(rank);
-    options.rank_count = rank_count;
-    options.timeout_ns = kTimeout;
-    options.nonce = random_nonce;
-    return options;
-  }
-  RendezvousClient& join(RendezvousClient::Options options) {
-    clients_.push_back(
-        std::make_unique<RendezvousClient>(*transport_, reactor_, std::move(options), now_));
-    return *clients_.back();
-  }
-  RendezvousClient& join(int32_t rank, int32_t rank_count) {
-    return join(options_of(rank, rank_count));
-  }
-  Stranger& stranger() {
-    strangers_.push_back(std::make_unique<Stranger>(*transport_, reactor_, at_));
-    return *strangers_.back();
-  }
-
-  void progress() {
-    if (server_ != nullptr) server_->progress(now_);
-    for (const auto& client : clients_) client->progress(now_);
-  }
-  TimeNs next_timeout() const {
-    TimeNs at = server_ != nullptr ? server_->next_timeout() : kNever;
-    for (const auto& client : clients_) at = std::min(at, client->next_timeout());
-    return at;
-  }
-  // Moves bytes until nothing moves; time stands still.
-  void settle() {
-    for (int quiet = 0; quiet < 3;) {
-      progress();
-      const bool due = next_timeout() <= now_;
-      quiet = reactor_.poll(due ? 0 : kMillisecond) > 0 || due ? 0 : quiet + 1;
-    }
-  }
-  // Lets virtual time pass until `condition` holds, but no longer than `limit`.
-  bool run_until(const std::function<bool()>& condition, TimeNs limit = 10 * kTimeout) {
-    const TimeNs end = now_ + limit;
-    for (settle(); !condition(); settle()) {
-      if (now_ >= end) return false;
-      now_ = std::min(end, next_timeout());
-    }
-    return true;
-  }
-  bool all(State state) const {
-    return std::ranges::all_of(clients_, [=](const auto& c) { return c->state() == state; });
-  }
-
-  std::unique_ptr<TcpTransport> transport_;
-  Reactor reactor_;
-  JobIdentity job_;
-  TimeNs now_ = kSecond;
-  Endpoint at_;
-  std::unique_ptr<RendezvousServer> server_;
-  std::deque<std::unique_ptr<RendezvousClient>> clients_;
-  std::deque<std::unique_ptr<Stranger>> strangers_;
-};
 
 TEST_F(RendezvousTest, GivesEveryRankTheInfoOfAllRanks) {
   serve();
@@ -365,90 +246,6 @@ TEST_F(RendezvousTest, RefusesARankOutOfRange) {
   RendezvousClient& wrong = join(2, 2);
   ASSERT_TRUE(run_until([&] { return wrong.state() == State::failed; }, kSecond));
   EXPECT_TRUE(mentions(wrong.error(), "out of range: there are 2 ranks"));
-}
-
-TEST_F(RendezvousTest, ThrowsOutGarbageAtOnceAndGoesOn) {
-  serve();
-  for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\x16\x03\x01"}) {
-    stranger();
-    settle();
-    strangers_.back()->say(text);
-  }
-  join(0, 2);
-  ASSERT_TRUE(run_until(
-      [&] { return std::ranges::all_of(strangers_, [](auto& s) { return s->was_thrown_out(); }); },
-      kSecond));
-  join(1, 2);
-  EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
-  EXPECT_EQ(server_->counters().refused, 3u);
-}
-
-TEST_F(RendezvousTest, ClosesConnectionsThatDoNotFinishInTime) {
-  serve();
-  Stranger& silent = stranger();
-  Stranger& slow = stranger();
-  settle();
-  const std::vector<std::byte> hello = encode_without_seal(HelloFrame());
-  const TimeNs start = now_;
-  for (size_t i = 0; i < 4; ++i) {
-    slow.say(std::span(hello).subspan(i, 1));
-    ASSERT_FALSE(run_until([&] { return slow.was_thrown_out(); }, kSecond));
-  }
-  ASSERT_TRUE(run_until([&] { return slow.was_thrown_out(); }, kTimeout));
-  EXPECT_LE(now_ - start, limits::kHandshakeAgeMax);
-  EXPECT_TRUE(silent.was_thrown_out());
-  EXPECT_EQ(server_->counters().evicted, 2u);
-}
-
-TEST_F(RendezvousTest, KeepsABoundedNumberOfPendingConnectionsAndServesTheRanks) {
-  serve();
-  join(0, 2);
-  settle();
-  for (size_t i = 0; i < limits::kPendingHandshakesMax + 50; ++i) {
-    stranger();
-    reactor_.poll(0);
-    progress();
-    EXPECT_LE(server_->connection_count(), limits::kPendingHandshakesMax + 1);
-  }
-  settle();
-  EXPECT_EQ(server_->counters().evicted, 50u);
-  join(1, 2);
-  EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
-}
-
-TEST_F(RendezvousTest, AFloodFromAnotherHostPushesOutNoRank) {
-  constexpr size_t kFlood = limits::kPendingHandshakesMax + 50;
-  serve();
-  RendezvousClient::Options options = options_of(0, 1);
-  options.connect.source = *parse_address("127.0.0.2");
-  RendezvousClient& rank = join(std::move(options));
-  rank.progress(now_);
-  for (size_t i = 0; i < kFlood; ++i) {
-    stranger();
-    reactor_.poll(0);
-    server_->progress(now_);  // the rank does other work
-  }
-  EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, 10 * kMillisecond))
-      << "it had to try again";
-}
-
-TEST_F(RendezvousTest, OutlivesDescriptorsRunningOut) {
-  serve();
-  settle();
-  RendezvousClient& client = join(0, 1);
-  client.progress(now_);  // connects, into the backlog
-  rlimit before;
-  getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit none{3, before.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &none);
-  for (int i = 0; i < 20; ++i) {
-    reactor_.poll(0);
-    server_->progress(now_);
-  }
-  setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(server_->connection_count(), 0u);
-  EXPECT_GT(server_->next_timeout(), now_);  // it pauses and does not spin
-  EXPECT_TRUE(run_until([&] { return client.state() == State::done; }, kSecond));
 }
 
 TEST_F(RendezvousTest, ARankThatLostItsConnectionComesBackForTheTable) {

@@ -38,6 +38,7 @@ class HandshakeLimiter {
     Place& operator=(Place&& other) noexcept;
     ~Place() { reset(); }
     void reset();
+    bool is_taken() const { return limiter_ != nullptr; }
     // Returns true when the place is not reserved and no other address has more places. The limiter
     // evicts the oldest such connection.
     bool is_of_the_largest() const;
