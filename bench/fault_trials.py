@@ -33,6 +33,7 @@ BYTES = {"64K": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
 # half a minute.
 TRIALS = {"64K": 60, "1M": 200, "16M": 30}
 KINDS = ["none", "down", "pull", "hole", "hole-tx", "hole-rx"]
+ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 # The size for the bounds of the extra time; a larger operation takes longer than them for want of a
 # NIC alone.
 BOUND_BYTES = BYTES["1M"]
@@ -59,9 +60,11 @@ class Pace:
     it waits."""
     bytes: int
     window: float = None
+    collective: str = "all_reduce"
 
     def __post_init__(self):
         self.operation = bus_mbps(self.bytes, 1) / ((NICS - 1) * NIC_PAYLOAD_MBPS)
+        self.both_ways = self.collective not in ROOTED
         self.window = self.window or max(WINDOW_MIN_S, WINDOW_OPERATIONS * self.operation)
         self.settled = max(SETTLED_MIN_S, SETTLED_OPERATIONS * self.operation)
 
@@ -104,14 +107,16 @@ class Trials:
         else:
             begin, hit = self.lab.fault(host, nic, kind)
         time.sleep(self.pace.window)
-        self.run.wait_for_traffic(host, (nic + 1) % NICS, timeout=STALL_MAX_S)
+        self.run.wait_for_traffic(host, (nic + 1) % NICS, timeout=STALL_MAX_S,
+                                  both_ways=self.pace.both_ways)
         trial = Trial(kind, host, nic, begin, hit)
         self.done.append(trial)
         trial.repair = time.monotonic()
         if kind != "none":
             self.lab.fix(host, nic)
         trial.fixed = time.monotonic()
-        if self.run.wait_for_traffic(host, nic, timeout=RETURN_MAX_S):
+        if self.run.wait_for_traffic(host, nic, timeout=RETURN_MAX_S,
+                                     both_ways=self.pace.both_ways):
             trial.returned = time.monotonic()
         time.sleep(self.pace.settled)
         trial.end = time.monotonic()
@@ -134,14 +139,14 @@ class Trials:
 
 def job(lab, options, pace, seconds, rounds, check):
     """Runs one job with trials; returns them with the records of each operation and verdict."""
-    run = lab.start_bench("-b", pace.bytes, "-w", 20 if pace.operation < 0.1 else 2,
+    run = lab.start_bench("--collective", pace.collective, "-b", pace.bytes, "-w", 20 if pace.operation < 0.1 else 2,
                           "--duration", seconds, "-c", int(check),
                           environment={"R2CCL_DAMPING": "0"})
     rng = random.Random(options.seed + check)
     trials = Trials(lab, run, options, pace, rng)
     error = None
     try:
-        if run.wait_for_traffic(0, 0):
+        if run.wait_for_traffic(0, 0, both_ways=pace.both_ways):
             time.sleep(0.5)
             trials.until(time.monotonic() + seconds - 1.5, rounds)
         run.wait(seconds + 120)

@@ -68,6 +68,14 @@ def environment():
                       first_line("valgrind", "--version"), f"{platform.machine()} with {vectors}"])
 
 
+def build():
+    """Makes PROGRAM: the counts of one that is older than the sources mean nothing."""
+    done = subprocess.run(["cmake", "--build", "--preset", "release", "--target", PROGRAM.name],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"{PROGRAM.name} cannot be built: {done.stdout[-400:]}{done.stderr[-400:]}")
+
+
 def profile(hosts, nics, size, operations):
     with tempfile.TemporaryDirectory(prefix="r2callgrind-") as directory:
         out = pathlib.Path(directory) / "out"
@@ -167,15 +175,13 @@ def main():
     if not (ROOT / "build" / "CMakeCache.txt").exists():
         print("the directory build is missing: cmake --preset release")
         return 1
-    # The counts of a program that is older than the sources mean nothing.
-    subprocess.run(["cmake", "--build", "--preset", "release", "--target", PROGRAM.name],
-                   cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     where = environment()
     if not options.update and where not in read_stored()["environments"]:
         print(f"skipped: no counts are stored for {where}; `{UPDATE}` adds them")
         return SKIPPED
     measured, all_counts = {}, []
     try:
+        build()
         for name, workload in WORKLOADS.items():
             counts, cost = measure(workload)
             show(name, workload, counts, cost)

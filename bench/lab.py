@@ -251,15 +251,16 @@ class BenchRun:
     def running(self):
         return self.process.poll() is None
 
-    def wait_for_traffic(self, host, nic, more_than=100_000, timeout=30):
-        """Returns whether the NIC comes to carry data, both ways: more than probes and
+    def wait_for_traffic(self, host, nic, more_than=100_000, timeout=30, both_ways=True):
+        """Returns whether the NIC comes to carry data, both ways or one: more than probes and
         handshakes."""
+        least = min if both_ways else max
         name = f"nic{nic}"
         start = self.lab.bytes_of(host)[name]
         deadline = time.monotonic() + timeout
         while self.running() and time.monotonic() < deadline:
             now = self.lab.bytes_of(host)[name]
-            if min(now[0] - start[0], now[1] - start[1]) > more_than:
+            if least(now[0] - start[0], now[1] - start[1]) > more_than:
                 return True
             time.sleep(0.01)
         return False

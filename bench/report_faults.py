@@ -4,6 +4,7 @@ from report_text import MIB, Target, find, num, origin, size_text, spread_text, 
 
 EXTRA_TRIALS_WANTED = 30
 STALL_TRIALS_WANTED = 200
+STALL_TRIALS_OF_A_COLLECTIVE = 20
 # At 1 MB, in ms: the bounds of the median and of the 99th percentile.
 STALL_MAX_MS = {"down": (5, 20), "pull": (5, 20), "hole": (15, 50), "hole-tx": (15, 50),
                 "hole-rx": (15, 50)}
@@ -175,6 +176,40 @@ def stall_picture(document):
         f"The cost of a fault, {size_text(document['bytes'])} AllReduce, beyond the lost bandwidth",
         {kind: [t["stall_ms"] for t in trials if t["kind"] == kind and t["stall_ms"] is not None]
          for kind in document["kinds"]})
+
+
+def collective_stall_targets(document):
+    for collective, row in document["rows"].items():
+        for kind, (median, p99) in STALL_MAX_MS.items():
+            stall = find(row, "kinds", kind, "stall_ms")
+            if stall is None:
+                continue
+            beside = stall_text(row["kinds"]["none"]["stall_ms"])
+            trials = row["kinds"][kind]["trials"]
+            yield Target(f"Stall at 1 MB, {collective}, {kind}",
+                         f"as AllReduce: median at most {median} ms, p99 at most {p99} ms",
+                         stall if stall["median"] is not None else None,
+                         lambda v, median=median, p99=p99: v["median"] <= median and v["p99"] <= p99,
+                         lambda v, trials=trials, beside=beside:
+                             f"{stall_text(v)} ms in {trials} trials (none: {beside})",
+                         trials >= STALL_TRIALS_OF_A_COLLECTIVE)
+
+
+def collective_stalls(document):
+    lines = ["Operations of one collective back to back, one job for all its trials, a random NIC and "
+             "moment each. The stall is the time that ten operations from the fault on took beyond "
+             "the median of later ones with a NIC gone. `none` breaks nothing: the noise of the "
+             "machine.", "", *origin(document["machine"])]
+    rows = [[collective, num(row["baseline_ms"], 2),
+             *(" / ".join(num(row["kinds"][kind]["stall_ms"][of]) for of in ("median", "p99", "max"))
+               for kind in row["kinds"]),
+             sum(each["named_culprit"] or 0 for each in row["kinds"].values())]
+            for collective, row in document["rows"].items()]
+    kinds = list(next(iter(document["rows"].values()))["kinds"])
+    lines += table(["1 MB", "median ms", *(f"{kind}, median / p99 / max" for kind in kinds),
+                    "NIC and host named"], rows)
+    failed = {name: row["error"] for name, row in document["rows"].items() if row["error"]}
+    return lines + [f"{name} failed: {error.splitlines()[-1]}" for name, error in failed.items()]
 
 
 def fault_trials(document):

@@ -40,6 +40,8 @@ PARTS = [
      report_faults.fault_trials),
     ("fault_trials_16M", "The operation that a fault hits, 16 MB", no_targets,
      report_faults.fault_trials),
+    ("collective_stalls", "The stall of each collective, 1 MB",
+     report_faults.collective_stall_targets, report_faults.collective_stalls),
     ("aftermath", "Long after a fault", report_faults.aftermath_targets, report_faults.aftermath),
     ("flap", "A path that flaps", report_returns.flap_targets, report_returns.flap),
     ("flap_damped", "A path that flaps, damping on", report_returns.flap_damped_targets,
