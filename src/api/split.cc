@@ -210,6 +210,7 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   options.job = std::move(id.value().job);
   options.rendezvous = std::move(id.value().rendezvous);
   options.config = config.value();
+  options.plan_costs = parent.plan_costs();
   // A rank that fails now never comes to the rendezvous.
   options.in_vain = [comm = object.weak_from_this()] {
     const auto living = comm.lock();

@@ -18,13 +18,18 @@ void build_recursive_doubling(const GroupReduction& what, const PlanLimits& limi
 // One of these.
 void build_reduction(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
                      PlanBuilder& plan);
-// Returns the one that takes the least time.
-Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits);
 
 // Requires host groups, and at least one element.
 void build_hierarchical_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
 // Returns the number of columns of a hierarchical AllReduce.
 uint64_t column_count(const PlanKey& key, const PlanLimits& limits);
+// Returns the algorithm of a column among its leaders that takes the least time.
+Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits);
+
+// Require host groups, equal blocks and at least one element.
+void build_hierarchical_all_gather(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
+void build_hierarchical_reduce_scatter(const PlanKey& key, const PlanLimits& limits,
+                                       PlanBuilder& plan);
 
 // Require p >= 2 ranks, and at least one element except for the barrier.
 void build_barrier(const PlanKey& key, PlanBuilder& plan);
@@ -37,6 +42,11 @@ Transfers bruck_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers root_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers root_scatter(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers exchange_all(const PlanKey& key, Rank self, const PlanLimits& limits);
+
+// Returns whether ranks hold partial results in `wide` memory. Two ranks add only once each.
+bool reduces_wide(const PlanKey& key);
+// Returns the most elements of that memory.
+uint64_t wide_count(const PlanLimits& limits);
 
 // Returns the number of elements in a segment of about `bytes`, within the bounds; at least one.
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -9,19 +10,18 @@
 #include "plan/checker.h"
 #include "plan/holdings.h"
 #include "plan/plan.h"
+#include "plan/tiny_plans.h"
 
 namespace r2ccl::blocks {
 namespace {
 
-// Segments of a few elements, so that small counts make plans of many segments, and few spare
-// slots, so that these have many uses. Bruck's algorithm gets the memory for any vector.
-PlanLimits tiny_segments(Algorithm algorithm = Algorithm::automatic) {
-  PlanLimits limits;
-  limits.segment_bytes_min = 8;
-  limits.segment_bytes_max = 24;
-  limits.bruck_bytes_max = 64;
-  limits.ring_bytes_per_rank = 40;
-  limits.spare_scratch_bytes = algorithm == Algorithm::recursive_doubling ? 1 << 20 : 24;
+// Few spare slots, so that these have many uses. The algorithms that keep the whole vector get the
+// memory for it.
+PlanLimits limits_of(Algorithm algorithm = Algorithm::automatic) {
+  const bool keeps_all =
+      algorithm == Algorithm::recursive_doubling || algorithm == Algorithm::hierarchical;
+  PlanLimits limits = tiny_limits();
+  limits.spare_scratch_bytes = keeps_all ? 1 << 20 : 24;
   return limits;
 }
 
@@ -86,8 +86,10 @@ const std::vector<Form> kForms{{Collective::reduce, Algorithm::ring},
                                {Collective::all_gather, Algorithm::ring},
                                {Collective::all_gather, Algorithm::direct},
                                {Collective::all_gather, Algorithm::recursive_doubling},
+                               {Collective::all_gather, Algorithm::hierarchical},
                                {Collective::reduce_scatter, Algorithm::ring},
                                {Collective::reduce_scatter, Algorithm::direct},
+                               {Collective::reduce_scatter, Algorithm::hierarchical},
                                {Collective::reduce_scatter, Algorithm::recursive_doubling},
                                {Collective::gather, Algorithm::automatic},
                                {Collective::scatter, Algorithm::automatic},
@@ -95,11 +97,27 @@ const std::vector<Form> kForms{{Collective::reduce, Algorithm::ring},
 const std::vector<Collective> kWithCounts{Collective::all_gather, Collective::reduce_scatter,
                                           Collective::gather, Collective::scatter};
 
+constexpr int32_t kLayouts = 5;
+
+// Returns one of several ways in which ranks can share hosts.
 HostGroups hosts_of(int32_t ranks, int32_t layout) {
+  const auto host_of = [&](int32_t rank) {
+    switch (layout) {
+      case 1:
+        return rank / 4;
+      case 2:
+        return rank % 3;
+      case 3:
+        return 0;
+      case 4:
+        return 2 * rank / ranks;
+      default:
+        return static_cast<int32_t>(std::bit_width(static_cast<unsigned>(rank)));
+    }
+  };
   std::vector<uint32_t> hosts;
   for (int32_t rank = 0; rank < ranks; ++rank) {
-    const int32_t host = layout == 1 ? rank / 4 : rank % 3;
-    hosts.push_back(static_cast<uint32_t>(host));
+    hosts.push_back(static_cast<uint32_t>(host_of(rank)));
   }
   return HostGroups(hosts);
 }
@@ -111,7 +129,7 @@ TEST(Collectives, AreProvedUpTo33Ranks) {
     for (const Form& form : kForms) {
       for (const uint64_t count : counts) {
         expect_proved(for_all(key_of(form.collective, form.algorithm, ranks, count)),
-                      tiny_segments(form.algorithm));
+                      limits_of(form.algorithm));
       }
     }
   }
@@ -119,11 +137,28 @@ TEST(Collectives, AreProvedUpTo33Ranks) {
 
 TEST(Collectives, AreProvedOnSharedHosts) {
   for (const int32_t ranks : {2, 3, 5, 8, 13, 33}) {
-    for (const int32_t layout : {1, 2}) {
+    for (int32_t layout = 1; layout <= kLayouts; ++layout) {
       for (const Form& form : kForms) {
         PlanKey key = key_of(form.collective, form.algorithm, ranks, 9);
         key.hosts = hosts_of(ranks, layout);
-        expect_proved(for_all(key), tiny_segments(form.algorithm));
+        expect_proved(for_all(key), limits_of(form.algorithm));
+      }
+    }
+  }
+}
+
+TEST(HierarchicalBlocks, AreProvedUpTo33Ranks) {
+  for (int32_t ranks = 2; ranks <= 33; ++ranks) {
+    for (int32_t layout = 1; layout <= kLayouts; ++layout) {
+      for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+        for (const uint64_t count : {1, 9}) {
+          PlanKey key = key_of(collective, Algorithm::hierarchical, ranks, count);
+          key.hosts = hosts_of(ranks, layout);
+          const PlanLimits limits = limits_of(key.algorithm);
+          ASSERT_EQ(choose_algorithm(key, limits),
+                    key.hosts.empty() ? choose_algorithm(key, limits) : Algorithm::hierarchical);
+          expect_proved(for_all(key), limits);
+        }
       }
     }
   }
@@ -147,7 +182,7 @@ TEST(Collectives, WithUnequalBlocksAreProved) {
         for (int32_t rank = 0; rank < ranks; ++rank) {
           key.blocks.counts.push_back(static_cast<uint64_t>(rank * 7 % 5 * (rank % 3)));
         }
-        expect_proved(for_all(key), tiny_segments());
+        expect_proved(for_all(key), limits_of());
       }
     }
   }
@@ -166,7 +201,7 @@ TEST(Collectives, WithBlocksAnywhereAreProved) {
         keys[static_cast<size_t>(rank)].blocks.starts.push_back(place * 10);
       }
     }
-    expect_proved(keys, tiny_segments());
+    expect_proved(keys, limits_of());
   }
 }
 
@@ -182,7 +217,7 @@ TEST(Gather, WithUnequalBlocksIsProvedWhereRanksKnowTheirOwn) {
         if (other != rank) keys[rank].blocks.counts[other] = 0;
       }
     }
-    expect_proved(keys, tiny_segments());
+    expect_proved(keys, limits_of());
     EXPECT_EQ(plan_hash(keys[0]), plan_hash(keys[1]));
   }
 }
@@ -199,7 +234,7 @@ TEST(AllToAll, WithUnequalCountsIsProved) {
         keys[static_cast<size_t>(rank)].received.counts.push_back(count(peer, rank));
       }
     }
-    expect_proved(keys, tiny_segments());
+    expect_proved(keys, limits_of());
   }
 }
 
@@ -242,6 +277,26 @@ TEST(AllGather, OfFewBytesHasFewMessages) {
   for (int32_t rank = 0; rank < 33; ++rank) {
     EXPECT_GE(messages_sent(make_plan(key, Rank(rank))), 6u);
     EXPECT_LE(messages_sent(make_plan(key, Rank(rank))), 12u);
+  }
+}
+
+// To the leaders and back, and one or two runs of blocks between three leaders in each of two
+// rounds.
+TEST(AllGather, OfFewBytesPassesBetweenLeadersWhereRanksShareHosts) {
+  PlanKey key = key_of(Collective::all_gather, Algorithm::automatic, 12, 1);
+  key.hosts = hosts_of(12, 1);
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    key.collective = collective;
+    uint64_t within = 0;
+    uint64_t between = 0;
+    for (int32_t rank = 0; rank < 12; ++rank) {
+      for (const Step& step : make_plan(key, Rank(rank)).steps) {
+        if (step.kind != StepKind::send) continue;
+        ++(step.peer.value() / 4 == rank / 4 ? within : between);
+      }
+    }
+    EXPECT_EQ(within, 2u * 9u);
+    EXPECT_LE(between, 3u * 3u);
   }
 }
 

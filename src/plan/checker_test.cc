@@ -4,24 +4,16 @@
 
 #include <array>
 #include <bit>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "plan/algorithms.h"
+#include "plan/tiny_plans.h"
+
 namespace r2ccl {
 namespace {
-
-// Segments of a few elements, so that small counts make plans of many segments. Hierarchical plans
-// have several columns, and each algorithm among the hosts.
-PlanLimits tiny_segments() {
-  PlanLimits limits;
-  limits.column_bytes_min = 16;
-  limits.recursive_doubling_bytes_max = 24;
-  limits.ring_bytes_per_rank = 40;
-  limits.segment_bytes_min = 8;
-  limits.segment_bytes_max = 24;
-  return limits;
-}
 
 struct Whole {
   std::vector<PlanKey> keys;
@@ -48,6 +40,7 @@ PlanKey key_of(Collective collective, Algorithm algorithm, int32_t ranks, uint64
   key.algorithm = algorithm;
   key.rank_count = ranks;
   key.count = count;
+  key.costs = tiny_costs();
   return key;
 }
 
@@ -82,6 +75,16 @@ std::vector<std::pair<std::string, HostGroups>> layouts(int32_t ranks) {
            layout([](int32_t rank) { return std::bit_width(static_cast<unsigned>(rank)); })}};
 }
 
+TEST(PlanChecker, MeetsEachAlgorithmAmongHosts) {
+  std::set<Algorithm> met;
+  for (const uint64_t count : {2, 20, 50, 100, 150, 200, 250, 400, 1000}) {
+    PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical, 8, count);
+    key.hosts = layouts(8)[3].second;
+    met.insert(reduction_among_leaders(key, tiny_limits()));
+  }
+  EXPECT_EQ(met.size(), 3u);
+}
+
 constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
                                           Algorithm::recursive_doubling};
 
@@ -90,7 +93,7 @@ TEST(PlanChecker, ProvesEveryAllReduceUpTo16Ranks) {
     const auto p = static_cast<uint64_t>(ranks);
     for (const Algorithm algorithm : kReductionAlgorithms) {
       for (const uint64_t count : {uint64_t{0}, uint64_t{1}, p - 1, p, p + 1, 7 * p + 3, 31 * p}) {
-        expect_proved(key_of(Collective::all_reduce, algorithm, ranks, count), tiny_segments());
+        expect_proved(key_of(Collective::all_reduce, algorithm, ranks, count), tiny_limits());
       }
     }
   }
@@ -107,7 +110,7 @@ TEST(PlanChecker, ProvesEveryHierarchicalAllReduceUpTo33Ranks) {
       for (const uint64_t count : counts) {
         PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical, ranks, count);
         key.hosts = hosts;
-        expect_proved(key, tiny_segments());
+        expect_proved(key, tiny_limits());
       }
     }
   }
@@ -138,7 +141,7 @@ TEST(PlanChecker, ProvesEveryBroadcastUpTo16Ranks) {
       for (const uint64_t count : {0, 1, 50}) {
         PlanKey key = key_of(Collective::broadcast, algorithm, ranks, count);
         key.root = Rank(ranks / 3);
-        expect_proved(key, tiny_segments());
+        expect_proved(key, tiny_limits());
       }
     }
   }
@@ -155,7 +158,7 @@ TEST(PlanChecker, ProvesBroadcastsAndBarriersOfSharedHostsUpTo33Ranks) {
         key = key_of(Collective::broadcast, algorithm, ranks, 50);
         key.hosts = hosts;
         key.root = Rank(ranks / 3);
-        expect_proved(key, tiny_segments());
+        expect_proved(key, tiny_limits());
       }
     }
   }
@@ -174,7 +177,7 @@ class Mutants : public testing::TestWithParam<PlanKey> {
   template <typename Mutate>
   void expect_all_caught(const std::string& what, Mutate mutate) const {
     for (const bool in_place : {false, true}) {
-      const Whole whole = build(GetParam(), tiny_segments(), [&](int32_t) { return in_place; });
+      const Whole whole = build(GetParam(), tiny_limits(), [&](int32_t) { return in_place; });
       ASSERT_TRUE(whole.check().ok()) << whole.check().message();
       int made = 0;
       for (size_t rank = 0; rank < whole.plans.size(); ++rank) {
@@ -320,9 +323,10 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
   return name_of_collective() + name_of_algorithm() + std::to_string(key.rank_count);
 }
 
-PlanKey hierarchical(const std::vector<uint32_t>& host_of, uint64_t count) {
-  PlanKey key = key_of(Collective::all_reduce, Algorithm::hierarchical,
-                       static_cast<int32_t>(host_of.size()), count);
+PlanKey hierarchical(const std::vector<uint32_t>& host_of, uint64_t count,
+                     Collective collective = Collective::all_reduce) {
+  PlanKey key =
+      key_of(collective, Algorithm::hierarchical, static_cast<int32_t>(host_of.size()), count);
   key.hosts = HostGroups(host_of);
   return key;
 }
@@ -354,7 +358,8 @@ const auto kBroadcasts =
                     key_of(Collective::broadcast, Algorithm::halving_doubling, 5, 13));
 const auto kGathers =
     testing::Values(key_of(Collective::all_gather, Algorithm::ring, 3, 8),
-                    key_of(Collective::all_gather, Algorithm::recursive_doubling, 4, 2));
+                    key_of(Collective::all_gather, Algorithm::recursive_doubling, 4, 2),
+                    hierarchical({0, 0, 1, 1, 2}, 4, Collective::all_gather));
 const auto kScatters = testing::Values(key_of(Collective::reduce_scatter, Algorithm::ring, 3, 8),
                                        key_of(Collective::reduce_scatter, Algorithm::direct, 3, 8));
 // In place their last reductions name dependencies that follow from others.
@@ -362,14 +367,17 @@ const auto kHalves =
     testing::Values(of_halves(key_of(Collective::all_reduce, Algorithm::halving_doubling, 6, 75)),
                     of_halves(hierarchical({0, 0, 0, 1, 1, 2, 2}, 83)),
                     of_halves(key_of(Collective::reduce_scatter, Algorithm::direct, 4, 16)));
-const auto kBruckScatter =
-    testing::Values(key_of(Collective::reduce_scatter, Algorithm::recursive_doubling, 4, 2));
+// In place these have a dependency that follows from another one.
+const auto kScattersInScratch =
+    testing::Values(key_of(Collective::reduce_scatter, Algorithm::recursive_doubling, 4, 2),
+                    hierarchical({0, 0, 0}, 4, Collective::reduce_scatter),
+                    hierarchical({0, 0, 1, 1, 2}, 4, Collective::reduce_scatter));
 INSTANTIATE_TEST_SUITE_P(Reductions, Mutants, kReductions, name_of);
 INSTANTIATE_TEST_SUITE_P(Gathers, Mutants, kGathers, name_of);
 INSTANTIATE_TEST_SUITE_P(Scatters, Mutants, kScatters, name_of);
 INSTANTIATE_TEST_SUITE_P(Scatters, ReductionMutants, kScatters, name_of);
-INSTANTIATE_TEST_SUITE_P(BruckScatter, ReductionMutants, kBruckScatter, name_of);
 INSTANTIATE_TEST_SUITE_P(Halves, ReductionMutants, kHalves, name_of);
+INSTANTIATE_TEST_SUITE_P(InScratch, ReductionMutants, kScattersInScratch, name_of);
 INSTANTIATE_TEST_SUITE_P(Broadcasts, Mutants, kBroadcasts, name_of);
 INSTANTIATE_TEST_SUITE_P(Exchanges, ExchangeMutants, kExchanges, name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, ReductionMutants, kReductions, name_of);

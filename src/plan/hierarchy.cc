@@ -35,8 +35,7 @@ class Hierarchy {
       : key_(key), limits_(limits), plan_(plan), hosts_(key.hosts.hosts()) {
     find_self();
     const uint64_t columns = column_count(key, limits);
-    const uint64_t bytes = key.count / columns * size_of(key.type);
-    algorithm_ = choose_reduction(bytes, hosts_.size(), limits);
+    algorithm_ = reduction_among_leaders(key, limits);
     pipelined_ = hosts_.size() > 1 && algorithm_ == Algorithm::ring;
     segment_ = pipelined_ ? ring_segment(key.count / columns, hosts_.size(), key.type, limits)
                           : segment_count(limits.segment_bytes_max, key.type, limits);

@@ -1,5 +1,6 @@
 #include "plan/host_groups.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/hash.h"
@@ -17,6 +18,7 @@ HostGroups::HostGroups(std::span<const uint32_t> host_of) {
     hash = hash_of({hash, index});
   }
   if (hosts.size() == host_of.size()) return;
+  for (const std::vector<Rank>& ranks : hosts) largest_ = std::max(largest_, ranks.size());
   hosts_ = std::make_shared<const std::vector<std::vector<Rank>>>(std::move(hosts));
   hash_ = hash;
 }

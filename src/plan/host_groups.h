@@ -26,6 +26,8 @@ class HostGroups {
   // Returns the ranks of each host in ascending order. The hosts are in the order of their first
   // ranks.
   const std::vector<std::vector<Rank>>& hosts() const;
+  // Returns the number of ranks of the largest host.
+  uint64_t largest() const { return largest_; }
   // Returns 0 exactly when it is empty.
   uint64_t hash() const { return hash_; }
 
@@ -33,6 +35,7 @@ class HostGroups {
 
  private:
   std::shared_ptr<const std::vector<std::vector<Rank>>> hosts_;
+  uint64_t largest_ = 1;
   uint64_t hash_ = 0;
 };
 

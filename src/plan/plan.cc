@@ -1,11 +1,12 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <bit>
+#include <span>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "plan/algorithms.h"
+#include "plan/cost_model.h"
 #include "plan/holdings.h"
 #include "plan/plan_builder.h"
 #include "plan/transfers.h"
@@ -25,27 +26,12 @@ uint64_t plan_hash(const PlanKey& key) {
 
 namespace {
 
-// Returns the number of bytes from which on a ring is faster than halving-doubling. With r = the
-// product of rate and latency, a ring hides its latencies when a block is 2 r; that is the switch
-// point for powers of two, where both move the same bytes. Otherwise folding moves the vector twice
-// more in 2 hops, so they are equal where 2 n / rate = (2 (p - 1) - 2 log2 q - 2) latencies.
-uint64_t ring_bytes(uint64_t ranks, const PlanLimits& limits) {
-  const uint64_t full_blocks = limits.ring_bytes_per_rank * ranks;
-  if (std::has_single_bit(ranks)) return full_blocks;
-  const uint64_t rounds = static_cast<uint64_t>(std::bit_width(ranks)) - 1;  // log2 q
-  return std::min(full_blocks, limits.ring_bytes_per_rank / 2 * (ranks - 2 - rounds));
+bool can_have(std::span<const Algorithm> algorithms, Algorithm wanted) {
+  return std::ranges::find(algorithms, wanted) != algorithms.end();
 }
 
-Algorithm choose_broadcast(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
-  if (key.algorithm == Algorithm::ring || key.algorithm == Algorithm::halving_doubling) {
-    return key.algorithm;
-  }
-  const auto ranks = static_cast<uint64_t>(key.rank_count);
-  return bytes >= limits.chain_bytes_per_rank * ranks ? Algorithm::ring
-                                                      : Algorithm::halving_doubling;
-}
+}  // namespace
 
-// Returns whether ranks hold partial results in `wide` memory. Two ranks add only once each.
 bool reduces_wide(const PlanKey& key) {
   const bool reduces = key.collective == Collective::all_reduce ||
                        key.collective == Collective::reduce ||
@@ -57,57 +43,18 @@ uint64_t wide_count(const PlanLimits& limits) {
   return limits.wide_bytes / sizeof(float);
 }
 
-// For AllGather and ReduceScatter.
-Algorithm choose_gather(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
-  // Backwards, Bruck's algorithm needs the whole vector in scratch memory, or in wide memory.
-  const bool fits = bytes <= limits.spare_scratch_bytes &&
-                    (!reduces_wide(key) || vector_count(key) <= wide_count(limits));
-  const bool bruck_can = key.blocks.counts.empty() && fits;
-  const auto known = {Algorithm::ring, Algorithm::direct, Algorithm::recursive_doubling};
-  const bool given = std::ranges::find(known, key.algorithm) != known.end();
-  if (given && (bruck_can || key.algorithm != Algorithm::recursive_doubling)) return key.algorithm;
-  if (bruck_can && bytes <= limits.bruck_bytes_max) return Algorithm::recursive_doubling;
-  // Ranks that share a host send less through its NICs in a ring.
-  const bool rings =
-      !key.hosts.empty() || bytes >= ring_bytes(static_cast<uint64_t>(key.rank_count), limits);
-  return rings ? Algorithm::ring : Algorithm::direct;
-}
-
-Algorithm choose_all_reduce(const PlanKey& key, uint64_t bytes, const PlanLimits& limits) {
-  const bool is_flat = key.hosts.empty();
-  const bool given = key.algorithm != Algorithm::automatic && key.algorithm != Algorithm::direct;
-  if (key.algorithm == Algorithm::hierarchical ? !is_flat : given) return key.algorithm;
-  const bool one_host = key.hosts.hosts().size() == 1;
-  const bool few_messages = key.rank_count > 2 && bytes <= limits.one_host_bytes_max;
-  if (!is_flat && (!one_host || few_messages)) return Algorithm::hierarchical;
-  return choose_reduction(bytes, static_cast<uint64_t>(key.rank_count), limits);
-}
-
-}  // namespace
-
-Algorithm choose_reduction(uint64_t bytes, uint64_t ranks, const PlanLimits& limits) {
-  if (bytes <= limits.recursive_doubling_bytes_max) return Algorithm::recursive_doubling;
-  return bytes >= ring_bytes(ranks, limits) ? Algorithm::ring : Algorithm::halving_doubling;
-}
-
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
-  const uint64_t bytes = vector_count(key) * size_of(key.type);
-  switch (key.collective) {
-    case Collective::all_reduce:
-      return choose_all_reduce(key, bytes, limits);
-    case Collective::broadcast:
-    case Collective::reduce:
-      return choose_broadcast(key, bytes, limits);
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-      return choose_gather(key, bytes, limits);
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::all_to_all:
-    case Collective::barrier:
-      break;
+  const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
+  if (can_have(algorithms, key.algorithm)) return key.algorithm;
+  if (algorithms.size() == 1 || key.rank_count == 1) return algorithms.back();
+  Algorithm best = algorithms.front();
+  uint64_t least = UINT64_MAX;
+  for (const Algorithm each : algorithms) {
+    const uint64_t time = predicted_ns(key, each, limits);
+    if (time < least) best = each;
+    least = std::min(least, time);
   }
-  return Algorithm::direct;
+  return best;
 }
 
 uint64_t segment_count(uint64_t bytes, DataType type, const PlanLimits& limits) {
@@ -167,6 +114,10 @@ void build_gather(const PlanKey& key, const Contents& contents, const PlanLimits
                   PlanBuilder& plan) {
   const bool forward = key.collective == Collective::all_gather;
   const Algorithm algorithm = choose_algorithm(key, limits);
+  if (algorithm == Algorithm::hierarchical) {
+    return forward ? build_hierarchical_all_gather(key, limits, plan)
+                   : build_hierarchical_reduce_scatter(key, limits, plan);
+  }
   if (algorithm == Algorithm::recursive_doubling) {
     const Transfers transfers = bruck_gather(key, plan.rank(), limits);
     if (forward) return distribute_from_output(transfers, contents, plan);

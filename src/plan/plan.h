@@ -23,6 +23,7 @@
 #include "base/types.h"
 #include "plan/host_groups.h"
 #include "plan/limits.h"
+#include "plan/plan_costs.h"
 
 namespace r2ccl {
 
@@ -79,15 +80,16 @@ enum class Collective : uint8_t {
   all_to_all
 };
 
-// The algorithm `hierarchical` reduces within each host and then among the hosts; the others regard
-// every rank alike. The forms of each collective:
+// The forms of each collective:
 //                                  few hops            fewest bytes   between
 //   AllReduce                      recursive_doubling  ring           halving_doubling
-//   Broadcast, Reduce              halving_doubling    ring           (the other names: either)
+//   Broadcast, Reduce              halving_doubling    ring
 //                                  (a binomial tree)   (a chain)
 //   AllGather, ReduceScatter       recursive_doubling  ring           direct
 //                                  (Bruck)
-// The others have one algorithm. All pass from host to host as rarely as they can.
+// The others have one algorithm. Where ranks share hosts, AllReduce, AllGather and ReduceScatter
+// are also `hierarchical`: within each host, then among the hosts. Where a collective lacks an
+// algorithm, its name is as `automatic`.
 enum class Algorithm : uint8_t {
   automatic,
   ring,
@@ -124,6 +126,7 @@ struct PlanKey {
   BlockLayout blocks;
   BlockLayout received;  // all_to_all: the blocks that this rank receives
   HostGroups hosts;
+  PlanCosts costs;  // only `automatic` depends on them
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 
@@ -139,7 +142,8 @@ struct RankPlan {
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-// Returns the algorithm that the collective uses: resolves `automatic` by the switch points.
+// Returns the algorithm that the collective uses. `automatic` is the one that takes the least time
+// by the costs of the key (plan/cost_model.h).
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
 // Returns the part of `rank` in the plan of `key`. Cost: proportional to the steps of this rank

@@ -63,22 +63,6 @@ TEST(PlanHash, DoesNotDependOnThePlaceOfTheInputOrTheChooserOfTheAlgorithm) {
   EXPECT_EQ(plan_hash(key), hash);
 }
 
-TEST(ChooseAlgorithm, DoublesVectorsOfFewBytes) {
-  const uint64_t most = kPlanLimits.recursive_doubling_bytes_max / sizeof(float);
-  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, most)),
-            Algorithm::recursive_doubling);
-  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, most + 1)),
-            Algorithm::halving_doubling);
-}
-
-TEST(ChooseAlgorithm, TakesTheRingFromTheSwitchPointOn) {
-  const uint64_t switch_point = kPlanLimits.ring_bytes_per_rank * 4 / sizeof(float);
-  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, switch_point)), Algorithm::ring);
-  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::automatic, 4, switch_point - 1)),
-            Algorithm::halving_doubling);
-  EXPECT_EQ(choose_algorithm(all_reduce(Algorithm::ring, 4, 1)), Algorithm::ring);
-}
-
 // Each rank sends 2 (p - 1) of p equal blocks.
 TEST(Ring, MovesAsLittleAsThereCanBe) {
   for (int32_t ranks = 2; ranks <= 16; ++ranks) {
@@ -152,32 +136,6 @@ TEST(HostGroups, AreNoneWhenEachRankHasItsOwnHost) {
   const std::vector<uint32_t> own{4, 2, 1};
   EXPECT_TRUE(HostGroups(own).empty());
   EXPECT_EQ(HostGroups(own), HostGroups());
-}
-
-TEST(ChooseAlgorithm, ReducesWithinHostsFirst) {
-  PlanKey key = all_reduce(Algorithm::automatic, 8, 1 << 22);
-  key.hosts = neighbours(8, 4);
-  EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
-  key.algorithm = Algorithm::ring;
-  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
-  key.algorithm = Algorithm::hierarchical;
-  key.hosts = {};
-  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
-}
-
-TEST(ChooseAlgorithm, TakesOneLeaderForFewBytesOfOneHost) {
-  const uint64_t most = kPlanLimits.one_host_bytes_max / sizeof(float);
-  PlanKey key = all_reduce(Algorithm::automatic, 8, most);
-  key.hosts = neighbours(8, 8);
-  EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
-  key.count = most + 1;
-  EXPECT_NE(choose_algorithm(key), Algorithm::hierarchical);
-}
-
-TEST(ChooseAlgorithm, LetsTwoRanksOfOneHostExchangeDirectly) {
-  PlanKey key = all_reduce(Algorithm::automatic, 2, 2);
-  key.hosts = neighbours(2, 2);
-  EXPECT_EQ(choose_algorithm(key), Algorithm::recursive_doubling);
 }
 
 // Returns the elements that pass from one host to another.

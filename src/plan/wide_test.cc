@@ -9,23 +9,20 @@
 #include "base/limits.h"
 #include "plan/checker.h"
 #include "plan/plan.h"
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
+#include "plan/tiny_plans.h"
 
 namespace r2ccl::wide {
 namespace {
 
-// Segments of a few elements. Wide memory has room for four of them, so that its places have many
-// uses; in Bruck's algorithm, for any vector.
-PlanLimits tiny_segments(const PlanKey& key) {
-  PlanLimits limits;
-  limits.column_bytes_min = 16;
-  limits.recursive_doubling_bytes_max = 24;
-  limits.ring_bytes_per_rank = 40;
-  limits.segment_bytes_min = 8;
-  limits.segment_bytes_max = 24;
-  const bool bruck = key.collective == Collective::reduce_scatter &&
-                     key.algorithm == Algorithm::recursive_doubling;
-  limits.wide_bytes = bruck ? 1 << 20 : 4 * 12 * sizeof(float);
+// Wide memory has room for four segments, so that its places have many uses. In Bruck's algorithm
+// and in a hierarchical ReduceScatter it has room for any vector.
+PlanLimits limits_of(const PlanKey& key) {
+  PlanLimits limits = tiny_limits();
+  const bool whole =
+      key.collective == Collective::reduce_scatter &&
+      (key.algorithm == Algorithm::recursive_doubling || key.algorithm == Algorithm::hierarchical);
+  limits.wide_bytes = whole ? 1 << 20 : 4 * 12 * sizeof(float);
   return limits;
 }
 
@@ -52,7 +49,8 @@ const std::vector<Form> kForms{{Collective::all_reduce, Algorithm::ring},
                                {Collective::reduce, Algorithm::halving_doubling},
                                {Collective::reduce_scatter, Algorithm::ring},
                                {Collective::reduce_scatter, Algorithm::direct},
-                               {Collective::reduce_scatter, Algorithm::recursive_doubling}};
+                               {Collective::reduce_scatter, Algorithm::recursive_doubling},
+                               {Collective::reduce_scatter, Algorithm::hierarchical}};
 
 HostGroups hosts_of(int32_t ranks, const std::function<int32_t(int32_t)>& host_of) {
   std::vector<uint32_t> hosts;
@@ -94,7 +92,7 @@ TEST(WidePlans, AreProvedUpTo17Ranks) {
     for (const Form& form : kForms) {
       for (const uint64_t count : counts) {
         const PlanKey key = key_of(form.collective, form.algorithm, ranks, count);
-        expect_proved(key, tiny_segments(key));
+        expect_proved(key, limits_of(key));
       }
     }
   }
@@ -113,7 +111,8 @@ TEST(WidePlans, AreProvedOnSharedHosts) {
         for (const uint64_t count : {5, 20, 90, 400}) {
           PlanKey key = key_of(form.collective, form.algorithm, ranks, count);
           key.hosts = hosts;
-          expect_proved(key, tiny_segments(key));
+          key.costs = tiny_costs();
+          expect_proved(key, limits_of(key));
         }
       }
     }
@@ -139,7 +138,7 @@ TEST(WidePlans, AreProvedWithUnequalBlocks) {
       for (int32_t rank = 0; rank < ranks; ++rank) {
         key.blocks.counts.push_back(static_cast<uint64_t>(rank * 7 % 5 * 20));
       }
-      expect_proved(key, tiny_segments(key));
+      expect_proved(key, limits_of(key));
     }
   }
 }
@@ -190,7 +189,7 @@ TEST(WidePlans, AreNoneWhereEachPartialResultIsSent) {
 // Makes one fault in a copy of a proved plan wherever `damage` finds one, and expects the words.
 void expect_caught(const PlanKey& key, const std::string& words,
                    const std::function<bool(RankPlan&, Step&)>& damage) {
-  const WholePlan whole = build(key, tiny_segments(key), 1);
+  const WholePlan whole = build(key, limits_of(key), 1);
   uint64_t faults = 0;
   for (size_t rank = 0; rank < whole.plans.size(); ++rank) {
     for (size_t i = 0; i < whole.plans[rank].steps.size(); ++i) {
@@ -231,7 +230,7 @@ TEST(WidePlanFaults, AResultThatIsNotRounded) {
 // The copy that rounds before a send is left out: the place of the sum has another value.
 TEST(WidePlanFaults, ARoundingThatIsForgotten) {
   for (const PlanKey& key : {kHalving, kBruck}) {
-    const WholePlan whole = build(key, tiny_segments(key), 0);
+    const WholePlan whole = build(key, limits_of(key), 0);
     for (size_t rank = 0; rank < whole.plans.size(); ++rank) {
       for (size_t i = 0; i < whole.plans[rank].steps.size(); ++i) {
         WholePlan faulty = whole;
@@ -246,7 +245,7 @@ TEST(WidePlanFaults, ARoundingThatIsForgotten) {
 
 // Rounds after each addition: right, but with more roundings than there must be.
 TEST(WidePlanFaults, ASumThatIsRoundedBeforeFurtherAdditions) {
-  WholePlan whole = build(kDirect, tiny_segments(kDirect), 0);
+  WholePlan whole = build(kDirect, limits_of(kDirect), 0);
   for (Step& step : whole.plans[1].steps) {
     for (Region* region : {&step.source, &step.target}) {
       if (region->buffer == Buffer::wide) *region = {Buffer::output, 0, region->count};
@@ -269,7 +268,7 @@ TEST(WidePlanFaults, AMessageThatArrivesInWideMemory) {
 
 TEST(WidePlanFaults, ATypeThatHasNoWideForm) {
   PlanKey key = kDirect;
-  WholePlan whole = build(key, tiny_segments(key), 0);
+  WholePlan whole = build(key, limits_of(key), 0);
   for (PlanKey& each : whole.keys) each.op = ReduceOp::max;
   const Status status = check_plan(whole.keys, whole.plans);
   ASSERT_FALSE(status.ok());
@@ -277,7 +276,7 @@ TEST(WidePlanFaults, ATypeThatHasNoWideForm) {
 }
 
 TEST(WidePlanFaults, WideMemoryThatIsTooSmall) {
-  WholePlan whole = build(kDirect, tiny_segments(kDirect), 0);
+  WholePlan whole = build(kDirect, limits_of(kDirect), 0);
   whole.plans[2].wide -= 1;
   const Status status = check_plan(whole.keys, whole.plans);
   ASSERT_FALSE(status.ok());
@@ -286,7 +285,7 @@ TEST(WidePlanFaults, WideMemoryThatIsTooSmall) {
 
 TEST(WidePlans, ComeBackFromTheirText) {
   for (const PlanKey& key : {kDirect, kHalving, kBruck}) {
-    const WholePlan whole = build(key, tiny_segments(key), 3);
+    const WholePlan whole = build(key, limits_of(key), 3);
     EXPECT_NE(print_plan(whole).find(" wide "), std::string::npos);
     const Result<WholePlan> again = parse_plan(print_plan(whole));
     ASSERT_TRUE(again.ok()) << again.status().message();

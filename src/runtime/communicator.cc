@@ -30,6 +30,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::recursive_doubling;
     case AlgorithmChoice::hierarchical:
       return Algorithm::hierarchical;
+    case AlgorithmChoice::direct:
+      return Algorithm::direct;
   }
   return Algorithm::automatic;
 }
@@ -117,6 +119,7 @@ Status Communicator::connect(Transport& meeting) {
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
   R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
+  if (!options_.plan_costs) R2CCL_RETURN_IF_ERROR(measure_costs(deadline));
   ask([this] { log_start(options_, *runtime_); });
   const Status failed = failure();
   // Calls that differ are those of ranks that have returned from here: on this rank, too, the next
@@ -179,6 +182,26 @@ Status Communicator::wait_for_links(TimeNs deadline) {
   const Status late(Code::timeout, "no NIC of " + runtime_->name_of(options_.self) + " reaches " +
                                        missing + why + "; compare `r2ccl info` on both hosts");
   return late.with_ranks(std::move(unreached));
+}
+
+Status Communicator::measure_costs(TimeNs deadline) {
+  call([this] {
+    if (runtime_->failure().ok()) runtime_->measure_costs();
+  });
+  const auto in_vain = [this] { return options_.in_vain ? options_.in_vain() : Status(); };
+  const auto settled = [&] {
+    return runtime_->costs_agreed() || !runtime_->failure().ok() || !in_vain().ok();
+  };
+  if (thread().wait_until(settled, deadline - driver_->clock().now())) return in_vain();
+  std::vector<Rank> missing;
+  std::string names;
+  call([&] {
+    missing = runtime_->unmeasured();
+    names = names_of(*runtime_, missing);
+  });
+  const Status late(Code::timeout,
+                    "the start has not ended in time: there is no answer from " + names);
+  return late.with_ranks(std::move(missing));
 }
 
 Communicator::~Communicator() {
@@ -347,6 +370,12 @@ LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> i
   LockedBytes secret;
   ask([&] { secret = runtime_->engine().child_secret(id); });
   return secret;
+}
+
+PlanCosts Communicator::plan_costs() {
+  PlanCosts costs;
+  ask([&] { costs = runtime_->costs(); });
+  return costs;
 }
 
 std::string Communicator::report() {

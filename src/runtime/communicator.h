@@ -43,6 +43,9 @@ class Communicator final : private RankObserver {
   // `id`, which is public.
   LockedBytes child_secret(std::span<const std::byte, kJobIdBytes> id);
 
+  // The costs by which the plans of this communicator are chosen.
+  PlanCosts plan_costs();
+
   // `bad`: as RankRuntime.
   using MaybeBad = std::optional<BadMemory>;
   // Starts a collective. The communicator chooses the algorithm. `scalar`: as CollectiveCall.
@@ -95,6 +98,7 @@ class Communicator final : private RankObserver {
   Status open(RankInfo& info);
   Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
+  Status measure_costs(TimeNs deadline);
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
 

@@ -39,6 +39,7 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
   rank.engine.shm = options.config.shm;
   rank.engine.nonce = random_nonce;
+  rank.plan_costs = options.plan_costs.value_or(PlanCosts());
   rank.library_version = options.library_version;
   rank.drain_registry = options.drain_registry;
   return rank;

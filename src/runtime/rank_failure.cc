@@ -17,6 +17,7 @@ bool RankRuntime::fail_here(const Status& why) {
   observer_.on_failure(failure_);
   R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
   operations_->cancel(failure_);
+  cost_meter_->cancel(failure_);
   return true;
 }
 
@@ -122,6 +123,7 @@ void RankRuntime::fail_by_exception(const std::exception& error) noexcept {
   if (started()) {
     R2CCL_LOG(warn, "rank %d: %s", options_.self.value(), failure_.message().c_str());
     operations_->abandon(failure_);
+    cost_meter_->abandon(failure_);
   }
   engine_.halt();
 }

@@ -59,7 +59,9 @@ RankRuntime::~RankRuntime() {
   process_.remove(*this);
   if (operations_ == nullptr) return;
   // Nothing moves bytes any more.
-  operations_->abandon(Status::in_any_case(Code::aborted, "the communicator was destroyed"));
+  const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
+  operations_->abandon(destroyed);
+  if (cost_meter_ != nullptr) cost_meter_->abandon(destroyed);
 }
 
 Status RankRuntime::start(MetJob met) {
@@ -74,9 +76,11 @@ Status RankRuntime::start(MetJob met) {
   fault_reporter_ = std::make_unique<FaultReporter>(
       engine_, clock_, [this](size_t place) { observer_.on_verdict(place); });
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
-  operations_ =
-      std::make_unique<Operations>(options_.self, ports, options_.contexts,
-                                   options_.plan_hosts.value_or(host_groups(engine_.rank_table())));
+  const HostGroups hosts = options_.plan_hosts.value_or(host_groups(engine_.rank_table()));
+  operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts, hosts,
+                                             options_.plan_costs);
+  cost_meter_ = std::make_unique<CostMeter>(
+      options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_);
   waits_ = std::make_unique<RankWaits>(engine_, clock_, *operations_, on_communicator(),
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
@@ -85,6 +89,13 @@ Status RankRuntime::start(MetJob met) {
   reserve_end();
   rank_status_ = std::make_unique<RankStatus>(*this);  // last: now it has started
   return {};
+}
+
+void RankRuntime::measure_costs() {
+  cost_meter_->start([this](const PlanCosts& costs) {
+    operations_->set_costs(costs);
+    costs_agreed_ = true;
+  });
 }
 
 void RankRuntime::handle_mismatches() {
@@ -181,7 +192,7 @@ TimeNs RankRuntime::next_timeout() {
 
 bool RankRuntime::busy() const {
   if (!started() || halted()) return false;
-  return !operations_->idle_but_local() || engine_.has_unsent();
+  return !operations_->idle_but_local() || !cost_meter_->idle() || engine_.has_unsent();
 }
 
 void RankRuntime::begin_goodbye() {

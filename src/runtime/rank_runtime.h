@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "runtime/admin/drains.h"
+#include "runtime/collective/cost_meter.h"
 #include "runtime/collective/operations.h"
 #include "runtime/diagnosis/fault_reporter.h"
 #include "runtime/engine/progress_engine.h"
@@ -49,6 +50,8 @@ struct RankOptions {
   // Plans are for these host groups. None: those of the rank table. The simulator sets others, so
   // that plans for shared hosts meet the faults of a network between all ranks.
   std::optional<HostGroups> plan_hosts;
+  // Plans are by these costs until measure_costs() has ended. Ranks must have the same ones.
+  PlanCosts plan_costs;
 };
 
 // Told of each event after the runtime has acted on it. Calls come from inside the runtime and
@@ -91,6 +94,14 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
   Status start(MetJob met);
+
+  // Measures the costs of messages and bytes among the ranks, and agrees with them. All ranks call
+  // it once, when every link is up, and start collectives once costs_agreed() is true.
+  void measure_costs();
+  bool costs_agreed() const { return costs_agreed_; }
+  const PlanCosts& costs() const { return operations_->costs(); }
+  // Returns the ranks that the measurement waits for.
+  std::vector<Rank> unmeasured() const { return cost_meter_->waits_on(); }
 
   // --- operations; each returns the number of the call, as Operations ---
   uint64_t collective(CollectiveCall call, const MaybeBad& bad = {}, int context = 0);
@@ -193,6 +204,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;
+  std::unique_ptr<CostMeter> cost_meter_;
   std::unique_ptr<RankWaits> waits_;
   std::unique_ptr<RankStatus> rank_status_;
 
@@ -201,6 +213,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
+  bool costs_agreed_ = false;
   Status failure_;
   Status no_memory_ = Status::out_of_memory();  // the cause of a failure for want of memory
   bool abandoned_ = false;

@@ -1,6 +1,6 @@
 #include "base/check.h"
 #include "plan/checker.h"
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
 

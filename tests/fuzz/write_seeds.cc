@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
 #include "protocol/wire/handshake.h"

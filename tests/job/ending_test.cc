@@ -66,24 +66,29 @@ void set_nics_of_victim(Job& job, const std::string& words) {
   for (int index = 0; index < kNics; ++index) job.fault(nic(0, index), words);
 }
 
-// The victim's NICs are slow from the start, so the abort cuts frames from and to its buffers
-// short. `before` may add faults; then all faults end, and `after` waits until those frames are
-// complete.
+// The victim's NICs are slow from the first operation on, so the abort cuts frames from and to its
+// buffers short. `before` may add faults; then all faults end, and `after` waits until those frames
+// are complete.
 void abort_in_flight(const std::function<void(Job&)>& before,
                      const std::function<bool(Job&)>& after) {
   Job job(3);
-  set_nics_of_victim(job, kSlow);
   Victim victim;
+  std::atomic<bool> slow{false};
   std::atomic<bool> over{false};
   const RankBody body = [&](Comm& comm) {
+    job.wait_for("slow NICs", [&] { return slow.load(); });
     comm.rank() == 0 ? run_victim(job, comm, victim) : run_other(comm);
     job.wait_for("end of the test", [&] { return over.load(); });
     check(comm.destroy(), "destroy");
   };
   job.run({body}, [&] {
+    const Report begin = job.comm(0).report();
+    set_nics_of_victim(job, kSlow);
+    slow = true;
     job.wait_for("traffic", [&] {
       const Report report = job.comm(0).report();
-      return report.sent_to(1) > 200'000 && report.received_from(1) > 100'000;
+      return report.sent_to(1) > begin.sent_to(1) + 200'000 &&
+             report.received_from(1) > begin.received_from(1) + 100'000;
     });
     before(job);
     const Clock::time_point start = Clock::now();

@@ -161,8 +161,11 @@ Report Comm::report() const {
 
 // --- Job ----------------------------------------------------------------------------------------
 
-Job::Job(int ranks)
-    : ranks_(ranks), fault_file_(new_file_name()), runtime_dir_(fault_file_ + ".run") {
+Job::Job(int ranks, std::string algorithm)
+    : ranks_(ranks),
+      algorithm_(std::move(algorithm)),
+      fault_file_(new_file_name()),
+      runtime_dir_(fault_file_ + ".run") {
   std::filesystem::create_directory(runtime_dir_);
 }
 
@@ -181,10 +184,9 @@ Environment Job::environment_of(int rank) const {
   for (int index = 0; index < kNics; ++index) {
     nics += (index == 0 ? "lo@" : ",lo@") + nic(rank, index);
   }
-  return {{"R2CCL_SOCKET_IFNAME", nics},
-          {"R2CCL_HOST_ID", "host" + std::to_string(rank)},
+  return {{"R2CCL_SOCKET_IFNAME", nics},    {"R2CCL_HOST_ID", "host" + std::to_string(rank)},
           {"R2CCL_DAMPING", "0"},  // the tests break NICs more often than any sane network
-          {"R2CCL_FAULT_FILE", fault_file_},
+          {"R2CCL_ALGO", algorithm_},       {"R2CCL_FAULT_FILE", fault_file_},
           {"XDG_RUNTIME_DIR", runtime_dir_}};
 }
 

@@ -94,8 +94,9 @@ using RankBody = std::function<void(Comm&)>;
 
 class Job {
  public:
-  // A fault that shall hold from the start must be set before the ranks start.
-  explicit Job(int ranks);
+  // A fault that shall hold from the start must be set before the ranks start. `algorithm`: a value
+  // of R2CCL_ALGO.
+  explicit Job(int ranks, std::string algorithm = "auto");
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -125,6 +126,7 @@ class Job {
   void wait_for_all();
 
   const int ranks_;
+  const std::string algorithm_;
   const std::string fault_file_;
   const std::string runtime_dir_;
   std::map<std::string, std::string> faults_;

@@ -1,5 +1,6 @@
 // Communicators made from others: by color and key, and as copies.
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -248,6 +249,7 @@ TEST(Split, FailsSoonWhenARankAborts) {
 // Rank 1 waits at the rendezvous of its color, where rank 2 does not arrive.
 TEST(Split, FailsSoonWhenARankIsLostBeforeTheRendezvous) {
   Job job(3);
+  std::atomic<bool> has_child{false};
   job.run({[&](Comm& comm) {
     r2cclConfig_t config = R2CCL_CONFIG_INITIALIZER;
     r2cclComm_t child = nullptr;
@@ -257,8 +259,11 @@ TEST(Split, FailsSoonWhenARankIsLostBeforeTheRendezvous) {
     const r2cclResult_t result =
         r2cclCommSplit(comm.handle(), comm.rank() == 0 ? 0 : 1, 0, &child, &config);
     EXPECT_EQ(result == r2cclSuccess, comm.rank() == 0) << r2cclGetLastError(nullptr);
+    if (comm.rank() == 0) has_child = true;
     if (comm.rank() == 2) {
       EXPECT_TRUE(said("=none")) << r2cclGetLastError(nullptr);
+      // The abort would fail rank 0 as well, if it still were in its call.
+      job.wait_for("child of rank 0", [&] { return has_child.load(); });
       comm.abort();
     }
     if (comm.rank() == 1) {

@@ -175,6 +175,8 @@ class CheckedBenchTest(unittest.TestCase):
                 ("all_reduce", "ring", 3, ("-d", "half")),
                 ("all_reduce", "hd", 3, ("-d", "bfloat16", "-o", "avg")),
                 ("all_reduce", "ring", 2, ("-d", "uint8", "-o", "bxor")),
+                ("all_gather", "hier", 4, ()), ("reduce_scatter", "hier", 4, ()),
+                ("all_gather", "direct", 3, ()), ("reduce_scatter", "rd", 3, ()),
                 ("broadcast", "auto", 4, ()), ("sendrecv", "auto", 2, ()),
                 ("alltoall", "auto", 5, ())):
             with self.subTest(collective=collective, algorithm=algorithm, ranks=ranks, words=words):

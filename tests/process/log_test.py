@@ -33,6 +33,13 @@ def init_only(lib, lines):
         api.Comm.from_environment(lib).destroy()
 
 
+def copy(lib, lines):
+    with telling(lines, "init"):
+        comm = api.Comm.from_environment(lib)
+        comm.dup().destroy()
+    comm.destroy()
+
+
 class LogCase(LocalJobCase):
     def setUp(self):
         files = tempfile.TemporaryDirectory()
@@ -69,7 +76,7 @@ class HealthyJobTest(LogCase):
                           r"interface lo \(loopback, 127.0.0.1\) not used: not named by",
                           r"rendezvous: 127.0.0.1:\d+$",
                           r"host [^ ]+: ranks 0-1; rails: shm$",
-                          r"algorithm of AllReduce: ring$",
+                          r"algorithm: ring; costs in memory [\d,]+, by network [\d,]+$",
                           r"connected to all ranks after \d+ ms, with a secret$"):
                 self.assertRegex(text, f"(?m){words}")
             self.assertNotIn("the secret of this test", text)
@@ -77,6 +84,13 @@ class HealthyJobTest(LogCase):
             first = next(i for i, line in enumerate(lines) if "launcher:" in line)
             for line in lines[first:]:
                 self.assertRegex(line, rf"^[^ ]+:\d+:\d+ \[{rank}\] R2CCL (INFO|WARN) ")
+
+    def test_a_copy_has_the_costs_of_the_original(self):
+        logs = self.run_job(3, copy, R2CCL_DEBUG="INFO").values()
+        costs = [line.partition("; costs in ")[2] for lines in logs for line in lines
+                 if "; costs in " in line]
+        self.assertEqual(len(costs), 6, costs)
+        self.assertEqual(len(set(costs)), 1, costs)
 
     def test_version_prints_the_version_and_nothing_else(self):
         for lines in self.run_job(R2CCL_DEBUG="VERSION").values():

@@ -15,6 +15,10 @@ TIME_S = 60
 TABLE = """\
 broadcast of 3 elements int8, sum, 3 ranks on 2 hosts, root 1, algorithm halving_doubling (asked: automatic)
 
+algorithm         predicted us
+halving_doubling  77.8          used
+ring              77.8
+
 rank 0: 1 step
 step  kind     peer  source  target        reduction  after
 0     receive  1             output[0, 3)
@@ -77,7 +81,7 @@ class ShowTest(unittest.TestCase):
         done = show("all_gather", "-p", 4, "-c", 7, "--rank", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line for line in done.stdout.split("\n") if line.startswith("rank ")],
-                         ["rank 2: 5 steps", "rank  messages sent  bytes sent"])
+                         ["rank 2: 7 steps", "rank  messages sent  bytes sent"])
 
     def test_counts_the_hops_of_the_longest_chain(self):
         for words, hops in ((["all_reduce", "--algorithm", "ring"], 14),
@@ -101,8 +105,21 @@ class ShowTest(unittest.TestCase):
                     if step["kind"] == "send") for part in plan["parts"]]
         self.assertEqual([rank["bytes_sent"] for rank in plan["totals"]["ranks"]], sent)
 
+    def test_chooses_by_the_costs(self):
+        words = ["all_gather", "-p", 8, "-c", 1, "--hosts", "4,4", "--json"]
+        cheap, dear = "1000,1000,1000,1000,1000,1000,1000", "1000,1000,1000,1000,999999,999999,1"
+        for memory, used in ((cheap, "hierarchical"), (dear, "direct")):
+            plan = json.loads(show(*words, "--memory-costs", memory, "--network-costs",
+                                   "20000,9000,100,100,20000,1000,100").stdout)
+            times = plan["predicted_ns"]
+            self.assertEqual(plan["algorithm_used"], used)
+            self.assertEqual(min(times, key=times.get), used)
+            self.assertEqual(set(times), {"hierarchical", "recursive_doubling", "direct", "ring"})
+
     def test_refuses_nonsense(self):
         for words, said in (
+                (["all_reduce", "-p", 2, "--memory-costs", "1,2,3"], "have seven numbers"),
+                (["all_reduce", "-p", 2, "--network-costs", "1,2,3,4,5,6,7,"], "have seven"),
                 (["all_reduces", "-p", 2], "no collective 'all_reduces'; there are all_reduce, "),
                 (["all_reduce"], "--ranks is required"),
                 (["all_reduce", "-p", 0], "--ranks: Value 0 not in range 1 to 256"),

@@ -56,6 +56,7 @@ def load(library=None):
     lib.r2cclRecv.argtypes = [pointer, size, number, number, pointer, pointer]
     lib.r2cclBarrier.argtypes = [pointer, pointer]
     lib.r2cclCommInitRankConfig.argtypes = [pointer, number, UniqueId, number, pointer]
+    lib.r2cclCommDup.argtypes = [pointer, pointer, pointer]
     lib.r2cclCommInitEnv.argtypes = [pointer, pointer]
     lib.r2cclRequestTest.argtypes = [pointer, pointer]
     lib.r2cclRequestWait.argtypes = [pointer, ctypes.c_int64]
@@ -120,6 +121,11 @@ class Comm:
                                                UniqueId.from_buffer_copy(id_bytes), rank,
                                                ctypes.byref(given)))
         return Comm(lib, handle)
+
+    def dup(self):
+        handle = ctypes.c_void_p()
+        check(self.lib, self.lib.r2cclCommDup(self.handle, ctypes.byref(handle), None))
+        return Comm(self.lib, handle)
 
     def _operation(self, function, wait, keep, *args):
         if wait:

@@ -7,8 +7,9 @@
 #include <sstream>
 
 #include "plan/checker.h"
-#include "plan/plan_text.h"
-#include "plan/plan_words.h"
+#include "plan/cost_model.h"
+#include "plan/text/plan_text.h"
+#include "plan/text/plan_words.h"
 #include "tools/common/command.h"
 #include "tools/common/parse.h"
 #include "tools/plan/plan_view.h"
@@ -29,6 +30,8 @@ struct ShowPlanOptions {
   int root = 0;
   std::string hosts;
   std::string algorithm = "automatic";
+  std::string memory_costs = to_string(PlanCosts().memory);
+  std::string network_costs = to_string(PlanCosts().network);
   bool in_place = false;
   int rank = -1;
   bool json = false;
@@ -89,6 +92,9 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
     return wrong("--count: " + std::to_string(options.count) + " is more than " +
                  std::to_string(most) + ", which is the most for this type and number of ranks");
   }
+  const auto memory = parse_domain_costs(options.memory_costs);
+  const auto network = parse_domain_costs(options.network_costs);
+  if (!memory || !network) return wrong("--memory-costs and --network-costs have seven numbers");
   Result<HostGroups> hosts = hosts_of(options.hosts, options.ranks);
   R2CCL_RETURN_IF_ERROR(hosts.status());
   key.collective = *collective;
@@ -99,6 +105,7 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
   key.root = Rank(options.root);
   key.count = options.count;
   key.hosts = hosts.value();
+  key.costs = bounded({*memory, *network});
   return key;
 }
 
@@ -190,6 +197,20 @@ void add_show(CLI::App* plan, Action* action) {
                    "automatic, ring, halving_doubling, recursive_doubling, hierarchical or direct; "
                    "a collective that lacks it takes another one")
       ->type_name("NAME")
+      ->capture_default_str();
+  const char* const costs =
+      ", in ns: of a hop, a message more, 1024 bytes to one and to several ranks, where all ranks "
+      "act; "
+      "of a hop, a message more and 1024 bytes, where one rank of each host does. A job logs its "
+      "own "
+      "at level INFO";
+  command
+      ->add_option("--memory-costs", options->memory_costs,
+                   std::string("Costs between ranks of a host") + costs)
+      ->type_name("N,N,N,N,N,N,N")
+      ->capture_default_str();
+  command->add_option("--network-costs", options->network_costs, "The same between hosts")
+      ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
   command->add_option("--rank", options->rank, "Show the steps of this rank alone")

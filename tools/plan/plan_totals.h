@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 
 namespace r2ccl::tools {
 

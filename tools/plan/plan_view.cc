@@ -1,7 +1,10 @@
 #include "tools/plan/plan_view.h"
 
+#include <span>
+
 #include "base/json_writer.h"
-#include "plan/plan_words.h"
+#include "plan/cost_model.h"
+#include "plan/text/plan_words.h"
 #include "tools/common/text_table.h"
 #include "tools/plan/plan_totals.h"
 
@@ -42,6 +45,11 @@ TextRow row_of(size_t index, const Step& step) {
           after};
 }
 
+std::string in_us(uint64_t ns) {
+  const std::string tenths = std::to_string((ns + 50) / 100 % 10);
+  return std::to_string((ns + 50) / 1000) + "." + tenths;
+}
+
 std::string counted(uint64_t number, const char* thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
@@ -59,6 +67,18 @@ std::string headline(const PlanKey& key) {
               ? ""
               : std::string(" (asked: ") + word_of(kAlgorithmWords, key.algorithm) + ")") +
          "\n";
+}
+
+// Returns the predicted time of each algorithm that the call can have, unless it has only one.
+std::string predictions_text(const PlanKey& key) {
+  const std::span<const Algorithm> algorithms = algorithms_of(key);
+  if (algorithms.size() < 2 || key.rank_count < 2) return "";
+  std::vector<TextRow> rows = {{"algorithm", "predicted us", ""}};
+  for (const Algorithm each : algorithms) {
+    rows.push_back({word_of(kAlgorithmWords, each), in_us(predicted_ns(key, each)),
+                    each == choose_algorithm(key) ? "used" : ""});
+  }
+  return "\n" + layout(rows);
 }
 
 std::string totals_text(const WholePlan& plan, std::optional<Rank> only) {
@@ -128,6 +148,16 @@ void write_key(JsonWriter& out, const PlanKey& key) {
   out.end_array();
 }
 
+void write_predictions(JsonWriter& out, const PlanKey& key) {
+  const std::span<const Algorithm> algorithms = algorithms_of(key);
+  if (algorithms.size() < 2 || key.rank_count < 2) return;
+  out.key("predicted_ns").begin_object();
+  for (const Algorithm each : algorithms) {
+    out.field(word_of(kAlgorithmWords, each), predicted_ns(key, each));
+  }
+  out.end_object();
+}
+
 void write_totals(JsonWriter& out, const PlanTotals& totals) {
   out.key("totals").begin_object();
   out.field("messages", totals.messages).field("hops", totals.hops);
@@ -142,7 +172,7 @@ void write_totals(JsonWriter& out, const PlanTotals& totals) {
 }  // namespace
 
 std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const Status& proof) {
-  std::string text = headline(plan.keys[0]);
+  std::string text = headline(plan.keys[0]) + predictions_text(plan.keys[0]);
   for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
     if (!is_shown(rank, only)) continue;
     const RankPlan& part = plan.plans[rank];
@@ -164,6 +194,7 @@ std::string plan_json(const WholePlan& plan, std::optional<Rank> only, const Sta
   JsonWriter out;
   out.begin_object();
   write_key(out, plan.keys[0]);
+  write_predictions(out, plan.keys[0]);
   out.key("parts").begin_array();
   for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
     if (is_shown(rank, only)) write_rank(out, plan.keys[rank], plan.plans[rank]);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 
 namespace r2ccl::tools {
 

@@ -14,8 +14,8 @@ constexpr uint32_t kChannelsEach = 4;
 }  // namespace
 
 Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts,
-                       HostGroups hosts)
-    : hosts_(std::move(hosts)) {
+                       HostGroups hosts, const PlanCosts& costs)
+    : hosts_(std::move(hosts)), costs_(costs) {
   for (int c = 0; c < contexts; ++c) {
     const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
     const auto other = [first](uint32_t number) { return ChannelId(first.value() + number); };
@@ -24,6 +24,10 @@ Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int co
                                        PointToPoint(self, other(1), ports),
                                        TaggedMessages(self, other(2), other(3), ports)});
   }
+}
+
+ChannelId Operations::first_free_channel(int contexts) {
+  return ChannelId(kChannelsEach * static_cast<uint32_t>(contexts) + 1);
 }
 
 Operations::Done Operations::counted(Done done) {
@@ -38,6 +42,7 @@ uint64_t Operations::collective(CollectiveCall call, int context) {
   const uint64_t number = all.next_number();
   call.done = counted(std::move(call.done));
   call.key.hosts = hosts_;
+  call.key.costs = costs_;
   all.start(std::move(call));
   return number;
 }

@@ -24,10 +24,18 @@ class Operations {
   using Done = std::function<void(const Status&)>;
 
   // As for Executor: one port per rank, null for `self`; they must outlive this. The plans of all
-  // collectives are for these host groups.
-  Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts, HostGroups hosts);
+  // collectives are for these host groups, and by these costs.
+  Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts, HostGroups hosts,
+             const PlanCosts& costs);
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
+
+  // Returns the first channel that so many contexts do not use.
+  static ChannelId first_free_channel(int contexts);
+
+  // The costs of later collectives. The ranks change them between the same two calls.
+  void set_costs(const PlanCosts& costs) { costs_ = costs; }
+  const PlanCosts& costs() const { return costs_; }
 
   // Each returns the number of the call: among the context's collectives, or among its own kind to
   // or from the peer.
@@ -84,6 +92,7 @@ class Operations {
   Done counted(Done done);
 
   const HostGroups hosts_;
+  PlanCosts costs_;
   uint64_t completed_ = 0;  // declared before contexts_, whose end still counts
   std::vector<std::unique_ptr<Context>> contexts_;
 };

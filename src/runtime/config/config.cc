@@ -93,7 +93,7 @@ constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 // In the order of LogLevel, then NCCL's ABORT, which sets INFO here.
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
 // In the order of AlgorithmChoice.
-constexpr std::array kAlgorithmNames = {"auto", "ring", "hd", "rd", "hier"};
+constexpr std::array kAlgorithmNames = {"auto", "ring", "hd", "rd", "hier", "direct"};
 
 void set_family(Config& config, size_t index) {
   config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
@@ -143,10 +143,12 @@ const std::array kVariables = {
     Variable{
         "R2CCL_MONITOR", nullptr, Flag{&Config::monitor}, "1",
         "0: no timers, probes and mirrors; for measurements only, a dead NIC may go unnoticed."},
-    Variable{"R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
-             "The AllReduce algorithm. Among all ranks alike: ring, halving and doubling (hd), or "
-             "recursive doubling (rd). Within each host and then among hosts: hier. Other "
-             "collectives take their form of that name, if they have one."},
+    Variable{
+        "R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
+        "The algorithm. Among all ranks alike: ring, halving and doubling (hd), recursive "
+        "doubling (rd), or each with each (direct). Within each host and then among hosts: hier. "
+        "A collective without a form of that name chooses as with auto: by the costs of "
+        "messages and bytes that the ranks measure at the start."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,

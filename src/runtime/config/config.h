@@ -21,7 +21,8 @@ enum class AlgorithmChoice : uint8_t {
   ring,
   halving_doubling,
   recursive_doubling,
-  hierarchical
+  hierarchical,
+  direct
 };
 
 // Notes on the variables for a person.

@@ -66,6 +66,7 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   if (options.management) made.engine.oob_ifname = "mgmt";
   made.contexts = options.communicators;
   made.plan_hosts = options.plan_hosts;
+  made.plan_costs = options.plan_costs;
   if (!options.checked) return made;
   made.engine.link.witness = &check_;
   made.port = [this, rank, &node](Link& link) -> MessagePort* {

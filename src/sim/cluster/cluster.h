@@ -23,6 +23,7 @@ struct ClusterOptions {
   int communicators = 1;   // they share the links
   // Plans take these for the host groups, wherever the ranks are.
   std::optional<HostGroups> plan_hosts;
+  PlanCosts plan_costs;  // until the ranks measure some
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed

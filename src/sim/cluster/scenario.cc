@@ -33,6 +33,7 @@ constexpr uint64_t kTamperedSeeds = 5;
 // Added to a seed, these give random numbers that are independent of the first ones of the seed.
 constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
+constexpr uint64_t kPlanCostSeeds = 0xbf58476d1ce4e5b9;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
 constexpr uint64_t kTypeSeeds = 0x8ebc6af09c88c6e3;
@@ -164,6 +165,12 @@ void choose_types(ScenarioRandom random, Scenario& s) {
 // Every other run has plans for shared hosts. The draw has its own random numbers, as run_ahead.
 void choose_plan_hosts(ScenarioRandom random, Scenario& s) {
   if (random.chance(50)) s.plan_host_ranks = random.between(2, s.hosts);
+}
+
+// Half of the runs have another hop, so that calls of the same bytes have all their algorithms.
+void choose_plan_costs(ScenarioRandom random, Scenario& s) {
+  if (s.seed <= kSeedsWithoutBlocks || random.chance(50)) return;
+  s.plan_hop = static_cast<TimeNs>(random.log_uniform(kMicrosecond, 10 * kMillisecond));
 }
 
 // Adds a run_ahead to a few runs only, because it takes as much processor time as all other
@@ -386,6 +393,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_faults(random, s);
   s.nics_write = random.chance(34);
   choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);
+  choose_plan_costs(ScenarioRandom(seed + kPlanCostSeeds), s);
   choose_run_ahead(ScenarioRandom(seed + kRunAheadSeeds), s);
   choose_tagged(ScenarioRandom(seed + kTaggedSeeds), s);
   add_tampering(s);
@@ -407,6 +415,15 @@ HostGroups Scenario::plan_hosts() const {
     host_of.push_back(static_cast<uint32_t>(rank / plan_host_ranks));
   }
   return HostGroups(host_of);
+}
+
+PlanCosts Scenario::plan_costs() const {
+  PlanCosts costs;
+  if (plan_hop == 0) return costs;
+  for (DomainCosts* each : {&costs.memory, &costs.network}) {
+    each->hop_ns = each->leader_hop_ns = static_cast<uint64_t>(plan_hop);
+  }
+  return costs;
 }
 
 std::string describe(const Scenario& s) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/types.h"
 #include "plan/host_groups.h"
+#include "plan/plan_costs.h"
 
 namespace r2ccl::sim {
 
@@ -125,6 +126,8 @@ struct Scenario {
   bool management = true;
   // Plans take so many neighbouring ranks for the ranks of one host, though each has its own.
   int plan_host_ranks = 1;
+  // Plans are chosen as if a hop took this long; 0: by the default costs.
+  TimeNs plan_hop = 0;
   bool damping = true;
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank runs at a time
@@ -135,6 +138,7 @@ struct Scenario {
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;
   HostGroups plan_hosts() const;
+  PlanCosts plan_costs() const;
   // Returns the duration of the longest fault of that kind; 0 without one.
   TimeNs longest(FaultKind kind) const;
   friend bool operator==(const Scenario&, const Scenario&) = default;

@@ -25,6 +25,9 @@ TimeNs duration(const Network& network, const Fault& fault) {
   options.hosts = network.hosts;
   options.nics = network.nics;
   options.rate_bytes_per_s = network.rate_bytes_per_s;
+  // Packets: of larger segments one would hold the end of a chunk and the start of the next, and
+  // arrive with the latter.
+  options.world.network.stream.segment_bytes = 1500;
   Cluster cluster(options);
   EXPECT_TRUE(cluster.connect());
   AllReduceJob before(cluster, network.elements);

@@ -35,6 +35,7 @@ ClusterOptions cluster_options(const Scenario& s) {
   options.communicators = s.communicators;
   options.checked = true;
   options.plan_hosts = s.plan_hosts();
+  options.plan_costs = s.plan_costs();
   options.link.damping = s.damping;
   options.world.wakeup_jitter_ns = s.wakeup_jitter;
   options.world.network.latency_ns = s.latency;
@@ -81,9 +82,7 @@ class Trial {
         if (ok()) part();
       }
       check_events();
-      if (cluster_.fabric().unnoticed() > 0) {
-        violated("a tampered frame was accepted");
-      }
+      if (cluster_.fabric().unnoticed() > 0) violated("a tampered frame was accepted");
       for (int rank = 0; rank < scenario_.hosts; ++rank) check_verdicts(rank);
       job_->inspect_buffers();
     } else {

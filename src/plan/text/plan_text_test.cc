@@ -1,4 +1,4 @@
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/checker.h"
-#include "plan/plan_words.h"
+#include "plan/text/plan_words.h"
 
 namespace r2ccl {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "plan/plan_text.h"
-#include "plan/plan_words.h"
+#include "plan/text/plan_text.h"
+#include "plan/text/plan_words.h"
 
 namespace r2ccl {
 namespace {

@@ -1,9 +1,9 @@
-#include "plan/plan_text.h"
+#include "plan/text/plan_text.h"
 
 #include <span>
 
 #include "base/check.h"
-#include "plan/plan_words.h"
+#include "plan/text/plan_words.h"
 
 namespace r2ccl {
 namespace {

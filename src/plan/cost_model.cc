@@ -1,0 +1,330 @@
+#include "plan/cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "plan/algorithms.h"
+#include "plan/holdings.h"
+
+namespace r2ccl {
+namespace {
+
+// Calls of more bytes have the same plan as one of so many.
+constexpr uint64_t kBytesCounted = uint64_t{1} << 30;
+
+uint64_t log2_floor(uint64_t n) {
+  return static_cast<uint64_t>(std::bit_width(n)) - 1;
+}
+uint64_t log2_ceil(uint64_t n) {
+  return n < 2 ? 0 : static_cast<uint64_t>(std::bit_width(n - 1));
+}
+uint64_t without_one(uint64_t n) {
+  return n > 0 ? n - 1 : 0;
+}
+uint64_t time_of(uint64_t bytes, uint64_t kib_ns) {
+  return bytes * kib_ns / 1024;
+}
+uint64_t pieces_of(uint64_t bytes, uint64_t segment) {
+  return std::max<uint64_t>((bytes + segment - 1) / segment, 1);
+}
+
+// The costs of ranks that act together: those of a domain, or those of one rank of each host.
+struct Costs {
+  uint64_t hop;
+  uint64_t message;
+  uint64_t kib;
+};
+Costs costs_of_all(const DomainCosts& domain) {
+  return {domain.hop_ns, domain.message_ns, domain.kib_ns};
+}
+// The costs of `leaders` of the `ranks` of each host. They share the NICs and cores that all
+// ranks share when all act, and none is faster than a leader alone.
+Costs costs_of_leaders(const DomainCosts& domain, uint64_t leaders, uint64_t ranks) {
+  return {domain.leader_hop_ns, domain.leader_message_ns,
+          std::max(domain.leader_kib_ns, domain.kib_ns * leaders / ranks)};
+}
+
+// The time of `steps` steps of a ring in which each rank passes on a block. ring.cc has the
+// arithmetic: a block in several pieces hides the latency of a hop behind the others.
+uint64_t ring_ns(uint64_t steps, uint64_t block, const Costs& costs, const PlanLimits& limits) {
+  const uint64_t segment = std::clamp(block / limits.segments_per_block, limits.segment_bytes_min,
+                                      limits.segment_bytes_max);
+  const uint64_t pieces = pieces_of(block, segment);
+  const uint64_t step = time_of(block, costs.kib) + (pieces - 1) * costs.message;
+  return steps * std::max(step, step / pieces + costs.hop) + costs.hop;
+}
+
+uint64_t recursive_doubling_ns(uint64_t bytes, uint64_t ranks, const Costs& costs,
+                               const PlanLimits& limits) {
+  const uint64_t rounds = log2_floor(ranks) + (std::has_single_bit(ranks) ? 0 : 2);
+  const uint64_t pieces = pieces_of(bytes, limits.segment_bytes_max);
+  // A send that the link does not copy is complete when its acknowledgement is back.
+  const uint64_t hops = bytes > limits::kBufferedSendBytesMax ? 2 : 1;
+  return rounds * (hops * costs.hop + (pieces - 1) * costs.message + time_of(bytes, costs.kib));
+}
+
+uint64_t halving_doubling_ns(uint64_t bytes, uint64_t ranks, const Costs& costs,
+                             const PlanLimits& limits) {
+  const uint64_t core = std::bit_floor(ranks);
+  const uint64_t rounds = 2 * log2_floor(ranks);
+  const uint64_t pieces = pieces_of(bytes, limits.segment_bytes_max);
+  const uint64_t all = time_of(bytes, costs.kib) + (pieces - 1) * costs.message;
+  const uint64_t line = 2 * (all - all / core);
+  // Rounds of several parts overlap: bytes that wait for a hop are behind others on the line.
+  const bool overlaps = bytes >= core * limits.segment_bytes_min;
+  const uint64_t within = overlaps ? std::max(line + 2 * costs.hop, rounds * costs.hop + all)
+                                   : rounds * costs.hop + line;
+  return within + (core == ranks ? 0 : 2 * (costs.hop + all));
+}
+
+uint64_t reduction_ns(Algorithm algorithm, uint64_t bytes, uint64_t ranks, const Costs& costs,
+                      const PlanLimits& limits) {
+  switch (algorithm) {
+    case Algorithm::ring:
+      return ring_ns(2 * (ranks - 1), bytes / ranks, costs, limits);
+    case Algorithm::halving_doubling:
+      return halving_doubling_ns(bytes, ranks, costs, limits);
+    case Algorithm::recursive_doubling:
+      return recursive_doubling_ns(bytes, ranks, costs, limits);
+    case Algorithm::automatic:
+    case Algorithm::hierarchical:
+    case Algorithm::direct:
+      break;
+  }
+  R2CCL_CHECK(false);
+  return 0;
+}
+
+// The facts of a call that its time depends on.
+class Prediction {
+ public:
+  Prediction(const PlanKey& key, const PlanLimits& limits)
+      : key_(key),
+        limits_(limits),
+        ranks_(static_cast<uint64_t>(key.rank_count)),
+        hosts_(key.hosts.empty() ? ranks_ : key.hosts.hosts().size()),
+        each_(key.hosts.empty() ? 1 : key.hosts.largest()),
+        bytes_(bytes_of(key)),
+        memory_(key.costs.memory),
+        network_(key.costs.network),
+        flat_(costs_of_all(hosts_ == 1 ? memory_ : network_)) {}
+
+  uint64_t all_reduce(Algorithm algorithm) const {
+    if (algorithm == Algorithm::hierarchical) return hierarchical_reduction();
+    if (algorithm != Algorithm::ring) {
+      return reduction_ns(algorithm, bytes_, ranks_, flat_, limits_);
+    }
+    return ring_ns(2 * (ranks_ - 1), bytes_ / ranks_, ring_costs(), limits_);
+  }
+
+  uint64_t broadcast(Algorithm algorithm) const {
+    return algorithm == Algorithm::ring ? chain() : tree();
+  }
+
+  uint64_t gather(Algorithm algorithm) const {
+    const uint64_t others = bytes_ - bytes_ / ranks_;
+    switch (algorithm) {
+      case Algorithm::recursive_doubling:
+        // A run of blocks that wraps around is two messages.
+        return log2_ceil(ranks_) * (flat_.hop + flat_.message) + time_of(others, flat_.kib) +
+               copies();
+      case Algorithm::direct:
+        return flat_.hop + without_one(ranks_ - 1) * flat_.message + time_of(others, fan_kib());
+      case Algorithm::hierarchical:
+        return hierarchical_gather();
+      default:
+        return ring_ns(ranks_ - 1, bytes_ / ranks_, ring_costs(), limits_);
+    }
+  }
+
+ private:
+  static uint64_t bytes_of(const PlanKey& key) {
+    return std::min(vector_count(key), kBytesCounted) * size_of(key.type);
+  }
+
+  uint64_t fan_kib() const {
+    const DomainCosts& flat = hosts_ == 1 ? memory_ : network_;
+    return ranks_ > 2 ? std::max(flat.fan_kib_ns, flat.kib_ns) : flat.kib_ns;
+  }
+
+  // In a ring one rank of each host sends to the next host, and the others to a rank of their own.
+  Costs ring_costs() const {
+    if (hosts_ == 1 || each_ == 1) return flat_;
+    const uint64_t kib = std::max(network_.leader_kib_ns, memory_.kib_ns);
+    return {flat_.hop, flat_.message, kib};
+  }
+
+  // Between a leader and all other ranks of its host: `bytes` to or from each.
+  uint64_t star(uint64_t bytes, uint64_t leaders) const {
+    if (each_ < 2) return 0;
+    const Costs costs = costs_of_leaders(memory_, leaders, each_);
+    const uint64_t messages = (each_ - 1) * pieces_of(bytes, limits_.segment_bytes_max);
+    return costs.hop + (messages - 1) * costs.message + (each_ - 1) * time_of(bytes, costs.kib);
+  }
+
+  uint64_t hierarchical_reduction() const {
+    const uint64_t columns = column_count(key_, limits_);
+    const uint64_t bytes = bytes_ / columns;
+    const uint64_t within = 2 * star(bytes, columns);
+    if (hosts_ == 1) return within;
+    const Costs leaders = costs_of_leaders(network_, columns, each_);
+    const Algorithm algorithm = reduction_among_leaders(key_, limits_);
+    const uint64_t between = reduction_ns(algorithm, bytes, hosts_, leaders, limits_);
+    if (algorithm != Algorithm::ring) return within + between;
+    // Piece by piece: the first and the last piece are alone.
+    const uint64_t alone = within / hosts_ / limits_.segments_per_block;
+    return std::max(within, between) + alone;
+  }
+
+  uint64_t hierarchical_gather() const {
+    const Costs leaders = costs_of_leaders(network_, 1, each_);
+    const uint64_t between = log2_ceil(hosts_) * (leaders.hop + leaders.message) +
+                             time_of(bytes_ - bytes_ / hosts_, leaders.kib);
+    return star(bytes_ / ranks_, 1) + between + star(bytes_, 1) + copies();
+  }
+
+  // Partial results of the whole vector lie in memory of their own.
+  uint64_t copies() const {
+    return key_.collective == Collective::reduce_scatter ? time_of(bytes_, memory_.leader_kib_ns)
+                                                         : 0;
+  }
+
+  // On each level the root is the limit: it sends all bytes log2 times.
+  uint64_t tree() const {
+    const uint64_t pieces = pieces_of(bytes_, limits_.segment_bytes_max);
+    const auto level = [&](uint64_t ranks, const Costs& costs) {
+      return log2_ceil(ranks) *
+             (costs.hop + (pieces - 1) * costs.message + time_of(bytes_, costs.kib));
+    };
+    const Costs within = costs_of_leaders(memory_, (each_ + 1) / 2, each_);
+    const uint64_t between = level(hosts_, costs_of_leaders(network_, 1, each_));
+    // Where ranks share cores, the copies to all ranks are the limit, one after the other.
+    return between + (each_ == 1 ? 0 : std::min(level(each_, within), star(bytes_, 1)));
+  }
+
+  uint64_t chain() const {
+    const uint64_t segment = std::clamp(bytes_ / limits_.segments_per_chain,
+                                        limits_.segment_bytes_min, limits_.segment_bytes_max);
+    const uint64_t first = std::min(bytes_, segment);
+    const uint64_t pieces = pieces_of(bytes_, segment);
+    const Costs between = costs_of_leaders(network_, 1, each_);
+    const Costs within = costs_of_all(memory_);
+    const auto fill = [&](uint64_t hops, const Costs& costs) {
+      return hops * (costs.hop + time_of(first, costs.kib));
+    };
+    const auto rest = [&](const Costs& costs) {
+      return (pieces - 1) * costs.message + time_of(bytes_ - first, costs.kib);
+    };
+    return fill(hosts_ - 1, between) + fill(ranks_ - hosts_, within) +
+           std::max(hosts_ > 1 ? rest(between) : 0, each_ > 1 ? rest(within) : 0);
+  }
+
+  const PlanKey& key_;
+  const PlanLimits& limits_;
+  const uint64_t ranks_;
+  const uint64_t hosts_;
+  const uint64_t each_;  // ranks of the largest host
+  const uint64_t bytes_;
+  const DomainCosts& memory_;
+  const DomainCosts& network_;
+  const Costs flat_;  // where all ranks act alike
+};
+
+// Returns the value with its three highest binary digits, rounded, and at most `most`.
+uint64_t rounded(uint64_t value, uint64_t most) {
+  value = std::min(value, most);
+  const int shift = std::max(0, static_cast<int>(std::bit_width(value)) - 3);
+  const uint64_t half = shift == 0 ? 0 : uint64_t{1} << (shift - 1);
+  return (value + half) >> shift << shift;
+}
+
+DomainCosts bounded(const DomainCosts& costs) {
+  return {.hop_ns = rounded(costs.hop_ns, kHopNsMax),
+          .message_ns = rounded(costs.message_ns, kUnitNsMax),
+          .kib_ns = rounded(costs.kib_ns, kUnitNsMax),
+          .fan_kib_ns = rounded(costs.fan_kib_ns, kUnitNsMax),
+          .leader_hop_ns = rounded(costs.leader_hop_ns, kHopNsMax),
+          .leader_message_ns = rounded(costs.leader_message_ns, kUnitNsMax),
+          .leader_kib_ns = rounded(costs.leader_kib_ns, kUnitNsMax)};
+}
+
+}  // namespace
+
+PlanCosts bounded(const PlanCosts& costs) {
+  return {.memory = bounded(costs.memory), .network = bounded(costs.network)};
+}
+
+Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) {
+  const uint64_t columns = column_count(key, limits);
+  const uint64_t bytes = std::min(key.count / columns, kBytesCounted) * size_of(key.type);
+  const Costs costs = costs_of_leaders(key.costs.network, columns, key.hosts.largest());
+  const uint64_t hosts = key.hosts.hosts().size();
+  Algorithm best = Algorithm::recursive_doubling;
+  if (hosts < 2) return best;
+  uint64_t least = UINT64_MAX;
+  for (const Algorithm each :
+       {Algorithm::recursive_doubling, Algorithm::halving_doubling, Algorithm::ring}) {
+    const uint64_t time = reduction_ns(each, bytes, hosts, costs, limits);
+    if (time < least) best = each;
+    least = std::min(least, time);
+  }
+  return best;
+}
+
+std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& limits) {
+  // A call that cannot have the first ones has the rest.
+  static constexpr std::array kReductions{Algorithm::hierarchical, Algorithm::recursive_doubling,
+                                          Algorithm::halving_doubling, Algorithm::ring};
+  static constexpr std::array kBroadcasts{Algorithm::halving_doubling, Algorithm::ring};
+  static constexpr std::array kGathers{Algorithm::hierarchical, Algorithm::recursive_doubling,
+                                       Algorithm::direct, Algorithm::ring};
+  static constexpr std::array kOthers{Algorithm::direct};
+  const size_t flat = key.hosts.empty() ? 1 : 0;
+  switch (key.collective) {
+    case Collective::all_reduce:
+      return std::span(kReductions).subspan(flat);
+    case Collective::broadcast:
+    case Collective::reduce:
+      return kBroadcasts;
+    case Collective::all_gather:
+    case Collective::reduce_scatter: {
+      // The first two have the whole vector of a ReduceScatter in scratch memory, or in wide
+      // memory.
+      const bool fits = vector_count(key) * size_of(key.type) <= limits.spare_scratch_bytes &&
+                        (!reduces_wide(key) || vector_count(key) <= wide_count(limits));
+      const bool has_all = fits && key.blocks.counts.empty();
+      return std::span(kGathers).subspan(has_all ? flat : 2);
+    }
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+    case Collective::barrier:
+      break;
+  }
+  return kOthers;
+}
+
+uint64_t predicted_ns(const PlanKey& key, Algorithm algorithm, const PlanLimits& limits) {
+  const Prediction prediction(key, limits);
+  switch (key.collective) {
+    case Collective::all_reduce:
+      return prediction.all_reduce(algorithm);
+    case Collective::broadcast:
+    case Collective::reduce:
+      return prediction.broadcast(algorithm);
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return prediction.gather(algorithm);
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+    case Collective::barrier:
+      break;
+  }
+  return 0;  // one algorithm
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,33 @@
+// Predicts the time of each algorithm of a collective, as the LogGP model does (Alexandrov,
+// Ionescu, Schauser, Scheiman 1995): hops, messages and bytes on the critical path, each by its
+// measured cost. It differs in two points. Memory and network have costs of their own; and where
+// one rank of a host works for all, other costs count than where all ranks work at once, because
+// these share cores and NICs.
+//
+// Integers only, so that all ranks get the same result on every machine.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+// Bounds of a cost, so that no product overflows: of the two hops, and of the others.
+inline constexpr uint64_t kHopNsMax = uint64_t{1} << 36;
+inline constexpr uint64_t kUnitNsMax = uint64_t{1} << 24;
+
+// Returns the costs with each in its bounds and rounded to three binary digits. So a small
+// difference between two runs of a job seldom changes a plan.
+PlanCosts bounded(const PlanCosts& costs);
+
+// Returns the algorithms that this call can have, in the order of their preference at equal times.
+std::span<const Algorithm> algorithms_of(const PlanKey& key,
+                                         const PlanLimits& limits = kPlanLimits);
+
+// Requires one of them, and more than one rank. Returns the predicted time of the call in ns.
+uint64_t predicted_ns(const PlanKey& key, Algorithm algorithm,
+                      const PlanLimits& limits = kPlanLimits);
+
+}  // namespace r2ccl

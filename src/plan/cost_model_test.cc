@@ -1,0 +1,131 @@
+#include "plan/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+namespace {
+
+PlanKey key_of(Collective collective, int32_t ranks, uint64_t bytes, int32_t each = 1) {
+  PlanKey key;
+  key.collective = collective;
+  key.type = DataType::int8;
+  key.rank_count = ranks;
+  key.count = bytes;
+  std::vector<uint32_t> host_of;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    host_of.push_back(static_cast<uint32_t>(rank / each));
+  }
+  key.hosts = HostGroups(host_of);
+  return key;
+}
+
+TEST(ChooseAlgorithm, TakesTheFormThatTheCallerNames) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 8, 4);
+  for (const Algorithm each : {Algorithm::ring, Algorithm::halving_doubling,
+                               Algorithm::recursive_doubling, Algorithm::hierarchical}) {
+    key.algorithm = each;
+    EXPECT_EQ(choose_algorithm(key), each);
+  }
+}
+
+TEST(ChooseAlgorithm, TakesNoFormThatTheCallCannotHave) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 8);
+  key.algorithm = Algorithm::hierarchical;  // each rank has a host of its own
+  EXPECT_EQ(choose_algorithm(key), Algorithm::recursive_doubling);
+  key = key_of(Collective::all_gather, 2, 0, 2);
+  key.blocks.counts = {3, 5};
+  for (const Algorithm each : {Algorithm::hierarchical, Algorithm::recursive_doubling}) {
+    key.algorithm = each;
+    EXPECT_NE(choose_algorithm(key), each);
+  }
+}
+
+// A cheap hop favours many hops, and cheap bytes favour few: the same call has each algorithm.
+TEST(ChooseAlgorithm, FollowsTheCosts) {
+  PlanKey key = key_of(Collective::all_reduce, 12, 256 << 10);
+  key.costs.network.hop_ns = 5'000;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
+  key.costs.network.hop_ns = 1'000'000;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::halving_doubling);
+  key.costs.network.kib_ns = 100;
+  key.costs.network.leader_kib_ns = 100;
+  key.count = 16 << 10;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::recursive_doubling);
+}
+
+// One message a hop in a few hops, or all messages in one.
+TEST(ChooseAlgorithm, WeighsMessagesAgainstHops) {
+  PlanKey key = key_of(Collective::all_gather, 16, 8);
+  key.costs.network.message_ns = 1'000;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::direct);
+  key.costs.network.message_ns = 100'000;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::recursive_doubling);
+}
+
+TEST(ChooseAlgorithm, PassesBetweenLeadersOnlyWhereTheseAreCheap) {
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    PlanKey key = key_of(collective, 8, 8, 4);
+    EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
+    key.costs.memory.leader_message_ns = 1'000'000;
+    EXPECT_NE(choose_algorithm(key), Algorithm::hierarchical);
+  }
+}
+
+TEST(ChooseAlgorithm, LetsTwoRanksOfOneHostExchangeDirectly) {
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    EXPECT_NE(choose_algorithm(key_of(collective, 2, 8, 2)), Algorithm::hierarchical);
+  }
+}
+
+// Each algorithm of each call has a time that grows with its bytes, also where the costs are at
+// their bounds.
+TEST(PredictedTime, GrowsWithTheBytes) {
+  for (const bool extreme : {false, true}) {
+    for (const Collective collective : {Collective::all_reduce, Collective::broadcast,
+                                        Collective::all_gather, Collective::reduce_scatter}) {
+      for (const int32_t each : {1, 4, 4096}) {
+        PlanKey key = key_of(collective, 4096, 0, each);
+        if (extreme) {
+          const DomainCosts most = domain_costs(
+              {kHopNsMax, kUnitNsMax, kUnitNsMax, kUnitNsMax, kHopNsMax, kUnitNsMax, kUnitNsMax});
+          key.costs = {most, most};
+        }
+        for (const Algorithm algorithm : algorithms_of(key)) {
+          uint64_t before = 0;
+          for (key.count = 1; key.count <= 1 << 18; key.count *= 8) {
+            const uint64_t time = predicted_ns(key, algorithm);
+            EXPECT_GE(time, before);
+            before = time;
+          }
+          EXPECT_GT(before, 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(BoundedCosts, KeepThreeBinaryDigits) {
+  PlanCosts costs;
+  costs.memory.hop_ns = 1;
+  costs.memory.message_ns = 17;
+  costs.memory.kib_ns = 0b111'1000;
+  costs.network.hop_ns = 0b101'0111;
+  costs.network.kib_ns = UINT64_MAX;
+  const PlanCosts rounded = bounded(costs);
+  EXPECT_EQ(rounded.memory.hop_ns, 1u);
+  EXPECT_EQ(rounded.memory.message_ns, 16u);
+  EXPECT_EQ(rounded.memory.kib_ns, 0b1000'0000u);
+  EXPECT_EQ(rounded.network.hop_ns, 0b101'0000u);
+  EXPECT_EQ(rounded.network.kib_ns, kUnitNsMax);
+  EXPECT_EQ(bounded(rounded), rounded);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,64 @@
+// The costs of messages and bytes in a job, by which the plan of a call is chosen
+// (plan/cost_model.h). The ranks measure them at the start and agree on them. All ranks of a job
+// must use the same ones.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace r2ccl {
+
+// Costs between ranks of one host, or between hosts.
+struct DomainCosts {
+  // Every rank sends one small message and receives one: the time until all have it. It includes
+  // the wake-ups, and the turns of the ranks that share a core.
+  uint64_t hop_ns = 0;
+  // Every rank sends and receives one message more at the same time.
+  uint64_t message_ns = 0;
+  // Every rank sends and receives 1024 bytes more at the same time: it counts the share of a rank
+  // in the NICs, the memory and the cores of its host.
+  uint64_t kib_ns = 0;
+  // The same where these bytes go to several ranks, and come from several.
+  uint64_t fan_kib_ns = 0;
+  // A leader is one rank of a host that acts while the others of its host wait. A small message of
+  // a leader, or to it.
+  uint64_t leader_hop_ns = 0;
+  // A leader sends or receives one message more.
+  uint64_t leader_message_ns = 0;
+  // A leader sends or receives 1024 bytes more.
+  uint64_t leader_kib_ns = 0;
+  friend bool operator==(const DomainCosts&, const DomainCosts&) = default;
+};
+
+// The text of the costs: their numbers in this order, as "20000,4000,500,600,20000,4000,250".
+std::string to_string(const DomainCosts& costs);
+std::optional<DomainCosts> parse_domain_costs(std::string_view text);
+// The same numbers.
+using CostNumbers = std::array<uint64_t, 7>;
+CostNumbers numbers_of(const DomainCosts& costs);
+DomainCosts domain_costs(const CostNumbers& numbers);
+
+// The defaults stand for hosts with one 1 Gbit/s NIC. They are for plans without a job, and for
+// simulations.
+struct PlanCosts {
+  DomainCosts memory{.hop_ns = 20'000,
+                     .message_ns = 4'000,
+                     .kib_ns = 500,
+                     .fan_kib_ns = 600,
+                     .leader_hop_ns = 20'000,
+                     .leader_message_ns = 4'000,
+                     .leader_kib_ns = 250};
+  DomainCosts network{.hop_ns = 60'000,
+                      .message_ns = 20'000,
+                      .kib_ns = 8'500,
+                      .fan_kib_ns = 9'500,
+                      .leader_hop_ns = 60'000,
+                      .leader_message_ns = 10'000,
+                      .leader_kib_ns = 8'500};
+  friend bool operator==(const PlanCosts&, const PlanCosts&) = default;
+};
+
+}  // namespace r2ccl

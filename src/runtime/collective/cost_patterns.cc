@@ -1,0 +1,228 @@
+#include "runtime/collective/cost_patterns.h"
+
+#include <algorithm>
+
+namespace r2ccl {
+namespace {
+
+constexpr size_t kFanRanks = 4;
+constexpr size_t kSmallBytes = 8;
+constexpr int kSmallRounds = 8;
+constexpr int kLargeRounds = 2;
+constexpr size_t kMemoryBytes = kPatternBytesMax;
+constexpr size_t kNetworkBytes = kPatternBytesMax;  // of all ranks of a host together
+constexpr size_t kStarBytes = 1024 * 1024;          // of all messages of a star
+constexpr size_t kBytesMin = 4 * 1024;
+
+// The hosts of a job, and the place of a rank in it.
+class Layout {
+ public:
+  Layout(const HostGroups& groups, size_t ranks, Rank self) : hosts_(groups.hosts()) {
+    for (size_t rank = 0; groups.empty() && rank < ranks; ++rank) {
+      hosts_.push_back({Rank(static_cast<int32_t>(rank))});
+    }
+    smallest_ = ranks;
+    for (size_t host = 0; host < hosts_.size(); ++host) {
+      const std::vector<Rank>& there = hosts_[host];
+      smallest_ = std::min(smallest_, there.size());
+      const auto found = std::ranges::find(there, self);
+      if (found == there.end()) continue;
+      host_ = host;
+      position_ = static_cast<size_t>(found - there.begin());
+    }
+  }
+
+  size_t hosts() const { return hosts_.size(); }
+  size_t smallest() const { return smallest_; }
+  size_t position() const { return position_; }
+  const std::vector<Rank>& own() const { return hosts_[host_]; }
+
+  // Each rank sends to the next `width` ranks of its host.
+  PatternPart within(size_t width, size_t bytes) const {
+    PatternPart part = part_of(bytes);
+    const size_t size = own().size();
+    for (size_t i = 1; i <= width; ++i) {
+      part.to.push_back(own()[(position_ + i) % size]);
+      part.from.push_back(own()[(position_ + size - i) % size]);
+    }
+    return part;
+  }
+
+  // The first `ranks` ranks of each host send to `width` ranks of others: first to the rank at
+  // their own position on each other host, then to the one after it.
+  PatternPart between(size_t width, size_t ranks, size_t bytes) const {
+    PatternPart part = part_of(bytes);
+    if (position_ >= ranks) return part;
+    for (size_t i = 0; i < width; ++i) {
+      const size_t hosts = 1 + i % (hosts_.size() - 1);
+      const size_t places = i / (hosts_.size() - 1) % ranks;
+      part.to.push_back(hosts_[(host_ + hosts) % hosts_.size()][(position_ + places) % ranks]);
+      part.from.push_back(hosts_[(host_ + hosts_.size() - hosts) % hosts_.size()]
+                                [(position_ + ranks - places) % ranks]);
+    }
+    return part;
+  }
+
+  // The leader sends to each other rank of its host, and they answer.
+  PatternPart to_and_fro(size_t bytes) const {
+    PatternPart part = part_of(bytes);
+    part.answers = position_ > 0;
+    if (position_ > 0) {
+      part.to = {own()[0]};
+    } else {
+      part.to = {own().begin() + 1, own().end()};
+    }
+    part.from = part.to;
+    return part;
+  }
+
+ private:
+  static PatternPart part_of(size_t bytes) {
+    return {.to = {},
+            .from = {},
+            .bytes = bytes,
+            .answers = false,
+            .rounds = bytes == kSmallBytes ? kSmallRounds : kLargeRounds};
+  }
+
+  std::vector<std::vector<Rank>> hosts_;
+  size_t host_ = 0;
+  size_t position_ = 0;
+  size_t smallest_ = 0;
+};
+
+size_t fan_within(size_t ranks) {
+  return std::min(ranks - 1, kFanRanks);
+}
+size_t fan_between(size_t hosts, size_t ranks) {
+  return std::min((hosts - 1) * ranks, kFanRanks);
+}
+size_t star_bytes(size_t ranks) {
+  return std::clamp(kStarBytes / (ranks - 1), kBytesMin, kMemoryBytes);
+}
+size_t network_bytes(size_t ranks) {
+  return std::max(kNetworkBytes / ranks, kBytesMin);
+}
+
+uint64_t excess(uint64_t longer, uint64_t shorter) {
+  return longer > shorter ? longer - shorter : 0;
+}
+
+// Returns the time of one message more, of `messages` that take `more` longer together. No message
+// costs nothing, however the clock has read.
+uint64_t per_message(uint64_t more, size_t messages, uint64_t hop) {
+  return std::max(messages == 0 ? hop / 4 : more / messages, hop / 64 + 1);
+}
+uint64_t per_kib(uint64_t more, size_t bytes) {
+  return std::max<uint64_t>(more * 1024 / bytes, 1);
+}
+
+bool is_within(CostPattern pattern) {
+  switch (pattern) {
+    case CostPattern::shift:
+    case CostPattern::fan:
+    case CostPattern::star:
+    case CostPattern::large_shift:
+    case CostPattern::large_star:
+    case CostPattern::large_fan:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Solver {
+ public:
+  explicit Solver(const PatternTimes& times) : times_(times) {}
+
+  DomainCosts memory(size_t ranks) const {
+    const uint64_t hop = time(CostPattern::shift);
+    // The way to the leader, or back, is a hop and more messages, which are not told apart.
+    const uint64_t leader_hop = time(CostPattern::star) / 2 / (ranks - 1);
+    const uint64_t fan = excess(time(CostPattern::fan), hop);
+    const uint64_t bytes = excess(time(CostPattern::large_shift), hop);
+    const uint64_t fan_of_bytes = excess(time(CostPattern::large_fan), time(CostPattern::fan));
+    const uint64_t star_of_bytes =
+        excess(time(CostPattern::large_star), time(CostPattern::star)) / 2;
+    return {.hop_ns = hop,
+            .message_ns = per_message(fan, fan_within(ranks) - 1, hop),
+            .kib_ns = per_kib(bytes, kMemoryBytes),
+            .fan_kib_ns = per_kib(fan_of_bytes, kMemoryBytes),
+            .leader_hop_ns = leader_hop,
+            .leader_message_ns = leader_hop,
+            .leader_kib_ns = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1))};
+  }
+
+  DomainCosts network(size_t hosts, size_t ranks) const {
+    const uint64_t hop = time(CostPattern::net_shift);
+    const uint64_t leader_hop = time(CostPattern::leader_shift);
+    const uint64_t fan = excess(time(CostPattern::net_fan), hop);
+    const uint64_t leader_fan = excess(time(CostPattern::leader_fan), leader_hop);
+    const uint64_t bytes = excess(time(CostPattern::large_net_shift), hop);
+    const uint64_t fan_of_bytes =
+        excess(time(CostPattern::large_net_fan), time(CostPattern::net_fan));
+    const uint64_t leader_bytes = excess(time(CostPattern::large_leader_shift), leader_hop);
+    return {.hop_ns = hop,
+            .message_ns = per_message(fan, fan_between(hosts, ranks) - 1, hop),
+            .kib_ns = per_kib(bytes, network_bytes(ranks)),
+            .fan_kib_ns = per_kib(fan_of_bytes, network_bytes(ranks)),
+            .leader_hop_ns = leader_hop,
+            .leader_message_ns = per_message(leader_fan, fan_between(hosts, 1) - 1, leader_hop),
+            .leader_kib_ns = per_kib(leader_bytes, kNetworkBytes)};
+  }
+
+ private:
+  uint64_t time(CostPattern pattern) const { return times_[static_cast<size_t>(pattern)]; }
+
+  const PatternTimes& times_;
+};
+
+}  // namespace
+
+PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, Rank self) {
+  const Layout layout(hosts, ranks, self);
+  const size_t own = layout.own().size();
+  const size_t each = layout.smallest();
+  if (is_within(pattern) ? own == 1 : layout.hosts() == 1) return {};
+  switch (pattern) {
+    case CostPattern::shift:
+      return layout.within(1, kSmallBytes);
+    case CostPattern::fan:
+      return layout.within(fan_within(own), kSmallBytes);
+    case CostPattern::star:
+      return layout.to_and_fro(kSmallBytes);
+    case CostPattern::large_shift:
+      return layout.within(1, kMemoryBytes);
+    case CostPattern::large_star:
+      return layout.to_and_fro(star_bytes(own));
+    case CostPattern::net_shift:
+      return layout.between(1, each, kSmallBytes);
+    case CostPattern::net_fan:
+      return layout.between(fan_between(layout.hosts(), each), each, kSmallBytes);
+    case CostPattern::large_fan:
+      return layout.within(fan_within(own), kMemoryBytes / fan_within(own));
+    case CostPattern::large_net_fan:
+      return layout.between(fan_between(layout.hosts(), each), each,
+                            network_bytes(each) / fan_between(layout.hosts(), each));
+    case CostPattern::large_net_shift:
+      return layout.between(1, each, network_bytes(each));
+    case CostPattern::leader_shift:
+      return layout.between(1, 1, kSmallBytes);
+    case CostPattern::leader_fan:
+      return layout.between(fan_between(layout.hosts(), 1), 1, kSmallBytes);
+    case CostPattern::large_leader_shift:
+      return layout.between(1, 1, kNetworkBytes);
+  }
+  return {};
+}
+
+PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks) {
+  const Layout layout(hosts, ranks, Rank(0));
+  const Solver solver(times);
+  PlanCosts costs;
+  if (hosts.largest() > 1) costs.memory = solver.memory(hosts.largest());
+  if (layout.hosts() > 1) costs.network = solver.network(layout.hosts(), layout.smallest());
+  return costs;
+}
+
+}  // namespace r2ccl
