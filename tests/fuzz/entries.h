@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "testing/fuzz.h"
+#include "testing/plan_json_fuzz.h"
 #include "testing/scenario_file_fuzz.h"
 
 namespace r2ccl {
@@ -27,6 +28,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"frame_reader", fuzz_frame_reader},
     {"handshake", fuzz_handshake},
     {"netlink", fuzz_netlink},
+    {"plan_json", fuzz_plan_json},
     {"plan_text", fuzz_plan_text},
     {"printable", fuzz_printable},
     {"rank_card", fuzz_rank_info},

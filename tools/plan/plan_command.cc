@@ -12,6 +12,7 @@
 #include "plan/text/plan_words.h"
 #include "tools/common/command.h"
 #include "tools/common/parse.h"
+#include "tools/plan/plan_json.h"
 #include "tools/plan/plan_view.h"
 
 namespace r2ccl::tools {
@@ -157,10 +158,20 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
+Result<WholePlan> parse_either(const std::string& form) {
+  const size_t first = form.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos && form[first] == '{';
+  if (!is_json || form.size() > kPlanTextBytesMax) return parse_plan(form);
+  const Result<std::string> text = plan_text_of_json(form);
+  R2CCL_RETURN_IF_ERROR(text.status());
+  Result<WholePlan> plan = parse_plan(text.value());
+  return plan.ok() ? plan : plan.status().with_context("in the text form");
+}
+
 int check(const std::string& path) {
   const Result<std::string> text = read_text(path);
   if (!text.ok()) return report_error("plan check", text.status());
-  const Result<WholePlan> plan = parse_plan(text.value());
+  const Result<WholePlan> plan = parse_either(text.value());
   if (!plan.ok()) return report_error("plan check", plan.status().with_context(path));
   const Status proof = check_plan(plan.value().keys, plan.value().plans);
   std::printf("%s%s\n", proof.ok() ? "proved" : "not proved: ", proof.message().c_str());
@@ -215,7 +226,8 @@ void add_show(CLI::App* plan, Action* action) {
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
   command->add_option("--rank", options->rank, "Show the steps of this rank alone")
       ->check(CLI::Range(0, kRanksShownMax - 1));
-  CLI::Option* as_json = command->add_flag("--json", options->json, "Print JSON");
+  CLI::Option* as_json =
+      command->add_flag("--json", options->json, "Print JSON, which `r2ccl plan check` reads");
   command
       ->add_flag("--text", options->text,
                  "Print the text of all ranks, which `r2ccl plan check` reads")
@@ -230,7 +242,8 @@ void add_check(CLI::App* plan, Action* action) {
   auto path = std::make_shared<std::string>();
   command->add_option("FILE", *path, "The file; - is standard input")->required();
   command->footer(
-      "`r2ccl plan show --text` writes one to begin with; docs/plans.md describes the form.\n\n"
+      "`r2ccl plan show --text` or `--json` writes one to begin with; docs/plans.md describes the "
+      "forms.\n\n"
       "Exit status: 0 when it is proved; 1 when not; 2 on an error.");
   command->callback([path, action] { *action = [path] { return check(*path); }; });
 }

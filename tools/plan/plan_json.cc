@@ -1,0 +1,141 @@
+#include "tools/plan/plan_json.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace r2ccl::tools {
+namespace from_json {
+namespace {
+
+using Value = nlohmann::json;
+
+// The end of a translation: a value that the text form cannot have.
+struct Unfit : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string kind_of(const Value& value) {
+  return value.is_number() ? value.dump() : std::string("a value of type ") + value.type_name();
+}
+
+const Value& field(const Value& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (found == object.end()) throw Unfit(std::string("there is no \"") + name + "\"");
+  return *found;
+}
+
+std::string number(const Value& value) {
+  if (!value.is_number_unsigned()) throw Unfit(kind_of(value) + " stands where a number must");
+  return std::to_string(value.get<uint64_t>());
+}
+
+std::string word(const Value& value) {
+  const bool is_word =
+      value.is_string() && std::ranges::all_of(value.get<std::string>(), [](char c) {
+        return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_';
+      });
+  if (!is_word) throw Unfit(kind_of(value) + " stands where a word must");
+  return value.get<std::string>();
+}
+
+const Value& list(const Value& value) {
+  if (!value.is_array()) throw Unfit(kind_of(value) + " stands where a list must");
+  return value;
+}
+
+bool flag(const Value& object, const char* name) {
+  const Value& value = field(object, name);
+  if (!value.is_boolean()) throw Unfit(kind_of(value) + " stands where true or false must");
+  return value.get<bool>();
+}
+
+// Returns " NAME 1,2,3", or nothing where the object has no such list or an empty one.
+std::string numbers(const Value& object, const char* name) {
+  if (!object.contains(name) || list(object[name]).empty()) return "";
+  std::string text;
+  for (const Value& each : object[name]) text += (text.empty() ? "" : ",") + number(each);
+  return std::string(" ") + name + " " + text;
+}
+
+// The text form has the host of each rank in place of the ranks of each host.
+std::string hosts(const Value& plan) {
+  if (!plan.contains("hosts")) return "";
+  std::map<uint64_t, size_t> host_of;
+  size_t host = 0;
+  size_t ranks = 0;
+  for (const Value& each : list(plan["hosts"])) {
+    for (const Value& rank : list(each)) {
+      host_of[std::stoull(number(rank))] = host;
+      ++ranks;
+    }
+    ++host;
+  }
+  if (host_of.size() != ranks || (ranks > 0 && host_of.rbegin()->first != ranks - 1)) {
+    throw Unfit("\"hosts\" must have each rank once");
+  }
+  std::string text;
+  for (const auto& [rank, on] : host_of) text += (text.empty() ? "" : ",") + std::to_string(on);
+  return text.empty() ? "" : " hosts " + text;
+}
+
+std::string header(const Value& plan) {
+  std::string text = "r2ccl-plan 1";
+  for (const char* const name : {"collective", "algorithm", "type", "op"}) {
+    text += std::string(" ") + name + " " + word(field(plan, name));
+  }
+  for (const char* const name : {"ranks", "root", "count"}) {
+    text += std::string(" ") + name + " " + number(field(plan, name));
+  }
+  return text + hosts(plan) + "\n";
+}
+
+std::string region(const Value& step, const char* name) {
+  if (!step.contains(name)) return "";
+  const Value& value = step[name];
+  return std::string(" ") + name + " " + word(field(value, "buffer")) + ":" +
+         number(field(value, "offset")) + "+" + number(field(value, "count"));
+}
+
+std::string step_line(size_t index, const Value& step) {
+  std::string text = std::to_string(index) + " " + word(field(step, "kind"));
+  if (step.contains("peer")) text += " peer " + number(step["peer"]);
+  text += region(step, "source") + region(step, "target");
+  if (step.contains("operands")) text += " operands " + word(step["operands"]);
+  if (step.contains("last_reduction") && flag(step, "last_reduction")) text += " last_reduction";
+  return text + numbers(step, "after") + "\n";
+}
+
+std::string part_text(const Value& part) {
+  const Value& steps = list(field(part, "steps"));
+  std::string text = "rank " + number(field(part, "rank")) + " steps " +
+                     std::to_string(steps.size()) + " scratch " + number(field(part, "scratch"));
+  if (const std::string wide = number(field(part, "wide")); wide != "0") text += " wide " + wide;
+  if (flag(part, "in_place")) text += " in_place";
+  for (const char* const name : {"counts", "starts", "received_counts", "received_starts"}) {
+    text += numbers(part, name);
+  }
+  text += "\n";
+  for (size_t i = 0; i < steps.size(); ++i) text += step_line(i, steps[i]);
+  return text;
+}
+
+}  // namespace
+}  // namespace from_json
+
+Result<std::string> plan_text_of_json(const std::string& form) {
+  using namespace from_json;
+  try {
+    const Value plan = Value::parse(form);
+    std::string text = header(plan);
+    for (const Value& part : list(field(plan, "parts"))) text += part_text(part);
+    return text;
+  } catch (const Value::exception& error) {
+    return Status(Code::invalid_argument, error.what());
+  } catch (const Unfit& error) {
+    return Status(Code::invalid_argument, error.what());
+  }
+}
+
+}  // namespace r2ccl::tools
