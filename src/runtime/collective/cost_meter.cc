@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "plan/cost_model.h"
 #include "protocol/wire/byte_io.h"
 
@@ -125,10 +126,11 @@ void CostMeter::end_rounds() {
 // A rank may be some rounds ahead of another and then wait, so only the time of several rounds
 // tells how long one takes.
 void CostMeter::note_time() {
-  if (round_ % part_.rounds != 0) return;
+  const int counted = round_ - (part_.first_rounds - 1);
+  if (counted < 0 || counted % part_.rounds != 0) return;
   const TimeNs now = clock_.now();
   const TimeNs batch = std::max<TimeNs>(now - batch_began_, part_.rounds);
-  if (round_ > 0) batches_.push_back(static_cast<uint64_t>(batch / part_.rounds));
+  if (counted > 0) batches_.push_back(static_cast<uint64_t>(batch / part_.rounds));
   batch_began_ = now;
 }
 
@@ -167,6 +169,10 @@ void CostMeter::decide() {
       if (each[pattern] > 0) taken.push_back(each[pattern]);
     }
     times[pattern] = median_of(std::move(taken));
+  }
+  for (size_t pattern = 0; pattern < kCostPatterns; ++pattern) {
+    R2CCL_LOG(trace, "pattern %zu of the costs takes %llu ns", pattern,
+              static_cast<unsigned long long>(times[pattern]));
   }
   const PlanCosts costs = bounded(costs_from(times, hosts_, ranks_));
   source_ = encode(costs);

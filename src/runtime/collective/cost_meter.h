@@ -54,12 +54,12 @@ class CostMeter {
   std::vector<Rank> waits_on() const { return messages_.waits_on(); }
 
  private:
-  // Batches of rounds of a pattern, after a first round that does not count: ranks begin it at
+  // Batches of rounds of a pattern, after the first rounds, which do not count: ranks begin them at
   // different times.
   static constexpr int kBatches = 3;
 
   void run();
-  int last_round() const { return kBatches * part_.rounds; }
+  int last_round() const { return part_.first_rounds - 1 + kBatches * part_.rounds; }
   void post_receives(int round);
   void post_sends();
   void end_rounds();

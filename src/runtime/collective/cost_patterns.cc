@@ -7,8 +7,14 @@ namespace {
 
 constexpr size_t kFanRanks = 4;
 constexpr size_t kSmallBytes = 8;
-constexpr int kSmallRounds = 8;
-constexpr int kLargeRounds = 2;
+constexpr int kSmallRounds = 16;
+constexpr int kLargeRounds = 4;
+constexpr int kNetworkRounds = 2;  // of many bytes
+// Rounds that do not count: in as many as there are ranks in a ring, the lateness of each rank at
+// the start has reached all.
+constexpr int kFirstRoundsMax = 64;
+// In shared memory the windows of paths grow meanwhile, and the pages of rings are new.
+constexpr int kFirstLargeRounds = 8;
 constexpr size_t kMemoryBytes = kPatternBytesMax;
 constexpr size_t kNetworkBytes = kPatternBytesMax;  // of all ranks of a host together
 constexpr size_t kStarBytes = 1024 * 1024;          // of all messages of a star
@@ -39,7 +45,7 @@ class Layout {
 
   // Each rank sends to the next `width` ranks of its host.
   PatternPart within(size_t width, size_t bytes) const {
-    PatternPart part = part_of(bytes);
+    PatternPart part = part_within(bytes);
     const size_t size = own().size();
     for (size_t i = 1; i <= width; ++i) {
       part.to.push_back(own()[(position_ + i) % size]);
@@ -51,7 +57,7 @@ class Layout {
   // The first `ranks` ranks of each host send to `width` ranks of others: first to the rank at
   // their own position on each other host, then to the one after it.
   PatternPart between(size_t width, size_t ranks, size_t bytes) const {
-    PatternPart part = part_of(bytes);
+    PatternPart part = part_between(bytes);
     if (position_ >= ranks) return part;
     for (size_t i = 0; i < width; ++i) {
       const size_t hosts = 1 + i % (hosts_.size() - 1);
@@ -65,7 +71,7 @@ class Layout {
 
   // The leader sends to each other rank of its host, and they answer.
   PatternPart to_and_fro(size_t bytes) const {
-    PatternPart part = part_of(bytes);
+    PatternPart part = part_within(bytes);
     part.answers = position_ > 0;
     if (position_ > 0) {
       part.to = {own()[0]};
@@ -77,12 +83,24 @@ class Layout {
   }
 
  private:
-  static PatternPart part_of(size_t bytes) {
-    return {.to = {},
-            .from = {},
-            .bytes = bytes,
-            .answers = false,
-            .rounds = bytes == kSmallBytes ? kSmallRounds : kLargeRounds};
+  static int rounds_to_start(size_t ranks) {
+    return std::min(static_cast<int>(ranks), kFirstRoundsMax);
+  }
+  PatternPart part_within(size_t bytes) const {
+    PatternPart part;
+    part.bytes = bytes;
+    const bool small = bytes == kSmallBytes;
+    part.rounds = small ? kSmallRounds : kLargeRounds;
+    part.first_rounds = small ? rounds_to_start(own().size()) : kFirstLargeRounds;
+    return part;
+  }
+  PatternPart part_between(size_t bytes) const {
+    PatternPart part;
+    part.bytes = bytes;
+    const bool small = bytes == kSmallBytes;
+    part.rounds = small ? kSmallRounds : kNetworkRounds;
+    part.first_rounds = small ? rounds_to_start(hosts_.size()) : 1;
+    return part;
   }
 
   std::vector<std::vector<Rank>> hosts_;

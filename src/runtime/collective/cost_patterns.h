@@ -41,6 +41,7 @@ struct PatternPart {
   std::vector<Rank> from;
   size_t bytes = 0;      // of each message
   bool answers = false;  // it sends once it has received; its time does not count
+  int first_rounds = 0;  // that do not count, one at least
   int rounds = 0;        // of one batch
 };
 PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, Rank self);
