@@ -1,5 +1,5 @@
 """The pages of bench/results on the cost of readiness."""
-from report_text import Target, find, origin, table
+from report_text import Target, find, num, origin, table
 
 PAIRS_WANTED = 20
 RATIO_WANTED = 1.01
@@ -72,3 +72,15 @@ def instructions(document):
 def short(function):
     """Returns the name without arguments and namespace; without a symbol, the address."""
     return function.split("(")[0].removeprefix("r2ccl::").split("<")[0] or function
+
+
+def collective_profiles(document):
+    lines = ["Samples of all processors while one collective runs back to back, on unshaped NICs and "
+             "in memory, in percent. On one host, four ranks share two cores. The targets of these "
+             "collectives stand in [Collectives against Open MPI's](compare_collectives.md).", "",
+             *origin(document["machine"])]
+    classes = list(document["rows"][0]["shares"])
+    rows = [[row["cell"], *(num(row["shares"][each]) for each in classes),
+             ", ".join(f"`{name}` {num(share)}" for share, name in row["functions"][:3])]
+            for row in document["rows"]]
+    return lines + table(["cell", *classes, "functions"], rows)

@@ -65,6 +65,8 @@ PARTS = [
      report_sharing.communicators),
     ("idle", "An idle job", report_sharing.idle_targets, report_sharing.idle),
     ("instructions", "Instructions", no_targets, report_readiness.instructions),
+    ("profile_collectives", "Where the time goes in each collective", no_targets,
+     report_readiness.collective_profiles),
     ("sim_scale", "Many ranks, simulated", report_scale.scale_targets, report_scale.scale),
 ]
 # bench/compare.py writes its own page, and people write the profiles.

@@ -12,6 +12,7 @@
 # The comparison with Open MPI, Gloo and iperf3, cell by cell, is a command of its own (5 minutes):
 #   bench/compare.py --markdown bench/results/compare.md --svg bench/results/compare.svg
 #   bench/compare.py --collectives --markdown bench/results/compare_collectives.md --svg bench/results/compare_collectives.svg
+#   bench/profile_collectives.py --json build/bench/profile_collectives.json  # then bench/results_md.py build/bench
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()
