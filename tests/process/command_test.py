@@ -119,6 +119,12 @@ class CommandTest(unittest.TestCase):
         self.assertEqual((result["results"][0]["wrong"], result["results"][0]["redop"]),
                          (None, None))
 
+    def test_bench_refuses_a_collective_that_it_has_not_in_place(self):
+        done = program.run("bench", "-p", 2, "-b", "1K", "--in-place", "--collective", "scatter",
+                           timeout=PATIENCE_S)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--in-place is for all_reduce and broadcast", done.stderr)
+
     def test_the_version_is_an_option_too(self):
         done = program.run("--version", timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 0)

@@ -22,9 +22,7 @@ namespace r2ccl::tools {
 namespace {
 
 std::vector<bool> placements(const BenchOptions& options) {
-  bool has_in_place =
-      options.collective == Collective::all_reduce || options.collective == Collective::broadcast;
-  if (!has_in_place || options.out_of_place_only) return {false};
+  if (!has_in_place(options.collective) || options.out_of_place_only) return {false};
   if (options.in_place_only) return {true};
   // The time of `duration_s` is spent once.
   return options.duration_s > 0 ? std::vector<bool>{false} : std::vector<bool>{false, true};
@@ -236,7 +234,7 @@ void add_bench_command(CLI::App* app, Action* action) {
   sub->add_option("-p,--procs", o->local_ranks,
                   "start this many ranks on this machine (without: one rank of a launched job)")
       ->check(CLI::Range(1, 1024));
-  sub->add_flag("--in-place", o->in_place_only, "only in place");
+  sub->add_flag("--in-place", o->in_place_only, "only in place (all_reduce and broadcast)");
   sub->add_flag("--out-of-place", o->out_of_place_only, "only out of place");
   sub->add_option("--duration", o->duration_s, "run one size for so long, in place of -n")
       ->type_name("SECONDS");

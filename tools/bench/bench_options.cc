@@ -104,6 +104,9 @@ Status resolve(BenchOptions* options) {
   if (options->in_place_only && options->out_of_place_only) {
     return {Code::invalid_argument, "--in-place and --out-of-place exclude each other"};
   }
+  if (options->in_place_only && !has_in_place(options->collective)) {
+    return {Code::invalid_argument, "--in-place is for all_reduce and broadcast"};
+  }
   options->sizes.clear();
   if (options->collective == Collective::barrier) {
     options->sizes = {0};
@@ -148,6 +151,10 @@ bool reduces(Collective collective) {
 bool is_rooted(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce ||
          collective == Collective::gather || collective == Collective::scatter;
+}
+
+bool has_in_place(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::broadcast;
 }
 
 // The factors of nccl-tests.

@@ -28,6 +28,8 @@ enum class Collective {
 bool has_blocks(Collective collective);
 bool reduces(Collective collective);
 bool is_rooted(Collective collective);
+// Returns whether the bench measures it in place, too.
+bool has_in_place(Collective collective);
 
 struct BenchOptions {
   std::string collective_name = "all_reduce";
