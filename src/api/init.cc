@@ -90,7 +90,8 @@ Result<std::unique_ptr<Transport>> open_transport(const Config& config, const Ni
   if (!opened.ok()) return opened.status();
   std::unique_ptr<Transport> transport = std::move(opened).value();
   if (config.shm) {
-    transport = std::make_unique<ShmTransport>(std::move(transport), system_clock());
+    transport =
+        std::make_unique<ShmTransport>(std::move(transport), system_clock(), config.shm_direct);
   }
   if (config.fault_file.empty()) return transport;
   auto following = follow_fault_file(std::move(transport), config.fault_file, system_clock());

@@ -17,6 +17,8 @@ namespace r2ccl {
   X(accept_at_header, "a chunk is accepted, and acknowledged, when its header has arrived")       \
   X(no_redirect, "a copy that is half received goes on into its place when another was accepted") \
   X(no_fence, "the NIC may still write to the place of a copy that is no longer wanted")          \
+  X(no_release, "a cancelled send leaves its bytes where a connection still reads them")          \
+  X(complete_in_place, "a send is complete while a connection still reads its bytes")             \
   X(recut, "the chunk size of a message changes with each chunk")                                 \
   X(reuse_number, "two messages get the same number")                                             \
   X(no_pad, "the tail of a superseded frame comes from the client's buffer")                      \

@@ -122,10 +122,12 @@ void RankRuntime::fail_by_exception(const std::exception& error) noexcept {
   }
   if (started()) {
     R2CCL_LOG(warn, "rank %d: %s", options_.self.value(), failure_.message().c_str());
+  }
+  engine_.halt();  // first: from the end of an operation on its memory is the caller's
+  if (started()) {
     operations_->abandon(failure_);
     cost_meter_->abandon(failure_);
   }
-  engine_.halt();
 }
 
 // A rank that left in order will never take part again: a rank that needs it must be told.

@@ -65,31 +65,37 @@ TEST_P(TransportConformance, ARefusedConnectFailsWithItsReasonAndWakesThePoller)
   world_->a().poller().remove(connection->poll_id());
 }
 
-TEST_P(TransportConformance, TenMegabytesArriveInOrderThroughVectorsOfOddSizes) {
-  const std::unique_ptr<Listener> listener = listen();
-  const Pair pair = connect_pair(*listener);
-  std::vector<uint8_t> sent = conformance::pattern(10'000'000);
+namespace conformance {
+
+// Returns seven slices of `data` from `from` on.
+inline std::vector<iovec> slices_of(std::vector<uint8_t>& data, size_t from, size_t grain) {
+  std::vector<iovec> out;
+  for (size_t at = from; at < data.size() && out.size() < 7; at += grain) {
+    out.push_back(slice(&data[at], std::min(grain, data.size() - at)));
+  }
+  return out;
+}
+
+using WriteCall = IoResult (Connection::*)(std::span<const iovec>);
+
+// Passes ten megabytes from `a` to `b`, in slices of `grain` bytes.
+inline void pass_ten_megabytes(ConformanceWorld& world, Connection& a, Connection& b,
+                               WriteCall write, size_t grain) {
+  std::vector<uint8_t> sent = pattern(10'000'000);
   std::vector<uint8_t> received(sent.size());
   size_t written = 0;
   size_t got = 0;
-  const auto slices_of = [](std::vector<uint8_t>& data, size_t from, size_t grain) {
-    std::vector<iovec> out;
-    for (size_t at = from; at < data.size() && out.size() < 7; at += grain) {
-      out.push_back(conformance::slice(&data[at], std::min(grain, data.size() - at)));
-    }
-    return out;
-  };
-  const bool done = wait_for([&] {
+  const bool done = wait_for(world, [&] {
     for (bool moved = true; moved;) {
       moved = false;
       if (written < sent.size()) {
-        const IoResult result = pair.a->write(slices_of(sent, written, 17'001));
+        const IoResult result = (a.*write)(slices_of(sent, written, grain));
         EXPECT_TRUE(result.kind == IoKind::progressed || result.kind == IoKind::blocked);
         written += result.bytes;
         moved = result.bytes > 0;
       }
       if (got < received.size()) {
-        const IoResult result = pair.b->read(slices_of(received, got, 4'099));
+        const IoResult result = b.read(slices_of(received, got, 4'099));
         EXPECT_TRUE(result.kind == IoKind::progressed || result.kind == IoKind::blocked);
         got += result.bytes;
         moved = moved || result.bytes > 0;
@@ -100,7 +106,59 @@ TEST_P(TransportConformance, TenMegabytesArriveInOrderThroughVectorsOfOddSizes) 
   ASSERT_TRUE(done) << "wrote " << written << ", read " << got;
   EXPECT_TRUE(sent == received);
   std::vector<uint8_t> more;
-  EXPECT_EQ(conformance::read_into(*pair.b, more, 1).kind, IoKind::blocked);
+  EXPECT_EQ(read_into(b, more, 1).kind, IoKind::blocked);
+}
+
+}  // namespace conformance
+
+TEST_P(TransportConformance, TenMegabytesArriveInOrderThroughVectorsOfOddSizes) {
+  const std::unique_ptr<Listener> listener = listen();
+  const Pair pair = connect_pair(*listener);
+  conformance::pass_ten_megabytes(*world_, *pair.a, *pair.b, &Connection::write, 17'001);
+}
+
+TEST_P(TransportConformance, TenMegabytesThatMayStayInPlaceArriveInOrder) {
+  const std::unique_ptr<Listener> listener = listen();
+  const Pair pair = connect_pair(*listener);
+  conformance::pass_ten_megabytes(*world_, *pair.a, *pair.b, &Connection::send, 70'001);
+}
+
+TEST_P(TransportConformance, BytesArriveAsTheyWereSentThoughTheirSourceChangesAfterItsRelease) {
+  const std::unique_ptr<Listener> listener = listen();
+  const Pair pair = connect_pair(*listener);
+  std::vector<uint8_t> sent = conformance::pattern(200'000);
+  const std::vector<uint8_t> wanted = sent;
+  const std::array<iovec, 2> parts = {conformance::slice(sent.data(), 100),
+                                      conformance::slice(&sent[100], sent.size() - 100)};
+  size_t written = 0;
+  ASSERT_TRUE(wait_for([&] { return (written = pair.a->send(parts).bytes) > 0; }));
+  pair.a->release();
+  std::ranges::fill(sent, uint8_t{0});
+  std::vector<uint8_t> got;
+  ASSERT_TRUE(wait_for([&] {
+    (void)conformance::read_into(*pair.b, got, written);
+    return got.size() >= written;
+  }));
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), wanted.begin()));
+}
+
+TEST_P(TransportConformance, AReaderMaySkipBytesThatAreInPlaceAndNoOthers) {
+  const std::unique_ptr<Listener> listener = listen();
+  const Pair pair = connect_pair(*listener);
+  std::vector<uint8_t> sent = conformance::pattern(100'100);
+  const std::array<iovec, 2> parts = {conformance::slice(sent.data(), 100),
+                                      conformance::slice(&sent[100], 100'000)};
+  ASSERT_TRUE(wait_for([&] { return pair.a->send(parts).bytes == sent.size(); }));
+  EXPECT_EQ(pair.b->skip(1), 0U) << "the first bytes are not in place";
+  std::vector<uint8_t> got;
+  size_t skipped = 0;
+  ASSERT_TRUE(wait_for([&] {
+    if (got.size() >= 100) skipped += pair.b->skip(sent.size());
+    (void)conformance::read_into(*pair.b, got, got.size() < 100 ? 100 - got.size() : 1000);
+    return got.size() + skipped >= sent.size();
+  }));
+  EXPECT_EQ(got.size() + skipped, sent.size());
+  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 100, sent.begin()));
 }
 
 TEST_P(TransportConformance, AWriterThatIsNotReadIsBlockedAndThenToldWhenItMayGoOn) {

@@ -33,10 +33,13 @@ class ScriptedConnection final : public Connection {
   void fail_writes(int error) { write_error_ = error; }  // 0: stops failing
   // Refuses reads while the connection lives; 0: stops refusing.
   void refuse_reads(int error) { read_refusal_ = error; }
+  // Lets the next calls of skip() drop so many bytes.
+  void let_skip(size_t bytes) { skippable_ = bytes; }
 
   const Bytes& written() const { return written_; }
   Bytes take_written() { return std::exchange(written_, {}); }
   size_t reads() const { return reads_; }
+  size_t sends() const { return sends_; }  // by send() and not by write()
 
   ConnectState connect_state() override { return ConnectState::established; }
   int connect_error() const override { return 0; }
@@ -62,6 +65,16 @@ class ScriptedConnection final : public Connection {
     }
     portion.erase(portion.begin(), portion.begin() + static_cast<ptrdiff_t>(moved));
     return {IoKind::progressed, moved, 0};
+  }
+
+  IoResult send(std::span<const iovec> slices) override {
+    ++sends_;
+    return write(slices);
+  }
+  size_t skip(size_t most) override {
+    const size_t bytes = std::min(most, skippable_);
+    skippable_ -= bytes;
+    return bytes;
   }
 
   IoResult write(std::span<const iovec> slices) override {
@@ -91,6 +104,8 @@ class ScriptedConnection final : public Connection {
   int read_refusal_ = 0;
   Bytes written_;
   size_t reads_ = 0;
+  size_t sends_ = 0;
+  size_t skippable_ = 0;
 };
 
 }  // namespace r2ccl

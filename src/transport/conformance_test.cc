@@ -1,5 +1,5 @@
 // The conformance suite over TCP on loopback, IPv4 and IPv6, plain and through a faulty transport
-// that has no faults, and through shared memory.
+// that has no faults, and through shared memory, with direct reads and by rings only.
 #include "testing/conformance.h"
 
 #include <dirent.h>
@@ -66,7 +66,8 @@ class FaultlessWorld final : public TcpWorld {
 
 class ShmWorld final : public TcpWorld {
  public:
-  ShmWorld() : TcpWorld("127.0.0.1") {
+  explicit ShmWorld(bool direct)
+      : TcpWorld("127.0.0.1"), a_(open_tcp(), clock(), direct), b_(open_tcp(), clock(), direct) {
     const auto pid = static_cast<uint32_t>(getpid());
     std::memcpy(name_.bytes.data(), &pid, sizeof pid);
   }
@@ -77,12 +78,15 @@ class ShmWorld final : public TcpWorld {
 
  private:
   Address name_{.family = AddressFamily::local, .bytes = {}, .prefix_bits = 0, .scope = 0};
-  ShmTransport a_{open_tcp(), clock()};
-  ShmTransport b_{open_tcp(), clock()};
+  ShmTransport a_;
+  ShmTransport b_;
 };
 
 std::unique_ptr<ConformanceWorld> make_shm() {
-  return std::make_unique<ShmWorld>();
+  return std::make_unique<ShmWorld>(true);
+}
+std::unique_ptr<ConformanceWorld> make_rings() {
+  return std::make_unique<ShmWorld>(false);
 }
 std::unique_ptr<ConformanceWorld> make_tcp_ipv4() {
   return std::make_unique<TcpWorld>("127.0.0.1");
@@ -100,13 +104,14 @@ bool has_ipv6() {
 }
 
 std::vector<WorldFactory> worlds() {
-  std::vector<WorldFactory> out = {&make_tcp_ipv4, &make_faultless, &make_shm};
+  std::vector<WorldFactory> out = {&make_tcp_ipv4, &make_faultless, &make_shm, &make_rings};
   if (has_ipv6()) out.push_back(&make_tcp_ipv6);
   return out;
 }
 
 std::string name_of(const testing::TestParamInfo<WorldFactory>& info) {
   if (info.param == &make_shm) return "SharedMemory";
+  if (info.param == &make_rings) return "SharedMemoryRings";
   if (info.param == &make_tcp_ipv4) return "TcpOverIpv4";
   return info.param == &make_tcp_ipv6 ? "TcpOverIpv6" : "FaultlessOverTcp";
 }

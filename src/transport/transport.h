@@ -109,6 +109,22 @@ class Connection {
   // more.
   virtual IoResult receive(std::span<const iovec> slices) { return read(slices); }
   virtual void fence() {}
+  // Writes as write() does. But a transport may leave the last slice where it is, and take its
+  // bytes when the reader asks for them. They must then stay as they are until the reader has them,
+  // or until release() or destruction: after these the transport reads the slice no more.
+  virtual IoResult send(std::span<const iovec> slices) { return write(slices); }
+  virtual void release() noexcept {}
+  // Returns whether send() may leave a last slice of so many bytes where it is.
+  virtual bool sends_in_place(size_t bytes) const {
+    (void)bytes;
+    return false;
+  }
+  // Drops the next bytes of the stream, at most `most`, if the other end still has them in place.
+  // Returns how many. So a reader that wants none of them does not fetch them.
+  virtual size_t skip(size_t most) {
+    (void)most;
+    return 0;
+  }
   virtual ConnectionInfo info() const = 0;
   // Returns the address that the other side connects from or is reached at.
   virtual Endpoint remote() const = 0;

@@ -4,8 +4,10 @@ Needs nothing but the loopback interface. See rank_failure_test.py for ranks tha
 
 usage: one_host_test.py PATH_OF_R2CCL [unittest arguments]
 """
+import ctypes
 import json
 import os
+import struct
 import time
 import unittest
 
@@ -40,6 +42,54 @@ def reduce_for_ever(lib, lines):
         comm.all_reduce(data, out, COUNT)
 
 
+def array_of(value):
+    return (ctypes.c_float * COUNT).from_buffer_copy(struct.pack("f", value) * COUNT)
+
+
+def send_to_two(lib, lines):
+    """Rank 0 sends to both others at the same time, and overwrites its buffer after each round."""
+    comm = api.Comm.from_environment(lib)
+    wrong = 0
+    for number in range(20):
+        data = array_of(number)
+        if rank_number() == 0:
+            for sent in [comm.send(data, COUNT, peer, wait=False) for peer in (1, 2)]:
+                sent.wait()
+            ctypes.memset(data, 0xff, ctypes.sizeof(data))
+        else:
+            out = array_of(-1)
+            comm.recv(out, COUNT, 0)
+            wrong += bytes(out) != bytes(data)
+    lines.say(event="done", wrong=wrong)
+    comm.barrier()
+    comm.destroy()
+
+
+def abort_while_sending_to_two(lib, lines):
+    """Rank 0 aborts and overwrites its buffers while the others read."""
+    comm = api.Comm.from_environment(lib)
+    received = wrong = 0
+    try:
+        comm.barrier()
+        if rank_number() == 0:
+            data = [array_of(number) for number in range(8)]
+            kept = [comm.send(one, COUNT, peer, wait=False) for one in data for peer in (1, 2)]
+            time.sleep(0.002)
+            comm.abort()
+            for one in data:
+                ctypes.memset(one, 0xff, ctypes.sizeof(one))
+            del kept
+        else:
+            for number in range(8):
+                out = array_of(-1)
+                comm.recv(out, COUNT, 0)
+                received += 1
+                wrong += bytes(out) != bytes(array_of(number))
+    except api.R2cclError:
+        pass
+    lines.say(event="done", received=received, wrong=wrong)
+
+
 class OneHostTest(LocalJobCase):
     def reports(self, **environment):
         job = self.start(2, reduce_and_report, environment)
@@ -63,6 +113,19 @@ class OneHostTest(LocalJobCase):
     def test_one_rank_without_it_suffices_for_lo(self):
         for report in self.reports(SHM_OF_RANK_1="0"):
             self.assertEqual(report["states"], {"lo": "up"})
+
+    def expect_no_wrong_message(self, body, **environment):
+        job = self.start(3, body, environment)
+        for report in self.hear_all(job, "done").values():
+            self.assertEqual(report["wrong"], 0)
+
+    def test_messages_to_several_ranks_are_right_read_directly_or_through_rings(self):
+        self.expect_no_wrong_message(send_to_two)
+        self.expect_no_wrong_message(send_to_two, R2CCL_SHM_DIRECT="0")
+
+    def test_a_sender_that_aborts_and_overwrites_its_buffers_spoils_no_message(self):
+        for _ in range(5):
+            self.expect_no_wrong_message(abort_while_sending_to_two)
 
     def test_killed_ranks_leave_nothing_in_the_file_system(self):
         before = sorted(os.listdir("/dev/shm"))

@@ -52,6 +52,10 @@ bool SendLedger::copy_remainder(std::vector<Posted>& ended) {
   for (size_t i = 0; i < open_.size(); ++i) {
     Open& open = open_[i];
     if (open.complete || open.buffered()) continue;
+    if (open.in_place && !mutated(Mutant::complete_in_place)) {
+      all = false;
+      continue;
+    }
     buffer(open, uint64_t{open.acknowledged.prefix()} * open.chunk_bytes);
     all = all && open.buffered();
     if (open.buffered()) ended.push_back({MessageNo(first_.value() + i), true});
@@ -147,6 +151,12 @@ std::span<const std::byte> SendLedger::bytes(ChunkRef chunk) const {
   if (!open->buffered()) return {open->data + offset, size};
   R2CCL_CHECK(offset >= open->buffered_from);
   return {open->buffer.data() + (offset - open->buffered_from), size};
+}
+
+void SendLedger::keep_source(MessageNo message) {
+  Open* open = find(message);
+  R2CCL_CHECK(open != nullptr);
+  open->in_place = !open->buffered();
 }
 
 bool SendLedger::copy_gone(ChunkRef chunk) {

@@ -69,6 +69,9 @@ class SendLedger {
   DataHeader transmit(ChunkRef chunk);
   // Requires that the message is open and cut.
   std::span<const std::byte> bytes(ChunkRef chunk) const;
+  // Requires that the message is open. A connection may read its bytes where they are until they
+  // are acknowledged, so copy_remainder() leaves this message alone.
+  void keep_source(MessageNo message);
   // Records that a copy is no longer in flight: it was delivered, or its path failed. Returns true
   // when the chunk is not acknowledged and has no other copy in flight.
   bool copy_gone(ChunkRef chunk);
@@ -102,6 +105,7 @@ class SendLedger {
     uint32_t chunk_bytes = 0;  // 0: not cut yet
     uint32_t next_fresh = 0;   // <= acknowledged.count(): chunks below were sent at least once
     bool complete = false;
+    bool in_place = false;          // a connection may still read `data`
     std::vector<std::byte> buffer;  // a buffered message's bytes from `buffered_from` on
     uint64_t buffered_from = 0;     // + buffer.size() == size
     bool buffered() const { return !buffer.empty(); }

@@ -155,6 +155,22 @@ TEST(SendLedger, CopiesTheUnacknowledgedRestOfMessagesThatWereSentWhole) {
   EXPECT_EQ(ended.size(), 1u) << "each is told once";
 }
 
+TEST(SendLedger, DoesNotCopyTheRestOfAMessageThatAConnectionMayStillRead) {
+  Sender s;
+  s.permit_all();
+  s.post(25 * kCut);
+  s.post(25 * kCut);
+  s.send_all();
+  s.ledger.keep_source(MessageNo(1));
+  std::vector<SendLedger::Posted> ended;
+  EXPECT_FALSE(s.ledger.copy_remainder(ended));
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].number, MessageNo(0));
+  s.report.low_water = MessageNo(2);
+  ASSERT_TRUE(s.apply().ok());
+  EXPECT_TRUE(s.ledger.copy_remainder(ended)) << "it is acknowledged";
+}
+
 TEST(SendLedger, CopiesNoMoreOfTheRestThanItsBound) {
   Sender s;
   s.permit_all();

@@ -35,8 +35,9 @@ namespace r2ccl {
 // One data frame in flight.
 struct Transmission {
   uint64_t number = 0;
-  uint32_t bytes = 0;  // header and payload
-  bool probe = false;  // carries no chunk
+  uint32_t bytes = 0;     // header and payload
+  bool probe = false;     // carries no chunk
+  bool in_place = false;  // the connection may read the payload where it is
   ChannelId channel;
   ChunkRef chunk;
   TimeNs sent_at = 0;

@@ -157,6 +157,9 @@ const std::array kVariables = {
              "Tells hosts apart: ranks with the same text are taken to share a host."},
     Variable{"R2CCL_SHM", nullptr, Flag{&Config::shm}, "1",
              "0: ranks of one host exchange data over lo and not through shared memory."},
+    Variable{"R2CCL_SHM_DIRECT", nullptr, Flag{&Config::shm_direct}, "1",
+             "0: ranks of one host do not read large messages straight from each other's memory, "
+             "where the kernel permits that."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",

@@ -51,6 +51,7 @@ struct Config {
   bool damping = true;
   std::string host_id;
   bool shm = true;
+  bool shm_direct = true;
   std::string fault_file;
   bool status = true;
   std::string runtime_dir;

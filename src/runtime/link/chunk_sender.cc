@@ -35,7 +35,17 @@ void ChunkSender::transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs 
   payload_bytes_ += header.payload_bytes;
   const std::span<const std::byte> payload = from.send.bytes(chunk);
   if (settings_.witness != nullptr) settings_.witness->on_transmit(end_, on, header, payload);
+  transmission.in_place = serves_others(on) && on.sends_in_place(payload.size());
+  if (transmission.in_place) from.send.keep_source(chunk.message);
   send_frame(on, header, payload, transmission, now);
+}
+
+// Only the reader copies bytes that stay in place. With one peer a copy by both ends, which work at
+// the same time, is faster. With several, the readers copy in parallel and the sender would be the
+// bottleneck.
+bool ChunkSender::serves_others(const Path& path) {
+  const size_t own = path.model.outstanding().empty() ? 0 : 1;
+  return host_.queue(path.spec.local_nic).busy_paths() > own;
 }
 
 void ChunkSender::send_proof(Path& path, TimeNs now) {

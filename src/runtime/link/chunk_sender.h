@@ -96,6 +96,7 @@ class ChunkSender {
   void note_stalled(Path& path);
   void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
+  bool serves_others(const Path& path);
   void send_probe(Path& path, uint64_t bytes, TimeNs now);
   void send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
                   Transmission transmission, TimeNs now);

@@ -140,6 +140,12 @@ Status FrameReader::consume(std::span<const std::byte> bytes) {
 FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
   const uint64_t stop_at = bytes_ + budget;
   while (bytes_ < stop_at) {
+    if (in_payload() && place_.placement == Placement::discard) {
+      if (const size_t dropped = connection.skip(payload_slice()); dropped > 0) {
+        if (Status status = advance(dropped); !status.ok()) return {status, {}};
+        continue;
+      }
+    }
     std::array<iovec, 4> slices;
     size_t count = 0;
     size_t direct = 0;  // bytes that are read directly to their destination

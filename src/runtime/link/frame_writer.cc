@@ -14,7 +14,7 @@ constexpr std::array<std::byte, 64 * 1024> kPadding{};
 }  // namespace
 
 void FrameWriter::start(const DataHeader& header, std::span<const std::byte> payload,
-                        std::span<const std::byte> state) {
+                        std::span<const std::byte> state, bool in_place) {
   R2CCL_CHECK(!busy_);
   R2CCL_CHECK(state.size() == header.state_bytes);
   R2CCL_CHECK(payload.empty() || payload.size() == header.payload_bytes);
@@ -25,6 +25,7 @@ void FrameWriter::start(const DataHeader& header, std::span<const std::byte> pay
   head_.insert(head_.end(), state.begin(), state.end());
   if (!state.empty()) tag_.seal_state(std::span(head_).subspan(kDataHeaderBytes));
   payload_ = payload.empty() ? nullptr : payload.data();
+  in_place_ = in_place && payload_ != nullptr;
   written_ = 0;
   busy_ = true;
 }
@@ -46,7 +47,9 @@ IoResult FrameWriter::flush(Connection& connection) {
       if (payload_ == nullptr) rest = std::min(rest, kPadding.size());
       slices[count++] = {const_cast<std::byte*>(from), rest};
     }
-    const IoResult result = connection.write(std::span(slices).first(count));
+    const auto all = std::span(slices).first(count);
+    const bool stays = in_place_ && rest > 0;
+    const IoResult result = stays ? connection.send(all) : connection.write(all);
     if (result.kind != IoKind::progressed) return result;
     written_ += result.bytes;
     busy_ = written_ < total;
@@ -56,7 +59,10 @@ IoResult FrameWriter::flush(Connection& connection) {
 }
 
 void FrameWriter::finish_with_padding(ChannelId channel, MessageNo message) {
-  if (busy_ && header_.channel == channel && header_.message == message) payload_ = nullptr;
+  if (busy_ && header_.channel == channel && header_.message == message) {
+    payload_ = nullptr;
+    in_place_ = false;
+  }
 }
 
 std::span<const std::byte> FrameWriter::unwritten() const {
@@ -72,6 +78,7 @@ bool FrameWriter::copy_remainder(ChannelId channel) {
   remainder_.resize(header_.payload_bytes);
   abandoned_ = !copy_if_readable(remainder_.data() + (remainder_.size() - rest.size()), rest);
   payload_ = abandoned_ ? nullptr : remainder_.data();
+  in_place_ = false;
   return !abandoned_;
 }
 

@@ -29,8 +29,9 @@ class FrameWriter {
   bool abandoned() const { return abandoned_; }
   // Requires that no frame is under way. `payload` has header.payload_bytes bytes, or is empty for
   // a frame of padding. `state` has header.state_bytes bytes; the writer fills in the tag.
+  // `in_place`: the payload goes by Connection::send(), so it may be read after the frame.
   void start(const DataHeader& header, std::span<const std::byte> payload,
-             std::span<const std::byte> state = {});
+             std::span<const std::byte> state = {}, bool in_place = false);
   // Writes until the frame is complete (progressed), or no more can be written (blocked, failed).
   IoResult flush(Connection& connection);
   // Stops reading this message's memory: finishes the frame with padding. Requires that the
@@ -47,6 +48,7 @@ class FrameWriter {
   std::vector<std::byte> head_;  // the header and the carried state
   DataHeader header_;
   const std::byte* payload_ = nullptr;  // null: padding
+  bool in_place_ = false;               // goes by Connection::send(), unless it is a copy
   std::vector<std::byte> remainder_;    // of the frame, as copied by copy_remainder()
   size_t written_ = 0;                  // bytes written of head and payload together
   bool busy_ = false;

@@ -100,6 +100,37 @@ TEST(FrameWriter, WritesOneFrameAfterAnother) {
   EXPECT_EQ(connection.written(), want);
 }
 
+TEST(FrameWriter, OnlyAPayloadThatStaysIsSentInPlace) {
+  const Bytes payload = pattern(4096);
+  for (const bool in_place : {false, true}) {
+    ScriptedConnection connection;
+    FrameWriter writer(kTag);
+    writer.start(header_of(4096), payload, {}, in_place);
+    EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
+    EXPECT_EQ(connection.sends(), in_place ? 1u : 0u);
+    EXPECT_EQ(connection.written(), frame_of(header_of(4096), payload));
+  }
+}
+
+TEST(FrameWriter, PaddingAndACopyOfTheRemainderAreNotSentInPlace) {
+  for (const bool padding : {false, true}) {
+    const Bytes payload = pattern(4096);
+    ScriptedConnection connection;
+    connection.limit_writes({100, 0});
+    FrameWriter writer(kTag);
+    writer.start(header_of(4096), payload, {}, true);
+    EXPECT_EQ(writer.flush(connection).kind, IoKind::blocked);
+    const size_t sends = connection.sends();
+    if (padding) {
+      writer.finish_with_padding(ChannelId(1), MessageNo(2));
+    } else {
+      EXPECT_TRUE(writer.copy_remainder(ChannelId(1)));
+    }
+    EXPECT_EQ(writer.flush(connection).kind, IoKind::progressed);
+    EXPECT_EQ(connection.sends(), sends);
+  }
+}
+
 TEST(FrameWriter, AFrameWithoutBytesOfItsOwnIsPadding) {
   DataHeader probe = header_of(100'000);  // longer than the padding buffer
   probe.type = FrameType::probe;

@@ -99,6 +99,7 @@ void Link::cancel_channel(ChannelId id) {
   target.client = nullptr;
   for (Path* path : paths()) {
     path->copy_remainder(id);
+    if (!mutated(Mutant::no_release)) path->release_payloads();
     path->discard_remainder(id);
   }
   target.send.cancel();

@@ -101,7 +101,7 @@ void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
   header.transmission = model.frames_sent();
   transmission.bytes = header.frame_bytes();
   model.on_sent(transmission, now, nic_time);
-  writer_->start(header, payload, carried);
+  writer_->start(header, payload, carried, transmission.in_place);
   flush_data();
 }
 
@@ -130,7 +130,9 @@ void Path::halt() noexcept {
   data_registration_.reset();
   control_registration_.reset();
   paused_until_ = kNever;
-  if (data_ != nullptr) fence();
+  if (data_ == nullptr) return;
+  fence();
+  data_->release();
 }
 
 IoKind Path::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {

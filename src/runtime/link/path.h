@@ -106,6 +106,12 @@ class Path final : public PathEnd, private FrameReader::Owner {
     if (writer_) writer_->finish_with_padding(channel, message);
   }
   void copy_remainder(ChannelId channel);
+  // Returns whether the connection may read a payload of so many bytes after the frame is written.
+  bool sends_in_place(size_t bytes) const { return data_ && data_->sends_in_place(bytes); }
+  // After this the connection reads no payload that was sent before.
+  void release_payloads() {
+    if (data_) data_->release();
+  }
   bool abandoned() const override { return writer_ && writer_->abandoned(); }
 
   // --- a kernel that is short of memory ---

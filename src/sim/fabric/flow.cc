@@ -70,10 +70,14 @@ IoResult Flow::read(int side, std::span<const iovec> slices) {
   Stream& incoming = stream(1 - side);
   const SideState state = at(side).state;
   if (state == SideState::established || state == SideState::failed) {
-    if (const size_t bytes = incoming.read(slices); bytes > 0) {
-      if (state == SideState::established && incoming.window_update_due()) send_ack(side);
-      if (IoWatch* watch = network_.options().watch) watch->on_read(slices, bytes);
-      if (tampering_[index(1 - side)].taken(incoming)) expect_notice(side);
+    IoWatch* const watch = network_.options().watch;
+    const auto fetch = [watch](std::span<const std::byte> source) {
+      const iovec one{const_cast<std::byte*>(source.data()), source.size()};
+      if (watch != nullptr) watch->on_write({&one, 1}, source.size());
+    };
+    if (const size_t bytes = incoming.read(slices, fetch); bytes > 0) {
+      if (watch != nullptr) watch->on_read(slices, bytes);
+      on_taken(side);
       return {IoKind::progressed, bytes, 0};
     }
     if (incoming.ended()) return {IoKind::closed, 0, 0};
@@ -83,6 +87,24 @@ IoResult Flow::read(int side, std::span<const iovec> slices) {
     return {IoKind::failed, 0, EBADF};
   }
   return {IoKind::blocked, 0, 0};
+}
+
+void Flow::on_taken(int side) {
+  const Stream& incoming = stream(1 - side);
+  if (at(side).state == SideState::established && incoming.window_update_due()) send_ack(side);
+  if (tampering_[index(1 - side)].taken(incoming)) expect_notice(side);
+}
+
+size_t Flow::skip(int side, size_t most) {
+  const SideState state = at(side).state;
+  if (state != SideState::established && state != SideState::failed) return 0;
+  const size_t bytes = stream(1 - side).skip(most);
+  if (bytes > 0) on_taken(side);
+  return bytes;
+}
+
+bool Flow::in_place() const {
+  return network_.options().nics_write || sides_[1].endpoint.address.family == AddressFamily::local;
 }
 
 void Flow::post(int side, std::span<const iovec> slices, size_t skip) {
@@ -129,6 +151,19 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
   return {IoKind::progressed, bytes, 0};
 }
 
+IoResult Flow::send(int side, std::span<const iovec> slices) {
+  const uint64_t before = stream(side).written();
+  const IoResult result = write(side, slices);
+  size_t skipped = 0;
+  for (const iovec& slice : slices.first(slices.size() - 1)) skipped += slice.iov_len;
+  if (in_place() && result.bytes > skipped) {
+    stream(side).keep_in_place(
+        before + result.bytes,
+        {static_cast<const std::byte*>(slices.back().iov_base), result.bytes - skipped});
+  }
+  return result;
+}
+
 // Expects the reader of a tampered frame to give up this connection.
 void Flow::expect_notice(int reader) {
   Engine& engine = network_.engine();
@@ -163,11 +198,13 @@ void Flow::close(int side) {
   at(side).process = nullptr;
   at(side).poll_id = -1;
   fence(side);
+  release(side);
   discard(side);
   forget_if_over();
 }
 
 void Flow::orphan(int side) {
+  release(side);
   // Like Linux: unread bytes cause a reset.
   const bool all_read = stream(1 - side).readable_bytes() == 0;
   if (at(side).state == SideState::established && all_read) {

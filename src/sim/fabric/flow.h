@@ -62,6 +62,12 @@ class Flow {
   bool attached_to(int side, const SimHost& process) const;
   IoResult read(int side, std::span<const iovec> slices);
   IoResult write(int side, std::span<const iovec> slices);
+  // Writes, and leaves the bytes of the last slice where they are.
+  IoResult send(int side, std::span<const iovec> slices);
+  void release(int side) { stream(side).release(); }
+  size_t skip(int side, size_t most);
+  // Whether the bytes can stay in place: in shared memory, or with NICs that read and write.
+  bool in_place() const;
   // Gives the NIC the memory behind the first `skip` bytes of `slices`, in place of the earlier
   // memory. fence() takes it away.
   void post(int side, std::span<const iovec> slices, size_t skip);
@@ -115,6 +121,7 @@ class Flow {
   Stream& stream(int side) { return streams_[index(side)]; }
 
   void land(int side, uint64_t end);
+  void on_taken(int side);
   void become(int side, SideState next);
   void touch(int side);
   void discard(int side);

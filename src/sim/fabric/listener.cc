@@ -45,14 +45,19 @@ int SimConnection::connect_error() const {
   return flow_.error(side_);
 }
 
-IoResult SimConnection::read(std::span<const iovec> slices) {
+// Returns the failure of this call; `blocked`: it goes on.
+IoResult SimConnection::operation_error() {
   if (!process_.alive()) return {IoKind::failed, 0, EBADF};
-  if (const int error = process_.next_operation_error()) {
-    if (is_refusal(error)) return {IoKind::refused, 0, error};
-    flow_.fail(side_, error);
-    return {IoKind::failed, 0, error};
-  }
-  return flow_.read(side_, slices);
+  const int error = process_.next_operation_error();
+  if (error == 0) return {};
+  if (is_refusal(error)) return {IoKind::refused, 0, error};
+  flow_.fail(side_, error);
+  return {IoKind::failed, 0, error};
+}
+
+IoResult SimConnection::read(std::span<const iovec> slices) {
+  const IoResult error = operation_error();
+  return error.kind == IoKind::blocked ? flow_.read(side_, slices) : error;
 }
 
 IoResult SimConnection::receive(std::span<const iovec> slices) {
@@ -62,13 +67,13 @@ IoResult SimConnection::receive(std::span<const iovec> slices) {
 }
 
 IoResult SimConnection::write(std::span<const iovec> slices) {
-  if (!process_.alive()) return {IoKind::failed, 0, EBADF};
-  if (const int error = process_.next_operation_error()) {
-    if (is_refusal(error)) return {IoKind::refused, 0, error};
-    flow_.fail(side_, error);
-    return {IoKind::failed, 0, error};
-  }
-  return flow_.write(side_, slices);
+  const IoResult error = operation_error();
+  return error.kind == IoKind::blocked ? flow_.write(side_, slices) : error;
+}
+
+IoResult SimConnection::send(std::span<const iovec> slices) {
+  const IoResult error = operation_error();
+  return error.kind == IoKind::blocked ? flow_.send(side_, slices) : error;
 }
 
 SimListener::SimListener(SimHost& process, Network& network, const Endpoint& local,

@@ -26,6 +26,10 @@ class SimConnection final : public Connection, public PollSource {
   IoResult write(std::span<const iovec> slices) override;
   IoResult receive(std::span<const iovec> slices) override;
   void fence() override { flow_.fence(side_); }
+  IoResult send(std::span<const iovec> slices) override;
+  void release() noexcept override { flow_.release(side_); }
+  bool sends_in_place(size_t bytes) const override { return bytes > 0 && flow_.in_place(); }
+  size_t skip(size_t most) override { return process_.alive() ? flow_.skip(side_, most) : 0; }
   ConnectionInfo info() const override { return flow_.info(side_); }
   Endpoint remote() const override { return flow_.endpoint(1 - side_); }
   int poll_id() const override { return poll_id_; }
@@ -36,6 +40,8 @@ class SimConnection final : public Connection, public PollSource {
   uint64_t flow_id() const { return flow_.id(); }
 
  private:
+  IoResult operation_error();
+
   SimHost& process_;
   Flow& flow_;  // lives at least as long as a connection is attached to it
   const int side_;

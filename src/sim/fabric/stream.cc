@@ -151,16 +151,37 @@ uint64_t Stream::readable_bytes() const {
   return arrived() - read_;
 }
 
-size_t Stream::read(std::span<const iovec> slices) {
-  const uint64_t before = read_;
-  for (const iovec& slice : slices) {
-    const size_t bytes = std::min<size_t>(readable_bytes(), slice.iov_len);
-    if (bytes == 0 && readable_bytes() == 0) break;
-    peek(read_, {static_cast<std::byte*>(slice.iov_base), bytes});
-    read_ += bytes;
-  }
+void Stream::keep_in_place(uint64_t end, std::span<const std::byte> bytes) {
+  R2CCL_CHECK(end <= written_ && (in_place_.empty() || in_place_.back().end <= end - bytes.size()));
+  in_place_.push_back({end - bytes.size(), end, bytes.data()});
+}
+
+std::span<const std::byte> Stream::next_in_place(size_t most) {
+  while (!in_place_.empty() && in_place_.front().end <= read_) in_place_.pop_front();
+  if (in_place_.empty() || in_place_.front().begin > read_) return {};
+  const InPlace& next = in_place_.front();
+  const uint64_t bytes = std::min({uint64_t{most}, next.end - read_, readable_bytes()});
+  return {next.bytes + (read_ - next.begin), bytes};
+}
+
+// Takes bytes from the ring, up to those in place.
+size_t Stream::take_plain(const iovec& slice) {
+  uint64_t bytes = std::min<uint64_t>(readable_bytes(), slice.iov_len);
+  if (!in_place_.empty()) bytes = std::min(bytes, in_place_.front().begin - read_);
+  peek(read_, {static_cast<std::byte*>(slice.iov_base), bytes});
+  read_ += bytes;
+  return bytes;
+}
+
+size_t Stream::skip(size_t most) {
+  const size_t bytes = next_in_place(most).size();
+  read_ += bytes;
+  on_taken();
+  return bytes;
+}
+
+void Stream::on_taken() {
   if (read_ == written_) rings_->give(std::exchange(ring_, {}));
-  return read_ - before;
 }
 
 // Grows the ring to hold `bytes`, keeping its content.

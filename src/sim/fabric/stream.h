@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -50,6 +52,10 @@ class Stream {
 
   // --- the writing process ---
   size_t write(std::span<const iovec> slices);  // 0: no room now
+  // The reader gets the last `bytes.size()` bytes up to `end` from where they are. They were
+  // written, and must stay until the reader has them, or until release().
+  void keep_in_place(uint64_t end, std::span<const std::byte> bytes);
+  void release() noexcept { in_place_.clear(); }
   bool writable() const;
   uint64_t unsent() const { return end() - next_; }
   void finish() { finished_ = true; }
@@ -83,7 +89,15 @@ class Stream {
   // --- the reading process ---
   uint64_t readable_bytes() const;
   bool ended() const { return delivered_ > written_ && read_ == written_; }
-  size_t read(std::span<const iovec> slices);
+  // Ends before bytes that are in place, unless it begins with such. Calls `fetch` with each
+  // memory of the writer that it reads.
+  template <typename Fetch>
+  size_t read(std::span<const iovec> slices, const Fetch& fetch);
+  size_t read(std::span<const iovec> slices) {
+    return read(slices, [](std::span<const std::byte>) {});
+  }
+  // Drops bytes that are in place and come next; returns how many.
+  size_t skip(size_t most);
   uint64_t taken() const { return read_; }
   uint64_t arrived() const { return std::min(delivered_, written_); }
   // Copies bytes from `offset` on without taking them. Requires that they have been written and not
@@ -98,6 +112,15 @@ class Stream {
   bool cut_reached() const { return delivered_ >= cut_at_; }
 
  private:
+  struct InPlace {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    const std::byte* bytes = nullptr;
+  };
+  // The memory of the bytes from read_ on, at most `most`, that are in place; empty: none.
+  std::span<const std::byte> next_in_place(size_t most);
+  size_t take_plain(const iovec& slice);
+  void on_taken();
   void grow_window(uint64_t acknowledged);
   void shrink_window();
   uint64_t end() const { return written_ + (finished_ ? 1 : 0); }
@@ -110,6 +133,8 @@ class Stream {
   RingPool* rings_;
   uint64_t ring_size_ = 0;  // of the last ring: the next one need not grow to it again
   RingPool::Ring ring_;     // bytes [read_, written_); empty, or a power of two long
+
+  std::deque<InPlace> in_place_;  // in order, and not read yet
 
   // In the order read_ <= delivered_ <= next highest sent <= end(); acknowledged_ <= delivered_.
   uint64_t read_ = 0;
@@ -137,5 +162,32 @@ class Stream {
   bool repair_counts_ = false;  // no answer yet shows that the last repair was in vain
   uint64_t cut_at_ = UINT64_MAX;
 };
+
+template <typename Fetch>
+size_t Stream::read(std::span<const iovec> slices, const Fetch& fetch) {
+  const uint64_t before = read_;
+  bool plain = false;
+  for (const iovec& slice : slices) {
+    auto* into = static_cast<std::byte*>(slice.iov_base);
+    size_t left = slice.iov_len;
+    while (left > 0 && readable_bytes() > 0) {
+      const std::span<const std::byte> source = next_in_place(left);
+      if (!source.empty() && plain) break;
+      if (!source.empty()) {
+        fetch(source);
+        std::memcpy(into, source.data(), source.size());
+        read_ += source.size();
+      } else {
+        plain = true;
+      }
+      const size_t bytes = source.empty() ? take_plain({into, left}) : source.size();
+      into += bytes;
+      left -= bytes;
+    }
+    if (left > 0) break;
+  }
+  on_taken();
+  return read_ - before;
+}
 
 }  // namespace r2ccl::sim

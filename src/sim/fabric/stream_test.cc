@@ -55,6 +55,34 @@ TEST(Stream, GivesItsMemoryToOthersOnceAllBytesAreTaken) {
   }
 }
 
+TEST(Stream, BytesInPlaceAreReadFromTheirSourceUntilItIsReleased) {
+  RingPool rings;
+  Stream stream({}, 0, rings);
+  const std::vector<std::byte> header(10, std::byte{9});
+  std::vector<std::byte> source(1000, std::byte{1});
+  ASSERT_EQ(write(stream, header), header.size());
+  ASSERT_EQ(write(stream, source), source.size());
+  stream.keep_in_place(stream.written(), source);
+  ASSERT_EQ(write(stream, header), header.size());
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
+  std::ranges::fill(source, std::byte{2});
+  std::vector<std::byte> got(2000);
+  iovec into = slice_of(got);
+  EXPECT_EQ(stream.skip(5), 0u);
+  EXPECT_EQ(stream.read({&into, 1}), header.size()) << "a read ends before bytes in place";
+  into.iov_len = 100;
+  size_t fetched = 0;
+  EXPECT_EQ(stream.read({&into, 1}, [&](auto bytes) { fetched += bytes.size(); }), 100u);
+  EXPECT_EQ(fetched, 100u);
+  EXPECT_EQ(got[99], std::byte{2});
+  EXPECT_EQ(stream.skip(50), 50u);
+  stream.release();
+  into.iov_len = 2000;
+  EXPECT_EQ(stream.read({&into, 1}), 850 + header.size()) << "and goes on behind them";
+  EXPECT_EQ(got[849], std::byte{1}) << "as they were written";
+  EXPECT_EQ(got[850], std::byte{9});
+}
+
 TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
   RingPool rings;
   Stream stream({.initial_window_bytes = 64 * 1024}, 0, rings);

@@ -1,5 +1,5 @@
-// NICs that write into memory by themselves, as with RDMA: the memory they may touch, and until
-// when.
+// NICs that write into memory by themselves and read it, as with RDMA: the memory they may touch,
+// and until when.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,6 +44,36 @@ TEST_F(NicsWrite, ArrivingBytesLandWithoutTheProcessAndAreReturnedByItsRead) {
   const iovec slice = slice_of(second);
   EXPECT_EQ(pair.server->receive({&slice, 1}).bytes, kBytes);
   EXPECT_EQ(second, sent) << "in the place that was given last";
+}
+
+TEST_F(NicsWrite, SentBytesAreReadWhereTheyAreUntilTheyAreReleased) {
+  for (const bool released : {false, true}) {
+    TestPair own{options()};
+    own.connect();
+    std::vector<std::byte> source = sent;
+    const iovec slice = slice_of(source);
+    EXPECT_TRUE(own.client->sends_in_place(kBytes));
+    ASSERT_EQ(own.client->send({&slice, 1}).bytes, kBytes);
+    if (released) own.client->release();
+    std::ranges::fill(source, std::byte{0});
+    own.fabric.run_for(kSecond);
+    const iovec into = slice_of(first);
+    ASSERT_EQ(own.server->read({&into, 1}).bytes, kBytes);
+    EXPECT_EQ(first, released ? sent : source);
+  }
+}
+
+TEST_F(NicsWrite, ASenderThatEndsReleasesItsBytes) {
+  pair.connect();
+  std::vector<std::byte> source = sent;
+  const iovec slice = slice_of(source);
+  ASSERT_EQ(pair.client->send({&slice, 1}).bytes, kBytes);
+  pair.fabric.run_for(kSecond);
+  pair.client.reset();
+  std::ranges::fill(source, std::byte{0});
+  const iovec into = slice_of(first);
+  ASSERT_EQ(pair.server->read({&into, 1}).bytes, kBytes);
+  EXPECT_EQ(first, sent);
 }
 
 TEST_F(NicsWrite, LandsBehindTheBytesThatWereReturned) {

@@ -11,10 +11,20 @@
 
 namespace r2ccl {
 
+// Payload of at least so many bytes stays in place. With less, a system call costs more than the
+// second copy.
+inline constexpr size_t kShmInPlaceBytes = size_t{64} << 10;
+
 class ShmConnection;
 
-// The live connections of one transport, by poll id.
-using ShmConnections = std::unordered_map<int, ShmConnection*>;
+// The state that the connections of one transport share.
+struct ShmConnections {
+  std::unordered_map<int, ShmConnection*> live;  // by poll id
+  // Whether this process lets others read its memory, and whether it reads theirs. The latter is
+  // false once that has failed.
+  bool in_place = true;
+  bool fetches = true;
+};
 
 class ShmConnection final : public Connection {
  public:
@@ -32,6 +42,10 @@ class ShmConnection final : public Connection {
   int connect_error() const override { return state_ == ConnectState::failed ? error_ : 0; }
   IoResult read(std::span<const iovec> slices) override;
   IoResult write(std::span<const iovec> slices) override;
+  IoResult send(std::span<const iovec> slices) override;
+  void release() noexcept override;
+  bool sends_in_place(size_t bytes) const override;
+  size_t skip(size_t most) override;
   // The kernel holds no bytes, and answers for the peer at once: a stopped process is not dead, and
   // a dead one has closed its socket.
   ConnectionInfo info() const override {
@@ -46,7 +60,8 @@ class ShmConnection final : public Connection {
   // Require !in_forked_child().
   bool readable() const {
     if (error_ != 0 || peer_gone_) return true;
-    return segment_.mapped() && (reader_.has_bytes() || reader_.closed());
+    return segment_.mapped() &&
+           (reader_.has_bytes() || reader_.closed() || incoming_.ready(reader_.tail()));
   }
   bool writable() const {
     if (error_ != 0 || peer_gone_) return true;
@@ -62,6 +77,9 @@ class ShmConnection final : public Connection {
   IoResult fail(int error);
   void attach(ShmSegment segment, ShmEnd end);
   void receive_segment();
+  void meet_peer();
+  IoResult fail_fetch(int error);
+  int fetch(std::span<const iovec> slices, size_t left, size_t& bytes);
   void ring_bell();
   // Returns whether the rings may be touched: they are here, and this is no forked child.
   bool attached() const { return segment_.mapped() && socket_.valid(); }
@@ -71,13 +89,17 @@ class ShmConnection final : public Connection {
   int error_ = 0;           // the first error; bytes that arrived before it can still be read
   bool peer_gone_ = false;  // the socket has ended
   ShmSegment segment_;      // mapped from attach() on
-  ShmRingReader reader_;    // these two are valid while it is mapped
+  ShmRingReader reader_;    // these four are valid while it is mapped
   ShmRingWriter writer_;
+  ShmReferenceReader incoming_;
+  ShmReferenceWriter outgoing_;
   std::shared_ptr<ShmConnections> all_;
   GuardedFd socket_;
   const int poll_id_;
   Endpoint remote_;
   ConnectState state_ = ConnectState::established;
+  ShmEnd end_ = ShmEnd::accepting;
+  bool met_peer_ = false;  // it is known whether this process can read the peer's memory
 };
 
 }  // namespace r2ccl

@@ -25,8 +25,8 @@ ShmPoller::Watch* ShmPoller::find(int poll_id) {
 
 Status ShmPoller::add(int poll_id, uint64_t token, bool want_write) {
   R2CCL_CHECK((token & kOwn) != kOwn);
-  const auto found = all_->find(poll_id);
-  if (found == all_->end()) return below_.add(poll_id, token, want_write);
+  const auto found = all_->live.find(poll_id);
+  if (found == all_->live.end()) return below_.add(poll_id, token, want_write);
   watches_.push_back({found->second, token, want_write});
   Status added = below_.add(poll_id, kOwn | static_cast<uint32_t>(poll_id), false);
   if (!added.ok()) watches_.pop_back();
@@ -81,8 +81,8 @@ size_t ShmPoller::ask_kernel(std::span<PollEvent> events, TimeNs timeout_ns) {
       events[kept++] = event;
       continue;
     }
-    const auto found = all_->find(static_cast<int>(event.token & ~kOwn));
-    if (found != all_->end()) found->second->on_socket_ready();
+    const auto found = all_->live.find(static_cast<int>(event.token & ~kOwn));
+    if (found != all_->live.end()) found->second->on_socket_ready();
   }
   if (kept > 0) kernel_busy_until_ = kernel_asked_ + kKernelBusy;
   return kept;

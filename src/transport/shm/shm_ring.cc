@@ -28,6 +28,10 @@ class Cursor {
     return {begin, count};
   }
 
+  void drop(size_t bytes) {
+    while (bytes > 0) bytes -= next(bytes).size();
+  }
+
  private:
   std::span<const iovec> slices_;
   size_t offset_ = 0;  // in the first slice
@@ -68,9 +72,18 @@ ShmRingWriter::Moved ShmRingWriter::write(std::span<const iovec> slices) {
   }
   if (moved.bytes == 0) return moved;
   state_->head.store(head_, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  moved.wake = take_waiting(state_->reader_waiting);
+  moved.wake = wake();
   return moved;
+}
+
+size_t ShmRingWriter::space() const {
+  const uint64_t used = head_ - state_->tail.load(std::memory_order_acquire);
+  return used > bytes_ ? 0 : bytes_ - static_cast<size_t>(used);
+}
+
+bool ShmRingWriter::wake() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return take_waiting(state_->reader_waiting);
 }
 
 bool ShmRingWriter::has_space() const {
@@ -78,14 +91,14 @@ bool ShmRingWriter::has_space() const {
   return used <= bytes_ / 2 || used > bytes_;
 }
 
-ShmRingReader::Moved ShmRingReader::read(std::span<const iovec> slices) {
-  const uint64_t head = state_->head.load(std::memory_order_acquire);
-  const uint64_t there = head - tail_;
-  if (there > bytes_) return {.index = ShmIndex::impossible, .bytes = 0, .wake = false};
+ShmRingReader::Moved ShmRingReader::read(std::span<const iovec> slices, size_t most, size_t from) {
+  if (head_ - tail_ > bytes_) return {.index = ShmIndex::impossible, .bytes = 0, .wake = false};
+  const uint64_t there = std::min<uint64_t>(head_ - tail_, most);
   Moved moved;
   if (there == 0) return moved;
   const uint64_t origin = state_->origin.load(std::memory_order_relaxed);
   Cursor cursor(slices);
+  cursor.drop(from);
   size_t unpublished = 0;
   while (moved.bytes < there) {
     const size_t at = static_cast<size_t>(tail_ - origin) & (bytes_ - 1);

@@ -24,11 +24,15 @@ namespace r2ccl {
 
 inline constexpr size_t kShmCacheLine = 64;
 
+// The size of a connection's ring. Only pages that were written to take memory.
+inline constexpr size_t kShmRingBytes = size_t{512} << 10;
+
 // The shared state of one ring. A line has one writer, but for the flags, which both ends change.
 struct ShmRingState {
   alignas(kShmCacheLine) std::atomic<uint64_t> head;  // bytes written
-  std::atomic<uint64_t> origin;  // the index whose byte lies at the ring's beginning
-  std::atomic<uint32_t> closed;  // the writing end is destroyed
+  std::atomic<uint64_t> origin;      // the index whose byte lies at the ring's beginning
+  std::atomic<uint64_t> references;  // made by the writer (shm_reference.h): on a polled line
+  std::atomic<uint32_t> closed;      // the writing end is destroyed
   alignas(kShmCacheLine) std::atomic<uint64_t> tail;            // bytes read
   alignas(kShmCacheLine) std::atomic<uint32_t> reader_waiting;  // 1: wake it when bytes arrive
   alignas(kShmCacheLine) std::atomic<uint32_t> writer_waiting;  // 1: wake it when space is free
@@ -55,6 +59,12 @@ class ShmRingWriter {
   };
   // Copies as many bytes of `slices` as there is space for.
   Moved write(std::span<const iovec> slices);
+  // Returns how many bytes a write() would take; 0 also when the reader's index is impossible.
+  size_t space() const;
+  // Returns the index of the next byte.
+  uint64_t head() const { return head_; }
+  // Returns whether the other end sleeps, which is to know of something beside the ring.
+  bool wake();
   // Returns whether half of the ring is free, or the reader's index is impossible.
   bool has_space() const;
   void set_waiting(bool on) { state_->writer_waiting.store(on, std::memory_order_relaxed); }
@@ -77,8 +87,12 @@ class ShmRingReader {
   ShmRingReader(ShmRingState& state, const std::byte* ring, size_t bytes)
       : state_(&state), ring_(ring), bytes_(bytes) {}
 
-  // Copies the bytes that have arrived, at most as many as `slices` hold.
-  Moved read(std::span<const iovec> slices);
+  // Copies the bytes that had arrived at the last look(), at most `most` and as many as `slices`
+  // hold after their first `from` bytes.
+  Moved read(std::span<const iovec> slices, size_t most = SIZE_MAX, size_t from = 0);
+  void look() { head_ = state_->head.load(std::memory_order_acquire); }
+  // Returns the index of the next byte.
+  uint64_t tail() const { return tail_; }
   // Returns whether bytes have arrived, or the writer's index is impossible.
   bool has_bytes() const { return state_->head.load(std::memory_order_acquire) != tail_; }
   void set_waiting(bool on) { state_->reader_waiting.store(on, std::memory_order_relaxed); }
@@ -90,6 +104,7 @@ class ShmRingReader {
   const std::byte* ring_ = nullptr;
   size_t bytes_ = 0;
   uint64_t tail_ = 0;
+  uint64_t head_ = 0;  // as the writer last published it
 };
 
 }  // namespace r2ccl

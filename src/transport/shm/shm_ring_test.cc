@@ -26,6 +26,7 @@ class ShmRingTest : public testing::Test {
   ShmRingReader::Moved read(size_t most) {
     std::vector<uint8_t> data(most);
     const iovec one = slice(data.data(), data.size());
+    reader_.look();
     const ShmRingReader::Moved moved = reader_.read({&one, 1});
     for (size_t i = 0; i < moved.bytes; ++i) {
       EXPECT_EQ(data[i], static_cast<uint8_t>(read_)) << "byte " << read_;
@@ -79,6 +80,7 @@ TEST_F(ShmRingTest, SlicesMayBeEmpty) {
   uint32_t a = 0;
   uint16_t b = 0;
   const iovec in[] = {slice(&b, 2), slice(nullptr, 0), slice(&a, 4)};
+  reader_.look();
   EXPECT_EQ(reader_.read(in).bytes, 6U);
   EXPECT_EQ(a, data);
 }
@@ -105,6 +107,7 @@ TEST_F(ShmRingTest, AForgedOriginLeadsNowhereOutsideTheRing) {
   state_.origin.store(0x123456789abcdef1);
   std::vector<uint8_t> data(kBytes);
   const iovec one = slice(data.data(), data.size());
+  reader.look();
   EXPECT_EQ(reader.read({&one, 1}).bytes, kBytes);
 }
 

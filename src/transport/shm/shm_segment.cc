@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,13 +16,16 @@
 namespace r2ccl {
 namespace {
 
+// The state of both rings, then of the references of both directions, then the word.
+constexpr size_t kReferencesAt = 2 * sizeof(ShmRingState);
+constexpr size_t kWordAt = kReferencesAt + 2 * sizeof(ShmReferenceState);
 constexpr size_t kStateBytes = 4096;
 constexpr size_t kSegmentBytes = kStateBytes + 2 * kShmRingBytes;
-static_assert(2 * sizeof(ShmRingState) <= kStateBytes);
+static_assert(kWordAt + sizeof(ShmWord) <= kStateBytes);
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // The bytes that travel with the file. They name the layout of the segment.
-constexpr std::array<char, 8> kGreeting = {'r', '2', 's', 'h', 'm', '0', '0', '1'};
+constexpr std::array<char, 8> kGreeting = {'r', '2', 's', 'h', 'm', '0', '0', '2'};
 
 // `control` has room for one descriptor and no more, whatever the alignment adds.
 struct Message {
@@ -39,6 +43,15 @@ struct Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 };
+
+// Returns the ring that this end writes.
+size_t out(ShmEnd end) {
+  return end == ShmEnd::dialing ? 0 : 1;
+}
+
+size_t in(ShmEnd end) {
+  return 1 - out(end);
+}
 
 // Returns the descriptor that came with the message; -1: none.
 int descriptor_in(msghdr& header) {
@@ -88,23 +101,56 @@ int ShmSegment::map(int file) {
   return madvise(memory, kSegmentBytes, MADV_DONTFORK) == 0 ? 0 : errno;
 }
 
-// The file begins as zeros, which are the initial state of a ring.
-ShmRingState& ShmSegment::state(size_t ring) const {
-  return *std::launder(reinterpret_cast<ShmRingState*>(memory_ + ring * sizeof(ShmRingState)));
+// The file begins as zeros, which are the initial state of everything in it.
+template <typename State>
+State& ShmSegment::state(size_t offset) const {
+  return *std::launder(reinterpret_cast<State*>(memory_ + offset));
 }
 
 std::byte* ShmSegment::ring(size_t ring) const {
   return memory_ + kStateBytes + ring * kShmRingBytes;
 }
 
+ShmRingState& ShmSegment::ring_state(size_t ring) const {
+  return state<ShmRingState>(ring * sizeof(ShmRingState));
+}
+
+ShmReferenceState& ShmSegment::reference_state(size_t ring) const {
+  return state<ShmReferenceState>(kReferencesAt + ring * sizeof(ShmReferenceState));
+}
+
 ShmRingWriter ShmSegment::writer(ShmEnd end) const {
-  const size_t index = end == ShmEnd::dialing ? 0 : 1;
-  return {state(index), ring(index), kShmRingBytes};
+  return {ring_state(out(end)), ring(out(end)), kShmRingBytes};
 }
 
 ShmRingReader ShmSegment::reader(ShmEnd end) const {
-  const size_t index = end == ShmEnd::dialing ? 1 : 0;
-  return {state(index), ring(index), kShmRingBytes};
+  return {ring_state(in(end)), ring(in(end)), kShmRingBytes};
+}
+
+ShmReferenceWriter ShmSegment::reference_writer(ShmEnd end) const {
+  return {ring_state(out(end)), reference_state(out(end))};
+}
+
+ShmReferenceReader ShmSegment::reference_reader(ShmEnd end) const {
+  return {ring_state(in(end)), reference_state(in(end))};
+}
+
+void ShmSegment::introduce(ShmEnd end) {
+  auto& known = state<ShmWord>(kWordAt);
+  if (end == ShmEnd::dialing) {
+    uint64_t word = 0;
+    if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) return;
+    known.word.store(word, std::memory_order_relaxed);
+  }
+  known.address[out(end)].store(reinterpret_cast<uintptr_t>(&known.word),
+                                std::memory_order_release);
+}
+
+std::optional<PeerMemory> ShmSegment::peer_memory(ShmEnd end, pid_t process) const {
+  const auto& known = state<ShmWord>(kWordAt);
+  const uint64_t address = known.address[in(end)].load(std::memory_order_acquire);
+  if (address == 0) return std::nullopt;
+  return PeerMemory(process, address, known.word.load(std::memory_order_relaxed));
 }
 
 int send_shm_file(int socket, int file) {

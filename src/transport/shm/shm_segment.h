@@ -5,14 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/fork_guard.h"
+#include "transport/shm/shm_reference.h"
 #include "transport/shm/shm_ring.h"
 
 namespace r2ccl {
-
-// The size of one ring. Only pages that were written to take memory; see shm_ring.h.
-inline constexpr size_t kShmRingBytes = size_t{512} << 10;
 
 // Which end of the connection this process is.
 enum class ShmEnd : uint8_t { dialing, accepting };
@@ -37,9 +36,21 @@ class ShmSegment {
 
   ShmRingWriter writer(ShmEnd end) const;
   ShmRingReader reader(ShmEnd end) const;
+  ShmReferenceWriter reference_writer(ShmEnd end) const;
+  ShmReferenceReader reference_reader(ShmEnd end) const;
+
+  // Tells the other end how it knows this process's memory. The dialing end does so before it
+  // passes the file.
+  void introduce(ShmEnd end);
+  // Returns the memory of the other end, whose process is `process`; nothing before it has
+  // introduced itself.
+  std::optional<PeerMemory> peer_memory(ShmEnd end, pid_t process) const;
 
  private:
-  ShmRingState& state(size_t ring) const;
+  template <typename State>
+  State& state(size_t offset) const;
+  ShmRingState& ring_state(size_t ring) const;
+  ShmReferenceState& reference_state(size_t ring) const;
   std::byte* ring(size_t ring) const;
 
   std::byte* memory_ = nullptr;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace r2ccl {
@@ -44,6 +45,13 @@ int bind_to(int socket, const Endpoint& local) {
   return bind(socket, address.get(), address.length) == 0 ? 0 : errno;
 }
 
+std::optional<ucred> peer_of(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer;
+}
+
 }  // namespace
 
 GuardedFd open_shm_socket() {
@@ -72,9 +80,13 @@ int connect_to(int socket, const Endpoint& remote) {
 }
 
 bool peer_is_same_user(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+  const std::optional<ucred> peer = peer_of(socket);
+  return peer && peer->uid == geteuid();
+}
+
+pid_t peer_process(int socket) {
+  const std::optional<ucred> peer = peer_of(socket);
+  return peer ? peer->pid : 0;
 }
 
 }  // namespace r2ccl

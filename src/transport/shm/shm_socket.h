@@ -2,6 +2,8 @@
 // user. Functions that return an int return 0 or an errno value.
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/fork_guard.h"
 #include "transport/endpoint.h"
 
@@ -15,5 +17,7 @@ int listen_at(int socket, Endpoint& local);
 int connect_to(int socket, const Endpoint& remote);
 // Returns whether the process at the other end, when it opened its socket, had this process's user.
 bool peer_is_same_user(int socket);
+// Returns the number of that process, as this one's namespace has it; 0: none.
+pid_t peer_process(int socket);
 
 }  // namespace r2ccl

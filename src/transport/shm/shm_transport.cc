@@ -14,13 +14,17 @@ int share(int socket, ShmSegment& segment) {
   const GuardedFd file = ShmSegment::make_file();
   if (!file.valid()) return errno;
   if (const int error = segment.map(file.get()); error != 0) return error;
+  segment.introduce(ShmEnd::dialing);
   return send_shm_file(socket, file.get());
 }
 
 }  // namespace
 
-ShmTransport::ShmTransport(std::unique_ptr<Transport> below, const Clock& clock)
-    : below_(std::move(below)), poller_(below_->poller(), clock, all_) {}
+ShmTransport::ShmTransport(std::unique_ptr<Transport> below, const Clock& clock, bool direct)
+    : below_(std::move(below)), poller_(below_->poller(), clock, all_) {
+  all_->in_place = direct;
+  all_->fetches = direct;
+}
 
 Result<std::unique_ptr<Listener>> ShmTransport::listen(const Endpoint& local,
                                                        const std::string& device) {

@@ -15,7 +15,8 @@ namespace r2ccl {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(std::unique_ptr<Transport> below, const Clock& clock);
+  // `direct`: processes that permit it read each other's memory, and copy large payload once.
+  ShmTransport(std::unique_ptr<Transport> below, const Clock& clock, bool direct = true);
 
   Poller& poller() override { return poller_; }
   Result<std::vector<Nic>> nics() override { return below_->nics(); }
