@@ -29,6 +29,7 @@ ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
     }
     early_bytes_ -= early.size();
     eager_total_ += early.size();
+    result.freed_bytes += early.size();
     give_spare(std::move(early));
   }
   open.early.clear();

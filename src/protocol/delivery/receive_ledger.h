@@ -54,7 +54,8 @@ class ReceiveLedger {
   struct Posted {
     MessageNo number;
     bool complete = false;
-    Status mismatch;  // the early message is not the posted one
+    uint64_t freed_bytes = 0;  // that have left the eager pool
+    Status mismatch;           // the early message is not the posted one
   };
   Posted post(const Receive& receive);
   Posted post(std::span<std::byte> bytes, uint64_t context) { return post({bytes, context}); }

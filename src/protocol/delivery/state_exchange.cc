@@ -5,10 +5,6 @@
 
 namespace r2ccl {
 
-void StateExchange::on_payload(uint64_t bytes) {
-  unreported_bytes_ += bytes;
-}
-
 void StateExchange::on_acknowledged(uint64_t version) {
   if (version <= acknowledged_ || version > version_) return;
   acknowledged_ = version;
@@ -55,7 +51,7 @@ void StateExchange::on_sent(uint64_t version, TimeNs round_trip, TimeNs wait_min
   sent_in_full_ = version;
   peer_acknowledged_ = peer_version_;
   acknowledge_at_ = kNever;
-  unreported_bytes_ = 0;
+  unreported_bytes_ = unreported_room_ = 0;
   change_due_at_ = kNever;
   urgent_ = false;
   if (mutated(Mutant::state_once)) acknowledged_ = version_;

@@ -29,8 +29,12 @@ class StateExchange {
   // once.
   void mark_urgent() { urgent_ = true; }
   // Records payload that no frame has acknowledged yet.
-  void on_payload(uint64_t bytes);
-  bool much_unreported() const { return unreported_bytes_ >= limits::kDelayedAckBytes; }
+  void on_payload(uint64_t bytes) { unreported_bytes_ += bytes; }
+  // Records room in the eager pool that no frame has given back yet.
+  void on_freed(uint64_t bytes) { unreported_room_ += bytes; }
+  bool much_unreported() const {
+    return std::max(unreported_bytes_, unreported_room_) >= limits::kDelayedAckBytes;
+  }
 
   // Records that the peer acknowledges the versions up to `version`. Ignores a version from the
   // future.
@@ -80,6 +84,7 @@ class StateExchange {
   TimeNs retransmit_at_ = kNever;
   TimeNs wait_ = limits::kStateResendMin;  // kStateResendMin to kStateResendMax
   uint64_t unreported_bytes_ = 0;
+  uint64_t unreported_room_ = 0;
   TimeNs change_due_at_ = kNever;
   bool urgent_ = false;
 };

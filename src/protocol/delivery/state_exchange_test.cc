@@ -261,5 +261,16 @@ TEST_F(StateExchangeTest, MuchPayloadIsWorthAFrame) {
   EXPECT_FALSE(state_.much_unreported());
 }
 
+TEST_F(StateExchangeTest, MuchRoomIsUnreportedAtTheSameBoundAndApartFromPayload) {
+  play(kIdle);
+  state_.on_payload(limits::kDelayedAckBytes - 1);
+  state_.on_freed(limits::kDelayedAckBytes - 1);
+  EXPECT_FALSE(state_.much_unreported());
+  state_.on_freed(1);
+  EXPECT_TRUE(state_.much_unreported());
+  play({{100, Event::sent}});
+  EXPECT_FALSE(state_.much_unreported());
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -64,8 +64,12 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
     channels_.complete(ChannelSet::Ended::received, id, posted.number);
   }
   changed();
-  // Small messages are sent eagerly. The sender of a large one waits for this receive.
-  if (receive.bytes.size() > limits::kBufferedSendBytesMax) state_.mark_urgent();
+  // Small messages are sent eagerly, so the sender waits for room in the eager pool alone. The
+  // sender of a large one waits for this receive.
+  state_.on_freed(posted.freed_bytes);
+  if (receive.bytes.size() > limits::kBufferedSendBytesMax || state_.much_unreported()) {
+    state_.mark_urgent();
+  }
   target.changed_version = state_.version();
   return posted.number;
 }

@@ -95,6 +95,32 @@ TEST(Link, AReleasedSendCompletesBeforeItIsAcknowledged) {
   EXPECT_EQ(arrived, 40'000u);
 }
 
+// Otherwise a sender of small messages, whose receiver posts each receive late, waits for the
+// delayed acknowledgement with each filling of the pool.
+TEST(Link, RoomInTheEagerPoolIsGivenBackBeforeTheSenderHasFilledTheRest) {
+  constexpr uint32_t kPart = 16 * 1024;
+  constexpr uint64_t kMessages = limits::kDelayedAckBytes / kPart;
+  static_assert(kPart <= limits::kBufferedSendBytesMax);
+  ScriptedLink s(1);
+  s.connect(0);
+  for (uint64_t m = 0; m < kMessages; ++m) {
+    DataHeader header = ScriptedLink::whole(kChannel, m, kPart);
+    header.eager = true;
+    s.send(0, header);
+  }
+  for (int turn = 0; turn < 3; ++turn) s.pass(limits::kDelayedAckTime);
+  s.heard().clear();
+  Bytes memory(kPart);
+  for (uint64_t m = 0; m < kMessages; ++m) {
+    EXPECT_TRUE(s.heard().empty()) << "a single message is no hurry";
+    (void)s.link().post_receive(kChannel, memory, 0);
+    s.step();
+  }
+  ASSERT_EQ(s.heard().size(), 1u);
+  ASSERT_EQ(s.heard()[0].channels.size(), 1u);
+  EXPECT_EQ(s.heard()[0].channels[0].eager_total, limits::kEagerBytes + limits::kDelayedAckBytes);
+}
+
 TEST(Link, WithoutADescriptorForAProbeItDoesNotSpin) {
   ScriptedLink s(2);
   s.connect(0);
