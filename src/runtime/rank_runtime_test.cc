@@ -31,8 +31,9 @@ int count(const std::string& text, const std::string& words) {
 
 class Ranks : public testing::Test {
  protected:
-  void start(int ranks, int communicators = 1) {
+  void start(int ranks, int communicators = 1, bool nics_write = false) {
     ClusterOptions options;
+    options.world.network.nics_write = nics_write;
     options.hosts = ranks;
     options.communicators = communicators;
     cluster_.emplace(options);
@@ -179,6 +180,24 @@ TEST_F(Ranks, ARankOutOfMemoryEndsItsCallsAtOnceAndTellsTheOthers) {
     EXPECT_NE(why(number).find("has run out of memory"), std::string::npos) << why(number);
   }
   EXPECT_EQ(*ended_[0], rank(0).failure());
+}
+
+// NICs that read sent bytes where they are must not do so once the caller has its memory again.
+TEST_F(Ranks, ARankOutOfMemoryLeavesNoBytesInMemoryThatItGivesBack) {
+  start(2, 1, true);
+  std::vector<std::byte> source(200'000, std::byte{1});
+  std::vector<std::byte> got(source.size());
+  rank(1).receive(Rank(0), got, DataType::int8, [](const Status&) {});
+  rank(0).send(Rank(1), source, DataType::int8,
+               [&](const Status&) { std::ranges::fill(source, std::byte{2}); });
+  cluster_->wake_all();
+  cluster_->world().run_for(2 * kMillisecond);
+  EXPECT_EQ(source[0], std::byte{1}) << "the chunks are on their way";
+  rank(0).fail_by_exception(std::bad_alloc());
+  EXPECT_EQ(source[0], std::byte{2});
+  EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
+  EXPECT_EQ(std::ranges::count(got, std::byte{2}), 0);
+  EXPECT_GT(std::ranges::count(got, std::byte{1}), 0);
 }
 
 TEST_F(Ranks, ABugInsideARankIsToldAsOne) {

@@ -33,6 +33,7 @@ class ScriptedConnection final : public Connection {
   void fail_writes(int error) { write_error_ = error; }  // 0: stops failing
   // Refuses reads while the connection lives; 0: stops refusing.
   void refuse_reads(int error) { read_refusal_ = error; }
+  void let_stay() { stays_ = true; }  // sends_in_place() is true
   // Lets the next calls of skip() drop so many bytes.
   void let_skip(size_t bytes) { skippable_ = bytes; }
 
@@ -71,6 +72,7 @@ class ScriptedConnection final : public Connection {
     ++sends_;
     return write(slices);
   }
+  bool sends_in_place(size_t) const override { return stays_; }
   size_t skip(size_t most) override {
     const size_t bytes = std::min(most, skippable_);
     skippable_ -= bytes;
@@ -105,6 +107,7 @@ class ScriptedConnection final : public Connection {
   Bytes written_;
   size_t reads_ = 0;
   size_t sends_ = 0;
+  bool stays_ = false;
   size_t skippable_ = 0;
 };
 

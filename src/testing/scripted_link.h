@@ -194,6 +194,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     step(idle);
   }
 
+  // LinkHost, and for other links of the same rank
+  SendingLinks& sending_links() override { return sending_links_; }
+
   // Returns how often the link has tried to open a connection; it never succeeds.
   int connects() const { return transport_.connects(); }
   std::vector<ControlFrame>& heard() { return heard_; }
@@ -339,6 +342,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<std::byte> spare_frame_;
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
   NicQueue queue_;
+  SendingLinks sending_links_;
   DialGate gate_{limits::kFirstDialsMax};
   Link link_;
   std::vector<Peer> peers_;

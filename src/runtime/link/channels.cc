@@ -61,6 +61,17 @@ bool ChannelSet::idle() const {
   });
 }
 
+bool ChannelSet::sends() const {
+  return std::ranges::any_of(channels_, [](const auto& each) { return !each.second->send.idle(); });
+}
+
+bool ChannelSet::receives() const {
+  return std::ranges::any_of(channels_, [](const auto& each) {
+    const ReceiveLedger& receive = each.second->receive;
+    return !receive.cancelled() && !receive.idle();
+  });
+}
+
 ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs now) {
   Fresh large;
   for (size_t i = 0; i < order_.size(); ++i) {

@@ -44,6 +44,11 @@ class ChannelSet {
   // Returns true when no channel has a posted, outstanding or unread message.
   bool idle() const;
 
+  // Returns whether a message is posted that the peer has not acknowledged.
+  bool sends() const;
+  // Returns whether a posted receive is incomplete.
+  bool receives() const;
+
   // --- sending ---
   struct Fresh {
     Channel* from = nullptr;  // null: no chunk is left to send, or none has credit

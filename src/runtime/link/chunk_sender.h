@@ -32,6 +32,7 @@ class ChunkSender {
         end_(end),
         settings_(settings),
         channels_(channels),
+        sends_(host.sending_links(), uses_memory(paths)),
         scheduler_(scheduler),
         paths_(std::move(paths)),
         take_state_(std::move(take_state)) {}
@@ -39,6 +40,8 @@ class ChunkSender {
   // Gives chunks to the paths that take them now. Returns whether it ended before them, because it
   // has written as much as one pass may.
   bool dispatch(TimeNs now);
+  // Must follow each post.
+  void note_load() { sends_.set(channels_.sends()); }
   // Sends a full-size frame without content, which shows that the path carries such frames.
   void send_proof(Path& path, TimeNs now);
 
@@ -96,7 +99,8 @@ class ChunkSender {
   void note_stalled(Path& path);
   void retransmit_unlisted(const Unlisted& lost, const Contradicts& contradicts);
   void transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now);
-  bool serves_others(const Path& path);
+  static bool uses_memory(const std::vector<Path*>& paths);
+  bool leaves_in_place(const Path& path) const;
   void send_probe(Path& path, uint64_t bytes, TimeNs now);
   void send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
                   Transmission transmission, TimeNs now);
@@ -106,6 +110,7 @@ class ChunkSender {
   const LinkEnd end_;
   const LinkSettings& settings_;
   ChannelSet& channels_;
+  SendingLinks::Part sends_;
   PathScheduler& scheduler_;
   const std::vector<Path*> paths_;
   const TakeState take_state_;

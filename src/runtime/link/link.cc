@@ -49,6 +49,7 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   Channel& source = channels_.at(id);
   source.releasing = false;
   const SendLedger::Posted posted = source.send.post(bytes, context);
+  sender_.note_load();
   if (posted.buffered || mutated(Mutant::complete_before_acknowledged)) {
     channels_.complete(ChannelSet::Ended::sent, id, posted.number);
   }

@@ -1,0 +1,50 @@
+// Which chunks a link leaves where they are, for the reader to fetch.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/limits.h"
+#include "testing/scripted_link.h"
+
+namespace r2ccl {
+namespace {
+
+struct Load {
+  size_t bytes = 0;
+  bool others = false;      // another link of the rank sends
+  bool receives = false;    // the link also receives
+  bool neighbours = false;  // this host has a third rank
+};
+
+// Returns whether the first chunk of the message stays where it is.
+bool stays_in_place(const Load& load) {
+  ScriptedLink s(1);
+  s.connect(0);
+  s.data(0).let_stay();
+  ControlFrame permit = s.state();
+  permit.channels.push_back(
+      {ScriptedLink::kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
+  s.say(0, permit);
+  SendingLinks::Part other(s.sending_links(), load.neighbours);
+  other.set(load.others);
+  std::vector<std::byte> place(100'000);
+  if (load.receives) (void)s.link().post_receive(ScriptedLink::kChannel, place, 0);
+  const std::vector<std::byte> message(load.bytes);
+  (void)s.link().post_send(ScriptedLink::kChannel, message, 0);
+  s.step();
+  EXPECT_FALSE(s.chunks().empty());
+  return s.data(0).sends() > 0;
+}
+
+TEST(LinkInPlace, ChunksStayInPlaceUnlessALongStreamIsAllThatTheRankHasToDo) {
+  constexpr size_t kShort = 400'000;
+  constexpr size_t kLong = 2'000'000;
+  EXPECT_TRUE(stays_in_place({.bytes = kShort}));
+  EXPECT_FALSE(stays_in_place({.bytes = kLong}));
+  EXPECT_TRUE(stays_in_place({.bytes = kLong, .others = true}));
+  EXPECT_TRUE(stays_in_place({.bytes = kLong, .receives = true}));
+  EXPECT_FALSE(stays_in_place({.bytes = kShort, .neighbours = true}));
+}
+
+}  // namespace
+}  // namespace r2ccl
