@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <memory>
 #include <random>
+#include <vector>
 
 namespace r2ccl {
 namespace {
@@ -26,6 +28,8 @@ TEST(Fifo, BehavesAsADequeThroughAnyPushesAndPops) {
     if (model.empty()) continue;
     ASSERT_EQ(fifo.front(), model.front());
     ASSERT_EQ(fifo.back(), model.back());
+    const size_t any = random() % model.size();
+    ASSERT_EQ(fifo[any], model[any]);
     if (i % 100 != 0) continue;
     ASSERT_TRUE(std::equal(fifo.begin(), fifo.end(), model.begin(), model.end()));
     ASSERT_TRUE(std::equal(fifo.rbegin(), fifo.rend(), model.rbegin(), model.rend()));
@@ -41,6 +45,26 @@ TEST(Fifo, ACopyHoldsOnlyTheItemsThatAreLeft) {
   EXPECT_TRUE(fifo.empty());
   EXPECT_EQ(copy.size(), 4u);
   EXPECT_EQ(copy.front(), 1);
+}
+
+TEST(Fifo, ErasesAnyOfTheItemsThatAreLeft) {
+  Fifo<int> fifo;
+  for (int i = 0; i < 6; ++i) fifo.push_back(i);
+  fifo.pop_front();
+  fifo.erase_if([](int item) { return item % 2 == 0; });
+  EXPECT_EQ(std::vector<int>(fifo.begin(), fifo.end()), (std::vector<int>{1, 3, 5}));
+  fifo.erase_if([](int) { return true; });
+  EXPECT_TRUE(fifo.empty());
+}
+
+TEST(Fifo, AnItemThatIsTakenFreesItsMemoryAtOnce) {
+  Fifo<std::shared_ptr<int>> fifo;
+  const auto item = std::make_shared<int>(1);
+  fifo.emplace_back() = item;
+  fifo.push_back(item);
+  fifo.pop_front();
+  EXPECT_EQ(item.use_count(), 2);
+  EXPECT_EQ(fifo.front(), item);
 }
 
 }  // namespace

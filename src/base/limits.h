@@ -32,6 +32,9 @@ inline constexpr uint64_t kMessageBytesMax = 16 * 1024 * 1024;
 // round trip takes a good part of a millisecond.
 inline constexpr uint64_t kBufferedSendBytesMax = 32 * 1024;
 inline constexpr uint64_t kBufferedBytesPerChannel = 1024 * 1024;
+// Memory of such copies that a channel keeps for the next ones. Small operations that follow each
+// other at once have about this much unacknowledged.
+inline constexpr uint64_t kBufferedSpareBytes = 128 * 1024;
 // Unexpected tagged messages that travel inside their frames, per peer: their bytes, and for each
 // the memory that keeps it.
 inline constexpr uint64_t kTaggedWholeBytes = 256 * 1024;

@@ -124,7 +124,7 @@ std::string RankRuntime::on_communicator() const {
   return options_.name.empty() ? "" : " on communicator \"" + options_.name + "\"";
 }
 
-uint64_t RankRuntime::collective(CollectiveCall call, const MaybeBad& bad, int context) {
+uint64_t RankRuntime::collective(CollectiveCall&& call, const MaybeBad& bad, int context) {
   if (!bad) return operations_->collective(std::move(call), context);
   const Executor& executor = operations_->executor(context);
   const uint64_t number = executor.next_number();

@@ -104,7 +104,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<Rank> unmeasured() const { return cost_meter_->waits_on(); }
 
   // --- operations; each returns the number of the call, as Operations ---
-  uint64_t collective(CollectiveCall call, const MaybeBad& bad = {}, int context = 0);
+  uint64_t collective(CollectiveCall&& call, const MaybeBad& bad = {}, int context = 0);
   uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
                 const MaybeBad& bad = {}, int context = 0);
   uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,

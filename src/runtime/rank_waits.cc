@@ -66,6 +66,9 @@ WaitTracker::Callbacks RankWaits::wait_callbacks() {
   callbacks.send = [this](Rank peer, CallReport::Reason reason) {
     send(peer, mismatch_detector_.report_to(peer, reason));
   };
+  callbacks.collective = [this](uint64_t number) {
+    return pending_call(operations_.executor().calls(), number);
+  };
   callbacks.waits_on = [this] { return operations_.executor().waits_on(); };
   callbacks.lacks = [this](const PendingCall& call) {
     const TaggedMessages& messages = operations_.tagged_messages();
@@ -114,7 +117,7 @@ void RankWaits::progress() {
   if (!stopped_) mismatch_detector_.check_closing();
   const TimeNs now = clock_.now();
   const Executor& executor = operations_.executor();
-  waits_.set_collective(executor.calls().latest(), !executor.idle(), now);
+  waits_.set_collective(executor.calls().latest().number, !executor.idle(), now);
   if (now >= waits_.next_timeout()) changed_ = true;
   waits_.progress(now);
 }

@@ -10,13 +10,18 @@
 
 namespace r2ccl {
 
+// Returns the message at this index, which may be the first mention of it.
+ReceiveLedger::Open& ReceiveLedger::open_up_to(size_t index) {
+  while (index >= open_.size()) open_.emplace_back();
+  return open_[index];
+}
+
 ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
   Posted result;
   result.number = next_post_;
   next_post_ = next(next_post_);
   const size_t index = result.number.value() - low_water_.value();
-  if (index >= open_.size()) open_.resize(index + 1);
-  Open& open = open_[index];
+  Open& open = open_up_to(index);
   open.receive = receive;
   open.posted = true;
   if (!open.known) return result;
@@ -30,7 +35,7 @@ ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
     early_bytes_ -= early.size();
     eager_total_ += early.size();
     result.freed_bytes += early.size();
-    give_spare(std::move(early));
+    spare_.give(std::move(early));
   }
   open.early.clear();
   result.complete = open.complete();
@@ -87,8 +92,7 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (index >= messages_ahead_) {
     return Status(Code::remote, "a message number far beyond the open messages");
   }
-  if (index >= open_.size()) open_.resize(index + 1);
-  Open& open = open_[index];
+  Open& open = open_up_to(index);
   R2CCL_RETURN_IF_ERROR(learn(open, header.message, header));
   const auto chunk =
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
@@ -98,30 +102,9 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
   }
-  return Place{Placement::early, nullptr, take_spare(header.payload_bytes)};
-}
-
-// Returns a spare block of memory that is large enough, or a new one. A block that is much larger
-// does not do: the held memory could then be many times the pool.
-std::vector<std::byte> ReceiveLedger::take_spare(size_t bytes) {
-  std::vector<std::byte> memory;
-  const auto fits = std::ranges::find_if(spare_, [bytes](const auto& spare) {
-    return spare.capacity() >= bytes && spare.capacity() <= 4 * bytes;
-  });
-  if (fits != spare_.end()) {
-    std::swap(*fits, spare_.back());
-    memory = std::move(spare_.back());
-    spare_.pop_back();
-    spare_bytes_ -= memory.capacity();
-  }
-  memory.resize(bytes);
-  return memory;
-}
-
-void ReceiveLedger::give_spare(std::vector<std::byte> memory) {
-  if (memory.empty() || spare_bytes_ + memory.capacity() > eager_limit_) return;
-  spare_bytes_ += memory.capacity();
-  spare_.push_back(std::move(memory));
+  Place place{Placement::early, nullptr, spare_.take(header.payload_bytes)};
+  place.early.resize(header.payload_bytes);
+  return place;
 }
 
 ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
@@ -144,7 +127,7 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
   if (!early.empty()) {  // posted while the early copy was still arriving
     R2CCL_CHECK(header.offset + early.size() <= open.receive.bytes.size());
     std::memcpy(open.receive.bytes.data() + header.offset, early.data(), early.size());
-    give_spare(std::move(early));
+    spare_.give(std::move(early));
   }
   if (header.eager) eager_total_ += header.payload_bytes;
   const bool complete = open.complete();
@@ -192,7 +175,6 @@ void ReceiveLedger::cancel() {
   open_.clear();
   early_bytes_ = 0;
   spare_.clear();
-  spare_bytes_ = 0;
 }
 
 bool ReceiveLedger::idle() const {
@@ -224,9 +206,7 @@ void ReceiveLedger::check_invariants() const {
   R2CCL_CHECK(open_.empty() || !open_.front().complete());
   R2CCL_CHECK(eager_total_ >= eager_limit_);
   R2CCL_CHECK(!cancelled_ || discards_);
-  uint64_t spare_bytes = 0;
-  for (const auto& spare : spare_) spare_bytes += spare.capacity();
-  R2CCL_CHECK(spare_bytes == spare_bytes_ && spare_bytes <= eager_limit_);
+  spare_.check_invariants();
 }
 
 }  // namespace r2ccl

@@ -8,15 +8,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/delivery/chunk_set.h"
+#include "protocol/delivery/spare_memory.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {
@@ -29,7 +30,8 @@ class ReceiveLedger {
       : channel_(channel),
         messages_ahead_(messages_ahead),
         eager_total_(eager_total),
-        eager_limit_(eager_total) {}
+        eager_limit_(eager_total),
+        spare_(eager_total) {}
 
   // The destination of the payload of a chunk whose header has arrived.
   enum class Placement : uint8_t {
@@ -116,10 +118,9 @@ class ReceiveLedger {
   // Returns whether the sender and this end mean the same message; notes it in `open` if not.
   Status check_match(Open& open, MessageNo number);
   Status learn(Open& open, MessageNo number, const DataHeader& header);
-  std::vector<std::byte> take_spare(size_t bytes);
-  void give_spare(std::vector<std::byte> memory);
   PartialMessage partial(size_t index) const;
   void advance();
+  Open& open_up_to(size_t index);
   void check_open(const Open& open) const;
 
   ChannelId channel_;
@@ -131,13 +132,10 @@ class ReceiveLedger {
   // The sum of all early chunks. place() holds each to the pool. A peer that ignores the bound may
   // exceed it by the chunks that are half read at the same time, one on each path.
   uint64_t early_bytes_ = 0;
-  // Memory of early chunks for reuse by the next ones, no more than the pool. To free it each time
-  // would return it to the kernel, which clears it, and the allocator would clear it again.
-  std::vector<std::vector<std::byte>> spare_;
-  uint64_t spare_bytes_ = 0;  // <= eager_limit_: the sum of the capacities in spare_
+  SpareMemory spare_;  // of early chunks; no more than the pool
   bool cancelled_ = false;    // implies discards_
   bool discards_ = false;     // it was cancelled, or a message did not match
-  std::deque<Open> open_;
+  Fifo<Open> open_;
 };
 
 }  // namespace r2ccl

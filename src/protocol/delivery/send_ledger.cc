@@ -40,10 +40,16 @@ void SendLedger::buffer(Open& open, uint64_t from) {
   R2CCL_CHECK(from <= open.size);
   const uint64_t bytes = open.size - from;
   if (bytes == 0 || buffered_bytes_ + bytes > limits::kBufferedBytesPerChannel) return;
+  open.buffer = spare_.take(bytes);
   open.buffer.assign(open.data + from, open.data + open.size);
   open.buffered_from = from;
   open.data = nullptr;
   buffered_bytes_ += bytes;
+}
+
+void SendLedger::reuse_retired() {
+  for (std::vector<std::byte>& memory : retired_) spare_.give(std::move(memory));
+  retired_.clear();
 }
 
 bool SendLedger::copy_remainder(std::vector<Posted>& ended) {
@@ -81,8 +87,7 @@ void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
   const uint64_t chunks = std::max<uint64_t>((open.size + chunk_bytes - 1) / chunk_bytes, 1);
   R2CCL_CHECK(chunks <= UINT32_MAX);
   open.acknowledged = ChunkSet(static_cast<uint32_t>(chunks));
-  open.copies.assign(chunks, 0);
-  open.eager.assign(chunks, false);
+  open.sent = SmallArray<Sent, 8>(chunks);
 }
 
 uint64_t SendLedger::chunk_size(const Open& open, uint32_t index) {
@@ -120,19 +125,20 @@ DataHeader SendLedger::transmit(ChunkRef chunk) {
   Open* open = find(chunk.message);
   R2CCL_CHECK(open != nullptr && open->chunk_bytes != 0 && !open->complete);
   R2CCL_CHECK(chunk.index < open->acknowledged.count() && chunk.index <= open->next_fresh);
-  R2CCL_CHECK(open->copies[chunk.index] < UINT8_MAX);
+  Sent& sent = open->sent[chunk.index];
+  R2CCL_CHECK(sent.copies < UINT8_MAX);
   const uint64_t size = chunk_size(*open, chunk.index);
   if (chunk.index == open->next_fresh) {
     if (chunk.message >= posted_) {
-      open->eager[chunk.index] = true;
+      sent.eager = true;
       eager_used_ += size;
     }
     fresh_bytes_ -= size;
     if (++open->next_fresh == open->acknowledged.count()) ++cursor_;
   }
-  ++open->copies[chunk.index];
+  ++sent.copies;
   DataHeader header;
-  header.eager = open->eager[chunk.index];
+  header.eager = sent.eager;
   header.payload_bytes = static_cast<uint32_t>(size);
   header.channel = channel_;
   header.message = chunk.message;
@@ -162,9 +168,9 @@ void SendLedger::keep_source(MessageNo message) {
 bool SendLedger::copy_gone(ChunkRef chunk) {
   Open* open = find(chunk.message);
   if (open == nullptr || open->complete) return false;
-  R2CCL_CHECK(open->copies[chunk.index] > 0);
-  --open->copies[chunk.index];
-  return open->copies[chunk.index] == 0 && !open->acknowledged.contains(chunk.index);
+  Sent& sent = open->sent[chunk.index];
+  R2CCL_CHECK(sent.copies > 0);
+  return --sent.copies == 0 && !open->acknowledged.contains(chunk.index);
 }
 
 bool SendLedger::needs_delivery(ChunkRef chunk) const {
@@ -174,11 +180,11 @@ bool SendLedger::needs_delivery(ChunkRef chunk) const {
 
 uint32_t SendLedger::copies(ChunkRef chunk) const {
   const Open* open = find(chunk.message);
-  return open == nullptr || open->complete ? 0 : open->copies[chunk.index];
+  return open == nullptr || open->complete ? 0 : open->sent[chunk.index].copies;
 }
 
 Status SendLedger::apply(const ChannelReport& report, std::vector<Posted>& completed) {
-  retired_.clear();
+  reuse_retired();
   // All messages before the cursor were sent whole (or cancelled), and none after it.
   if (report.low_water.value() > first_.value() + cursor_) {
     return {Code::remote, "acknowledges all messages below " +
@@ -248,6 +254,7 @@ void SendLedger::retire(std::vector<Posted>& completed, MessageNo low_water) {
 void SendLedger::cancel() {
   first_ = MessageNo(first_.value() + open_.size());
   open_.clear();
+  spare_.clear();
   cursor_ = 0;
   fresh_bytes_ = 0;
   buffered_bytes_ = 0;
@@ -257,7 +264,7 @@ void SendLedger::cancel() {
 void SendLedger::check_open(const Open& open) {
   R2CCL_CHECK(open.next_fresh <= open.acknowledged.count());
   R2CCL_CHECK(open.acknowledged.size() <= open.next_fresh);
-  R2CCL_CHECK(open.copies.size() == open.acknowledged.count());
+  R2CCL_CHECK(open.sent.size() == open.acknowledged.count());
   R2CCL_CHECK(!open.buffered() ||
               (open.data == nullptr && open.buffered_from + open.buffer.size() == open.size));
   R2CCL_CHECK(!open.complete || open.acknowledged.full());
@@ -279,6 +286,7 @@ void SendLedger::check_invariants() const {
   R2CCL_CHECK(cursor_ <= open_.size());
   R2CCL_CHECK(fresh == fresh_bytes_);
   R2CCL_CHECK(buffered == buffered_bytes_ && buffered <= limits::kBufferedBytesPerChannel);
+  spare_.check_invariants();
   R2CCL_CHECK(eager_used_ <= eager_total_ || mutated(Mutant::no_permission));
   R2CCL_CHECK(receiver_low_water_.value() <= first_.value() + cursor_ ||
               mutated(Mutant::reuse_number));

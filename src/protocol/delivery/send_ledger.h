@@ -10,15 +10,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/mutant.h"
+#include "base/small_array.h"
 #include "base/status.h"
 #include "protocol/delivery/chunk_set.h"
+#include "protocol/delivery/spare_memory.h"
 #include "protocol/wire/wire.h"
 
 namespace r2ccl {
@@ -60,6 +63,11 @@ class SendLedger {
   uint64_t fresh_bytes() const { return fresh_bytes_; }
   // Returns the size of the message whose chunk next_fresh() would return; 0 when there is none.
   uint64_t next_message_bytes() const;
+  // Returns whether next_fresh() uses its `cut`.
+  bool needs_cut() const {
+    return cursor_ < open_.size() &&
+           (open_[cursor_].chunk_bytes == 0 || mutated(Mutant::recut));
+  }
   // Returns how many posted messages have chunks that were never sent.
   size_t messages_waiting() const { return open_.size() - cursor_; }
 
@@ -98,6 +106,12 @@ class SendLedger {
   void check_invariants() const;
 
  private:
+  // A chunk's copies that are outstanding: 0 from next_fresh on. Charged to the eager pool: it stays
+  // so when it is sent again.
+  struct Sent {
+    uint8_t copies = 0;
+    bool eager = false;
+  };
   struct Open {
     const std::byte* data = nullptr;  // its bytes; null of a buffered message, and only of that
     uint64_t size = 0;
@@ -109,9 +123,8 @@ class SendLedger {
     std::vector<std::byte> buffer;  // a buffered message's bytes from `buffered_from` on
     uint64_t buffered_from = 0;     // + buffer.size() == size
     bool buffered() const { return !buffer.empty(); }
-    ChunkSet acknowledged;        // holds only chunks below next_fresh
-    std::vector<uint8_t> copies;  // outstanding, per chunk; 0 from next_fresh on
-    std::vector<bool> eager;      // charged to the eager pool, per chunk: stays so when sent again
+    ChunkSet acknowledged;     // holds only chunks below next_fresh
+    SmallArray<Sent, 8> sent;  // per chunk
     uint64_t fresh() const { return size - std::min(size, uint64_t{next_fresh} * chunk_bytes); }
     bool all_sent() const { return chunk_bytes != 0 && next_fresh == acknowledged.count(); }
   };
@@ -119,6 +132,7 @@ class SendLedger {
   Open* find(MessageNo message);
   const Open* find(MessageNo message) const;
   void buffer(Open& open, uint64_t from);
+  void reuse_retired();
   static void cut(Open& open, uint32_t chunk_bytes);
   static uint64_t chunk_size(const Open& open, uint32_t index);
   static void check_open(const Open& open);
@@ -145,7 +159,8 @@ class SendLedger {
   bool peer_discards_ = false;
   std::vector<std::vector<std::byte>>
       retired_;  // buffers of complete messages, until the next apply
-  std::deque<Open> open_;
+  SpareMemory spare_{limits::kBufferedSpareBytes};  // of these
+  Fifo<Open> open_;
 };
 
 // Returns the chunk size for a message: at most about `chunk_bytes` and at most an equal share for

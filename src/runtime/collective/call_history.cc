@@ -1,7 +1,6 @@
 #include "runtime/collective/call_history.h"
 
 #include "base/hash.h"
-#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 
@@ -14,15 +13,30 @@ std::string describe(const CallRecord& call) {
   return describe(pending);
 }
 
-const CallRecord& CallHistory::begin(const PlanKey& key, const std::string& name) {
-  const uint64_t chain = hash_of({latest().chain, plan_hash(key)});
+const CallRecord& CallHistory::begin(const PlanKey& key, uint64_t hash, const std::string& name) {
+  const uint64_t chain = hash_of({latest().chain, hash});
   ++latest_;
-  return records_[latest_ % kRemembered] = {latest_, chain, key, name};
+  CallRecord& record = records_[latest_ % kRemembered];
+  record.number = latest_;
+  record.chain = chain;
+  record.key = key;
+  record.name = name;
+  return record;
 }
 
 const CallRecord* CallHistory::find(uint64_t number) const {
   const CallRecord& record = at(number);
   return number <= latest_ && record.number == number ? &record : nullptr;
+}
+
+PendingCall pending_call(const CallHistory& history, uint64_t number) {
+  PendingCall call;
+  call.number = number;
+  if (const CallRecord* record = history.find(number); record != nullptr) {
+    call.key = record->key;
+    call.name = record->name;
+  }
+  return call;
 }
 
 }  // namespace r2ccl

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plan/plan.h"
+#include "runtime/collective/pending_call.h"
 
 namespace r2ccl {
 
@@ -23,7 +24,11 @@ std::string describe(const CallRecord& call);
 
 class CallHistory {
  public:
-  const CallRecord& begin(const PlanKey& key, const std::string& name = {});
+  const CallRecord& begin(const PlanKey& key, const std::string& name = {}) {
+    return begin(key, plan_hash(key), name);
+  }
+  // `hash`: plan_hash() of the key, where it is known.
+  const CallRecord& begin(const PlanKey& key, uint64_t hash, const std::string& name);
 
   const CallRecord& latest() const { return at(latest_); }
   // Returns null when the call has not begun, or is too old to be remembered.
@@ -36,5 +41,8 @@ class CallHistory {
   std::array<CallRecord, kRemembered> records_{};  // by number, modulo the size
   uint64_t latest_ = 0;
 };
+
+// Returns the call with this number, with no details where the history does not remember it.
+PendingCall pending_call(const CallHistory& history, uint64_t number);
 
 }  // namespace r2ccl

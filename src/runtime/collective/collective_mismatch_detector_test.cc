@@ -130,7 +130,7 @@ class Pair : public ::testing::Test {
   void wait(TimeNs duration) {
     for (const TimeNs end = now_ + duration; now_ < end; now_ += 100 * kMillisecond) {
       for (Side& side : sides_) {
-        side.waits->set_collective(side.history.latest(), true, now_);
+        side.waits->set_collective(side.history.latest().number, true, now_);
         side.waits->progress(now_);
       }
       deliver();

@@ -51,7 +51,7 @@ bool multiplies_into_output(const PlanKey& key) {
 
 }  // namespace
 
-void Executor::start(CollectiveCall call) {
+void Executor::start(CollectiveCall&& call) {
   R2CCL_CHECK(call.key.rank_count == static_cast<int32_t>(ports_.size()));
   if (!failure_.ok()) {
     call.done(failure_);
@@ -59,7 +59,14 @@ void Executor::start(CollectiveCall call) {
   }
   const bool multiplies = call.key.op == ReduceOp::premulsum;
   call.key.in_place = multiplies ? multiplies_into_output(call.key) : is_in_place(call, self_);
-  queue_.push_back(std::move(call));
+  if (running_ || in_run_queue_ || !queue_.empty()) {
+    queue_.push_back(std::move(call));
+  } else {
+    in_run_queue_ = true;
+    begin(std::move(call));
+    settle();
+    in_run_queue_ = false;
+  }
   run_queue();
 }
 
@@ -76,12 +83,12 @@ void Executor::cancel(const Status& why) {
 void Executor::abandon(const Status& why) noexcept {
   if (failure_.ok()) failure_ = why;
   while (!idle()) {
-    const auto done = std::move(running_ ? running_->call.done : queue_.front().done);
     if (running_) {
-      running_.reset();
-    } else {
-      queue_.pop_front();
+      end_running()(failure_);
+      continue;
     }
+    const auto done = std::move(queue_.front().done);
+    queue_.pop_front();
     done(failure_);
   }
 }
@@ -100,24 +107,35 @@ void Executor::run_queue() {
   in_run_queue_ = false;
 }
 
-void Executor::begin(CollectiveCall call) {
-  running_.emplace(Running{});  // not emplace(), which clang 14 rejects
-  Running& run = *running_;
+void Executor::begin(CollectiveCall&& call) {
+  Running& run = run_;
+  run.plan = nullptr;
   // Before any allocation: if that fails, cancel() must find the call.
   run.call = std::move(call);
+  running_ = true;
   if (run.call.key.op == ReduceOp::premulsum) multiply_input();
-  const CompiledPlan& plan = plans_.get(run.call.key, self_);
+  const PlanCache::Entry& entry = plans_.get(run.call.key, self_);
+  const CompiledPlan& plan = entry.plan;
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
-  run.context = calls_.begin(run.call.key, run.call.name).chain;
+  run.context = calls_.begin(run.call.key, entry.hash, run.call.name).chain;
   reserve_scratch(plan.scratch() * size_of(run.call.key.type));
   reserve_wide(plan.wide() * sizeof(float));
-  run.plan = &plan;
   run.pending = plan.waits();
   run.message_done.assign(plan.steps().size(), 0);
-  run.step_queues.resize(plan.step_queues().size());
-  run.staging.resize(plan.staged().size());
+  run.step_queues.assign(plan.step_queues().size(), {});
+  run.staging.assign(plan.staged().size(), nullptr);
+  run.staged_next = 0;
   run.steps_left = static_cast<uint32_t>(plan.steps().size());
+  run.sends_posted = 0;
+  run.buffers_released = false;
+  run.plan = &plan;
+  post_first();
+}
+
+// Posts the steps that wait for nothing.
+void Executor::post_first() {
+  const CompiledPlan& plan = *run_.plan;
   // Receives first, because early credit saves a round trip.
   for (const StepQueueKind kind : {StepQueueKind::receive, StepQueueKind::send}) {
     for (uint32_t step_queue = 0; step_queue < plan.step_queues().size(); ++step_queue) {
@@ -126,19 +144,26 @@ void Executor::begin(CollectiveCall call) {
     advance_staged();
   }
   for (uint32_t step = 0; step < plan.steps().size(); ++step) {
-    if (plan.steps()[step].kind == StepKind::copy && run.pending[step] == 0) becomes_ready(step);
+    if (plan.steps()[step].kind == StepKind::copy && run_.pending[step] == 0) becomes_ready(step);
   }
+}
+
+// Returns the completion to call. A client that it calls may start the next collective.
+std::function<void(const Status&)> Executor::end_running() noexcept {
+  running_ = false;
+  run_.products.reset();
+  return std::move(run_.call.done);
 }
 
 // From here on a pre-multiplied sum is a sum of the products.
 void Executor::multiply_input() {
-  CollectiveCall& call = running_->call;
+  CollectiveCall& call = run_.call;
   const uint64_t count = extents_of(call.key, self_).input_count;
   std::byte* products = call.output;
   if (!multiplies_into_output(call.key)) {
-    running_->products =
+    run_.products =
         std::make_unique_for_overwrite<std::byte[]>(count * size_of(call.key.type));
-    products = running_->products.get();
+    products = run_.products.get();
   }
   scale(call.key.type, products, call.input, count, call.scalar);
   call.input = products;
@@ -159,8 +184,8 @@ void Executor::on_mismatch(Rank peer, ChannelId, const Status& why) {
 
 void Executor::message_complete(StepQueueKind kind, Rank peer, MessageNo number) {
   if (!failure_.ok()) return;
-  R2CCL_CHECK(running_.has_value());
-  Running& run = *running_;
+  R2CCL_CHECK(running_);
+  Running& run = run_;
   const uint32_t step_queue = run.plan->find_step_queue(kind, peer);
   R2CCL_CHECK(step_queue != kNone);
   StepQueueState& state = run.step_queues[step_queue];
@@ -185,7 +210,7 @@ void Executor::message_complete(StepQueueKind kind, Rank peer, MessageNo number)
 
 // Notifies the dependents of all finished steps, until no further step finishes.
 void Executor::settle() {
-  Running& run = *running_;
+  Running& run = run_;
   while (!finished_.empty()) {
     const uint32_t step = finished_.back();
     finished_.pop_back();
@@ -201,7 +226,7 @@ void Executor::settle() {
 
 // This rank has its result. It only waits for the acknowledgements of the other ranks.
 void Executor::release_send_buffers() {
-  Running& run = *running_;
+  Running& run = run_;
   run.buffers_released = true;
   for (size_t i = 0; i < run.step_queues.size(); ++i) {
     const StepQueue& step_queue = run.plan->step_queues()[i];
@@ -213,11 +238,11 @@ void Executor::release_send_buffers() {
 }
 
 void Executor::becomes_ready(uint32_t step) {
-  const Step& what = running_->plan->steps()[step];
+  const Step& what = run_.plan->steps()[step];
   switch (what.kind) {
     case StepKind::send:
     case StepKind::receive:
-      advance_step_queue(running_->plan->step_queue_of(step));
+      advance_step_queue(run_.plan->step_queue_of(step));
       break;
     case StepKind::receive_reduce:
       reduce_received(step);
@@ -231,8 +256,8 @@ void Executor::becomes_ready(uint32_t step) {
 }
 
 void Executor::advance_step_queue(uint32_t step_queue) {
-  StepQueueState& state = running_->step_queues[step_queue];
-  const std::vector<uint32_t>& steps = running_->plan->step_queues()[step_queue].steps;
+  StepQueueState& state = run_.step_queues[step_queue];
+  const std::vector<uint32_t>& steps = run_.plan->step_queues()[step_queue].steps;
   while (state.posted < steps.size() && state.posted - state.low < limits::kMessagesPostedMax &&
          may_post(steps[state.posted])) {
     post(step_queue, steps[state.posted]);
@@ -243,7 +268,7 @@ void Executor::advance_step_queue(uint32_t step_queue) {
 // hold every slot, while the receive that they depend on, through other ranks, waits for a slot.
 // The checker proves plans with a single slot under this rule.
 void Executor::advance_staged() {
-  const Running& run = *running_;
+  const Running& run = run_;
   const std::vector<uint32_t>& staged = run.plan->staged();
   while (run.staged_next < staged.size() && !staging_.empty()) {
     const uint32_t before = run.staged_next;
@@ -253,14 +278,14 @@ void Executor::advance_staged() {
 }
 
 bool Executor::may_post(uint32_t step) const {
-  const Running& run = *running_;
+  const Running& run = run_;
   const uint32_t staged = run.plan->staged_index(step);
   if (staged == kNone) return run.pending[step] == 0;
   return staged == run.staged_next && !staging_.empty();
 }
 
 void Executor::post(uint32_t step_queue, uint32_t step) {
-  Running& run = *running_;
+  Running& run = run_;
   StepQueueState& state = run.step_queues[step_queue];
   const Step& what = run.plan->steps()[step];
   MessagePort& port = *ports_[static_cast<size_t>(what.peer.value())];
@@ -286,7 +311,7 @@ void Executor::post(uint32_t step_queue, uint32_t step) {
 }
 
 void Executor::reduce_received(uint32_t step) {
-  Running& run = *running_;
+  Running& run = run_;
   std::byte* slot = run.staging[run.plan->staged_index(step)];
   reduce_segment(run.plan->steps()[step], slot);
   if (!mutated(Mutant::staging_early)) staging_.give_back(slot);
@@ -301,7 +326,7 @@ Form form_in(Buffer buffer) {
 }  // namespace
 
 void Executor::reduce_segment(const Step& step, std::byte* slot) const {
-  const PlanKey& key = running_->call.key;
+  const PlanKey& key = run_.call.key;
   const std::byte* source = source_of(step.source);
   std::byte* target = target_of(step.target);
   const uint64_t count = step.target.count;
@@ -324,7 +349,7 @@ void Executor::reduce_segment(const Step& step, std::byte* slot) const {
 }
 
 void Executor::copy(const Step& step) const {
-  const DataType type = running_->call.key.type;
+  const DataType type = run_.call.key.type;
   const std::byte* source = source_of(step.source);
   std::byte* target = target_of(step.target);
   if (step.source.buffer == Buffer::wide) return narrow(type, target, source, step.target.count);
@@ -333,9 +358,8 @@ void Executor::copy(const Step& step) const {
 }
 
 void Executor::finish() {
-  auto done = std::move(running_->call.done);
-  running_.reset();
-  done(Status::ok_status());
+  ++completed_;
+  end_running()(Status::ok_status());
 }
 
 void Executor::reserve_scratch(size_t bytes) {
@@ -352,33 +376,33 @@ void Executor::reserve_wide(size_t bytes) {
 
 // Ranks agree on the chain of calls, and where each pair has counts of its own, on these too.
 uint64_t Executor::context_of(const Step& step) const {
-  const PlanKey& key = running_->call.key;
-  if (!has_own_counts(key)) return running_->context;
+  const PlanKey& key = run_.call.key;
+  if (!has_own_counts(key)) return run_.context;
   return hash_of(
-      {running_->context, count_with(key, self_, step.peer, step.kind == StepKind::send)});
+      {run_.context, count_with(key, self_, step.peer, step.kind == StepKind::send)});
 }
 
 const std::byte* Executor::source_of(const Region& region) const {
   if (region.buffer != Buffer::input) return target_of(region);
   // Messages without bytes may have null buffers.
-  const CollectiveCall& call = running_->call;
+  const CollectiveCall& call = run_.call;
   return region.count == 0 ? call.input : call.input + region.offset * size_of(call.key.type);
 }
 
 std::byte* Executor::target_of(const Region& region) const {
   R2CCL_CHECK(region.buffer != Buffer::input);
   if (region.buffer == Buffer::wide) return wide_.get() + region.offset * sizeof(float);
-  std::byte* base = region.buffer == Buffer::output ? running_->call.output : scratch_.get();
-  return region.count == 0 ? base : base + region.offset * size_of(running_->call.key.type);
+  std::byte* base = region.buffer == Buffer::output ? run_.call.output : scratch_.get();
+  return region.count == 0 ? base : base + region.offset * size_of(run_.call.key.type);
 }
 
 size_t Executor::bytes_of(const Region& region) const {
-  return region.count * size_of(running_->call.key.type);
+  return region.count * size_of(run_.call.key.type);
 }
 
 std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
   if (!running_) return std::nullopt;
-  const CollectiveCall& call = running_->call;
+  const CollectiveCall& call = run_.call;
   const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
   const bool known = offset_in(call.input, extents.input_count * size, bad.at).has_value() ||
@@ -405,10 +429,10 @@ BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
 
 std::vector<Rank> Executor::waits_on() const {
   std::vector<Rank> peers;
-  if (!running_ || running_->plan == nullptr) return peers;
-  const std::vector<StepQueue>& step_queues = running_->plan->step_queues();
+  if (!running_ || run_.plan == nullptr) return peers;
+  const std::vector<StepQueue>& step_queues = run_.plan->step_queues();
   for (size_t i = 0; i < step_queues.size(); ++i) {
-    if (running_->step_queues[i].low < running_->step_queues[i].posted)
+    if (run_.step_queues[i].low < run_.step_queues[i].posted)
       peers.push_back(step_queues[i].peer);
   }
   std::sort(peers.begin(), peers.end());

@@ -13,13 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/status.h"
@@ -57,7 +57,7 @@ class Executor final : public MessageClient {
 
   // Requires that key.rank_count is the number of ports. Once failed or cancelled, every call ends
   // at once with that status.
-  void start(CollectiveCall call);
+  void start(CollectiveCall&& call);
 
   // Ends all started collectives with `why`, for ever. After the return the executor touches no
   // buffer of any collective.
@@ -67,6 +67,8 @@ class Executor final : public MessageClient {
   void abandon(const Status& why) noexcept;
 
   bool idle() const { return !running_ && queue_.empty(); }
+  // Returns how many collectives have ended well.
+  uint64_t completed() const { return completed_; }
 
   // Receives a mismatched call of a peer, and decides its effect on the communicator. Without a
   // handler the executor only ends its own collectives.
@@ -99,11 +101,11 @@ class Executor final : public MessageClient {
     MessageNo first;   // this collective's first message on the queue; valid once posted > 0
   };
 
-  // The collective in progress.
+  // The collective in progress. Its vectors keep their memory for the next one.
   struct Running {
     CollectiveCall call;
     std::unique_ptr<std::byte[]> products;  // a pre-multiplied sum's input, unless in the output
-    const CompiledPlan* plan = nullptr;     // valid until the next call to the cache
+    const CompiledPlan* plan = nullptr;     // null: not known yet; valid until the next one's
     uint64_t context = 0;
     std::vector<uint32_t> pending;      // per step: the events that it still waits for
     std::vector<uint8_t> message_done;  // per step: its message is complete
@@ -116,7 +118,9 @@ class Executor final : public MessageClient {
   };
 
   void run_queue();
-  void begin(CollectiveCall call);
+  void begin(CollectiveCall&& call);
+  void post_first();
+  std::function<void(const Status&)> end_running() noexcept;
   void multiply_input();
   void message_complete(StepQueueKind kind, Rank peer, MessageNo number);
   void settle();
@@ -146,8 +150,10 @@ class Executor final : public MessageClient {
   // From the first collective on that needs them.
   std::unique_ptr<std::byte[]> scratch_;
   std::unique_ptr<std::byte[]> wide_;
-  std::deque<CollectiveCall> queue_;
-  std::optional<Running> running_;
+  Fifo<CollectiveCall> queue_;
+  bool running_ = false;
+  Running run_;  // valid while running_
+  uint64_t completed_ = 0;
   std::vector<uint32_t> finished_;  // complete steps whose dependents have not been notified
   bool in_run_queue_ = false;
   MismatchHandler on_mismatch_;

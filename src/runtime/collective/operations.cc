@@ -32,15 +32,14 @@ ChannelId Operations::first_free_channel(int contexts) {
 
 Operations::Done Operations::counted(Done done) {
   return [this, done = std::move(done)](const Status& status) {
-    if (status.ok()) ++completed_;
+    if (status.ok()) ++transfers_;
     done(status);
   };
 }
 
-uint64_t Operations::collective(CollectiveCall call, int context) {
+uint64_t Operations::collective(CollectiveCall&& call, int context) {
   Executor& all = executor(context);
   const uint64_t number = all.next_number();
-  call.done = counted(std::move(call.done));
   call.key.hosts = hosts_;
   call.key.costs = costs_;
   all.start(std::move(call));
@@ -77,10 +76,16 @@ uint64_t Operations::receive_tagged(Rank peer, std::span<std::byte> bytes, DataT
   const uint64_t number = all.receives_from(peer) + 1;
   all.receive(peer, bytes, type, tag,
               [this, done = std::move(done)](const Status& status, uint64_t size) {
-                if (status.ok()) ++completed_;
+                if (status.ok()) ++transfers_;
                 done(status, size);
               });
   return number;
+}
+
+uint64_t Operations::completed() const {
+  uint64_t sum = transfers_;
+  for (const auto& each : contexts_) sum += each->executor.completed();
+  return sum;
 }
 
 Status Operations::end() {

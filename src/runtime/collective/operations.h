@@ -39,7 +39,7 @@ class Operations {
 
   // Each returns the number of the call: among the context's collectives, or among its own kind to
   // or from the peer.
-  uint64_t collective(CollectiveCall call, int context = 0);
+  uint64_t collective(CollectiveCall&& call, int context = 0);
   uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
                 int context = 0);
   uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
@@ -81,7 +81,7 @@ class Operations {
   void check_invariants() const;
 
   // Operations that ended well.
-  uint64_t completed() const { return completed_; }
+  uint64_t completed() const;
 
  private:
   struct Context {
@@ -93,7 +93,7 @@ class Operations {
 
   const HostGroups hosts_;
   PlanCosts costs_;
-  uint64_t completed_ = 0;  // declared before contexts_, whose end still counts
+  uint64_t transfers_ = 0;  // that ended well; declared before contexts_, whose end still counts
   std::vector<std::unique_ptr<Context>> contexts_;
 };
 

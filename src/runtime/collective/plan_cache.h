@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 
 #include "plan/plan.h"
@@ -16,18 +17,18 @@ class PlanCache {
   PlanCache(size_t entries_max, size_t steps_max)
       : entries_max_(entries_max), steps_max_(steps_max) {}
 
+  struct Entry {
+    PlanKey key;
+    uint64_t hash = 0;  // plan_hash() of the key, which costs more than the search
+    CompiledPlan plan;
+  };
   // Returns the plan, and builds it first if it is missing. The reference is valid until the next
   // call.
-  const CompiledPlan& get(const PlanKey& key, Rank rank);
+  const Entry& get(const PlanKey& key, Rank rank);
 
   size_t size() const { return entries_.size(); }
 
  private:
-  struct Entry {
-    PlanKey key;
-    CompiledPlan plan;
-  };
-
   const size_t entries_max_;
   const size_t steps_max_;
   size_t steps_ = 0;

@@ -27,17 +27,15 @@ bool says_more(const Blocker& a, const Blocker& b) {
 
 }  // namespace
 
-void WaitTracker::set_collective(const CallRecord& latest, bool running, TimeNs now) {
-  const bool same = latest.number == latest_ && running == collective_.has_value();
+void WaitTracker::set_collective(uint64_t latest, bool running, TimeNs now) {
+  const bool same = latest == latest_ && running == collective_.has_value();
   if (same) return;
-  latest_ = latest.number;
+  latest_ = latest;
   collective_.reset();
   if (running) {
-    PendingCall call;
-    call.key = latest.key;
-    call.number = latest.number;
-    call.name = latest.name;
-    collective_ = Watched{call, now};
+    Watched& watched = collective_.emplace();
+    watched.call.number = latest;
+    watched.since = now;
   }
   tell_requesters(now);
   schedule(now);
@@ -58,6 +56,10 @@ std::vector<WaitTracker::Watched> WaitTracker::watched() const {
   std::vector<Watched> all = transfers_;
   if (collective_) all.insert(all.begin(), *collective_);
   return all;
+}
+
+PendingCall WaitTracker::details_of(const PendingCall& call) const {
+  return call.kind == PendingCall::Kind::collective ? callbacks_.collective(call.number) : call;
 }
 
 std::vector<Rank> WaitTracker::peers_of(const PendingCall& call) const {
@@ -237,7 +239,7 @@ void WaitTracker::warn(Watched& watched, TimeNs now) {
   // A long call of ranks that all work needs no warning.
   if (!blocker.actionable()) return;
   watched.warned = true;
-  callbacks_.warn(watched.call, waited, blocker);
+  callbacks_.warn(details_of(watched.call), waited, blocker);
 }
 
 void WaitTracker::progress(TimeNs now) {
@@ -270,7 +272,7 @@ void WaitTracker::schedule(TimeNs now) {
 std::vector<WaitTracker::Waiting> WaitTracker::calls(TimeNs now) const {
   std::vector<Waiting> calls;
   for (const Watched& each : watched()) {
-    calls.push_back({each.call, now - each.since, find(each, now).blocker});
+    calls.push_back({details_of(each.call), now - each.since, find(each, now).blocker});
   }
   return calls;
 }

@@ -36,6 +36,9 @@ class WaitTracker {
   struct Callbacks {
     // Sends this rank's report to `peer`, as a question (compare) or an answer.
     std::function<void(Rank peer, CallReport::Reason reason)> send;
+    // Returns the collective with this number in all details. They are copied only when a message
+    // shows them.
+    std::function<PendingCall(uint64_t number)> collective;
     // Returns the ranks that the running collective waits for.
     std::function<std::vector<Rank>()> waits_on;
     // Returns whether the peer has not made the counterpart of a tagged call, as far as this rank
@@ -48,9 +51,9 @@ class WaitTracker {
   WaitTracker(Rank self, int32_t rank_count, Callbacks callbacks)
       : self_(self), rank_count_(rank_count), callbacks_(std::move(callbacks)) {}
 
-  // Sets the latest collective that has begun, and whether it still runs. Cheap when nothing
-  // changes.
-  void set_collective(const CallRecord& latest, bool running, TimeNs now);
+  // Sets the number of the latest collective that has begun, and whether it still runs. Cheap when
+  // nothing changes.
+  void set_collective(uint64_t latest, bool running, TimeNs now);
   // Sets the Sends and Recvs that a thread of the caller waits in.
   void set_transfers(const std::vector<PendingCall>& transfers, TimeNs now);
   // Asks now, because the time limit of a caller ends soon.
@@ -73,7 +76,7 @@ class WaitTracker {
 
  private:
   struct Watched {
-    PendingCall call;
+    PendingCall call;  // of a collective only its kind and its number
     TimeNs since = 0;
     bool warned = false;
   };
@@ -101,6 +104,7 @@ class WaitTracker {
     friend bool operator==(const State&, const State&) = default;
   };
 
+  PendingCall details_of(const PendingCall& call) const;
   std::vector<Rank> peers_of(const PendingCall& call) const;
   Blocker lack_of(const PendingCall& call, Rank peer, const CallReport& report) const;
   Found look_at(const Watched& watched, Rank peer, TimeNs now) const;

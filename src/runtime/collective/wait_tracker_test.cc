@@ -29,6 +29,9 @@ class World {
       callbacks.send = [this, rank](Rank peer, CallReport::Reason reason) {
         send(Rank(rank), peer, reason);
       };
+      callbacks.collective = [&side](uint64_t number) {
+        return pending_call(side.history, number);
+      };
       callbacks.waits_on = [&side] { return side.waits_on; };
       callbacks.lacks = [&side](const PendingCall&) { return side.lacks; };
       callbacks.warn = [&side](const PendingCall& call, TimeNs, const Blocker& blocker) {
@@ -72,7 +75,7 @@ class World {
       deliver();
       for (auto& side : sides_) {
         if (side->stopped) continue;
-        side->tracker->set_collective(side->history.latest(), side->running, now_);
+        side->tracker->set_collective(side->history.latest().number, side->running, now_);
         side->tracker->set_transfers(side->transfers, now_);
         side->tracker->progress(now_);
       }

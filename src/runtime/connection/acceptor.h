@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -67,7 +66,7 @@ class Acceptor {
   Callbacks callbacks_;
   std::vector<std::unique_ptr<ListenSocket>> listen_sockets_;
   HandshakeLimiter limiter_;                                // all of pending_
-  std::deque<std::unique_ptr<PendingConnection>> pending_;  // oldest first
+  std::vector<std::unique_ptr<PendingConnection>> pending_;  // oldest first
   std::array<TimeNs, kWorks> spent_{};                      // in this pass
   uint64_t refused_ = 0;
   bool accepts_ = false;

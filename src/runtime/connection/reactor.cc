@@ -1,7 +1,5 @@
 #include "runtime/connection/reactor.h"
 
-#include <array>
-
 #include "base/check.h"
 #include "base/log.h"
 
@@ -61,13 +59,13 @@ void Reactor::dispatch(const Slot& slot, const PollEvent& event) {
 
 size_t Reactor::poll(TimeNs timeout_ns) {
   R2CCL_CHECK(poller_ != nullptr);
-  std::array<PollEvent, 128> events;
-  const size_t count = poller_->wait(events, timeout_ns);
+  const size_t count = poller_->wait(events_, timeout_ns);
   for (size_t i = 0; i < count; ++i) {
-    const size_t slot = events[i].token & 0xffffffffu;
+    const PollEvent event = events_[i];
+    const size_t slot = event.token & 0xffffffffu;
     if (slot >= slots_.size() || slots_[slot].handler == nullptr) continue;
-    if (token(slot) != events[i].token) continue;
-    dispatch(Slot(slots_[slot]), events[i]);
+    if (token(slot) != event.token) continue;
+    dispatch(Slot(slots_[slot]), event);
   }
   return count;
 }

@@ -34,7 +34,7 @@ class HandlerOwner {
 
 class Reactor {
  public:
-  explicit Reactor(Poller& poller) : poller_(&poller), shared_(*this) {}
+  explicit Reactor(Poller& poller) : poller_(&poller), shared_(*this), events_(kEventsMax) {}
   // A reactor for the handlers of `owner`. `shared` polls for it. Both must outlive this.
   Reactor(Reactor& shared, HandlerOwner& owner) : shared_(shared.shared_), owner_(&owner) {}
   Reactor(const Reactor&) = delete;
@@ -87,9 +87,12 @@ class Reactor {
     return static_cast<uint64_t>(slots_[slot].generation) << 32 | slot;
   }
 
+  static constexpr size_t kEventsMax = 128;  // that one poll() dispatches
+
   Poller* poller_ = nullptr;  // null: shared_ has it, and the slots
   Reactor& shared_;
   HandlerOwner* owner_ = nullptr;
+  std::vector<PollEvent> events_;  // of the present poll(); empty without a poller
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
 };

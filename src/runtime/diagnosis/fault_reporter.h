@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -92,7 +91,7 @@ class FaultReporter {
   const std::function<void(size_t)> made_;
   std::vector<std::string> host_names_;
   std::vector<uint32_t> host_of_;  // by rank
-  std::deque<Report> reports_;
+  std::vector<Report> reports_;
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};
   LossWatch losses_;

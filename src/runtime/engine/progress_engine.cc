@@ -249,7 +249,8 @@ void ProgressEngine::progress_links(TimeNs now) {
       unsent_links_ -= turn.unsent ? 1 : 0;
       turn.unsent = link.has_unsent();
       unsent_links_ += turn.unsent ? 1 : 0;
-      schedule_.set_deadline(*next, link.next_timeout(now));
+      // A marked link has another turn before any deadline.
+      if (!link.wants_progress()) schedule_.set_deadline(*next, link.next_timeout(now));
     }
   }
 }

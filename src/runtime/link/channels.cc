@@ -17,33 +17,38 @@ constexpr int64_t kQuantum = 256 * 1024;
 }  // namespace
 
 Channel& ChannelSet::at(ChannelId id) {
-  const auto found = channels_.find(id);
-  R2CCL_CHECK(found != channels_.end());
-  return *found->second;
+  Channel* found = find(id);
+  R2CCL_CHECK(found != nullptr);
+  return *found;
 }
 
 const Channel& ChannelSet::at(ChannelId id) const {
-  const auto found = channels_.find(id);
-  R2CCL_CHECK(found != channels_.end());
-  return *found->second;
+  return const_cast<ChannelSet*>(this)->at(id);
+}
+
+Channel* ChannelSet::find(ChannelId id) const {
+  const auto found = std::ranges::lower_bound(channels_, id, {}, &Entry::first);
+  return found != channels_.end() && found->first == id ? found->second.get() : nullptr;
 }
 
 Channel& ChannelSet::add(ChannelId id) {
   R2CCL_CHECK(channels_.size() < limits::kChannelsMax);
-  order_.push_back(id);
-  return *channels_.emplace(id, std::make_unique<Channel>(id)).first->second;
+  auto made = std::make_unique<Channel>(id);
+  const auto place = std::ranges::lower_bound(channels_, id, {}, &Entry::first);
+  order_.push_back(channels_.emplace(place, id, std::move(made))->second.get());
+  return *order_.back();
 }
 
 void ChannelSet::open(ChannelId id, MessageClient& client) {
-  const auto found = channels_.find(id);
-  Channel& opened = found != channels_.end() ? *found->second : add(id);
+  Channel* found = find(id);
+  Channel& opened = found != nullptr ? *found : add(id);
   R2CCL_CHECK(!opened.opened);
   opened.opened = true;
   opened.client = &client;
 }
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
-  if (const auto found = channels_.find(id); found != channels_.end()) return found->second.get();
+  if (Channel* found = find(id); found != nullptr) return found;
   const auto unopened =
       std::ranges::count_if(channels_, [](const auto& entry) { return !entry.second->opened; });
   if (static_cast<size_t>(unopened) >= limits::kChannelsUnopenedMax ||
@@ -76,11 +81,14 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
   Fresh large;
   for (size_t i = 0; i < order_.size(); ++i) {
     const size_t place = (cursor_ + i) % order_.size();
-    Channel& candidate = *channels_.at(order_[place]);
+    Channel& candidate = *order_[place];
     if (candidate.send.messages_waiting() == 0) continue;
     const uint64_t message = candidate.send.next_message_bytes();
-    const auto chunk = candidate.send.next_fresh(
-        scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now));
+    uint32_t cut = 0;
+    if (candidate.send.needs_cut()) {
+      cut = scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now);
+    }
+    const auto chunk = candidate.send.next_fresh(cut);
     if (!chunk) continue;
     if (message <= kSmallMessage) return {&candidate, *chunk};
     if (large.from == nullptr) {
@@ -105,7 +113,7 @@ void ChannelSet::complete(Ended what, ChannelId channel, MessageNo number, const
 }
 
 void ChannelSet::forget_completions(ChannelId channel) {
-  std::erase_if(completions_, [&](const Completion& c) { return c.channel == channel; });
+  completions_.erase_if([&](const Completion& c) { return c.channel == channel; });
 }
 
 void ChannelSet::deliver_completions(size_t most) {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/delivery/receive_ledger.h"
@@ -36,7 +36,9 @@ class ChannelSet {
   // Requires that the channel exists.
   Channel& at(ChannelId id);
   const Channel& at(ChannelId id) const;
-  const std::map<ChannelId, std::unique_ptr<Channel>>& all() const { return channels_; }
+  // In the order of their ids.
+  using Entry = std::pair<ChannelId, std::unique_ptr<Channel>>;
+  const std::vector<Entry>& all() const { return channels_; }
   void open(ChannelId id, MessageClient& client);
   // Returns the channel that the peer names. The peer may have opened it first. Fails when the peer
   // opens too many channels.
@@ -72,19 +74,20 @@ class ChannelSet {
 
  private:
   struct Completion {
-    Ended what;
+    Ended what = Ended::sent;
     ChannelId channel;
     MessageNo number;
     Status why;
   };
 
+  Channel* find(ChannelId id) const;  // null: there is none
   Channel& add(ChannelId id);
 
   const Rank peer_;
-  std::map<ChannelId, std::unique_ptr<Channel>> channels_;  // at most kChannelsMax
-  std::vector<ChannelId> order_;  // order of creation; each of channels_ once
-  size_t cursor_ = 0;             // in order_; < its size unless that is empty
-  std::deque<Completion> completions_;
+  std::vector<Entry> channels_;  // at most kChannelsMax, in the order of their ids
+  std::vector<Channel*> order_;  // order of creation; each of channels_ once
+  size_t cursor_ = 0;            // in order_; < its size unless that is empty
+  Fifo<Completion> completions_;
 };
 
 }  // namespace r2ccl

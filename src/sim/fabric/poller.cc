@@ -1,5 +1,6 @@
 #include "sim/fabric/poller.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
@@ -51,7 +52,7 @@ void SimPoller::modify(int poll_id, uint64_t token, bool want_write) {
 
 void SimPoller::remove(int poll_id) {
   if (Slot* slot = find(poll_id)) slot->watched = false;
-  candidates_.erase(poll_id);
+  std::erase(candidates_, poll_id);
 }
 
 void SimPoller::wake() {
@@ -70,24 +71,24 @@ void SimPoller::touch(int poll_id) {
   if (slot == nullptr || !slot->watched) return;
   const PollEvent event = event_of(poll_id);
   if (!event.readable && !event.writable) return;
-  candidates_.insert(poll_id);
+  const auto place = std::ranges::lower_bound(candidates_, poll_id);
+  if (place == candidates_.end() || *place != poll_id) candidates_.insert(place, poll_id);
   if (on_ready_) on_ready_();
 }
 
 bool SimPoller::has_events() {
   if (woken_) return true;
   while (!candidates_.empty()) {
-    const int id = *candidates_.begin();
-    const PollEvent event = event_of(id);
+    const PollEvent event = event_of(candidates_.front());
     if (event.readable || event.writable) return true;
-    candidates_.erase(id);
+    candidates_.erase(candidates_.begin());
   }
   return false;
 }
 
 size_t SimPoller::collect(std::span<PollEvent> events) {
   size_t count = 0;
-  auto next = candidates_.upper_bound(resume_after_);
+  auto next = std::ranges::upper_bound(candidates_, resume_after_);
   for (size_t left = candidates_.size(); left > 0 && count < events.size(); --left) {
     if (next == candidates_.end()) next = candidates_.begin();
     const PollEvent event = event_of(*next);

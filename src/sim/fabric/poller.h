@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
 #include <vector>
 
 #include "transport/transport.h"
@@ -56,7 +55,8 @@ class SimPoller final : public Poller {
   size_t collect(std::span<PollEvent> events);
 
   std::vector<Slot> slots_;   // by id, which no second source gets
-  std::set<int> candidates_;  // all ids that may be ready; the next wait removes the others
+  // All ids that may be ready, in ascending order. The next wait removes the others.
+  std::vector<int> candidates_;
   int resume_after_ = 0;  // fairness when `events` is short: continue behind the last id reported
   bool woken_ = false;
   std::function<void()> on_ready_;
