@@ -160,14 +160,16 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   PathEnd* best_free = nullptr;
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
-  const bool any_trusted = std::ranges::any_of(paths_, [&](const PathEnd* path) {
-    return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
-  });
+  const auto any_trusted = [&] {
+    return std::ranges::any_of(paths_, [&](const PathEnd* path) {
+      return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
+    });
+  };
   for (size_t i = 0; i < paths_.size(); ++i) {
     PathEnd* path = paths_[(chunk_cursor_ + i) % paths_.size()];
     if (!path->carries() || path->broken || path == demand.avoid) continue;
     // The peer's acknowledgements meet there what its frames meet.
-    if (path->peer_suspects && any_trusted && !mutated(Mutant::tune_peer_suspects)) continue;
+    if (path->peer_suspects && any_trusted() && !mutated(Mutant::tune_peer_suspects)) continue;
     const TimeNs at = path->model.finish_at(demand.bytes, now);
     if (at < best_at) {
       best = path;

@@ -37,18 +37,18 @@ T load(const std::byte* in) {
   return static_cast<T>(value);
 }
 
-Status check_chunk(const DataHeader& h) {
+// Returns what is wrong with the sizes of a chunk; null: nothing.
+const char* fault_of(const DataHeader& h) {
   const bool sizes_fit =
       h.message_bytes == 0
           ? h.offset == 0 && h.payload_bytes == 0
           : h.offset < h.message_bytes && h.chunk_bytes > 0 && h.offset % h.chunk_bytes == 0 &&
                 h.payload_bytes == std::min<uint64_t>(h.chunk_bytes, h.message_bytes - h.offset);
   if (!sizes_fit || h.chunk_bytes > limits::kChunkBytesMax) {
-    return bad_frame("chunk sizes disagree");
+    return "chunk sizes disagree";
   }
   // This bound keeps a count of a message's chunks from overflowing.
-  if (h.message_bytes > limits::kMessageBytesMax) return bad_frame("oversized message");
-  return {};
+  return h.message_bytes > limits::kMessageBytesMax ? "oversized message" : nullptr;
 }
 
 void put_path(ByteWriter& out, const PathReport& p) {
@@ -217,7 +217,9 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
   h.offset = load<uint64_t>(p + 48);
   h.context = load<uint64_t>(p + 56);
   h.checksum = load<uint32_t>(p + 64);
-  if (h.type == FrameType::chunk) R2CCL_RETURN_IF_ERROR(check_chunk(h));
+  if (h.type == FrameType::chunk) {
+    if (const char* fault = fault_of(h); fault != nullptr) return bad_frame(fault);
+  }
   return decoded;
 }
 

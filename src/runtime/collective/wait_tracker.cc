@@ -31,11 +31,13 @@ void WaitTracker::set_collective(uint64_t latest, bool running, TimeNs now) {
   const bool same = latest == latest_ && running == collective_.has_value();
   if (same) return;
   latest_ = latest;
-  collective_.reset();
-  if (running) {
-    Watched& watched = collective_.emplace();
-    watched.call.number = latest;
-    watched.since = now;
+  if (!running) {
+    collective_.reset();
+  } else {
+    if (!collective_) collective_.emplace();
+    collective_->call.number = latest;
+    collective_->since = now;
+    collective_->warned = false;
   }
   tell_requesters(now);
   schedule(now);

@@ -61,6 +61,7 @@ size_t NicProber::running() const {
 }
 
 void NicProber::progress() {
+  if (jobs_.empty()) return;
   // Later answers have not been read, so use the time of the poll.
   const TimeNs now = engine_.polled_at();
   for (size_t i = 0; i < running(); ++i) {

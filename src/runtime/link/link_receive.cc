@@ -180,6 +180,7 @@ void Link::note_contradiction(const Path& path, Incarnation incarnation, const s
 
 // Runs outside of any I/O, because the client will cancel its channels.
 void Link::tell_contradiction() {
+  if (!contradictions_.final()) return;
   const std::string why = contradictions_.take();
   if (why.empty()) return;
   R2CCL_LOG(warn, "rank %d: %s", end_.peer.value(), why.c_str());

@@ -73,8 +73,9 @@ void World::schedule(ActorId id, TimeNs wanted) {
     if (wanted >= one.scheduled_at) return;
   }
   one.scheduled_at = wanted;
-  fabric_.at(wanted, [this, id, wanted] {
-    if (slot(id).live && slot(id).scheduled_at == wanted) run(id);
+  // Captures so little that a std::function needs no memory for it.
+  fabric_.at(wanted, [this, id] {
+    if (slot(id).live && slot(id).scheduled_at == clock_.now()) run(id);
   });
 }
 
