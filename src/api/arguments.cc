@@ -13,17 +13,17 @@ uint64_t elements_max(DataType type) {
 
 Status check_buffer(const char* function, const char* name, const void* buffer, uint64_t count,
                     DataType type) {
-  const std::string where = std::string(function) + ": ";
+  const auto wrong = [function](const std::string& what) {
+    return Status(Code::invalid_argument, std::string(function) + ": " + what);
+  };
   if (const uint64_t most = elements_max(type); count > most) {
-    return {Code::invalid_argument, where + "count is " + std::to_string(count) +
-                                        ", but an address space holds no more than " +
-                                        std::to_string(most) + " " + to_string(type)};
+    return wrong("count is " + std::to_string(count) +
+                 ", but an address space holds no more than " + std::to_string(most) + " " +
+                 to_string(type));
   }
-  if (count > 0 && buffer == nullptr) {
-    return {Code::invalid_argument, where + name + " is NULL"};
-  }
+  if (count > 0 && buffer == nullptr) return wrong(std::string(name) + " is NULL");
   if (reinterpret_cast<uintptr_t>(buffer) % size_of(type) != 0) {
-    return {Code::invalid_argument, where + name + " is not aligned to its element size"};
+    return wrong(std::string(name) + " is not aligned to its element size");
   }
   return {};
 }
@@ -31,16 +31,16 @@ Status check_buffer(const char* function, const char* name, const void* buffer, 
 std::optional<BadMemory> find_bad_buffers(const CommObject& comm, const void* send,
                                           uint64_t send_bytes, const void* receive,
                                           uint64_t receive_bytes) {
-  const auto range = [](const void* buffer, uint64_t bytes) {
-    return std::span(static_cast<const std::byte*>(buffer), buffer == nullptr ? 0 : bytes);
+  // Returns the memory to look at, which may be none.
+  const auto unknown = [&comm](const void* buffer, uint64_t bytes, Access access) {
+    const std::span memory(static_cast<const std::byte*>(buffer), buffer == nullptr ? 0 : bytes);
+    return comm.registered.covers(memory, access) ? std::span<const std::byte>() : memory;
   };
-  const auto find = [&comm](std::span<const std::byte> memory, Access access) {
-    const bool known = comm.registered.covers(memory, access);
-    return known ? std::optional<BadMemory>() : find_bad_memory(memory, access);
-  };
-  const auto bad = find(range(receive, receive_bytes), Access::write);
-  if (bad || (send == receive && send_bytes <= receive_bytes)) return bad;
-  return find(range(send, send_bytes), Access::read);
+  const auto written = unknown(receive, receive_bytes, Access::write);
+  if (send == receive && send_bytes <= receive_bytes) {
+    return find_bad_memory(written, Access::write);
+  }
+  return find_bad_memory(written, unknown(send, send_bytes, Access::read));
 }
 
 Status check_peer(const char* function, const char* what, int rank, const CommObject* comm) {

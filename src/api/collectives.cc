@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/arguments.h"
@@ -163,10 +164,13 @@ r2cclResult_t begin(Call call, CommObject* comm, r2cclRequest_t* request) {
   if (!bad) status = check_overlap(call, extents, self);
   if (status.ok()) status = check_open(call.function, comm);
   if (!status.ok()) return result_of(status);
-  return conclude(call.function, comm, request, bad.has_value(), [=] {
-    return comm->communicator->collective(call.key, static_cast<const std::byte*>(call.send),
-                                          static_cast<std::byte*>(call.receive), bad, call.scalar);
-  });
+  const char* const function = call.function;
+  return conclude(function, comm, request, bad.has_value(),
+                  [comm, bad, call = std::move(call)]() mutable {
+                    return comm->communicator->collective(
+                        std::move(call.key), static_cast<const std::byte*>(call.send),
+                        static_cast<std::byte*>(call.receive), bad, call.scalar);
+                  });
 }
 
 // Starts a call after `prepare(call, comm)` has checked and taken its further arguments. Types and

@@ -242,12 +242,14 @@ Status Communicator::failure() const {
   return failure_;
 }
 
-std::shared_ptr<Request> Communicator::start(const PendingCall& what, Work work) {
-  auto request = std::make_shared<Request>(what, awaited_);
+std::shared_ptr<Request> Communicator::start(PendingCall what, Work work) {
+  auto request = std::make_shared<Request>(std::move(what), awaited_);
   thread().post([this, work = std::move(work), request] {
     const LogRank label(options_.self.value());
     try {
-      request->set_number(work([request](const Status& status) { request->complete(status); }));
+      request->set_number(work(request->call(), [request](const Status& status) {
+        request->complete(status);
+      }));
     } catch (const std::exception& error) {
       runtime_->fail_by_exception(error);
       if (!request->done()) request->complete(runtime_->failure());
@@ -262,10 +264,10 @@ std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* 
   key.algorithm = algorithm_of(options_.config.algo);
   key.rank_count = options_.rank_count;
   PendingCall what;
-  what.key = key;
+  what.key = std::move(key);
   what.name = take_call_name();
-  return start(what, [=, this, name = what.name](Operations::Done done) {
-    return runtime_->collective({key, input, output, std::move(done), scalar, name}, bad);
+  return start(std::move(what), [=, this](const PendingCall& call, Operations::Done done) {
+    return runtime_->collective({call.key, input, output, std::move(done), scalar, call.name}, bad);
   });
 }
 
@@ -273,7 +275,7 @@ std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t cou
                                             Rank peer, const MaybeBad& bad) {
   const std::span<const std::byte> source(bytes, count * size_of(type));
   return start(transfer(PendingCall::Kind::send, count, type, peer),
-               [=, this](Operations::Done done) {
+               [=, this](const PendingCall&, Operations::Done done) {
                  return runtime_->send(peer, source, type, std::move(done), bad);
                });
 }
@@ -282,7 +284,7 @@ std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count,
                                                Rank peer, const MaybeBad& bad) {
   const std::span<std::byte> target(bytes, count * size_of(type));
   return start(transfer(PendingCall::Kind::receive, count, type, peer),
-               [=, this](Operations::Done done) {
+               [=, this](const PendingCall&, Operations::Done done) {
                  return runtime_->receive(peer, target, type, std::move(done), bad);
                });
 }
@@ -293,7 +295,7 @@ std::shared_ptr<Request> Communicator::send_tagged(const std::byte* bytes, uint6
   const std::span<const std::byte> source(bytes, count * size_of(type));
   PendingCall call = transfer(PendingCall::Kind::send_tagged, count, type, peer);
   call.tag = tag;
-  return start(call, [=, this](Operations::Done done) {
+  return start(std::move(call), [=, this](const PendingCall&, Operations::Done done) {
     return runtime_->send_tagged(peer, source, type, tag, std::move(done), bad);
   });
 }
@@ -304,7 +306,7 @@ std::shared_ptr<Request> Communicator::receive_tagged(std::byte* bytes, uint64_t
   const std::span<std::byte> target(bytes, count * size_of(type));
   PendingCall call = transfer(PendingCall::Kind::receive_tagged, count, type, peer);
   call.tag = tag;
-  return start(call, [=, this](const Operations::Done& done) {
+  return start(std::move(call), [=, this](const PendingCall&, const Operations::Done& done) {
     const auto ended = [=](const Status& status, uint64_t size) {
       if (status.ok() && received != nullptr) *received = size / size_of(type);
       done(status);

@@ -102,10 +102,10 @@ class Communicator final : private RankObserver {
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
 
-  // Runs `work` in the driving thread. It starts the operation with the completion that it is
-  // given, and returns the operation's number.
-  using Work = std::function<uint64_t(Operations::Done)>;
-  std::shared_ptr<Request> start(const PendingCall& what, Work work);
+  // Runs `work` in the driving thread. It starts the operation `what` with the completion that it
+  // is given, and returns the operation's number.
+  using Work = std::function<uint64_t(const PendingCall& what, Operations::Done)>;
+  std::shared_ptr<Request> start(PendingCall what, Work work);
 
   // In the driving thread only.
   void note_awaited();

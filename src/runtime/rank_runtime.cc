@@ -178,9 +178,10 @@ void RankRuntime::turn() {
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
   fault_reporter_->progress(ended_);
-  waits_->progress();
-  drains_->progress();
-  rank_status_->progress();
+  const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
+  waits_->progress(now);
+  drains_->progress(now);
+  rank_status_->progress(now);
   observer_.on_turn_end();
 }
 

@@ -76,9 +76,9 @@ RankStatus::RankStatus(RankRuntime& rank)
       server_(*this, reactor_, rank.clock()) {}
 
 // The query first: its operators are answered in the same turn.
-void RankStatus::progress() {
-  query_.progress(rank_.clock().now());
-  server_.progress();
+void RankStatus::progress(TimeNs now) {
+  query_.progress(now);
+  server_.progress(now);
 }
 
 TimeNs RankStatus::next_timeout() const {

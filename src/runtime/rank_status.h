@@ -32,7 +32,7 @@ class RankStatus final : public StatusSource, private HandlerOwner {
   // The bodies of notices of the kinds `status_request` and `status`.
   void on_request(Rank peer, std::span<const std::byte> body);
   void on_answer(Rank peer, std::span<const std::byte> body);
-  void progress();
+  void progress(TimeNs now);
   TimeNs next_timeout() const;
 
   // StatusSource

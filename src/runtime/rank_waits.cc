@@ -113,9 +113,8 @@ void RankWaits::set_transfers(const std::vector<PendingCall>& transfers, bool hu
   changed_ = true;
 }
 
-void RankWaits::progress() {
+void RankWaits::progress(TimeNs now) {
   if (!stopped_) mismatch_detector_.check_closing();
-  const TimeNs now = clock_.now();
   const Executor& executor = operations_.executor();
   waits_.set_collective(executor.calls().latest().number, !executor.idle(), now);
   if (now >= waits_.next_timeout()) changed_ = true;

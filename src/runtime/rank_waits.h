@@ -46,7 +46,7 @@ class RankWaits {
 
   // After the engine's pass: an answer that has arrived must be read before a rank counts as
   // silent.
-  void progress();
+  void progress(TimeNs now);
   TimeNs next_timeout() const { return waits_.next_timeout(); }
 
   using Waiting = WaitTracker::Waiting;

@@ -35,7 +35,7 @@ class Drains {
   // Handle the body of a notice, which follows its kind byte.
   void on_question(Rank peer, std::span<const std::byte> body);
   void on_answer(Rank peer, std::span<const std::byte> body);
-  void progress() { requests_.progress(clock_.now()); }
+  void progress(TimeNs now) { requests_.progress(now); }
   TimeNs next_timeout() const { return requests_.next_timeout(); }
 
  private:

@@ -202,9 +202,8 @@ void StatusServer::drop_clients() noexcept {
   pause_until(clock_.now() + kPause);
 }
 
-void StatusServer::progress() {
+void StatusServer::progress(TimeNs now) {
   if (!socket_) return;
-  const TimeNs now = clock_.now();
   for (Cached& cached : cached_) {
     if (now - cached.made_at >= limits::kStatusFreshness) cached = {};
   }

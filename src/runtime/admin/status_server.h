@@ -48,7 +48,7 @@ class StatusServer final : private EventHandler {
 
   Status open(StatusSocket socket);
   // Takes new requests, sends the available answers, and drops clients whose time is over.
-  void progress();
+  void progress(TimeNs now);
   // Drops all clients, after a handler of the server has run out of memory.
   void drop_clients() noexcept;
   TimeNs next_timeout() const;

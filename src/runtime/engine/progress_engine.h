@@ -81,6 +81,8 @@ class ProgressEngine final : private LinkHost {
   Rank self() const { return self_; }
   // Returns the time when the last pass began: later bytes have not been read.
   TimeNs polled_at() const { return shared_.polled_at(); }
+  // Returns the time when the last pass of the links ended.
+  TimeNs passed_at() const { return last_pass_end_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
 
   // For the other parts that run in this engine's thread.

@@ -170,7 +170,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void send_pongs(TimeNs now);
   void send_heartbeats(TimeNs now);
   void send_state(Path& path, TimeNs now, Ping ping);
-  ControlFrame make_frame(TimeNs now);
+  ControlFrame& make_frame(TimeNs now);
   PathReport report_path(const Path& path);
   void report_channels(ControlFrame& frame) const;
   std::span<const std::byte> take_state(const Path& path, TimeNs now);
@@ -201,6 +201,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   std::optional<PeerEnd> peer_end_;
   std::optional<BadMemory> bad_memory_;  // not reported to the host yet
   std::vector<std::byte> carried_;       // the state that take_state() last returned
+  ControlFrame frame_;                   // the last one made; kept for its memory
   // The results of one control frame, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;

@@ -48,14 +48,17 @@ PathReport Link::report_path(const Path& path) {
   return report;
 }
 
-ControlFrame Link::make_frame(TimeNs at) {
-  ControlFrame frame;
+// Returns the state in a frame, which is valid until the next call.
+ControlFrame& Link::make_frame(TimeNs at) {
+  ControlFrame& frame = frame_;
   frame.counted = state_.version();
   frame.acknowledged = state_.peer_version();
   frame.notices_applied = notices_.applied();
   frame.sent_at = static_cast<uint64_t>(at);
   frame.goodbye = goodbye_.sent;
-  frame.paths.reserve(paths().size());
+  frame.ping = 0;
+  frame.pong = 0;
+  frame.paths.clear();
   for (const Path* path : paths()) frame.paths.push_back(report_path(*path));
   frame.notices = notices_.report();
   notices_.on_said(frame.notices);
@@ -95,7 +98,7 @@ void Link::report_channels(ControlFrame& frame) const {
 
 void Link::send_state(Path& path, TimeNs at, Ping ping) {
   FailureDetector& detector = paths_.detector();
-  ControlFrame frame = make_frame(at);
+  ControlFrame& frame = make_frame(at);
   frame.pong = std::exchange(path.health.pong_due, 0);
   if (ping != Ping::none) frame.ping = detector.on_ping_sent(path, ping == Ping::casual, at);
   // State that only a slow control stream has carried still counts as unsent.
@@ -113,7 +116,7 @@ std::span<const std::byte> Link::take_state(const Path& path, TimeNs at) {
   if (!state_.due_within(kDueSoon, at) || notices_.pending() > 0 || goodbye_.wanted) return {};
   const TimeNs behind = path.model.wire_time(path.model.bytes_queued(at));
   if (behind > kAheadMax || !paths_.scheduler().is_prompt(path, at)) return {};
-  ControlFrame frame = make_frame(at);
+  ControlFrame& frame = make_frame(at);
   if (encoded_body_bytes(frame) + kStateTagBytes > limits::kCarriedStateBytesMax) return {};
   frame.control_sequence = path.model.frames_sent();
   carried_.clear();

@@ -82,18 +82,22 @@ struct MappingQuery {
 constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
 
 // Looks up the mappings of the range. Returns nothing if the kernel does not know the question.
-std::optional<bool> mappings_refuse(uintptr_t begin, uintptr_t end, Access access) {
+// `last`: the last answer in this call, if any.
+std::optional<bool> mappings_refuse(uintptr_t begin, uintptr_t end, Access access,
+                                    MappingQuery& last) {
   const int file = mappings_file();
   if (file < 0) return std::nullopt;
   const uint64_t needed = access == Access::write ? 2 : 1;
-  for (uintptr_t at = begin; at < end;) {
-    MappingQuery query;
-    query.address = at;
-    if (ioctl(file, kQueryMapping, &query) != 0) {
-      return errno == ENOENT ? std::optional(true) : std::nullopt;
+  for (uintptr_t at = begin; at < end; at = last.end) {
+    if (at < last.begin || at >= last.end) {
+      last = {};
+      last.address = at;
+      if (ioctl(file, kQueryMapping, &last) != 0) {
+        last = {};
+        return errno == ENOENT ? std::optional(true) : std::nullopt;
+      }
     }
-    if ((query.rights & needed) == 0) return true;
-    at = query.end;
+    if ((last.rights & needed) == 0) return true;
   }
   return false;
 }
@@ -123,15 +127,32 @@ std::optional<uintptr_t> first_refused(uintptr_t begin, uintptr_t end, Access ac
 
 }  // namespace
 
-std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access) {
+namespace {
+
+std::optional<BadMemory> find_bad(std::span<const std::byte> range, Access access,
+                                  MappingQuery& last) {
   if (range.empty()) return std::nullopt;
   const uintptr_t begin = address_of(range.data());
   const uintptr_t end = end_of(begin, range.size());
-  const std::optional<bool> answer = mappings_refuse(begin, end, access);
+  const std::optional<bool> answer = mappings_refuse(begin, end, access, last);
   if (!(answer ? *answer : is_refused(begin, end, access))) return std::nullopt;
   const auto refused = first_refused(begin, end, access);
   if (!refused) return std::nullopt;
   return BadMemory{range.data() + (*refused - begin), access};
+}
+
+}  // namespace
+
+std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access) {
+  MappingQuery last;
+  return find_bad(range, access, last);
+}
+
+std::optional<BadMemory> find_bad_memory(std::span<const std::byte> written,
+                                         std::span<const std::byte> read) {
+  MappingQuery last;
+  const auto bad = find_bad(written, Access::write, last);
+  return bad ? bad : find_bad(read, Access::read, last);
 }
 
 BadMemory locate_bad_memory(std::span<const std::byte> range, Access access) {

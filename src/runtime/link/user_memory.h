@@ -26,6 +26,11 @@ struct BadMemory {
 // cannot be checked.
 std::optional<BadMemory> find_bad_memory(std::span<const std::byte> range, Access access);
 
+// Returns the same for a range that is written and one that is read. One system call suffices where
+// one mapping holds both.
+std::optional<BadMemory> find_bad_memory(std::span<const std::byte> written,
+                                         std::span<const std::byte> read);
+
 // Returns the first bad byte of memory that the kernel has refused. Looks at every mapping, which
 // takes longer. Returns the range's first byte when no mapping gives the reason.
 BadMemory locate_bad_memory(std::span<const std::byte> range, Access access);
