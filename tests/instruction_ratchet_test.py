@@ -67,7 +67,7 @@ class Counts(unittest.TestCase):
     def test_an_unknown_environment_is_skipped(self):
         out = io.StringIO()
         with mock.patch.object(ratchet, "environment", return_value="elsewhere"), \
-                mock.patch.object(ratchet, "PROGRAM", pathlib.Path(__file__)), \
+                mock.patch.object(ratchet.subprocess, "run"), \
                 mock.patch.object(ratchet.shutil, "which", return_value="valgrind"), \
                 mock.patch.object(sys, "argv", ["ratchet"]), contextlib.redirect_stdout(out):
             self.assertEqual(ratchet.main(), ratchet.SKIPPED)

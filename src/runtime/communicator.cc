@@ -247,9 +247,8 @@ std::shared_ptr<Request> Communicator::start(PendingCall what, Work work) {
   thread().post([this, work = std::move(work), request] {
     const LogRank label(options_.self.value());
     try {
-      request->set_number(work(request->call(), [request](const Status& status) {
-        request->complete(status);
-      }));
+      request->set_number(
+          work(request->call(), [request](const Status& status) { request->complete(status); }));
     } catch (const std::exception& error) {
       runtime_->fail_by_exception(error);
       if (!request->done()) request->complete(runtime_->failure());

@@ -103,7 +103,7 @@ class Served : public testing::Test, protected StatusSource {
   void pass() {
     for (int i = 0; i < 8; ++i) {
       reactor_.poll(0);
-      server_->progress();
+      server_->progress(clock_.now());
     }
   }
   // Returns true when the thread would sleep instead of spinning.

@@ -14,7 +14,8 @@ namespace r2ccl {
 class ChunkSet {
  public:
   ChunkSet() = default;
-  explicit ChunkSet(uint32_t chunk_count) : count_(chunk_count), words_((uint64_t{chunk_count} + 63) / 64) {}
+  explicit ChunkSet(uint32_t chunk_count)
+      : count_(chunk_count), words_((uint64_t{chunk_count} + 63) / 64) {}
 
   uint32_t count() const { return count_; }
   uint32_t size() const { return size_; }
@@ -43,8 +44,8 @@ class ChunkSet {
 
  private:
   uint32_t count_ = 0;
-  uint32_t size_ = 0;    // <= count_: the bits that are set in words_
-  uint32_t prefix_ = 0;  // <= size_: the first chunk that is not in the set
+  uint32_t size_ = 0;              // <= count_: the bits that are set in words_
+  uint32_t prefix_ = 0;            // <= size_: the first chunk that is not in the set
   SmallArray<uint64_t, 1> words_;  // a bit for each of count_ chunks
 };
 

@@ -132,9 +132,9 @@ class ReceiveLedger {
   // The sum of all early chunks. place() holds each to the pool. A peer that ignores the bound may
   // exceed it by the chunks that are half read at the same time, one on each path.
   uint64_t early_bytes_ = 0;
-  SpareMemory spare_;  // of early chunks; no more than the pool
-  bool cancelled_ = false;    // implies discards_
-  bool discards_ = false;     // it was cancelled, or a message did not match
+  SpareMemory spare_;       // of early chunks; no more than the pool
+  bool cancelled_ = false;  // implies discards_
+  bool discards_ = false;   // it was cancelled, or a message did not match
   Fifo<Open> open_;
 };
 

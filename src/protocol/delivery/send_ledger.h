@@ -65,8 +65,7 @@ class SendLedger {
   uint64_t next_message_bytes() const;
   // Returns whether next_fresh() uses its `cut`.
   bool needs_cut() const {
-    return cursor_ < open_.size() &&
-           (open_[cursor_].chunk_bytes == 0 || mutated(Mutant::recut));
+    return cursor_ < open_.size() && (open_[cursor_].chunk_bytes == 0 || mutated(Mutant::recut));
   }
   // Returns how many posted messages have chunks that were never sent.
   size_t messages_waiting() const { return open_.size() - cursor_; }
@@ -106,8 +105,8 @@ class SendLedger {
   void check_invariants() const;
 
  private:
-  // A chunk's copies that are outstanding: 0 from next_fresh on. Charged to the eager pool: it stays
-  // so when it is sent again.
+  // A chunk's copies that are outstanding: 0 from next_fresh on. Charged to the eager pool: it
+  // stays so when it is sent again.
   struct Sent {
     uint8_t copies = 0;
     bool eager = false;

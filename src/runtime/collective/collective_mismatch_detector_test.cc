@@ -105,6 +105,7 @@ class Pair : public ::testing::Test {
         side.sent.push_back(report);
         ++side.sent_count;
       };
+      waits.collective = [&side](uint64_t number) { return pending_call(side.history, number); };
       waits.waits_on = [rank] { return std::vector<Rank>{Rank(1 - rank)}; };
       waits.warn = [](const PendingCall&, TimeNs, const Blocker&) {};
       side.waits = std::make_unique<WaitTracker>(Rank(rank), 2, waits);

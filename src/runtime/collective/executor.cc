@@ -161,8 +161,7 @@ void Executor::multiply_input() {
   const uint64_t count = extents_of(call.key, self_).input_count;
   std::byte* products = call.output;
   if (!multiplies_into_output(call.key)) {
-    run_.products =
-        std::make_unique_for_overwrite<std::byte[]>(count * size_of(call.key.type));
+    run_.products = std::make_unique_for_overwrite<std::byte[]>(count * size_of(call.key.type));
     products = run_.products.get();
   }
   scale(call.key.type, products, call.input, count, call.scalar);
@@ -378,8 +377,7 @@ void Executor::reserve_wide(size_t bytes) {
 uint64_t Executor::context_of(const Step& step) const {
   const PlanKey& key = run_.call.key;
   if (!has_own_counts(key)) return run_.context;
-  return hash_of(
-      {run_.context, count_with(key, self_, step.peer, step.kind == StepKind::send)});
+  return hash_of({run_.context, count_with(key, self_, step.peer, step.kind == StepKind::send)});
 }
 
 const std::byte* Executor::source_of(const Region& region) const {
@@ -432,8 +430,7 @@ std::vector<Rank> Executor::waits_on() const {
   if (!running_ || run_.plan == nullptr) return peers;
   const std::vector<StepQueue>& step_queues = run_.plan->step_queues();
   for (size_t i = 0; i < step_queues.size(); ++i) {
-    if (run_.step_queues[i].low < run_.step_queues[i].posted)
-      peers.push_back(step_queues[i].peer);
+    if (run_.step_queues[i].low < run_.step_queues[i].posted) peers.push_back(step_queues[i].peer);
   }
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());

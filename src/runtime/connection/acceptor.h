@@ -65,9 +65,9 @@ class Acceptor {
   const RunIdentity& run_;  // admits no connection before the ranks have met
   Callbacks callbacks_;
   std::vector<std::unique_ptr<ListenSocket>> listen_sockets_;
-  HandshakeLimiter limiter_;                                // all of pending_
+  HandshakeLimiter limiter_;                                 // all of pending_
   std::vector<std::unique_ptr<PendingConnection>> pending_;  // oldest first
-  std::array<TimeNs, kWorks> spent_{};                      // in this pass
+  std::array<TimeNs, kWorks> spent_{};                       // in this pass
   uint64_t refused_ = 0;
   bool accepts_ = false;
 };

@@ -54,7 +54,7 @@ class SimPoller final : public Poller {
   PollEvent event_of(int poll_id) const;
   size_t collect(std::span<PollEvent> events);
 
-  std::vector<Slot> slots_;   // by id, which no second source gets
+  std::vector<Slot> slots_;  // by id, which no second source gets
   // All ids that may be ready, in ascending order. The next wait removes the others.
   std::vector<int> candidates_;
   int resume_after_ = 0;  // fairness when `events` is short: continue behind the last id reported

@@ -20,7 +20,8 @@ ClusterOptions cluster_options(const RateTrial& trial) {
   options.world.network.latency_ns = trial.latency;
   options.world.network.stream.send_buffer_bytes = kGrownBufferBytes;
   options.world.network.stream.receive_buffer_bytes = kGrownBufferBytes;
-  // bench/instruction_ratchet.py counts the work of an operation. Other trials check the invariants.
+  // bench/instruction_ratchet.py counts the work of an operation. Other trials check the
+  // invariants.
   options.turns_per_check = 0;
   return options;
 }
