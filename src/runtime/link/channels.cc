@@ -108,12 +108,12 @@ uint64_t ChannelSet::fresh_bytes() const {
   return bytes;
 }
 
-void ChannelSet::complete(Ended what, ChannelId channel, MessageNo number, const Status& why) {
-  completions_.push_back({what, channel, number, why});
+void ChannelSet::complete(Ended what, const Channel& channel, MessageNo number, const Status& why) {
+  completions_.push_back({what, &channel, number, why});
 }
 
-void ChannelSet::forget_completions(ChannelId channel) {
-  completions_.erase_if([&](const Completion& c) { return c.channel == channel; });
+void ChannelSet::forget_completions(const Channel& channel) {
+  completions_.erase_if([&](const Completion& c) { return c.channel == &channel; });
 }
 
 void ChannelSet::deliver_completions(size_t most) {
@@ -121,17 +121,18 @@ void ChannelSet::deliver_completions(size_t most) {
   for (; most > 0 && !completions_.empty(); --most) {
     const Completion ended = std::move(completions_.front());
     completions_.pop_front();
-    MessageClient* client = at(ended.channel).client;
+    MessageClient* client = ended.channel->client;
     if (client == nullptr) continue;  // cancelled
+    const ChannelId id = ended.channel->send.channel();
     switch (ended.what) {
       case Ended::sent:
-        client->on_sent(peer_, ended.channel, ended.number);
+        client->on_sent(peer_, id, ended.number);
         break;
       case Ended::received:
-        client->on_received(peer_, ended.channel, ended.number);
+        client->on_received(peer_, id, ended.number);
         break;
       case Ended::mismatch:
-        client->on_mismatch(peer_, ended.channel, ended.why);
+        client->on_mismatch(peer_, id, ended.why);
         break;
     }
   }

@@ -63,9 +63,9 @@ class ChannelSet {
 
   // --- completions ---
   enum class Ended : uint8_t { sent, received, mismatch };
-  void complete(Ended what, ChannelId channel, MessageNo number, const Status& why = {});
+  void complete(Ended what, const Channel& channel, MessageNo number, const Status& why = {});
   // Drops the completions of this channel.
-  void forget_completions(ChannelId channel);
+  void forget_completions(const Channel& channel);
   // Delivers completions to the clients, also those that these calls cause; at most `most`.
   void deliver_completions(size_t most = SIZE_MAX);
   bool all_delivered() const { return completions_.empty(); }
@@ -75,7 +75,7 @@ class ChannelSet {
  private:
   struct Completion {
     Ended what = Ended::sent;
-    ChannelId channel;
+    const Channel* channel = nullptr;
     MessageNo number;
     Status why;
   };

@@ -51,7 +51,7 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   const SendLedger::Posted posted = source.send.post(bytes, context);
   sender_.note_load();
   if (posted.buffered || mutated(Mutant::complete_before_acknowledged)) {
-    channels_.complete(ChannelSet::Ended::sent, id, posted.number);
+    channels_.complete(ChannelSet::Ended::sent, source, posted.number);
   }
   return posted.number;
 }
@@ -60,9 +60,9 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   Channel& target = channels_.at(id);
   const ReceiveLedger::Posted posted = target.receive.post(receive);
   if (!posted.mismatch.ok()) {
-    channels_.complete(ChannelSet::Ended::mismatch, id, posted.number, posted.mismatch);
+    channels_.complete(ChannelSet::Ended::mismatch, target, posted.number, posted.mismatch);
   } else if (posted.complete) {
-    channels_.complete(ChannelSet::Ended::received, id, posted.number);
+    channels_.complete(ChannelSet::Ended::received, target, posted.number);
   }
   changed();
   // Small messages are sent eagerly, so the sender waits for room in the eager pool alone. The
@@ -93,7 +93,7 @@ void Link::copy_remainders() {
       if (!mutated(Mutant::no_keep)) path->copy_remainder(id);
     }
     for (const auto& message : ended) {
-      channels_.complete(ChannelSet::Ended::sent, id, message.number);
+      channels_.complete(ChannelSet::Ended::sent, *channel, message.number);
     }
     wake();
   }
@@ -112,7 +112,7 @@ void Link::cancel_channel(ChannelId id) {
   changed();
   target.changed_version = state_.version();  // tells the peer where its chunks go
   sender_.cancel(id);
-  channels_.forget_completions(id);
+  channels_.forget_completions(target);
 }
 
 void Link::send_notice(Notice notice) {
