@@ -3,6 +3,8 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "protocol/wire/crypto.h"
 
@@ -10,6 +12,22 @@ namespace r2ccl {
 
 static_assert(kDataTagAt + crypto_shorthash_BYTES == kDataHeaderBytes);
 static_assert(kControlTagAt + crypto_shorthash_BYTES == kControlHeaderBytes);
+
+namespace {
+
+// Compares one word with one other, which takes the same time for all values, as crypto::equal()
+// does for any length.
+bool equal(std::span<const std::byte, crypto_shorthash_BYTES> a,
+           std::span<const std::byte, crypto_shorthash_BYTES> b) {
+  uint64_t left = 0;
+  uint64_t right = 0;
+  static_assert(sizeof(left) == crypto_shorthash_BYTES);
+  std::memcpy(&left, a.data(), sizeof(left));
+  std::memcpy(&right, b.data(), sizeof(right));
+  return left == right;
+}
+
+}  // namespace
 
 HeaderTag::HeaderTag(std::span<const std::byte, kMacKeyBytes> session_key, Use use) {
   static_assert(sizeof(key_) == crypto_shorthash_KEYBYTES);
@@ -47,7 +65,7 @@ void HeaderTag::seal(std::span<std::byte, kDataHeaderBytes> header) const {
 }
 
 bool HeaderTag::fits(std::span<const std::byte, kDataHeaderBytes> header) const {
-  return crypto::equal(tag_of(header.first<kDataTagAt>()), header.subspan<kDataTagAt>());
+  return equal(tag_of(header.first<kDataTagAt>()), header.subspan<kDataTagAt>());
 }
 
 void HeaderTag::seal(std::span<std::byte, kControlHeaderBytes> header, uint64_t sequence) const {
@@ -57,7 +75,7 @@ void HeaderTag::seal(std::span<std::byte, kControlHeaderBytes> header, uint64_t 
 
 bool HeaderTag::fits(std::span<const std::byte, kControlHeaderBytes> header,
                      uint64_t sequence) const {
-  return crypto::equal(tag_of(header, sequence), header.subspan<kControlTagAt>());
+  return equal(tag_of(header, sequence), header.subspan<kControlTagAt>());
 }
 
 void HeaderTag::seal_state(std::span<std::byte> state) const {
@@ -67,7 +85,7 @@ void HeaderTag::seal_state(std::span<std::byte> state) const {
 
 bool HeaderTag::fits_state(std::span<const std::byte> state) const {
   if (state.size() < kTagBytes) return false;
-  return crypto::equal(tag_of(state.first(state.size() - kTagBytes)), state.last<kTagBytes>());
+  return equal(tag_of(state.first(state.size() - kTagBytes)), state.last<kTagBytes>());
 }
 
 }  // namespace r2ccl
