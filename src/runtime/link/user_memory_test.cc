@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <span>
 #include <vector>
 
 namespace r2ccl {
@@ -52,6 +53,23 @@ TEST_F(UserMemory, EndsWhereItsMappingEnds) {
     EXPECT_EQ(bad_at(5 * page_ + 8, 4, access), bytes(5) + 8) << "wholly outside";
   }
   EXPECT_EQ(bad_at(0, size_t{1} << 45, Access::read), bytes(5)) << "more than there is anywhere";
+}
+
+TEST_F(UserMemory, OfACallIsFoundBadInEitherBuffer) {
+  const auto range = [this](size_t page) { return std::span(memory_ + page * page_, page_); };
+  EXPECT_FALSE(find_bad_memory(range(1), range(3))) << "one mapping holds both";
+  EXPECT_FALSE(find_bad_memory(range(1), {}));
+  protect(3, 1, PROT_READ);
+  EXPECT_FALSE(find_bad_memory(range(1), range(3))) << "another mapping, which can be read";
+  const auto not_written = find_bad_memory(range(3), range(1));
+  ASSERT_TRUE(not_written);
+  EXPECT_EQ(not_written->at, range(3).data());
+  EXPECT_EQ(not_written->access, Access::write);
+  protect(3, 1, PROT_NONE);
+  const auto not_read = find_bad_memory(range(1), range(3));
+  ASSERT_TRUE(not_read);
+  EXPECT_EQ(not_read->at, range(3).data());
+  EXPECT_EQ(not_read->access, Access::read);
 }
 
 TEST_F(UserMemory, EndsWhereAccessEnds) {
