@@ -15,9 +15,11 @@
 namespace {
 
 using r2ccl::Code;
+using r2ccl::kNoRank;
 using r2ccl::Request;
 using r2ccl::Result;
 using r2ccl::Status;
+using r2ccl::WaitCause;
 using r2ccl::api::error;
 using r2ccl::api::from_parent;
 using r2ccl::api::guarded;
@@ -144,17 +146,22 @@ r2ccl::TimeNs bound_of(int64_t timeout_ms) {
   return bounded ? timeout_ms * r2ccl::kMillisecond : r2ccl::kNever;
 }
 
+r2cclResult_t timeout_of(const std::string& what, const WaitCause& cause) {
+  const Status late(Code::timeout, what + (cause.text.empty() ? "" : ": " + cause.text));
+  return result_of(cause.late == kNoRank ? late : late.with_ranks({cause.late}));
+}
+
 r2cclResult_t timed_out(const char* function, const Operations& operations, int64_t timeout_ms) {
   const auto pending = r2ccl::find_request(operations, false);
   const size_t first = pending.value_or(0);  // it may be complete by now
-  const std::string cause = operations[first]->waiting_for();
+  const WaitCause cause = operations[first]->wait_cause();
   const auto complete = [](const auto& each) { return each == nullptr || each->done(); };
   const auto done = static_cast<size_t>(std::ranges::count_if(operations, complete));
-  return error(Code::timeout, std::string(function) + ": " + std::to_string(done) + " of " +
-                                  std::to_string(operations.size()) + " complete after " +
-                                  std::to_string(timeout_ms) + " ms; request " +
-                                  std::to_string(first) + " is not" +
-                                  (cause.empty() ? "" : ": " + cause));
+  return timeout_of(std::string(function) + ": " + std::to_string(done) + " of " +
+                        std::to_string(operations.size()) + " complete after " +
+                        std::to_string(timeout_ms) + " ms; request " + std::to_string(first) +
+                        " is not",
+                    cause);
 }
 
 }  // namespace
@@ -188,10 +195,9 @@ r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms) {
     if (!found.ok()) return result_of(found.status());
     const std::shared_ptr<Request>& operation = found.value()->request;
     if (!operation->wait(bound_of(timeout_ms))) {
-      const std::string waiting_for = operation->waiting_for();
-      return error(Code::timeout, "r2cclRequestWait: not complete after " +
-                                      std::to_string(timeout_ms) + " ms" +
-                                      (waiting_for.empty() ? "" : ": " + waiting_for));
+      return timeout_of(
+          "r2cclRequestWait: not complete after " + std::to_string(timeout_ms) + " ms",
+          operation->wait_cause());
     }
     return result_of(finish("r2cclRequestWait", operation, request));
   });

@@ -226,7 +226,7 @@ void Communicator::show_waits() {
   if (!waits.take_changed()) return;
   const std::vector<RankWaits::Waiting> calls = waits.calls();
   awaited_->for_each(
-      [&](Request& request) { request.set_waiting_for(waits.text_for(request.call(), calls)); });
+      [&](Request& request) { request.set_wait_cause(waits.cause_of(request.call(), calls)); });
 }
 
 void Communicator::on_failure(const Status& why) {
@@ -340,8 +340,8 @@ Status Communicator::finalize() {
     const Status late(Code::timeout,
                       "no goodbye from " + missing + " within " +
                           std::to_string(bound / kMillisecond) +
-                          " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S sets "
-                          "how long it is waited for" +
+                          " ms: did it finalize or destroy its communicator? R2CCL_CUTOFF_S, or "
+                          "cutoff_ms of r2cclConfig_t, sets how long it is waited for" +
                           runtime_->on_communicator());
     return late.with_ranks(std::move(ranks));
   }

@@ -125,17 +125,25 @@ std::string RankWaits::words_for(const Blocker& blocker) const {
   return describe(blocker, [this](Rank rank) { return name_of(rank); });
 }
 
-std::string RankWaits::text_for(const PendingCall& call, const std::vector<Waiting>& calls) const {
-  const auto text_of = [this](const Waiting& waiting) {
-    const std::string rank = words_for(waiting.blocker);
-    return words_for(waiting.call) + (rank.empty() ? "" : ": waiting for " + rank);
+WaitCause RankWaits::cause_of(const PendingCall& call, const std::vector<Waiting>& calls) const {
+  const auto cause_in = [this](const Waiting& waiting) {
+    const Blocker& blocker = waiting.blocker;
+    const std::string rank = words_for(blocker);
+    return WaitCause{words_for(waiting.call) + (rank.empty() ? "" : ": waiting for " + rank),
+                     blocker.actionable() ? blocker.rank : kNoRank};
   };
   const auto found =
       std::ranges::find_if(calls, [&](const Waiting& each) { return same(each.call, call); });
-  if (found != calls.end()) return text_of(*found);
+  if (found != calls.end()) return cause_in(*found);
+  WaitCause cause{words_for(call)};
   const bool queued = call.kind == PendingCall::Kind::collective && !calls.empty() &&
                       calls.front().call.kind == call.kind;
-  return words_for(call) + (queued ? ": behind " + text_of(calls.front()) : "");
+  if (queued) {
+    const WaitCause first = cause_in(calls.front());
+    cause.text += ": behind " + first.text;
+    cause.late = first.late;
+  }
+  return cause;
 }
 
 }  // namespace r2ccl

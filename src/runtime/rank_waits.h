@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/collective/operations.h"
+#include "runtime/collective/request.h"
 #include "runtime/collective/wait_tracker.h"
 #include "runtime/engine/progress_engine.h"
 
@@ -53,8 +54,8 @@ class RankWaits {
   // Returns the calls that are not complete, each with the ranks that it waits for.
   std::vector<Waiting> calls() const { return waits_.calls(clock_.now()); }
   std::string words_for(const Blocker& blocker) const;
-  // "AllReduce 11 (...): waiting for rank 2 (...)", for one of calls() or one queued behind it.
-  std::string text_for(const PendingCall& call, const std::vector<Waiting>& calls) const;
+  // Returns the cause of the wait for one of calls(), or for a call that is queued behind it.
+  WaitCause cause_of(const PendingCall& call, const std::vector<Waiting>& calls) const;
   // Whether calls() may say something else than at the last call of this.
   bool take_changed() { return std::exchange(changed_, false); }
 

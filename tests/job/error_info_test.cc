@@ -138,6 +138,31 @@ TEST(ErrorInfo, KeepsTheRanksInTheErrorsOfGroupsAndSets) {
   }});
 }
 
+TEST(ErrorInfo, NamesTheRankThatAWaitFoundLate) {
+  Job job(3);
+  job.run({[](Comm& comm) {
+    std::array<int32_t, kCount> data{};
+    if (comm.rank() == 0) {
+      std::array<r2cclRequest_t, 2> requests{};
+      check(r2cclRecv(data.data(), kCount, r2cclInt32, 2, comm.handle(), requests.data()),
+            "receive");
+      EXPECT_EQ(r2cclRequestWait(requests.data(), 1500), r2cclTimeout);
+      EXPECT_EQ(ranks_of(error_info()), std::vector<int>{2}) << error_info().text;
+      EXPECT_EQ(r2cclRequestWaitAll(2, requests.data(), 1500), r2cclTimeout);
+      EXPECT_EQ(ranks_of(error_info()), std::vector<int>{2}) << error_info().text;
+      EXPECT_EQ(error_info(comm.handle()).code, r2cclSuccess) << "the communicator goes on";
+      check(r2cclBarrier(comm.handle(), nullptr), "barrier");
+      EXPECT_EQ(r2cclRequestWaitAll(2, requests.data(), kPatienceMs), r2cclSuccess);
+    } else {
+      check(r2cclBarrier(comm.handle(), nullptr), "barrier");
+      if (comm.rank() == 2) {
+        check(r2cclSend(data.data(), kCount, r2cclInt32, 0, comm.handle(), nullptr), "send");
+      }
+    }
+    check(comm.destroy(), "destroy");
+  }});
+}
+
 TEST(ErrorInfo, HasNoRankForAWrongArgument) {
   EXPECT_EQ(r2cclBarrier(nullptr, nullptr), r2cclInvalidArgument);
   const r2cclErrorInfo_t info = error_info();

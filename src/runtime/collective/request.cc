@@ -115,14 +115,14 @@ Status Request::status() const {
   return status_;
 }
 
-std::string Request::waiting_for() const {
+WaitCause Request::wait_cause() const {
   std::lock_guard lock(mutex_);
-  return waiting_for_;
+  return wait_cause_;
 }
 
-void Request::set_waiting_for(std::string text) {
+void Request::set_wait_cause(WaitCause cause) {
   std::lock_guard lock(mutex_);
-  waiting_for_ = std::move(text);
+  wait_cause_ = std::move(cause);
 }
 
 }  // namespace r2ccl

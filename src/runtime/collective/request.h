@@ -1,6 +1,6 @@
 // The end of one operation, for the thread that waits for it. The driving thread completes it; that
 // is the waiting thread itself, where no other one drives. During a long wait the driving thread
-// also keeps a text here that names the cause of the wait.
+// also keeps the cause of the wait here.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/request_driver.h"
 #include "base/status.h"
 #include "runtime/collective/completion_event.h"
@@ -21,6 +22,12 @@
 namespace r2ccl {
 
 class Request;
+
+// The cause of a long wait.
+struct WaitCause {
+  std::string text;     // "AllReduce 11 (...): waiting for rank 2 (...)"; empty: not known yet
+  Rank late = kNoRank;  // the rank of that text, if it is known to be late
+};
 
 // The requests of a communicator that a thread has waited in for some time. Lives as long as the
 // communicator and each request. Any thread.
@@ -81,13 +88,13 @@ class Request {
   void end_long_wait();
   // Requires that the request is done.
   Status status() const;
-  // Returns, after a wait that timed out, "AllReduce 11 (...): waiting for rank 2 (...)", or empty.
-  std::string waiting_for() const;
+  // Returns the cause of a wait that timed out.
+  WaitCause wait_cause() const;
 
   // In the driving thread only.
   const PendingCall& call() const { return call_; }
   void set_number(uint64_t number) { call_.number = number; }
-  void set_waiting_for(std::string text);
+  void set_wait_cause(WaitCause cause);
 
  private:
   bool wait_for(TimeNs timeout);
@@ -103,7 +110,7 @@ class Request {
   mutable std::condition_variable ended_;
   RequestListener* listener_ = nullptr;
   Status status_;
-  std::string waiting_for_;
+  WaitCause wait_cause_;
 };
 
 }  // namespace r2ccl

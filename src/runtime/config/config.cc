@@ -86,7 +86,8 @@ bool is_any(const std::string&) {
 // --- the table ----------------------------------------------------------------------------------
 
 constexpr const char* kInterfaceList =
-    "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them";
+    "prefixes separated by commas; a leading = makes them whole names, a leading ^ excludes them; "
+    "lo@127.0.1.1 makes an address a NIC of its own";
 constexpr const char* kSecretTexts =
     "16 to 4096 characters that cannot be guessed, such as `r2ccl secret` makes";
 constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
@@ -164,8 +165,7 @@ const std::array kVariables = {
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",
         "For tests and the demo: a file that says which NICs act as faulty, read again when it "
-        "changes; one that is not there yet says none. `src/transport/faulty/fault_file.h` has the "
-        "format."},
+        "changes; one that is not there yet says none. docs/lab.md has the format."},
     Variable{"R2CCL_STATUS", nullptr, Flag{&Config::status}, "1",
              "0: `r2ccl status` does not find this process."},
     Variable{"XDG_RUNTIME_DIR", nullptr,

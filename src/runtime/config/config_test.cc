@@ -136,7 +136,7 @@ TEST(Config, IgnoresANonsensicalVariableOfNcclWithAWarning) {
   EXPECT_EQ(config.notes.warnings[2],
             "NCCL_OOB_NET_IFNAME==^eth0 is ignored: allowed is prefixes "
             "separated by commas; a leading = makes them whole names, a "
-            "leading ^ excludes them");
+            "leading ^ excludes them; lo@127.0.1.1 makes an address a NIC of its own");
   Config expected;
   expected.notes = config.notes;
   EXPECT_EQ(config, expected);
