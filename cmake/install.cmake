@@ -20,9 +20,15 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/r2ccl DESTINATION ${CMAKE_INSTAL
         COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl
         USE_SOURCE_PERMISSIONS COMPONENT development)
-# The pages that the header, the man pages and the messages name.
+# The pages that the header, the man pages and the messages name, and those that these link to.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl
         COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/SECURITY.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl
+        COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/bench/RESULTS.md
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl/bench COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/results
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl/bench COMPONENT development)
 install(EXPORT R2CCLTargets NAMESPACE R2CCL:: DESTINATION ${cmake_dir} COMPONENT development)
 target_include_directories(r2ccl INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
@@ -56,8 +62,10 @@ function(r2ccl_install_made component)
 endfunction()
 set(scripts ${PROJECT_SOURCE_DIR}/scripts)
 set(share "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}")
+set(documents "\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/r2ccl")
 if(Python3_Interpreter_FOUND)
-  r2ccl_install_made(development ${scripts}/api_reference.py --man ${share}/man/man3)
+  r2ccl_install_made(development ${scripts}/api_reference.py --man ${share}/man/man3
+                     --share ${documents})
   if(TARGET r2ccl_command AND NOT CMAKE_CROSSCOMPILING)
     r2ccl_install_made(tools ${scripts}/command_reference.py $<TARGET_FILE:r2ccl_command>
                        --man ${share}/man/man1
@@ -66,8 +74,9 @@ if(Python3_Interpreter_FOUND)
   endif()
   set(docs ${PROJECT_SOURCE_DIR}/docs)
   r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/configuration.md --name r2ccl
-                     --summary "launchers and settings of jobs" --man ${share}/man/man7)
+                     --summary "launchers and settings of jobs" --man ${share}/man/man7
+                     --share ${documents})
   r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/operations.md --name r2ccl-operations
                      --summary "running jobs: ports, sizing, alerts, messages"
-                     --man ${share}/man/man7)
+                     --man ${share}/man/man7 --share ${documents})
 endif()

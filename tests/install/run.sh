@@ -71,6 +71,22 @@ for file in man/man1/r2ccl.1 man/man3/r2cclCommInitEnv.3 man/man7/r2ccl.7 \
   [ -s "$work/moved/share/$file" ] || fail "no $file"
 done
 
+echo "== links of the installed documents, and documents that man pages name, are installed"
+documents=$work/moved/share/doc/r2ccl
+find "$documents" -name '*.md' | while read -r page; do
+  # Code is no link. A link to a heading of the page itself has no file.
+  links=$(sed -e '/^```/,/^```/d' -e 's/`[^`]*`//g' "$page" | grep -oE '\]\([^)#]+' |
+    cut -c3- | grep -v '://' || true)
+  for link in $links; do
+    [ -e "$(dirname "$page")/$link" ] || fail "$page: no $link"
+  done
+done
+named=$(grep -rhoE '[^ (]*docs/\w+\.md' "$work/moved/share/man/man3" "$work/moved/share/man/man7" | sort -u)
+[ -n "$named" ] || fail "no man page names a document"
+for document in $named; do
+  [ -s "$work/moved/${document#/usr/local/}" ] || fail "man pages name $document"
+done
+
 echo "== only the API leaves the library"
 foreign=$(nm -D --defined-only "$libdir/libr2ccl.so" | awk '$2 != "A" { print $3 }' |
   grep -v '^r2ccl[A-Z]' || true)
