@@ -3,7 +3,8 @@
 The form: comments are block comments at the beginning of a line. A comment describes the
 declarations that follow it without an empty line between: they form a group. A comment before an
 empty line is a note, which belongs to every group of the block that follows; a block ends at an
-empty line. The first comment of the file is the overview. Names play no part.
+empty line. A comment of one line "=== Title ===" is the title of the groups up to the next such
+comment. The first comment of the file is the overview. Names play no part.
 """
 
 import dataclasses
@@ -38,6 +39,7 @@ class Group:
     comment: list  # paragraphs
     declarations: list
     note: list  # paragraphs of the note above it
+    title: str = ""  # of its section
 
     def names(self):
         return [declaration.name for declaration in self.declarations]
@@ -78,6 +80,7 @@ def paragraphs(comment):
 
 TOKEN = re.compile(
     r"(?P<blank>^[ \t]*\n)|"
+    r"(?P<title>^/\* === [^\n]* === \*/\n)|"
     r"(?P<comment>^/\*.*?\*/[ \t]*\n)|"
     r"(?P<macro>^#[ \t]*define[ \t]+\w+(?:[^\n]*\\\n)*[^\n]*\n)|"
     r"(?P<directive>^#[^\n]*\n)|"
@@ -128,12 +131,16 @@ def declaration(text, line, exported):
 
 def parse(text, exported="R2CCL_API"):
     """Returns the Header; raises FormError."""
-    overview, groups, note = None, [], []
+    overview, groups, note, title = None, [], [], ""
     pending, open_group = None, None  # the comment read last; the group that may still grow
     made = None
     for kind, content, line in tokens(text):
         ends_block = kind == "blank" and made is not None
         made = None
+        if kind == "title":
+            title, note = content.strip("/*= \n"), []
+            pending, open_group = None, None
+            continue
         if kind == "comment":
             if overview is None:
                 overview = paragraphs(content.strip())
@@ -152,7 +159,7 @@ def parse(text, exported="R2CCL_API"):
         elif pending is not None or open_group is None:
             if pending is None and made.kind != "macro":
                 raise FormError(f"line {line}: {made.name} has no comment")
-            open_group = Group(pending or [], [made], note)
+            open_group = Group(pending or [], [made], note, title)
             groups.append(open_group)
             pending = None
         else:

@@ -3,10 +3,13 @@
 
   api_reference.py --markdown FILE   writes docs/api.md
   api_reference.py --check FILE      exits 1 unless FILE is what --markdown would write
-  api_reference.py --man DIRECTORY   writes a man page for each function and type, and r2ccl.3
+  api_reference.py --man DIRECTORY [--share PATH]
+                                     writes a man page for each function and type, and r2ccl.3.
+                                     The folder docs of the header's texts is PATH/docs
 """
 
 import argparse
+import itertools
 import pathlib
 import re
 import sys
@@ -52,6 +55,12 @@ def documented(header):
     return [group for group in header.groups if group.comment]
 
 
+def by_title(groups):
+    """Returns (title, groups) for each section."""
+    return [(title, list(part)) for title, part in
+            itertools.groupby(groups, key=lambda group: group.title)]
+
+
 # ---- Man pages ---------------------------------------------------------------------------------
 
 def roff_text(paragraph, header):
@@ -64,8 +73,11 @@ def roff_text(paragraph, header):
         word = match.group(0)
         if word in functions:
             return roff.reference(word, 3)
-        return roff.bold(word) if word in names or word in constants else roff.escaped(word)
-    return re.sub(r"\w+|[^\w]+", mark, paragraph)
+        # A call with its arguments is no name of a page.
+        is_call = word.partition("(")[0] in functions
+        known = is_call or word in names or word in constants
+        return roff.bold(word) if known else roff.escaped(word)
+    return re.sub(r"r2ccl\w+\([^)]*\)|\w+|[^\w]+", mark, paragraph)
 
 
 def man_page(group, header):
@@ -105,6 +117,16 @@ def related(group, header):
     return sorted(set(re.findall(r"\w+", text)) & pages - set(group.names()))
 
 
+# "Errors: a network fault is ..." begins a section of the overview.
+OVERVIEW_PART = re.compile(r"(?:([A-Z][a-z]+): )?(.*)")
+
+
+def add_groups(page, groups):
+    for group in groups:
+        page.item(", ".join(roff.reference(name, 3) for name in group.names()),
+                  roff.escaped(summary(group)))
+
+
 def overview_page(header):
     page = roff.Page(LIBRARY, 3, f"{LIBRARY} {header.version()}", "r2ccl manual")
     page.heading("NAME")
@@ -115,13 +137,18 @@ def overview_page(header):
     page.code("cc program.c $(pkg-config --cflags --libs r2ccl)")
     page.heading("DESCRIPTION")
     for paragraph in header.overview[1:]:
-        page.paragraph(roff_text(paragraph, header))
-    for title, kinds in (("CALLS", ("function",)), ("TYPES", ("enum", "struct", "type"))):
-        page.heading(title)
-        for group in documented(header):
-            if group.is_of(*kinds):
-                page.item(", ".join(roff.reference(name, 3) for name in group.names()),
-                          roff.escaped(summary(group)))
+        title, text = OVERVIEW_PART.fullmatch(paragraph).groups()
+        if title:
+            page.heading(title.upper())
+            text = text[0].upper() + text[1:] if text[1:2] != "2" else text
+        page.paragraph(roff_text(text, header))
+    page.heading("CALLS")
+    for title, groups in by_title([each for each in documented(header) if each.is_of("function")]):
+        if title:
+            page.subheading(roff.escaped(title))
+        add_groups(page, groups)
+    page.heading("TYPES")
+    add_groups(page, [each for each in documented(header) if each.is_of("enum", "struct", "type")])
     page.heading("CONSTANTS")
     page.code("\n".join(each.code for each in header.of("macro")))
     page.heading("SEE ALSO")
@@ -130,21 +157,26 @@ def overview_page(header):
     return page.text()
 
 
-def write_man_pages(header, directory):
+def write_man_pages(header, directory, share=""):
+    """Writes all pages. They name documents below `share`."""
+    def write(name, text):
+        (directory / f"{name}.3").write_text(roff.below(share, text), encoding="utf-8")
+
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{LIBRARY}.3").write_text(overview_page(header), encoding="utf-8")
+    write(LIBRARY, overview_page(header))
     for group in documented(header):
         if group.is_of("macro"):
             continue
         first, *others = group.names()
-        (directory / f"{first}.3").write_text(man_page(group, header), encoding="utf-8")
+        write(first, man_page(group, header))
         for other in others:
-            (directory / f"{other}.3").write_text(f".so man3/{first}.3\n", encoding="utf-8")
+            write(other, f".so man3/{first}.3\n")
 
 
 # ---- Markdown ----------------------------------------------------------------------------------
 
-CODE_WORD = re.compile(r"`[^`]*`|\*?\b\w+\[\w+\]|\*\w+|\b(?:r2ccl|R2CCL_|NULL\b|sizeof\()\w*\)?")
+CODE_WORD = re.compile(r"`[^`]*`|\*?\b\w+\[\w+\]|\*\w+|\b(?:r2ccl\w+|sizeof)\(\w+\)|"
+                       r"\b(?:r2ccl|R2CCL_|NULL\b)\w*")
 
 
 def markdown_text(paragraph):
@@ -172,12 +204,13 @@ def anchor(group):
 
 
 def index(header):
-    for title, kinds in (("Calls", ("function",)), ("Types", ("enum", "struct", "type"))):
+    calls = [each for each in documented(header) if each.is_of("function")]
+    types = [each for each in documented(header) if each.is_of("enum", "struct", "type")]
+    for title, groups in [*by_title(calls), ("Types", types)]:
         yield f"| {title.lower()} | |\n|---|---|"
-        for group in documented(header):
-            if group.is_of(*kinds):
-                links = f"[{heading_of(group)}](#{anchor(group)})"
-                yield f"| {links} | {escape_markdown(summary(group))} |"
+        for group in groups:
+            links = f"[{heading_of(group)}](#{anchor(group)})"
+            yield f"| {links} | {escape_markdown(summary(group))} |"
         yield ""
 
 
@@ -201,9 +234,9 @@ def markdown(header):
             for each in group.declarations]
     return "\n".join([
         "# The C API\n",
-        "`scripts/api_reference.py` writes this page from",
-        "[r2ccl.h](../include/r2ccl/r2ccl.h). The man pages have the same text: `man 3 r2ccl`,",
-        "`man r2cclAllReduce`. [examples/](../examples/README.md) has whole programs.\n",
+        "`scripts/api_reference.py` writes this page from the header `r2ccl/r2ccl.h`. The man pages",
+        "have the same text: `man 3 r2ccl`, `man r2cclAllReduce`. [examples/](../examples/README.md)",
+        "has whole programs.\n",
         "<!-- api: written by scripts/api_reference.py -->",
         "\n\n".join(map(markdown_text, header.overview)) + "\n",
         *index(header),
@@ -219,6 +252,7 @@ def main():
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--check", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--man", type=pathlib.Path, metavar="DIRECTORY")
+    parser.add_argument("--share", default="", metavar="PATH")
     args = parser.parse_args()
     try:
         header = api_header.read(args.header)
@@ -226,7 +260,7 @@ def main():
         print(f"{args.header}: {error}", file=sys.stderr)
         return 1
     if args.man:
-        write_man_pages(header, args.man)
+        write_man_pages(header, args.man, args.share)
     if args.markdown:
         args.markdown.write_text(markdown(header), encoding="utf-8")
     if args.check and args.check.read_text(encoding="utf-8") != markdown(header):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes a man page of a document: paragraphs, lists, tables and code of Markdown.
 
-  document_page.py DOCUMENT --name NAME --summary TEXT --man DIRECTORY   writes DIRECTORY/NAME.7
+  document_page.py DOCUMENT --name NAME --summary TEXT --man DIRECTORY [--share PATH]
+      writes DIRECTORY/NAME.7; the documents that it names lie in PATH/docs
 
 A table becomes a list: the first column is the tag, and the other cells follow with the heads of
 their columns. The title of the document becomes the heading of its first section.
@@ -21,7 +22,9 @@ ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
 
 
 def inline(text):
-    """Returns text of Markdown as roff text: code in bold, links as their words."""
+    """Returns text of Markdown as roff text: code in bold, links as their words. A link whose
+    words are the name of a document names its place."""
+    text = re.sub(r"\[(\w+\.md)\]\(\1[^)]*\)", r"docs/\1", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     out = ""
     for number, part in enumerate(re.split(r"`([^`]*)`", text)):
@@ -87,11 +90,13 @@ def main():
     parser.add_argument("--name", required=True)
     parser.add_argument("--summary", required=True)
     parser.add_argument("--man", type=pathlib.Path, required=True)
+    parser.add_argument("--share", default="")
     args = parser.parse_args()
     source = f"r2ccl {api_header.read().version()}"
     page = page_of(args.document.read_text(encoding="utf-8"), args.name, args.summary, source)
     args.man.mkdir(parents=True, exist_ok=True)
-    (args.man / f"{args.name}.7").write_text(page, encoding="utf-8")
+    (args.man / f"{args.name}.7").write_text(roff.below(args.share, page),
+                                                encoding="utf-8")
     return 0
 
 

@@ -27,6 +27,11 @@ def reference(name, section):
     return f"{bold(name)}({section})"
 
 
+def below(share, page):
+    """Returns the page with the documents "docs/NAME.md" below the folder `share`."""
+    return re.sub(r"(?<![\w/])docs/(?=\w+\.md)", f"{escaped(share)}/docs/", page) if share else page
+
+
 class Page:
     def __init__(self, name, section, source, manual):
         self.lines = [f'.TH "{escaped(name)}" {section} "" "{escaped(source)}" "{escaped(manual)}"']
@@ -34,6 +39,10 @@ class Page:
 
     def heading(self, title):
         self.lines.append(f".SH {title}")
+        self.begun = False
+
+    def subheading(self, title):
+        self.lines.append(f".SS {title}")
         self.begun = False
 
     def paragraph(self, roff):

@@ -91,6 +91,29 @@ class ApiReferenceTest(PagesCase):
                                   "/* G. */\nX int g(void);\n\n/* H. */\nX int h(void);\n", "X")
         self.assertEqual([group.note for group in header.groups], [["N."], ["N."], []])
 
+    def test_a_title_is_that_of_the_calls_that_follow(self):
+        header = api_header.parse("/* t: about.\n *\n * Errors: none. */\n\n/* === Ends === */\n\n"
+                                  "/* F. */\nX int f(void);\n\n/* === More === */\n\n/* N. */\n\n"
+                                  "/* G. */\nX int g(void);\n", "X")
+        self.assertEqual([(group.title, group.note) for group in header.groups],
+                         [("Ends", []), ("More", ["N."])])
+        page = api_reference.overview_page(header)
+        for part in (".SH ERRORS\nNone.\n", ".SS Ends\n.TP\n\\fBf\\fP(3)\n", ".SS More\n"):
+            self.assertIn(part, page)
+        self.assertIn("| ends | |\n", api_reference.markdown(header))
+
+    def test_a_call_with_arguments_is_no_name_of_a_page(self):
+        header = api_header.parse("/* t: about. */\n\n/* See r2cclF(NULL), r2cclF. */\n"
+                                  "X int r2cclF(int* a);\n", "X")
+        self.assertIn("See \\fBr2cclF(NULL)\\fP, \\fBr2cclF\\fP(3).",
+                      api_reference.man_page(header.groups[0], header))
+
+    def test_documents_lie_below_the_given_folder(self):
+        header = api_header.parse("/* t: about. */\n\n/* See docs/a.md. */\nX int f(void);\n", "X")
+        api_reference.write_man_pages(header, self.folder, "/usr/share/doc/r2ccl")
+        self.assertIn("See /usr/share/doc/r2ccl/docs/a.md.",
+                      (self.folder / "f.3").read_text(encoding="utf-8"))
+
     def test_a_declaration_without_a_comment_is_refused(self):
         with self.assertRaisesRegex(api_header.FormError, "line 3: f has no comment"):
             api_header.parse("/* t: about. */\n\nX int f(void);\n", "X")
@@ -114,10 +137,10 @@ class ApiReferenceTest(PagesCase):
 class DocumentPageTest(PagesCase):
     def test_a_page_has_the_words_of_its_document(self):
         page = document_page.page_of(
-            "# Title\n\nText with `code` and [a link](x.md).\n\n- one\n  more\n7. two\n\n"
+            "# Title\n\nText with `code` and [a link](x.md). [y.md](y.md#z)\n\n- one\n  more\n7. two\n\n"
             "| name | kind | meaning |\n|---|---|---|\n| `A` | b | c |\n\n```sh\nrun -x\n```\n",
             "p", "about", "s")
-        for part in (".SH TITLE", "Text with \\fBcode\\fP and a link.", ".IP \\(bu 2\none more\n",
+        for part in (".SH TITLE", "Text with \\fBcode\\fP and a link. docs/y.md\n", ".IP \\(bu 2\none more\n",
                      ".IP 7. 4\ntwo\n", ".TP\n\\fBA\\fP\nKind: b. Meaning: c.", ".nf\nrun \\-x\n.fi"):
             self.assertIn(part, page)
 

@@ -9,6 +9,23 @@
  * bound; r2cclGetLastError then names the cause. Without memory a call returns r2cclSystemError; no
  * call throws or ends the process. r2cclCommAbort, r2cclCommDestroy and waiting need none.
  *
+ * After an error that ended the communicator print what r2cclGetErrorInfo says, wait for each
+ * request or test it, call r2cclCommDestroy, and end the process with a status that says that it
+ * failed. The requests are complete by then, with the error. To wait for a request or to test it
+ * also frees it, before or after r2cclCommDestroy; without that it keeps some hundred bytes until
+ * the process ends. To give up because of an error of the program's own, call r2cclCommAbort first.
+ *
+ * Order: the collectives of a communicator run one after another, in the order of their calls. The
+ * order must be the same on all ranks. Barriers, Splits and Dups are among them. For two
+ * collectives at the same time make a second communicator (r2cclCommDup). A Send or Recv waits for
+ * no collective, and no collective waits for it.
+ *
+ * Buffers: until a request is complete, do not change its sendbuff, and neither read nor change its
+ * recvbuff. Pass them to no other call either, with one exception: a later collective of the same
+ * communicator may use them, and reads what the earlier one wrote. So ReduceScatter and then
+ * AllGather of its result need no wait between. Unlike in a stream, this does not hold for Send and
+ * Recv, nor for two communicators: wait for the request first.
+ *
  * Handles: a communicator ends with r2cclCommDestroy, a request with the call that returns its
  * result. The use of a handle, or of a copy, after that is r2cclInvalidArgument.
  *
@@ -17,11 +34,11 @@
  * r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetPaths, r2cclCommGetVerdicts,
  * r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request functions, which any
  * thread may call any time. Groups, names of calls and the last error belong to the calling thread.
- * A request belongs to one thread at a time.
- */
+ * A request belongs to one thread at a time. */
 /* scripts/api_reference.py makes the man pages and docs/api.md from this file. A comment describes
  * the declarations that follow it without an empty line between. A comment before an empty line is
- * about the calls of the block that follows, which ends at the next empty line. */
+ * about the calls of the block that follows, which ends at the next empty line. A comment of one
+ * line such as "=== Errors ===" is the title of the calls up to the next one. */
 #ifndef R2CCL_R2CCL_H_
 #define R2CCL_R2CCL_H_
 
@@ -61,12 +78,24 @@ typedef struct {
  * 1000, so that no code that NCCL adds can collide with one. Later versions may add codes: treat a
  * code that you do not know as an error; r2cclGetErrorString takes any.
  *
- * A wrong argument is found before anything starts: this rank alone gets r2cclInvalidArgument, the
- * communicator stays in use, and the call may be made again with the right one. Every other error
- * of an operation ends its communicator: all operations that are not complete on a rank fail there
- * with this error, also earlier ones that are complete on other ranks, and so does every later
- * call. The caller can only destroy it; r2cclCommDestroy then waits for no one and returns
- * r2cclSuccess. Other communicators of the process go on. */
+ * Some errors end the communicator: all operations that are not complete on a rank fail there with
+ * this error, also earlier ones that are complete on other ranks, and so does every later call. The
+ * caller can only destroy it; r2cclCommDestroy then waits for no one and returns r2cclSuccess.
+ * Other communicators of the process go on. When in doubt ask r2cclCommGetAsyncError: r2cclSuccess
+ * means that the communicator goes on, unless it was finalized.
+ *
+ * - r2cclInvalidArgument: it goes on. A wrong argument is found before anything starts, this rank
+ *   alone gets the error, and the call may be made again. But memory that the process cannot access
+ *   ends it.
+ * - r2cclInvalidUsage: it goes on after a call that is wrong at this time: after finalize, in a
+ *   group, or without one. Calls of the ranks that do not match end it.
+ * - r2cclSystemError: it goes on after a call that got no memory, which has started nothing; the
+ *   other ranks wait for that call. A lack of memory for operations under way ends it.
+ * - r2cclRemoteError: it ends, except where r2cclCommSplit or r2cclCommDup fails because another
+ *   rank gave it a wrong argument.
+ * - r2cclTimeout: it goes on. After a wait the operation goes on, too; after init there is no
+ *   communicator; after finalize it can only be destroyed.
+ * - r2cclAborted: it ends. r2cclInternalError: ask. */
 typedef enum {
   r2cclSuccess = 0,
   r2cclSystemError = 2,     /* no memory, thread or descriptor, or the kernel refused a call */
@@ -76,7 +105,7 @@ typedef enum {
   r2cclRemoteError = 6,     /* another rank died, left, aborted, or had a wrong buffer */
   r2cclInProgress = 7,      /* never returned; NCCL has it */
   r2cclTimeout = 8,         /* the bound of a wait, of init or of finalize has passed */
-  r2cclAborted = 1000       /* this rank aborted the communicator */
+  r2cclAborted = 1000       /* this rank aborted the communicator, or one of its requests */
 } r2cclResult_t;
 
 /* Types of elements, with NCCL's numbers. float16 is IEEE 754 binary16, bfloat16 the upper half of
@@ -153,7 +182,7 @@ typedef struct {
   const char* oob_ifname; /* as R2CCL_OOB_IFNAME */
   int init_timeout_ms;    /* all ranks must have arrived by then; 1 or more */
   int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 1 or more */
-  const char* name;       /* shown in errors, logs, status and report; at most 63 bytes are */
+  const char* name;       /* shown in errors, logs, status and report: the first 63 bytes */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -163,6 +192,8 @@ typedef struct {
     sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, R2CCL_CONFIG_UNDEF_INT, \
         R2CCL_CONFIG_UNDEF_INT, NULL                                                  \
   }
+
+/* === Start and end === */
 
 /* Sets *version to the R2CCL_VERSION_CODE of the loaded library. */
 R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
@@ -202,8 +233,8 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * is one like any other: it has a secret of its own, lives on when comm ends, can be split, and
  * must be destroyed. All of a process share one engine unless their settings name other NICs.
  *
- * config may be NULL: the new communicator then has comm's settings. Fields that are set in it
- * replace those.
+ * config may be NULL: the new communicator then has comm's settings, but no name. Fields that are
+ * set in it replace those.
  *
  * The call is one of the ordered calls on comm, like a collective: it waits for the collectives
  * that this rank has started before. Outstanding operations of comm go on, and need not be
@@ -213,15 +244,21 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
  * r2cclInvalidArgument there and r2cclRemoteError, which names the rank, elsewhere; comm stays in
  * use. A rank that dies, aborts comm or makes another call ends comm, and with it this call, on all
  * ranks. A rank that only cannot connect is missing when the init bound passes. Inside a group the
- * call is r2cclInvalidUsage. As with r2cclCommInitRank, a rank that returns early
- * and aborts the new communicator may fail this call of slower ranks; a r2cclBarrier on comm
- * afterwards excludes it. */
+ * call is r2cclInvalidUsage. As with r2cclCommInitRank, a rank that returns early may fail this
+ * call of slower ranks, if it then aborts the new communicator, dies, or ends it by a wrong call; a
+ * r2cclBarrier on comm afterwards excludes it. */
 R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
                                        const r2cclConfig_t* config);
 /* Makes a communicator of the same ranks in the same order, as r2cclCommSplit with one color. Its
- * operations and comm's neither match nor wait for each other. */
+ * operations and comm's neither match nor wait for each other. A rank that ends the new
+ * communicator at once may fail this call of slower ranks, as with r2cclCommSplit. */
 R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
                                      const r2cclConfig_t* config);
+
+/* Sets *count to the number of ranks. */
+R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
+/* Sets *rank to the number of this rank. */
+R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
 
 /* Ends the communicator in order: waits until all operations are complete everywhere, so that no
  * rank sees this one vanish. Collective. It waits for ranks that do not finalize no longer than for
@@ -233,16 +270,20 @@ R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
  * nothing. */
 R2CCL_API r2cclResult_t r2cclCommFinalize(r2cclComm_t comm);
 /* Frees the communicator. Finalizes it first if the caller has not done so and no error is pending,
- * and then returns the result of r2cclCommFinalize. The communicator is freed with every result,
- * unless comm is no communicator; r2cclGetLastError(NULL) tells why the call failed. Like finalize
- * it waits for this rank's own operations, so first abort each one that the other ranks will never
- * match. */
+ * and then returns the result of r2cclCommFinalize. With an error that this rank knows already it
+ * returns r2cclSuccess, also when another rank's finalize was the cause: only a call of
+ * r2cclCommFinalize before returns that error on every rank. The communicator is freed with every
+ * result, unless comm is no communicator; r2cclGetLastError(NULL) tells why the call failed. Like
+ * finalize it waits for this rank's own operations, so first abort each one that the other ranks
+ * will never match. */
 R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
 /* Ends all operations with r2cclAborted at once, then waits at most half a second until the other
  * ranks know. After the return the library touches no buffer any more. The other ranks get
  * r2cclRemoteError, which names this rank. Requests remain, with this result, until they are waited
  * for or tested. The caller must still destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
+
+/* === Errors === */
 
 /* Sets *error to r2cclSuccess or to the error that ended this communicator. */
 R2CCL_API r2cclResult_t r2cclCommGetAsyncError(r2cclComm_t comm, r2cclResult_t* error);
@@ -266,16 +307,21 @@ typedef struct {
 } r2cclErrorInfo_t;
 
 /* Fills info with the error that ended comm, or with the last error of this thread when comm is
- * NULL. The caller first sets info->size. Does not change what r2cclGetLastError returns. The ranks
- * are: a rank that died, left, aborted or is cut off; both ranks whose calls do not match; the
- * ranks that did not arrive at init or finalize; the rank whose buffer, memory or argument was at
- * fault. An error that concerns no rank has none. */
+ * NULL. The caller first sets info->size. Does not change what r2cclGetLastError returns.
+ *
+ * The ranks at fault are:
+ * - a rank that died, left, aborted or is cut off, also this one itself;
+ * - two ranks whose calls differ, in any order: the library cannot tell which is wrong;
+ * - the ranks that did not arrive at init or finalize;
+ * - the rank that is late, after r2cclTimeout of a wait, if it is known; docs/waiting.md has the
+ *   text. r2cclRequestWaitAll and r2cclRequestWaitAny give that of one request;
+ * - the rank whose buffer or memory was at fault, also this one itself;
+ * - the rank whose wrong argument made r2cclCommSplit or r2cclCommDup fail on the others.
+ *
+ * An error that concerns no rank has none. A wrong argument of this rank's own names no rank. */
 R2CCL_API r2cclResult_t r2cclGetErrorInfo(r2cclComm_t comm, r2cclErrorInfo_t* info);
 
-/* Sets *count to the number of ranks. */
-R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
-/* Sets *rank to the number of this rank. */
-R2CCL_API r2cclResult_t r2cclCommUserRank(r2cclComm_t comm, int* rank);
+/* === Health === */
 
 /* Writes a JSON text that describes the communicator: NICs and bytes, paths and states, verdicts.
  * Writes at most *bytes including the final NUL, and sets *bytes to the size needed: where that is
@@ -299,7 +345,11 @@ typedef enum {
 } r2cclPathState_t;
 
 /* A path to another rank, as this rank sees it. Counters start at 0 with the communicator and only
- * grow. Later versions append fields; a field that the loaded library does not know is 0. */
+ * grow. Later versions append fields; a field that the loaded library does not know is 0.
+ *
+ * A path has a rate once it has been full: for 10 ms or more, most of its bytes waited for others
+ * ahead of them, or a loss of speed showed. A path that carries little, or that is faster than the
+ * ranks, may never have one. Until then show the growth of tx_bytes and rx_bytes. */
 typedef struct {
   size_t size;                           /* in: sizeof(r2cclPathInfo_t) */
   int peer;                              /* the other rank */
@@ -311,7 +361,7 @@ typedef struct {
   char remote[R2CCL_ENDPOINT_BYTES];     /* the other end's address and port */
   uint64_t state_ns;                     /* time since the state began */
   uint64_t incarnation;                  /* grows with each connection; 0: never connected */
-  uint64_t rate;                         /* measured delivery rate, bytes/s; 0: unknown */
+  uint64_t rate;                         /* measured delivery rate, bytes/s; 0: not measured yet */
   uint64_t round_trip_ns;                /* of the control stream, smoothed; 0: unknown */
   int64_t one_way_excess_ns;             /* the path's one-way delay less the shortest one among
                                             the paths to this peer that are up; -1: unknown */
@@ -327,12 +377,12 @@ typedef struct {
   int drained;                           /* 1: a NIC at one of its ends is out of service */
 } r2cclPathInfo_t;
 
-/* Fills paths with the paths of this rank, by peer, and sets *count to their number, which never
- * changes. *count is first the number of elements of paths, of which the call fills no more, also
- * where there are more paths; paths may be NULL to ask for the number. A rank of the same host has
- * two paths: shared memory, and lo on standby. The caller sets paths[0].size; the call sets that of
- * every element. Any thread may call this any time, also after the communicator has failed; it
- * takes microseconds, and does not wait for the network. */
+/* Fills paths with the paths of this rank, by peer. The caller sets *count to the room in paths,
+ * and the call sets it to the number of all paths, also when that is more; then it fills only the
+ * first ones. The number never changes. paths may be NULL to ask for it. A rank of the same host
+ * has two paths: shared memory, and lo on standby. The caller sets paths[0].size; the call sets
+ * that of every element. Any thread may call this any time, also after the communicator has failed;
+ * it takes microseconds, and does not wait for the network. */
 R2CCL_API r2cclResult_t r2cclCommGetPaths(r2cclComm_t comm, r2cclPathInfo_t* paths, size_t* count);
 
 /* Names the component that a verdict is about. Later versions may add values. */
@@ -344,7 +394,8 @@ typedef enum {
   r2cclScopeProcess = 4 /* the process of a rank has died */
 } r2cclVerdictScope_t;
 
-/* The evidence of a verdict. Later versions may add values. */
+/* The evidence of a verdict. A process that has died has r2cclConnectionLost: its kernel refuses
+ * connections. Later versions may add values. */
 typedef enum {
   r2cclInterfaceDown = 1,  /* the NIC was taken down */
   r2cclCarrierLost = 2,    /* the NIC lost its carrier */
@@ -376,9 +427,10 @@ typedef struct {
   uint32_t loss_ppm;                     /* r2cclLossy: packets lost of a million when named */
 } r2cclVerdict_t;
 
-/* Fills verdicts with the verdicts so far, oldest first, and sets *count to their number, at most
- * 10,000. count, size and threads are as for r2cclCommGetPaths. A verdict `lossy` replaces an
- * earlier, less precise one of the same fault and takes its number. */
+/* Fills verdicts with the verdicts so far, oldest first. There are at most 10,000. As for
+ * r2cclCommGetPaths the caller sets *count and verdicts[0].size, and any thread may call this any
+ * time. A verdict `lossy` replaces an earlier, less precise one of the same fault and takes its
+ * number. */
 R2CCL_API r2cclResult_t r2cclCommGetVerdicts(r2cclComm_t comm, r2cclVerdict_t* verdicts,
                                              size_t* count);
 
@@ -406,15 +458,16 @@ R2CCL_API r2cclResult_t r2cclCommSetVerdictCallback(r2cclComm_t comm,
 /* Names the calling thread's next operation, in every text about it: errors, waits, `r2ccl status`
  * and the report say AllReduce 7 "layer3.grad" (100 float32, sum). The name ends with the next call
  * that takes a request pointer, also if that fails, and with the next Split or Dup; NULL takes it
- * back. The library
- * copies it, shows at most 63 bytes, and a question mark for what cannot be printed. Ranks need not
- * agree on names. */
+ * back. The library copies it, shows at most 63 bytes, and a question mark for each byte that
+ * cannot be printed. Ranks need not agree on names. */
 R2CCL_API r2cclResult_t r2cclSetCallName(const char* name);
+
+/* === Collectives === */
 
 /* Buffers must be aligned to their element's size; one of 0 elements may be NULL. Calls of the
  * ranks that differ (in the call, count, type, op, root or order) are r2cclInvalidUsage on every
  * rank within 2 s, in this call or, on a rank whose part is complete by then, in a later one. That
- * ends the communicator; r2cclGetErrorInfo has both ranks.
+ * ends the communicator; r2cclGetErrorInfo has two of them.
  *
  * Buffers may be any memory that the process can read (sendbuff) or write (recvbuff). A call checks
  * them when it starts, and the kernel may refuse them later. r2cclInvalidArgument then names call,
@@ -428,22 +481,6 @@ R2CCL_API r2cclResult_t r2cclSetCallName(const char* name);
 R2CCL_API r2cclResult_t r2cclAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                        r2cclDataType_t datatype, r2cclRedOp_t op, r2cclComm_t comm,
                                        r2cclRequest_t* request);
-/* Makes *op a sum for which this rank multiplies its elements by *scalar, an element of `datatype`,
- * before they are added. The scalar lies in the memory of the host. Each rank may have another one.
- * Each product is rounded once, to `datatype` (any type; integers wrap), and then added as by
- * r2cclSum. An AllReduce keeps the products in recvbuff, Reduce and ReduceScatter in memory of the
- * library as long as sendbuff.
- *
- * The operation is for this communicator and type only: any other use is r2cclInvalidArgument. It
- * ends with r2cclRedOpDestroy, which calls in progress do not notice, or with the communicator. The
- * other ranks must use an operation of this kind, too, in the same call; its number may differ. Not
- * collective: the call waits for no other rank. */
-R2CCL_API r2cclResult_t r2cclRedOpCreatePreMulSum(r2cclRedOp_t* op, const void* scalar,
-                                                  r2cclDataType_t datatype,
-                                                  r2cclScalarResidence_t residence,
-                                                  r2cclComm_t comm);
-/* Ends an operation that r2cclRedOpCreatePreMulSum has made; any other is r2cclInvalidArgument. */
-R2CCL_API r2cclResult_t r2cclRedOpDestroy(r2cclRedOp_t op, r2cclComm_t comm);
 /* Copies sendbuff of the root to recvbuff of every rank. Only the root reads sendbuff, which may be
  * NULL elsewhere. In place at the root when sendbuff == recvbuff; the call refuses other overlaps.
  */
@@ -489,48 +526,77 @@ R2CCL_API r2cclResult_t r2cclScatter(const void* sendbuff, void* recvbuff, size_
                                      r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                      r2cclRequest_t* request);
 
-/* Calls whose name ends in V have blocks of different sizes: block r has recvcounts[r]
- * (sendcounts[r]) elements, from element displs[r] on. displs may be NULL: the blocks then lie one
- * after another. Arrays have an entry for each rank and may change after the return. Blocks that a
- * call writes may not overlap. A block of 0 elements is allowed. A count on which two ranks differ
- * is an error on all ranks: of this call, or of the next one on a rank whose part is complete by
- * then. All else is as for the calls without V. */
+/* Makes *op a sum for which this rank multiplies its elements by *scalar, an element of `datatype`,
+ * before they are added. The scalar lies in the memory of the host. Each rank may have another one.
+ * Each product is rounded once, to `datatype` (any type; integers wrap), and then added as by
+ * r2cclSum. An AllReduce keeps the products in recvbuff, Reduce and ReduceScatter in memory of the
+ * library as long as sendbuff.
+ *
+ * The operation is for this communicator and type only: any other use is r2cclInvalidArgument. It
+ * ends with r2cclRedOpDestroy, which calls in progress do not notice, or with the communicator. The
+ * other ranks must use an operation of this kind, too, in the same call; its number may differ. Not
+ * collective: the call waits for no other rank. */
+R2CCL_API r2cclResult_t r2cclRedOpCreatePreMulSum(r2cclRedOp_t* op, const void* scalar,
+                                                  r2cclDataType_t datatype,
+                                                  r2cclScalarResidence_t residence,
+                                                  r2cclComm_t comm);
+/* Ends an operation that r2cclRedOpCreatePreMulSum has made; any other is r2cclInvalidArgument. */
+R2CCL_API r2cclResult_t r2cclRedOpDestroy(r2cclRedOp_t op, r2cclComm_t comm);
 
-/* Copies sendbuff of rank r, recvcounts[r] elements, to block r of recvbuff on every rank. All
- * ranks give the same recvcounts; displs may differ. In place when sendbuff is this rank's block of
- * recvbuff. */
+/* Waits for all ranks: no rank returns (or completes the request) before every rank has called.
+ * Counts in the order of the calls like the other collectives; calls that differ are as for
+ * r2cclAllReduce. */
+R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
+
+/* Calls whose name ends in V have blocks of different sizes: each block has a count and, in all but
+ * r2cclReduceScatterV, a displacement, the element at which it begins. The displacements may be
+ * NULL: the blocks then lie one after another. Arrays have an entry for each rank and may change
+ * after the return. Blocks that a call writes may not overlap. A block of 0 elements is allowed. A
+ * count on which two ranks differ is an error on all ranks: of this call, or of the next one on a
+ * rank whose part is complete by then. Alignment, calls that differ, and buffers that cannot be
+ * touched are as for r2cclAllReduce. */
+
+/* Copies sendbuff of rank r, recvcounts[r] elements, to block r of recvbuff on every rank. Block r
+ * has recvcounts[r] elements and begins at element displs[r]. All ranks give the same recvcounts;
+ * displs may differ. In place when sendbuff is this rank's block of recvbuff. */
 R2CCL_API r2cclResult_t r2cclAllGatherV(const void* sendbuff, void* recvbuff,
                                         const size_t recvcounts[], const size_t displs[],
                                         r2cclDataType_t datatype, r2cclComm_t comm,
                                         r2cclRequest_t* request);
-/* Sets recvbuff of rank r, recvcounts[r] elements, to op over all ranks of block r of sendbuff. All
- * ranks give the same recvcounts; displs may differ. In place when recvbuff is this rank's block of
- * sendbuff; the other blocks keep their values. */
+/* Sets recvbuff of rank r, recvcounts[r] elements, to op over all ranks of block r of sendbuff. The
+ * blocks lie one after another. All ranks give the same recvcounts. In place when recvbuff is this
+ * rank's block of sendbuff; the other blocks keep their values. */
 R2CCL_API r2cclResult_t r2cclReduceScatterV(const void* sendbuff, void* recvbuff,
                                             const size_t recvcounts[], r2cclDataType_t datatype,
                                             r2cclRedOp_t op, r2cclComm_t comm,
                                             r2cclRequest_t* request);
-/* Copies sendbuff of rank r, sendcount elements, to block r of the root's recvbuff. A rank other
- * than the root gives only its sendcount; its recvcounts and displs may be NULL. In place at the
- * root when sendbuff is its block of recvbuff. */
+/* Copies sendbuff of rank r, sendcount elements, to block r of the root's recvbuff. There it has
+ * recvcounts[r] elements and begins at element displs[r]. A rank other than the root gives only its
+ * sendcount; its recvcounts and displs may be NULL. In place at the root when sendbuff is its block
+ * of recvbuff. */
 R2CCL_API r2cclResult_t r2cclGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
                                      const size_t recvcounts[], const size_t displs[],
                                      r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                      r2cclRequest_t* request);
-/* Copies block r of the root's sendbuff to recvbuff of rank r, recvcount elements. A rank other
- * than the root gives only its recvcount; its sendcounts and displs may be NULL. In place at the
- * root when recvbuff is its block of sendbuff. */
+/* Copies block r of the root's sendbuff to recvbuff of rank r, recvcount elements. In sendbuff it
+ * has sendcounts[r] elements and begins at element displs[r]. A rank other than the root gives only
+ * its recvcount; its sendcounts and displs may be NULL. In place at the root when recvbuff is its
+ * block of sendbuff. */
 R2CCL_API r2cclResult_t r2cclScatterV(const void* sendbuff, const size_t sendcounts[],
                                       const size_t displs[], void* recvbuff, size_t recvcount,
                                       r2cclDataType_t datatype, int root, r2cclComm_t comm,
                                       r2cclRequest_t* request);
-/* Copies block r of sendbuff to block `rank` of recvbuff of rank r. sendcounts[r] of this rank is
- * recvcounts[rank] of rank r. The buffers may not overlap. */
+/* Copies block r of sendbuff to block `rank` of recvbuff of rank r. Block r of sendbuff has
+ * sendcounts[r] elements and begins at element sdispls[r]; that of recvbuff has recvcounts[r] and
+ * begins at rdispls[r]. sendcounts[r] of this rank is recvcounts[rank] of rank r. The buffers may
+ * not overlap. */
 R2CCL_API r2cclResult_t r2cclAllToAllV(const void* sendbuff, const size_t sendcounts[],
                                        const size_t sdispls[], void* recvbuff,
                                        const size_t recvcounts[], const size_t rdispls[],
                                        r2cclDataType_t datatype, r2cclComm_t comm,
                                        r2cclRequest_t* request);
+
+/* === Messages === */
 
 /* Messages between two ranks. Alignment, calls that differ, and buffers that cannot be touched are
  * as for r2cclAllReduce. */
@@ -559,15 +625,15 @@ R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t 
  * other rank leave room: 256 KB for each peer, where each message takes 128 bytes more. Any other
  * Send is complete after its Recv. If 65,536 Sends to one rank wait for their Recvs, further ones
  * to it wait for those, whatever their tags. A Send to this rank itself is complete with its Recv.
- * Finalize with a message that no Recv has taken is r2cclInvalidUsage on every rank. */
+ * r2cclCommFinalize with a message that no Recv has taken is r2cclInvalidUsage on every rank. */
 R2CCL_API r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count,
                                         r2cclDataType_t datatype, int peer, int tag,
                                         r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclRecvTagged(void* recvbuff, size_t max_count, r2cclDataType_t datatype,
                                         int peer, int tag, size_t* received, r2cclComm_t comm,
                                         r2cclRequest_t* request);
-/* Waits for all ranks: no rank returns (or completes the request) before every rank has called. */
-R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
+
+/* === Groups === */
 
 /* A group makes several calls start together. Inside it each call that takes a request pointer
  * checks its arguments and buffers at once, and starts nothing. The outermost r2cclGroupEnd starts
@@ -588,6 +654,8 @@ R2CCL_API r2cclResult_t r2cclBarrier(r2cclComm_t comm, r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclGroupStart(void);
 R2CCL_API r2cclResult_t r2cclGroupEnd(void);
 
+/* === Memory === */
+
 /* Allocates `size` bytes (1 or more), all 0, for buffers or anything else. 2 MiB or more begin at a
  * huge page, and the kernel is asked to use huge pages. Memory does not belong to a communicator.
  * r2cclMemFree frees it. Without memory the result is r2cclSystemError, and *ptr NULL. */
@@ -604,6 +672,8 @@ R2CCL_API r2cclResult_t r2cclCommRegister(r2cclComm_t comm, void* buff, size_t s
 /* Takes a registration back. Operations under way do not notice. */
 R2CCL_API r2cclResult_t r2cclCommDeregister(r2cclComm_t comm, void* handle);
 
+/* === Requests === */
+
 /* A call with a request pointer sets *request to NULL when it fails. A NULL request is complete,
  * and its result is r2cclSuccess. So a caller can test, await and abort an array of requests as a
  * whole, also when some of them have ended. */
@@ -617,9 +687,10 @@ R2CCL_API r2cclResult_t r2cclRequestTest(r2cclRequest_t* request, int* done);
  */
 R2CCL_API r2cclResult_t r2cclRequestWait(r2cclRequest_t* request, int64_t timeout_ms);
 /* Gives the operation up and frees the request; one that is complete is only freed, and all goes
- * on. After the return the library touches its buffers no more. Other ranks that take part in the
- * operation cannot finish it, so they get r2cclRemoteError, which names this rank, and the caller
- * can only destroy the communicator. */
+ * on. After the return the library touches its buffers no more. Returns r2cclSuccess. Other ranks
+ * that take part in the operation cannot finish it, so this ends the communicator as r2cclCommAbort
+ * does: its other operations on this rank are r2cclAborted, and the other ranks get
+ * r2cclRemoteError, which names this rank. */
 R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
 
 /* r2cclRequestWaitAll, r2cclRequestWaitAny and r2cclRequestTestAll take `count` requests, 0 or
@@ -635,9 +706,10 @@ R2CCL_API r2cclResult_t r2cclRequestAbort(r2cclRequest_t* request);
 R2CCL_API r2cclResult_t r2cclRequestWaitAll(int count, r2cclRequest_t requests[],
                                             int64_t timeout_ms);
 /* Waits until one is complete, for at most timeout_ms (-1: no bound). Sets *index to the lowest one
- * that is, frees it, sets it to NULL and returns its result. If all are NULL, sets *index to -1 and
- * returns r2cclSuccess at once. r2cclTimeout sets *index to -1 and leaves all as they were. A call
- * takes time in proportion to count. */
+ * that is, frees it, sets it to NULL and returns its result, also an error. If all are NULL, sets
+ * *index to -1 and returns r2cclSuccess at once. r2cclTimeout sets *index to -1 and leaves all as
+ * they were. A call takes time in proportion to count. Requests may complete in another order on
+ * each rank: do not start the next collective of a communicator for each one that completes. */
 R2CCL_API r2cclResult_t r2cclRequestWaitAny(int count, r2cclRequest_t requests[], int* index,
                                             int64_t timeout_ms);
 /* If all are complete, sets *done to 1 and goes on as r2cclRequestWaitAll. Otherwise sets *done to
@@ -645,11 +717,12 @@ R2CCL_API r2cclResult_t r2cclRequestWaitAny(int count, r2cclRequest_t requests[]
 R2CCL_API r2cclResult_t r2cclRequestTestAll(int count, r2cclRequest_t requests[], int* done);
 
 /* Sets *fd to a descriptor for poll() or epoll (level-triggered or edge-triggered). It becomes
- * readable when an operation of this communicator completes, with or without a request, and when
- * the communicator fails, and stays so until the caller reads 8 bytes from it: a uint64_t, the
- * number of those events since the last read. The read never blocks. Read first and test requests
- * afterwards, so that no completion falls between. Operations go on while no thread is in the
- * library.
+ * readable when an operation of this communicator completes, with or without a request, so also
+ * after a r2cclBarrier that blocks, and when the communicator fails, and stays so until the caller
+ * reads 8 bytes from it: a uint64_t, the number of those events since the last read. The read never
+ * blocks: it fails with EAGAIN when there were none. Read first and test requests afterwards, so
+ * that no completion falls between. Perhaps none of the requests is complete then: poll again.
+ * Operations go on while no thread is in the library.
  *
  * Each call returns the same descriptor. At first it is readable, because operations may have
  * completed before. The library owns it and closes it when the communicator is destroyed; the

@@ -94,5 +94,36 @@ TEST(RunAhead, ManySmallBroadcastsToLateRanksBreakNoPath) {
   job.run({run_ahead(call)});
 }
 
+// r2ccl(3) promises it: a collective reads what the earlier ones of its communicator wrote.
+TEST(RunAhead, ACollectiveTakesTheResultsOfEarlierOnesWithoutAWait) {
+  constexpr int kRanks = 4;
+  constexpr size_t kBlock = 30000;
+  constexpr size_t kRounds = 14;
+  Job job(kRanks);
+  job.run({[](Comm& comm) {
+    const auto rank = static_cast<size_t>(comm.rank());
+    std::vector<int32_t> sums(kRanks * kBlock, comm.rank() + 1);
+    int32_t* const own = sums.data() + rank * kBlock;
+    std::vector<r2cclRequest_t> requests(3 * kRounds);
+    for (size_t round = 0; round < kRounds; ++round) {
+      r2cclRequest_t* const request = &requests[3 * round];
+      check(r2cclReduceScatter(sums.data(), own, kBlock, r2cclInt32, r2cclMax, comm.handle(),
+                               &request[0]),
+            "reduce scatter");
+      check(r2cclAllGather(own, sums.data(), kBlock, r2cclInt32, comm.handle(), &request[1]),
+            "all gather");
+      // All ranks have the same now: 4 at first, then four times as much.
+      check(r2cclAllReduce(sums.data(), sums.data(), sums.size(), r2cclInt32, r2cclSum,
+                           comm.handle(), &request[2]),
+            "all reduce");
+    }
+    wait_for_all(requests);
+    uint32_t expected = kRanks;
+    for (size_t round = 0; round < kRounds; ++round) expected *= kRanks;
+    for (const int32_t sum : sums) ASSERT_EQ(static_cast<uint32_t>(sum), expected);
+    check(comm.destroy(), "destroy");
+  }});
+}
+
 }  // namespace
 }  // namespace job
