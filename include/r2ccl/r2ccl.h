@@ -625,7 +625,8 @@ R2CCL_API r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t 
  * other rank leave room: 256 KB for each peer, where each message takes 128 bytes more. Any other
  * Send is complete after its Recv. If 65,536 Sends to one rank wait for their Recvs, further ones
  * to it wait for those, whatever their tags. A Send to this rank itself is complete with its Recv.
- * r2cclCommFinalize with a message that no Recv has taken is r2cclInvalidUsage on every rank. */
+ * r2cclCommFinalize with a message that no Recv has taken is r2cclInvalidUsage on every rank;
+ * r2cclCommDestroy alone returns it only on ranks that do not know of the error yet. */
 R2CCL_API r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count,
                                         r2cclDataType_t datatype, int peer, int tag,
                                         r2cclComm_t comm, r2cclRequest_t* request);
