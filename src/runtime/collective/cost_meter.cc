@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -174,7 +175,8 @@ void CostMeter::decide() {
     R2CCL_LOG(trace, "pattern %zu of the costs takes %llu ns", pattern,
               static_cast<unsigned long long>(times[pattern]));
   }
-  const PlanCosts costs = bounded(costs_from(times, hosts_, ranks_));
+  const PlanCosts costs =
+      bounded(costs_from(times, hosts_, ranks_, std::thread::hardware_concurrency()));
   source_ = encode(costs);
   for (size_t rank = 1; rank < ranks_; ++rank) {
     messages_.send(Rank(static_cast<int32_t>(rank)), source_, DataType::uint64,

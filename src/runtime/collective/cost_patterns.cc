@@ -7,12 +7,10 @@ namespace {
 
 constexpr size_t kFanRanks = 4;
 constexpr size_t kSmallBytes = 8;
+// Rounds of a batch.
 constexpr int kSmallRounds = 16;
 constexpr int kLargeRounds = 4;
 constexpr int kNetworkRounds = 2;  // of many bytes
-// Rounds that do not count: in as many as there are ranks in a ring, the lateness of each rank at
-// the start has reached all.
-constexpr int kFirstRoundsMax = 64;
 // In shared memory the windows of paths grow meanwhile, and the pages of rings are new.
 constexpr int kFirstLargeRounds = 8;
 constexpr size_t kMemoryBytes = kPatternBytesMax;
@@ -20,24 +18,29 @@ constexpr size_t kNetworkBytes = kPatternBytesMax;  // of all ranks of a host to
 constexpr size_t kStarBytes = 1024 * 1024;          // of all messages of a star
 constexpr size_t kBytesMin = 4 * 1024;
 
-// The hosts of a job, and the place of a rank in it.
+// The ranks that take part: the first of each of the first hosts. And the place of a rank among
+// them.
 class Layout {
  public:
   Layout(const HostGroups& groups, size_t ranks, Rank self) : hosts_(groups.hosts()) {
     for (size_t rank = 0; groups.empty() && rank < ranks; ++rank) {
       hosts_.push_back({Rank(static_cast<int32_t>(rank))});
     }
+    hosts_.resize(std::min(hosts_.size(), kMeasuredMax));
     smallest_ = ranks;
     for (size_t host = 0; host < hosts_.size(); ++host) {
-      const std::vector<Rank>& there = hosts_[host];
+      std::vector<Rank>& there = hosts_[host];
+      there.resize(std::min(there.size(), kMeasuredMax));
       smallest_ = std::min(smallest_, there.size());
       const auto found = std::ranges::find(there, self);
       if (found == there.end()) continue;
+      takes_part_ = true;
       host_ = host;
       position_ = static_cast<size_t>(found - there.begin());
     }
   }
 
+  bool takes_part() const { return takes_part_; }
   size_t hosts() const { return hosts_.size(); }
   size_t smallest() const { return smallest_; }
   size_t position() const { return position_; }
@@ -83,27 +86,27 @@ class Layout {
   }
 
  private:
-  static int rounds_to_start(size_t ranks) {
-    return std::min(static_cast<int>(ranks), kFirstRoundsMax);
-  }
+  // After as many rounds as there are ranks in a ring, the lateness of each at the start has
+  // reached all.
   PatternPart part_within(size_t bytes) const {
     PatternPart part;
     part.bytes = bytes;
     const bool small = bytes == kSmallBytes;
+    part.first_rounds = small ? static_cast<int>(own().size()) : kFirstLargeRounds;
     part.rounds = small ? kSmallRounds : kLargeRounds;
-    part.first_rounds = small ? rounds_to_start(own().size()) : kFirstLargeRounds;
     return part;
   }
   PatternPart part_between(size_t bytes) const {
     PatternPart part;
     part.bytes = bytes;
     const bool small = bytes == kSmallBytes;
+    part.first_rounds = small ? static_cast<int>(hosts_.size()) : 1;
     part.rounds = small ? kSmallRounds : kNetworkRounds;
-    part.first_rounds = small ? rounds_to_start(hosts_.size()) : 1;
     return part;
   }
 
   std::vector<std::vector<Rank>> hosts_;
+  bool takes_part_ = false;
   size_t host_ = 0;
   size_t position_ = 0;
   size_t smallest_ = 0;
@@ -133,6 +136,16 @@ uint64_t per_message(uint64_t more, size_t messages, uint64_t hop) {
 }
 uint64_t per_kib(uint64_t more, size_t bytes) {
   return std::max<uint64_t>(more * 1024 / bytes, 1);
+}
+
+// Returns the costs where `ranks` ranks of a host act, as those follow from the costs of fewer.
+// They share its memory and NICs, and they take turns on its cores once they outnumber these.
+DomainCosts of_ranks(size_t ranks, size_t cores, DomainCosts costs) {
+  const size_t measured = std::min(ranks, kMeasuredMax);
+  const size_t at_once = std::max(measured, std::min(ranks, cores));
+  for (uint64_t* cost : {&costs.kib_ns, &costs.fan_kib_ns}) *cost = *cost * ranks / measured;
+  for (uint64_t* cost : {&costs.hop_ns, &costs.message_ns}) *cost = *cost * ranks / at_once;
+  return costs;
 }
 
 bool is_within(CostPattern pattern) {
@@ -199,6 +212,7 @@ class Solver {
 
 PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, Rank self) {
   const Layout layout(hosts, ranks, self);
+  if (!layout.takes_part()) return {};
   const size_t own = layout.own().size();
   const size_t each = layout.smallest();
   if (is_within(pattern) ? own == 1 : layout.hosts() == 1) return {};
@@ -234,12 +248,18 @@ PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, 
   return {};
 }
 
-PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks) {
+PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks,
+                     size_t cores) {
   const Layout layout(hosts, ranks, Rank(0));
   const Solver solver(times);
+  const size_t each = hosts.largest();
   PlanCosts costs;
-  if (hosts.largest() > 1) costs.memory = solver.memory(hosts.largest());
-  if (layout.hosts() > 1) costs.network = solver.network(layout.hosts(), layout.smallest());
+  if (each > 1) {
+    costs.memory = of_ranks(each, cores, solver.memory(std::min(each, kMeasuredMax)));
+  }
+  if (layout.hosts() > 1) {
+    costs.network = of_ranks(each, cores, solver.network(layout.hosts(), layout.smallest()));
+  }
   return costs;
 }
 

@@ -13,6 +13,9 @@
 
 namespace r2ccl {
 
+// At most so many hosts, and ranks of a host, take part: more would need minutes on few cores.
+inline constexpr size_t kMeasuredMax = 32;
+
 // In a pattern of all, each rank of a host takes part, and between hosts as many ranks of each host
 // as the smallest one has. The leader of a host is its first rank.
 //
@@ -49,7 +52,9 @@ PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, 
 // By pattern, in ns; 0: nobody took part.
 using PatternTimes = std::array<uint64_t, kCostPatterns>;
 // Returns the costs in such a job. Costs of a kind that it does not have are the defaults.
-PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks);
+// `cores`: of a host.
+PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks,
+                     size_t cores);
 
 // The most bytes that a rank sends in a round to one rank.
 inline constexpr size_t kPatternBytesMax = 256 * 1024;

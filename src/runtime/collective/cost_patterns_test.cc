@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -14,14 +15,26 @@ struct Job {
   size_t ranks;
 };
 
+Job many_hosts() {
+  std::vector<uint32_t> host_of;
+  for (uint32_t rank = 0; rank < 120; ++rank) host_of.push_back(rank / 2);
+  return {HostGroups(host_of), host_of.size()};
+}
+
 std::vector<Job> jobs() {
   const auto job = [](const std::vector<uint32_t>& host_of) {
     return Job{HostGroups(host_of), host_of.size()};
   };
-  return {job({0, 1}),          job({0, 0}),
-          job({0, 1, 2, 3, 4}), job({0, 0, 0, 0, 0, 0, 0, 0}),
-          job({0, 0, 1, 1}),    job({0, 1, 2, 0, 1, 2, 0}),
-          job({0, 0, 0, 1}),    job({0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3})};
+  return {job({0, 1}),
+          job({0, 0}),
+          job({0, 1, 2, 3, 4}),
+          job({0, 0, 0, 0, 0, 0, 0, 0}),
+          job({0, 0, 1, 1}),
+          job({0, 1, 2, 0, 1, 2, 0}),
+          job({0, 0, 0, 1}),
+          job({0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3}),
+          job(std::vector<uint32_t>(100)),
+          many_hosts()};
 }
 
 PatternPart part(size_t pattern, const Job& job, size_t rank) {
@@ -101,17 +114,47 @@ TEST(Costs, FollowFromTheTimes) {
   set(CostPattern::large_net_shift, 100 + 64 * 40);  // 64 KiB of each of four ranks
   set(CostPattern::large_net_fan, 160 + 64 * 50);
   set(CostPattern::large_leader_shift, 60 + 256 * 8);
-  const PlanCosts costs = costs_from(times, HostGroups(host_of), host_of.size());
+  const PlanCosts costs = costs_from(times, HostGroups(host_of), host_of.size(), 2);
   EXPECT_EQ(costs.memory, domain_costs({10'000, 3'000, 2'000, 5'000, 4'000, 4'000, 1'000}));
   EXPECT_EQ(costs.network, domain_costs({100'000, 20'000, 40'000, 50'000, 60'000, 15'000, 8'000}));
+}
+
+TEST(CostPatterns, LeaveOutWhoIsTooMany) {
+  for (const Job& job : {Job{HostGroups(std::vector<uint32_t>(100)), 100}, many_hosts()}) {
+    size_t most = 0;
+    for (size_t pattern = 0; pattern < kCostPatterns; ++pattern) {
+      size_t taking = 0;
+      for (size_t rank = 0; rank < job.ranks; ++rank) {
+        taking += part(pattern, job, rank).to.empty() ? 0 : 1;
+      }
+      most = std::max(most, taking);
+    }
+    EXPECT_EQ(most, job.hosts.hosts().size() == 1 ? kMeasuredMax : 2 * kMeasuredMax);
+  }
+}
+
+// 128 ranks share memory, and take turns on fewer cores.
+TEST(Costs, OfManyRanksFollowFromThoseOfSome) {
+  PatternTimes times{};
+  times.fill(64'000'000);
+  times[static_cast<size_t>(CostPattern::shift)] = 32'000;
+  const HostGroups hosts(std::vector<uint32_t>(128));
+  const DomainCosts few = costs_from(times, hosts, 128, 2).memory;
+  const DomainCosts some = costs_from(times, hosts, 128, 64).memory;
+  const DomainCosts all = costs_from(times, hosts, 128, 500).memory;
+  EXPECT_EQ(few.hop_ns, 4 * 32'000u);
+  EXPECT_EQ(some.hop_ns, 2 * 32'000u);
+  EXPECT_EQ(all.hop_ns, 32'000u);
+  EXPECT_EQ(few.kib_ns, all.kib_ns);
+  EXPECT_EQ(few.leader_hop_ns, all.leader_hop_ns);
 }
 
 TEST(Costs, OfWhatAJobLacksAreTheDefaults) {
   PatternTimes times{};
   times.fill(1000);
   const std::vector<uint32_t> one_host{0, 0, 0};
-  EXPECT_EQ(costs_from(times, HostGroups(one_host), 3).network, PlanCosts().network);
-  EXPECT_EQ(costs_from(times, HostGroups(), 3).memory, PlanCosts().memory);
+  EXPECT_EQ(costs_from(times, HostGroups(one_host), 3, 2).network, PlanCosts().network);
+  EXPECT_EQ(costs_from(times, HostGroups(), 3, 2).memory, PlanCosts().memory);
 }
 
 // A large message may be faster than a small one by accident.
@@ -119,7 +162,7 @@ TEST(Costs, AreNeverNothing) {
   PatternTimes times{};
   times.fill(1000);
   const std::vector<uint32_t> host_of{0, 0, 1, 1};
-  const PlanCosts costs = costs_from(times, HostGroups(host_of), 4);
+  const PlanCosts costs = costs_from(times, HostGroups(host_of), 4, 2);
   for (const uint64_t each : numbers_of(costs.memory)) EXPECT_GT(each, 0u);
   for (const uint64_t each : numbers_of(costs.network)) EXPECT_GT(each, 0u);
 }

@@ -17,8 +17,8 @@ struct Network {
   uint64_t rate_bytes_per_s;
   uint64_t elements = 8 * 1024;  // number of 8-byte elements
   int nics = 4;
-  // Of larger segments one would hold the end of a chunk and the start of the next, and arrive with
-  // the latter: that matters where an operation is one chunk.
+  // A larger segment would hold the end of a chunk and the start of the next, and arrive with the
+  // latter: that matters where an operation is one chunk.
   uint64_t packet_bytes = 1500;
 };
 
