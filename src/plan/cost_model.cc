@@ -132,7 +132,7 @@ class Prediction {
         return log2_ceil(ranks_) * (flat_.hop + flat_.message) + time_of(others, flat_.kib) +
                copies();
       case Algorithm::direct:
-        return flat_.hop + without_one(ranks_ - 1) * flat_.message + time_of(others, fan_kib());
+        return direct();
       case Algorithm::hierarchical:
         return hierarchical_gather();
       default:
@@ -143,6 +143,13 @@ class Prediction {
  private:
   static uint64_t bytes_of(const PlanKey& key) {
     return std::min(vector_count(key), kBytesCounted) * size_of(key.type);
+  }
+
+  // Senders meet at a receiver as they happen to be late, so the time is less certain than that of a
+  // ring. A ring is better where the two differ by less than the error of the costs.
+  uint64_t direct() const {
+    const uint64_t bytes = time_of(bytes_ - bytes_ / ranks_, fan_kib());
+    return flat_.hop + without_one(ranks_ - 1) * flat_.message + bytes + bytes / 8;
   }
 
   uint64_t fan_kib() const {
