@@ -9,7 +9,7 @@ import sys
 from fault_trials import BYTES, Pace, job, shown, summarize
 from lab import Lab, machine, parser, progress, save
 
-COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all",
+COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "alltoall",
                "gather", "scatter"]
 KINDS = ["none", "down", "hole"]
 

@@ -4,7 +4,7 @@ from report_text import MIB, Target, find, num, origin, size_text, spread_text, 
 
 EXTRA_TRIALS_WANTED = 30
 STALL_TRIALS_WANTED = 200
-STALL_TRIALS_OF_A_COLLECTIVE = 20
+STALL_TRIALS_OF_A_COLLECTIVE = 12
 # At 1 MB, in ms: the bounds of the median and of the 99th percentile.
 STALL_MAX_MS = {"down": (5, 20), "pull": (5, 20), "hole": (15, 50), "hole-tx": (15, 50),
                 "hole-rx": (15, 50)}

@@ -142,7 +142,7 @@ void expect_sums(Comm& comm, const Roundings& most, std::vector<Common>& common)
 
 TEST(HalfSums, AreWithinTheBoundsOfTheirRoundings) {
   for (const std::string algorithm : {"rd", "hd", "direct", "ring"}) {
-    for (int ranks = 2; ranks <= 9; ++ranks) {
+    for (const int ranks : {2, 3, 5, 8, 9}) {
       SCOPED_TRACE(algorithm + " " + std::to_string(ranks));
       Job job(ranks, algorithm);
       std::vector<Common> common(6);
