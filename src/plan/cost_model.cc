@@ -145,8 +145,8 @@ class Prediction {
     return std::min(vector_count(key), kBytesCounted) * size_of(key.type);
   }
 
-  // Senders meet at a receiver as they happen to be late, so the time is less certain than that of a
-  // ring. A ring is better where the two differ by less than the error of the costs.
+  // Senders meet at a receiver as they happen to be late, so the time is less certain than that of
+  // a ring. A ring is better where the two differ by less than the error of the costs.
   uint64_t direct() const {
     const uint64_t bytes = time_of(bytes_ - bytes_ / ranks_, fan_kib());
     return flat_.hop + without_one(ranks_ - 1) * flat_.message + bytes + bytes / 8;

@@ -34,7 +34,7 @@ void WaitTracker::set_collective(uint64_t latest, bool running, TimeNs now) {
   if (!running) {
     collective_.reset();
   } else {
-    if (!collective_) collective_.emplace();
+    if (!collective_) collective_ = Watched{};  // not emplace(), which clang 14 rejects
     collective_->call.number = latest;
     collective_->since = now;
     collective_->warned = false;
