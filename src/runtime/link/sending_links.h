@@ -25,7 +25,7 @@ class SendingLinks {
     void set(bool sends) {
       if (sends == sends_) return;
       sends_ = sends;
-      all_.sending_ += sends ? 1 : -1;
+      sends ? ++all_.sending_ : --all_.sending_;
     }
     // Returns whether another link sends.
     bool others_send() const { return all_.sending_ > (sends_ ? 1 : 0); }
