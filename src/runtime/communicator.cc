@@ -188,11 +188,8 @@ Status Communicator::measure_costs(TimeNs deadline) {
   call([this] {
     if (runtime_->failure().ok()) runtime_->measure_costs();
   });
-  const auto in_vain = [this] { return options_.in_vain ? options_.in_vain() : Status(); };
-  const auto settled = [&] {
-    return runtime_->costs_agreed() || !runtime_->failure().ok() || !in_vain().ok();
-  };
-  if (thread().wait_until(settled, deadline - driver_->clock().now())) return in_vain();
+  const auto settled = [this] { return runtime_->costs_agreed() || !runtime_->failure().ok(); };
+  if (thread().wait_until(settled, deadline - driver_->clock().now())) return {};
   std::vector<Rank> missing;
   std::string names;
   call([&] {

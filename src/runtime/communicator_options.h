@@ -26,7 +26,8 @@ struct CommunicatorOptions {
   Config config;
   uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
   DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the communicator
-  // Those of the communicator that this one is split from; none: the ranks measure them.
+  // A split communicator has the plan costs of the one that it comes from. None: the ranks measure
+  // them.
   std::optional<PlanCosts> plan_costs{};
   // Returns an error once it is in vain to wait for the other ranks at the start. None: never. Any
   // thread may call it, also under the lock of the driver.
