@@ -305,6 +305,14 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
         return "hierarchical_";
       case Algorithm::direct:
         return "direct_";
+      case Algorithm::trees:
+        return "trees_";
+      case Algorithm::split:
+        return "split_";
+      case Algorithm::recursive_split:
+        return "recursive_split_";
+      case Algorithm::leaf:
+        return "leaf_";
     }
     return "";
   };

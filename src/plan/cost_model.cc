@@ -92,6 +92,10 @@ uint64_t reduction_ns(Algorithm algorithm, uint64_t bytes, uint64_t ranks, const
     case Algorithm::automatic:
     case Algorithm::hierarchical:
     case Algorithm::direct:
+    case Algorithm::trees:
+    case Algorithm::split:
+    case Algorithm::recursive_split:
+    case Algorithm::leaf:
       break;
   }
   R2CCL_CHECK(false);

@@ -21,7 +21,8 @@ uint64_t plan_hash(const PlanKey& key) {
   return hash_of({static_cast<uint64_t>(key.collective),
                   static_cast<uint64_t>(choose_algorithm(key)), static_cast<uint64_t>(key.type),
                   static_cast<uint64_t>(key.op), static_cast<uint64_t>(key.rank_count),
-                  static_cast<uint64_t>(key.root.value()), key.count, counts, key.hosts.hash()});
+                  static_cast<uint64_t>(key.root.value()), key.count, counts, key.hosts.hash(),
+                  key.view.hash()});
 }
 
 namespace {
@@ -77,6 +78,10 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
     case Algorithm::automatic:
     case Algorithm::hierarchical:
     case Algorithm::direct:
+    case Algorithm::trees:
+    case Algorithm::split:
+    case Algorithm::recursive_split:
+    case Algorithm::leaf:
       break;
   }
   R2CCL_CHECK(false);

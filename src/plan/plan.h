@@ -24,6 +24,7 @@
 #include "plan/host_groups.h"
 #include "plan/limits.h"
 #include "plan/plan_costs.h"
+#include "plan/view.h"
 
 namespace r2ccl {
 
@@ -88,15 +89,20 @@ enum class Collective : uint8_t {
 //   AllGather, ReduceScatter       recursive_doubling  ring           direct
 //                                  (Bruck)
 // The others have one algorithm. Where ranks share hosts, AllReduce, AllGather and ReduceScatter
-// are also `hierarchical`: within each host, then among the hosts. Where a collective lacks an
-// algorithm, its name is as `automatic`.
+// are also `hierarchical`: within each host, then among the hosts. Where hosts have unequal
+// bandwidth, AllReduce also has the algorithms from `direct` on (docs/schedules.md). Where a
+// collective lacks an algorithm, its name is as `automatic`.
 enum class Algorithm : uint8_t {
   automatic,
   ring,
   halving_doubling,
   recursive_doubling,
   hierarchical,
-  direct  // each rank sends to each other one
+  direct,           // each rank sends to each other one; owners' shares follow their bandwidth
+  trees,            // spanning trees in which a rank's neighbours follow its bandwidth
+  split,            // R2CCL-AllReduce: a ring of all, and one without the slowest host
+  recursive_split,  // the same again among the hosts that are left
+  leaf  // OptCC's four stages: slow hosts only give and take, beside a ring of the others
 };
 
 // The blocks of a vector in this rank's memory, one for each rank. Counts and starts are in
@@ -126,6 +132,7 @@ struct PlanKey {
   BlockLayout blocks;
   BlockLayout received;  // all_to_all: the blocks that this rank receives
   HostGroups hosts;
+  View view;        // one entry for each host
   PlanCosts costs;  // only `automatic` depends on them
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };

@@ -36,7 +36,11 @@ inline constexpr std::array kAlgorithmWords{
     PlanWord{Algorithm::halving_doubling, "halving_doubling"},
     PlanWord{Algorithm::recursive_doubling, "recursive_doubling"},
     PlanWord{Algorithm::hierarchical, "hierarchical"},
-    PlanWord{Algorithm::direct, "direct"}};
+    PlanWord{Algorithm::direct, "direct"},
+    PlanWord{Algorithm::trees, "trees"},
+    PlanWord{Algorithm::split, "split"},
+    PlanWord{Algorithm::recursive_split, "recursive_split"},
+    PlanWord{Algorithm::leaf, "leaf"}};
 
 inline constexpr std::array kStepKindWords{
     PlanWord{StepKind::send, "send"}, PlanWord{StepKind::receive, "receive"},
