@@ -26,6 +26,9 @@ uint64_t column_count(const PlanKey& key, const PlanLimits& limits);
 // Returns the algorithm of a column among its leaders that takes the least time.
 Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits);
 
+// Returns whether the algorithm moves the chunks of an AllReduce along trees (plan/forest.h).
+bool uses_forest(Algorithm algorithm);
+
 // Require host groups, equal blocks and at least one element.
 void build_hierarchical_all_gather(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);
 void build_hierarchical_reduce_scatter(const PlanKey& key, const PlanLimits& limits,

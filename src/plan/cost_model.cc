@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "plan/algorithms.h"
+#include "plan/forest.h"
 #include "plan/holdings.h"
 
 namespace r2ccl {
@@ -89,18 +91,103 @@ uint64_t reduction_ns(Algorithm algorithm, uint64_t bytes, uint64_t ranks, const
       return halving_doubling_ns(bytes, ranks, costs, limits);
     case Algorithm::recursive_doubling:
       return recursive_doubling_ns(bytes, ranks, costs, limits);
-    case Algorithm::automatic:
-    case Algorithm::hierarchical:
-    case Algorithm::direct:
-    case Algorithm::trees:
-    case Algorithm::split:
-    case Algorithm::recursive_split:
-    case Algorithm::leaf:
+    default:
       break;
   }
   R2CCL_CHECK(false);
   return 0;
 }
+
+// The hosts of a degraded network, whose fastest has the measured costs.
+struct Slowdown {
+  TotalRates rates;
+
+  uint64_t most() const {
+    return std::max(*std::ranges::max_element(rates.send),
+                    *std::ranges::max_element(rates.receive));
+  }
+  uint64_t least() const {
+    return std::min(*std::ranges::min_element(rates.send),
+                    *std::ranges::min_element(rates.receive));
+  }
+  // Returns the costs where every host has as much to do as the slowest one.
+  Costs of_all(Costs costs) const {
+    costs.kib = slowed(costs.kib);
+    return costs;
+  }
+  DomainCosts of_all(DomainCosts costs) const {
+    for (uint64_t* kib : {&costs.kib_ns, &costs.fan_kib_ns, &costs.leader_kib_ns}) {
+      *kib = slowed(*kib);
+    }
+    return costs;
+  }
+
+ private:
+  uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kUnitNsMax); }
+};
+
+// Returns the time of the bytes that the busiest host moves along a forest, in units of 1/1024 of
+// the vector's time at the fastest host.
+uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
+  const auto members = static_cast<uint64_t>(slow.rates.size());
+  const auto sum = [](const std::vector<uint64_t>& rates) {
+    return std::accumulate(rates.begin(), rates.end(), uint64_t{0});
+  };
+  if (algorithm == Algorithm::direct || algorithm == Algorithm::trees) {
+    const uint64_t all = std::min(sum(slow.rates.send), sum(slow.rates.receive));
+    return 1024 * slow.most() * std::max(2 * (members - 1) * slow.least(), all) /
+           (all * slow.least());
+  }
+  const std::vector<RingShare> shares = ring_shares(slow.rates, algorithm);
+  uint64_t all = 0;
+  for (const RingShare& share : shares) all += share.share;
+  const std::vector<uint32_t> order = slowest_first(slow.rates);
+  uint64_t busiest = 0;
+  for (uint32_t i = 0; i < members; ++i) {
+    uint64_t load = 0;
+    for (const RingShare& share : shares) {
+      const uint64_t ring = members - share.leaves;
+      load += share.share * 1024 * (i < share.leaves ? ring : 2 * (ring - 1) + share.leaves) / ring;
+    }
+    busiest = std::max(busiest, load / all * slow.most() / slow.rates.least_of(order[i]));
+  }
+  return busiest;
+}
+
+uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, const Costs& costs,
+                   const PlanLimits& limits) {
+  const auto members = static_cast<uint64_t>(slow.rates.size());
+  const uint64_t segment = std::clamp(bytes / limits.segments_per_tree, limits.segment_bytes_min,
+                                      limits.segment_bytes_max);
+  const uint64_t chunks = pieces_of(bytes, segment);
+  const uint64_t hops = algorithm == Algorithm::direct  ? 2
+                        : algorithm == Algorithm::trees ? 2 * log2_ceil(members)
+                                                        : 2 * (members - 1);
+  const uint64_t neighbours = algorithm == Algorithm::direct ? members - 1 : 2;
+  const uint64_t chunk = time_of(bytes / chunks, costs.kib) + costs.message;
+  // On the way of a chunk each hop sends it to several neighbours. The slowest host is on it twice.
+  const uint64_t way =
+      hops * (costs.hop + neighbours * chunk) + 2 * time_of(bytes / chunks, slow.of_all(costs).kib);
+  constexpr uint64_t kLoadMax = 1 << 18;  // so that the product does not overflow
+  const uint64_t load =
+      time_of(bytes, costs.kib) * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
+  return load + 2 * chunks * costs.message + way;
+}
+
+uint64_t reduction_among_hosts_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow,
+                                  const Costs& costs, const PlanLimits& limits) {
+  if (uses_forest(algorithm)) return forest_ns(algorithm, bytes, slow, costs, limits);
+  return reduction_ns(algorithm, bytes, slow.rates.size(), slow.of_all(costs), limits);
+}
+
+constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
+                                           Algorithm::halving_doubling,
+                                           Algorithm::ring,
+                                           Algorithm::direct,
+                                           Algorithm::trees,
+                                           Algorithm::recursive_split,
+                                           Algorithm::split,
+                                           Algorithm::leaf};
 
 // The facts of a call that its time depends on.
 class Prediction {
@@ -113,11 +200,19 @@ class Prediction {
         each_(key.hosts.empty() ? 1 : key.hosts.largest()),
         bytes_(bytes_of(key)),
         memory_(key.costs.memory),
-        network_(key.costs.network),
+        slow_{total_rates(key)},
+        network_(slow_.of_all(key.costs.network)),
         flat_(costs_of_all(hosts_ == 1 ? memory_ : network_)) {}
 
   uint64_t all_reduce(Algorithm algorithm) const {
-    if (algorithm == Algorithm::hierarchical) return hierarchical_reduction();
+    if (algorithm == Algorithm::hierarchical) {
+      return hierarchical_reduction(reduction_among_leaders(key_, limits_));
+    }
+    if (uses_forest(algorithm)) {
+      return key_.hosts.empty()
+                 ? forest_ns(algorithm, bytes_, slow_, costs_of_all(key_.costs.network), limits_)
+                 : hierarchical_reduction(algorithm);
+    }
     if (algorithm != Algorithm::ring) {
       return reduction_ns(algorithm, bytes_, ranks_, flat_, limits_);
     }
@@ -176,15 +271,14 @@ class Prediction {
     return costs.hop + (messages - 1) * costs.message + (each_ - 1) * time_of(bytes, costs.kib);
   }
 
-  uint64_t hierarchical_reduction() const {
+  uint64_t hierarchical_reduction(Algorithm algorithm) const {
     const uint64_t columns = column_count(key_, limits_);
     const uint64_t bytes = bytes_ / columns;
     const uint64_t within = 2 * star(bytes, columns);
     if (hosts_ == 1) return within;
-    const Costs leaders = costs_of_leaders(network_, columns, each_);
-    const Algorithm algorithm = reduction_among_leaders(key_, limits_);
-    const uint64_t between = reduction_ns(algorithm, bytes, hosts_, leaders, limits_);
-    if (algorithm != Algorithm::ring) return within + between;
+    const Costs leaders = costs_of_leaders(key_.costs.network, columns, each_);
+    const uint64_t between = reduction_among_hosts_ns(algorithm, bytes, slow_, leaders, limits_);
+    if (algorithm != Algorithm::ring && !uses_forest(algorithm)) return within + between;
     // Piece by piece: the first and the last piece are alone.
     const uint64_t alone = within / hosts_ / limits_.segments_per_block;
     return std::max(within, between) + alone;
@@ -240,8 +334,9 @@ class Prediction {
   const uint64_t each_;  // ranks of the largest host
   const uint64_t bytes_;
   const DomainCosts& memory_;
-  const DomainCosts& network_;
-  const Costs flat_;  // where all ranks act alike
+  const Slowdown slow_;
+  const DomainCosts network_;  // of the slowest host
+  const Costs flat_;           // where all ranks act alike
 };
 
 // Returns the value with its three highest binary digits, rounded, and at most `most`.
@@ -272,13 +367,14 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
   const uint64_t columns = column_count(key, limits);
   const uint64_t bytes = std::min(key.count / columns, kBytesCounted) * size_of(key.type);
   const Costs costs = costs_of_leaders(key.costs.network, columns, key.hosts.largest());
-  const uint64_t hosts = key.hosts.hosts().size();
   Algorithm best = Algorithm::recursive_doubling;
-  if (hosts < 2) return best;
+  if (key.hosts.hosts().size() < 2) return best;
+  if (uses_forest(key.algorithm)) return key.algorithm;
+  const Slowdown slow{total_rates(key)};
   uint64_t least = UINT64_MAX;
-  for (const Algorithm each :
-       {Algorithm::recursive_doubling, Algorithm::halving_doubling, Algorithm::ring}) {
-    const uint64_t time = reduction_ns(each, bytes, hosts, costs, limits);
+  for (const Algorithm each : kReductionsAmongHosts) {
+    if (key.view.empty() && uses_forest(each)) continue;
+    const uint64_t time = reduction_among_hosts_ns(each, bytes, slow, costs, limits);
     if (time < least) best = each;
     least = std::min(least, time);
   }
@@ -287,8 +383,15 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
 
 std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& limits) {
   // A call that cannot have the first ones has the rest.
-  static constexpr std::array kReductions{Algorithm::hierarchical, Algorithm::recursive_doubling,
-                                          Algorithm::halving_doubling, Algorithm::ring};
+  static constexpr std::array kReductions{Algorithm::hierarchical,
+                                          Algorithm::recursive_doubling,
+                                          Algorithm::halving_doubling,
+                                          Algorithm::ring,
+                                          Algorithm::direct,
+                                          Algorithm::trees,
+                                          Algorithm::recursive_split,
+                                          Algorithm::split,
+                                          Algorithm::leaf};
   static constexpr std::array kBroadcasts{Algorithm::halving_doubling, Algorithm::ring};
   static constexpr std::array kGathers{Algorithm::hierarchical, Algorithm::recursive_doubling,
                                        Algorithm::direct, Algorithm::ring};

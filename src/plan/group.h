@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/host_rates.h"
 #include "plan/plan.h"
 
 namespace r2ccl {
@@ -24,6 +25,7 @@ struct GroupReduction {
   Region result;   // the part, in the output
   Region partial;  // the place of this rank's partial result; a ring takes no wide one
   DataType type = DataType::float32;
+  TotalRates rates;  // by position
 };
 
 // Returns part `index` of `parts` nearly equal ones. The first count % parts have one element more.

@@ -87,6 +87,7 @@ class Hierarchy {
     what.partial = part;
     what.partial.buffer = size() > 1 ? Buffer::output : Buffer::input;
     what.type = key_.type;
+    what.rates = total_rates(key_);
     return what;
   }
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "plan/algorithms.h"
 #include "plan/cost_model.h"
+#include "plan/forest.h"
 #include "plan/holdings.h"
 #include "plan/plan_builder.h"
 #include "plan/transfers.h"
@@ -51,6 +52,8 @@ Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
   Algorithm best = algorithms.front();
   uint64_t least = UINT64_MAX;
   for (const Algorithm each : algorithms) {
+    // Equal hosts have plans of fewer messages.
+    if (key.collective == Collective::all_reduce && key.view.empty() && uses_forest(each)) continue;
     const uint64_t time = predicted_ns(key, each, limits);
     if (time < least) best = each;
     least = std::min(least, time);
@@ -75,13 +78,14 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
       return build_halving_doubling(what, limits, plan);
     case Algorithm::recursive_doubling:
       return build_recursive_doubling(what, limits, plan);
-    case Algorithm::automatic:
-    case Algorithm::hierarchical:
     case Algorithm::direct:
     case Algorithm::trees:
     case Algorithm::split:
     case Algorithm::recursive_split:
     case Algorithm::leaf:
+      return build_forest(what, algorithm, limits, plan);
+    case Algorithm::automatic:
+    case Algorithm::hierarchical:
       break;
   }
   R2CCL_CHECK(false);
@@ -99,11 +103,15 @@ Group all_ranks(const PlanKey& key, Rank self) {
 void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan) {
   const Region input{Buffer::input, 0, key.count};
   const Algorithm algorithm = choose_algorithm(key, limits);
-  if (algorithm == Algorithm::hierarchical) {
+  // A tree of hosts begins and ends at a leader of each.
+  const bool shares_hosts = !key.hosts.empty() && uses_forest(algorithm);
+  if (algorithm == Algorithm::hierarchical || shares_hosts) {
     return build_hierarchical_all_reduce(key, limits, plan);
   }
   const Region result{Buffer::output, 0, key.count};
-  build_reduction({all_ranks(key, plan.rank()), result, input, key.type}, algorithm, limits, plan);
+  GroupReduction what{all_ranks(key, plan.rank()), result, input, key.type, {}};
+  if (uses_forest(algorithm)) what.rates = total_rates(key);
+  build_reduction(what, algorithm, limits, plan);
 }
 
 void build_broadcast(const PlanKey& key, const Contents& contents, const PlanLimits& limits,

@@ -8,9 +8,9 @@
 
 namespace r2ccl {
 
-void PlanBuilder::send(Rank peer, const Region& source) {
+void PlanBuilder::send(Rank peer, const Region& source, std::vector<uint32_t> after) {
   if (source.count == 0) return;
-  add({.kind = StepKind::send, .peer = peer, .source = source});
+  add({.kind = StepKind::send, .peer = peer, .source = source, .after = std::move(after)});
 }
 
 void PlanBuilder::receive(Rank peer, const Region& target) {

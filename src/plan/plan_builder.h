@@ -25,7 +25,8 @@ class PlanBuilder {
   Rank rank() const { return plan_.rank; }
 
   // Add a transfer. Both of its ends leave it out if it has no elements.
-  void send(Rank peer, const Region& source);
+  // A send may wait for further steps.
+  void send(Rank peer, const Region& source, std::vector<uint32_t> after = {});
   void receive(Rank peer, const Region& target);
   void receive_reduce(Rank peer, const Region& source, const Region& target, bool last_reduction,
                       Operands operands = Operands::own_first);
@@ -51,6 +52,9 @@ class PlanBuilder {
   // arrived.
   void signal(Rank peer);
   void await(Rank peer);
+
+  // Returns the index of the last step; requires one.
+  uint32_t last_step() const { return static_cast<uint32_t>(plan_.steps.size()) - 1; }
 
   RankPlan take() { return std::move(plan_); }
 

@@ -1,0 +1,149 @@
+#include "plan/forest.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "plan/checker.h"
+#include "plan/floor.h"
+#include "plan/tiny_plans.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr std::array kForests{Algorithm::direct, Algorithm::trees, Algorithm::split,
+                              Algorithm::recursive_split, Algorithm::leaf};
+
+PlanKey key_of(Algorithm algorithm, int32_t ranks, uint64_t count) {
+  PlanKey key;
+  key.algorithm = algorithm;
+  key.rank_count = ranks;
+  key.count = count;
+  key.costs = tiny_costs();
+  return key;
+}
+
+// Returns a view of hosts with up to four NICs, of which some are slow, in one direction or both.
+View random_view(size_t hosts, std::mt19937& random) {
+  const auto draw = [&](uint32_t least, uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(least, most)(random);
+  };
+  std::vector<HostRates> rates(hosts, HostRates(draw(1, 4)));
+  for (HostRates& host : rates) {
+    for (NicRate& nic : host) {
+      if (draw(0, 3) > 0) continue;
+      nic.send = draw(1, 1500);
+      nic.receive = draw(0, 1) == 0 ? nic.send : draw(1, 1500);
+    }
+  }
+  return View::of(rates).value();
+}
+
+View view_of(const std::vector<uint32_t>& permille) {
+  std::vector<HostRates> rates;
+  for (const uint32_t each : permille) rates.push_back({NicRate{each, each}});
+  return View::of(rates).value();
+}
+
+Status prove(PlanKey key, const PlanLimits& limits) {
+  std::vector<PlanKey> keys;
+  std::vector<RankPlan> plans;
+  for (int32_t rank = 0; rank < key.rank_count; ++rank) {
+    key.in_place = rank % 3 == 1;
+    keys.push_back(key);
+    plans.push_back(make_plan(key, Rank(rank), limits));
+  }
+  return check_plan(keys, plans);
+}
+
+TEST(Forest, ProvesEveryAlgorithmForRandomViewsUpTo33Hosts) {
+  std::mt19937 random(1);
+  for (int32_t ranks = 2; ranks <= 33; ++ranks) {
+    const auto p = static_cast<uint64_t>(ranks);
+    for (const Algorithm algorithm : kForests) {
+      for (const uint64_t count : {uint64_t{1}, p - 1, 7 * p + 3, ranks < 12 ? 101 * p : 11 * p}) {
+        PlanKey key = key_of(algorithm, ranks, count);
+        key.view = random_view(p, random);
+        const Status proof = prove(key, tiny_limits());
+        ASSERT_TRUE(proof.ok()) << "p " << p << " count " << count << " algorithm "
+                                << static_cast<int>(algorithm) << ": " << proof.message();
+      }
+    }
+  }
+}
+
+TEST(Forest, ProvesEveryAlgorithmAmongHostsOfSeveralRanks) {
+  std::mt19937 random(2);
+  for (int32_t ranks = 2; ranks <= 17; ++ranks) {
+    std::vector<uint32_t> host_of;
+    for (int32_t rank = 0; rank < ranks; ++rank) host_of.push_back(static_cast<uint32_t>(rank / 3));
+    for (const Algorithm algorithm : kForests) {
+      PlanKey key = key_of(algorithm, ranks, 301);
+      key.hosts = HostGroups(host_of);
+      key.view = random_view(host_count(key), random);
+      const Status proof = prove(key, tiny_limits());
+      ASSERT_TRUE(proof.ok()) << "p " << ranks << ": " << proof.message();
+    }
+  }
+}
+
+TEST(Forest, ProvesWideReductionsOfRealSegments) {
+  std::mt19937 random(3);
+  for (const int32_t ranks : {3, 4, 8}) {
+    for (const Algorithm algorithm : kForests) {
+      PlanKey key = key_of(algorithm, ranks, 5 << 20);
+      key.type = DataType::float16;
+      key.view = random_view(static_cast<size_t>(ranks), random);
+      const Status proof = prove(key, kPlanLimits);
+      ASSERT_TRUE(proof.ok()) << "p " << ranks << ": " << proof.message();
+    }
+  }
+}
+
+// Returns the time of the busiest NIC, relative to the floor, when every host sends and receives
+// all the time.
+double load_over_floor(const PlanKey& key) {
+  const TotalRates rates = total_rates(key);
+  double busiest = 0;
+  for (int32_t rank = 0; rank < key.rank_count; ++rank) {
+    double sent = 0;
+    double received = 0;
+    for (const Step& step : make_plan(key, Rank(rank)).steps) {
+      if (step.kind == StepKind::send) sent += static_cast<double>(step.source.count);
+      if (step.kind == StepKind::receive || step.kind == StepKind::receive_reduce) {
+        received += static_cast<double>(step.target.count);
+      }
+    }
+    const auto host = static_cast<size_t>(rank);
+    busiest = std::max({busiest, sent / static_cast<double>(rates.send[host]),
+                        received / static_cast<double>(rates.receive[host])});
+  }
+  const double nic_bytes = static_cast<double>(size_of(key.type) * kWholeNic);
+  return busiest / floor_seconds(key, {.nic_bytes_per_second = nic_bytes});
+}
+
+TEST(Forest, TreesLoadEachHostAsTheFloorDoes) {
+  std::mt19937 random(4);
+  for (const int32_t ranks : {3, 4, 5, 8, 16, 33, 64}) {
+    const auto p = static_cast<size_t>(ranks);
+    for (int trial = 0; trial < 4; ++trial) {
+      PlanKey key = key_of(Algorithm::trees, ranks, 16 << 20);
+      key.view = random_view(p, random);
+      EXPECT_LT(load_over_floor(key), 1.01) << "p " << p;
+    }
+    for (const uint32_t permille : {250, 500, 750, 875}) {
+      std::vector<uint32_t> rates(p, 1000);
+      rates[p / 2] = permille;
+      PlanKey key = key_of(Algorithm::trees, ranks, 16 << 20);
+      key.view = view_of(rates);
+      EXPECT_LT(load_over_floor(key), 1.01) << "p " << p << " rate " << permille;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
