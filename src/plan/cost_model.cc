@@ -421,6 +421,15 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
   return kOthers;
 }
 
+std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits) {
+  std::vector<Algorithm> candidates;
+  for (const Algorithm each : algorithms_of(key, limits)) {
+    const bool needs_view = key.collective == Collective::all_reduce && uses_forest(each);
+    if (!needs_view || !key.view.empty()) candidates.push_back(each);
+  }
+  return candidates;
+}
+
 uint64_t predicted_ns(const PlanKey& key, Algorithm algorithm, const PlanLimits& limits) {
   const Prediction prediction(key, limits);
   switch (key.collective) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "plan/plan.h"
 
@@ -26,7 +27,12 @@ PlanCosts bounded(const PlanCosts& costs);
 std::span<const Algorithm> algorithms_of(const PlanKey& key,
                                          const PlanLimits& limits = kPlanLimits);
 
-// Requires one of them, and more than one rank. Returns the predicted time of the call in ns.
+// Returns those that an automatic choice considers: equal hosts need no forests, whose plans have
+// more messages.
+std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
+
+// Requires an algorithm of the call, and more than one rank. Returns the predicted time of the call
+// in ns.
 uint64_t predicted_ns(const PlanKey& key, Algorithm algorithm,
                       const PlanLimits& limits = kPlanLimits);
 

@@ -1,4 +1,4 @@
-// What the hosts of a view can send and receive, each as one number: the sum of its NICs.
+// The rates of the hosts of a view, each as one number: the sum of its NICs.
 #pragma once
 
 #include <cstdint>

@@ -48,12 +48,11 @@ uint64_t wide_count(const PlanLimits& limits) {
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
   const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
   if (can_have(algorithms, key.algorithm)) return key.algorithm;
-  if (algorithms.size() == 1 || key.rank_count == 1) return algorithms.back();
-  Algorithm best = algorithms.front();
+  if (algorithms.size() == 1 || key.rank_count == 1) return algorithms.front();
+  const std::vector<Algorithm> candidates = candidates_of(key, limits);
+  Algorithm best = candidates.front();
   uint64_t least = UINT64_MAX;
-  for (const Algorithm each : algorithms) {
-    // Equal hosts have plans of fewer messages.
-    if (key.collective == Collective::all_reduce && key.view.empty() && uses_forest(each)) continue;
+  for (const Algorithm each : candidates) {
     const uint64_t time = predicted_ns(key, each, limits);
     if (time < least) best = each;
     least = std::min(least, time);

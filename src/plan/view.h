@@ -15,7 +15,7 @@ namespace r2ccl {
 inline constexpr uint32_t kWholeNic = 1000;
 inline constexpr uint32_t kNicRateMax = 1'000'000;
 
-// What a NIC can send and receive at a time, in 1/1000 of a whole NIC.
+// The bandwidth of a NIC in each direction, in 1/1000 of a whole NIC.
 struct NicRate {
   uint32_t send = kWholeNic;
   uint32_t receive = kWholeNic;

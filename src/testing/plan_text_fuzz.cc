@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 #include "plan/text/plan_text.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <sstream>
 
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 #include "plan/cost_model.h"
 #include "plan/text/plan_text.h"
 #include "plan/text/plan_words.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 #include "plan/text/plan_words.h"
 
 namespace r2ccl {

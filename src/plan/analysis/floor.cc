@@ -1,4 +1,4 @@
-#include "plan/floor.h"
+#include "plan/analysis/floor.h"
 
 #include <algorithm>
 #include <numeric>
@@ -30,7 +30,7 @@ std::vector<HostRates> hosts_of(const PlanKey& key, const FloorOptions& options)
 
 // A NIC cannot send more than the other hosts can receive on its rail.
 double usable(const std::vector<HostRates>& hosts, size_t host, uint32_t NicRate::*own,
-              uint32_t NicRate::*others, Fabric fabric) {
+              uint32_t NicRate::*others, FabricKind fabric) {
   double sum = 0;
   for (size_t rail = 0; rail < hosts[host].size(); ++rail) {
     double most = 0;
@@ -38,7 +38,7 @@ double usable(const std::vector<HostRates>& hosts, size_t host, uint32_t NicRate
       if (other != host && rail < hosts[other].size()) most += hosts[other][rail].*others;
     }
     const double rate = hosts[host][rail].*own;
-    sum += fabric == Fabric::flat ? rate : std::min(rate, most);
+    sum += fabric == FabricKind::flat ? rate : std::min(rate, most);
   }
   return sum;
 }

@@ -1,10 +1,10 @@
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 
 #include <algorithm>
 #include <string>
 
 #include "base/check.h"
-#include "plan/checker_parts.h"
+#include "plan/analysis/checker_parts.h"
 
 namespace r2ccl {
 namespace checker {

@@ -1,4 +1,4 @@
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 
 #include <gtest/gtest.h>
 

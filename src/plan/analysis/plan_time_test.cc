@@ -258,7 +258,7 @@ void expect_near_best(PlanKey key, const Fabric& fabric, double factor) {
   std::string all;
   double least = 1e9;
   double time = 0;
-  for (const Algorithm each : algorithms_of(key)) {
+  for (const Algorithm each : candidates_of(key)) {
     key.algorithm = each;
     const double run = IdealRun(key, fabric).run();
     least = std::min(least, run);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "plan/checker.h"
+#include "plan/analysis/checker.h"
 #include "plan/holdings.h"
 #include "plan/plan.h"
 #include "plan/tiny_plans.h"

@@ -7,7 +7,7 @@
 
 namespace r2ccl {
 
-enum class Fabric : uint8_t {
+enum class FabricKind : uint8_t {
   flat,  // any NIC reaches any other one
   rails  // a NIC reaches only those of its own rail
 };
@@ -15,7 +15,7 @@ enum class Fabric : uint8_t {
 struct FloorOptions {
   double nic_bytes_per_second = 0;  // of a whole NIC, in each direction
   uint32_t nics = 1;                // of each host where the view is empty
-  Fabric fabric = Fabric::flat;
+  FabricKind fabric = FabricKind::flat;
 };
 
 // Returns the floor in seconds. It counts only the network: 0 where all ranks share a host.

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/checker_parts.h"
+#include "plan/analysis/checker_parts.h"
 
 namespace r2ccl::checker {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "plan/checker_parts.h"
+#include "plan/analysis/checker_parts.h"
 
 namespace r2ccl::checker {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/checker_parts.h"
+#include "plan/analysis/checker_parts.h"
 
 namespace r2ccl::checker {
 namespace {

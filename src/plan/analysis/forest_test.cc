@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/checker.h"
-#include "plan/floor.h"
+#include "plan/analysis/checker.h"
+#include "plan/analysis/floor.h"
 #include "plan/tiny_plans.h"
 
 namespace r2ccl {
