@@ -17,127 +17,110 @@ constexpr size_t kGivenAhead = 4;
 // chunk takes to pass a node.
 constexpr uint32_t kTreeArity = 2;
 
-// A step of one member, at its logical time.
+// A member's steps of a chunk, at their logical time.
 struct Event {
-  enum class Kind : uint8_t { before, reduce, rise, fall, spread, after };
+  enum class Kind : uint8_t { reduce, rise, fall, spread };
   uint64_t time = 0;
   uint64_t round = 0;
   uint32_t chunk = 0;  // of the round
-  Kind kind = Kind::before;
+  Kind kind = Kind::reduce;
 
   friend auto operator<=>(const Event&, const Event&) = default;
 };
 
+// Returns the steps in an order in which a sequential run would be correct: a transfer has the same
+// time at both of its ends.
+std::vector<Event> events_of(const Forest& forest, uint64_t rounds) {
+  using Kind = Event::Kind;
+  std::vector<Event> events;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    for (uint32_t index = 0; index < forest.chunks.size(); ++index) {
+      const ChunkTrees& chunk = forest.chunks[index];
+      const uint64_t begin = round * forest.period + chunk.start;
+      const auto add = [&](uint64_t level, Kind kind) {
+        events.push_back({begin + level * forest.hop, round, index, kind});
+      };
+      const uint64_t risen = forest.height - chunk.rising.depth;
+      if (!chunk.rising.children.empty()) add(risen - 1, Kind::reduce);
+      if (chunk.rising.depth > 0) add(risen, Kind::rise);
+      const uint64_t fallen = forest.height + chunk.falling.depth;
+      if (chunk.falling.depth > 0) add(fallen - 1, Kind::fall);
+      if (!chunk.falling.children.empty()) add(fallen, Kind::spread);
+    }
+  }
+  std::ranges::sort(events);
+  return events;
+}
+
 class ForestReduction {
  public:
-  ForestReduction(const GroupReduction& what, const Forest& forest, uint64_t rounds,
-                  const ChunkHooks& hooks, PlanBuilder& plan)
-      : what_(what), forest_(forest), rounds_(rounds), hooks_(hooks), plan_(plan) {
-    ends_.push_back(0);
-    for (const ChunkTrees& chunk : forest.chunks) ends_.push_back(ends_.back() + chunk.weight);
-  }
+  ForestReduction(const ForestPlan& forest, const GroupReduction* what, ChunkSource& source,
+                  PlanBuilder& plan)
+      : forest_(forest), what_(what), source_(source), plan_(plan) {}
 
   void build() {
-    done_.assign(rounds_ * forest_.chunks.size(), kNotYet);
-    for (const Event& event : events()) add(event);
+    done_.assign(forest_.rounds() * chunks().size(), kNotYet);
+    for (const Event& event : events_of(forest_.forest(), forest_.rounds())) add(event);
   }
 
  private:
   static constexpr uint32_t kNotYet = UINT32_MAX;
 
-  // The steps in an order in which a sequential run would be correct: a transfer has the same time
-  // at both of its ends.
-  std::vector<Event> events() const {
-    using Kind = Event::Kind;
-    std::vector<Event> events;
-    for (uint64_t round = 0; round < rounds_; ++round) {
-      for (uint32_t index = 0; index < forest_.chunks.size(); ++index) {
-        const ChunkTrees& chunk = forest_.chunks[index];
-        const uint64_t begin = round * forest_.period + chunk.start;
-        const auto add = [&](uint64_t level, Kind kind) {
-          events.push_back({begin + level * forest_.hop, round, index, kind});
-        };
-        if (hooks_.before) add(0, Kind::before);
-        const uint64_t risen = forest_.height - chunk.rising.depth;
-        if (!chunk.rising.children.empty()) add(risen - 1, Kind::reduce);
-        if (chunk.rising.depth > 0) add(risen, Kind::rise);
-        const uint64_t fallen = forest_.height + chunk.falling.depth;
-        if (chunk.falling.depth > 0) add(fallen - 1, Kind::fall);
-        if (!chunk.falling.children.empty()) add(fallen, Kind::spread);
-        if (hooks_.after) add(2 * forest_.height, Kind::after);
-      }
-    }
-    std::ranges::sort(events);
-    return events;
+  const std::vector<ChunkTrees>& chunks() const { return forest_.forest().chunks; }
+  Rank rank(uint32_t member) const { return what_->group.ranks[member]; }
+  Region result_of(const Event& event) const {
+    return what_ == nullptr ? Region{} : forest_.chunk_of(what_->result, event.round, event.chunk);
   }
-
-  // Returns the elements of a chunk, in the output.
-  Region region_of(uint64_t round, uint32_t chunk) const {
-    const Region whole = part_of(what_.result, round, rounds_);
-    const uint64_t begin = cut(whole.count, ends_[chunk]);
-    return {whole.buffer, whole.offset + begin, cut(whole.count, ends_[chunk + 1]) - begin};
-  }
-  // Returns how many of `count` elements come before a place among the weights. Weights are small
-  // enough that nothing overflows (kWeightMax).
-  uint64_t cut(uint64_t count, uint64_t end) const {
-    const uint64_t all = ends_.back();
-    return count / all * end + count % all * end / all;
-  }
-
-  Region own(const Region& result) const {
-    return {what_.partial.buffer, what_.partial.offset + result.offset - what_.result.offset,
-            result.count};
-  }
-  Rank rank(uint32_t member) const { return what_.group.ranks[member]; }
+  uint32_t& done(const Event& event) { return done_[event.round * chunks().size() + event.chunk]; }
 
   void add(const Event& event) {
-    const ChunkTrees& chunk = forest_.chunks[event.chunk];
-    const Region result = region_of(event.round, event.chunk);
-    if (result.count == 0) return;
-    const uint64_t number = event.round * forest_.chunks.size() + event.chunk;
+    const ChunkTrees& chunk = chunks()[event.chunk];
     switch (event.kind) {
-      case Event::Kind::before:
-        return hooks_.before(result);
       case Event::Kind::reduce:
-        return reduce(chunk.rising, result, number);
+        return reduce(chunk.rising, event);
       case Event::Kind::rise:
-        return rise(chunk.rising, result, number);
+        return rise(chunk.rising, event);
       case Event::Kind::fall:
-        plan_.receive(rank(chunk.falling.parent), result);
-        done_[number] = plan_.last_step();
-        return;
+        if (what_ != nullptr) plan_.receive(rank(chunk.falling.parent), result_of(event));
+        return finish(event);
       case Event::Kind::spread:
-        for (const uint32_t child : chunk.falling.children) plan_.send(rank(child), result);
+        if (what_ == nullptr) return;
+        for (const uint32_t child : chunk.falling.children) {
+          plan_.send(rank(child), result_of(event));
+        }
         return;
-      case Event::Kind::after:
-        return hooks_.after(result);
     }
   }
 
   // Reduces the partial results of the children, one after the other.
-  void reduce(const TreeEnd& end, const Region& result, uint64_t number) {
-    Region partial = own(result);
-    const bool opens = plan_.widens() && partial.buffer != Buffer::wide && end.children.size() > 1;
-    const Region further =
-        opens ? plan_.take_wide(result.count) : (partial.buffer == Buffer::wide ? partial : result);
-    for (const uint32_t child : end.children) {
-      const bool last = child == end.children.back();
-      plan_.receive_reduce(rank(child), partial, last ? result : further, last && end.depth == 0);
-      partial = further;
+  void reduce(const TreeEnd& end, const Event& event) {
+    Region partial = source_.take_input(event.round, event.chunk, end.children.size());
+    const Region result = result_of(event);
+    if (what_ != nullptr) {
+      Region further = partial.buffer == Buffer::wide ? partial : result;
+      if (plan_.widens() && end.children.size() > 1 && further.buffer != Buffer::wide) {
+        further = plan_.take_wide(result.count);
+      }
+      for (const uint32_t child : end.children) {
+        const bool last = child == end.children.back();
+        plan_.receive_reduce(rank(child), partial, last ? result : further, last && end.depth == 0);
+        partial = further;
+      }
     }
-    if (end.depth == 0) done_[number] = plan_.last_step();
+    if (end.depth == 0) finish(event);
   }
 
-  void rise(const TreeEnd& end, const Region& result, uint64_t number) {
-    if (!end.children.empty()) return plan_.send(rank(end.parent), result);
-    Region given = own(result);
-    if (given.buffer == Buffer::wide) {
-      plan_.copy(given, result);
-      given = result;
+  void rise(const TreeEnd& end, const Event& event) {
+    if (!end.children.empty()) {
+      if (what_ != nullptr) plan_.send(rank(end.parent), result_of(event));
+      return;
     }
+    const Region given = source_.take_input(event.round, event.chunk, 0);
+    if (what_ == nullptr || given.count == 0) return;
     std::vector<uint32_t> after;
-    if (number >= forest_.window) {
-      const uint32_t earlier = done_[number - forest_.window];
+    const uint64_t number = event.round * chunks().size() + event.chunk;
+    if (number >= forest_.forest().window) {
+      const uint32_t earlier = done_[number - forest_.forest().window];
       if (earlier != kNotYet) after.push_back(earlier);
     }
     if (given_.size() >= kGivenAhead) after.push_back(given_[given_.size() - kGivenAhead]);
@@ -145,14 +128,32 @@ class ForestReduction {
     given_.push_back(plan_.last_step());
   }
 
-  const GroupReduction& what_;
-  const Forest& forest_;
-  const uint64_t rounds_;
-  const ChunkHooks& hooks_;
+  // The member has the result of a chunk.
+  void finish(const Event& event) {
+    if (what_ != nullptr && result_of(event).count > 0) done(event) = plan_.last_step();
+    source_.give_result(event.round, event.chunk);
+  }
+
+  const ForestPlan& forest_;
+  const GroupReduction* const what_;
+  ChunkSource& source_;
   PlanBuilder& plan_;
-  std::vector<uint64_t> ends_;   // of the chunks of a round, among their weights
   std::vector<uint32_t> done_;   // by chunk: the step after which this member has its result
   std::vector<uint32_t> given_;  // the sends of own input
+};
+
+// The input of a member that is one rank.
+class OwnInput final : public ChunkSource {
+ public:
+  OwnInput(const ForestPlan& forest, const Region& input) : forest_(forest), input_(input) {}
+  Region take_input(uint64_t round, uint32_t chunk, size_t) override {
+    return forest_.chunk_of(input_, round, chunk);
+  }
+  void give_result(uint64_t, uint32_t) override {}
+
+ private:
+  const ForestPlan& forest_;
+  const Region input_;
 };
 
 }  // namespace
@@ -162,30 +163,54 @@ void Forest::set_window() {
   window = (chunks.size() * 2 * height * hop + period - 1) / period + kReserve;
 }
 
+ForestPlan::ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorithm, uint64_t count,
+                       DataType type, const PlanLimits& limits) {
+  const uint64_t segment =
+      segment_count(count * size_of(type) / limits.segments_per_tree, type, limits);
+  const uint64_t chunks = std::max<uint64_t>((count + segment - 1) / segment, 1);
+  const auto rounds_of = [&](uint64_t each) { return (chunks + each - 1) / each; };
+  if (algorithm == Algorithm::trees || algorithm == Algorithm::direct) {
+    const auto members = static_cast<uint32_t>(rates.size());
+    rounds_ = rounds_of(limits.segments_per_tree);
+    forest_ = spread_forest(rates, self,
+                            algorithm == Algorithm::trees ? kTreeArity : std::max(members, 3u) - 2,
+                            (chunks + rounds_ - 1) / rounds_);
+  } else {
+    forest_ = ring_forest(rates, ring_shares(rates, algorithm), self);
+    rounds_ = rounds_of(forest_.chunks.size());
+  }
+  ends_.push_back(0);
+  for (const ChunkTrees& chunk : forest_.chunks) ends_.push_back(ends_.back() + chunk.weight);
+}
+
+Region ForestPlan::chunk_of(const Region& whole, uint64_t round, uint32_t chunk) const {
+  const Region part = part_of(whole, round, rounds_);
+  const uint64_t all = ends_.back();
+  // Weights are so small that nothing overflows.
+  const auto cut = [&](uint64_t end) {
+    return part.count / all * end + part.count % all * end / all;
+  };
+  const uint64_t begin = cut(ends_[chunk]);
+  return {part.buffer, part.offset + begin, cut(ends_[chunk + 1]) - begin};
+}
+
 bool uses_forest(Algorithm algorithm) {
   return algorithm == Algorithm::direct || algorithm == Algorithm::trees ||
          algorithm == Algorithm::split || algorithm == Algorithm::recursive_split ||
          algorithm == Algorithm::leaf;
 }
 
+void build_along_forest(const ForestPlan& forest, const GroupReduction* what, ChunkSource& source,
+                        PlanBuilder& plan) {
+  ForestReduction(forest, what, source, plan).build();
+}
+
 void build_forest(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
-                  PlanBuilder& plan, const ChunkHooks& hooks) {
-  const auto members = static_cast<uint32_t>(what.group.size());
-  const uint64_t segment = segment_count(
-      what.result.count * size_of(what.type) / limits.segments_per_tree, what.type, limits);
-  const uint64_t chunks = std::max<uint64_t>((what.result.count + segment - 1) / segment, 1);
-  const auto add = [&](const Forest& forest, uint64_t rounds) {
-    ForestReduction(what, forest, rounds, hooks, plan).build();
-  };
-  if (algorithm == Algorithm::trees || algorithm == Algorithm::direct) {
-    const uint64_t rounds = (chunks + limits.segments_per_tree - 1) / limits.segments_per_tree;
-    const uint32_t arity =
-        algorithm == Algorithm::trees ? kTreeArity : std::max<uint32_t>(members - 2, 1);
-    return add(spread_forest(what.rates, what.group.self, arity, chunks / rounds), rounds);
-  }
-  const Forest forest =
-      ring_forest(what.rates, ring_shares(what.rates, algorithm), what.group.self);
-  add(forest, (chunks + forest.chunks.size() - 1) / forest.chunks.size());
+                  PlanBuilder& plan) {
+  const ForestPlan forest(what.rates, what.group.self, algorithm, what.result.count, what.type,
+                          limits);
+  OwnInput input(forest, what.partial);
+  build_along_forest(forest, &what, input, plan);
 }
 
 }  // namespace r2ccl

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "plan/group.h"
@@ -69,18 +68,41 @@ struct RingShare {
 std::vector<RingShare> ring_shares(const TotalRates& rates, Algorithm algorithm);
 Forest ring_forest(const TotalRates& rates, const std::vector<RingShare>& shares, uint32_t self);
 
-// Steps that a caller adds before the first step of a chunk of a rank, and after its last one.
-struct ChunkHooks {
-  std::function<void(const Region& chunk)> before;
-  std::function<void(const Region& chunk)> after;
+// The forest of one AllReduce, for a number of elements.
+class ForestPlan {
+ public:
+  // `self`: a position among the members, whose rates these are.
+  ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorithm, uint64_t count,
+             DataType type, const PlanLimits& limits);
+
+  const Forest& forest() const { return forest_; }
+  uint64_t rounds() const { return rounds_; }
+  // Returns the elements of a chunk of a part of the vector.
+  Region chunk_of(const Region& whole, uint64_t round, uint32_t chunk) const;
+
+ private:
+  Forest forest_;
+  uint64_t rounds_ = 1;
+  std::vector<uint64_t> ends_;  // of the chunks of a round, among their weights
 };
 
-// Adds the steps of an AllReduce along a forest. Requires at least two members.
-void build_along_forest(const GroupReduction& what, const Forest& forest, uint64_t rounds,
-                        PlanBuilder& plan, const ChunkHooks& hooks = {});
+// Tells how a member that stands for several ranks gets its input of a chunk, and where its result
+// goes.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  // Returns the place of the member's partial result, to which it adds `additions` times before it
+  // sends it.
+  virtual Region take_input(uint64_t round, uint32_t chunk, size_t additions) = 0;
+  virtual void give_result(uint64_t round, uint32_t chunk) = 0;
+};
 
-// Adds the steps of an AllReduce along the forest of an algorithm.
+// Adds the steps of an AllReduce along a forest. A rank that is no member (`what` is null) has only
+// those of `source`, in the order of the member that stands for it.
+void build_along_forest(const ForestPlan& forest, const GroupReduction* what, ChunkSource& source,
+                        PlanBuilder& plan);
+// The same where each member is one rank, whose input lies in what.partial.
 void build_forest(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
-                  PlanBuilder& plan, const ChunkHooks& hooks = {});
+                  PlanBuilder& plan);
 
 }  // namespace r2ccl

@@ -12,7 +12,8 @@
 // in memory. Hosts may have different numbers of ranks: those beyond c only contribute and receive.
 // Vectors of few bytes have few columns, because messages cost more than bytes there.
 //
-// When phase 2 is a ring, the phases overlap piece by piece: a column has a block for each host,
+// Along a forest (plan/forest.h) the phases overlap chunk by chunk in the same way. When phase 2 is
+// a ring, they overlap piece by piece: a column has a block for each host,
 // and the steps of phase 1 for a piece stand directly before the step of the ring that needs it.
 // Staging slots are given in the order of the list, so a slow NIC then holds back no more memory
 // work than it must, and memory work delays the NICs only for the first piece.
@@ -20,16 +21,18 @@
 // One rank computes each element of a host's partial result, so all ranks get the same bits. It
 // adds 16-bit elements in wide memory, also those of the next host, and rounds before it sends.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "plan/algorithms.h"
+#include "plan/forest.h"
 #include "plan/ring.h"
 
 namespace r2ccl {
 namespace {
 
-class Hierarchy {
+class Hierarchy : private ChunkSource {
  public:
   Hierarchy(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan)
       : key_(key), limits_(limits), plan_(plan), hosts_(key.hosts.hosts()) {
@@ -53,6 +56,7 @@ class Hierarchy {
       gather_by_ring(ring ? &*ring : nullptr);
       return;
     }
+    if (hosts_.size() > 1 && uses_forest(algorithm_)) return reduce_along_forest();
     const uint64_t turn =
         hands_over_wide() ? std::max<uint64_t>(plan_.wide_group() / segment_, 1) : pieces();
     for (uint64_t first = 0; first < pieces(); first += turn) {
@@ -87,7 +91,6 @@ class Hierarchy {
     what.partial = part;
     what.partial.buffer = size() > 1 ? Buffer::output : Buffer::input;
     what.type = key_.type;
-    what.rates = total_rates(key_);
     return what;
   }
 
@@ -128,35 +131,74 @@ class Hierarchy {
             leads(self_) ? columns_[self_].piece(block, piece, Buffer::output) : Region{});
   }
 
-  // Adds phase 1 of one piece of a block of each column. Each rank begins with the rank after it,
-  // so that no two of them send to the same leader at once. This rank's partial results of its
-  // column lie in `open`, and the last one in `target`.
+  // A part of a column, in a buffer.
+  using Part = std::function<Region(uint32_t column, Buffer buffer)>;
+  Part piece_of(uint64_t block, uint64_t piece) const {
+    return [=, this](uint32_t column, Buffer buffer) {
+      return columns_[column].piece(block, piece, buffer);
+    };
+  }
+
   void collect(uint64_t block, uint64_t piece, const Region& open, const Region& target) {
+    collect(piece_of(block, piece), open, target);
+  }
+  void spread(uint64_t block, uint64_t piece) { spread(piece_of(block, piece)); }
+
+  // Adds phase 1 of a part of each column. Each rank begins with the rank after it, so that no two
+  // of them send to the same leader at once. This rank's partial results of its column lie in
+  // `open`, and the last one in `target`.
+  void collect(const Part& part, const Region& open, const Region& target) {
     for (uint32_t distance = 1; distance < size(); ++distance) {
       const uint32_t to = (self_ + distance) % size();
       const uint32_t from = (self_ + size() - distance) % size();
-      if (leads(to)) plan_.send(host()[to], columns_[to].piece(block, piece, Buffer::input));
+      if (leads(to)) plan_.send(host()[to], part(to, Buffer::input));
       if (!leads(self_)) continue;
       const bool last = distance + 1 == size();
-      const Region input = columns_[self_].piece(block, piece, Buffer::input);
-      plan_.receive_reduce(host()[from], distance == 1 ? input : open, last ? target : open,
-                           last && hosts_.size() == 1);
+      plan_.receive_reduce(host()[from], distance == 1 ? part(self_, Buffer::input) : open,
+                           last ? target : open, last && hosts_.size() == 1);
     }
   }
 
-  // Adds phase 3 of one piece of a block of each column.
-  void spread(uint64_t block, uint64_t piece) {
+  // Adds phase 3 of a part of each column.
+  void spread(const Part& part) {
     for (uint32_t distance = 1; distance < size(); ++distance) {
       const uint32_t to = (self_ + distance) % size();
       const uint32_t from = (self_ + size() - distance) % size();
-      if (leads(self_)) {
-        plan_.send(host()[to], columns_[self_].piece(block, piece, Buffer::output));
-      }
-      if (leads(from)) {
-        plan_.receive(host()[from], columns_[from].piece(block, piece, Buffer::output));
-      }
+      if (leads(self_)) plan_.send(host()[to], part(self_, Buffer::output));
+      if (leads(from)) plan_.receive(host()[from], part(from, Buffer::output));
     }
   }
+
+  void reduce_along_forest() {
+    forest_.emplace(total_rates(key_), host_, algorithm_, columns_[0].whole().count, key_.type,
+                    limits_);
+    GroupReduction what;
+    if (leads(self_)) what = among_hosts(columns_[self_].whole());
+    build_along_forest(*forest_, leads(self_) ? &what : nullptr, *this, plan_);
+  }
+
+  Part chunk_of(uint64_t round, uint32_t chunk) const {
+    return [=, this](uint32_t column, Buffer buffer) {
+      Region part = forest_->chunk_of(columns_[column].whole(), round, chunk);
+      part.buffer = buffer;
+      return part;
+    };
+  }
+  Region take_input(uint64_t round, uint32_t chunk, size_t additions) override {
+    const Part part = chunk_of(round, chunk);
+    if (!leads(self_)) {
+      collect(part, {}, {});
+      return {};
+    }
+    if (size() == 1) return part(self_, Buffer::input);
+    const Region output = part(self_, Buffer::output);
+    const bool widens = plan_.widens() && size() - 1 + additions > 1;
+    const Region open = widens ? plan_.take_wide(output.count) : output;
+    const Region target = additions > 0 ? open : output;
+    collect(part, open, target);
+    return target;
+  }
+  void give_result(uint64_t round, uint32_t chunk) override { spread(chunk_of(round, chunk)); }
 
   // Step k of the ring on host h sends block h - k, and reduces block h - k - 1.
   void reduce_by_ring(Ring* ring) {
@@ -196,6 +238,7 @@ class Hierarchy {
   bool pipelined_ = false;
   uint64_t segment_ = 0;
   std::vector<Blocks> columns_;
+  std::optional<ForestPlan> forest_;
 };
 
 }  // namespace

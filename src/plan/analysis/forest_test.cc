@@ -85,8 +85,11 @@ TEST(Forest, ProvesEveryAlgorithmAmongHostsOfSeveralRanks) {
       PlanKey key = key_of(algorithm, ranks, 301);
       key.hosts = HostGroups(host_of);
       key.view = random_view(host_count(key), random);
-      const Status proof = prove(key, tiny_limits());
-      ASSERT_TRUE(proof.ok()) << "p " << ranks << ": " << proof.message();
+      for (const DataType type : {DataType::float32, DataType::float16}) {
+        key.type = type;
+        const Status proof = prove(key, tiny_limits());
+        ASSERT_TRUE(proof.ok()) << "p " << ranks << ": " << proof.message();
+      }
     }
   }
 }
