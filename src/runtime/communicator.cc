@@ -32,6 +32,14 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::hierarchical;
     case AlgorithmChoice::direct:
       return Algorithm::direct;
+    case AlgorithmChoice::trees:
+      return Algorithm::trees;
+    case AlgorithmChoice::split:
+      return Algorithm::split;
+    case AlgorithmChoice::recursive_split:
+      return Algorithm::recursive_split;
+    case AlgorithmChoice::leaf:
+      return Algorithm::leaf;
   }
   return Algorithm::automatic;
 }

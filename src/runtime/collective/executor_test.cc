@@ -20,14 +20,27 @@ namespace r2ccl {
 namespace {
 
 constexpr ChannelId kChannel{7};
-constexpr std::array kReductionAlgorithms{Algorithm::ring, Algorithm::halving_doubling,
-                                          Algorithm::recursive_doubling, Algorithm::hierarchical};
+constexpr std::array kReductionAlgorithms{
+    Algorithm::ring,         Algorithm::halving_doubling, Algorithm::recursive_doubling,
+    Algorithm::hierarchical, Algorithm::direct,           Algorithm::trees,
+    Algorithm::split,        Algorithm::recursive_split,  Algorithm::leaf};
 
 // Returns hosts of up to three ranks for the hierarchical algorithm, none for the others.
 HostGroups hosts_for(Algorithm algorithm, int32_t ranks) {
   std::vector<uint32_t> host_of;
   for (int32_t rank = 0; rank < ranks; ++rank) host_of.push_back(static_cast<uint32_t>(rank / 3));
   return algorithm == Algorithm::hierarchical ? HostGroups(host_of) : HostGroups();
+}
+
+// Returns a view in which the first host has lost half of its bandwidth and every third one a
+// quarter.
+View view_for(const PlanKey& key) {
+  const auto hosts =
+      key.hosts.empty() ? static_cast<size_t>(key.rank_count) : key.hosts.hosts().size();
+  std::vector<HostRates> rates(hosts, HostRates(4));
+  for (size_t host = 0; host < hosts; host += 3) rates[host][0] = {0, 0};
+  rates[0][1] = {0, 0};
+  return View::of(rates).value();
 }
 
 // The executors of all ranks over one fake network.
@@ -143,6 +156,7 @@ void expect_all_reduce(Job& job, Algorithm algorithm, ReduceOp op, uint64_t coun
   key.rank_count = job.size();
   key.hosts = hosts_for(algorithm, job.size());
   key.count = count;
+  key.view = view_for(key);
   // In-place and other ranks must work together.
   Trial<T> trial(key, value<T>, [](size_t rank) { return rank % 3 == 1; });
   trial.start(job);
@@ -187,6 +201,8 @@ TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
       expect_all_reduce<float>(job, Algorithm::ring, ReduceOp::sum, count);
       expect_all_reduce<float>(job, Algorithm::halving_doubling, ReduceOp::sum, 300000 + seed);
       expect_all_reduce<float>(job, Algorithm::hierarchical, ReduceOp::sum, 600000 + seed);
+      expect_all_reduce<float>(job, Algorithm::trees, ReduceOp::sum, 600000 + seed);
+      expect_all_reduce<float>(job, Algorithm::recursive_split, ReduceOp::sum, 300000 + seed);
     }
   }
 }
@@ -198,6 +214,9 @@ TEST(Executor, NeedsOnlyOneStagingSlot) {
     expect_all_reduce<int32_t>(job, Algorithm::ring, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::halving_doubling, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::hierarchical, ReduceOp::sum, 600000);
+    expect_all_reduce<int32_t>(job, Algorithm::trees, ReduceOp::sum, 600000);
+    expect_all_reduce<int32_t>(job, Algorithm::direct, ReduceOp::sum, 600000);
+    expect_all_reduce<int32_t>(job, Algorithm::leaf, ReduceOp::sum, count);
   }
 }
 

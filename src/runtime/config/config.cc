@@ -94,7 +94,8 @@ constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 // In the order of LogLevel, then NCCL's ABORT, which sets INFO here.
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
 // In the order of AlgorithmChoice.
-constexpr std::array kAlgorithmNames = {"auto", "ring", "hd", "rd", "hier", "direct"};
+constexpr std::array kAlgorithmNames = {
+    "auto", "ring", "hd", "rd", "hier", "direct", "trees", "split", "recursive_split", "leaf"};
 
 void set_family(Config& config, size_t index) {
   config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
@@ -148,7 +149,9 @@ const std::array kVariables = {
         "R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
         "The algorithm. Among all ranks alike: ring, halving and doubling (hd), recursive "
         "doubling (rd), or each with each (direct). Within each host and then among hosts: hier. "
-        "A collective without a form of that name chooses as with auto: by the costs of "
+        "For hosts of unequal bandwidth AllReduce also has trees, and rings without the slow hosts "
+        "(split, recursive_split, leaf). A collective without a form of that name chooses as with "
+        "auto: by the costs of "
         "messages and bytes that the ranks measure at the start."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},

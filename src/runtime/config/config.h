@@ -22,7 +22,11 @@ enum class AlgorithmChoice : uint8_t {
   halving_doubling,
   recursive_doubling,
   hierarchical,
-  direct
+  direct,
+  trees,
+  split,
+  recursive_split,
+  leaf
 };
 
 // Notes on the variables for a person.
