@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "plan/algorithms.h"
+#include "plan/host_rates.h"
+#include "plan/ring_order.h"
 
 namespace r2ccl {
 namespace {
@@ -24,18 +26,29 @@ struct Level {
   uint32_t self = 0;
 };
 
+// The last host of a chain passes nothing on, so the slowest of the others than the root's is
+// there.
+void move_slowest_to_end(const PlanKey& key, std::vector<uint32_t>& order) {
+  const TotalRates rates = total_rates(key);
+  const std::vector<uint64_t>& passing_on =
+      key.collective == Collective::broadcast ? rates.send : rates.receive;
+  const auto slower = [&](uint32_t a, uint32_t b) { return passing_on[a] < passing_on[b]; };
+  const auto slowest = std::min_element(order.begin() + 1, order.end(), slower);
+  if (slower(*slowest, order.back())) std::rotate(slowest, slowest + 1, order.end());
+}
+
 // The hosts from the root's on.
 class Order {
  public:
   Order(const PlanKey& key, Rank self) {
-    hosts_ = key.hosts.hosts();
-    if (key.hosts.empty()) {
-      for (int32_t rank = 0; rank < key.rank_count; ++rank) hosts_.push_back({Rank(rank)});
-    }
-    const auto with_root = [&](const std::vector<Rank>& ranks) {
+    std::vector<uint32_t> order = ring_order(key);
+    const auto has_root = [&](uint32_t host) {
+      const std::vector<Rank> ranks = ranks_of_host(key, host);
       return std::ranges::find(ranks, key.root) != ranks.end();
     };
-    std::rotate(hosts_.begin(), std::ranges::find_if(hosts_, with_root), hosts_.end());
+    std::rotate(order.begin(), std::ranges::find_if(order, has_root), order.end());
+    if (!key.view.empty()) move_slowest_to_end(key, order);
+    for (const uint32_t host : order) hosts_.push_back(ranks_of_host(key, host));
     std::vector<Rank>& first = hosts_[0];
     std::rotate(first.begin(), std::ranges::find(first, key.root), first.end());
     for (uint32_t host = 0; host < hosts_.size(); ++host) {

@@ -21,20 +21,10 @@
 #include <vector>
 
 #include "plan/algorithms.h"
+#include "plan/ring_order.h"
 
 namespace r2ccl {
 namespace {
-
-// Returns all ranks, host by host.
-std::vector<Rank> ring_order(const PlanKey& key) {
-  std::vector<Rank> order;
-  for (const std::vector<Rank>& host : key.hosts.hosts()) {
-    order.insert(order.end(), host.begin(), host.end());
-  }
-  if (!order.empty()) return order;
-  for (int32_t rank = 0; rank < key.rank_count; ++rank) order.emplace_back(rank);
-  return order;
-}
 
 Range piece_of(const Range& block, uint64_t piece, uint64_t segment) {
   const uint64_t skipped = std::min(piece * segment, block.count);
@@ -56,7 +46,7 @@ Rank neighbour(Rank self, int32_t distance, const PlanKey& key) {
 }  // namespace
 
 Transfers ring_gather(const PlanKey& key, Rank self, const PlanLimits& limits) {
-  const std::vector<Rank> order = ring_order(key);
+  const std::vector<Rank> order = ranks_in_ring_order(key);
   const size_t size = order.size();
   const auto at = static_cast<size_t>(std::ranges::find(order, self) - order.begin());
   const Rank next = order[(at + 1) % size];

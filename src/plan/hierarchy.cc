@@ -28,6 +28,7 @@
 #include "plan/algorithms.h"
 #include "plan/forest.h"
 #include "plan/ring.h"
+#include "plan/ring_order.h"
 
 namespace r2ccl {
 namespace {
@@ -36,9 +37,10 @@ class Hierarchy : private ChunkSource {
  public:
   Hierarchy(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan)
       : key_(key), limits_(limits), plan_(plan), hosts_(key.hosts.hosts()) {
+    algorithm_ = reduction_among_leaders(key, limits);
+    if (algorithm_ == Algorithm::ring) order_hosts(ring_order(key));
     find_self();
     const uint64_t columns = column_count(key, limits);
-    algorithm_ = reduction_among_leaders(key, limits);
     pipelined_ = hosts_.size() > 1 && algorithm_ == Algorithm::ring;
     segment_ = pipelined_ ? ring_segment(key.count / columns, hosts_.size(), key.type, limits)
                           : segment_count(limits.segment_bytes_max, key.type, limits);
@@ -65,6 +67,10 @@ class Hierarchy : private ChunkSource {
   }
 
  private:
+  void order_hosts(const std::vector<uint32_t>& order) {
+    for (size_t at = 0; at < order.size(); ++at) hosts_[at] = key_.hosts.hosts()[order[at]];
+  }
+
   void find_self() {
     for (uint32_t host = 0; host < hosts_.size(); ++host) {
       const auto found = std::ranges::find(hosts_[host], plan_.rank());
@@ -231,7 +237,7 @@ class Hierarchy : private ChunkSource {
   const PlanKey& key_;
   const PlanLimits& limits_;
   PlanBuilder& plan_;
-  const std::vector<std::vector<Rank>>& hosts_;
+  std::vector<std::vector<Rank>> hosts_;   // a ring's order is its own
   uint32_t host_ = 0;                      // this rank's host
   uint32_t self_ = 0;                      // its position on the host
   Algorithm algorithm_ = Algorithm::ring;  // of phase 2

@@ -10,6 +10,7 @@
 #include "plan/forest.h"
 #include "plan/holdings.h"
 #include "plan/plan_builder.h"
+#include "plan/ring_order.h"
 #include "plan/transfers.h"
 
 namespace r2ccl {
@@ -92,10 +93,13 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
 
 namespace {
 
-Group all_ranks(const PlanKey& key, Rank self) {
+Group all_ranks(const PlanKey& key, Rank self, Algorithm algorithm) {
   Group group;
   for (int32_t rank = 0; rank < key.rank_count; ++rank) group.ranks.emplace_back(rank);
   group.self = static_cast<uint32_t>(self.value());
+  if (algorithm != Algorithm::ring) return group;
+  group.ranks = ranks_in_ring_order(key);
+  group.self = static_cast<uint32_t>(std::ranges::find(group.ranks, self) - group.ranks.begin());
   return group;
 }
 
@@ -108,7 +112,7 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
     return build_hierarchical_all_reduce(key, limits, plan);
   }
   const Region result{Buffer::output, 0, key.count};
-  GroupReduction what{all_ranks(key, plan.rank()), result, input, key.type, {}};
+  GroupReduction what{all_ranks(key, plan.rank(), algorithm), result, input, key.type, {}};
   if (uses_forest(algorithm)) what.rates = total_rates(key);
   build_reduction(what, algorithm, limits, plan);
 }

@@ -53,7 +53,7 @@ Status prove(PlanKey key, const PlanLimits& limits) {
   std::vector<PlanKey> keys;
   std::vector<RankPlan> plans;
   for (int32_t rank = 0; rank < key.rank_count; ++rank) {
-    key.in_place = rank % 3 == 1;
+    key.in_place = rank % 3 == 1 && key.collective != Collective::all_to_all;
     keys.push_back(key);
     plans.push_back(make_plan(key, Rank(rank), limits));
   }
@@ -103,6 +103,35 @@ TEST(Forest, ProvesWideReductionsOfRealSegments) {
       key.view = random_view(static_cast<size_t>(ranks), random);
       const Status proof = prove(key, kPlanLimits);
       ASSERT_TRUE(proof.ok()) << "p " << ranks << ": " << proof.message();
+    }
+  }
+}
+
+// A view also changes the order of rings and chains.
+TEST(Forest, ProvesEveryCollectiveForRandomViews) {
+  std::mt19937 random(5);
+  for (int32_t ranks = 2; ranks <= 12; ++ranks) {
+    for (const int32_t each : {1, 3}) {
+      std::vector<uint32_t> host_of;
+      for (int32_t rank = 0; rank < ranks; ++rank) {
+        host_of.push_back(static_cast<uint32_t>(rank / each));
+      }
+      for (const Collective collective :
+           {Collective::all_reduce, Collective::broadcast, Collective::reduce,
+            Collective::all_gather, Collective::reduce_scatter, Collective::gather,
+            Collective::scatter, Collective::all_to_all, Collective::barrier}) {
+        for (const Algorithm algorithm :
+             {Algorithm::automatic, Algorithm::ring, Algorithm::hierarchical}) {
+          PlanKey key = key_of(algorithm, ranks, collective == Collective::barrier ? 0 : 67);
+          key.collective = collective;
+          key.root = Rank(ranks / 2);
+          key.hosts = HostGroups(host_of);
+          key.view = random_view(host_count(key), random);
+          const Status proof = prove(key, tiny_limits());
+          ASSERT_TRUE(proof.ok()) << "p " << ranks << " collective " << static_cast<int>(collective)
+                                  << ": " << proof.message();
+        }
+      }
     }
   }
 }

@@ -1,0 +1,84 @@
+#include "plan/ring_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+
+namespace r2ccl {
+namespace {
+
+// Returns hosts whose rails are given as "1101": '0' is a lost NIC.
+View view_of(const std::vector<std::string>& rails) {
+  std::vector<HostRates> hosts;
+  for (const std::string& each : rails) {
+    HostRates rates;
+    for (const char nic : each) rates.push_back(nic == '1' ? NicRate{} : NicRate{0, 0});
+    hosts.push_back(rates);
+  }
+  return View::of(hosts).value();
+}
+
+uint64_t least_of(const View& view, const std::vector<uint32_t>& order) {
+  uint64_t least = UINT64_MAX;
+  for (size_t at = 0; at < order.size(); ++at) {
+    least = std::min(
+        least, shared_rate(view.hosts()[order[at]], view.hosts()[order[(at + 1) % order.size()]]));
+  }
+  return least;
+}
+
+TEST(RingOrder, AHostWithAllRailsStandsBetweenHostsThatShareNone) {
+  const View view = view_of({"10", "01", "11", "11"});
+  const std::vector<uint32_t> order = ring_order(view, 4);
+  EXPECT_EQ(order[0], 0u);
+  EXPECT_EQ(order[2], 1u);
+  EXPECT_EQ(least_of(view, order), 1000u);
+}
+
+TEST(RingOrder, KeepsTheOrderWhereNothingIsBetter) {
+  const View view = view_of({"1110", "1111", "1111", "1111", "1111"});
+  EXPECT_EQ(ring_order(view, 5), (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(ring_order(View(), 3), (std::vector<uint32_t>{0, 1, 2}));
+}
+
+// All orders of a few hosts are tried.
+TEST(RingOrder, IsTheBestOrderOfAFewHosts) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 40; ++trial) {
+    const auto hosts = static_cast<size_t>(4 + trial % 4);
+    const auto rate = [&] { return static_cast<uint32_t>(random() % 3 * 500); };
+    std::vector<HostRates> rates(hosts, HostRates(3));
+    for (HostRates& host : rates) {
+      for (NicRate& nic : host) nic = {rate(), rate()};
+      host[random() % 3] = {1000, 1000};
+    }
+    const View view = View::of(rates).value();
+    if (view.empty()) continue;
+    std::vector<uint32_t> order(hosts);
+    std::iota(order.begin(), order.end(), 0);
+    uint64_t best = 0;
+    do {
+      best = std::max(best, least_of(view, order));
+    } while (std::next_permutation(order.begin() + 1, order.end()));
+    EXPECT_EQ(least_of(view, ring_order(view, hosts)), best) << "trial " << trial;
+  }
+}
+
+TEST(RingOrder, ManyHostsThatLostOneOfTwoRailsAreOrderedWithoutAPairThatSharesNone) {
+  for (const size_t hosts : {16, 64, 256}) {
+    std::vector<std::string> rails(hosts, "11");
+    for (size_t host = 0; host < hosts / 2; ++host) rails[host] = host % 2 == 0 ? "10" : "01";
+    const View view = view_of(rails);
+    const std::vector<uint32_t> order = ring_order(view, hosts);
+    std::vector<uint32_t> sorted = order;
+    std::ranges::sort(sorted);
+    for (uint32_t host = 0; host < hosts; ++host) ASSERT_EQ(sorted[host], host);
+    EXPECT_EQ(least_of(view, order), 1000u) << hosts << " hosts";
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,28 @@
+// The order of hosts around a ring. Private to this folder.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace r2ccl {
+
+// Returns the hosts of a view in an order in which the least bandwidth between neighbours is as
+// large as possible, where NICs reach only their own rail. Hosts that have lost different rails
+// share few, so a host that has both stands between them: R2CCL's re-ranking with bridges (arXiv
+// 2512.25059). It is the bottleneck travelling-salesman problem: exact for few hosts, by exchanges
+// (2-opt, Croes 1958) for more. Keeps the order of the numbers where nothing is better.
+std::vector<uint32_t> ring_order(const View& view, size_t hosts);
+
+// Returns that order of the hosts of a call.
+std::vector<uint32_t> ring_order(const PlanKey& key);
+// Returns all ranks of a call, host by host in that order.
+std::vector<Rank> ranks_in_ring_order(const PlanKey& key);
+// Returns the ranks of a host of a call.
+std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host);
+
+// Returns what a host can send to another one on the rails that both have, in 1/1000 of a NIC.
+uint64_t shared_rate(const HostRates& from, const HostRates& to);
+
+}  // namespace r2ccl
