@@ -8,7 +8,7 @@
 namespace r2ccl::sim {
 namespace {
 
-Status wrong(const std::string& what) {
+Status bad_fabric(const std::string& what) {
   return {Code::invalid_argument, what};
 }
 
@@ -20,27 +20,27 @@ bool is_positive(double value) {
 
 Status check_fabric(const FluidFabric& fabric, size_t hosts) {
   if (fabric.nics == 0 || fabric.nics > kFluidNicsMax) {
-    return wrong("a host has 1 to " + std::to_string(kFluidNicsMax) + " NICs, not " +
+    return bad_fabric("a host has 1 to " + std::to_string(kFluidNicsMax) + " NICs, not " +
                  std::to_string(fabric.nics));
   }
   if (!is_positive(fabric.nic_rate) || !is_positive(fabric.intra_rate)) {
-    return wrong("a NIC, and a rank's port within its host, need a rate above zero");
+    return bad_fabric("a NIC, and a rank's port within its host, need a rate above zero");
   }
   for (const double latency : {fabric.latency_s, fabric.intra_latency_s}) {
-    if (!std::isfinite(latency) || latency < 0) return wrong("a latency is zero or more seconds");
+    if (!std::isfinite(latency) || latency < 0) return bad_fabric("a latency is zero or more seconds");
   }
   if (!std::isfinite(fabric.oversubscription) || fabric.oversubscription < 1) {
-    return wrong("an oversubscription is a factor of 1 or more");
+    return bad_fabric("an oversubscription is a factor of 1 or more");
   }
   if (fabric.rates.empty()) return {};
-  const std::vector<HostRates>& rates = fabric.rates.hosts();
+  const std::vector<HostRates>& rates = fabric.rates;
   if (rates.size() != hosts) {
-    return wrong("the rates name " + std::to_string(rates.size()) + " hosts, and there are " +
+    return bad_fabric("the rates name " + std::to_string(rates.size()) + " hosts, and there are " +
                  std::to_string(hosts));
   }
   for (size_t host = 0; host < hosts; ++host) {
     if (rates[host].size() > fabric.nics) {
-      return wrong("host " + std::to_string(host) + " has rates for " +
+      return bad_fabric("host " + std::to_string(host) + " has rates for " +
                    std::to_string(rates[host].size()) + " NICs, and a host has " +
                    std::to_string(fabric.nics));
     }
@@ -62,7 +62,7 @@ FluidNetwork::FluidNetwork(const FluidFabric& fabric, const HostGroups& hosts, i
     }
   }
   for (size_t host = 0; host < host_count; ++host) {
-    add_host(fabric_.rates.empty() ? nullptr : &fabric_.rates.hosts()[host]);
+    add_host(fabric_.rates.empty() ? nullptr : &fabric_.rates[host]);
   }
   if (fabric_.kind == FluidFabricKind::spine) add_switches();
   first_port_ = shares_.add_resource(fabric_.intra_rate);

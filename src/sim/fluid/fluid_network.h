@@ -38,7 +38,7 @@ struct FluidFabric {
   double intra_rate = 450e9;   // of a rank's port within its host
   double intra_latency_s = 0;  // one way
   double oversubscription = 1;
-  View rates;  // of the NICs; a host that it does not name has whole ones
+  std::vector<HostRates> rates;  // of each host's NICs, as in a view; empty: all are whole
 };
 
 // Returns an error that names the value which no fabric can have.
