@@ -51,4 +51,29 @@ std::optional<uint64_t> parse_bytes(const std::string& text) {
   return *value << shift;
 }
 
+std::optional<double> parse_bit_rate(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  double unit = 1;
+  switch (std::toupper(static_cast<unsigned char>(text.back()))) {
+    case 'K':
+      unit = 1e3;
+      break;
+    case 'M':
+      unit = 1e6;
+      break;
+    case 'G':
+      unit = 1e9;
+      break;
+    case 'T':
+      unit = 1e12;
+      break;
+    default:
+      break;
+  }
+  const std::optional<double> value =
+      parse_number(unit == 1 ? text : text.substr(0, text.size() - 1));
+  if (!value) return std::nullopt;
+  return *value * unit;
+}
+
 }  // namespace r2ccl::tools

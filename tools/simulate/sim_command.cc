@@ -16,6 +16,7 @@
 #include "tools/simulate/sim_json.h"
 #include "tools/simulate/sim_losses.h"
 #include "tools/simulate/sim_mutants.h"
+#include "tools/simulate/sim_plan.h"
 #include "tools/simulate/sim_pool.h"
 #include "tools/simulate/sim_rates.h"
 #include "tools/simulate/sim_svg.h"
@@ -288,6 +289,7 @@ void add_sim_command(CLI::App* app, Action* action) {
   add_fuzz(sim, action);
   add_replay(sim, action);
   add_run(sim, action);
+  add_sim_plan(sim, action);
   add_sim_losses(sim, action);
   add_sim_rates(sim, action);
   sim->add_subcommand("mutants", "List the rules that a build with mutants can break")

@@ -1,0 +1,386 @@
+#include "sim/fluid/fluid_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace r2ccl::sim {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Events that lie closer together than rounding can tell are at the same time. Else a link that
+// ends one message and begins the next at once would seem idle in between.
+constexpr double kSameTime = 1e-12;
+
+std::string pair_text(uint32_t from, uint32_t to) {
+  return "from rank " + std::to_string(from) + " to rank " + std::to_string(to);
+}
+
+}  // namespace
+
+FluidRun::FluidRun(const FluidPlan& plan, const HostGroups& hosts, const FluidFabric& fabric,
+                   const FluidOptions& options, FluidRecorder* recorder)
+    : plan_(plan),
+      fabric_(fabric),
+      options_(options),
+      recorder_(recorder),
+      network_(fabric, hosts, static_cast<int32_t>(plan.ranks().size())),
+      changes_(options.changes),
+      processor_free_s_(plan.ranks().size()) {
+  std::ranges::stable_sort(changes_, {}, &RateChange::at_s);
+  result_.rank_s.resize(plan.ranks().size());
+  result_.host_sent.resize(network_.hosts());
+  result_.host_received.resize(network_.hosts());
+}
+
+Result<FluidTime> FluidRun::run() {
+  R2CCL_RETURN_IF_ERROR(make_links());
+  for (uint32_t rank = 0; rank < players_.size(); ++rank) {
+    posted_.clear();
+    players_[rank].start(posted_);
+    if (players_[rank].work_left() > 0) ++ranks_left_;
+    handle_posted(rank);
+  }
+  begin_messages();
+  while (ranks_left_ > 0 && failure_.ok()) {
+    const double next = next_time();
+    if (next == kNever) return standstill();
+    now_s_ = std::max(now_s_, next);
+    run_events(now_s_ + now_s_ * kSameTime);
+    begin_messages();
+  }
+  if (!failure_.ok()) return failure_;
+  result_.time_s = *std::ranges::max_element(result_.rank_s);
+  return std::move(result_);
+}
+
+Status FluidRun::make_links() {
+  const std::vector<CompactPlan>& ranks = plan_.ranks();
+  const PlanPlayer::Bounds bounds{.window = options_.window, .staging = options_.staging};
+  uint32_t queues = 0;
+  players_.reserve(ranks.size());
+  for (const CompactPlan& rank : ranks) {
+    players_.emplace_back(rank, bounds);
+    first_queue_.push_back(queues);
+    queues += static_cast<uint32_t>(rank.queues().size());
+  }
+  link_of_queue_.assign(queues, kNone);
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    for (uint32_t queue = 0; queue < ranks[rank].queues().size(); ++queue) {
+      if (ranks[rank].queues()[queue].sends) R2CCL_RETURN_IF_ERROR(make_link(rank, queue));
+    }
+  }
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    for (uint32_t queue = 0; queue < ranks[rank].queues().size(); ++queue) {
+      if (link_of_queue_[first_queue_[rank] + queue] != kNone) continue;
+      const auto peer = static_cast<uint32_t>(ranks[rank].queues()[queue].peer.value());
+      return {Code::invalid_argument, "no send " + pair_text(peer, rank) + " meets a receive"};
+    }
+  }
+  sending_ = LinkHeap(links_.size());
+  return {};
+}
+
+Status FluidRun::make_link(uint32_t from, uint32_t send_queue) {
+  const CompactPlan::Queue& sends = plan_.ranks()[from].queues()[send_queue];
+  const auto to = static_cast<uint32_t>(sends.peer.value());
+  R2CCL_CHECK(to < players_.size() && to != from);
+  const CompactPlan& receiver = plan_.ranks()[to];
+  const uint32_t receive_queue = receiver.find(false, Rank(static_cast<int32_t>(from)));
+  const uint32_t receives =
+      receive_queue == receiver.queues().size() ? 0 : receiver.queues()[receive_queue].length;
+  if (receives != sends.length) {
+    return {Code::invalid_argument, std::to_string(sends.length) + " sends " + pair_text(from, to) +
+                                        " meet " + std::to_string(receives) + " receives"};
+  }
+  const auto link = static_cast<uint32_t>(links_.size());
+  link_of_queue_[first_queue_[from] + send_queue] = link;
+  link_of_queue_[first_queue_[to] + receive_queue] = link;
+  links_.push_back({.from = from,
+                    .to = to,
+                    .send_queue = send_queue,
+                    .receive_queue = receive_queue,
+                    .remote = network_.is_remote(from, to)});
+  return {};
+}
+
+double FluidRun::next_time() const {
+  double next = sending_.empty() ? kNever : sending_.first_time();
+  for (const auto* queues : {arrivals_, acknowledgements_}) {
+    for (const Fifo<Timed>* queue : {&queues[0], &queues[1]}) {
+      if (!queue->empty()) next = std::min(next, queue->front().at_s);
+    }
+  }
+  if (!late_.empty()) next = std::min(next, std::get<double>(late_.top()));
+  if (next_change_ < changes_.size()) next = std::min(next, changes_[next_change_].at_s);
+  return next;
+}
+
+void FluidRun::run_events(double until_s) {
+  while (next_change_ < changes_.size() && changes_[next_change_].at_s <= until_s) {
+    apply(changes_[next_change_++]);
+  }
+  while (!sending_.empty() && sending_.first_time() <= until_s) end_message(sending_.first());
+  while (!late_.empty() && std::get<double>(late_.top()) <= until_s) {
+    const auto [at, order, event, link] = late_.top();
+    late_.pop();
+    if (event == Event::arrival) {
+      arrive(link);
+    } else {
+      ++links_[link].sendable;
+      startable_.push_back(link);
+    }
+  }
+  for (Fifo<Timed>& queue : arrivals_) {
+    for (; !queue.empty() && queue.front().at_s <= until_s; queue.pop_front()) {
+      arrive(queue.front().link);
+    }
+  }
+  for (Fifo<Timed>& queue : acknowledgements_) {
+    for (; !queue.empty() && queue.front().at_s <= until_s; queue.pop_front()) {
+      acknowledge(queue.front().link);
+    }
+  }
+}
+
+void FluidRun::apply(const RateChange& change) {
+  const NicRate before = network_.rate(change.host, change.nic);
+  const bool fails = (before.send > 0 && change.rate.send == 0) ||
+                     (before.receive > 0 && change.rate.receive == 0);
+  std::vector<uint32_t> restarted;
+  for (uint32_t i = 0; i < links_.size(); ++i) {
+    Link& link = links_[i];
+    if (!link.active || !link.remote) continue;
+    if (network_.host_of(link.from) != change.host && network_.host_of(link.to) != change.host) {
+      continue;
+    }
+    if (fails && uses(link, change)) {
+      link.held_until_s = std::max(link.held_until_s, now_s_ + options_.detection_s);
+    }
+    restarted.push_back(i);
+  }
+  // Their pairs of NICs may be others now.
+  for (const uint32_t link : restarted) stop_flows(link);
+  network_.set_rate(change.host, change.nic, change.rate);
+  switched_.insert(switched_.end(), restarted.begin(), restarted.end());
+}
+
+// Returns whether the link sends bytes through the NIC.
+bool FluidRun::uses(const Link& link, const RateChange& change) {
+  if (fabric_.kind == FluidFabricKind::flat) return true;
+  const bool sends = network_.host_of(link.from) == change.host;
+  return std::ranges::any_of(network_.pairs(link.from, link.to), [&](const auto& pair) {
+    return (sends ? pair.sender : pair.receiver) == change.nic;
+  });
+}
+
+// Looks at the queues of the rank in which messages were posted.
+void FluidRun::handle_posted(uint32_t rank) {
+  for (const uint32_t queue : posted_) {
+    const uint32_t link = link_of_queue_[first_queue_[rank] + queue];
+    const bool sends = links_[link].from == rank && links_[link].send_queue == queue;
+    if (sends) prepare(link);
+    startable_.push_back(link);
+  }
+}
+
+void FluidRun::prepare(uint32_t index) {
+  Link& link = links_[index];
+  const uint32_t posted = players_[link.from].posted(link.send_queue);
+  if (options_.message_s == 0) {
+    link.sendable = posted;
+    return;
+  }
+  double& free_s = processor_free_s_[link.from];
+  for (; link.prepared < posted; ++link.prepared) {
+    free_s = std::max(free_s, now_s_) + options_.message_s;
+    late_.emplace(free_s, late_count_++, Event::prepared, index);
+  }
+}
+
+// Begins all messages that can begin now. Messages without bytes, and without latency, may let
+// others begin.
+void FluidRun::begin_messages() {
+  do {
+    for (size_t i = 0; i < startable_.size(); ++i) begin_next(startable_[i]);
+    startable_.clear();
+    refresh_flows();
+  } while (!startable_.empty());
+}
+
+void FluidRun::begin_next(uint32_t index) {
+  for (;;) {
+    Link& link = links_[index];
+    const uint32_t receivable = players_[link.to].posted(link.receive_queue);
+    if (link.busy || link.begun >= link.sendable || link.begun >= receivable) return;
+    const uint64_t count = players_[link.from].count(link.send_queue, link.begun);
+    if (count != players_[link.to].count(link.receive_queue, link.begun)) {
+      failure_ = {Code::invalid_argument, "message " + std::to_string(link.begun) + " " +
+                                              pair_text(link.from, link.to) +
+                                              " has other elements at its two ends"};
+      return;
+    }
+    ++link.begun;
+    if (count == 0) {
+      depart(index);
+      continue;
+    }
+    link.busy = true;
+    const uint64_t bytes = count * plan_.element_bytes();
+    link.message_end = link.sent + static_cast<double>(bytes);
+    if (link.remote) {
+      result_.host_sent[network_.host_of(link.from)] += bytes;
+      result_.host_received[network_.host_of(link.to)] += bytes;
+    }
+    if (link.active) {
+      set_end(index);
+    } else {
+      switched_.push_back(index);
+    }
+  }
+}
+
+void FluidRun::end_message(uint32_t index) {
+  Link& link = links_[index];
+  sending_.remove(index);
+  link.busy = false;
+  link.sent = link.message_end;
+  startable_.push_back(index);
+  switched_.push_back(index);
+  depart(index);
+}
+
+// The last byte of a message has left.
+void FluidRun::depart(uint32_t index) {
+  ++result_.messages;
+  const Link& link = links_[index];
+  const double latency = link.remote ? fabric_.latency_s : fabric_.intra_latency_s;
+  if (latency == 0) return arrive(index);
+  arrivals_[link.remote ? 1 : 0].push_back({now_s_ + latency, index});
+}
+
+void FluidRun::arrive(uint32_t index) {
+  const Link& link = links_[index];
+  if (now_s_ < link.held_until_s) {
+    late_.emplace(link.held_until_s, late_count_++, Event::arrival, index);
+    return;
+  }
+  PlanPlayer& receiver = players_[link.to];
+  const uint32_t work = receiver.work_left();
+  posted_.clear();
+  receiver.arrive(link.receive_queue, posted_);
+  note_work(link.to, work);
+  handle_posted(link.to);
+  const double latency = link.remote ? fabric_.latency_s : fabric_.intra_latency_s;
+  if (latency == 0) return acknowledge(index);
+  acknowledgements_[link.remote ? 1 : 0].push_back({now_s_ + latency, index});
+}
+
+void FluidRun::acknowledge(uint32_t index) {
+  const Link& link = links_[index];
+  PlanPlayer& sender = players_[link.from];
+  const uint32_t work = sender.work_left();
+  posted_.clear();
+  sender.acknowledge(link.send_queue, posted_);
+  note_work(link.from, work);
+  handle_posted(link.from);
+}
+
+// The rank may have completed steps beside its sends.
+void FluidRun::note_work(uint32_t rank, uint32_t work_before) {
+  const uint32_t work = players_[rank].work_left();
+  if (work == work_before) return;
+  result_.rank_s[rank] = now_s_;
+  if (work == 0) --ranks_left_;
+}
+
+void FluidRun::refresh_flows() {
+  for (const uint32_t index : switched_) {
+    const Link& link = links_[index];
+    if (link.busy && !link.active) start_flows(index);
+    if (!link.busy && link.active) stop_flows(index);
+  }
+  switched_.clear();
+  network_.shares().settle([this](uint32_t link, double) {
+    if (std::exchange(links_[link].rerated, true)) return;
+    rerated_.push_back(link);
+  });
+  for (const uint32_t link : rerated_) set_rate(link);
+  rerated_.clear();
+}
+
+void FluidRun::start_flows(uint32_t index) {
+  Link& link = links_[index];
+  link.active = true;
+  for (const FluidNetwork::Pair& pair : network_.pairs(link.from, link.to)) {
+    const MaxMin::Flow flow = network_.shares().add_flow(pair.all(), index);
+    if (flow >= next_flow_.size()) next_flow_.resize(flow + 1);
+    next_flow_[flow] = std::exchange(link.first_flow, flow);
+  }
+  link.rate = 0;
+  link.since_s = now_s_;
+  link.sent_then = link.sent;
+}
+
+void FluidRun::stop_flows(uint32_t index) {
+  Link& link = links_[index];
+  record(link);
+  link.active = false;
+  sending_.remove(index);
+  for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
+    network_.shares().remove_flow(flow);
+  }
+  link.first_flow = kNone;
+}
+
+void FluidRun::record(const Link& link) {
+  if (recorder_ == nullptr || now_s_ <= link.since_s || link.rate == 0) return;
+  recorder_->carried(network_.host_of(link.from), network_.host_of(link.to), link.since_s, now_s_,
+                     (now_s_ - link.since_s) * link.rate);
+}
+
+void FluidRun::set_rate(uint32_t index) {
+  Link& link = links_[index];
+  link.rerated = false;
+  if (!link.active) return;
+  record(link);
+  link.sent_then += (now_s_ - link.since_s) * link.rate;
+  link.since_s = now_s_;
+  link.rate = 0;
+  for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
+    link.rate += network_.shares().rate(flow);
+  }
+  set_end(index);
+}
+
+void FluidRun::set_end(uint32_t index) {
+  const Link& link = links_[index];
+  if (link.rate == 0) return sending_.remove(index);
+  sending_.set(index, link.since_s + (link.message_end - link.sent_then) / link.rate);
+}
+
+// Names the cause: a message that no NIC carries, or else a rank that waits for ever.
+Status FluidRun::standstill() {
+  for (const Link& link : links_) {
+    if (!link.busy) continue;
+    return {Code::invalid_argument,
+            "the collective cannot end: no pair of NICs carries a message " +
+                pair_text(link.from, link.to) + ", of host " +
+                std::to_string(network_.host_of(link.from)) + " to host " +
+                std::to_string(network_.host_of(link.to))};
+  }
+  for (size_t rank = 0; rank < players_.size(); ++rank) {
+    if (players_[rank].work_left() == 0) continue;
+    return {Code::invalid_argument, "the plan stands still: rank " + std::to_string(rank) +
+                                        " waits in step " +
+                                        std::to_string(players_[rank].first_left()) + " for ever"};
+  }
+  R2CCL_CHECK(false);
+  return {};
+}
+
+}  // namespace r2ccl::sim
