@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/floor.h"
+#include "plan/analysis/floor.h"
 #include "plan/text/plan_words.h"
 #include "tools/common/output_file.h"
 #include "tools/common/text_table.h"
@@ -39,7 +39,7 @@ double floor_of(const SimPlan& plan) {
   FloorOptions options;
   options.nics = plan.fabric.nics;
   options.nic_bytes_per_second = plan.fabric.nic_rate;
-  if (plan.fabric.kind == FluidFabricKind::rails) options.fabric = r2ccl::Fabric::rails;
+  if (plan.fabric.kind == FluidFabricKind::rails) options.fabric = FabricKind::rails;
   if (plan.view.empty() && !plan.fabric.rates.empty()) {
     // All hosts have lost the same, which no view says.
     uint64_t send = 0;
