@@ -129,25 +129,23 @@ struct Slowdown {
 // Returns the time of the bytes that the busiest host moves along a forest, in units of 1/1024 of
 // the vector's time at the fastest host.
 uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
-  const auto members = static_cast<uint64_t>(slow.rates.size());
-  const auto sum = [](const std::vector<uint64_t>& rates) {
-    return std::accumulate(rates.begin(), rates.end(), uint64_t{0});
-  };
-  if (algorithm == Algorithm::direct || algorithm == Algorithm::trees) {
-    const uint64_t all = std::min(sum(slow.rates.send), sum(slow.rates.receive));
-    return 1024 * slow.most() * std::max(2 * (members - 1) * slow.least(), all) /
-           (all * slow.least());
-  }
-  const std::vector<RingShare> shares = ring_shares(slow.rates, algorithm);
-  uint64_t all = 0;
-  for (const RingShare& share : shares) all += share.share;
+  const uint64_t members = slow.rates.size();
   const std::vector<uint32_t> order = slowest_first(slow.rates);
+  uint64_t all_rates = 0;
+  for (uint32_t member = 0; member < members; ++member) all_rates += slow.rates.least_of(member);
+  if (algorithm == Algorithm::direct || algorithm == Algorithm::nested) {
+    return 1024 * slow.most() * std::max(2 * (members - 1) * slow.least(), all_rates) /
+           (all_rates * slow.least());
+  }
+  const std::vector<PathShare> shares = forest_shares(slow.rates, algorithm).paths;
+  uint64_t all = 0;
+  for (const PathShare& share : shares) all += share.share;
   uint64_t busiest = 0;
   for (uint32_t i = 0; i < members; ++i) {
     uint64_t load = 0;
-    for (const RingShare& share : shares) {
-      const uint64_t ring = members - share.leaves;
-      load += share.share * 1024 * (i < share.leaves ? ring : 2 * (ring - 1) + share.leaves) / ring;
+    for (const PathShare& share : shares) {
+      const uint64_t path = members - share.leaves;
+      load += share.share * 1024 * (i < share.leaves ? path : 2 * (path - 1) + share.leaves) / path;
     }
     busiest = std::max(busiest, load / all * slow.most() / slow.rates.least_of(order[i]));
   }
@@ -156,22 +154,17 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
 
 uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, const Costs& costs,
                    const PlanLimits& limits) {
-  const auto members = static_cast<uint64_t>(slow.rates.size());
-  const uint64_t segment = std::clamp(bytes / limits.segments_per_tree, limits.segment_bytes_min,
-                                      limits.segment_bytes_max);
-  const uint64_t chunks = pieces_of(bytes, segment);
-  const uint64_t hops = algorithm == Algorithm::direct  ? 2
-                        : algorithm == Algorithm::trees ? 2 * log2_ceil(members)
-                                                        : 2 * (members - 1);
-  const uint64_t neighbours = algorithm == Algorithm::direct ? members - 1 : 2;
-  const uint64_t chunk = time_of(bytes / chunks, costs.kib) + costs.message;
-  // On the way of a chunk each hop sends it to several neighbours. The slowest host is on it twice.
-  const uint64_t way =
-      hops * (costs.hop + neighbours * chunk) + 2 * time_of(bytes / chunks, slow.of_all(costs).kib);
+  const uint64_t members = slow.rates.size();
+  // A round has about one chunk for each member, and each member has each chunk twice.
+  const uint64_t segment = std::clamp(bytes / members / limits.rounds_per_forest,
+                                      limits.segment_bytes_min, limits.segment_bytes_max);
+  const uint64_t rounds = pieces_of(bytes / members, segment);
+  const uint64_t hops = algorithm == Algorithm::direct ? 2 : 2 * (members - 1);
   constexpr uint64_t kLoadMax = 1 << 18;  // so that the product does not overflow
   const uint64_t load =
       time_of(bytes, costs.kib) * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
-  return load + 2 * chunks * costs.message + way;
+  // The first round fills the paths, and the last one drains them.
+  return load + load / rounds + hops * costs.hop + 2 * rounds * members * costs.message;
 }
 
 uint64_t reduction_among_hosts_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow,
@@ -184,7 +177,7 @@ constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
                                            Algorithm::halving_doubling,
                                            Algorithm::ring,
                                            Algorithm::direct,
-                                           Algorithm::trees,
+                                           Algorithm::nested,
                                            Algorithm::recursive_split,
                                            Algorithm::split,
                                            Algorithm::leaf};
@@ -388,7 +381,7 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
                                           Algorithm::halving_doubling,
                                           Algorithm::ring,
                                           Algorithm::direct,
-                                          Algorithm::trees,
+                                          Algorithm::nested,
                                           Algorithm::recursive_split,
                                           Algorithm::split,
                                           Algorithm::leaf};

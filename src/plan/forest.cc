@@ -9,13 +9,10 @@
 namespace r2ccl {
 namespace {
 
-// Chunks that a member without children may send at a time. One would leave the line idle until
-// its acknowledgement; with many at once each of them would take as long as all together.
-constexpr size_t kGivenAhead = 4;
-
-// Inner nodes with two children: of all arities these have the least depth for the time that a
-// chunk takes to pass a node.
-constexpr uint32_t kTreeArity = 2;
+// A member that only gives its input to a chunk does so when the chunk of so many rounds before it,
+// beside those that rise and come down meanwhile, has reached it. So rounds travel in their order,
+// and a slow host always has the chunks of some rounds to send.
+constexpr uint64_t kRoundsInReserve = 2;
 
 // A member's steps of a chunk, at their logical time.
 struct Event {
@@ -29,23 +26,23 @@ struct Event {
 };
 
 // Returns the steps in an order in which a sequential run would be correct: a transfer has the same
-// time at both of its ends.
+// time at both of its ends. Trees of different heights take the same time.
 std::vector<Event> events_of(const Forest& forest, uint64_t rounds) {
   using Kind = Event::Kind;
+  constexpr uint64_t kPeriod = uint64_t{1} << 20;
   std::vector<Event> events;
   for (uint64_t round = 0; round < rounds; ++round) {
     for (uint32_t index = 0; index < forest.chunks.size(); ++index) {
-      const ChunkTrees& chunk = forest.chunks[index];
-      const uint64_t begin = round * forest.period + chunk.start;
-      const auto add = [&](uint64_t level, Kind kind) {
-        events.push_back({begin + level * forest.hop, round, index, kind});
+      const TreeEnd& end = forest.chunks[index];
+      const auto add = [&](uint64_t hops, Kind kind) {
+        const uint64_t way = hops * kPeriod * forest.rounds_rising / end.height;
+        events.push_back({round * kPeriod + way, round, index, kind});
       };
-      const uint64_t risen = forest.height - chunk.rising.depth;
-      if (!chunk.rising.children.empty()) add(risen - 1, Kind::reduce);
-      if (chunk.rising.depth > 0) add(risen, Kind::rise);
-      const uint64_t fallen = forest.height + chunk.falling.depth;
-      if (chunk.falling.depth > 0) add(fallen - 1, Kind::fall);
-      if (!chunk.falling.children.empty()) add(fallen, Kind::spread);
+      const uint64_t risen = end.height - end.depth;
+      if (!end.children.empty()) add(risen - 1, Kind::reduce);
+      if (end.depth > 0) add(risen, Kind::rise);
+      if (end.depth > 0) add(end.height + end.depth - 1, Kind::fall);
+      if (!end.children.empty()) add(end.height + end.depth, Kind::spread);
     }
   }
   std::ranges::sort(events);
@@ -66,7 +63,7 @@ class ForestReduction {
  private:
   static constexpr uint32_t kNotYet = UINT32_MAX;
 
-  const std::vector<ChunkTrees>& chunks() const { return forest_.forest().chunks; }
+  const std::vector<TreeEnd>& chunks() const { return forest_.forest().chunks; }
   Rank rank(uint32_t member) const { return what_->group.ranks[member]; }
   Region result_of(const Event& event) const {
     return what_ == nullptr ? Region{} : forest_.chunk_of(what_->result, event.round, event.chunk);
@@ -74,18 +71,18 @@ class ForestReduction {
   uint32_t& done(const Event& event) { return done_[event.round * chunks().size() + event.chunk]; }
 
   void add(const Event& event) {
-    const ChunkTrees& chunk = chunks()[event.chunk];
+    const TreeEnd& end = chunks()[event.chunk];
     switch (event.kind) {
       case Event::Kind::reduce:
-        return reduce(chunk.rising, event);
+        return reduce(end, event);
       case Event::Kind::rise:
-        return rise(chunk.rising, event);
+        return rise(end, event);
       case Event::Kind::fall:
-        if (what_ != nullptr) plan_.receive(rank(chunk.falling.parent), result_of(event));
+        if (what_ != nullptr) plan_.receive(rank(end.parent), result_of(event));
         return finish(event);
       case Event::Kind::spread:
         if (what_ == nullptr) return;
-        for (const uint32_t child : chunk.falling.children) {
+        for (const uint32_t child : end.children) {
           plan_.send(rank(child), result_of(event));
         }
         return;
@@ -118,14 +115,13 @@ class ForestReduction {
     const Region given = source_.take_input(event.round, event.chunk, 0);
     if (what_ == nullptr || given.count == 0) return;
     std::vector<uint32_t> after;
-    const uint64_t number = event.round * chunks().size() + event.chunk;
-    if (number >= forest_.forest().window) {
-      const uint32_t earlier = done_[number - forest_.forest().window];
-      if (earlier != kNotYet) after.push_back(earlier);
+    const uint64_t ahead = 2 * forest_.forest().rounds_rising + kRoundsInReserve;
+    if (event.round >= ahead) {
+      Event earlier = event;
+      earlier.round -= ahead;
+      if (done(earlier) != kNotYet) after.push_back(done(earlier));
     }
-    if (given_.size() >= kGivenAhead) after.push_back(given_[given_.size() - kGivenAhead]);
     plan_.send(rank(end.parent), given, std::move(after));
-    given_.push_back(plan_.last_step());
   }
 
   // The member has the result of a chunk.
@@ -138,8 +134,7 @@ class ForestReduction {
   const GroupReduction* const what_;
   ChunkSource& source_;
   PlanBuilder& plan_;
-  std::vector<uint32_t> done_;   // by chunk: the step after which this member has its result
-  std::vector<uint32_t> given_;  // the sends of own input
+  std::vector<uint32_t> done_;  // by chunk: the step after which this member has its result
 };
 
 // The input of a member that is one rank.
@@ -158,29 +153,19 @@ class OwnInput final : public ChunkSource {
 
 }  // namespace
 
-void Forest::set_window() {
-  constexpr uint64_t kReserve = 4;
-  window = (chunks.size() * 2 * height * hop + period - 1) / period + kReserve;
-}
-
 ForestPlan::ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorithm, uint64_t count,
-                       DataType type, const PlanLimits& limits) {
-  const uint64_t segment =
-      segment_count(count * size_of(type) / limits.segments_per_tree, type, limits);
-  const uint64_t chunks = std::max<uint64_t>((count + segment - 1) / segment, 1);
-  const auto rounds_of = [&](uint64_t each) { return (chunks + each - 1) / each; };
-  if (algorithm == Algorithm::trees || algorithm == Algorithm::direct) {
-    const auto members = static_cast<uint32_t>(rates.size());
-    rounds_ = rounds_of(limits.segments_per_tree);
-    forest_ = spread_forest(rates, self,
-                            algorithm == Algorithm::trees ? kTreeArity : std::max(members, 3u) - 2,
-                            (chunks + rounds_ - 1) / rounds_);
-  } else {
-    forest_ = ring_forest(rates, ring_shares(rates, algorithm), self);
-    rounds_ = rounds_of(forest_.chunks.size());
-  }
+                       DataType type, const PlanLimits& limits)
+    : forest_(make_forest(rates, forest_shares(rates, algorithm), self)) {
   ends_.push_back(0);
-  for (const ChunkTrees& chunk : forest_.chunks) ends_.push_back(ends_.back() + chunk.weight);
+  uint64_t largest = 0;
+  for (const TreeEnd& chunk : forest_.chunks) {
+    ends_.push_back(ends_.back() + chunk.weight);
+    largest = std::max(largest, chunk.weight);
+  }
+  const uint64_t chunk_count = count * largest / ends_.back();
+  const uint64_t segment =
+      segment_count(chunk_count * size_of(type) / limits.rounds_per_forest, type, limits);
+  rounds_ = std::max<uint64_t>((chunk_count + segment - 1) / segment, 1);
 }
 
 Region ForestPlan::chunk_of(const Region& whole, uint64_t round, uint32_t chunk) const {
@@ -195,7 +180,7 @@ Region ForestPlan::chunk_of(const Region& whole, uint64_t round, uint32_t chunk)
 }
 
 bool uses_forest(Algorithm algorithm) {
-  return algorithm == Algorithm::direct || algorithm == Algorithm::trees ||
+  return algorithm == Algorithm::direct || algorithm == Algorithm::nested ||
          algorithm == Algorithm::split || algorithm == Algorithm::recursive_split ||
          algorithm == Algorithm::leaf;
 }

@@ -1,12 +1,14 @@
 // A forest: spanning trees along which a group carries out an AllReduce. The vector is cut into
-// chunks. The partial results of a chunk rise along one tree to its root, and the result comes down
-// along another tree with the same root. A rank with d neighbours in the rising tree receives d
-// times the chunk, one with d neighbours in the other tree sends it d times (the root included), so
-// degrees divide the work: a slow host is a leaf of all trees, and strong ones have many children.
-// The degrees of a spanning tree over p ranks add up to 2 (p - 1).
+// chunks. The partial results of a chunk rise along a tree to its root, and the result comes down
+// the same tree. A member with d neighbours in the tree sends the chunk d times and receives it d
+// times, so degrees divide the work: a slow host is a leaf of most trees. The degrees of a tree
+// over p members add up to 2 (p - 1). Private to this folder.
 //
-// Most published schedules are forests: a ring is paths of which each begins one rank further, and
-// an exchange by owners is stars. Private to this folder.
+// All trees are caterpillars: a path, and leaves beside it. The members of a path follow each other
+// around a ring, and each chunk begins one member further. So between two members almost all
+// messages of one direction rise, and those of the other come down, and no message waits behind one
+// of the other kind. Without leaves it is a ring, with one slow host as a leaf it is OptCC's four
+// stages, and with paths of one member it is an exchange by owners.
 #pragma once
 
 #include <cstdint>
@@ -19,54 +21,45 @@
 
 namespace r2ccl {
 
-// One tree as one member of the group sees it. Members are positions of the group.
+// A chunk's tree as one member sees it. Members are positions of the group.
 struct TreeEnd {
   static constexpr uint32_t kNoParent = UINT32_MAX;  // the root's
   uint32_t parent = kNoParent;
-  uint32_t depth = 0;  // 0: the root
   std::vector<uint32_t> children;
-};
-
-// A chunk's two trees as one member sees them.
-struct ChunkTrees {
-  TreeEnd rising;
-  TreeEnd falling;
+  uint64_t depth = 0;   // hops to the root
+  uint64_t height = 0;  // of the whole tree
   uint64_t weight = 1;  // the chunk's share of a round
-  uint64_t start = 0;   // the logical time at which the deepest members begin
 };
 
 // The chunks of a round, as one member sees them. The vector is cut into rounds, and all rounds are
-// alike.
+// alike. In each direction a round begins when the one before it is half way, so that chunks rise
+// while others come down.
 struct Forest {
-  std::vector<ChunkTrees> chunks;
-  uint64_t height = 0;  // the largest depth of all trees
-  // Times, in a unit of the forest's own: of a hop, and from the start of a round to the next one.
-  uint64_t hop = 1;
-  uint64_t period = 1;
-  // Members that only give their input to a chunk begin it when the chunk this many before it has
-  // reached them, so that chunks travel in their order.
-  uint64_t window = 1;
-
-  // Sets the window to the chunks that are on their way at a time, and some in reserve.
-  void set_window();
+  std::vector<TreeEnd> chunks;
+  uint64_t rounds_rising = 0;  // how many rounds begin while a chunk rises
 };
 
-// Trees of any bandwidth: each member's mean degree is the share of the floor's optimum (docs/
-// schedules.md). Inner members have `arity` children for each share of work that they get, so the
-// depth is logarithmic. `chunks`: of a round; more of them meet the shares better.
-Forest spread_forest(const TotalRates& rates, uint32_t self, uint32_t arity, uint64_t chunks);
+// So much of the vector, relative to the other shares, goes along a path without the slowest
+// members: they are leaves.
+struct PathShare {
+  uint32_t leaves = 0;
+  uint64_t share = 1;
+};
 
+struct ForestShares {
+  std::vector<PathShare> paths;
+  // By member: the share, in kShareWeight of those of paths, of the chunks of which it is the root
+  // of a star.
+  std::vector<uint64_t> stars;
+};
+inline constexpr uint64_t kShareWeight = 16384;
+
+// Returns the shares of an algorithm. docs/schedules.md derives those of `nested`, which reach the
+// floor for all rates.
+ForestShares forest_shares(const TotalRates& rates, Algorithm algorithm);
 // Returns the members by ascending rate.
 std::vector<uint32_t> slowest_first(const TotalRates& rates);
-
-// Rings of some members, in which the others are leaves.
-struct RingShare {
-  uint32_t leaves = 0;  // so many of the slowest members are leaves
-  uint64_t share = 1;   // of the vector, relative to the other shares
-};
-// Returns the rings of `split`, `recursive_split` or `leaf`.
-std::vector<RingShare> ring_shares(const TotalRates& rates, Algorithm algorithm);
-Forest ring_forest(const TotalRates& rates, const std::vector<RingShare>& shares, uint32_t self);
+Forest make_forest(const TotalRates& rates, const ForestShares& shares, uint32_t self);
 
 // The forest of one AllReduce, for a number of elements.
 class ForestPlan {

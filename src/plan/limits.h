@@ -22,9 +22,8 @@ struct PlanLimits {
   // A chain of p ranks idles for p - 2 segments while it fills, so a segment is 1/128 of a
   // broadcast.
   uint64_t segments_per_chain = 128;
-  // Trees idle for about 4 log2 p chunks while they fill and drain, and divide the work by whole
-  // chunks, so a chunk is 1/512 of the vector.
-  uint64_t segments_per_tree = 512;
+  // A forest is half idle in its first and in its last round.
+  uint64_t rounds_per_forest = 128;
 
   // Hierarchical AllReduce: a column has at least this many bytes. More columns than one cost
   // messages, and save time only when a leader has more work in memory than the NICs have (2 hosts

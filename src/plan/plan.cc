@@ -79,7 +79,7 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
     case Algorithm::recursive_doubling:
       return build_recursive_doubling(what, limits, plan);
     case Algorithm::direct:
-    case Algorithm::trees:
+    case Algorithm::nested:
     case Algorithm::split:
     case Algorithm::recursive_split:
     case Algorithm::leaf:

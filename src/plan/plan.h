@@ -99,10 +99,10 @@ enum class Algorithm : uint8_t {
   recursive_doubling,
   hierarchical,
   direct,           // each rank sends to each other one; owners' shares follow their bandwidth
-  trees,            // spanning trees in which a rank's neighbours follow its bandwidth
+  nested,           // rings within rings: the slower a host, the fewer of them it is in
   split,            // R2CCL-AllReduce: a ring of all, and one without the slowest host
   recursive_split,  // the same again among the hosts that are left
-  leaf  // OptCC's four stages: slow hosts only give and take, beside a ring of the others
+  leaf              // OptCC's four stages: one ring, without the slowest host
 };
 
 // The blocks of a vector in this rank's memory, one for each rank. Counts and starts are in

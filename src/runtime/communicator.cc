@@ -32,8 +32,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::hierarchical;
     case AlgorithmChoice::direct:
       return Algorithm::direct;
-    case AlgorithmChoice::trees:
-      return Algorithm::trees;
+    case AlgorithmChoice::nested:
+      return Algorithm::nested;
     case AlgorithmChoice::split:
       return Algorithm::split;
     case AlgorithmChoice::recursive_split:

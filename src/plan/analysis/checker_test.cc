@@ -305,8 +305,8 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
         return "hierarchical_";
       case Algorithm::direct:
         return "direct_";
-      case Algorithm::trees:
-        return "trees_";
+      case Algorithm::nested:
+        return "nested_";
       case Algorithm::split:
         return "split_";
       case Algorithm::recursive_split:

@@ -37,7 +37,7 @@ inline constexpr std::array kAlgorithmWords{
     PlanWord{Algorithm::recursive_doubling, "recursive_doubling"},
     PlanWord{Algorithm::hierarchical, "hierarchical"},
     PlanWord{Algorithm::direct, "direct"},
-    PlanWord{Algorithm::trees, "trees"},
+    PlanWord{Algorithm::nested, "nested"},
     PlanWord{Algorithm::split, "split"},
     PlanWord{Algorithm::recursive_split, "recursive_split"},
     PlanWord{Algorithm::leaf, "leaf"}};

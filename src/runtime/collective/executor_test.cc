@@ -22,7 +22,7 @@ namespace {
 constexpr ChannelId kChannel{7};
 constexpr std::array kReductionAlgorithms{
     Algorithm::ring,         Algorithm::halving_doubling, Algorithm::recursive_doubling,
-    Algorithm::hierarchical, Algorithm::direct,           Algorithm::trees,
+    Algorithm::hierarchical, Algorithm::direct,           Algorithm::nested,
     Algorithm::split,        Algorithm::recursive_split,  Algorithm::leaf};
 
 // Returns hosts of up to three ranks for the hierarchical algorithm, none for the others.
@@ -201,7 +201,7 @@ TEST(Executor, ReducesVectorsOfManySegmentsInAnyOrderOfEvents) {
       expect_all_reduce<float>(job, Algorithm::ring, ReduceOp::sum, count);
       expect_all_reduce<float>(job, Algorithm::halving_doubling, ReduceOp::sum, 300000 + seed);
       expect_all_reduce<float>(job, Algorithm::hierarchical, ReduceOp::sum, 600000 + seed);
-      expect_all_reduce<float>(job, Algorithm::trees, ReduceOp::sum, 600000 + seed);
+      expect_all_reduce<float>(job, Algorithm::nested, ReduceOp::sum, 600000 + seed);
       expect_all_reduce<float>(job, Algorithm::recursive_split, ReduceOp::sum, 300000 + seed);
     }
   }
@@ -214,7 +214,7 @@ TEST(Executor, NeedsOnlyOneStagingSlot) {
     expect_all_reduce<int32_t>(job, Algorithm::ring, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::halving_doubling, ReduceOp::sum, count);
     expect_all_reduce<int32_t>(job, Algorithm::hierarchical, ReduceOp::sum, 600000);
-    expect_all_reduce<int32_t>(job, Algorithm::trees, ReduceOp::sum, 600000);
+    expect_all_reduce<int32_t>(job, Algorithm::nested, ReduceOp::sum, 600000);
     expect_all_reduce<int32_t>(job, Algorithm::direct, ReduceOp::sum, 600000);
     expect_all_reduce<int32_t>(job, Algorithm::leaf, ReduceOp::sum, count);
   }

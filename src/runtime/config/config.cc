@@ -95,7 +95,7 @@ constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
 // In the order of AlgorithmChoice.
 constexpr std::array kAlgorithmNames = {
-    "auto", "ring", "hd", "rd", "hier", "direct", "trees", "split", "recursive_split", "leaf"};
+    "auto", "ring", "hd", "rd", "hier", "direct", "nested", "split", "recursive_split", "leaf"};
 
 void set_family(Config& config, size_t index) {
   config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
@@ -149,8 +149,9 @@ const std::array kVariables = {
         "R2CCL_ALGO", nullptr, Choice{kAlgorithmNames, set_algorithm}, "auto",
         "The algorithm. Among all ranks alike: ring, halving and doubling (hd), recursive "
         "doubling (rd), or each with each (direct). Within each host and then among hosts: hier. "
-        "For hosts of unequal bandwidth AllReduce also has trees, and rings without the slow hosts "
-        "(split, recursive_split, leaf). A collective without a form of that name chooses as with "
+        "For hosts of unequal bandwidth AllReduce also has rings that leave out slow hosts "
+        "(nested, "
+        "split, recursive_split, leaf). A collective without a form of that name chooses as with "
         "auto: by the costs of "
         "messages and bytes that the ranks measure at the start."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",

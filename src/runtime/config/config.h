@@ -23,7 +23,7 @@ enum class AlgorithmChoice : uint8_t {
   recursive_doubling,
   hierarchical,
   direct,
-  trees,
+  nested,
   split,
   recursive_split,
   leaf
