@@ -60,7 +60,10 @@ Result<FluidTime> FluidRun::run() {
 
 Status FluidRun::make_links() {
   const std::vector<CompactPlan>& ranks = plan_.ranks();
-  const PlanPlayer::Bounds bounds{.window = options_.window, .staging = options_.staging};
+  const PlanPlayer::Bounds bounds{
+      .window = options_.window,
+      .staging = options_.staging,
+      .buffered_count = options_.buffered_bytes / plan_.element_bytes()};
   uint32_t queues = 0;
   players_.reserve(ranks.size());
   for (const CompactPlan& rank : ranks) {
@@ -121,10 +124,10 @@ double FluidRun::next_time() const {
 }
 
 void FluidRun::run_events(double until_s) {
+  while (!sending_.empty() && sending_.first_time() <= until_s) end_message(sending_.first());
   while (next_change_ < changes_.size() && changes_[next_change_].at_s <= until_s) {
     apply(changes_[next_change_++]);
   }
-  while (!sending_.empty() && sending_.first_time() <= until_s) end_message(sending_.first());
   while (!late_.empty() && std::get<double>(late_.top()) <= until_s) {
     const auto [at, order, event, link] = late_.top();
     late_.pop();
@@ -239,6 +242,7 @@ void FluidRun::begin_next(uint32_t index) {
     if (link.active) {
       set_end(index);
     } else {
+      link.sent_then = link.sent;
       switched_.push_back(index);
     }
   }
@@ -321,14 +325,13 @@ void FluidRun::start_flows(uint32_t index) {
     if (flow >= next_flow_.size()) next_flow_.resize(flow + 1);
     next_flow_[flow] = std::exchange(link.first_flow, flow);
   }
-  link.rate = 0;
   link.since_s = now_s_;
-  link.sent_then = link.sent;
 }
 
 void FluidRun::stop_flows(uint32_t index) {
   Link& link = links_[index];
-  record(link);
+  advance(link);
+  link.rate = 0;
   link.active = false;
   sending_.remove(index);
   for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
@@ -337,19 +340,22 @@ void FluidRun::stop_flows(uint32_t index) {
   link.first_flow = kNone;
 }
 
-void FluidRun::record(const Link& link) {
-  if (recorder_ == nullptr || now_s_ <= link.since_s || link.rate == 0) return;
-  recorder_->carried(network_.host_of(link.from), network_.host_of(link.to), link.since_s, now_s_,
-                     (now_s_ - link.since_s) * link.rate);
+// Counts the bytes that the link has sent at its rate.
+void FluidRun::advance(Link& link) {
+  const double bytes = (now_s_ - link.since_s) * link.rate;
+  if (recorder_ != nullptr && bytes > 0 && link.remote) {
+    recorder_->carried(network_.host_of(link.from), network_.host_of(link.to), link.since_s, now_s_,
+                       bytes);
+  }
+  link.sent_then += bytes;
+  link.since_s = now_s_;
 }
 
 void FluidRun::set_rate(uint32_t index) {
   Link& link = links_[index];
   link.rerated = false;
   if (!link.active) return;
-  record(link);
-  link.sent_then += (now_s_ - link.since_s) * link.rate;
-  link.since_s = now_s_;
+  advance(link);
   link.rate = 0;
   for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
     link.rate += network_.shares().rate(flow);

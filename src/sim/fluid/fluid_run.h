@@ -70,7 +70,7 @@ class FluidRun {
   void start_flows(uint32_t link);
   void stop_flows(uint32_t link);
   void set_rate(uint32_t link);
-  void record(const Link& link);
+  void advance(Link& link);
   void set_end(uint32_t link);
   Status standstill();
 

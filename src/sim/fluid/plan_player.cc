@@ -17,6 +17,7 @@ PlanPlayer::PlanPlayer(const CompactPlan& plan, const Bounds& bounds)
     : plan_(&plan),
       window_(bounds.window),
       slots_(bounds.staging),
+      buffered_count_(bounds.buffered_count),
       staged_at_(plan.staged_begin()),
       staged_left_(plan.staged_count()),
       steps_left_(plan.steps()),
@@ -67,11 +68,10 @@ void PlanPlayer::arrive(uint32_t queue, std::vector<uint32_t>& posted) {
 void PlanPlayer::acknowledge(uint32_t queue, std::vector<uint32_t>& posted) {
   posted_ = &posted;
   QueueState& state = queues_[queue];
-  R2CCL_CHECK(state.ended < state.posted && sends_left_ > 0);
-  const uint32_t step = state.open[state.ended & (state.open.size() - 1)].number;
+  R2CCL_CHECK(state.ended < state.posted);
+  const CompactStep& step = state.open[state.ended & (state.open.size() - 1)];
   ++state.ended;
-  --sends_left_;
-  finish(step);
+  if (step.count > buffered_count_) finish_send(step);
   advance(queue);
   settle();
 }
@@ -147,6 +147,7 @@ bool PlanPlayer::may_post(uint32_t queue) const {
 void PlanPlayer::advance(uint32_t queue) {
   if (!may_post(queue)) return;
   posted_->push_back(queue);
+  const bool sends = plan_->queues()[queue].sends;
   QueueState& state = queues_[queue];
   while (may_post(queue)) {
     if (state.posted - state.ended == state.open.size()) grow(state);
@@ -156,6 +157,8 @@ void PlanPlayer::advance(uint32_t queue) {
       --slots_;
       take_slot();
     }
+    // A copy of the bytes goes out, so that their place is free at once.
+    if (sends && state.head.count <= buffered_count_) finish_send(state.head);
     read_head(queue);
   }
 }
@@ -183,6 +186,12 @@ void PlanPlayer::advance_staged() {
     advance(staged_queue_);
     if (staged_left_ == before) return;
   }
+}
+
+void PlanPlayer::finish_send(const CompactStep& step) {
+  R2CCL_CHECK(sends_left_ > 0);
+  --sends_left_;
+  finish(step.number);
 }
 
 void PlanPlayer::finish(uint32_t step) {

@@ -12,11 +12,10 @@ namespace r2ccl::sim {
 
 class PlanPlayer {
  public:
-  // The messages that a step queue may have posted and not finished, and the staging slots of the
-  // rank.
   struct Bounds {
-    uint32_t window = 0;
-    uint32_t staging = 0;
+    uint32_t window = 0;          // messages that a step queue may have posted and not finished
+    uint32_t staging = 0;         // slots of the rank
+    uint64_t buffered_count = 0;  // sends of at most so many elements are copied
   };
   // The plan must outlive the player.
   PlanPlayer(const CompactPlan& plan, const Bounds& bounds);
@@ -77,6 +76,7 @@ class PlanPlayer {
   void take_slot();
   void hold_copy(const CompactStep& step);
   uint32_t new_waiter();
+  void finish_send(const CompactStep& step);
   void finish(uint32_t step);
   void settle();
   void wake(uint32_t step);
@@ -84,6 +84,7 @@ class PlanPlayer {
   const CompactPlan* plan_;
   uint32_t window_;
   uint32_t slots_;
+  uint64_t buffered_count_;
   uint32_t staged_at_;             // where the queue after the next staged one lies in the code
   uint32_t staged_left_;
   uint32_t staged_queue_ = kNone;  // has the next step that gets a slot
