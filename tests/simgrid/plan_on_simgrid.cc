@@ -1,5 +1,5 @@
-// Runs a plan on SimGrid (https://simgrid.org), as a check of the fluid simulator by other code: the
-// text of `r2ccl plan show --text` is read from standard input, the steps run by the rules of
+// Runs a plan on SimGrid (https://simgrid.org), as a check of the fluid simulator by other code:
+// the text of `r2ccl plan show --text` is read from standard input, the steps run by the rules of
 // src/plan/plan.h, and SimGrid shares the bandwidth. Prints the time in seconds.
 //
 //   plan_on_simgrid RATE LATENCY_S WINDOW STAGING BUFFERED_BYTES ELEMENT_BYTES [HOST=SHARE]...
@@ -121,8 +121,7 @@ std::vector<Rank> read_plan(std::istream& in, const Settings& settings) {
     for (const uint32_t earlier : step.after) rank.steps[earlier].dependents.push_back(number);
     if (step.kind == "copy") continue;
     const std::pair key(step.kind == "send", step.peer);
-    const auto [it, is_new] =
-        rank.queue_of.emplace(key, static_cast<uint32_t>(rank.queues.size()));
+    const auto [it, is_new] = rank.queue_of.emplace(key, static_cast<uint32_t>(rank.queues.size()));
     if (is_new) rank.queues.emplace_back().sends = key.first;
     step.queue = it->second;
     rank.queues[it->second].steps.push_back(number);

@@ -20,8 +20,8 @@ std::vector<uint32_t> after_of(const CompactPlan& plan, const CompactStep& step)
 }
 
 void expect_same(const CompactPlan& compact, const CompactStep& step, const Step& original) {
-  EXPECT_EQ(step.count, original.kind == StepKind::send ? original.source.count
-                                                        : original.target.count);
+  EXPECT_EQ(step.count,
+            original.kind == StepKind::send ? original.source.count : original.target.count);
   EXPECT_EQ(step.reduces, original.kind == StepKind::receive_reduce);
   EXPECT_EQ(after_of(compact, step), original.after);
 }

@@ -45,32 +45,30 @@ double seconds(const PlanKey& key, const FluidFabric& fabric, const FluidOptions
   return time.ok() ? time.value().time_s : -1;
 }
 
-#define EXPECT_SECONDS(actual, expected) EXPECT_NEAR(actual, expected, (expected) * 1e-9 + kExact)
+#define EXPECT_SECONDS(actual, expected) EXPECT_NEAR(actual, expected, (expected)*1e-9 + kExact)
 
 // The steps of a rank that sends `messages` segments to `peer`.
 RankPlan sender(Rank rank, Rank peer, int messages) {
   RankPlan plan{.rank = rank, .steps = {}};
   for (int i = 0; i < messages; ++i) {
-    plan.steps.push_back(
-        {.kind = StepKind::send, .peer = peer, .source = {.count = kSegment}});
+    plan.steps.push_back({.kind = StepKind::send, .peer = peer, .source = {.count = kSegment}});
   }
   return plan;
 }
 RankPlan receiver(Rank rank, Rank peer, int messages, StepKind kind = StepKind::receive) {
   RankPlan plan{.rank = rank, .steps = {}};
   for (int i = 0; i < messages; ++i) {
-    plan.steps.push_back({.kind = kind,
-                          .peer = peer,
-                          .target = {.buffer = Buffer::output, .count = kSegment}});
+    plan.steps.push_back(
+        {.kind = kind, .peer = peer, .target = {.buffer = Buffer::output, .count = kSegment}});
   }
   return plan;
 }
 
 Result<FluidTime> run(const std::vector<RankPlan>& plans, const FluidFabric& fabric,
                       const FluidOptions& options = {}) {
-  const Result<FluidPlan> plan = FluidPlan::of(
-      static_cast<int32_t>(plans.size()), 1,
-      [&](Rank rank) { return plans[static_cast<size_t>(rank.value())]; });
+  const Result<FluidPlan> plan =
+      FluidPlan::of(static_cast<int32_t>(plans.size()), 1,
+                    [&](Rank rank) { return plans[static_cast<size_t>(rank.value())]; });
   return fluid_time(plan.value(), {}, fabric, options);
 }
 
@@ -150,16 +148,15 @@ TEST(FluidTest, ABarrierCostsOnlyLatency) {
 }
 
 TEST(FluidTest, ARankAloneNeedsNoTime) {
-  EXPECT_EQ(seconds(call(Collective::all_reduce, Algorithm::automatic, 1, kSegment),
-                    fabric_with(0)),
-            0);
+  EXPECT_EQ(
+      seconds(call(Collective::all_reduce, Algorithm::automatic, 1, kSegment), fabric_with(0)), 0);
 }
 
 // ---- shares ------------------------------------------------------------------------------------
 
 TEST(FluidTest, MessagesToOnePeerGoOneAfterTheOther) {
-  const auto time = run({sender(Rank(0), Rank(1), 5), receiver(Rank(1), Rank(0), 5)},
-                        fabric_with(1e-4));
+  const auto time =
+      run({sender(Rank(0), Rank(1), 5), receiver(Rank(1), Rank(0), 5)}, fabric_with(1e-4));
   EXPECT_SECONDS(time.value().time_s, 5 * kSegmentS + 1e-4);
   EXPECT_EQ(time.value().messages, 5U);
 }
@@ -190,8 +187,7 @@ TEST(FluidTest, AStagingSlotIsNeededForAMessageToBeReduced) {
 
 TEST(FluidTest, AWindowEndsWithTheAcknowledgement) {
   const double latency = 2e-4;
-  const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 4),
-                                       receiver(Rank(1), Rank(0), 4)};
+  const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 4), receiver(Rank(1), Rank(0), 4)};
   FluidOptions one;
   one.window = 1;
   EXPECT_SECONDS(run(plans, fabric_with(latency), one).value().time_s,
@@ -199,12 +195,13 @@ TEST(FluidTest, AWindowEndsWithTheAcknowledgement) {
 }
 
 TEST(FluidTest, AStepWaitsForThoseBeforeIt) {
-  // Rank 1 passes on two messages that it has got; the second one also waits for its own first send.
+  // Rank 1 passes on two messages that it has got; the second one also waits for its own first
+  // send.
   RankPlan middle = receiver(Rank(1), Rank(0), 2);
-  middle.steps.push_back({.kind = StepKind::send, .peer = Rank(2), .source = {.count = kSegment},
-                          .after = {0}});
-  middle.steps.push_back({.kind = StepKind::send, .peer = Rank(2), .source = {.count = kSegment},
-                          .after = {1, 2}});
+  middle.steps.push_back(
+      {.kind = StepKind::send, .peer = Rank(2), .source = {.count = kSegment}, .after = {0}});
+  middle.steps.push_back(
+      {.kind = StepKind::send, .peer = Rank(2), .source = {.count = kSegment}, .after = {1, 2}});
   const double latency = 3e-4;
   const auto time = run({sender(Rank(0), Rank(1), 2), middle, receiver(Rank(2), Rank(1), 2)},
                         fabric_with(latency));
@@ -214,8 +211,7 @@ TEST(FluidTest, AStepWaitsForThoseBeforeIt) {
 TEST(FluidTest, AMessageTakesItsSendersProcessor) {
   FluidOptions options;
   options.message_s = 2 * kSegmentS;
-  const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 5),
-                                       receiver(Rank(1), Rank(0), 5)};
+  const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 5), receiver(Rank(1), Rank(0), 5)};
   EXPECT_SECONDS(run(plans, fabric_with(0), options).value().time_s, 11 * kSegmentS);
 }
 
@@ -378,11 +374,11 @@ TEST(FluidTest, APlanWhoseEndsDifferIsAnError) {
 
 TEST(FluidTest, APlanThatWaitsForItselfIsAnError) {
   RankPlan first = receiver(Rank(0), Rank(1), 1);
-  first.steps.push_back({.kind = StepKind::send, .peer = Rank(1), .source = {.count = kSegment},
-                         .after = {0}});
+  first.steps.push_back(
+      {.kind = StepKind::send, .peer = Rank(1), .source = {.count = kSegment}, .after = {0}});
   RankPlan second = receiver(Rank(1), Rank(0), 1);
-  second.steps.push_back({.kind = StepKind::send, .peer = Rank(0), .source = {.count = kSegment},
-                          .after = {0}});
+  second.steps.push_back(
+      {.kind = StepKind::send, .peer = Rank(0), .source = {.count = kSegment}, .after = {0}});
   EXPECT_EQ(error({first, second}), "the plan stands still: rank 0 waits in step 0 for ever");
 }
 
@@ -396,7 +392,8 @@ TEST(FluidTest, ANetworkThatCannotBeIsAnError) {
   EXPECT_EQ(error(plans, fabric_with(-1)), "a latency is zero or more seconds");
   fabric = fabric_with(0);
   fabric.nic_rate = 0;
-  EXPECT_EQ(error(plans, fabric), "a NIC, and a rank's port within its host, need a rate above zero");
+  EXPECT_EQ(error(plans, fabric),
+            "a NIC, and a rank's port within its host, need a rate above zero");
   fabric = fabric_with(0);
   fabric.nics = 0;
   EXPECT_EQ(error(plans, fabric), "a host has 1 to 64 NICs, not 0");
