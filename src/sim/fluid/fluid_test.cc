@@ -69,6 +69,7 @@ Result<FluidTime> run(const std::vector<RankPlan>& plans, const FluidFabric& fab
   const Result<FluidPlan> plan =
       FluidPlan::of(static_cast<int32_t>(plans.size()), 1,
                     [&](Rank rank) { return plans[static_cast<size_t>(rank.value())]; });
+  R2CCL_RETURN_IF_ERROR(plan.status());
   return fluid_time(plan.value(), {}, fabric, options);
 }
 
