@@ -71,9 +71,9 @@ TEST(SimPlanOptions, ThePlanKnowsTheLossesUnlessItIsTheHealthyOne) {
 TEST(SimPlanOptions, ThePlannerCountsTheCostsOfTheNetwork) {
   SimPlanOptions options = some_options();
   options.nic_rate = "8G";
-  options.latency_us = 64;
+  options.latency_us = 65.536;
   const DomainCosts costs = sim_plan_of(options).value().key.costs.network;
-  EXPECT_EQ(costs.hop_ns, 64'000U);
+  EXPECT_EQ(costs.hop_ns, 65'536U);
   EXPECT_EQ(costs.kib_ns, 512U);  // two NICs
 }
 

@@ -186,6 +186,22 @@ TEST(FluidTest, AStagingSlotIsNeededForAMessageToBeReduced) {
   EXPECT_SECONDS(run(plans, fabric_with(latency), two).value().time_s, 6 * kSegmentS + latency);
 }
 
+TEST(FluidTest, SlotsGoOutInTheOrderOfThePlan) {
+  // Rank 0 has its message only after five segments from rank 3. Rank 1 has its own at once, and
+  // still gets the slot after rank 0.
+  RankPlan late = receiver(Rank(0), Rank(3), 5);
+  late.steps.push_back(
+      {.kind = StepKind::send, .peer = Rank(2), .source = {.count = kSegment}, .after = {4}});
+  RankPlan both = receiver(Rank(2), Rank(0), 1, StepKind::receive_reduce);
+  both.steps.push_back(receiver(Rank(2), Rank(1), 1, StepKind::receive_reduce).steps[0]);
+  const std::vector<RankPlan> plans = {late, sender(Rank(1), Rank(2), 1), both,
+                                       sender(Rank(3), Rank(0), 5)};
+  FluidOptions one;
+  one.staging = 1;
+  EXPECT_SECONDS(run(plans, fabric_with(0), one).value().time_s, 7 * kSegmentS);
+  EXPECT_SECONDS(run(plans, fabric_with(0)).value().time_s, 6 * kSegmentS);
+}
+
 TEST(FluidTest, AWindowEndsWithTheAcknowledgement) {
   const double latency = 2e-4;
   const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 4), receiver(Rank(1), Rank(0), 4)};
@@ -244,6 +260,11 @@ TEST(FluidTest, ASpineConnectsOtherRails) {
   fabric.rates[0][0] = {0, 0};
   fabric.rates[1][1] = {0, 0};
   EXPECT_SECONDS(run(plans, fabric).value().time_s, 4.0 / 3 * kSegmentS);
+  // Rails that both hosts have come first, wherever they are.
+  FluidFabric last = rails_of(FluidFabricKind::spine, 4);
+  last.rates = {HostRates(4), HostRates(4)};
+  last.rates[0][3] = last.rates[1][2] = {0, 0};
+  EXPECT_SECONDS(run(plans, last).value().time_s, 4.0 / 3 * kSegmentS);
   // An uplink carries the bandwidth of two hosts, divided by four.
   fabric.oversubscription = 4;
   EXPECT_SECONDS(run(plans, fabric).value().time_s, 4.0 / 2.5 * kSegmentS);
@@ -287,6 +308,17 @@ TEST(FluidTest, AMessageOnAFailedNicWaitsForTheDetection) {
   options.changes[0].rate = {500, 500};
   EXPECT_SECONDS(run(plans, rails_of(FluidFabricKind::rails, 2), options).value().time_s,
                  0.25 * kSegmentS + 1.5 / 1.5 * kSegmentS);
+}
+
+TEST(FluidTest, AFailureOfANicThatALinkDoesNotUseDelaysNothing) {
+  FluidFabric fabric = rails_of(FluidFabricKind::rails, 2);
+  fabric.rates = {HostRates(2), HostRates(2)};
+  fabric.rates[1][1] = {0, 0};
+  FluidOptions options;
+  options.changes = {{.at_s = 0.5 * kSegmentS, .host = 0, .nic = 1, .rate = {0, 0}}};
+  options.detection_s = 10 * kSegmentS;
+  const std::vector<RankPlan> plans = {sender(Rank(0), Rank(1), 2), receiver(Rank(1), Rank(0), 2)};
+  EXPECT_SECONDS(run(plans, fabric, options).value().time_s, 2 * kSegmentS);
 }
 
 TEST(FluidTest, AFailureElsewhereDelaysNothing) {
