@@ -91,7 +91,7 @@ SUITES = {
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 3,400 more "
             "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
-            "SimGrid's times of plans, the installed files, the long process tests.\n`make check` runs these.",
+            "SimGrid's times of plans, the\ninstalled files, the long process tests. `make check` runs these.",
     "check": "Left out: 107,600 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }

@@ -70,7 +70,7 @@ class SimPlanTest(unittest.TestCase):
 
     def test_a_failure_costs_its_detection(self):
         healthy = result_of(*SMALL, "--nics", 2)["time_s"]
-        failing = result_of(*SMALL, "--nics", 2, "--fail", "1:3:0", "--detection-ms", "40")["time_s"]
+        failing = result_of(*SMALL, "--nics", 2, "--fail", "1,3,0", "--detection-ms", "40")["time_s"]
         self.assertGreater(failing, healthy + 0.04)
         self.assertLess(failing, 2 * healthy + 0.05)
 

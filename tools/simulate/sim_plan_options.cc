@@ -179,17 +179,16 @@ Result<FluidFabric> fabric_of(const SimPlanOptions& options) {
   return fabric;
 }
 
-// Parses "MS:HOST:NIC" or "MS:HOST:NIC=RATE".
+// Parses "MS,HOST,NIC" or "MS,HOST,NIC,RATE".
 Result<RateChange> change_of(const std::string& text) {
-  const std::vector<std::string> halves = words_of(text, '=');
-  const std::vector<std::string> parts = words_of(halves.empty() ? "" : halves[0], ':');
-  const auto wrong = bad("--fail", "'" + text + "' is none of MS:HOST:NIC and MS:HOST:NIC=RATE");
-  if (halves.size() > 2 || parts.size() != 3) return wrong;
+  const std::vector<std::string> parts = words_of(text, ',');
+  const auto wrong = bad("--fail", "'" + text + "' is neither MS,HOST,NIC nor MS,HOST,NIC,RATE");
+  if (parts.size() != 3 && parts.size() != 4) return wrong;
   const std::optional<double> at = parse_number(parts[0]);
   const std::optional<int> host = parse_int(parts[1]);
   const std::optional<int> nic = parse_int(parts[2]);
   const std::optional<NicRate> rate =
-      halves.size() == 2 ? nic_rate_of(halves[1]) : std::optional(NicRate{.send = 0, .receive = 0});
+      parts.size() == 4 ? nic_rate_of(parts[3]) : std::optional(NicRate{.send = 0, .receive = 0});
   if (!at || !host || !nic || !rate || *host < 0 || *nic < 0) return wrong;
   const Result<double> seconds = seconds_of("--fail", *at * 1e3);
   R2CCL_RETURN_IF_ERROR(seconds.status());

@@ -79,7 +79,7 @@ TEST(SimPlanOptions, ThePlannerCountsTheCostsOfTheNetwork) {
 
 TEST(SimPlanOptions, AFailureHasATimeAHostAndANic) {
   SimPlanOptions options = some_options();
-  options.failures = {"1.5:3:1", "2:0:0=250"};
+  options.failures = {"1.5,3,1", "2,0,0,250"};
   const sim::FluidOptions values = sim_plan_of(options).value().options;
   ASSERT_EQ(values.changes.size(), 2U);
   EXPECT_DOUBLE_EQ(values.changes[0].at_s, 1.5e-3);
@@ -128,9 +128,9 @@ TEST(SimPlanOptions, AWrongOneIsNamed) {
       {[](SimPlanOptions& o) { o.rates = {"0=0,0"}; },
        "the rates of the NICs: host 0 of the view can send nothing"},
       {[](SimPlanOptions& o) { o.view_path = "/nonexistent"; }, "--view: /nonexistent cannot be"},
-      {[](SimPlanOptions& o) { o.failures = {"1:2"}; }, "--fail: '1:2' is none of MS:HOST:NIC"},
-      {[](SimPlanOptions& o) { o.failures = {"-1:0:0"}; }, "--fail: write a time"},
-      {[](SimPlanOptions& o) { o.failures = {"1:9:0"}; }, "--fail: host 9 has no NIC 0"},
+      {[](SimPlanOptions& o) { o.failures = {"1,2"}; }, "--fail: '1,2' is neither MS,HOST,NIC"},
+      {[](SimPlanOptions& o) { o.failures = {"-1,0,0"}; }, "--fail: write a time"},
+      {[](SimPlanOptions& o) { o.failures = {"1,9,0"}; }, "--fail: host 9 has no NIC 0"},
       {[](SimPlanOptions& o) { o.segment = "1"; }, "--segment: '1' is no size from 1K"},
       {[](SimPlanOptions& o) { o.bytes = "16384G"; }, "--segment: 16384G in segments of 256K are"},
       {[](SimPlanOptions& o) { o.memory = "lots"; }, "--memory: 'lots' is no size"},
