@@ -3,6 +3,7 @@
 #   install-deps.sh           install the missing packages
 #   install-deps.sh --check   install nothing; exit 1 and name the missing packages
 #   install-deps.sh --lint    also the packages that `make lint` and `make check` need
+#   install-deps.sh --simgrid also the one that tests/simgrid needs
 set -euo pipefail
 
 packages=(g++ cmake make pkg-config libsodium-dev libhwy-dev libgtest-dev libcli11-dev nlohmann-json3-dev
@@ -12,7 +13,8 @@ for argument in "$@"; do
   case $argument in
     --check) check_only=1 ;;
     --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file man-db zsh) ;;
-    *) echo "usage: $0 [--check] [--lint]" >&2; exit 2 ;;
+    --simgrid) packages+=(libsimgrid-dev) ;;
+    *) echo "usage: $0 [--check] [--lint] [--simgrid]" >&2; exit 2 ;;
   esac
 done
 

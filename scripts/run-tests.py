@@ -69,6 +69,8 @@ STEPS = {
     "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
     "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
                            target="simulated_transfer"),
+    "simgrid": Script((command("python3 -B tests/simgrid/compare.py build/r2ccl"),),
+                      target="r2ccl_command"),
     "seeds": Script((command("build/r2ccl sim fuzz --seeds 1501..100000"),
                      command("build/r2ccl sim fuzz --seeds 102501..103500"),
                      command("build/r2ccl sim fuzz --seeds 103901..112000")),
@@ -82,14 +84,14 @@ STEPS = {
 
 SUITES = {
     "test": ("release",),
-    "check": ("long", "format", "lint", "instructions", "asan", "tsan", "fuzz"),
+    "check": ("long", "format", "lint", "instructions", "simgrid", "asan", "tsan", "fuzz"),
     "nightly": ("seeds", "conditions", "soak", "mutants"),
 }
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 3,400 more "
-            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, the "
-            "installed files, the long process tests.\n`make check` runs these.",
+            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
+            "SimGrid's times of plans, the\ninstalled files, the long process tests. `make check` runs these.",
     "check": "Left out: 107,600 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }

@@ -255,7 +255,7 @@ void add_fault_options(CLI::App* command, SimPlanOptions& o) {
       ->add_option("--fail", o.failures,
                    "At this time of the run the NIC fails, or has this rate in 1/1000; may be "
                    "given again")
-      ->type_name("MS:HOST:NIC[=RATE]")
+      ->type_name("MS,HOST,NIC[,RATE]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command

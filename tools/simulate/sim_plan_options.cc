@@ -159,6 +159,9 @@ Result<FluidFabric> fabric_of(const SimPlanOptions& options) {
   if (fabric.kind != FluidFabricKind::spine && options.oversubscription != 1) {
     return bad("--oversubscription", "only --fabric spine has switches to share");
   }
+  if (!std::isfinite(options.oversubscription) || options.oversubscription < 1) {
+    return bad("--oversubscription", "write a factor of 1 or more");
+  }
   fabric.nics = static_cast<uint32_t>(options.nics);
   fabric.oversubscription = options.oversubscription;
   const Result<double> rate = bit_rate_of("--nic-rate", options.nic_rate);
@@ -176,17 +179,16 @@ Result<FluidFabric> fabric_of(const SimPlanOptions& options) {
   return fabric;
 }
 
-// Parses "MS:HOST:NIC" or "MS:HOST:NIC=RATE".
+// Parses "MS,HOST,NIC" or "MS,HOST,NIC,RATE".
 Result<RateChange> change_of(const std::string& text) {
-  const std::vector<std::string> halves = words_of(text, '=');
-  const std::vector<std::string> parts = words_of(halves.empty() ? "" : halves[0], ':');
-  const auto wrong = bad("--fail", "'" + text + "' is none of MS:HOST:NIC and MS:HOST:NIC=RATE");
-  if (halves.size() > 2 || parts.size() != 3) return wrong;
+  const std::vector<std::string> parts = words_of(text, ',');
+  const auto wrong = bad("--fail", "'" + text + "' is neither MS,HOST,NIC nor MS,HOST,NIC,RATE");
+  if (parts.size() != 3 && parts.size() != 4) return wrong;
   const std::optional<double> at = parse_number(parts[0]);
   const std::optional<int> host = parse_int(parts[1]);
   const std::optional<int> nic = parse_int(parts[2]);
   const std::optional<NicRate> rate =
-      halves.size() == 2 ? nic_rate_of(halves[1]) : std::optional(NicRate{.send = 0, .receive = 0});
+      parts.size() == 4 ? nic_rate_of(parts[3]) : std::optional(NicRate{.send = 0, .receive = 0});
   if (!at || !host || !nic || !rate || *host < 0 || *nic < 0) return wrong;
   const Result<double> seconds = seconds_of("--fail", *at * 1e3);
   R2CCL_RETURN_IF_ERROR(seconds.status());
@@ -327,7 +329,7 @@ Result<SimPlan> sim_plan_of(const SimPlanOptions& options) {
   if (!memory || *memory == 0) return bad("--memory", "'" + options.memory + "' is no size, as 4G");
   plan.memory_max = *memory;
   R2CCL_RETURN_IF_ERROR(check_fabric(plan.fabric, hosts).with_context("the network"));
-  R2CCL_RETURN_IF_ERROR(check_options(plan.options, plan.fabric, hosts));
+  R2CCL_RETURN_IF_ERROR(check_options(plan.options, plan.fabric, hosts).with_context("--fail"));
   return plan;
 }
 

@@ -48,12 +48,10 @@ class CompactPlan {
   void read_step(uint32_t& at, CompactStep& step) const;
   // Reads one number.
   uint32_t read(uint32_t& at) const {
-    uint32_t value = 0;
-    for (int shift = 0;; shift += 7) {
-      const uint8_t byte = code_[at++];
-      value |= static_cast<uint32_t>(byte & 0x7F) << shift;
-      if (byte < 0x80) return value;
-    }
+    const uint8_t* place = code_.data() + at;
+    const auto value = static_cast<uint32_t>(take(place));
+    at = static_cast<uint32_t>(place - code_.data());
+    return value;
   }
 
  private:
@@ -61,7 +59,16 @@ class CompactPlan {
              const std::vector<uint32_t>& queue_numbers);
   void add(const Step& step, uint32_t number, CompactStep& before);
   void put(uint64_t value);
-  uint64_t read_long(uint32_t& at) const;
+  // Most numbers are below 128, and have one byte.
+  static uint64_t take(const uint8_t*& place) {
+    if (*place < 0x80) return *place++;
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const uint8_t byte = *place++;
+      value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+  }
 
   uint32_t steps_ = 0;
   std::vector<Queue> queues_;

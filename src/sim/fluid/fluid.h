@@ -34,6 +34,8 @@ struct FluidOptions {
   uint32_t window = static_cast<uint32_t>(limits::kMessagesPostedMax);
   // The messages of a rank that wait to be reduced.
   uint32_t staging = static_cast<uint32_t>(limits::kStagingBytes / kPlanLimits.segment_bytes_max);
+  // A send of at most so many bytes is copied, and complete when it begins.
+  uint64_t buffered_bytes = limits::kBufferedSendBytesMax;
   std::vector<RateChange> changes;
   // When a NIC fails, bytes on it are lost. The links that were using it deliver nothing until they
   // have noticed this, and then send these bytes again.

@@ -90,6 +90,56 @@ class Builder {
   std::vector<CompactPlan> parts_;
 };
 
+std::string pair_text(size_t from, size_t to) {
+  return "from rank " + std::to_string(from) + " to rank " + std::to_string(to);
+}
+
+// Compares the messages of a queue of sends with the receives that they meet.
+Status check_pair(const std::vector<CompactPlan>& ranks, size_t from, uint32_t send_queue) {
+  const CompactPlan::Queue& sends = ranks[from].queues()[send_queue];
+  const auto to = static_cast<size_t>(sends.peer.value());
+  R2CCL_CHECK(to < ranks.size() && to != from);
+  const uint32_t receive_queue = ranks[to].find(false, Rank(static_cast<int32_t>(from)));
+  const bool found = receive_queue < ranks[to].queues().size();
+  const CompactPlan::Queue receives =
+      found ? ranks[to].queues()[receive_queue] : CompactPlan::Queue();
+  if (receives.length != sends.length) {
+    return {Code::invalid_argument, std::to_string(sends.length) + " sends " + pair_text(from, to) +
+                                        " meet " + std::to_string(receives.length) + " receives"};
+  }
+  CompactStep send;
+  CompactStep receive;
+  uint32_t send_at = sends.begin;
+  uint32_t receive_at = receives.begin;
+  for (uint32_t i = 0; i < sends.length; ++i) {
+    ranks[from].read_step(send_at, send);
+    ranks[to].read_step(receive_at, receive);
+    if (send.count == receive.count) continue;
+    return {Code::invalid_argument, "message " + std::to_string(i) + " " + pair_text(from, to) +
+                                        " has other elements at its two ends"};
+  }
+  return {};
+}
+
+Status check_messages(const std::vector<CompactPlan>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (uint32_t queue = 0; queue < ranks[rank].queues().size(); ++queue) {
+      const CompactPlan::Queue& each = ranks[rank].queues()[queue];
+      if (each.sends) {
+        R2CCL_RETURN_IF_ERROR(check_pair(ranks, rank, queue));
+        continue;
+      }
+      const auto peer = static_cast<size_t>(each.peer.value());
+      R2CCL_CHECK(peer < ranks.size());
+      if (ranks[peer].find(true, Rank(static_cast<int32_t>(rank))) < ranks[peer].queues().size()) {
+        continue;
+      }
+      return {Code::invalid_argument, "no send " + pair_text(peer, rank) + " meets a receive"};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<FluidPlan> FluidPlan::of(const PlanKey& key, const PlanLimits& limits, uint64_t memory_max) {
@@ -108,6 +158,7 @@ Result<FluidPlan> FluidPlan::of(int32_t ranks, uint64_t element_bytes, const Par
   FluidPlan plan;
   plan.memory_ = builder.memory();
   plan.ranks_ = builder.take();
+  R2CCL_RETURN_IF_ERROR(check_messages(plan.ranks_));
   plan.element_bytes_ = element_bytes;
   for (const CompactPlan& rank : plan.ranks_) {
     for (const CompactPlan::Queue& queue : rank.queues()) {

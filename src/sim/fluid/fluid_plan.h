@@ -21,7 +21,8 @@ class FluidPlan {
   // take more than `memory_max` bytes.
   static Result<FluidPlan> of(const PlanKey& key, const PlanLimits& limits = kPlanLimits,
                               uint64_t memory_max = kFluidMemoryMax);
-  // Takes the parts from a function, which several threads call at a time.
+  // Takes the parts from a function, which several threads call at a time. Fails when a message has
+  // not the same elements at both of its ends.
   using PartOf = std::function<RankPlan(Rank)>;
   static Result<FluidPlan> of(int32_t ranks, uint64_t element_bytes, const PartOf& part_of,
                               uint64_t memory_max = kFluidMemoryMax);

@@ -16,10 +16,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // ends one message and begins the next at once would seem idle in between.
 constexpr double kSameTime = 1e-12;
 
-std::string pair_text(uint32_t from, uint32_t to) {
-  return "from rank " + std::to_string(from) + " to rank " + std::to_string(to);
-}
-
 }  // namespace
 
 FluidRun::FluidRun(const FluidPlan& plan, const HostGroups& hosts, const FluidFabric& fabric,
@@ -38,7 +34,7 @@ FluidRun::FluidRun(const FluidPlan& plan, const HostGroups& hosts, const FluidFa
 }
 
 Result<FluidTime> FluidRun::run() {
-  R2CCL_RETURN_IF_ERROR(make_links());
+  make_links();
   for (uint32_t rank = 0; rank < players_.size(); ++rank) {
     posted_.clear();
     players_[rank].start(posted_);
@@ -46,21 +42,23 @@ Result<FluidTime> FluidRun::run() {
     handle_posted(rank);
   }
   begin_messages();
-  while (ranks_left_ > 0 && failure_.ok()) {
+  while (ranks_left_ > 0) {
     const double next = next_time();
     if (next == kNever) return standstill();
     now_s_ = std::max(now_s_, next);
     run_events(now_s_ + now_s_ * kSameTime);
     begin_messages();
   }
-  if (!failure_.ok()) return failure_;
   result_.time_s = *std::ranges::max_element(result_.rank_s);
   return std::move(result_);
 }
 
-Status FluidRun::make_links() {
+void FluidRun::make_links() {
   const std::vector<CompactPlan>& ranks = plan_.ranks();
-  const PlanPlayer::Bounds bounds{.window = options_.window, .staging = options_.staging};
+  const PlanPlayer::Bounds bounds{
+      .window = options_.window,
+      .staging = options_.staging,
+      .buffered_count = options_.buffered_bytes / plan_.element_bytes()};
   uint32_t queues = 0;
   players_.reserve(ranks.size());
   for (const CompactPlan& rank : ranks) {
@@ -68,35 +66,19 @@ Status FluidRun::make_links() {
     first_queue_.push_back(queues);
     queues += static_cast<uint32_t>(rank.queues().size());
   }
-  link_of_queue_.assign(queues, kNone);
+  link_of_queue_.resize(queues);
   for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
     for (uint32_t queue = 0; queue < ranks[rank].queues().size(); ++queue) {
-      if (ranks[rank].queues()[queue].sends) R2CCL_RETURN_IF_ERROR(make_link(rank, queue));
-    }
-  }
-  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    for (uint32_t queue = 0; queue < ranks[rank].queues().size(); ++queue) {
-      if (link_of_queue_[first_queue_[rank] + queue] != kNone) continue;
-      const auto peer = static_cast<uint32_t>(ranks[rank].queues()[queue].peer.value());
-      return {Code::invalid_argument, "no send " + pair_text(peer, rank) + " meets a receive"};
+      if (ranks[rank].queues()[queue].sends) make_link(rank, queue);
     }
   }
   sending_ = LinkHeap(links_.size());
-  return {};
 }
 
-Status FluidRun::make_link(uint32_t from, uint32_t send_queue) {
-  const CompactPlan::Queue& sends = plan_.ranks()[from].queues()[send_queue];
-  const auto to = static_cast<uint32_t>(sends.peer.value());
-  R2CCL_CHECK(to < players_.size() && to != from);
-  const CompactPlan& receiver = plan_.ranks()[to];
-  const uint32_t receive_queue = receiver.find(false, Rank(static_cast<int32_t>(from)));
-  const uint32_t receives =
-      receive_queue == receiver.queues().size() ? 0 : receiver.queues()[receive_queue].length;
-  if (receives != sends.length) {
-    return {Code::invalid_argument, std::to_string(sends.length) + " sends " + pair_text(from, to) +
-                                        " meet " + std::to_string(receives) + " receives"};
-  }
+void FluidRun::make_link(uint32_t from, uint32_t send_queue) {
+  const Rank peer = plan_.ranks()[from].queues()[send_queue].peer;
+  const auto to = static_cast<uint32_t>(peer.value());
+  const uint32_t receive_queue = plan_.ranks()[to].find(false, Rank(static_cast<int32_t>(from)));
   const auto link = static_cast<uint32_t>(links_.size());
   link_of_queue_[first_queue_[from] + send_queue] = link;
   link_of_queue_[first_queue_[to] + receive_queue] = link;
@@ -105,7 +87,6 @@ Status FluidRun::make_link(uint32_t from, uint32_t send_queue) {
                     .send_queue = send_queue,
                     .receive_queue = receive_queue,
                     .remote = network_.is_remote(from, to)});
-  return {};
 }
 
 double FluidRun::next_time() const {
@@ -121,10 +102,10 @@ double FluidRun::next_time() const {
 }
 
 void FluidRun::run_events(double until_s) {
+  while (!sending_.empty() && sending_.first_time() <= until_s) end_message(sending_.first());
   while (next_change_ < changes_.size() && changes_[next_change_].at_s <= until_s) {
     apply(changes_[next_change_++]);
   }
-  while (!sending_.empty() && sending_.first_time() <= until_s) end_message(sending_.first());
   while (!late_.empty() && std::get<double>(late_.top()) <= until_s) {
     const auto [at, order, event, link] = late_.top();
     late_.pop();
@@ -217,13 +198,7 @@ void FluidRun::begin_next(uint32_t index) {
     Link& link = links_[index];
     const uint32_t receivable = players_[link.to].posted(link.receive_queue);
     if (link.busy || link.begun >= link.sendable || link.begun >= receivable) return;
-    const uint64_t count = players_[link.from].count(link.send_queue, link.begun);
-    if (count != players_[link.to].count(link.receive_queue, link.begun)) {
-      failure_ = {Code::invalid_argument, "message " + std::to_string(link.begun) + " " +
-                                              pair_text(link.from, link.to) +
-                                              " has other elements at its two ends"};
-      return;
-    }
+    const uint64_t count = players_[link.from].begin(link.send_queue);
     ++link.begun;
     if (count == 0) {
       depart(index);
@@ -239,6 +214,7 @@ void FluidRun::begin_next(uint32_t index) {
     if (link.active) {
       set_end(index);
     } else {
+      link.sent_then = link.sent;
       switched_.push_back(index);
     }
   }
@@ -321,14 +297,13 @@ void FluidRun::start_flows(uint32_t index) {
     if (flow >= next_flow_.size()) next_flow_.resize(flow + 1);
     next_flow_[flow] = std::exchange(link.first_flow, flow);
   }
-  link.rate = 0;
   link.since_s = now_s_;
-  link.sent_then = link.sent;
 }
 
 void FluidRun::stop_flows(uint32_t index) {
   Link& link = links_[index];
-  record(link);
+  advance(link);
+  link.rate = 0;
   link.active = false;
   sending_.remove(index);
   for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
@@ -337,19 +312,22 @@ void FluidRun::stop_flows(uint32_t index) {
   link.first_flow = kNone;
 }
 
-void FluidRun::record(const Link& link) {
-  if (recorder_ == nullptr || now_s_ <= link.since_s || link.rate == 0) return;
-  recorder_->carried(network_.host_of(link.from), network_.host_of(link.to), link.since_s, now_s_,
-                     (now_s_ - link.since_s) * link.rate);
+// Counts the bytes that the link has sent at its rate.
+void FluidRun::advance(Link& link) {
+  const double bytes = (now_s_ - link.since_s) * link.rate;
+  if (recorder_ != nullptr && bytes > 0 && link.remote) {
+    recorder_->carried(network_.host_of(link.from), network_.host_of(link.to), link.since_s, now_s_,
+                       bytes);
+  }
+  link.sent_then += bytes;
+  link.since_s = now_s_;
 }
 
 void FluidRun::set_rate(uint32_t index) {
   Link& link = links_[index];
   link.rerated = false;
   if (!link.active) return;
-  record(link);
-  link.sent_then += (now_s_ - link.since_s) * link.rate;
-  link.since_s = now_s_;
+  advance(link);
   link.rate = 0;
   for (uint32_t flow = link.first_flow; flow != kNone; flow = next_flow_[flow]) {
     link.rate += network_.shares().rate(flow);
@@ -368,8 +346,8 @@ Status FluidRun::standstill() {
   for (const Link& link : links_) {
     if (!link.busy) continue;
     return {Code::invalid_argument,
-            "the collective cannot end: no pair of NICs carries a message " +
-                pair_text(link.from, link.to) + ", of host " +
+            "the collective cannot end: no pair of NICs carries a message from rank " +
+                std::to_string(link.from) + " to rank " + std::to_string(link.to) + ", of host " +
                 std::to_string(network_.host_of(link.from)) + " to host " +
                 std::to_string(network_.host_of(link.to))};
   }

@@ -51,8 +51,8 @@ class FluidRun {
   enum class Event : uint8_t { prepared, arrival };
   using Late = std::tuple<double, uint64_t, Event, uint32_t>;  // time, order, event, link
 
-  Status make_links();
-  Status make_link(uint32_t from, uint32_t send_queue);
+  void make_links();
+  void make_link(uint32_t from, uint32_t send_queue);
   double next_time() const;
   void run_events(double until_s);
   void apply(const RateChange& change);
@@ -70,7 +70,7 @@ class FluidRun {
   void start_flows(uint32_t link);
   void stop_flows(uint32_t link);
   void set_rate(uint32_t link);
-  void record(const Link& link);
+  void advance(Link& link);
   void set_end(uint32_t link);
   Status standstill();
 
@@ -100,7 +100,6 @@ class FluidRun {
   std::vector<uint32_t> rerated_;
   double now_s_ = 0;
   uint64_t ranks_left_ = 0;
-  Status failure_;
   FluidTime result_;
 };
 

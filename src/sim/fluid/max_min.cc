@@ -22,7 +22,8 @@ bool MaxMin::is_same(double a, double b) {
 
 MaxMin::Resource MaxMin::add_resource(double capacity) {
   R2CCL_CHECK(capacity >= 0);
-  resources_.push_back({.capacity = capacity, .level = kNoLevel});
+  resources_.push_back({.capacity = capacity});
+  levels_.push_back(kNoLevel);
   return static_cast<Resource>(resources_.size() - 1);
 }
 
@@ -48,7 +49,8 @@ MaxMin::Flow MaxMin::add_flow(std::span<const Resource> resources, uint32_t owne
     ResourceState& resource = resources_[resources[i]];
     state.resources[i] = resources[i];
     state.places[i] = static_cast<uint32_t>(resource.members.size());
-    resource.members.push_back({flow, i});
+    resource.members.push_back(
+        {.flow = flow, .index = i, .other = state.count == 2 ? resources[1 - i] : kSeveral});
     mark(resources[i]);
   }
   touch(flow);
@@ -89,10 +91,10 @@ void MaxMin::find_levels() {
     R2CCL_CHECK(next < most);
     ResourceState& resource = resources_[dirty_[next]];
     resource.dirty = false;
-    const double before = resource.level;
+    const double before = levels_[dirty_[next]];
     const double after = level_of(resource);
     if (is_same(before, after)) continue;
-    resource.level = after;
+    levels_[dirty_[next]] = after;
     spread(resource, before, after);
   }
   dirty_.clear();
@@ -102,23 +104,31 @@ void MaxMin::find_levels() {
 void MaxMin::spread(const ResourceState& resource, double before, double after) {
   for (const Member& member : resource.members) {
     touch(member.flow);
+    if (member.other != kSeveral) {
+      spread_to(member.other, before, after);
+      continue;
+    }
     const FlowState& flow = flows_[member.flow];
     for (uint32_t i = 0; i < flow.count; ++i) {
-      if (i == member.index) continue;
-      const double level = resources_[flow.resources[i]].level;
-      // The other resource holds the flow at its own level, whatever this one gives.
-      if (before >= level && after >= level && level != kNoLevel) continue;
-      mark(flow.resources[i]);
+      if (i != member.index) spread_to(flow.resources[i], before, after);
     }
   }
 }
 
+// A resource that holds the flow at its own level, whatever this one gives, stays as it is.
+void MaxMin::spread_to(Resource other, double before, double after) {
+  const double level = levels_[other];
+  if (before >= level && after >= level && level != kNoLevel) return;
+  mark(other);
+}
+
 // Returns the least level of the flow's other resources.
 double MaxMin::cap_of(const Member& member) const {
+  if (member.other != kSeveral) return levels_[member.other];
   const FlowState& flow = flows_[member.flow];
   double cap = kNoLevel;
   for (uint32_t i = 0; i < flow.count; ++i) {
-    if (i != member.index) cap = std::min(cap, resources_[flow.resources[i]].level);
+    if (i != member.index) cap = std::min(cap, levels_[flow.resources[i]]);
   }
   return cap;
 }
@@ -153,7 +163,7 @@ double MaxMin::level_of(const ResourceState& resource) {
 double MaxMin::rate_by_levels(const FlowState& flow) const {
   double rate = kNoLevel;
   for (uint32_t i = 0; i < flow.count; ++i) {
-    rate = std::min(rate, resources_[flow.resources[i]].level);
+    rate = std::min(rate, levels_[flow.resources[i]]);
   }
   R2CCL_CHECK(rate != kNoLevel);
   return rate;

@@ -53,6 +53,8 @@ class MaxMin {
   double rate(Flow flow) const { return flows_[flow].rate; }
 
  private:
+  static constexpr Resource kSeveral = UINT32_MAX;
+
   struct FlowState {
     std::array<Resource, kResourcesOfFlowMax> resources{};
     std::array<uint32_t, kResourcesOfFlowMax> places{};  // in the lists of the resources
@@ -63,12 +65,12 @@ class MaxMin {
   };
   // An entry of a resource's list: the flow, and which of its resources this is.
   struct Member {
-    Flow flow;
-    uint32_t index;
+    Flow flow = 0;
+    uint32_t index = 0;
+    Resource other = kSeveral;  // the only other resource of the flow
   };
   struct ResourceState {
     double capacity = 0;
-    double level = 0;
     bool dirty = false;
     std::vector<Member> members{};
   };
@@ -80,9 +82,11 @@ class MaxMin {
   double level_of(const ResourceState& resource);
   double cap_of(const Member& member) const;
   void spread(const ResourceState& resource, double before, double after);
+  void spread_to(Resource other, double before, double after);
   double rate_by_levels(const FlowState& flow) const;
 
   std::vector<ResourceState> resources_;
+  std::vector<double> levels_;  // by resource
   std::vector<FlowState> flows_;
   std::vector<Flow> free_;
   std::vector<Flow> touched_;

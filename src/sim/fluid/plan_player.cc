@@ -17,6 +17,7 @@ PlanPlayer::PlanPlayer(const CompactPlan& plan, const Bounds& bounds)
     : plan_(&plan),
       window_(bounds.window),
       slots_(bounds.staging),
+      buffered_count_(bounds.buffered_count),
       staged_at_(plan.staged_begin()),
       staged_left_(plan.staged_count()),
       steps_left_(plan.steps()),
@@ -26,7 +27,8 @@ PlanPlayer::PlanPlayer(const CompactPlan& plan, const Bounds& bounds)
       buckets_(std::bit_ceil(std::min(plan.queues().size() + 8, kBucketsMax)), kNone) {
   R2CCL_CHECK(window_ > 0 && slots_ > 0);
   for (uint32_t i = 0; i < queues_.size(); ++i) {
-    queues_[i].next = plan.queues()[i].begin;
+    const uint32_t begin = plan.queues()[i].begin;
+    queues_[i].head.next = queues_[i].begun.next = queues_[i].gone.next = begin;
     if (plan.queues()[i].sends) sends_left_ += plan.queues()[i].length;
   }
 }
@@ -51,7 +53,7 @@ void PlanPlayer::arrive(uint32_t queue, std::vector<uint32_t>& posted) {
   posted_ = &posted;
   QueueState& state = queues_[queue];
   R2CCL_CHECK(state.ended < state.posted);
-  const CompactStep step = state.open[state.ended & (state.open.size() - 1)];
+  const CompactStep& step = next_step(state.gone);
   ++state.ended;
   if (step.reduces) {
     const uint32_t waiter = new_waiter();
@@ -67,11 +69,10 @@ void PlanPlayer::arrive(uint32_t queue, std::vector<uint32_t>& posted) {
 void PlanPlayer::acknowledge(uint32_t queue, std::vector<uint32_t>& posted) {
   posted_ = &posted;
   QueueState& state = queues_[queue];
-  R2CCL_CHECK(state.ended < state.posted && sends_left_ > 0);
-  const uint32_t step = state.open[state.ended & (state.open.size() - 1)].number;
+  R2CCL_CHECK(state.ended < state.posted);
+  const CompactStep& step = next_step(state.gone);
   ++state.ended;
-  --sends_left_;
-  finish(step);
+  if (step.count > buffered_count_) finish_send(step);
   advance(queue);
   settle();
 }
@@ -133,40 +134,34 @@ void PlanPlayer::read_head(uint32_t queue) {
   state.ready = false;
   if (state.read == plan_->queues()[queue].length) return;
   ++state.read;
-  plan_->read_step(state.next, state.head);
-  if (state.head.reduces) return;  // only its reduction waits
-  wait_for(queue, state.head);
+  const CompactStep& head = next_step(state.head);
+  if (head.reduces) return;  // only its reduction waits
+  wait_for(queue, head);
   state.ready = may_go(queue);
 }
 
 bool PlanPlayer::may_post(uint32_t queue) const {
   const QueueState& state = queues_[queue];
   if (state.posted == state.read || state.posted - state.ended >= window_) return false;
-  return state.head.reduces ? queue == staged_queue_ && slots_ > 0 : state.ready;
+  return state.head.step.reduces ? queue == staged_queue_ && slots_ > 0 : state.ready;
 }
 
 void PlanPlayer::advance(uint32_t queue) {
   if (!may_post(queue)) return;
   posted_->push_back(queue);
+  const bool sends = plan_->queues()[queue].sends;
   QueueState& state = queues_[queue];
   while (may_post(queue)) {
-    if (state.posted - state.ended == state.open.size()) grow(state);
-    state.open[state.posted & (state.open.size() - 1)] = state.head;
+    const CompactStep& step = state.head.step;
     ++state.posted;
-    if (state.head.reduces) {
+    if (step.reduces) {
       --slots_;
       take_slot();
     }
+    // A copy of the bytes goes out, so that their place is free at once.
+    if (sends && step.count <= buffered_count_) finish_send(step);
     read_head(queue);
   }
-}
-
-void PlanPlayer::grow(QueueState& state) {
-  std::vector<CompactStep> larger(state.open.size() * 2);
-  for (uint32_t i = state.ended; i != state.posted; ++i) {
-    larger[i & (larger.size() - 1)] = state.open[i & (state.open.size() - 1)];
-  }
-  state.open = std::move(larger);
 }
 
 // Finds the queue whose step gets the next staging slot: they go out strictly in the order of the
@@ -184,6 +179,12 @@ void PlanPlayer::advance_staged() {
     advance(staged_queue_);
     if (staged_left_ == before) return;
   }
+}
+
+void PlanPlayer::finish_send(const CompactStep& step) {
+  R2CCL_CHECK(sends_left_ > 0);
+  --sends_left_;
+  finish(step.number);
 }
 
 void PlanPlayer::finish(uint32_t step) {

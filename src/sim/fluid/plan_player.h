@@ -12,11 +12,10 @@ namespace r2ccl::sim {
 
 class PlanPlayer {
  public:
-  // The messages that a step queue may have posted and not finished, and the staging slots of the
-  // rank.
   struct Bounds {
-    uint32_t window = 0;
-    uint32_t staging = 0;
+    uint32_t window = 0;          // messages that a step queue may have posted and not finished
+    uint32_t staging = 0;         // slots of the rank
+    uint64_t buffered_count = 0;  // sends of at most so many elements are copied
   };
   // The plan must outlive the player.
   PlanPlayer(const CompactPlan& plan, const Bounds& bounds);
@@ -29,13 +28,10 @@ class PlanPlayer {
   // The oldest posted message of the queue is acknowledged.
   void acknowledge(uint32_t queue, std::vector<uint32_t>& posted);
 
-  // Return the messages of the queue that were posted, counted from the beginning, and the elements
-  // of one of them that has not ended.
+  // Returns the messages of the queue that were posted, counted from the beginning.
   uint32_t posted(uint32_t queue) const { return queues_[queue].posted; }
-  uint64_t count(uint32_t queue, uint32_t message) const {
-    const QueueState& state = queues_[queue];
-    return state.open[message & (state.open.size() - 1)].count;
-  }
+  // Begins the next posted message of the queue, and returns its elements.
+  uint64_t begin(uint32_t queue) { return next_step(queues_[queue].begun).count; }
 
   uint32_t steps_left() const { return steps_left_; }
   // Returns the same without the sends: with none left, the rank has its result.
@@ -46,17 +42,23 @@ class PlanPlayer {
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  struct QueueState {
-    CompactStep head;     // the next step to post
-    uint32_t next = 0;    // where the step after it begins in the code
-    uint32_t read = 0;    // steps read, `head` included
-    uint32_t posted = 0;  // steps posted
-    uint32_t ended = 0;   // of these, those whose message has arrived or was acknowledged
-    bool ready = false;   // the head waits for no step
-    std::vector<CompactStep> open = std::vector<CompactStep>(1);  // posted, not ended: a ring
+  // A place in the steps of a queue. Steps are read anew at each of its places: they take less
+  // memory in the code than anywhere else, and the processor's caches hold them.
+  struct Cursor {
+    CompactStep step;   // the last one that was read
+    uint32_t next = 0;  // where the one after it begins in the code
   };
-  // A step that waits for others, one after the other. Those of the heads of the queues come first,
-  // those of the copies follow.
+  struct QueueState {
+    Cursor head;          // at the next step to post
+    Cursor begun;         // at the last one whose message has begun
+    Cursor gone;          // at the last one whose message has arrived or was acknowledged
+    uint32_t read = 0;    // steps up to the head
+    uint32_t posted = 0;  // steps posted
+    uint32_t ended = 0;   // of these, the ones up to `gone`
+    bool ready = false;   // the head waits for no step
+  };
+  // A step that waits for others, one after the other. The heads of the queues come first, and the
+  // copies follow.
   struct Waiter {
     uint32_t step = kNone;
     uint32_t next_after = 0;  // where the next number of an earlier step lies in the code
@@ -70,13 +72,17 @@ class PlanPlayer {
   void wait_for(uint32_t waiter, const CompactStep& step);
   void go_on(uint32_t waiter);
   void read_head(uint32_t queue);
-  static void grow(QueueState& state);
+  const CompactStep& next_step(Cursor& cursor) {
+    plan_->read_step(cursor.next, cursor.step);
+    return cursor.step;
+  }
   bool may_post(uint32_t queue) const;
   void advance(uint32_t queue);
   void advance_staged();
   void take_slot();
   void hold_copy(const CompactStep& step);
   uint32_t new_waiter();
+  void finish_send(const CompactStep& step);
   void finish(uint32_t step);
   void settle();
   void wake(uint32_t step);
@@ -84,6 +90,7 @@ class PlanPlayer {
   const CompactPlan* plan_;
   uint32_t window_;
   uint32_t slots_;
+  uint64_t buffered_count_;
   uint32_t staged_at_;  // where the queue after the next staged one lies in the code
   uint32_t staged_left_;
   uint32_t staged_queue_ = kNone;  // has the next step that gets a slot
