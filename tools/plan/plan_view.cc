@@ -132,12 +132,7 @@ void write_rank(JsonWriter& out, const PlanKey& key, const RankPlan& plan) {
   out.end_array().end_object();
 }
 
-void write_key(JsonWriter& out, const PlanKey& key) {
-  out.field("collective", word_of(kCollectiveWords, key.collective));
-  out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
-  out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
-  out.field("type", to_string(key.type)).field("op", to_string(key.op));
-  out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+void write_hosts(JsonWriter& out, const PlanKey& key) {
   if (key.hosts.empty()) return;
   out.key("hosts").begin_array();
   for (const std::vector<Rank>& host : key.hosts.hosts()) {
@@ -146,6 +141,41 @@ void write_key(JsonWriter& out, const PlanKey& key) {
     out.end_array();
   }
   out.end_array();
+}
+
+void write_view(JsonWriter& out, const View& view) {
+  if (view.empty()) return;
+  out.key("view").begin_array();
+  for (const HostRates& host : view.hosts()) {
+    out.begin_array();
+    for (const NicRate& nic : host) {
+      out.begin_object().field("send", uint64_t{nic.send});
+      out.field("receive", uint64_t{nic.receive}).end_object();
+    }
+    out.end_array();
+  }
+  out.end_array();
+}
+
+// As in the text form, the default has no field.
+void write_costs(JsonWriter& out, const char* name, const DomainCosts& costs,
+                 const DomainCosts& usual) {
+  if (costs == usual) return;
+  out.key(name).begin_array();
+  for (const uint64_t number : numbers_of(costs)) out.value(number);
+  out.end_array();
+}
+
+void write_key(JsonWriter& out, const PlanKey& key) {
+  out.field("collective", word_of(kCollectiveWords, key.collective));
+  out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
+  out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
+  out.field("type", to_string(key.type)).field("op", to_string(key.op));
+  out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+  write_hosts(out, key);
+  write_view(out, key.view);
+  write_costs(out, "memory_costs", key.costs.memory, PlanCosts().memory);
+  write_costs(out, "network_costs", key.costs.network, PlanCosts().network);
 }
 
 void write_predictions(JsonWriter& out, const PlanKey& key) {
