@@ -1,4 +1,4 @@
-// The times of plans on an ideal fabric (plan/plan_timing.h).
+// The times of plans on an ideal fabric (plan/analysis/plan_timing.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "plan/cost_model.h"
 #include "plan/plan.h"
-#include "plan/plan_timing.h"
+#include "plan/analysis/plan_timing.h"
 
 namespace r2ccl {
 namespace {
@@ -203,11 +203,14 @@ TEST(PlanTime, StepsHaveTheTimesOfTheirMessages) {
       const Step& step = plans[rank].steps[i];
       const StepTime& time = times.steps[rank][i];
       if (step.kind == StepKind::receive) {
-        EXPECT_EQ(time.end_ns, time.start_ns + 10 + static_cast<double>(step.target.count) / 32);
+        EXPECT_EQ(time.moved_ns,
+                  time.start_ns + 10 + static_cast<double>(step.target.count) / 32);
+        EXPECT_EQ(time.end_ns, time.moved_ns);
       }
       if (step.kind != StepKind::send) continue;
       EXPECT_GE(time.start_ns, sent);
       sent = time.start_ns + 10 + static_cast<double>(step.source.count) / 32;
+      EXPECT_EQ(time.moved_ns, sent);
       EXPECT_EQ(time.end_ns, sent + 2000);
     }
   }

@@ -14,9 +14,10 @@
 namespace r2ccl {
 
 struct StepTime {
-  // The first byte of a message leaves or arrives; a copy takes no time.
+  // The first byte of a message leaves or arrives, then the last one. A copy takes no time.
   double start_ns = 0;
-  // The step is complete.
+  double moved_ns = 0;
+  // The step is complete: a large send is acknowledged, a reduction is done.
   double end_ns = 0;
 };
 

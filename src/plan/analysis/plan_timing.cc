@@ -1,4 +1,4 @@
-#include "plan/plan_timing.h"
+#include "plan/analysis/plan_timing.h"
 
 #include <algorithm>
 #include <functional>
@@ -188,11 +188,11 @@ class Timing {
         std::max(sent, first + message_ns(step, memory, slowness_[host_of_[peer]].receive));
     in.receives_until = last;
     const bool copied = step.source.count * size_of(key_.type) <= limits::kBufferedSendBytesMax;
-    times_.steps[id.rank][id.index].start_ns = now_;
+    times_.steps[id.rank][id.index] = {now_, sent, 0};
     at(sent, What::wire_is_free, id);
     Messages& arriving = ranks_[peer].receives[Rank(static_cast<int32_t>(id.rank))];
     const StepId receive{peer, arriving.steps[arriving.started++]};
-    times_.steps[peer][receive.index].start_ns = first + hop;
+    times_.steps[peer][receive.index] = {first + hop, last + hop, 0};
     at(last + hop, What::message_arrives, receive);
     // The link copies a small send, which is complete at once.
     at(copied ? sent : last + 2 * hop, What::step_is_complete, id);
@@ -218,7 +218,7 @@ class Timing {
     ++state.complete;
     StepTime& time = times_.steps[id.rank][id.index];
     time.end_ns = now_;
-    if (step_of(id).kind == StepKind::copy) time.start_ns = now_;
+    if (step_of(id).kind == StepKind::copy) time.start_ns = time.moved_ns = now_;
     for (const uint32_t dependent : state.dependents[id.index]) {
       if (--state.pending[dependent] == 0) is_ready({id.rank, dependent});
     }
