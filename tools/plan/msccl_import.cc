@@ -119,8 +119,8 @@ class Before {
 // A step of the plan, with what decides its place in the list.
 struct Draft {
   Step step;
-  size_t user = 0;     // the node whose memory accesses these are
-  uint32_t part = 0;   // of the node: what it receives comes before what it sends
+  size_t user = 0;    // the node whose memory accesses these are
+  uint32_t part = 0;  // of the node: what it receives comes before what it sends
   size_t message = kNoMessage;
   uint32_t piece = 0;
   uint64_t reads = 0;  // the first places
@@ -212,9 +212,8 @@ class RankImport {
   // `re` adds what arrives, from chunk `first` of the message on, to its other chunk.
   void add_arrival(Draft& draft, uint32_t first, const MscclStep& sum, uint32_t chunk) const {
     const MscclChunks& arrived = order_.step(order_.messages()[draft.message].receiver).target;
-    const bool source_arrives =
-        sum.source.buffer == MscclBuffer::scratch &&
-        chunks_of(sum.source, chunk) == chunks_of(arrived, first);
+    const bool source_arrives = sum.source.buffer == MscclBuffer::scratch &&
+                                chunks_of(sum.source, chunk) == chunks_of(arrived, first);
     const MscclChunks own = chunks_of(source_arrives ? sum.target : sum.source, chunk);
     const MscclChunks target = chunks_of(sum.target, chunk);
     fill_reduction(draft, memory_.region_of(own, draft.count), memory_.place_of(own),
@@ -227,10 +226,10 @@ class RankImport {
     const bool stays = has_target(step.type);
     const MscclChunks target = chunks_of(step.target, first);
     const uint64_t place = stays ? memory_.place_of(target) : sum_at + first;
-    fill_reduction(draft, memory_.region_of(source, draft.count), memory_.place_of(source),
-                   stays ? memory_.region_of(target, draft.count)
-                         : memory_.scratch_region(place, draft.count),
-                   place);
+    fill_reduction(
+        draft, memory_.region_of(source, draft.count), memory_.place_of(source),
+        stays ? memory_.region_of(target, draft.count) : memory_.scratch_region(place, draft.count),
+        place);
     draft.step.last_reduction = values_.complete[draft.user][first];
   }
 
@@ -346,9 +345,8 @@ class RankImport {
       }
     }
     for (auto& [direction, list] : lists) {
-      std::ranges::sort(list, {}, [&](uint32_t i) {
-        return turns_[drafts_[i].message][drafts_[i].piece];
-      });
+      std::ranges::sort(list, {},
+                        [&](uint32_t i) { return turns_[drafts_[i].message][drafts_[i].piece]; });
       for (size_t i = 1; i < list.size(); ++i) follow(list[i - 1], list[i]);
     }
   }
@@ -451,9 +449,9 @@ Result<WholePlan> import_msccl(const MscclAlgorithm& algorithm, PlanKey key) {
                           " steps in " + std::to_string(algorithm.gpus[gpu].blocks.size()) +
                           " thread blocks; their product may be " + std::to_string(kMscclCellsMax));
     }
-    Result<RankPlan> part = RankImport(algorithm, order.value(), values.value(), pieces, turns,
-                                       memories[gpu], gpu)
-                                .plan(elements);
+    Result<RankPlan> part =
+        RankImport(algorithm, order.value(), values.value(), pieces, turns, memories[gpu], gpu)
+            .plan(elements);
     R2CCL_RETURN_IF_ERROR(part.status());
     plan.keys.push_back(key);
     plan.plans.push_back(std::move(part).value());

@@ -64,9 +64,9 @@ const MscclStep& MscclOrder::step(size_t index) const {
 }
 
 std::string MscclOrder::place(size_t index) const {
-  return "line " + std::to_string(step(index).line) + ": GPU " +
-         std::to_string(nodes_[index].gpu) + ", thread block " + std::to_string(block(index).id) +
-         ", step " + std::to_string(nodes_[index].step) + ": ";
+  return "line " + std::to_string(step(index).line) + ": GPU " + std::to_string(nodes_[index].gpu) +
+         ", thread block " + std::to_string(block(index).id) + ", step " +
+         std::to_string(nodes_[index].step) + ": ";
 }
 
 Status MscclOrder::match() {
@@ -92,8 +92,8 @@ Status MscclOrder::match() {
     }
     if (ends.senders.size() != ends.receivers.size()) {
       const bool more = ends.senders.size() > ends.receivers.size();
-      const size_t index = more ? ends.senders[ends.receivers.size()]
-                                : ends.receivers[ends.senders.size()];
+      const size_t index =
+          more ? ends.senders[ends.receivers.size()] : ends.receivers[ends.senders.size()];
       return wrong_algorithm(place(index) + "no step " + (more ? "receives" : "sends") +
                              " this message from " + name_of(connection));
     }
@@ -101,10 +101,9 @@ Status MscclOrder::match() {
       const size_t sender = ends.senders[i];
       const size_t receiver = ends.receivers[i];
       if (step(sender).count != step(receiver).count) {
-        return wrong_algorithm(place(receiver) + "it receives " +
-                               std::to_string(step(receiver).count) + " chunks, and line " +
-                               std::to_string(step(sender).line) + " sends " +
-                               std::to_string(step(sender).count));
+        return wrong_algorithm(place(receiver) + "cnt is " + std::to_string(step(receiver).count) +
+                               ", and it is " + std::to_string(step(sender).count) + " on line " +
+                               std::to_string(step(sender).line) + ", which sends the message");
       }
       sent_[sender] = received_[receiver] = messages_.size();
       messages_.push_back({sender, receiver});

@@ -102,8 +102,9 @@ class Values {
     const uint64_t most = memories_[order_.node(index).gpu].chunks_in(chunks.buffer);
     const uint64_t end = uint64_t{chunks.first} + order_.step(index).count;
     if (end <= most) return Status::ok_status();
-    return wrong_step(order_.place(index) + "it uses chunk " + std::to_string(end - 1) + " of the " +
-                      name_of(chunks.buffer) + ", which has " + std::to_string(most) + " chunks");
+    return wrong_step(order_.place(index) + "it uses chunk " + std::to_string(end - 1) +
+                      " of the " + name_of(chunks.buffer) + ", which has " + std::to_string(most) +
+                      " chunks");
   }
 
   Status run(size_t index) {
@@ -111,8 +112,7 @@ class Values {
     if (has_source(step.type)) R2CCL_RETURN_IF_ERROR(check_bounds(index, step.source));
     if (has_target(step.type)) R2CCL_RETURN_IF_ERROR(check_bounds(index, step.target));
     if (step.type == MscclType::receive) values_.added_by[index].resize(step.count);
-    std::vector<uint32_t>* out =
-        sends(step.type) ? &messages_[order_.sent_by(index)] : nullptr;
+    std::vector<uint32_t>* out = sends(step.type) ? &messages_[order_.sent_by(index)] : nullptr;
     for (uint32_t k = 0; k < step.count; ++k) {
       R2CCL_RETURN_IF_ERROR(run_chunk(index, step, k, out));
     }
@@ -148,8 +148,8 @@ class Values {
   // A step reads the chunk.
   Status use(size_t index, Cell& used) {
     if (used.added.exists()) {
-      return wrong_step(order_.place(index) + "it uses a chunk that " +
-                        line_of(used.added.node) + " has added to another one; let `re` be the " +
+      return wrong_step(order_.place(index) + "it uses a chunk that " + line_of(used.added.node) +
+                        " has added to another one; let `re` be the " +
                         "only user of a chunk that it adds");
     }
     used.received = {};
@@ -165,12 +165,12 @@ class Values {
   Status add(size_t index, const MscclStep& step, uint32_t k) {
     Cell& source = cell(index, step.source, k);
     Cell& target = cell(index, step.target, k);
-    const bool is_source =
-        step.source.buffer == MscclBuffer::scratch && source.received.exists();
+    const bool is_source = step.source.buffer == MscclBuffer::scratch && source.received.exists();
     if (!is_source && !target.received.exists()) {
-      return wrong_step(order_.place(index) +
-                        "`re` adds a chunk that did not come by `r`, or that has other users; plans "
-                        "add only what arrives: use rrc at the receiver");
+      return wrong_step(
+          order_.place(index) +
+          "`re` adds a chunk that did not come by `r`, or that has other users; plans "
+          "add only what arrives: use rrc at the receiver");
     }
     const MscclChunkOf arrival = is_source ? source.received : target.received;
     values_.added_by[arrival.node][arrival.chunk] = {index, k};

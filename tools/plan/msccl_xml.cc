@@ -134,7 +134,7 @@ class Reader {
     constexpr std::array kElements{"algo", "gpu", "tb", "step"};
     if (!error_.empty()) return;
     if (depth_ >= kElements.size()) {
-      return wrong("<" + quoted(name) + "> stands in a <step>, which has no elements");
+      return wrong("<step> has no elements, and one stands in it");
     }
     if (name != kElements[depth_]) {
       return wrong("the element " + quoted(name) + " stands where <" + kElements[depth_] +
@@ -165,7 +165,8 @@ class Reader {
     gpu_count_ = attributes.index("ngpus", 1, kPlanTextRanksMax);
     const uint64_t blocks = static_cast<uint64_t>(gpu_count_);
     if (has_blocks() && algorithm_.chunks % blocks != 0) {
-      attributes.wrong("nchunksperloop is no multiple of ngpus, and each GPU has a block of chunks");
+      attributes.wrong(
+          "nchunksperloop is no multiple of ngpus, and each GPU has a block of chunks");
     }
     if (attributes.error().empty()) algorithm_.gpus.resize(blocks);
     is_there_.resize(blocks);
@@ -277,13 +278,13 @@ class Reader {
     }
   }
 
-  void resolve_wait(const MscclGpu& gpu,
-                    const std::vector<std::pair<uint32_t, uint32_t>>& places, MscclStep& step) {
+  void resolve_wait(const MscclGpu& gpu, const std::vector<std::pair<uint32_t, uint32_t>>& places,
+                    MscclStep& step) {
     const auto [id, number] = *step.waits_for;
     const auto found = std::ranges::lower_bound(places, std::pair(id, uint32_t{0}));
     if (found == places.end() || found->first != id) {
-      return wrong_at(step.line, "<step>: depid=" + std::to_string(id) +
-                                     " is no thread block of this GPU");
+      return wrong_at(step.line,
+                      "<step>: depid=" + std::to_string(id) + " is no thread block of this GPU");
     }
     const std::vector<MscclStep>& steps = gpu.blocks[found->second].steps;
     if (number >= steps.size()) {

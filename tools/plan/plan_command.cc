@@ -4,12 +4,7 @@
 #include <memory>
 #include <optional>
 
-<<<<<<< HEAD
 #include "plan/analysis/checker.h"
-#include "plan/cost_model.h"
-=======
-#include "plan/analysis/checker.h"
->>>>>>> 7efedce (r2ccl plan: Transfers with their times, as a table and a picture; import of MSCCL's XML)
 #include "plan/text/plan_text.h"
 #include "plan/text/plan_words.h"
 #include "tools/common/command.h"
@@ -197,8 +192,8 @@ void add_show(CLI::App* plan, Action* action) {
       ->default_str("0");
   command
       ->add_option("--algorithm", options->algorithm,
-                   "automatic, ring, halving_doubling, recursive_doubling, hierarchical or direct; "
-                   "a collective that lacks it takes another one")
+                   list_of_words(kAlgorithmWords) +
+                       "; a collective that lacks the algorithm takes another one")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");

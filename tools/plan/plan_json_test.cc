@@ -13,7 +13,8 @@ namespace {
 
 void expect_back(const PlanKey& key) {
   const WholePlan plan = make_whole_plan(key);
-  const Result<std::string> text = plan_text_of_json(plan_json(prove_and_time(plan, "", std::nullopt)));
+  const Result<std::string> text =
+      plan_text_of_json(plan_json(prove_and_time(plan, "", std::nullopt)));
   ASSERT_TRUE(text.ok()) << text.status().message();
   const Result<WholePlan> again = parse_plan(text.value());
   ASSERT_TRUE(again.ok()) << again.status().message() << "\n" << text.value();

@@ -27,8 +27,8 @@ Result<HostGroups> hosts_of(const std::string& text, int ranks) {
     if (!size || *size < 1) return wrong_option("--hosts: '" + word + "' is no number of ranks");
     if (static_cast<size_t>(*size) > left()) {
       return wrong_option("--hosts: host " + std::to_string(host) + " has " + word +
-                          " ranks, and " + std::to_string(left()) + " of " +
-                          std::to_string(ranks) + " are left");
+                          " ranks, and " + std::to_string(left()) + " of " + std::to_string(ranks) +
+                          " are left");
     }
     host_of.insert(host_of.end(), static_cast<size_t>(*size), host);
   }
@@ -81,7 +81,9 @@ Status apply(const CallOptions& options, PlanKey& key) {
   const Result<View> view = view_of(options, key);
   R2CCL_RETURN_IF_ERROR(view.status());
   key.view = view.value();
-  key.costs = bounded({*memory, *network});
+  // The costs of a job are bounded, and those of no job are the default ones.
+  const PlanCosts costs{*memory, *network};
+  if (costs != PlanCosts()) key.costs = bounded(costs);
   return Status::ok_status();
 }
 
@@ -98,10 +100,11 @@ void add_call_options(CLI::App* command, CallOptions* options) {
       ->type_name("N,N...");
   CLI::Option* const view =
       command
-          ->add_option("--view", options->view,
-                       "What the NICs of each host can carry, in 1/1000 of a whole NIC: "
-                       "1000,500/3*2x1000 is a host whose second NIC is at one half, and three with "
-                       "two whole NICs; 1000:250 sends at the full rate and receives at a quarter")
+          ->add_option(
+              "--view", options->view,
+              "What the NICs of each host can carry, in 1/1000 of a whole NIC: "
+              "1000,500/3*2x1000 is a host whose second NIC is at one half, and three with "
+              "two whole NICs; 1000:250 sends at the full rate and receives at a quarter")
           ->type_name("RATE,.../RATE,...");
   command
       ->add_option("--loss", options->losses,

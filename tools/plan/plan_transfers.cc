@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "tools/common/svg.h"
@@ -49,8 +48,11 @@ constexpr double kLeft = 64;
 constexpr double kRight = kWidth - 24;
 constexpr double kTop = 76;
 constexpr double kBelow = 52;
-constexpr const char* kReduceColour = "#c8551b";
-constexpr const char* kDistributeColour = "#2468a8";
+// The colours of transfers that are added to something, and of the others.
+constexpr const char* kReduceLeaves = "#c8551b";
+constexpr const char* kReduceArrives = "#dd9470";
+constexpr const char* kOtherLeaves = "#2468a8";
+constexpr const char* kOtherArrives = "#7aa6d0";
 
 std::string text_of(double number) {
   char text[32];
@@ -84,12 +86,14 @@ class TransferPicture {
   void line(const Transfer& transfer) {
     svg_.line({x(transfer.sent.start_ns), send_y(transfer.from) + bar() / 2},
               {x(transfer.received.end_ns), receive_y(transfer.to) + bar() / 2},
-              transfer.reduces ? "#eab89c" : "#a9c7e4", 0.8);
+              transfer.reduces ? kReduceArrives : kOtherArrives, 0.8);
   }
   void bars(const Transfer& transfer) {
-    bar_of(transfer.sent, send_y(transfer.from), transfer, "to " + std::to_string(transfer.to), 1);
-    bar_of(transfer.received, receive_y(transfer.to), transfer,
-           "from " + std::to_string(transfer.from), 0.6);
+    bar_of(transfer.sent, send_y(transfer.from), transfer.reduces ? kReduceLeaves : kOtherLeaves,
+           "to " + std::to_string(transfer.to));
+    bar_of(transfer.received, receive_y(transfer.to),
+           transfer.reduces ? kReduceArrives : kOtherArrives,
+           "from " + std::to_string(transfer.from));
   }
 
   std::string finish() const { return svg_.finish(); }
@@ -102,11 +106,10 @@ class TransferPicture {
   double send_y(size_t rank) const { return y(rank) + row_ * 0.08; }
   double receive_y(size_t rank) const { return y(rank) + row_ * 0.52; }
 
-  void bar_of(const StepTime& time, double top, const Transfer& transfer, const std::string& label,
-              double opacity) {
-    const double width = std::max(x(time.moved_ns) - x(time.start_ns), 1.0);
-    svg_.rect({x(time.start_ns), top}, width, bar(),
-              transfer.reduces ? kReduceColour : kDistributeColour, opacity);
+  // A gap shows where the next bar begins.
+  void bar_of(const StepTime& time, double top, const char* colour, const std::string& label) {
+    const double width = std::max(x(time.moved_ns) - x(time.start_ns) - 1, 0.6);
+    svg_.rect({x(time.start_ns), top}, width, bar(), colour);
     TextStyle style;
     style.size = 10;
     style.fill = "#ffffff";
@@ -118,12 +121,10 @@ class TransferPicture {
 
   void legend() {
     double at = kLeft;
-    for (const auto& [colour, opacity, label] :
-         {std::tuple(kReduceColour, 1.0, "a part of a reduction leaves"),
-          std::tuple(kReduceColour, 0.6, "arrives"),
-          std::tuple(kDistributeColour, 1.0, "other data leave"),
-          std::tuple(kDistributeColour, 0.6, "arrive")}) {
-      svg_.rect({at, 40}, 14, 11, colour, opacity);
+    for (const auto& [colour, label] :
+         {std::pair(kReduceLeaves, "data to be added leave"), std::pair(kReduceArrives, "arrive"),
+          std::pair(kOtherLeaves, "other data leave"), std::pair(kOtherArrives, "arrive")}) {
+      svg_.rect({at, 40}, 14, 11, colour);
       svg_.text({at + 19, 50}, label);
       at += 38 + 7 * static_cast<double>(std::string(label).size());
     }
@@ -171,10 +172,9 @@ std::string transfers_svg(const WholePlan& plan, const std::vector<Transfer>& tr
     end = std::max({end, transfers[i].sent.moved_ns, transfers[i].received.end_ns});
   }
   TransferPicture picture(plan.plans.size(), end, title);
-  picture.subtitle(drawn < transfers.size()
-                       ? "the first " + std::to_string(drawn) + " of " +
-                             std::to_string(transfers.size()) + " transfers"
-                       : std::to_string(drawn) + " transfers");
+  picture.subtitle(drawn < transfers.size() ? "the first " + std::to_string(drawn) + " of " +
+                                                  std::to_string(transfers.size()) + " transfers"
+                                            : std::to_string(drawn) + " transfers");
   for (size_t i = 0; i < drawn; ++i) picture.line(transfers[i]);
   for (size_t i = 0; i < drawn; ++i) picture.bars(transfers[i]);
   return picture.finish();

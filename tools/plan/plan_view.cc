@@ -104,8 +104,8 @@ std::string transfers_text(const ShownPlan& shown) {
   for (const Transfer& each : shown.transfers) {
     if (!is_shown(each.from, shown.only) && !is_shown(each.to, shown.only)) continue;
     rows.push_back({std::to_string(each.from), std::to_string(each.to), text_of(each.source),
-                    text_of(each.target), each.reduces ? "reduces" : "",
-                    in_us(each.sent.start_ns), in_us(each.received.end_ns)});
+                    text_of(each.target), each.reduces ? "reduces" : "", in_us(each.sent.start_ns),
+                    in_us(each.received.end_ns)});
   }
   return "\ntransfers on an ideal fabric, " + in_us(shown.times.end_ns) + " us:\n" + layout(rows);
 }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "plan/analysis/plan_timing.h"
 #include "plan/cost_model.h"
 #include "plan/plan.h"
-#include "plan/analysis/plan_timing.h"
 
 namespace r2ccl {
 namespace {
@@ -203,8 +203,7 @@ TEST(PlanTime, StepsHaveTheTimesOfTheirMessages) {
       const Step& step = plans[rank].steps[i];
       const StepTime& time = times.steps[rank][i];
       if (step.kind == StepKind::receive) {
-        EXPECT_EQ(time.moved_ns,
-                  time.start_ns + 10 + static_cast<double>(step.target.count) / 32);
+        EXPECT_EQ(time.moved_ns, time.start_ns + 10 + static_cast<double>(step.target.count) / 32);
         EXPECT_EQ(time.end_ns, time.moved_ns);
       }
       if (step.kind != StepKind::send) continue;
