@@ -35,10 +35,10 @@ rank 2: 1 step
 step  kind     peer  source  target        reduction  after
 0     receive  1             output[0, 3)
 
-transfers on an ideal fabric, 80.0 us:
-from  to  source       target         start us  end us
-1     2   input[0, 3)  output[0, 3)   0.0       70.0
-1     0   input[0, 3)  output[0, 3)   10.0      80.0
+transfers on an ideal fabric, 70.0 us:
+from  to  source       target          start us  end us
+1     2   input[0, 3)  output[0, 3)    0.0       70.0
+1     0   input[0, 3)  output[0, 3)    0.0       24.0
 
 rank  messages sent  bytes sent
 0     0              0
@@ -296,12 +296,12 @@ class ImportTest(unittest.TestCase):
     def test_refuses_what_is_no_algorithm(self):
         ring = (EXAMPLES / "ring.xml").read_text(encoding="utf-8")
         for text, said in (
-                ("", "line 1: no element found"),
+                ("", "line 1: the XML is broken: no element found"),
                 ("<plan/>", "line 1: the element 'plan' stands where <algo> must"),
                 (ring.replace('type="s"', 'type="x"', 1), "line 6: <step>: type='x' is none of s, "),
                 (ring.replace('send="1"', 'send="2"', 1),
-                 "line 6: GPU 0, thread block 0, step 0: no step receives this message from GPU 0 "
-                 "to GPU 2 on channel 0"),
+                 "line 18: GPU 1, thread block 0, step 1: no step sends this message from GPU 0 to "
+                 "GPU 1 on channel 0"),
                 (ring.replace('ngpus="4"', 'ngpus="5"'), "and no <gpu> with id 4")):
             with self.subTest(said=said):
                 self.file.write_text(text, encoding="utf-8")

@@ -148,7 +148,7 @@ TEST(MscclImport, AnAdditionOfOtherChunksIsRefused) {
   Gpus gpus = two_gpus();
   gpus[0].push_back({-1, -1, {"re i 0 o 0 1 <0.1"}});
   EXPECT_EQ(proof_of(algorithm_of("allreduce", 2, gpus)),
-            "line 7: GPU 0, thread block 1, step 0: `re` adds a chunk that did not come by `r`, or "
+            "line 8: GPU 0, thread block 1, step 0: `re` adds a chunk that did not come by `r`, or "
             "that has other users; plans add only what arrives: use rrc at the receiver");
   const Gpus reused = {{{1, 1, {"s i 0 s 0 1", "r i 0 s 0 1", "re s 0 i 0 1", "s s 0 i 0 1"}}},
                        {{0, 0, {"s i 0 s 0 1", "r i 0 s 0 1", "re s 0 i 0 1", "r s 0 s 1 1"}}}};

@@ -105,7 +105,9 @@ class Reader {
   Result<MscclAlgorithm> read(std::string_view xml) {
     const auto length = static_cast<int>(xml.size());
     const bool fine = XML_Parse(parser_.get(), xml.data(), length, 1) == XML_STATUS_OK;
-    if (!fine && error_.empty()) wrong(XML_ErrorString(XML_GetErrorCode(parser_.get())));
+    if (!fine && error_.empty()) {
+      wrong(std::string("the XML is broken: ") + XML_ErrorString(XML_GetErrorCode(parser_.get())));
+    }
     if (error_.empty()) check_gpus();
     if (!error_.empty()) return Status(Code::invalid_argument, error_);
     return std::move(algorithm_);

@@ -63,15 +63,15 @@ void expect_refused(const std::string& from, const std::string& to, const std::s
 }
 
 TEST(MscclXml, AnythingButTheFormIsRefusedWithItsLine) {
-  EXPECT_EQ(parse_msccl("").status().message(), "line 1: no element found");
+  EXPECT_EQ(parse_msccl("").status().message(), "line 1: the XML is broken: no element found");
   expect_refused("<algo", "<!DOCTYPE algo>\n<algo",
                  "line 1: a document type is not allowed; remove <!DOCTYPE ...>");
   expect_refused("</tb>", "", "line 6: the element 'tb' stands where <step> must");
   expect_refused("<gpu", "<cpu", "line 2: the element 'cpu' stands where <gpu> must");
   expect_refused("hasdep=\"0\"/>", "hasdep=\"0\"><step/></step>",
                  "line 4: <step> has no elements, and one stands in it");
-  expect_refused("</algo>", "", "line 16: no element found");
-  expect_refused("</gpu>", "</tb>", "line 9: mismatched tag");
+  expect_refused("</algo>", "", "line 16: the XML is broken: no element found");
+  expect_refused("</gpu>", "</tb>", "line 9: the XML is broken: mismatched tag");
 }
 
 TEST(MscclXml, AWrongAlgorithmIsRefusedWithTheCause) {
