@@ -16,7 +16,7 @@ namespace r2ccl {
 inline bool fuzz_msccl_xml(std::span<const std::byte> input) {
   const auto check_error = [](const Status& error) {
     R2CCL_CHECK(error.code() == Code::invalid_argument);
-    R2CCL_CHECK(error.message().size() > 20);
+    R2CCL_CHECK(error.message().size() > 10);
     return false;
   };
   const Result<tools::MscclAlgorithm> algorithm = tools::parse_msccl(fuzz_text(input));

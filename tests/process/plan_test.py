@@ -170,7 +170,7 @@ class ShowTest(unittest.TestCase):
                 (["all_reduce", "-p", 3, "--view", "1000/500"], "--view: it has 2 of 3 hosts"),
                 (["all_reduce", "-p", 3, "--view", "3*0"], "--view: host 0 of the view can send"),
                 (["all_reduce", "-p", 3, "--loss", "100"],
-                 "--loss: '100' is no loss; write percent below 100, as 25 or 12.5"),
+                 "--loss: '100' is no percentage from 0 to below 100"),
                 (["all_reduce", "-p", 2, "--loss", "1", "--view", "1/2"], "excludes"),
                 (["all_reduce", "-p", 3, "--text", "--json"], "excludes")):
             with self.subTest(words=words):

@@ -155,9 +155,12 @@ TEST(MscclImport, AnAdditionOfOtherChunksIsRefused) {
   EXPECT_EQ(proof_of(algorithm_of("allreduce", 1, reused, true)),
             "line 6: GPU 0, thread block 0, step 3: it uses a chunk that line 5 has added to "
             "another one; let `re` be the only user of a chunk that it adds");
-  const Gpus race = {{{1, 1, {"s i 0 s 0 1", "r i 0 s 0 1"}}, {-1, -1, {"re s 0 i 0 1"}}},
-                     {{0, 0, {"s i 0 s 0 1", "r i 0 s 0 1"}}, {-1, -1, {"re s 0 i 0 1 <0.1"}}}};
-  EXPECT_NE(proof_of(algorithm_of("allreduce", 1, race, true)), "");
+  const Block copies{-1, -1, {"cpy i 0 s 1 1", "cpy i 0 s 1 1", "cpy i 0 s 1 1", "re s 0 i 0 1"}};
+  const Gpus race = {{{1, 1, {"s i 0 s 0 1", "r i 0 s 0 1"}}, copies},
+                     {{0, 0, {"s i 0 s 0 1", "r i 0 s 0 1"}}, copies}};
+  EXPECT_EQ(proof_of(algorithm_of("allreduce", 1, race, true)),
+            "line 9: GPU 0, thread block 1, step 3: it adds a chunk that line 4 receives, and does "
+            "not wait for it");
 }
 
 // Without the wait, the send may read the sum too early.

@@ -47,7 +47,8 @@ Result<View> view_of(const CallOptions& options, const PlanKey& key) {
     return view.ok() ? view : view.status().with_context("--view");
   }
   if (options.losses.empty()) return View();
-  const Result<View> view = parse_losses(options.losses, hosts, 1);
+  const Result<std::vector<HostRates>> rates = parse_losses(options.losses, hosts, 1);
+  const Result<View> view = rates.ok() ? View::of(rates.value()) : rates.status();
   return view.ok() ? view : view.status().with_context("--loss");
 }
 

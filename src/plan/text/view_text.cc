@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -121,38 +122,27 @@ Result<View> parse_view(std::string_view text, size_t hosts) {
   return View::of(std::move(rates));
 }
 
-namespace {
-
-// Returns 1/1000 of the whole bandwidth that are left after a loss of so many percent.
-std::optional<uint32_t> left_after(std::string_view percent) {
-  double loss = 0;
-  const auto [end, error] = std::from_chars(percent.data(), percent.data() + percent.size(), loss);
-  if (error != std::errc() || end != percent.data() + percent.size()) return std::nullopt;
-  if (!(loss >= 0 && loss < 100)) return std::nullopt;
-  return static_cast<uint32_t>((100 - loss) * 10 + 0.5);
-}
-
-}  // namespace
-
-Result<View> parse_losses(std::string_view text, size_t hosts, uint32_t nics) {
+Result<std::vector<HostRates>> parse_losses(std::string_view text, size_t hosts, uint32_t nics) {
   std::vector<HostRates> rates(hosts, HostRates(nics));
   size_t host = 0;
   for (bool more = true; more; ++host) {
     const std::string_view word = next_part(text, ',', more);
-    const auto left = left_after(word);
-    if (!left || *left == 0) {
-      return wrong((word.empty() ? "a loss is missing" : quoted(word) + " is no loss") +
-                   "; write percent below 100, as 25 or 12.5");
+    double percent = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), percent);
+    const bool fits =
+        error == std::errc() && end == word.data() + word.size() && percent >= 0 && percent < 100;
+    if (!fits) return wrong(quoted(word) + " is no percentage from 0 to below 100");
+    if (host == hosts) {
+      return wrong("there are " + std::to_string(hosts) + " hosts; name at most one loss for each");
     }
-    if (host == hosts) return wrong("there are only " + std::to_string(hosts) + " hosts");
-    uint32_t units = *left * nics;
-    for (NicRate& rate : rates[host]) {
-      const uint32_t part = std::min(units, kWholeNic);
-      rate = {part, part};
-      units -= part;
+    auto left = static_cast<uint32_t>(std::lround(percent / 100 * nics * kWholeNic));
+    for (size_t i = host; left > 0; ++i) {
+      const uint32_t lost = std::min(left, kWholeNic);
+      rates[host][i % nics] = {kWholeNic - lost, kWholeNic - lost};
+      left -= lost;
     }
   }
-  return View::of(std::move(rates));
+  return rates;
 }
 
 }  // namespace r2ccl

@@ -25,9 +25,9 @@ std::string to_text(const View& view);
 // Returns the view of `hosts` hosts. Fails where the text is no such view.
 Result<View> parse_view(std::string_view text, size_t hosts);
 
-// Returns the view in which the first hosts lost these shares of their bandwidth, in percent:
-// "25,12.5". The other hosts have `nics` whole NICs. A loss takes whole NICs first, from the last
-// rail on.
-Result<View> parse_losses(std::string_view text, size_t hosts, uint32_t nics);
+// Returns the rates of hosts with so many NICs each, of which the first ones have lost these shares
+// of their bandwidth, in percent: "25,12.5". Host h loses whole NICs from number h on, and a part
+// of the next one.
+Result<std::vector<HostRates>> parse_losses(std::string_view text, size_t hosts, uint32_t nics);
 
 }  // namespace r2ccl

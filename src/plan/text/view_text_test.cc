@@ -75,24 +75,23 @@ TEST(ViewText, ATextThatIsNoViewIsRefusedWithTheCause) {
 }
 
 TEST(ViewText, LossesAreOfTheFirstHosts) {
-  EXPECT_EQ(to_text(parse_losses("25", 3, 1).value()), "750/2*1000");
-  EXPECT_EQ(to_text(parse_losses("12.5,25,50", 4, 8).value()),
-            "7x1000,0/6x1000,2x0/4x1000,4x0/8x1000");
-  EXPECT_EQ(to_text(parse_losses("30", 2, 4).value()), "2x1000,800,0/4x1000");
-  EXPECT_TRUE(parse_losses("0,0", 3, 4).value().empty());
+  const auto view = [](const char* text, size_t hosts, uint32_t nics) {
+    return to_text(View::of(parse_losses(text, hosts, nics).value()).value());
+  };
+  EXPECT_EQ(view("25", 3, 1), "750/2*1000");
+  EXPECT_EQ(view("12.5,25,50", 4, 8), "0,7x1000/1000,2x0,5x1000/2x1000,4x0,2x1000/8x1000");
+  EXPECT_EQ(view("0,30", 2, 2), "2x1000/1000,400");
+  EXPECT_EQ(view("0,80", 2, 2), "2x1000/400,0") << "the part is of the next NIC";
+  EXPECT_EQ(view("0,0", 3, 4), "");
 }
 
-TEST(ViewText, ALossThatLeavesNothingIsRefused) {
+TEST(ViewText, ALossThatIsNoPercentageIsRefused) {
   const auto error = [](const char* text) { return parse_losses(text, 2, 4).status().message(); };
-  const std::string write = "; write percent below 100, as 25 or 12.5";
-  EXPECT_EQ(error(""), "a loss is missing" + write);
-  EXPECT_EQ(error("5,"), "a loss is missing" + write);
-  EXPECT_EQ(error("100"), "'100' is no loss" + write);
-  EXPECT_EQ(error("99.99"), "'99.99' is no loss" + write);
-  EXPECT_EQ(error("-1"), "'-1' is no loss" + write);
-  EXPECT_EQ(error("nan"), "'nan' is no loss" + write);
-  EXPECT_EQ(error("2x"), "'2x' is no loss" + write);
-  EXPECT_EQ(error("1,2,3"), "there are only 2 hosts");
+  for (const std::string word : {"", "100", "-1", "nan", "2x", "1e2"}) {
+    EXPECT_EQ(error(word.c_str()), "'" + word + "' is no percentage from 0 to below 100");
+  }
+  EXPECT_EQ(error("5,"), "'' is no percentage from 0 to below 100");
+  EXPECT_EQ(error("1,2,3"), "there are 2 hosts; name at most one loss for each");
 }
 
 }  // namespace
