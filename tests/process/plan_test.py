@@ -7,17 +7,19 @@ import json
 import pathlib
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import program
 
 TIME_S = 60
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "msccl"
 
 TABLE = """\
 broadcast of 3 elements int8, sum, 3 ranks on 2 hosts, root 1, algorithm halving_doubling (asked: automatic)
 
 algorithm         predicted us
-halving_doubling  77.8          used
-ring              77.8
+halving_doubling  80.0          used
+ring              80.0
 
 rank 0: 1 step
 step  kind     peer  source  target        reduction  after
@@ -32,6 +34,11 @@ step  kind  peer  source       target        reduction  after
 rank 2: 1 step
 step  kind     peer  source  target        reduction  after
 0     receive  1             output[0, 3)
+
+transfers on an ideal fabric, 70.0 us:
+from  to  source       target          start us  end us
+1     2   input[0, 3)  output[0, 3)    0.0       70.0
+1     0   input[0, 3)  output[0, 3)    0.0       24.0
 
 rank  messages sent  bytes sent
 0     0              0
@@ -115,6 +122,30 @@ class ShowTest(unittest.TestCase):
             self.assertEqual(min(times, key=times.get), used)
             self.assertEqual(set(times), {"hierarchical", "recursive_doubling", "direct", "ring"})
 
+    def test_a_slow_host_slows_its_transfers(self):
+        words = ["broadcast", "-p", 2, "-c", 1000000, "--json"]
+        whole = json.loads(show(*words).stdout)
+        for option, factor in ((["--loss", 50], 2), (["--view", "1000:1/250:1000"], 1),
+                               (["--view", "2x1000/2x1000:125"], 8)):
+            with self.subTest(option=option):
+                plan = json.loads(show(*words, *option).stdout)
+                self.assertAlmostEqual(plan["end_ns"] / whole["end_ns"], factor, delta=0.02 * factor)
+                self.assertEqual(len(plan["view"]), 2)
+                self.assertEqual(len(plan["transfers"]), plan["totals"]["messages"])
+
+    def test_draws_the_transfers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = pathlib.Path(folder) / "plan.svg"
+            done = show("all_reduce", "-p", 4, "-c", 100, "--loss", 25, "--svg", picture)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            root = xml.etree.ElementTree.parse(picture).getroot()
+            text = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+            self.assertIn("rank 3", text)
+            self.assertIn("view 750/3*1000", text[0])
+            done = show("all_reduce", "-p", 4, "--svg", picture.parent)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn("--svg", done.stderr)
+
     def test_refuses_nonsense(self):
         for words, said in (
                 (["all_reduce", "-p", 2, "--memory-costs", "1,2,3"], "have seven numbers"),
@@ -136,6 +167,11 @@ class ShowTest(unittest.TestCase):
                  "--hosts: host 1 has 2 ranks, and 1 of 3 are left"),
                 (["all_reduce", "-p", 3, "--hosts", "0,3"], "--hosts: '0' is no number of ranks"),
                 (["all_reduce", "-p", 3, "--hosts", "3x"], "--hosts: '3x' is no number of ranks"),
+                (["all_reduce", "-p", 3, "--view", "1000/500"], "--view: it has 2 of 3 hosts"),
+                (["all_reduce", "-p", 3, "--view", "3*0"], "--view: host 0 of the view can send"),
+                (["all_reduce", "-p", 3, "--loss", "100"],
+                 "--loss: '100' is no percentage from 0 to below 100"),
+                (["all_reduce", "-p", 2, "--loss", "1", "--view", "1/2"], "excludes"),
                 (["all_reduce", "-p", 3, "--text", "--json"], "excludes")):
             with self.subTest(words=words):
                 done = show(*words)
@@ -164,6 +200,16 @@ class CheckTest(unittest.TestCase):
                         done = self.check(text)
                         self.assertEqual((done.returncode, done.stdout, done.stderr),
                                          (0, "proved\n", ""))
+
+    def test_the_view_and_the_costs_come_back(self):
+        words = ["all_reduce", "-p", 4, "-c", 8, "--hosts", "2,2", "--view", "1000:250,0/2x1000",
+                 "--memory-costs", "64,0,0,0,0,0,1"]
+        text = show(*words, "--text").stdout
+        self.assertTrue(text.split("\n", 1)[0].endswith(
+            " hosts 0,0,1,1 view 1000:250,0/2x1000 memory_costs 64,0,0,0,0,0,1 "
+            "network_costs 57344,20480,8192,10240,57344,10240,8192"), text[:200])
+        for form in (text, show(*words, "--json").stdout):
+            self.assertEqual(self.check(form).stdout, "proved\n")
 
     def test_names_the_step_of_a_plan_that_is_wrong(self):
         done = self.check(TEXT.replace(" after 1", "", 1))
@@ -200,6 +246,79 @@ class CheckTest(unittest.TestCase):
             done = program.run("plan", "check", path, timeout=TIME_S)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertEqual(done.stderr, f"r2ccl plan check: {path}: {said}\n")
+
+
+class ImportTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = pathlib.Path(folder.name) / "algorithm.xml"
+
+    def import_(self, *words):
+        return program.run("plan", "import", *words, timeout=TIME_S)
+
+    def test_proves_the_examples(self):
+        for name, ranks, chunks, hops in (("ring", 4, 4, 6), ("allpairs", 3, 6, 2),
+                                          ("two_hosts", 4, 2, 3)):
+            with self.subTest(name=name):
+                done = self.import_(EXAMPLES / f"{name}.xml", "--json")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                plan = json.loads(done.stdout)
+                self.assertTrue(plan["proved"])
+                self.assertEqual((plan["imported"], plan["ranks"], plan["count"],
+                                  plan["totals"]["hops"]), (name, ranks, chunks, hops))
+
+    def test_the_text_is_a_plan(self):
+        for form in ("--text", "--json"):
+            done = self.import_(EXAMPLES / "two_hosts.xml", "-c", 1000, "--hosts", "2,2",
+                                "--loss", 50, form)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.file.write_text(done.stdout, encoding="utf-8")
+            self.assertEqual(program.run("plan", "check", self.file, timeout=TIME_S).stdout,
+                             "proved\n")
+
+    def test_names_the_algorithm_and_draws_it(self):
+        picture = self.file.with_suffix(".svg")
+        done = self.import_(EXAMPLES / "ring.xml", "-c", 400, "--svg", picture)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.startswith(
+            "all_reduce of 400 elements float32, sum, 4 ranks, root 0, algorithm imported 'ring'\n"))
+        self.assertIn(">24 transfers<", picture.read_text(encoding="utf-8"))
+
+    def test_an_algorithm_that_is_wrong_is_not_proved(self):
+        ring = (EXAMPLES / "ring.xml").read_text(encoding="utf-8")
+        self.file.write_text(ring.replace('type="rrs" srcbuf="i" srcoff="3"',
+                                          'type="rrs" srcbuf="i" srcoff="2"', 1), encoding="utf-8")
+        done = self.import_(self.file)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertIn("not proved: rank ", done.stdout)
+
+    def test_refuses_what_is_no_algorithm(self):
+        ring = (EXAMPLES / "ring.xml").read_text(encoding="utf-8")
+        for text, said in (
+                ("", "line 1: the XML is broken: no element found"),
+                ("<plan/>", "line 1: the element 'plan' stands where <algo> must"),
+                (ring.replace('type="s"', 'type="x"', 1), "line 6: <step>: type='x' is none of s, "),
+                (ring.replace('send="1"', 'send="2"', 1),
+                 "line 18: GPU 1, thread block 0, step 1: no step sends this message from GPU 0 to "
+                 "GPU 1 on channel 0"),
+                (ring.replace('ngpus="4"', 'ngpus="5"'), "and no <gpu> with id 4")):
+            with self.subTest(said=said):
+                self.file.write_text(text, encoding="utf-8")
+                done = self.import_(self.file)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(f"r2ccl plan import: {self.file}: ", done.stderr)
+                self.assertIn(said, done.stderr)
+
+    def test_refuses_options_that_do_not_fit(self):
+        for words, said in ((["-c", 10], "cuts 10 elements into equal chunks; take a multiple of 4"),
+                            (["--hosts", "2,3"], "--hosts: host 1 has 3 ranks, and 2 of 4 are left"),
+                            (["--view", "500"], "--view: it has 1 of 4 hosts"),
+                            (["--rank", 4], "--rank: 4 is none of 4 ranks")):
+            with self.subTest(words=words):
+                done = self.import_(EXAMPLES / "ring.xml", *words)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(said, done.stderr)
 
 
 if __name__ == "__main__":

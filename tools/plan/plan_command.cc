@@ -1,68 +1,39 @@
 // `r2ccl plan`: shows the plan of a collective, and proves a plan that a file describes.
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "plan/analysis/checker.h"
-#include "plan/cost_model.h"
 #include "plan/text/plan_text.h"
 #include "plan/text/plan_words.h"
 #include "tools/common/command.h"
-#include "tools/common/parse.h"
+#include "tools/common/output_file.h"
+#include "tools/plan/msccl_import.h"
 #include "tools/plan/plan_json.h"
+#include "tools/plan/plan_options.h"
 #include "tools/plan/plan_view.h"
 
 namespace r2ccl::tools {
 namespace {
 
-// Bounds of a plan that is shown: it and its proof take up to 1 KB for each step.
-constexpr int kRanksShownMax = 256;
-constexpr uint64_t kBytesShownMax = uint64_t{64} << 30;
-constexpr size_t kStepsShownMax = 1'000'000;
-
 struct ShowPlanOptions {
   std::string collective;
   int ranks = 0;
-  uint64_t count = 0;
-  std::string type = "float32";
-  int root = 0;
-  std::string hosts;
   std::string algorithm = "automatic";
-  std::string memory_costs = to_string(PlanCosts().memory);
-  std::string network_costs = to_string(PlanCosts().network);
   bool in_place = false;
-  int rank = -1;
-  bool json = false;
-  bool text = false;
+  CallOptions call;
+  OutputOptions output;
+};
+
+struct ImportPlanOptions {
+  std::string path;
+  CallOptions call;
+  OutputOptions output;
 };
 
 Status wrong(const std::string& what) {
   return {Code::invalid_argument, what};
-}
-
-// Returns the hosts that "4,4" describes: the ranks of each host, in a row.
-Result<HostGroups> hosts_of(const std::string& text, int ranks) {
-  std::vector<uint32_t> host_of;
-  const auto left = [&] { return static_cast<size_t>(ranks) - host_of.size(); };
-  std::istringstream sizes(text);
-  uint32_t host = 0;
-  for (std::string word; std::getline(sizes, word, ','); ++host) {
-    const std::optional<int> size = parse_int(word);
-    if (!size || *size < 1) return wrong("--hosts: '" + word + "' is no number of ranks");
-    if (static_cast<size_t>(*size) > left()) {
-      return wrong("--hosts: host " + std::to_string(host) + " has " + word + " ranks, and " +
-                   std::to_string(left()) + " of " + std::to_string(ranks) + " are left");
-    }
-    host_of.insert(host_of.end(), static_cast<size_t>(*size), host);
-  }
-  if (!text.empty() && left() > 0) {
-    return wrong("--hosts: the hosts have " + std::to_string(host_of.size()) + " of " +
-                 std::to_string(ranks) + " ranks");
-  }
-  return HostGroups(host_of);
 }
 
 Result<PlanKey> key_of(const ShowPlanOptions& options) {
@@ -77,37 +48,17 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
     return wrong("--algorithm: no algorithm '" + options.algorithm + "'; there are " +
                  list_of_words(kAlgorithmWords));
   }
-  const auto type = std::ranges::find_if(
-      kDataTypes, [&](DataType each) { return options.type == to_string(each); });
-  if (type == kDataTypes.end()) return wrong("--type: no type '" + options.type + "'");
-  if (options.root >= options.ranks) {
-    return wrong("--root: " + std::to_string(options.root) + " is none of " +
-                 std::to_string(options.ranks) + " ranks");
-  }
-  if (options.rank >= options.ranks) {
-    return wrong("--rank: " + std::to_string(options.rank) + " is none of " +
-                 std::to_string(options.ranks) + " ranks");
-  }
-  const uint64_t most = kBytesShownMax / size_of(*type) / static_cast<uint64_t>(options.ranks);
-  if (options.count > most) {
-    return wrong("--count: " + std::to_string(options.count) + " is more than " +
-                 std::to_string(most) + ", which is the most for this type and number of ranks");
-  }
-  const auto memory = parse_domain_costs(options.memory_costs);
-  const auto network = parse_domain_costs(options.network_costs);
-  if (!memory || !network) return wrong("--memory-costs and --network-costs have seven numbers");
-  Result<HostGroups> hosts = hosts_of(options.hosts, options.ranks);
-  R2CCL_RETURN_IF_ERROR(hosts.status());
   key.collective = *collective;
   key.algorithm = *algorithm;
-  key.type = *type;
   key.in_place = options.in_place;
   key.rank_count = options.ranks;
-  key.root = Rank(options.root);
-  key.count = options.count;
-  key.hosts = hosts.value();
-  key.costs = bounded({*memory, *network});
+  R2CCL_RETURN_IF_ERROR(apply(options.call, key));
   return key;
+}
+
+Status too_many_steps() {
+  return wrong("the plan has more than " + std::to_string(kStepsShownMax) +
+               " steps; take fewer ranks or elements");
 }
 
 Result<WholePlan> plan_of(const PlanKey& key) {
@@ -117,27 +68,40 @@ Result<WholePlan> plan_of(const PlanKey& key) {
     plan.keys.push_back(key);
     plan.plans.push_back(make_plan(key, Rank(rank)));
     steps += plan.plans.back().steps.size();
-    if (steps > kStepsShownMax) {
-      return wrong("the plan has more than " + std::to_string(kStepsShownMax) +
-                   " steps; take fewer ranks or elements");
-    }
+    if (steps > kStepsShownMax) return too_many_steps();
   }
   return plan;
 }
 
-int show(const ShowPlanOptions& options) {
-  const Result<PlanKey> key = key_of(options);
-  if (!key.ok()) return report_error("plan show", key.status());
-  const Result<WholePlan> plan = plan_of(key.value());
-  if (!plan.ok()) return report_error("plan show", plan.status());
-  const Status proof = check_plan(plan.value().keys, plan.value().plans);
+// Prints the plan and its proof, and returns the exit status.
+int print(const char* command, WholePlan plan, const std::string& imported,
+          const OutputOptions& options) {
+  const auto ranks = static_cast<int>(plan.plans.size());
+  if (options.rank >= ranks) {
+    return report_error(command, wrong("--rank: " + std::to_string(options.rank) + " is none of " +
+                                       std::to_string(ranks) + " ranks"));
+  }
   const std::optional<Rank> only =
       options.rank < 0 ? std::nullopt : std::optional(Rank(options.rank));
-  const std::string text = options.text   ? print_plan(plan.value())
-                           : options.json ? plan_json(plan.value(), only, proof)
-                                          : describe_plan(plan.value(), only, proof);
+  const ShownPlan shown = prove_and_time(std::move(plan), imported, only);
+  const std::string text = options.text   ? print_plan(shown.plan)
+                           : options.json ? plan_json(shown)
+                                          : describe_plan(shown);
   std::fputs(text.c_str(), stdout);
-  return proof.ok() ? 0 : kExitFailed;
+  if (!shown.proof.ok()) return kExitFailed;
+  if (options.svg.empty()) return 0;
+  const Status drawn = write_text(options.svg, plan_svg(shown));
+  return drawn.ok() ? 0 : report_error(command, drawn);
+}
+
+int show(const ShowPlanOptions& options) {
+  const Status drawable = check_writable("--svg", options.output.svg);
+  if (!drawable.ok()) return report_error("plan show", drawable);
+  const Result<PlanKey> key = key_of(options);
+  if (!key.ok()) return report_error("plan show", key.status());
+  Result<WholePlan> plan = plan_of(key.value());
+  if (!plan.ok()) return report_error("plan show", plan.status());
+  return print("plan show", std::move(plan).value(), "", options.output);
 }
 
 // Reads at most one byte more than a plan may have.
@@ -178,9 +142,42 @@ int check(const std::string& path) {
   return proof.ok() ? 0 : kExitFailed;
 }
 
+Result<WholePlan> import_plan(const MscclAlgorithm& algorithm, const CallOptions& options) {
+  const size_t ranks = algorithm.gpus.size();
+  if (ranks > kRanksShownMax) {
+    return wrong("the algorithm has " + std::to_string(ranks) + " GPUs, and a plan that is shown " +
+                 std::to_string(kRanksShownMax) + " ranks at most");
+  }
+  PlanKey key;
+  key.rank_count = static_cast<int32_t>(ranks);
+  key.count = least_count(algorithm);
+  R2CCL_RETURN_IF_ERROR(apply(options, key));
+  Result<WholePlan> plan = import_msccl(algorithm, key);
+  R2CCL_RETURN_IF_ERROR(plan.status());
+  size_t steps = 0;
+  for (const RankPlan& part : plan.value().plans) steps += part.steps.size();
+  if (steps > kStepsShownMax) return too_many_steps();
+  return plan;
+}
+
+int import(const ImportPlanOptions& options) {
+  const Status drawable = check_writable("--svg", options.output.svg);
+  if (!drawable.ok()) return report_error("plan import", drawable);
+  const Result<std::string> xml = read_text(options.path);
+  if (!xml.ok()) return report_error("plan import", xml.status());
+  const Result<MscclAlgorithm> algorithm = parse_msccl(xml.value());
+  if (!algorithm.ok()) {
+    return report_error("plan import", algorithm.status().with_context(options.path));
+  }
+  Result<WholePlan> plan = import_plan(algorithm.value(), options.call);
+  if (!plan.ok()) return report_error("plan import", plan.status().with_context(options.path));
+  return print("plan import", std::move(plan).value(), algorithm.value().name, options.output);
+}
+
 void add_show(CLI::App* plan, Action* action) {
   CLI::App* command = plan->add_subcommand("show", "Show the plan of a collective, and prove it");
   auto options = std::make_shared<ShowPlanOptions>();
+  options->call.count = 0;
   command
       ->add_option("COLLECTIVE", options->collective,
                    "all_reduce, broadcast, barrier, reduce, all_gather, reduce_scatter, gather, "
@@ -190,48 +187,18 @@ void add_show(CLI::App* plan, Action* action) {
       ->check(CLI::Range(1, kRanksShownMax))
       ->required();
   command
-      ->add_option("-c,--count", options->count,
+      ->add_option("-c,--count", options->call.count,
                    "Elements of the vector, or of each block where the collective has blocks")
-      ->capture_default_str();
-  command->add_option("-t,--type", options->type, "Element type")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  command->add_option("--root", options->root, "Root")
-      ->check(CLI::Range(0, kRanksShownMax - 1))
-      ->capture_default_str();
-  command
-      ->add_option("--hosts", options->hosts,
-                   "Ranks on each host, as 4,4 (default: a host for each rank)")
-      ->type_name("N,N...");
+      ->default_str("0");
   command
       ->add_option("--algorithm", options->algorithm,
-                   "automatic, ring, halving_doubling, recursive_doubling, hierarchical or direct; "
-                   "a collective that lacks it takes another one")
+                   list_of_words(kAlgorithmWords) +
+                       "; a collective that lacks the algorithm takes another one")
       ->type_name("NAME")
       ->capture_default_str();
-  const char* const costs =
-      ", in ns: of a hop, a message more, 1024 bytes to one and to several ranks, where all ranks "
-      "act; "
-      "of a hop, a message more and 1024 bytes, where one rank of each host does. A job logs its "
-      "own "
-      "at level INFO";
-  command
-      ->add_option("--memory-costs", options->memory_costs,
-                   std::string("Costs between ranks of a host") + costs)
-      ->type_name("N,N,N,N,N,N,N")
-      ->capture_default_str();
-  command->add_option("--network-costs", options->network_costs, "The same between hosts")
-      ->type_name("N,N,N,N,N,N,N")
-      ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
-  command->add_option("--rank", options->rank, "Show the steps of this rank alone")
-      ->check(CLI::Range(0, kRanksShownMax - 1));
-  CLI::Option* as_json =
-      command->add_flag("--json", options->json, "Print JSON, which `r2ccl plan check` reads");
-  command
-      ->add_flag("--text", options->text,
-                 "Print the text of all ranks, which `r2ccl plan check` reads")
-      ->excludes(as_json);
+  add_call_options(command, &options->call);
+  add_output_options(command, &options->output);
   command->footer("Exit status: 0; 1 when the plan is not proved; 2 on an error.");
   command->callback([options, action] { *action = [options] { return show(*options); }; });
 }
@@ -248,6 +215,22 @@ void add_check(CLI::App* plan, Action* action) {
   command->callback([path, action] { *action = [path] { return check(*path); }; });
 }
 
+void add_import(CLI::App* plan, Action* action) {
+  CLI::App* command = plan->add_subcommand(
+      "import", "Make a plan of an algorithm in the XML of MSCCL, show it and prove it");
+  auto options = std::make_shared<ImportPlanOptions>();
+  command->add_option("FILE", options->path, "The file; - is standard input")->required();
+  command->add_option("-c,--count", options->call.count,
+                      "Elements of the vector, or of each block where the collective has blocks "
+                      "(default: one for each chunk of the algorithm)");
+  add_call_options(command, &options->call);
+  add_output_options(command, &options->output);
+  command->footer(
+      "docs/plans.md describes the form, and the parts of it that plans do not have.\n\n"
+      "Exit status: 0; 1 when the plan is not proved; 2 on an error.");
+  command->callback([options, action] { *action = [options] { return import(*options); }; });
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App* app, Action* action) {
@@ -256,6 +239,7 @@ void add_plan_command(CLI::App* app, Action* action) {
   plan->require_subcommand(1);
   add_show(plan, action);
   add_check(plan, action);
+  add_import(plan, action);
 }
 
 }  // namespace r2ccl::tools

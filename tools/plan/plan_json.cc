@@ -80,6 +80,20 @@ std::string hosts(const Value& plan) {
   return text.empty() ? "" : " hosts " + text;
 }
 
+// Returns " view 1000:500,1000/..." without the short forms of equal neighbours.
+std::string view(const Value& plan) {
+  if (!plan.contains("view")) return "";
+  std::string text;
+  for (const Value& host : list(plan["view"])) {
+    text += text.empty() ? "" : "/";
+    for (size_t nic = 0; nic < list(host).size(); ++nic) {
+      text += (nic == 0 ? "" : ",") + number(field(host[nic], "send")) + ":" +
+              number(field(host[nic], "receive"));
+    }
+  }
+  return text.empty() ? "" : " view " + text;
+}
+
 std::string header(const Value& plan) {
   std::string text = "r2ccl-plan 1";
   for (const char* const name : {"collective", "algorithm", "type", "op"}) {
@@ -88,7 +102,8 @@ std::string header(const Value& plan) {
   for (const char* const name : {"ranks", "root", "count"}) {
     text += std::string(" ") + name + " " + number(field(plan, name));
   }
-  return text + hosts(plan) + "\n";
+  text += hosts(plan) + view(plan);
+  return text + numbers(plan, "memory_costs") + numbers(plan, "network_costs") + "\n";
 }
 
 std::string region(const Value& step, const char* name) {

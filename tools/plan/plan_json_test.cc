@@ -13,12 +13,15 @@ namespace {
 
 void expect_back(const PlanKey& key) {
   const WholePlan plan = make_whole_plan(key);
-  const Result<std::string> text = plan_text_of_json(plan_json(plan, std::nullopt, {}));
+  const Result<std::string> text =
+      plan_text_of_json(plan_json(prove_and_time(plan, "", std::nullopt)));
   ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(), print_plan(plan));
+  const Result<WholePlan> again = parse_plan(text.value());
+  ASSERT_TRUE(again.ok()) << again.status().message() << "\n" << text.value();
+  EXPECT_EQ(again.value(), plan) << text.value();
 }
 
-TEST(PlanJson, ComesBackAsTheText) {
+TEST(PlanJson, ComesBack) {
   PlanKey key;
   key.rank_count = 4;
   key.count = 9;
@@ -43,6 +46,17 @@ TEST(PlanJson, HasHostsBlocksAndWideMemory) {
   key.hosts = HostGroups(std::vector<uint32_t>{5, 1, 5, 1});
   expect_back(key);
   EXPECT_GT(make_whole_plan(key).plans[0].wide, 0u);
+}
+
+TEST(PlanJson, HasTheViewAndTheCosts) {
+  PlanKey key;
+  key.rank_count = 3;
+  key.count = 9;
+  key.view = View::of({{{1000, 250}, {0, 0}}, {{1000, 1000}}, {{500, 500}, {1, 2}}}).value();
+  key.costs.memory.hop_ns = 7;
+  expect_back(key);
+  key.costs.network.leader_kib_ns = 11;
+  expect_back(key);
 }
 
 TEST(PlanJson, IsRefusedWithItsCause) {

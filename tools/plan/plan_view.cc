@@ -1,10 +1,14 @@
 #include "tools/plan/plan_view.h"
 
+#include <cmath>
 #include <span>
+#include <utility>
 
 #include "base/json_writer.h"
+#include "plan/analysis/checker.h"
 #include "plan/cost_model.h"
 #include "plan/text/plan_words.h"
+#include "plan/text/view_text.h"
 #include "tools/common/text_table.h"
 #include "tools/plan/plan_totals.h"
 
@@ -54,23 +58,36 @@ std::string counted(uint64_t number, const char* thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
-std::string headline(const PlanKey& key) {
+std::string in_us(double ns) {
+  return in_us(static_cast<uint64_t>(std::llround(ns)));
+}
+
+std::string algorithm_text(const ShownPlan& shown) {
+  if (!shown.imported.empty()) return "imported '" + shown.imported + "'";
+  const PlanKey& key = shown.plan.keys[0];
   const Algorithm used = choose_algorithm(key);
+  return std::string(word_of(kAlgorithmWords, used)) +
+         (used == key.algorithm
+              ? ""
+              : std::string(" (asked: ") + word_of(kAlgorithmWords, key.algorithm) + ")");
+}
+
+std::string headline(const ShownPlan& shown) {
+  const PlanKey& key = shown.plan.keys[0];
   std::string text = std::string(word_of(kCollectiveWords, key.collective)) + " of " +
                      counted(key.count, "element") + " " + to_string(key.type) + ", " +
                      to_string(key.op) + ", " +
                      counted(static_cast<uint64_t>(key.rank_count), "rank");
   if (!key.hosts.empty()) text += " on " + counted(key.hosts.hosts().size(), "host");
+  if (!key.view.empty()) text += ", view " + to_text(key.view);
   return text + ", root " + std::to_string(key.root.value()) + ", algorithm " +
-         word_of(kAlgorithmWords, used) +
-         (used == key.algorithm
-              ? ""
-              : std::string(" (asked: ") + word_of(kAlgorithmWords, key.algorithm) + ")") +
-         "\n";
+         algorithm_text(shown);
 }
 
 // Returns the predicted time of each algorithm that the call can have, unless it has only one.
-std::string predictions_text(const PlanKey& key) {
+std::string predictions_text(const ShownPlan& shown) {
+  const PlanKey& key = shown.plan.keys[0];
+  if (!shown.imported.empty()) return "";
   const std::span<const Algorithm> algorithms = algorithms_of(key);
   if (algorithms.size() < 2 || key.rank_count < 2) return "";
   std::vector<TextRow> rows = {{"algorithm", "predicted us", ""}};
@@ -79,6 +96,18 @@ std::string predictions_text(const PlanKey& key) {
                     each == choose_algorithm(key) ? "used" : ""});
   }
   return "\n" + layout(rows);
+}
+
+std::string transfers_text(const ShownPlan& shown) {
+  if (shown.transfers.empty()) return "";
+  std::vector<TextRow> rows = {{"from", "to", "source", "target", "", "start us", "end us"}};
+  for (const Transfer& each : shown.transfers) {
+    if (!is_shown(each.from, shown.only) && !is_shown(each.to, shown.only)) continue;
+    rows.push_back({std::to_string(each.from), std::to_string(each.to), text_of(each.source),
+                    text_of(each.target), each.reduces ? "reduces" : "", in_us(each.sent.start_ns),
+                    in_us(each.received.end_ns)});
+  }
+  return "\ntransfers on an ideal fabric, " + in_us(shown.times.end_ns) + " us:\n" + layout(rows);
 }
 
 std::string totals_text(const WholePlan& plan, std::optional<Rank> only) {
@@ -132,12 +161,7 @@ void write_rank(JsonWriter& out, const PlanKey& key, const RankPlan& plan) {
   out.end_array().end_object();
 }
 
-void write_key(JsonWriter& out, const PlanKey& key) {
-  out.field("collective", word_of(kCollectiveWords, key.collective));
-  out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
-  out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
-  out.field("type", to_string(key.type)).field("op", to_string(key.op));
-  out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+void write_hosts(JsonWriter& out, const PlanKey& key) {
   if (key.hosts.empty()) return;
   out.key("hosts").begin_array();
   for (const std::vector<Rank>& host : key.hosts.hosts()) {
@@ -145,6 +169,29 @@ void write_key(JsonWriter& out, const PlanKey& key) {
     for (const Rank rank : host) out.value(rank.value());
     out.end_array();
   }
+  out.end_array();
+}
+
+void write_view(JsonWriter& out, const View& view) {
+  if (view.empty()) return;
+  out.key("view").begin_array();
+  for (const HostRates& host : view.hosts()) {
+    out.begin_array();
+    for (const NicRate& nic : host) {
+      out.begin_object().field("send", uint64_t{nic.send});
+      out.field("receive", uint64_t{nic.receive}).end_object();
+    }
+    out.end_array();
+  }
+  out.end_array();
+}
+
+// As in the text form, the default has no field.
+void write_costs(JsonWriter& out, const char* name, const DomainCosts& costs,
+                 const DomainCosts& usual) {
+  if (costs == usual) return;
+  out.key(name).begin_array();
+  for (const uint64_t number : numbers_of(costs)) out.value(number);
   out.end_array();
 }
 
@@ -156,6 +203,38 @@ void write_predictions(JsonWriter& out, const PlanKey& key) {
     out.field(word_of(kAlgorithmWords, each), predicted_ns(key, each));
   }
   out.end_object();
+}
+
+void write_key(JsonWriter& out, const PlanKey& key, const std::string& imported) {
+  out.field("collective", word_of(kCollectiveWords, key.collective));
+  out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
+  if (imported.empty()) {
+    out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
+  } else {
+    out.field("imported", imported);
+  }
+  out.field("type", to_string(key.type)).field("op", to_string(key.op));
+  out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+  write_hosts(out, key);
+  write_view(out, key.view);
+  write_costs(out, "memory_costs", key.costs.memory, PlanCosts().memory);
+  write_costs(out, "network_costs", key.costs.network, PlanCosts().network);
+  if (imported.empty()) write_predictions(out, key);
+}
+
+void write_transfers(JsonWriter& out, const ShownPlan& shown) {
+  out.key("transfers").begin_array();
+  for (const Transfer& each : shown.transfers) {
+    if (!is_shown(each.from, shown.only) && !is_shown(each.to, shown.only)) continue;
+    out.begin_object().field("from", uint64_t{each.from}).field("to", uint64_t{each.to});
+    write_region(out, "source", each.source);
+    write_region(out, "target", each.target);
+    out.field("reduces", each.reduces);
+    out.field("start_ns", static_cast<uint64_t>(std::llround(each.sent.start_ns)));
+    out.field("end_ns", static_cast<uint64_t>(std::llround(each.received.end_ns))).end_object();
+  }
+  out.end_array();
+  out.field("end_ns", static_cast<uint64_t>(std::llround(shown.times.end_ns)));
 }
 
 void write_totals(JsonWriter& out, const PlanTotals& totals) {
@@ -171,10 +250,23 @@ void write_totals(JsonWriter& out, const PlanTotals& totals) {
 
 }  // namespace
 
-std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const Status& proof) {
-  std::string text = headline(plan.keys[0]) + predictions_text(plan.keys[0]);
+ShownPlan prove_and_time(WholePlan plan, const std::string& imported, std::optional<Rank> only) {
+  ShownPlan shown;
+  shown.plan = std::move(plan);
+  shown.imported = imported;
+  shown.only = only;
+  shown.proof = check_plan(shown.plan.keys, shown.plan.plans);
+  if (!shown.proof.ok()) return shown;
+  shown.times = plan_times(shown.plan.keys[0], shown.plan.plans);
+  shown.transfers = transfers_of(shown.plan, shown.times);
+  return shown;
+}
+
+std::string describe_plan(const ShownPlan& shown) {
+  const WholePlan& plan = shown.plan;
+  std::string text = headline(shown) + "\n" + predictions_text(shown);
   for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
-    if (!is_shown(rank, only)) continue;
+    if (!is_shown(rank, shown.only)) continue;
     const RankPlan& part = plan.plans[rank];
     text += "\nrank " + std::to_string(rank) + ": " + counted(part.steps.size(), "step") +
             (plan.keys[rank].in_place ? ", in place" : "") +
@@ -186,25 +278,32 @@ std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const
     for (size_t i = 0; i < part.steps.size(); ++i) rows.push_back(row_of(i, part.steps[i]));
     text += layout(rows);
   }
-  if (!proof.ok()) return text + "\nnot proved: " + proof.message() + "\n";
-  return text + totals_text(plan, only) + "proved\n";
+  if (!shown.proof.ok()) return text + "\nnot proved: " + shown.proof.message() + "\n";
+  return text + transfers_text(shown) + totals_text(plan, shown.only) + "proved\n";
 }
 
-std::string plan_json(const WholePlan& plan, std::optional<Rank> only, const Status& proof) {
+std::string plan_json(const ShownPlan& shown) {
+  const WholePlan& plan = shown.plan;
   JsonWriter out;
   out.begin_object();
-  write_key(out, plan.keys[0]);
-  write_predictions(out, plan.keys[0]);
+  write_key(out, plan.keys[0], shown.imported);
   out.key("parts").begin_array();
   for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
-    if (is_shown(rank, only)) write_rank(out, plan.keys[rank], plan.plans[rank]);
+    if (is_shown(rank, shown.only)) write_rank(out, plan.keys[rank], plan.plans[rank]);
   }
   out.end_array();
-  if (proof.ok()) write_totals(out, totals_of(plan));
-  out.field("proved", proof.ok());
-  if (!proof.ok()) out.field("violation", proof.message());
+  if (shown.proof.ok()) {
+    write_transfers(out, shown);
+    write_totals(out, totals_of(plan));
+  }
+  out.field("proved", shown.proof.ok());
+  if (!shown.proof.ok()) out.field("violation", shown.proof.message());
   out.end_object();
   return out.text() + "\n";
+}
+
+std::string plan_svg(const ShownPlan& shown) {
+  return transfers_svg(shown.plan, shown.transfers, headline(shown));
 }
 
 }  // namespace r2ccl::tools

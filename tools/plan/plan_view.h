@@ -3,16 +3,35 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "plan/analysis/plan_timing.h"
 #include "plan/text/plan_text.h"
+#include "tools/plan/plan_transfers.h"
 
 namespace r2ccl::tools {
 
-// Returns a table of the steps of each rank, or of `only`, the totals, and the checker's answer.
-std::string describe_plan(const WholePlan& plan, std::optional<Rank> only, const Status& proof);
+struct ShownPlan {
+  WholePlan plan;
+  std::string imported;      // the name of the algorithm, if it is none of ours
+  std::optional<Rank> only;  // show the steps of this rank alone
+  Status proof;
+  // Empty where the plan is not proved.
+  PlanTimes times;
+  std::vector<Transfer> transfers;
+};
 
-// Returns the plan, its totals and the checker's answer as JSON.
-std::string plan_json(const WholePlan& plan, std::optional<Rank> only, const Status& proof);
+ShownPlan prove_and_time(WholePlan plan, const std::string& imported, std::optional<Rank> only);
+
+// Returns a table of the steps of each rank, one of the transfers, the totals, and the checker's
+// answer.
+std::string describe_plan(const ShownPlan& shown);
+
+// Returns the same as JSON.
+std::string plan_json(const ShownPlan& shown);
+
+// Returns a picture of the transfers. Requires a plan that is proved.
+std::string plan_svg(const ShownPlan& shown);
 
 }  // namespace r2ccl::tools

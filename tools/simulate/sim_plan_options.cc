@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "plan/cost_model.h"
 #include "plan/text/plan_words.h"
+#include "plan/text/view_text.h"
 #include "tools/common/parse.h"
 
 namespace r2ccl::tools {
@@ -139,7 +140,10 @@ Result<std::vector<HostRates>> rates_of(const SimPlanOptions& options, size_t ho
       1) {
     return bad("--loss", "give one of --loss, --rates and --view");
   }
-  if (!options.loss.empty()) return rates_of_losses(options.loss, hosts, nics);
+  if (!options.loss.empty()) {
+    Result<std::vector<HostRates>> rates = parse_losses(options.loss, hosts, nics);
+    return rates.ok() ? rates : rates.status().with_context("--loss");
+  }
   if (options.view_path.empty()) return rates_of_lines(options.rates, hosts, nics);
   const Result<std::vector<std::string>> lines = lines_of(options.view_path);
   R2CCL_RETURN_IF_ERROR(lines.status());
@@ -251,29 +255,6 @@ PlanCosts costs_of(const SimPlan& plan, int ranks_per_host) {
 }
 
 }  // namespace
-
-Result<std::vector<HostRates>> rates_of_losses(const std::string& text, size_t hosts,
-                                               uint32_t nics) {
-  const std::vector<std::string> words = words_of(text, ',');
-  if (words.size() > hosts) {
-    return bad("--loss", std::to_string(words.size()) + " losses for " + std::to_string(hosts) +
-                             " hosts; name at most one for each");
-  }
-  std::vector<HostRates> rates(hosts, HostRates(nics));
-  for (size_t host = 0; host < words.size(); ++host) {
-    const std::optional<double> percent = parse_number(words[host]);
-    if (!percent || *percent < 0 || *percent >= 100) {
-      return bad("--loss", "'" + words[host] + "' is no percentage from 0 to below 100");
-    }
-    auto left = static_cast<uint32_t>(std::lround(*percent / 100 * nics * kWholeNic));
-    for (uint32_t i = 0; i < nics && left > 0; ++i) {
-      const uint32_t lost = std::min(left, kWholeNic);
-      rates[host][(host + i) % nics] = {kWholeNic - lost, kWholeNic - lost};
-      left -= lost;
-    }
-  }
-  return rates;
-}
 
 Result<std::vector<HostRates>> rates_of_lines(const std::vector<std::string>& lines, size_t hosts,
                                               uint32_t nics) {

@@ -56,10 +56,6 @@ struct SimPlan {
 // Returns an error that names the option to change.
 Result<SimPlan> sim_plan_of(const SimPlanOptions& options);
 
-// Returns the rates of hosts of which the first ones have lost a share of their NICs: "12.5,25", in
-// percent. Host h loses whole NICs from number h on, and a part of the next one.
-Result<std::vector<HostRates>> rates_of_losses(const std::string& text, size_t hosts,
-                                               uint32_t nics);
 // Returns the rates by lines as "2=1000,500/1000,0": of a host's NICs in 1/1000, for sending and
 // receiving where they differ. Other hosts have whole NICs.
 Result<std::vector<HostRates>> rates_of_lines(const std::vector<std::string>& lines, size_t hosts,

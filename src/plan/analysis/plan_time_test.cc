@@ -1,17 +1,11 @@
-// The time of plans on an ideal fabric: each host sends one message at a time at full rate, and the
-// receiver can use it one latency later. Between ranks of one host each rank does so through
-// memory. A bubble in a plan shows here without any network.
+// The times of plans on an ideal fabric (plan/analysis/plan_timing.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <queue>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/limits.h"
+#include "plan/analysis/plan_timing.h"
 #include "plan/cost_model.h"
 #include "plan/plan.h"
 
@@ -44,144 +38,13 @@ PlanCosts costs_of(const Fabric& fabric, const HostGroups& hosts) {
           .network = domain(fabric.latency_s, fabric.bytes_per_s, hosts.largest())};
 }
 
-class IdealRun {
- public:
-  IdealRun(const PlanKey& key, const Fabric& fabric) : key_(key), fabric_(fabric) {
-    key_.costs = costs_of(fabric, key.hosts);
-    const std::vector<std::vector<Rank>>& groups = key.hosts.hosts();
-    for (int32_t rank = 0; rank < key.rank_count; ++rank) {
-      RankState state;
-      const auto has_rank = [&](const auto& group) {
-        return std::ranges::find(group, Rank(rank)) != group.end();
-      };
-      state.host =
-          key.hosts.empty()
-              ? static_cast<size_t>(rank)
-              : static_cast<size_t>(std::ranges::find_if(groups, has_rank) - groups.begin());
-      state.plan = make_plan(key_, Rank(rank));
-      state.dependents.resize(state.plan.steps.size());
-      for (uint32_t i = 0; i < state.plan.steps.size(); ++i) {
-        const Step& step = state.plan.steps[i];
-        const bool receives =
-            step.kind == StepKind::receive || step.kind == StepKind::receive_reduce;
-        state.pending.push_back(step.after.size() + (receives ? 1 : 0));
-        for (const uint32_t before : step.after) state.dependents[before].push_back(i);
-        if (receives) state.receives[step.peer.value()].push_back(i);
-      }
-      ranks_.push_back(std::move(state));
-    }
-    wires_.resize(2 * ranks_.size());
-  }
-
-  // Returns the seconds until every rank is done.
-  double run() {
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      for (const uint32_t step : ready_at_start(ranks_[rank])) is_ready(rank, step);
-    }
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.at;
-      event.what();
-    }
-    for (const RankState& rank : ranks_) EXPECT_EQ(rank.complete, rank.pending.size());
-    return now_;
-  }
-
- private:
-  struct RankState {
-    RankPlan plan;
-    std::vector<size_t> pending;
-    std::vector<std::vector<uint32_t>> dependents;
-    std::map<int32_t, std::vector<uint32_t>> receives;  // by peer, in order
-    std::map<int32_t, size_t> arrived;                  // by peer
-    size_t host = 0;
-    size_t complete = 0;
-  };
-  // The NICs of a host, or the memory of a rank.
-  struct Wire {
-    using Send = std::pair<uint32_t, size_t>;  // a step, and its rank
-    std::priority_queue<Send, std::vector<Send>, std::greater<>> ready;
-    bool busy = false;
-  };
-  struct Event {
-    double at;
-    std::function<void()> what;
-    friend bool operator>(const Event& a, const Event& b) { return a.at > b.at; }
-  };
-
-  void after(double delay, std::function<void()> what) {
-    events_.push({now_ + delay, std::move(what)});
-  }
-
-  void ready_to_send(size_t rank, uint32_t index) {
-    const auto peer = static_cast<size_t>(ranks_[rank].plan.steps[index].peer.value());
-    const size_t host = ranks_[rank].host;
-    const bool in_memory = ranks_[peer].host == host;
-    const size_t wire = in_memory ? ranks_.size() + rank : host;
-    wires_[wire].ready.push({index, rank});
-    send_next(wire);
-  }
-
-  void send_next(size_t which) {
-    Wire& wire = wires_[which];
-    if (wire.busy || wire.ready.empty()) return;
-    const auto [index, rank] = wire.ready.top();
-    wire.ready.pop();
-    wire.busy = true;
-    const Step& step = ranks_[rank].plan.steps[index];
-    const auto bytes = static_cast<double>(step.source.count * size_of(key_.type));
-    const auto peer = static_cast<size_t>(step.peer.value());
-    const bool in_memory = which >= ranks_.size();
-    const double rate = in_memory ? fabric_.memory_bytes_per_s : fabric_.bytes_per_s;
-    const double latency = in_memory ? fabric_.memory_latency_s : fabric_.latency_s;
-    after(bytes / rate, [=, this, from = rank, step_index = index] {
-      wires_[which].busy = false;
-      after(latency, [=, this] { arrive(peer, static_cast<int32_t>(from)); });
-      // The link copies a small send, which is complete at once.
-      const bool copied = step.source.count * size_of(key_.type) <= limits::kBufferedSendBytesMax;
-      after(copied ? 0 : 2 * latency, [=, this] { complete(from, step_index); });
-      send_next(which);
-    });
-  }
-
-  void arrive(size_t rank, int32_t from) {
-    RankState& state = ranks_[rank];
-    const uint32_t receive = state.receives[from][state.arrived[from]++];
-    if (--state.pending[receive] == 0) complete(rank, receive);
-  }
-
-  void complete(size_t rank, uint32_t index) {
-    RankState& state = ranks_[rank];
-    ++state.complete;
-    for (const uint32_t dependent : state.dependents[index]) {
-      if (--state.pending[dependent] == 0) is_ready(rank, dependent);
-    }
-  }
-
-  static std::vector<uint32_t> ready_at_start(const RankState& state) {
-    std::vector<uint32_t> ready;
-    for (uint32_t i = 0; i < state.pending.size(); ++i) {
-      if (state.pending[i] == 0) ready.push_back(i);
-    }
-    return ready;
-  }
-
-  void is_ready(size_t rank, uint32_t step) {
-    if (ranks_[rank].plan.steps[step].kind == StepKind::send) {
-      ready_to_send(rank, step);
-    } else {
-      complete(rank, step);
-    }
-  }
-
-  PlanKey key_;
-  const Fabric fabric_;
-  double now_ = 0;
-  std::vector<RankState> ranks_;
-  std::vector<Wire> wires_;  // of the hosts, then of the ranks
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-};
+// Returns the seconds until every rank is done.
+double time_of(PlanKey key, const Fabric& fabric) {
+  key.costs = costs_of(fabric, key.hosts);
+  std::vector<RankPlan> plans;
+  for (int32_t rank = 0; rank < key.rank_count; ++rank) plans.push_back(make_plan(key, Rank(rank)));
+  return plan_times(key, plans).end_ns / 1e9;
+}
 
 PlanKey in_place(Collective collective, int32_t ranks, uint64_t bytes) {
   PlanKey key;
@@ -207,7 +70,7 @@ TEST(PlanTime, TheRingHidesTheLatencyOfAllHopsButTheLast) {
       const PlanKey key =
           in_place(Collective::all_reduce, ranks, bytes_per_rank * static_cast<uint64_t>(ranks));
       const double expected = line_time(key, fabric) + 2 * fabric.latency_s;
-      EXPECT_NEAR(IdealRun(key, fabric).run(), expected, 1e-3 * expected)
+      EXPECT_NEAR(time_of(key, fabric), expected, 1e-3 * expected)
           << ranks << " ranks, " << bytes_per_rank << " bytes a rank";
     }
   }
@@ -217,7 +80,7 @@ TEST(PlanTime, FourRanksReachTheRequiredShareOfTheLine) {
   const Fabric fabric;
   const auto share = [&](uint64_t bytes) {
     const PlanKey key = in_place(Collective::all_reduce, 4, bytes);
-    return line_time(key, fabric) / IdealRun(key, fabric).run();
+    return line_time(key, fabric) / time_of(key, fabric);
   };
   EXPECT_GT(share(1 << 20), 0.95);
   EXPECT_GT(share(16 << 20), 0.995);
@@ -229,7 +92,7 @@ TEST(PlanTime, HalvingDoublingPaysTheLatencyTwiceLogPTimes) {
   const Fabric fabric;
   PlanKey key = in_place(Collective::all_reduce, 4, 16 << 10);
   key.algorithm = Algorithm::halving_doubling;
-  EXPECT_NEAR(IdealRun(key, fabric).run(), line_time(key, fabric) + 4 * fabric.latency_s, 1e-5);
+  EXPECT_NEAR(time_of(key, fabric), line_time(key, fabric) + 4 * fabric.latency_s, 1e-5);
 }
 
 // halving_doubling.cc: T instead of 1.5 T.
@@ -238,7 +101,7 @@ TEST(PlanTime, HalvingDoublingOverlapsItsRounds) {
   PlanKey key = in_place(Collective::all_reduce, 4, 128 << 10);
   key.algorithm = Algorithm::halving_doubling;
   const double vector_s = line_time(key, fabric) / 1.5;
-  EXPECT_NEAR(IdealRun(key, fabric).run(), vector_s + 4 * fabric.latency_s, 1e-5);
+  EXPECT_NEAR(time_of(key, fabric), vector_s + 4 * fabric.latency_s, 1e-5);
 }
 
 // Returns host groups of `each` neighbouring ranks.
@@ -260,7 +123,7 @@ void expect_near_best(PlanKey key, const Fabric& fabric, double factor) {
   double time = 0;
   for (const Algorithm each : candidates_of(key)) {
     key.algorithm = each;
-    const double run = IdealRun(key, fabric).run();
+    const double run = time_of(key, fabric);
     least = std::min(least, run);
     if (each == chosen) time = run;
     all += " algorithm " + std::to_string(static_cast<int>(each)) + " " +
@@ -275,7 +138,8 @@ void expect_near_best(PlanKey key, const Fabric& fabric, double factor) {
 
 // The model counts each message of a flat plan as one through the NICs, also between ranks of one
 // host. So it takes a hierarchical plan where a flat one would be a little faster on this fabric,
-// where ranks share no cores.
+// where ranks share no cores. Nor does it count that messages of several senders meet at a
+// receiver: then Bruck takes up to 27 % more than the direct exchange.
 TEST(PlanTime, TheChosenAlgorithmIsNearlyTheFastest) {
   for (const double latency_s : {0.05e-3, 0.3e-3}) {
     const Fabric fabric{.latency_s = latency_s};
@@ -290,7 +154,7 @@ TEST(PlanTime, TheChosenAlgorithmIsNearlyTheFastest) {
           if (key.count == 0) continue;
           for (const int32_t each : {1, 2, 4, 16}) {
             key.hosts = hosts_of_each(ranks, each);
-            expect_near_best(key, fabric, each == 1 ? 1.2 : 1.5);
+            expect_near_best(key, fabric, each == 1 ? 1.3 : 1.5);
           }
         }
       }
@@ -306,7 +170,7 @@ TEST(PlanTime, AHierarchyKeepsTheNicsBusy) {
     PlanKey key = in_place(Collective::all_reduce, static_cast<int32_t>(4 * hosts), bytes);
     key.hosts = hosts_of_each(key.rank_count, 4);
     const double line = 2.0 * (hosts - 1) / hosts * static_cast<double>(bytes);
-    return line / fabric.bytes_per_s / IdealRun(key, fabric).run();
+    return line / fabric.bytes_per_s / time_of(key, fabric);
   };
   EXPECT_GT(share(2, 1 << 20), 0.8);
   EXPECT_GT(share(2, 16 << 20), 0.98);
@@ -322,7 +186,51 @@ TEST(PlanTime, TheChainBroadcastFillsInAFewSegments) {
   const PlanKey key = in_place(Collective::broadcast, 4, bytes);
   const double vector_s = static_cast<double>(bytes) / fabric.bytes_per_s;
   const double expected = vector_s * (1 + 2.0 / 128) + 4 * fabric.latency_s;
-  EXPECT_NEAR(IdealRun(key, fabric).run(), expected, 1e-3 * expected);
+  EXPECT_NEAR(time_of(key, fabric), expected, 1e-3 * expected);
+}
+
+// Two ranks that each send a vector to the other one: the times of each step are those of its
+// message.
+TEST(PlanTime, StepsHaveTheTimesOfTheirMessages) {
+  PlanKey key = in_place(Collective::all_reduce, 2, 1 << 20);
+  key.algorithm = Algorithm::ring;
+  key.costs.network = domain_costs({0, 0, 0, 0, 1000, 10, 8});
+  const std::vector<RankPlan> plans{make_plan(key, Rank(0)), make_plan(key, Rank(1))};
+  const PlanTimes times = plan_times(key, plans);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    double sent = 0;  // until then the wire is busy
+    for (size_t i = 0; i < plans[rank].steps.size(); ++i) {
+      const Step& step = plans[rank].steps[i];
+      const StepTime& time = times.steps[rank][i];
+      if (step.kind == StepKind::receive) {
+        EXPECT_EQ(time.moved_ns, time.start_ns + 10 + static_cast<double>(step.target.count) / 32);
+        EXPECT_EQ(time.end_ns, time.moved_ns);
+      }
+      if (step.kind != StepKind::send) continue;
+      EXPECT_GE(time.start_ns, sent);
+      sent = time.start_ns + 10 + static_cast<double>(step.source.count) / 32;
+      EXPECT_EQ(time.moved_ns, sent);
+      EXPECT_EQ(time.end_ns, sent + 2000);
+    }
+  }
+}
+
+// A message between hosts takes the time of the slower end, and both ends of a slow host are slow
+// where its view says so.
+TEST(PlanTime, AViewSlowsItsHostsDown) {
+  PlanKey key = in_place(Collective::broadcast, 2, 1 << 20);
+  key.algorithm = Algorithm::ring;
+  key.costs.network = domain_costs({0, 0, 0, 0, 0, 0, 1024});
+  const auto time = [&](NicRate first, NicRate second) {
+    key.view = View::of({{first}, {second}}).value();
+    const std::vector<RankPlan> plans{make_plan(key, Rank(0)), make_plan(key, Rank(1))};
+    return plan_times(key, plans).end_ns;
+  };
+  const double whole = 1 << 20;
+  EXPECT_NEAR(time({1000, 1000}, {1000, 999}), whole, 2e-3 * whole);
+  EXPECT_NEAR(time({500, 1000}, {1000, 1000}), 2 * whole, 1e-3 * whole);
+  EXPECT_NEAR(time({1000, 1000}, {1000, 250}), 4 * whole, 1e-3 * whole);
+  EXPECT_NEAR(time({1000, 10}, {10, 1000}), whole, 1e-3 * whole);
 }
 
 }  // namespace

@@ -4,18 +4,13 @@
 #include <span>
 #include <utility>
 
-#include "base/printable.h"
 #include "plan/text/plan_text.h"
 #include "plan/text/plan_words.h"
+#include "plan/text/quoted.h"
+#include "plan/text/view_text.h"
 
 namespace r2ccl {
 namespace {
-
-constexpr size_t kQuotedBytesMax = 40;
-
-std::string quoted(std::string_view word) {
-  return "'" + printable_text(word, kQuotedBytesMax) + "'";
-}
 
 // The words of one line. Remembers its first error. After an error there are no more words, and
 // each call returns a default value.
@@ -84,6 +79,14 @@ class Words {
     }
     advance();
     return numbers;
+  }
+  // Takes the word `name` and the word after it, if it comes next; else returns an empty one.
+  std::string_view word_after(std::string_view name) {
+    if (!take(name)) return {};
+    const std::string_view word = word_;
+    if (word.empty()) wrong(std::string(name) + ": the line ends");
+    advance();
+    return word;
   }
   // Takes the word `name` and a region.
   Region region(std::string_view name) {
@@ -209,12 +212,33 @@ class PlanReader {
     key_.count = words.number("count", kPlanTextCountMax);
     const auto hosts = words.list<uint32_t>("hosts", UINT32_MAX);
     check_length(words, "hosts", hosts.size());
+    if (words.error().ok()) key_.hosts = HostGroups(hosts);
+    read_view(words);
+    read_costs(words, "memory_costs", key_.costs.memory);
+    read_costs(words, "network_costs", key_.costs.network);
     words.require_end();
     if (words.error().ok() && !supports(key_.type, key_.op)) {
       words.wrong(std::string("op: ") + to_string(key_.op) + " needs an integer type");
     }
-    if (words.error().ok()) key_.hosts = HostGroups(hosts);
     return words.error();
+  }
+
+  void read_view(Words& words) {
+    const std::string_view text = words.word_after("view");
+    if (text.empty()) return;
+    const size_t hosts =
+        key_.hosts.empty() ? static_cast<size_t>(key_.rank_count) : key_.hosts.hosts().size();
+    Result<View> view = parse_view(text, hosts);
+    if (!view.ok()) return words.wrong("view: " + view.status().message());
+    key_.view = std::move(view).value();
+  }
+
+  static void read_costs(Words& words, const std::string& name, DomainCosts& costs) {
+    const std::string_view text = words.word_after(name);
+    if (text.empty()) return;
+    const auto read = parse_domain_costs(text);
+    if (!read) return words.wrong(name + ": " + quoted(text) + " is not seven numbers");
+    costs = *read;
   }
 
   void check_length(Words& words, const std::string& name, size_t length) const {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "plan/text/plan_words.h"
+#include "plan/text/view_text.h"
 
 namespace r2ccl {
 namespace {
@@ -32,12 +33,20 @@ std::vector<uint32_t> host_of_each_rank(const PlanKey& key) {
   return host_of;
 }
 
+void add_costs(std::string& text, const char* name, const DomainCosts& costs,
+               const DomainCosts& usual) {
+  if (costs != usual) text += std::string(" ") + name + " " + to_string(costs);
+}
+
 void add_header(std::string& text, const PlanKey& key) {
   text += std::string("r2ccl-plan 1 collective ") + word_of(kCollectiveWords, key.collective) +
           " algorithm " + word_of(kAlgorithmWords, key.algorithm) + " type " + to_string(key.type) +
           " op " + to_string(key.op) + " ranks " + std::to_string(key.rank_count) + " root " +
           std::to_string(key.root.value()) + " count " + std::to_string(key.count);
   add_list<uint32_t>(text, "hosts", host_of_each_rank(key));
+  if (!key.view.empty()) text += " view " + to_text(key.view);
+  add_costs(text, "memory_costs", key.costs.memory, PlanCosts().memory);
+  add_costs(text, "network_costs", key.costs.network, PlanCosts().network);
   text += "\n";
 }
 

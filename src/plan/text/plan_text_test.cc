@@ -79,6 +79,23 @@ TEST(PlanText, TheFactsOfEachRankComeBack) {
   expect_back(whole);
 }
 
+TEST(PlanText, TheViewAndTheCostsComeBack) {
+  PlanKey key = rooted_key(Collective::all_reduce, Algorithm::ring, 4, 7);
+  key.view = View::of({{{1000, 250}, {0, 0}}, {{1, 1}, {1, 1}}, {{5, 5}}, {{5, 5}}}).value();
+  key.costs.memory.hop_ns = 1;
+  expect_back(make_whole_plan(key));
+  key.costs.network.leader_kib_ns = 12;
+  expect_back(make_whole_plan(key));
+  key.hosts = HostGroups(std::vector<uint32_t>{0, 1, 0, 1});
+  key.view = View::of({{{1000, 1000}}, {{500, 1000}}}).value();
+  expect_back(make_whole_plan(key));
+  EXPECT_NE(
+      print_plan(make_whole_plan(key))
+          .find(" hosts 0,1,0,1 view 1000/500:1000 memory_costs 1,4000,500,600,20000,4000,250 "
+                "network_costs 60000,20000,8500,9500,60000,10000,12\n"),
+      std::string::npos);
+}
+
 TEST(PlanText, ReadsLikeThis) {
   EXPECT_EQ(print_plan(make_whole_plan(rooted_key(Collective::all_reduce, Algorithm::ring, 2, 5))),
             "r2ccl-plan 1 collective all_reduce algorithm ring type float32 op sum ranks 2 root 1 "
@@ -157,6 +174,10 @@ TEST(PlanText, AWrongFirstLineIsRefusedWithTheCause) {
   expect_refused(with_header("count 4", "count 4 hosts 0,0,1"),
                  "line 1: hosts: there are 3 numbers for 2 ranks");
   expect_refused(with_header("count 4", "count 4 hosts 0,"), "line 1: hosts: a number is missing");
+  expect_refused(with_header("count 4", "count 4 view 1000"), "line 1: view: it has 1 of 2 hosts");
+  expect_refused(with_header("count 4", "count 4 view"), "line 1: view: the line ends");
+  expect_refused(with_header("count 4", "count 4 network_costs 1,2"),
+                 "line 1: network_costs: '1,2' is not seven numbers");
   expect_refused(with_header("count 4", "count 4 quick"),
                  "line 1: the word 'quick' is not expected here");
 }

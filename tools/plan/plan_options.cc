@@ -1,0 +1,142 @@
+#include "tools/plan/plan_options.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "plan/cost_model.h"
+#include "plan/text/view_text.h"
+#include "tools/common/parse.h"
+
+namespace r2ccl::tools {
+namespace {
+
+constexpr uint64_t kBytesShownMax = uint64_t{64} << 30;
+
+Status wrong_option(const std::string& what) {
+  return {Code::invalid_argument, what};
+}
+
+// Returns the hosts that "4,4" describes: the ranks of each host, in a row.
+Result<HostGroups> hosts_of(const std::string& text, int ranks) {
+  std::vector<uint32_t> host_of;
+  const auto left = [&] { return static_cast<size_t>(ranks) - host_of.size(); };
+  std::istringstream sizes(text);
+  uint32_t host = 0;
+  for (std::string word; std::getline(sizes, word, ','); ++host) {
+    const std::optional<int> size = parse_int(word);
+    if (!size || *size < 1) return wrong_option("--hosts: '" + word + "' is no number of ranks");
+    if (static_cast<size_t>(*size) > left()) {
+      return wrong_option("--hosts: host " + std::to_string(host) + " has " + word +
+                          " ranks, and " + std::to_string(left()) + " of " + std::to_string(ranks) +
+                          " are left");
+    }
+    host_of.insert(host_of.end(), static_cast<size_t>(*size), host);
+  }
+  if (!text.empty() && left() > 0) {
+    return wrong_option("--hosts: the hosts have " + std::to_string(host_of.size()) + " of " +
+                        std::to_string(ranks) + " ranks");
+  }
+  return HostGroups(host_of);
+}
+
+Result<View> view_of(const CallOptions& options, const PlanKey& key) {
+  const size_t hosts =
+      key.hosts.empty() ? static_cast<size_t>(key.rank_count) : key.hosts.hosts().size();
+  if (!options.view.empty()) {
+    const Result<View> view = parse_view(options.view, hosts);
+    return view.ok() ? view : view.status().with_context("--view");
+  }
+  if (options.losses.empty()) return View();
+  const Result<std::vector<HostRates>> rates = parse_losses(options.losses, hosts, 1);
+  const Result<View> view = rates.ok() ? View::of(rates.value()) : rates.status();
+  return view.ok() ? view : view.status().with_context("--loss");
+}
+
+}  // namespace
+
+Status apply(const CallOptions& options, PlanKey& key) {
+  const auto type = std::ranges::find_if(
+      kDataTypes, [&](DataType each) { return options.type == to_string(each); });
+  if (type == kDataTypes.end()) return wrong_option("--type: no type '" + options.type + "'");
+  if (options.root >= key.rank_count) {
+    return wrong_option("--root: " + std::to_string(options.root) + " is none of " +
+                        std::to_string(key.rank_count) + " ranks");
+  }
+  const uint64_t most = kBytesShownMax / size_of(*type) / static_cast<uint64_t>(key.rank_count);
+  if (options.count > most) {
+    return wrong_option("--count: " + std::to_string(*options.count) + " is more than " +
+                        std::to_string(most) +
+                        ", which is the most for this type and number of ranks");
+  }
+  const auto memory = parse_domain_costs(options.memory_costs);
+  const auto network = parse_domain_costs(options.network_costs);
+  if (!memory || !network) {
+    return wrong_option("--memory-costs and --network-costs have seven numbers");
+  }
+  const Result<HostGroups> hosts = hosts_of(options.hosts, key.rank_count);
+  R2CCL_RETURN_IF_ERROR(hosts.status());
+  key.type = *type;
+  key.root = Rank(options.root);
+  key.count = options.count.value_or(key.count);
+  key.hosts = hosts.value();
+  const Result<View> view = view_of(options, key);
+  R2CCL_RETURN_IF_ERROR(view.status());
+  key.view = view.value();
+  // The costs of a job are bounded, and those of no job are the default ones.
+  const PlanCosts costs{*memory, *network};
+  if (costs != PlanCosts()) key.costs = bounded(costs);
+  return Status::ok_status();
+}
+
+void add_call_options(CLI::App* command, CallOptions* options) {
+  command->add_option("-t,--type", options->type, "Element type")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  command->add_option("--root", options->root, "Root")
+      ->check(CLI::Range(0, kRanksShownMax - 1))
+      ->capture_default_str();
+  command
+      ->add_option("--hosts", options->hosts,
+                   "Ranks on each host, as 4,4 (default: a host for each rank)")
+      ->type_name("N,N...");
+  CLI::Option* const view =
+      command
+          ->add_option(
+              "--view", options->view,
+              "What the NICs of each host can carry, in 1/1000 of a whole NIC: "
+              "1000,500/3*2x1000 is a host whose second NIC is at one half, and three with "
+              "two whole NICs; 1000:250 sends at the full rate and receives at a quarter")
+          ->type_name("RATE,.../RATE,...");
+  command
+      ->add_option("--loss", options->losses,
+                   "The same in short: percent of the bandwidth that the first hosts have lost")
+      ->type_name("PERCENT,...")
+      ->excludes(view);
+  const char* const costs =
+      ", in ns: of a hop, a message more, 1024 bytes to one and to several ranks, where all ranks "
+      "act; of a hop, a message more and 1024 bytes, where one rank of each host does. A job logs "
+      "its own at level INFO";
+  command
+      ->add_option("--memory-costs", options->memory_costs,
+                   std::string("Costs between ranks of a host") + costs)
+      ->type_name("N,N,N,N,N,N,N")
+      ->capture_default_str();
+  command->add_option("--network-costs", options->network_costs, "The same between hosts")
+      ->type_name("N,N,N,N,N,N,N")
+      ->capture_default_str();
+}
+
+void add_output_options(CLI::App* command, OutputOptions* options) {
+  command->add_option("--rank", options->rank, "Show the steps of this rank alone")
+      ->check(CLI::Range(0, kRanksShownMax - 1));
+  CLI::Option* const as_json =
+      command->add_flag("--json", options->json, "Print JSON, which `r2ccl plan check` reads");
+  command
+      ->add_flag("--text", options->text,
+                 "Print the text of all ranks, which `r2ccl plan check` reads")
+      ->excludes(as_json);
+  command->add_option("--svg", options->svg, "Draw the transfers into this file")
+      ->type_name("FILE");
+}
+
+}  // namespace r2ccl::tools
