@@ -34,6 +34,7 @@ struct ShowPlanOptions {
   std::string memory_costs = to_string(PlanCosts().memory);
   std::string network_costs = to_string(PlanCosts().network);
   bool in_place = false;
+  bool reproducible = false;
   int rank = -1;
   bool json = false;
   bool text = false;
@@ -102,6 +103,7 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
   key.algorithm = *algorithm;
   key.type = *type;
   key.in_place = options.in_place;
+  key.reproducible = options.reproducible;
   key.rank_count = options.ranks;
   key.root = Rank(options.root);
   key.count = options.count;
@@ -224,6 +226,8 @@ void add_show(CLI::App* plan, Action* action) {
       ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
+  command->add_flag("--reproducible", options->reproducible,
+                    "Reduce floating-point elements in rank order");
   command->add_option("--rank", options->rank, "Show the steps of this rank alone")
       ->check(CLI::Range(0, kRanksShownMax - 1));
   CLI::Option* as_json =

@@ -10,13 +10,14 @@
 //   rank 1 steps 4 scratch 0
 //   ...
 //
-// The first line has the facts of the key that all ranks share; with host groups it ends with
-// "hosts 0,0,1,1", the host of each rank. Then each rank has a block, in ascending order. Its first
-// line gives the number of its steps and the elements of its scratch memory, and those of its wide
-// memory if it has some ("wide 8"); then what its key has of its own: "in_place", and the counts
-// and starts of unequal blocks, "counts 3,0,2", "starts 0,4,4", "received_counts 1,1,1",
-// "received_starts 0,1,2". A region is BUFFER:OFFSET+COUNT, in elements. The words of a line stand
-// in this order. Empty lines, and lines that begin with #, mean nothing.
+// The first line has the facts of the key that all ranks share. It ends with "reproducible" if the
+// plan must reduce in rank order, and with host groups "hosts 0,0,1,1", the host of each rank. Then
+// each rank has a block, in ascending order. Its first line gives the number of its steps and the
+// elements of its scratch memory, and those of its wide memory if it has some ("wide 8"); then what
+// its key has of its own: "in_place", and the counts and starts of unequal blocks, "counts 3,0,2",
+// "starts 0,4,4", "received_counts 1,1,1", "received_starts 0,1,2". A region is
+// BUFFER:OFFSET+COUNT, in elements. The words of a line stand in this order. Empty lines, and lines
+// that begin with #, mean nothing.
 #pragma once
 
 #include <cstdint>
