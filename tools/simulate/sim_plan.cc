@@ -83,8 +83,7 @@ class PlanSimulation {
   Status simulate() {
     const Result<FluidPlan> plan = FluidPlan::of(plan_.key, plan_.limits, plan_.memory_max);
     R2CCL_RETURN_IF_ERROR(plan.status().with_context("--memory"));
-    Result<FluidTime> time =
-        fluid_time(plan.value(), plan_.key.hosts, plan_.fabric, plan_.options);
+    Result<FluidTime> time = fluid_time(plan.value(), plan_.key.hosts, plan_.fabric, plan_.options);
     R2CCL_RETURN_IF_ERROR(time.status());
     time_ = std::move(time.value());
     if (options_.svg_path.empty()) return {};
@@ -125,11 +124,10 @@ class PlanSimulation {
     const auto over = [&](double seconds) {
       return in_digits("%.2f", percent_over(seconds, ring_s_));
     };
-    const std::vector<TextRow> rows = {
-        {"", "ms", "% over the fault-free ring"},
-        {algorithm(), ms(time_.time_s), over(time_.time_s)},
-        {"floor", ms(floor_s_), over(floor_s_)},
-        {"fault-free ring", ms(ring_s_), over(ring_s_)}};
+    const std::vector<TextRow> rows = {{"", "ms", "% over the fault-free ring"},
+                                       {algorithm(), ms(time_.time_s), over(time_.time_s)},
+                                       {"floor", ms(floor_s_), over(floor_s_)},
+                                       {"fault-free ring", ms(ring_s_), over(ring_s_)}};
     std::printf("%s%llu messages\n", layout(rows).c_str(),
                 static_cast<unsigned long long>(time_.messages));
   }
@@ -173,20 +171,21 @@ void add_call_options(CLI::App* command, SimPlanOptions& o) {
       ->capture_default_str();
   command->add_option("--root", o.root, "Root")->check(CLI::Range(0, kSimRanksMax - 1));
   command
-      ->add_option("--algorithm", o.algorithm,
-                   "auto, or an algorithm as `r2ccl plan show` has them; a collective that lacks it "
-                   "takes another one")
+      ->add_option(
+          "--algorithm", o.algorithm,
+          "auto, or an algorithm as `r2ccl plan show` has them; a collective that lacks it "
+          "takes another one")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--healthy-plan", o.healthy_plan,
                     "Take the plan of the whole network, which knows of no loss");
-  command
-      ->add_option("--segment", o.segment, "The most bytes of a message")
+  command->add_option("--segment", o.segment, "The most bytes of a message")
       ->type_name("SIZE")
       ->capture_default_str();
-  command->add_option("--window", o.window,
-                      "Messages that a rank has posted with one peer in one direction (default: "
-                      "the library's)")
+  command
+      ->add_option("--window", o.window,
+                   "Messages that a rank has posted with one peer in one direction (default: "
+                   "the library's)")
       ->check(CLI::Range(1, 1 << 20));
   command
       ->add_option("--staging", o.staging,

@@ -65,20 +65,19 @@ Status set_count(const SimPlanOptions& options, PlanKey& key) {
   key.count = *bytes / size_of(key.type) / ranks;
   if (key.count > 0) return {};
   return bad("--bytes", options.bytes + " is less than " +
-                            std::to_string(size_of(key.type) * ranks) +
-                            ", one element of 4 bytes" + (ranks > 1 ? " for each rank" : ""));
+                            std::to_string(size_of(key.type) * ranks) + ", one element of 4 bytes" +
+                            (ranks > 1 ? " for each rank" : ""));
 }
 
 Result<PlanKey> key_of(const SimPlanOptions& options) {
   PlanKey key;
   const auto collective = value_of(kCollectiveWords, options.collective);
   if (!collective) {
-    return Status{Code::invalid_argument, "no collective '" + options.collective +
-                                              "'; there are " + list_of_words(kCollectiveWords)};
+    return Status{Code::invalid_argument, "no collective '" + options.collective + "'; there are " +
+                                              list_of_words(kCollectiveWords)};
   }
-  const auto algorithm = options.algorithm == "auto"
-                             ? std::optional(Algorithm::automatic)
-                             : value_of(kAlgorithmWords, options.algorithm);
+  const auto algorithm = options.algorithm == "auto" ? std::optional(Algorithm::automatic)
+                                                     : value_of(kAlgorithmWords, options.algorithm);
   if (!algorithm) {
     return bad("--algorithm", "no algorithm '" + options.algorithm + "'; there are auto, " +
                                   list_of_words(kAlgorithmWords));
@@ -89,8 +88,8 @@ Result<PlanKey> key_of(const SimPlanOptions& options) {
                               std::to_string(kSimRanksMax));
   }
   if (options.root >= ranks) {
-    return bad("--root", std::to_string(options.root) + " is none of " + std::to_string(ranks) +
-                             " ranks");
+    return bad("--root",
+               std::to_string(options.root) + " is none of " + std::to_string(ranks) + " ranks");
   }
   key.collective = *collective;
   key.algorithm = *algorithm;

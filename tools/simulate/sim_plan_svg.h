@@ -28,8 +28,8 @@ class UsageRecorder final : public sim::FluidRecorder {
   std::vector<Parts> received_;
 };
 
-// Draws a row for each direction of each host, of which it shows the first ones. The darker a place,
-// the more of the rate of a whole host, in bytes a second, is in use.
+// Draws a row for each direction of each host, of which it shows the first ones. The darker a
+// place, the more of the rate of a whole host, in bytes a second, is in use.
 std::string draw_usage(const UsageRecorder& usage, double host_rate, const std::string& title);
 
 }  // namespace r2ccl::tools

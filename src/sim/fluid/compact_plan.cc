@@ -121,8 +121,8 @@ Result<CompactPlan> CompactPlan::of(const RankPlan& plan) {
   }
   compact.write(plan, order, queue_numbers);
   if (compact.code_.size() > std::numeric_limits<uint32_t>::max()) {
-    return Status{Code::invalid_argument,
-                  "the steps of rank " + std::to_string(plan.rank.value()) + " need more than 4 GB"};
+    return Status{Code::invalid_argument, "the steps of rank " + std::to_string(plan.rank.value()) +
+                                              " need more than 4 GB"};
   }
   return compact;
 }

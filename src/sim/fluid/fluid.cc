@@ -19,7 +19,8 @@ Status bad_option(const std::string& what) {
 }  // namespace
 
 Status check_options(const FluidOptions& options, const FluidFabric& fabric, size_t hosts) {
-  if (!is_time(options.message_s)) return bad_option("the cost of a message is zero or more seconds");
+  if (!is_time(options.message_s))
+    return bad_option("the cost of a message is zero or more seconds");
   if (!is_time(options.detection_s)) return bad_option("the detection takes zero or more seconds");
   if (options.window == 0) return bad_option("a window has at least one message");
   if (options.staging == 0) return bad_option("a rank has at least one staging slot");
@@ -27,7 +28,7 @@ Status check_options(const FluidOptions& options, const FluidFabric& fabric, siz
     if (!is_time(change.at_s)) return bad_option("a NIC fails at a time of zero or more seconds");
     if (change.host >= hosts || change.nic >= fabric.nics) {
       return bad_option("host " + std::to_string(change.host) + " has no NIC " +
-                   std::to_string(change.nic) + " that could fail");
+                        std::to_string(change.nic) + " that could fail");
     }
     if (std::max(change.rate.send, change.rate.receive) > kNicRateMax) {
       return bad_option("a NIC has at most " + std::to_string(kNicRateMax) + "/1000 of its rate");

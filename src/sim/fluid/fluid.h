@@ -2,8 +2,8 @@
 //
 // Between two ranks messages go one after the other, in the order in which their sends and receives
 // were posted, back to back, as a link of the library sends them. A rank's messages to different
-// peers share its bandwidth. A message begins when both ends have posted it, and arrives one latency
-// after its last byte has left. Its send is complete one latency later.
+// peers share its bandwidth. A message begins when both ends have posted it, and arrives one
+// latency after its last byte has left. Its send is complete one latency later.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ struct FluidTime {
 // Returns an error that names the value which no run can have.
 Status check_options(const FluidOptions& options, const FluidFabric& fabric, size_t hosts);
 
-// Returns the time of the plan. Fails when the values make no sense, when the plan is wrong, or when
-// it cannot end on this network. The same arguments give the same time, bit for bit.
+// Returns the time of the plan. Fails when the values make no sense, when the plan is wrong, or
+// when it cannot end on this network. The same arguments give the same time, bit for bit.
 Result<FluidTime> fluid_time(const FluidPlan& plan, const HostGroups& hosts,
                              const FluidFabric& fabric, const FluidOptions& options = {},
                              FluidRecorder* recorder = nullptr);

@@ -21,13 +21,14 @@ bool is_positive(double value) {
 Status check_fabric(const FluidFabric& fabric, size_t hosts) {
   if (fabric.nics == 0 || fabric.nics > kFluidNicsMax) {
     return bad_fabric("a host has 1 to " + std::to_string(kFluidNicsMax) + " NICs, not " +
-                 std::to_string(fabric.nics));
+                      std::to_string(fabric.nics));
   }
   if (!is_positive(fabric.nic_rate) || !is_positive(fabric.intra_rate)) {
     return bad_fabric("a NIC, and a rank's port within its host, need a rate above zero");
   }
   for (const double latency : {fabric.latency_s, fabric.intra_latency_s}) {
-    if (!std::isfinite(latency) || latency < 0) return bad_fabric("a latency is zero or more seconds");
+    if (!std::isfinite(latency) || latency < 0)
+      return bad_fabric("a latency is zero or more seconds");
   }
   if (!std::isfinite(fabric.oversubscription) || fabric.oversubscription < 1) {
     return bad_fabric("an oversubscription is a factor of 1 or more");
@@ -36,13 +37,13 @@ Status check_fabric(const FluidFabric& fabric, size_t hosts) {
   const std::vector<HostRates>& rates = fabric.rates;
   if (rates.size() != hosts) {
     return bad_fabric("the rates name " + std::to_string(rates.size()) + " hosts, and there are " +
-                 std::to_string(hosts));
+                      std::to_string(hosts));
   }
   for (size_t host = 0; host < hosts; ++host) {
     if (rates[host].size() > fabric.nics) {
       return bad_fabric("host " + std::to_string(host) + " has rates for " +
-                   std::to_string(rates[host].size()) + " NICs, and a host has " +
-                   std::to_string(fabric.nics));
+                        std::to_string(rates[host].size()) + " NICs, and a host has " +
+                        std::to_string(fabric.nics));
     }
   }
   return {};
@@ -96,8 +97,7 @@ void FluidNetwork::add_host(const HostRates* rates) {
 
 void FluidNetwork::add_switches() {
   for (uint32_t rail = 0; rail < fabric_.nics; ++rail) {
-    const double rate =
-        fabric_.nic_rate * static_cast<double>(hosts()) / fabric_.oversubscription;
+    const double rate = fabric_.nic_rate * static_cast<double>(hosts()) / fabric_.oversubscription;
     const MaxMin::Resource up = shares_.add_resource(rate);
     shares_.add_resource(rate);
     if (rail == 0) first_switch_ = up;

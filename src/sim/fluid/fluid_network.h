@@ -57,12 +57,12 @@ class FluidNetwork {
   struct Pair {
     std::array<MaxMin::Resource, MaxMin::kResourcesOfFlowMax> resources{};
     uint32_t count = 0;
-    uint32_t sender = 0;    // the rails of its NICs
+    uint32_t sender = 0;  // the rails of its NICs
     uint32_t receiver = 0;
     std::span<const MaxMin::Resource> all() const { return {resources.data(), count}; }
   };
-  // Returns the pairs of NICs, or ports, that carry a message between two ranks now. Valid until the
-  // next call.
+  // Returns the pairs of NICs, or ports, that carry a message between two ranks now. Valid until
+  // the next call.
   std::span<const Pair> pairs(uint32_t from, uint32_t to);
 
   // Changes the rate of a NIC.

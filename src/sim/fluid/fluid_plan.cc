@@ -14,7 +14,8 @@ namespace r2ccl::sim {
 namespace {
 
 std::string gigabytes(uint64_t bytes) {
-  const uint64_t tenths = bytes / (uint64_t{1} << 30) * 10 + bytes % (uint64_t{1} << 30) * 10 / (uint64_t{1} << 30);
+  const uint64_t tenths =
+      bytes / (uint64_t{1} << 30) * 10 + bytes % (uint64_t{1} << 30) * 10 / (uint64_t{1} << 30);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
 }
 

@@ -34,14 +34,14 @@ class FluidRun {
     uint32_t begun = 0;
     uint32_t first_flow = kNone;
     bool remote = false;
-    bool busy = false;   // a message is on its way out
-    bool active = false; // its flows exist
+    bool busy = false;    // a message is on its way out
+    bool active = false;  // its flows exist
     bool rerated = false;
-    double rate = 0;        // bytes a second since `since_s`
+    double rate = 0;  // bytes a second since `since_s`
     double since_s = 0;
-    double sent_then = 0;   // bytes that it had sent at `since_s`, over all messages
-    double sent = 0;        // the same at the end of the last message
-    double message_end = 0; // the same at the end of the message on its way
+    double sent_then = 0;    // bytes that it had sent at `since_s`, over all messages
+    double sent = 0;         // the same at the end of the last message
+    double message_end = 0;  // the same at the end of the message on its way
     double held_until_s = 0;
   };
   struct Timed {

@@ -95,11 +95,12 @@ uint32_t PlanPlayer::new_waiter() {
 }
 
 void PlanPlayer::wait_for(uint32_t waiter, const CompactStep& step) {
-  waiters_[waiter] = {.step = step.number, .next_after = step.after, .after_left = step.after_count};
+  waiters_[waiter] = {
+      .step = step.number, .next_after = step.after, .after_left = step.after_count};
 }
 
-// Returns whether all steps that the waiter waits for are complete; else it waits for the first that
-// is not.
+// Returns whether all steps that the waiter waits for are complete; else it waits for the first
+// that is not.
 bool PlanPlayer::may_go(uint32_t waiter) {
   Waiter& state = waiters_[waiter];
   while (state.after_left > 0) {

@@ -47,12 +47,12 @@ class PlanPlayer {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct QueueState {
-    CompactStep head;      // the next step to post
-    uint32_t next = 0;     // where the step after it begins in the code
-    uint32_t read = 0;     // steps read, `head` included
-    uint32_t posted = 0;   // steps posted
-    uint32_t ended = 0;    // of these, those whose message has arrived or was acknowledged
-    bool ready = false;    // the head waits for no step
+    CompactStep head;     // the next step to post
+    uint32_t next = 0;    // where the step after it begins in the code
+    uint32_t read = 0;    // steps read, `head` included
+    uint32_t posted = 0;  // steps posted
+    uint32_t ended = 0;   // of these, those whose message has arrived or was acknowledged
+    bool ready = false;   // the head waits for no step
     std::vector<CompactStep> open = std::vector<CompactStep>(1);  // posted, not ended: a ring
   };
   // A step that waits for others, one after the other. Those of the heads of the queues come first,
@@ -84,7 +84,7 @@ class PlanPlayer {
   const CompactPlan* plan_;
   uint32_t window_;
   uint32_t slots_;
-  uint32_t staged_at_;             // where the queue after the next staged one lies in the code
+  uint32_t staged_at_;  // where the queue after the next staged one lies in the code
   uint32_t staged_left_;
   uint32_t staged_queue_ = kNone;  // has the next step that gets a slot
   uint32_t steps_left_;
