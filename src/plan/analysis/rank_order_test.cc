@@ -103,9 +103,9 @@ void expect_all_proved(int32_t ranks, uint64_t count, const PlanLimits& limits) 
 
 TEST(RankOrder, IsProvedUpTo17Ranks) {
   for (int32_t ranks = 2; ranks <= 17; ++ranks) {
-    for (const uint64_t count : {1, 7, 150}) {
-      for (const uint64_t slots : {1, 2, 7}) {
-        for (const uint64_t messages : {1, 5, 32}) {
+    for (const uint64_t count : {1u, 7u, 150u}) {
+      for (const uint64_t slots : {1u, 2u, 7u}) {
+        for (const uint64_t messages : {1u, 5u, 32u}) {
           expect_all_proved(ranks, count, limits_of(slots, messages));
           if (HasFatalFailure()) return;
         }
@@ -116,7 +116,7 @@ TEST(RankOrder, IsProvedUpTo17Ranks) {
 
 TEST(RankOrder, IsProvedWithManyRanks) {
   for (const int32_t ranks : {33, 70}) {
-    for (const uint64_t count : {3, 900}) {
+    for (const uint64_t count : {3u, 900u}) {
       expect_all_proved(ranks, count, limits_of(4, 8));
       if (HasFatalFailure()) return;
     }
@@ -125,7 +125,7 @@ TEST(RankOrder, IsProvedWithManyRanks) {
 
 TEST(RankOrder, IsProvedWithRealSegments) {
   for (const int32_t ranks : {2, 4, 7}) {
-    for (const uint64_t count : {100, 5'000, 3'000'000}) {
+    for (const uint64_t count : {100u, 5'000u, 3'000'000u}) {
       expect_all_proved(ranks, count, kPlanLimits);
       if (HasFatalFailure()) return;
     }

@@ -35,7 +35,7 @@ std::vector<float> sums_in_rank_order() {
   return sums;
 }
 
-struct Setup {
+struct RunOptions {
   int hosts = kRanks;
   int nics = 2;
   bool reproducible = true;
@@ -43,18 +43,18 @@ struct Setup {
 };
 
 // Returns the results of all ranks of one AllReduce.
-std::vector<std::vector<float>> run(const Setup& setup) {
+std::vector<std::vector<float>> run(const RunOptions& run_options) {
   ClusterOptions options;
-  options.hosts = setup.hosts;
-  options.ranks_per_host = kRanks / setup.hosts;
-  options.nics = setup.nics;
+  options.hosts = run_options.hosts;
+  options.ranks_per_host = kRanks / run_options.hosts;
+  options.nics = run_options.nics;
   options.checked = true;
   Cluster cluster(options);
   const auto within = [&](TimeNs time, const std::function<bool()>& done) {
     return cluster.world().run_until(done, cluster.now() + time);
   };
   // On a host of several ranks a path over lo stays on standby.
-  if (setup.hosts == kRanks) {
+  if (run_options.hosts == kRanks) {
     EXPECT_TRUE(cluster.connect());
   } else {
     cluster.world().run_for(kSecond);
@@ -69,17 +69,17 @@ std::vector<std::vector<float>> run(const Setup& setup) {
     call.key.type = DataType::float32;
     call.key.rank_count = kRanks;
     call.key.count = kElements;
-    call.key.reproducible = setup.reproducible;
+    call.key.reproducible = run_options.reproducible;
     call.input = reinterpret_cast<const std::byte*>(input.data());
     call.output = reinterpret_cast<std::byte*>(outputs[static_cast<size_t>(rank)].data());
     call.done = [&ended](const Status& status) { ended += status.ok() ? 1 : 0; };
     cluster.node(rank).runtime->collective(std::move(call));
   }
   cluster.wake_all();
-  if (setup.fault) {
+  if (run_options.fault) {
     cluster.world().run_for(5 * kMillisecond);
     EXPECT_LT(ended, kRanks) << "the fault comes too late";
-    setup.fault(cluster);
+    run_options.fault(cluster);
   }
   EXPECT_TRUE(within(20 * kSecond, [&] { return ended == kRanks; }));
   EXPECT_EQ(cluster.check().violations(), std::vector<std::string>{});
@@ -87,10 +87,10 @@ std::vector<std::vector<float>> run(const Setup& setup) {
 }
 
 // Returns how many results of all ranks have other bits than the sums in rank order.
-uint64_t differing(const Setup& setup) {
+uint64_t differing(const RunOptions& run_options) {
   const std::vector<float> expected = sums_in_rank_order();
   uint64_t count = 0;
-  for (const std::vector<float>& output : run(setup)) {
+  for (const std::vector<float>& output : run(run_options)) {
     for (uint64_t i = 0; i < kElements; ++i) {
       count += std::bit_cast<uint32_t>(output[i]) == std::bit_cast<uint32_t>(expected[i]) ? 0U : 1U;
     }
@@ -108,10 +108,11 @@ TEST(RankOrder, HasTheSameBitsOnAllHostsAndNics) {
 
 TEST(RankOrder, HasTheSameBitsWhenANicDies) {
   for (const int hosts : {2, kRanks}) {
-    const Setup pulled{.hosts = hosts,
-                       .fault = [](Cluster& c) { c.fabric().pull(c.nic(kRanks - 1, 1)); }};
+    const RunOptions pulled{.hosts = hosts,
+                            .fault = [](Cluster& c) { c.fabric().pull(c.nic(kRanks - 1, 1)); }};
     EXPECT_EQ(differing(pulled), 0U) << hosts << " hosts";
-    const Setup hole{.hosts = hosts, .fault = [](Cluster& c) { c.fabric().hole(c.nic(0, 0)); }};
+    const RunOptions hole{.hosts = hosts,
+                          .fault = [](Cluster& c) { c.fabric().hole(c.nic(0, 0)); }};
     EXPECT_EQ(differing(hole), 0U) << hosts << " hosts";
   }
 }
