@@ -135,10 +135,10 @@ typedef enum {
  * - Integers: sums and products wrap. Avg divides the complete, wrapped sum, and truncates towards
  *   zero.
  * - Floating-point numbers: each addition and multiplication of two values rounds to nearest even,
- *   in the order of the algorithm, which is the same on every rank. Avg divides the complete sum
- *   and rounds once more. Sums and products that are no number are one quiet NaN. Max and min
- *   propagate NaN and order -0 below +0. The floating-point modes of the calling thread change
- *   nothing.
+ *   in the order of the algorithm, which is the same on every rank; in reproducible mode it is the
+ *   order of the ranks, for every call. Avg divides the complete sum and rounds once more. Sums and
+ *   products that are no number are one quiet NaN. Max and min propagate NaN and order -0 below +0.
+ *   The floating-point modes of the calling thread change nothing.
  * - float16 and bfloat16: additions, multiplications and divisions are computed in float32. A rank
  *   that adds several values before it sends their sum, or returns it, adds them in float32, and
  *   rounds the sum once to nearest even to the 16-bit type; values beyond its range become
@@ -183,6 +183,8 @@ typedef struct {
   int init_timeout_ms;    /* all ranks must have arrived by then; 1 or more */
   int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 1 or more */
   const char* name;       /* shown in errors, logs, status and report: the first 63 bytes */
+  int reproducible;       /* as R2CCL_REPRODUCIBLE, on all ranks alike: 1 on, -1 off, 0 unset */
+  int reserved;           /* must be 0 */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -190,7 +192,7 @@ typedef struct {
 #define R2CCL_CONFIG_INITIALIZER                                                      \
   {                                                                                   \
     sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, R2CCL_CONFIG_UNDEF_INT, \
-        R2CCL_CONFIG_UNDEF_INT, NULL                                                  \
+        R2CCL_CONFIG_UNDEF_INT, NULL, 0, 0                                            \
   }
 
 /* === Start and end === */

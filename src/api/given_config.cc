@@ -63,6 +63,15 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
     config->oob_ifname = mine.oob_ifname;
     config->oob_ifname_variable = "config.oob_ifname";
   }
+  if (mine.reproducible < -1 || mine.reproducible > 1) {
+    return {Code::invalid_argument, "config.reproducible is " + std::to_string(mine.reproducible) +
+                                        ", it must be 1 (on), -1 (off) or 0 (unset)"};
+  }
+  if (mine.reserved != 0) {
+    return {Code::invalid_argument,
+            "config.reserved is " + std::to_string(mine.reserved) + ", it must be 0"};
+  }
+  if (mine.reproducible != 0) config->reproducible = mine.reproducible == 1;
   if (mine.name != nullptr) config->name = printable_text(mine.name, kNameBytesMax);
   R2CCL_RETURN_IF_ERROR(
       set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));

@@ -46,6 +46,15 @@ Transfers root_gather(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers root_scatter(const PlanKey& key, Rank self, const PlanLimits& limits);
 Transfers exchange_all(const PlanKey& key, Rank self, const PlanLimits& limits);
 
+// Returns the range of each rank as an owner, which adds it in a reduction in rank order: its block
+// in a ReduceScatter, otherwise a share of the vector. The shares are such that all hosts of the
+// key's view end an exchange among all ranks at the same time. Few elements of a Reduce belong to
+// the root alone, and those of an AllReduce to every rank: the ranges are then the same.
+std::vector<Range> owned_ranges(const PlanKey& key, const PlanLimits& limits);
+// Adds a reduction in rank order. Requires at least two ranks and one element.
+void build_in_rank_order(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
+                         PlanBuilder& plan);
+
 // Returns whether ranks hold partial results in `wide` memory. Two ranks add only once each.
 bool reduces_wide(const PlanKey& key);
 // Returns the most elements of that memory.

@@ -34,6 +34,10 @@ struct PlanLimits {
   // wait for their acknowledgement, which 100 Gbit/s carry in 300 us. A ring also has no more of
   // them at a time.
   uint64_t spare_scratch_bytes = 4 * 1024 * 1024;
+  // A reduction in rank order takes so many messages of one segment before it begins the next one,
+  // so that with more ranks than these not all owners wait for the same few senders. The staging
+  // pool has a slot for each.
+  uint64_t messages_per_segment = 32;
   // The most `wide` memory of a plan, in bytes of float32. Plans of longer vectors use it in turn:
   // it holds sixteen of the largest segments, of which the staging pool has two for each.
   uint64_t wide_bytes = 8 * 1024 * 1024;

@@ -24,7 +24,7 @@ uint64_t plan_hash(const PlanKey& key) {
                   static_cast<uint64_t>(choose_algorithm(key)), static_cast<uint64_t>(key.type),
                   static_cast<uint64_t>(key.op), static_cast<uint64_t>(key.rank_count),
                   static_cast<uint64_t>(key.root.value()), key.count, counts, key.hosts.hash(),
-                  key.view.hash()});
+                  key.view.hash(), key.reproducible ? 1ULL : 0ULL});
 }
 
 namespace {
@@ -35,11 +35,21 @@ bool can_have(std::span<const Algorithm> algorithms, Algorithm wanted) {
 
 }  // namespace
 
+namespace {
+
+bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+}  // namespace
+
+bool reduces_in_rank_order(const PlanKey& key) {
+  return key.reproducible && reduces(key.collective) && !is_integer(key.type);
+}
+
 bool reduces_wide(const PlanKey& key) {
-  const bool reduces = key.collective == Collective::all_reduce ||
-                       key.collective == Collective::reduce ||
-                       key.collective == Collective::reduce_scatter;
-  return reduces && key.rank_count > 2 && has_wide_form(key.type, key.op);
+  return reduces(key.collective) && key.rank_count > 2 && has_wide_form(key.type, key.op);
 }
 
 uint64_t wide_count(const PlanLimits& limits) {
@@ -47,6 +57,7 @@ uint64_t wide_count(const PlanLimits& limits) {
 }
 
 Algorithm choose_algorithm(const PlanKey& key, const PlanLimits& limits) {
+  if (reduces_in_rank_order(key)) return Algorithm::direct;
   const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
   if (can_have(algorithms, key.algorithm)) return key.algorithm;
   if (algorithms.size() == 1 || key.rank_count == 1) return algorithms.front();
@@ -157,6 +168,7 @@ void copy_all(const Contents& contents, PlanBuilder& plan) {
 
 void build(const PlanKey& key, const Contents& contents, const PlanLimits& limits,
            PlanBuilder& plan) {
+  if (reduces_in_rank_order(key)) return build_in_rank_order(key, contents, limits, plan);
   switch (key.collective) {
     case Collective::all_reduce:
       return build_all_reduce(key, limits, plan);

@@ -12,6 +12,7 @@
 //    the order that the step states.
 //    Only the reduction waits for `after`: the bytes may arrive before. Staging may be scarce: the
 //    executor assigns slots in the order of the list, so a plan must get by with one.
+//  * A reduce step does target = source (op) addend in this rank's own memory.
 //  * Steps that are ready may run in any order; so plans order overlapping accesses by `after`.
 #pragma once
 
@@ -32,9 +33,9 @@ namespace r2ccl {
 //  * `scratch` holds partial results that are not this rank's to return.
 //  * `wide` holds, in float32, partial results of a 16-bit type (has_wide_form()) to which this
 //  rank
-//    adds once more before it sends or returns them. Only receive_reduce and copy use it. A
-//    receive_reduce with another target, and a copy out of it, round to the 16-bit type. A copy
-//    into it widens. Messages are always of the 16-bit type.
+//    adds once more before it sends or returns them. Only reductions and copies use it. A
+//    reduction with another target, and a copy out of it, round to the 16-bit type. A copy
+//    into it widens. Messages and addends are always of the 16-bit type.
 enum class Buffer : uint8_t { input, output, scratch, wide };
 
 // Elements [offset, offset + count) of a buffer. In place, input and output share memory
@@ -51,7 +52,13 @@ enum class StepKind : uint8_t {
   receive,         // peer -> target
   receive_reduce,  // target = source (op) the bytes of peer, or in the other order
   copy,            // target = source
+  reduce,          // target = source (op) addend
 };
+
+// Returns whether a step sends or receives.
+constexpr bool has_peer(StepKind kind) {
+  return kind != StepKind::copy && kind != StepKind::reduce;
+}
 
 // Which operand of a reduction is the left one. Sums of floats do not depend on it, but the bits of
 // a NaN do.
@@ -60,8 +67,9 @@ enum class Operands : uint8_t { own_first, received_first };
 struct Step {
   StepKind kind = StepKind::copy;
   Rank peer{};      // send and receive kinds
-  Region source{};  // send, receive_reduce, copy
-  Region target{};  // receive, receive_reduce, copy
+  Region source{};  // all but receive
+  Region target{};  // all but send
+  Region addend{};  // reduce
   Operands operands = Operands::own_first;
   // Target then holds the complete reduction: avg divides here, before it rounds.
   bool last_reduction = false;
@@ -134,8 +142,14 @@ struct PlanKey {
   HostGroups hosts;
   View view;        // one entry for each host
   PlanCosts costs;  // only `automatic` depends on them
+  // Reductions of floating-point elements are in rank order, ((x0 + x1) + x2) + ..., so their bits
+  // depend on nothing else in the key.
+  bool reproducible = false;
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
+
+// Returns whether the call must reduce in rank order. Integers give the same bits in any order.
+bool reduces_in_rank_order(const PlanKey& key);
 
 // Returns the hash; never 0, so that 0 can mean "no plan".
 uint64_t plan_hash(const PlanKey& key);

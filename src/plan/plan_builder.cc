@@ -29,6 +29,16 @@ void PlanBuilder::receive_reduce(Rank peer, const Region& source, const Region& 
        .last_reduction = last_reduction});
 }
 
+void PlanBuilder::reduce(const Region& source, const Region& addend, const Region& target,
+                         bool last_reduction) {
+  if (target.count == 0) return;
+  add({.kind = StepKind::reduce,
+       .source = source,
+       .target = target,
+       .addend = addend,
+       .last_reduction = last_reduction});
+}
+
 void PlanBuilder::send_pieces(Rank peer, const Region& source, uint64_t piece_count) {
   for_each_piece(source, piece_count, [&](const Region& piece) { send(peer, piece); });
 }
@@ -88,13 +98,18 @@ void PlanBuilder::add(Step step) {
   const auto index = static_cast<uint32_t>(plan_.steps.size());
   const bool writes = step.kind != StepKind::send;
   // Where a step reads and writes the same place, its write orders both.
-  const bool reads = step.kind != StepKind::receive && is_written(step.source.buffer) &&
-                     !(writes && same_place(step.source, step.target));
+  const auto is_read = [&](const Region& region) {
+    return is_written(region.buffer) && !(writes && same_place(region, step.target));
+  };
+  const bool reads = step.kind != StepKind::receive && is_read(step.source);
+  const bool adds = step.kind == StepKind::reduce && is_read(step.addend);
   if (reads) read(step.source, step);
+  if (adds) read(step.addend, step);
   if (writes) write(step.target, step);
   std::sort(step.after.begin(), step.after.end());
   step.after.erase(std::unique(step.after.begin(), step.after.end()), step.after.end());
   if (reads) note_read(step.source, index);
+  if (adds) note_read(step.addend, index);
   if (writes) note_write(step.target, index);
   plan_.steps.push_back(std::move(step));
 }

@@ -33,6 +33,9 @@ class PlanBuilder {
   // Add transfers of pieces of at most `piece_count` elements.
   void send_pieces(Rank peer, const Region& source, uint64_t piece_count);
   void receive_pieces(Rank peer, const Region& target, uint64_t piece_count);
+  // Adds a reduction in this rank's memory.
+  void reduce(const Region& source, const Region& addend, const Region& target,
+              bool last_reduction);
   // Leaves the copy out when both are the same memory.
   void copy(const Region& source, const Region& target);
   // Add a message without bytes.

@@ -266,6 +266,7 @@ std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* 
                                                   std::byte* output, const MaybeBad& bad,
                                                   const Scalar& scalar) {
   key.algorithm = algorithm_of(options_.config.algo);
+  key.reproducible = options_.config.reproducible;
   key.rank_count = options_.rank_count;
   PendingCall what;
   what.key = std::move(key);

@@ -97,9 +97,10 @@ void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
                     (paths.empty() ? "" : "; rails: " + paths));
   }
   log_limited(lines);
-  R2CCL_LOG(info, "algorithm: %s; costs in memory %s, by network %s",
-            to_string(options.config.algo), to_string(runtime.costs().memory).c_str(),
-            to_string(runtime.costs().network).c_str());
+  R2CCL_LOG(info, "algorithm: %s%s; costs in memory %s, by network %s",
+            to_string(options.config.algo),
+            options.config.reproducible ? ", floating-point reductions in rank order" : "",
+            to_string(runtime.costs().memory).c_str(), to_string(runtime.costs().network).c_str());
   R2CCL_LOG(info, "connected to all ranks after %lld ms, %s",
             static_cast<long long>((runtime.clock().now() - runtime.started_at()) / kMillisecond),
             options.job.authenticated() ? "with a secret" : "without a secret");

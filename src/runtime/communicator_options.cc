@@ -20,7 +20,8 @@ namespace {
 constexpr TimeNs kInitErrorBound = 10 * kSecond;
 
 std::vector<Setting> agreed_settings(const Config& config) {
-  return {{"R2CCL_ALGO", to_string(config.algo)}};
+  return {{"R2CCL_ALGO", to_string(config.algo)},
+          {"R2CCL_REPRODUCIBLE", config.reproducible ? "1" : "0"}};
 }
 
 }  // namespace

@@ -90,6 +90,22 @@ TEST(Config, TakesAZeroForAValueAndNotForUnset) {
   EXPECT_NE(said_of(config.known).find("config.blocking is 0"), std::string::npos);
 }
 
+TEST(Config, TakesThreeValuesForReproducible) {
+  for (const int value : {-1, 0, 1}) {
+    LaterConfig config = later_config();
+    config.known.reproducible = value;
+    EXPECT_EQ(said_of(config.known), "");
+  }
+  LaterConfig config = later_config();
+  config.known.reproducible = 2;
+  EXPECT_NE(said_of(config.known).find("config.reproducible is 2"), std::string::npos);
+  config.known.reproducible = 0;
+  config.known.reserved = 1;
+  EXPECT_NE(said_of(config.known).find("config.reserved is 1"), std::string::npos);
+  config.known.size = offsetof(r2cclConfig_t, reproducible);
+  EXPECT_EQ(said_of(config.known), "");
+}
+
 TEST(Config, LeavesItsTextsToTheCallerAfterInit) {
   r2cclUniqueId id;
   check(r2cclGetUniqueId(&id), "unique id");

@@ -63,14 +63,15 @@ class StartTest(LocalJobCase):
         self.expect_end(job)
 
     def test_settings_that_must_agree_are_compared_and_both_ranks_named(self):
-        def body(lib, lines):
-            os.environ["R2CCL_ALGO"] = "ring" if rank_number() == 1 else "hd"
-            init_only(lib, lines)
-        job = self.start(3, body)
-        for told in self.hear_all(job, "init").values():
-            self.assertNotEqual(told["code"], api.SUCCESS)
-            self.assertIn("R2CCL_ALGO", told["text"])
-            self.assertIn("rank 1", told["text"])
+        for name, one, other in (("R2CCL_ALGO", "ring", "hd"), ("R2CCL_REPRODUCIBLE", "1", "0")):
+            def body(lib, lines):
+                os.environ[name] = one if rank_number() == 1 else other
+                init_only(lib, lines)
+            job = self.start(3, body)
+            for told in self.hear_all(job, "init").values():
+                self.assertNotEqual(told["code"], api.SUCCESS)
+                self.assertIn(name, told["text"])
+                self.assertIn("rank 1", told["text"])
 
     def test_two_processes_that_claim_one_rank_are_refused(self):
         port = str(free_port())

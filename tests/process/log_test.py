@@ -85,6 +85,11 @@ class HealthyJobTest(LogCase):
             for line in lines[first:]:
                 self.assertRegex(line, rf"^[^ ]+:\d+:\d+ \[{rank}\] R2CCL (INFO|WARN) ")
 
+    def test_info_names_reproducible_mode(self):
+        for lines in self.run_job(R2CCL_DEBUG="INFO", R2CCL_REPRODUCIBLE="1").values():
+            self.assertRegex("\n".join(lines),
+                             r"algorithm: auto, floating-point reductions in rank order; costs in")
+
     def test_a_copy_has_the_costs_of_the_original(self):
         logs = self.run_job(3, copy, R2CCL_DEBUG="INFO").values()
         costs = [line.partition("; costs in ")[2] for lines in logs for line in lines

@@ -22,6 +22,7 @@ struct ShowPlanOptions {
   int ranks = 0;
   std::string algorithm = "automatic";
   bool in_place = false;
+  bool reproducible = false;
   CallOptions call;
   OutputOptions output;
 };
@@ -51,6 +52,7 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
   key.collective = *collective;
   key.algorithm = *algorithm;
   key.in_place = options.in_place;
+  key.reproducible = options.reproducible;
   key.rank_count = options.ranks;
   R2CCL_RETURN_IF_ERROR(apply(options.call, key));
   return key;
@@ -197,6 +199,8 @@ void add_show(CLI::App* plan, Action* action) {
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
+  command->add_flag("--reproducible", options->reproducible,
+                    "Reduce floating-point elements in rank order");
   add_call_options(command, &options->call);
   add_output_options(command, &options->output);
   command->footer("Exit status: 0; 1 when the plan is not proved; 2 on an error.");

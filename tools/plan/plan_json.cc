@@ -102,6 +102,7 @@ std::string header(const Value& plan) {
   for (const char* const name : {"ranks", "root", "count"}) {
     text += std::string(" ") + name + " " + number(field(plan, name));
   }
+  if (plan.contains("reproducible") && flag(plan, "reproducible")) text += " reproducible";
   text += hosts(plan) + view(plan);
   return text + numbers(plan, "memory_costs") + numbers(plan, "network_costs") + "\n";
 }
@@ -116,7 +117,7 @@ std::string region(const Value& step, const char* name) {
 std::string step_line(size_t index, const Value& step) {
   std::string text = std::to_string(index) + " " + word(field(step, "kind"));
   if (step.contains("peer")) text += " peer " + number(step["peer"]);
-  text += region(step, "source") + region(step, "target");
+  text += region(step, "source") + region(step, "target") + region(step, "addend");
   if (step.contains("operands")) text += " operands " + word(step["operands"]);
   if (step.contains("last_reduction") && flag(step, "last_reduction")) text += " last_reduction";
   return text + numbers(step, "after") + "\n";

@@ -59,6 +59,16 @@ TEST(PlanJson, HasTheViewAndTheCosts) {
   expect_back(key);
 }
 
+TEST(PlanJson, HasAddendsAndTheRankOrder) {
+  PlanKey key;
+  key.type = DataType::bfloat16;
+  key.rank_count = 4;
+  key.count = 9;
+  key.reproducible = true;
+  expect_back(key);
+  EXPECT_NE(print_plan(make_whole_plan(key)).find(" addend "), std::string::npos);
+}
+
 TEST(PlanJson, IsRefusedWithItsCause) {
   EXPECT_EQ(plan_text_of_json("{}").status().message(), "there is no \"collective\"");
   EXPECT_NE(plan_text_of_json("{\"collective\": ").status().message().find("parse error"),

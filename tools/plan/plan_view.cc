@@ -26,6 +26,15 @@ bool has_source(const Step& step) {
 bool has_target(const Step& step) {
   return step.kind != StepKind::send;
 }
+bool is_reduction(const Step& step) {
+  return step.kind == StepKind::receive_reduce || step.kind == StepKind::reduce;
+}
+// Returns the regions that the step reads.
+std::string operands_of(const Step& step) {
+  if (!has_source(step)) return "";
+  return text_of(step.source) +
+         (step.kind == StepKind::reduce ? " and " + text_of(step.addend) : "");
+}
 bool is_shown(size_t rank, std::optional<Rank> only) {
   return !only || only->value() == static_cast<int32_t>(rank);
 }
@@ -36,14 +45,14 @@ TextRow row_of(size_t index, const Step& step) {
     after += (after.empty() ? "" : ", ") + std::to_string(before);
   }
   std::string reduction;
-  if (step.kind == StepKind::receive_reduce) {
+  if (is_reduction(step)) {
     reduction =
         std::string(word_of(kOperandsWords, step.operands)) + (step.last_reduction ? ", last" : "");
   }
   return {std::to_string(index),
           word_of(kStepKindWords, step.kind),
-          step.kind == StepKind::copy ? "" : std::to_string(step.peer.value()),
-          has_source(step) ? text_of(step.source) : "",
+          has_peer(step.kind) ? std::to_string(step.peer.value()) : "",
+          operands_of(step),
           has_target(step) ? text_of(step.target) : "",
           reduction,
           after};
@@ -78,6 +87,7 @@ std::string headline(const ShownPlan& shown) {
                      counted(key.count, "element") + " " + to_string(key.type) + ", " +
                      to_string(key.op) + ", " +
                      counted(static_cast<uint64_t>(key.rank_count), "rank");
+  if (key.reproducible) text += ", reproducible";
   if (!key.hosts.empty()) text += " on " + counted(key.hosts.hosts().size(), "host");
   if (!key.view.empty()) text += ", view " + to_text(key.view);
   return text + ", root " + std::to_string(key.root.value()) + ", algorithm " +
@@ -89,7 +99,7 @@ std::string predictions_text(const ShownPlan& shown) {
   const PlanKey& key = shown.plan.keys[0];
   if (!shown.imported.empty()) return "";
   const std::span<const Algorithm> algorithms = algorithms_of(key);
-  if (algorithms.size() < 2 || key.rank_count < 2) return "";
+  if (algorithms.size() < 2 || key.rank_count < 2 || reduces_in_rank_order(key)) return "";
   std::vector<TextRow> rows = {{"algorithm", "predicted us", ""}};
   for (const Algorithm each : algorithms) {
     rows.push_back({word_of(kAlgorithmWords, each), in_us(predicted_ns(key, each)),
@@ -130,10 +140,11 @@ void write_region(JsonWriter& out, const char* name, const Region& region) {
 
 void write_step(JsonWriter& out, const Step& step) {
   out.begin_object().field("kind", word_of(kStepKindWords, step.kind));
-  if (step.kind != StepKind::copy) out.field("peer", step.peer.value());
+  if (has_peer(step.kind)) out.field("peer", step.peer.value());
   if (has_source(step)) write_region(out, "source", step.source);
   if (has_target(step)) write_region(out, "target", step.target);
-  if (step.kind == StepKind::receive_reduce) {
+  if (step.kind == StepKind::reduce) write_region(out, "addend", step.addend);
+  if (is_reduction(step)) {
     out.field("operands", word_of(kOperandsWords, step.operands));
     out.field("last_reduction", step.last_reduction);
   }
@@ -197,7 +208,7 @@ void write_costs(JsonWriter& out, const char* name, const DomainCosts& costs,
 
 void write_predictions(JsonWriter& out, const PlanKey& key) {
   const std::span<const Algorithm> algorithms = algorithms_of(key);
-  if (algorithms.size() < 2 || key.rank_count < 2) return;
+  if (algorithms.size() < 2 || key.rank_count < 2 || reduces_in_rank_order(key)) return;
   out.key("predicted_ns").begin_object();
   for (const Algorithm each : algorithms) {
     out.field(word_of(kAlgorithmWords, each), predicted_ns(key, each));
@@ -215,6 +226,7 @@ void write_key(JsonWriter& out, const PlanKey& key, const std::string& imported)
   }
   out.field("type", to_string(key.type)).field("op", to_string(key.op));
   out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
+  if (key.reproducible) out.field("reproducible", true);
   write_hosts(out, key);
   write_view(out, key.view);
   write_costs(out, "memory_costs", key.costs.memory, PlanCosts().memory);

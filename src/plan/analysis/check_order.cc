@@ -18,6 +18,7 @@ class RankOrder {
       : subject_(subject), rank_(rank), steps_(subject.plans[rank].steps), seen_(steps_.size()) {
     for (const Step& step : steps_) {
       if (reads(step)) memory_of(step.source).cut(range_of(step.source));
+      if (adds(step)) memory_of(step.addend).cut(range_of(step.addend));
       if (writes(step)) memory_of(step.target).cut(range_of(step.target));
     }
     for (Memory& memory : memories_) memory.finish();
@@ -27,6 +28,7 @@ class RankOrder {
     for (uint32_t i = 0; i < steps_.size(); ++i) {
       const Step& step = steps_[i];
       if (reads(step) && is_written(step.source)) R2CCL_RETURN_IF_ERROR(read(i, step.source));
+      if (adds(step) && is_written(step.addend)) R2CCL_RETURN_IF_ERROR(read(i, step.addend));
       if (writes(step)) R2CCL_RETURN_IF_ERROR(write(i, step.target));
     }
     return Status::ok_status();

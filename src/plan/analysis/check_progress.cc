@@ -61,7 +61,7 @@ class TightRun {
   void attempt(StepId id) {
     const Step& step = subject_.step(id);
     if (ranks_[id.rank].complete[id.index]) return;
-    if (step.kind == StepKind::copy || ranks_[id.rank].arrived[id.index]) {
+    if (!has_peer(step.kind) || ranks_[id.rank].arrived[id.index]) {
       if (ranks_[id.rank].pending[id.index] == 0) complete(id);
       return;
     }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -164,6 +165,7 @@ class SymbolicRun {
  public:
   explicit SymbolicRun(const Subject& subject)
       : subject_(subject), expressions_(subject.plans.size()), memories_(subject.plans.size()) {
+    if (reduces_in_rank_order(subject.keys[0])) in_rank_order_ = reduction_in_rank_order();
     for (size_t rank = 0; rank < subject.plans.size(); ++rank) {
       for (const Holding& held : subject.contents[rank].input) {
         const Region place{Buffer::input, held.offset, held.range.count};
@@ -190,7 +192,10 @@ class SymbolicRun {
           put(subject_.send_of(id), id);
           break;
         case StepKind::receive_reduce:
-          R2CCL_RETURN_IF_ERROR(reduce(id));
+          R2CCL_RETURN_IF_ERROR(reduce(id, taken_.extract(subject_.send_of(id)).mapped()));
+          break;
+        case StepKind::reduce:
+          R2CCL_RETURN_IF_ERROR(reduce(id, read(id.rank, subject_.step(id).addend)));
           break;
       }
     }
@@ -204,6 +209,16 @@ class SymbolicRun {
 
  private:
   static Expression expression_of(Rank of) { return static_cast<Expression>(of.value()); }
+
+  // Returns ((x0 + x1) + x2) + ..., which a type with a wide form rounds once, at the end.
+  Expression reduction_in_rank_order() {
+    Expression sum = 0;
+    for (size_t rank = 1; rank < memories_.size(); ++rank) {
+      const bool wide = subject_.has_wide_form() && rank + 1 < memories_.size();
+      sum = expressions_.reduce(sum, static_cast<Expression>(rank), wide);
+    }
+    return sum;
+  }
 
   Memory& memory(size_t rank, const Region& region) {
     const bool shared = region.buffer == Buffer::input && subject_.in_place(rank);
@@ -248,40 +263,42 @@ class SymbolicRun {
     write(to.rank, subject_.step(to).target, taken_.extract(from).mapped());
   }
 
-  Status reduce(StepId receive) {
-    const Step& step = subject_.step(receive);
-    const auto taken = taken_.extract(subject_.send_of(receive));
+  // `others`: the operands that were received, or are added from this rank's memory.
+  Status reduce(StepId id, const Runs& others) {
+    const Step& step = subject_.step(id);
     Runs reduced;
-    R2CCL_RETURN_IF_ERROR(for_each_pair(read(receive.rank, step.source), taken.mapped(),
-                                        [&](const Run& own, const Run& received) {
-                                          reduced.push_back(own);
-                                          return reduce(receive, reduced.back(), received);
-                                        }));
-    write(receive.rank, step.target, reduced);
+    R2CCL_RETURN_IF_ERROR(
+        for_each_pair(read(id.rank, step.source), others, [&](const Run& own, const Run& other) {
+          reduced.push_back(own);
+          return reduce(id, reduced.back(), other);
+        }));
+    write(id.rank, step.target, reduced);
     return Status::ok_status();
   }
 
-  Status reduce(StepId receive, Run& own, const Run& received) {
-    const Step& step = subject_.step(receive);
-    if (own.value == kUndefined)
-      return subject_.wrong(receive, "reads elements that were never written");
-    if (own.element != received.element)
-      return subject_.wrong(receive, "reduces elements of different numbers");
-    if (expressions_.inputs(own.value).overlaps(expressions_.inputs(received.value))) {
-      return subject_.wrong(receive, "reduces an input that is already in");
+  Status reduce(StepId id, Run& own, const Run& other) {
+    const Step& step = subject_.step(id);
+    if (own.value == kUndefined || other.value == kUndefined)
+      return subject_.wrong(id, "reads elements that were never written");
+    if (own.element != other.element)
+      return subject_.wrong(id, "reduces elements of different numbers");
+    if (expressions_.inputs(own.value).overlaps(expressions_.inputs(other.value))) {
+      return subject_.wrong(id, "reduces an input that is already in");
     }
-    if (own.kept) return subject_.wrong(receive, "adds to what it rounded and did not send");
+    if (own.kept || other.kept) {
+      return subject_.wrong(id, "adds to what it rounded and did not send");
+    }
     const bool wide = step.target.buffer == Buffer::wide;
     own.value = step.operands == Operands::own_first
-                    ? expressions_.reduce(own.value, received.value, wide)
-                    : expressions_.reduce(received.value, own.value, wide);
+                    ? expressions_.reduce(own.value, other.value, wide)
+                    : expressions_.reduce(other.value, own.value, wide);
     own.kept = subject_.has_wide_form() && !wide;
     const bool full = expressions_.first_missing(own.value) == subject_.plans.size();
     if (full != step.last_reduction) {
-      return subject_.wrong(receive, full ? "is the last reduction but does not say so"
-                                          : "is not the last reduction");
+      return subject_.wrong(
+          id, full ? "is the last reduction but does not say so" : "is not the last reduction");
     }
-    if (full && wide) return subject_.wrong(receive, "is the last reduction but does not round");
+    if (full && wide) return subject_.wrong(id, "is the last reduction but does not round");
     return Status::ok_status();
   }
 
@@ -314,6 +331,9 @@ class SymbolicRun {
       return Status(Code::internal,
                     where + "the input of rank " + std::to_string(missing) + " is missing");
     }
+    if (in_rank_order_ && run.value != *in_rank_order_) {
+      return Status(Code::internal, where + "not reduced in rank order");
+    }
     for (const Run& first : reductions_.read(run.element, run.count)) {
       if (first.value == kUndefined || first.value == run.value) continue;
       return Status(Code::internal, where + "reduced in another order than on another rank");
@@ -327,6 +347,7 @@ class SymbolicRun {
   std::vector<std::array<Memory, 4>> memories_;  // by rank and buffer; in place input is output
   std::map<StepId, Runs> taken_;                 // by send: what it read, until that arrives
   Memory reductions_;                            // complete results, by element
+  std::optional<Expression> in_rank_order_;      // the value that all of them must have
 };
 
 }  // namespace

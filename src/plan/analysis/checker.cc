@@ -21,6 +21,8 @@ std::string name_of(const Step& step) {
       return "receive_reduce from rank " + peer;
     case StepKind::copy:
       return "copy";
+    case StepKind::reduce:
+      return "reduce";
   }
   return "?";
 }
@@ -45,6 +47,9 @@ Status check_wide(const Subject& subject, StepId id) {
   const Step& step = subject.step(id);
   const bool from = reads(step) && step.source.buffer == Buffer::wide;
   const bool to = writes(step) && step.target.buffer == Buffer::wide;
+  if (adds(step) && step.addend.buffer == Buffer::wide) {
+    return subject.wrong(id, "adds from wide memory");
+  }
   if (!from && !to) return Status::ok_status();
   if (!subject.has_wide_form()) return subject.wrong(id, "uses a wide form that the type has not");
   if (step.kind == StepKind::send) return subject.wrong(id, "sends what is not rounded");
@@ -61,7 +66,7 @@ Status check_step(const Subject& subject, StepId id) {
     if (before >= id.index) return subject.wrong(id, "comes after a step that is not earlier");
   }
   const auto peer = static_cast<size_t>(step.peer.value());
-  if (step.kind != StepKind::copy && (peer >= subject.plans.size() || peer == id.rank)) {
+  if (has_peer(step.kind) && (peer >= subject.plans.size() || peer == id.rank)) {
     return subject.wrong(id, "has no such peer");
   }
   R2CCL_RETURN_IF_ERROR(check_wide(subject, id));
@@ -75,6 +80,13 @@ Status check_step(const Subject& subject, StepId id) {
   if (step.target.buffer == Buffer::input) return subject.wrong(id, "writes the input");
   if (reads(step) && step.source.count != step.target.count) {
     return subject.wrong(id, "reads and writes different counts");
+  }
+  if (!adds(step)) return Status::ok_status();
+  if (!lies_in_buffer(subject, id.rank, step.addend)) {
+    return subject.wrong(id, "adds from outside of the buffer");
+  }
+  if (step.addend.count != step.target.count) {
+    return subject.wrong(id, "adds and writes different counts");
   }
   return Status::ok_status();
 }
@@ -117,7 +129,7 @@ Status check_matching(Subject& subject) {
     subject.sends.emplace_back(steps.size());
     for (uint32_t i = 0; i < steps.size(); ++i) {
       const auto peer = static_cast<size_t>(steps[i].peer.value());
-      if (steps[i].kind == StepKind::copy) continue;
+      if (!has_peer(steps[i].kind)) continue;
       if (steps[i].kind == StepKind::send) {
         subject.exchanges[{rank, peer}].sends.push_back(i);
       } else {

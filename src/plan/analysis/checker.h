@@ -16,7 +16,8 @@
 //    element are reduced. Every output has what plan/holdings.h says: an input, or a reduction in
 //    which every input occurs exactly once, and in the same order on every rank. last_reduction
 //    stands exactly where an expression becomes complete. For a barrier: no rank ends before all
-//    began.
+//    began. A key that is `reproducible` demands that each reduction of floating-point elements is
+//    ((x0 + x1) + x2) + ... in the order of the ranks, and of 16-bit elements rounded only once.
 //  * Rounding, in reductions whose partial results have a wide form: nothing is sent or returned
 //    that is not rounded, and no rank adds to a partial result that it has rounded and not sent.
 //

@@ -52,6 +52,10 @@ inline bool is_own_memory(Buffer buffer) {
 inline bool reads(const Step& step) {
   return step.kind != StepKind::receive;
 }
+// Returns whether the step reads its `addend`.
+inline bool adds(const Step& step) {
+  return step.kind == StepKind::reduce;
+}
 inline bool writes(const Step& step) {
   return step.kind != StepKind::send;
 }

@@ -210,6 +210,7 @@ class PlanReader {
     key_.rank_count = static_cast<int32_t>(ranks);
     key_.root = Rank(static_cast<int32_t>(words.number("root", ranks > 0 ? ranks - 1 : 0)));
     key_.count = words.number("count", kPlanTextCountMax);
+    key_.reproducible = words.take("reproducible");
     const auto hosts = words.list<uint32_t>("hosts", UINT32_MAX);
     check_length(words, "hosts", hosts.size());
     if (words.error().ok()) key_.hosts = HostGroups(hosts);
@@ -295,10 +296,11 @@ class PlanReader {
     }
     Step step;
     step.kind = words.bare_choice("kind of step", kStepKindWords);
-    if (step.kind != StepKind::copy) step.peer = read_peer(words, rank);
+    if (has_peer(step.kind)) step.peer = read_peer(words, rank);
     if (step.kind != StepKind::receive) step.source = words.region("source");
     if (step.kind != StepKind::send) step.target = words.region("target");
-    if (step.kind == StepKind::receive_reduce) {
+    if (step.kind == StepKind::reduce) step.addend = words.region("addend");
+    if (step.kind == StepKind::receive_reduce || step.kind == StepKind::reduce) {
       step.operands = words.choice("operands", kOperandsWords);
       step.last_reduction = words.take("last_reduction");
     }

@@ -43,6 +43,7 @@ void add_header(std::string& text, const PlanKey& key) {
           " algorithm " + word_of(kAlgorithmWords, key.algorithm) + " type " + to_string(key.type) +
           " op " + to_string(key.op) + " ranks " + std::to_string(key.rank_count) + " root " +
           std::to_string(key.root.value()) + " count " + std::to_string(key.count);
+  if (key.reproducible) text += " reproducible";
   add_list<uint32_t>(text, "hosts", host_of_each_rank(key));
   if (!key.view.empty()) text += " view " + to_text(key.view);
   add_costs(text, "memory_costs", key.costs.memory, PlanCosts().memory);
@@ -64,10 +65,11 @@ void add_rank(std::string& text, const PlanKey& key, const RankPlan& plan) {
 
 void add_step(std::string& text, size_t index, const Step& step) {
   text += std::to_string(index) + " " + word_of(kStepKindWords, step.kind);
-  if (step.kind != StepKind::copy) text += " peer " + std::to_string(step.peer.value());
+  if (has_peer(step.kind)) text += " peer " + std::to_string(step.peer.value());
   if (step.kind != StepKind::receive) add_region(text, "source", step.source);
   if (step.kind != StepKind::send) add_region(text, "target", step.target);
-  if (step.kind == StepKind::receive_reduce) {
+  if (step.kind == StepKind::reduce) add_region(text, "addend", step.addend);
+  if (step.kind == StepKind::receive_reduce || step.kind == StepKind::reduce) {
     text += std::string(" operands ") + word_of(kOperandsWords, step.operands);
     if (step.last_reduction) text += " last_reduction";
   }

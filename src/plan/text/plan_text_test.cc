@@ -207,7 +207,8 @@ TEST(PlanText, AWrongStepIsRefusedWithTheCause) {
                  "line 4: step 1 must stand here");
   expect_refused(
       with_step("1 sned peer 1 source input:0+4"),
-      "line 4: 'sned' is no kind of step; there are send, receive, receive_reduce, copy");
+      "line 4: 'sned' is no kind of step; there are send, receive, receive_reduce, copy, "
+      "reduce");
   expect_refused(with_step("1 send peer 2 source input:0+4"), "line 4: peer: '2' is more than 1");
   expect_refused(with_step("1 send peer 0 source input:0+4"), "line 4: peer: 0 is the rank itself");
   expect_refused(with_step("1 send peer 1 target input:0+4"),
@@ -235,7 +236,7 @@ TEST(PlanText, AWrongStepIsRefusedWithTheCause) {
                  "line 4: 'x' is no operands; there are own_first, received_first");
   expect_refused(with_step("1 \x1b[2Jsend"),
                  "line 4: '?[2Jsend' is no kind of step; there are send, receive, receive_reduce, "
-                 "copy");
+                 "copy, reduce");
 }
 
 TEST(PlanText, AHugeTextIsRefused) {

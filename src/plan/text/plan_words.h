@@ -44,7 +44,8 @@ inline constexpr std::array kAlgorithmWords{
 
 inline constexpr std::array kStepKindWords{
     PlanWord{StepKind::send, "send"}, PlanWord{StepKind::receive, "receive"},
-    PlanWord{StepKind::receive_reduce, "receive_reduce"}, PlanWord{StepKind::copy, "copy"}};
+    PlanWord{StepKind::receive_reduce, "receive_reduce"}, PlanWord{StepKind::copy, "copy"},
+    PlanWord{StepKind::reduce, "reduce"}};
 
 inline constexpr std::array kBufferWords{
     PlanWord{Buffer::input, "input"}, PlanWord{Buffer::output, "output"},

@@ -33,7 +33,7 @@ void CompiledPlan::sort_into_step_queues(int32_t rank_count) {
   staged_index_.assign(steps.size(), kNone);
   for (uint32_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
-    if (step.kind == StepKind::copy) continue;
+    if (!has_peer(step.kind)) continue;
     const StepQueueKind kind =
         step.kind == StepKind::send ? StepQueueKind::send : StepQueueKind::receive;
     uint32_t& step_queue = step_queue_by_peer_[slot(kind, step.peer)];

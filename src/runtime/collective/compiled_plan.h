@@ -43,7 +43,8 @@ class CompiledPlan {
     return {dependents_.data() + first_dependent_[step],
             first_dependent_[step + 1] - first_dependent_[step]};
   }
-  // Returns the step queue of a send or receive step; kNone for a copy.
+  // Returns the step queue of a send or receive step; kNone for a step without
+  // a peer.
   uint32_t step_queue_of(uint32_t step) const { return step_queue_of_[step]; }
   // Returns the position in staged(); kNone for other kinds.
   uint32_t staged_index(uint32_t step) const { return staged_index_[step]; }

@@ -144,7 +144,7 @@ void Executor::post_first() {
     advance_staged();
   }
   for (uint32_t step = 0; step < plan.steps().size(); ++step) {
-    if (plan.steps()[step].kind == StepKind::copy && run_.pending[step] == 0) becomes_ready(step);
+    if (!has_peer(plan.steps()[step].kind) && run_.pending[step] == 0) becomes_ready(step);
   }
 }
 
@@ -251,6 +251,10 @@ void Executor::becomes_ready(uint32_t step) {
       copy(what);
       finished_.push_back(step);
       break;
+    case StepKind::reduce:
+      reduce_own(what);
+      finished_.push_back(step);
+      break;
   }
 }
 
@@ -324,7 +328,12 @@ Form form_in(Buffer buffer) {
 
 }  // namespace
 
-void Executor::reduce_segment(const Step& step, std::byte* slot) const {
+void Executor::reduce_own(const Step& step) const {
+  reduce_segment(step, source_of(step.addend));
+}
+
+// `other`: the received elements or the addend.
+void Executor::reduce_segment(const Step& step, const std::byte* other) const {
   const PlanKey& key = run_.call.key;
   const std::byte* source = source_of(step.source);
   std::byte* target = target_of(step.target);
@@ -335,14 +344,12 @@ void Executor::reduce_segment(const Step& step, std::byte* slot) const {
     // These do not depend on the order of the operands, not even where the result is no number.
     return accumulate({key.type, key.op, form_in(step.source.buffer), form_in(step.target.buffer),
                        divides ? key.rank_count : 1},
-                      target, source, slot, count);
+                      target, source, other, count);
   }
   if (step.operands == Operands::own_first) {
-    reduce(key.type, key.op, target, source, slot, count);
+    reduce(key.type, key.op, target, source, other, count);
   } else {
-    // Only plans of few bytes have this order, so the copy costs nothing.
-    reduce(key.type, key.op, slot, slot, source, count);
-    std::memcpy(target, slot, bytes_of(step.target));
+    reduce(key.type, key.op, target, other, source, count);
   }
   if (divides) divide(key.type, target, count, key.rank_count);
 }

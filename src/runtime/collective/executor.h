@@ -131,7 +131,8 @@ class Executor final : public MessageClient {
   void post(uint32_t step_queue, uint32_t step);
   void release_send_buffers();
   void reduce_received(uint32_t step);
-  void reduce_segment(const Step& step, std::byte* slot) const;
+  void reduce_own(const Step& step) const;
+  void reduce_segment(const Step& step, const std::byte* other) const;
   void copy(const Step& step) const;
   void finish();
 

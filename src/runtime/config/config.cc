@@ -154,6 +154,10 @@ const std::array kVariables = {
         "split, recursive_split, leaf). A collective without a form of that name chooses as with "
         "auto: by the costs of "
         "messages and bytes that the ranks measure at the start."},
+    Variable{"R2CCL_REPRODUCIBLE", nullptr, Flag{&Config::reproducible}, "0",
+             "1: floating-point reductions add in rank order, so that the bits of a result never "
+             "depend on hosts, NICs, faults or measured costs. docs/numerics.md has the cost. All "
+             "ranks must set the same."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,

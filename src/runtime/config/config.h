@@ -52,6 +52,7 @@ struct Config {
   TimeNs init_timeout_ns = 120 * kSecond;
   bool monitor = true;
   AlgorithmChoice algo = AlgorithmChoice::automatic;
+  bool reproducible = false;
   bool damping = true;
   std::string host_id;
   bool shm = true;

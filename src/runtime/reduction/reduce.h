@@ -8,8 +8,8 @@
 
 namespace r2ccl {
 
-// Computes dst[i] = a[i] (op) b[i] for i < count. Requires supports(type, op). dst may be a itself;
-// nothing else may overlap. No alignment is needed.
+// Computes dst[i] = a[i] (op) b[i] for i < count. Requires supports(type, op). dst may be a or b
+// itself; nothing else may overlap. No alignment is needed.
 //  * Integer sums and products wrap. A floating-point sum or product that is no number is the C
 //    library's quiet NaN.
 //  * float16 and bfloat16 are added and multiplied in float32. Each result is rounded to nearest
@@ -37,8 +37,8 @@ struct Accumulation {
 
 // Computes dst[i] = (own[i] (op) received[i]) / divisor in float32, for i < count. Requires
 // has_wide_form(type, op). A half result is rounded once, with the rules of reduce(). A result that
-// is no number is the same quiet NaN in both forms. dst may be `own` if both have the same form;
-// nothing else may overlap. No alignment is needed.
+// is no number is the same quiet NaN in both forms. dst may be `own`, or `received`, if it
+// has the same form; nothing else may overlap. No alignment is needed.
 void accumulate(const Accumulation& how, std::byte* dst, const std::byte* own,
                 const std::byte* received, uint64_t count);
 

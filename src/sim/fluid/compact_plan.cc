@@ -92,7 +92,7 @@ Result<CompactPlan> CompactPlan::of(const RankPlan& plan) {
   compact.steps_ = static_cast<uint32_t>(plan.steps.size());
   std::vector<std::pair<bool, Rank>> keys;
   for (const Step& step : plan.steps) {
-    if (step.kind == StepKind::copy) continue;
+    if (!has_peer(step.kind)) continue;
     if (keys.empty() || keys.back() != queue_of(step)) keys.push_back(queue_of(step));
   }
   std::ranges::sort(keys);
@@ -102,7 +102,7 @@ Result<CompactPlan> CompactPlan::of(const RankPlan& plan) {
   std::vector<uint32_t> queue_numbers(plan.steps.size());
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
-    if (step.kind == StepKind::copy) continue;
+    if (!has_peer(step.kind)) continue;
     queue_numbers[i] = compact.find(step.kind == StepKind::send, step.peer);
     ++compact.queues_[queue_numbers[i]].length;
   }
@@ -112,7 +112,7 @@ Result<CompactPlan> CompactPlan::of(const RankPlan& plan) {
   }
   std::vector<uint32_t> order(next.back());
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].kind == StepKind::copy) continue;
+    if (!has_peer(plan.steps[i].kind)) continue;
     order[next[queue_numbers[i]]++] = static_cast<uint32_t>(i);
   }
   compact.write(plan, order, queue_numbers);
@@ -139,7 +139,7 @@ void CompactPlan::write(const RankPlan& plan, const std::vector<uint32_t>& order
   }
   for (uint32_t i = 0; i < steps_; ++i) {
     const Step& step = plan.steps[i];
-    if (step.kind != StepKind::copy) continue;
+    if (has_peer(step.kind)) continue;
     auto position = static_cast<uint32_t>(code_.size());
     CompactStep before;
     add(step, i, before);
