@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "protocol/view/view_agreement.h"
+#include "protocol/view/view_driver.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {
@@ -31,6 +33,8 @@ bool fuzz_agreement(const ViewMessage& message) {
 }  // namespace
 
 bool fuzz_view(std::span<const std::byte> input) {
+  const auto rates = decode_host_rates(input);
+  R2CCL_CHECK(!rates.ok() || std::ranges::equal(encode_host_rates(rates.value()), input));
   const auto decoded = decode_view_message(input, kHosts);
   R2CCL_CHECK(decoded.ok() == decoded.status().message().empty());
   if (!decoded.ok()) return false;
