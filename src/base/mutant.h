@@ -65,6 +65,7 @@ namespace r2ccl {
   X(view_no_takeover, "no rank decides for a proposer that has gone")                             \
   X(view_send_once, "a message about a view is not sent again")                                   \
   X(view_undamped, "a NIC that flaps changes the view as soon as one that does not")              \
+  X(view_rate_any, "a NIC counts as slow when all NICs of the host are")                          \
   X(tune_margin_cap, "a path's own error gives it time without bound")                            \
   X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")            \
   X(tune_margin_window, "the margin has no time for a smallest window ahead")                     \

@@ -32,8 +32,19 @@ Rank ViewAgreement::coordinator() const {
   return self_;
 }
 
-Rank ViewAgreement::gate_keeper() const {
-  return member_.held() == 0 ? kNoRank : owner_of(member_.held());
+std::vector<Rank> ViewAgreement::waits_on() const {
+  if (member_.held() == 0) return {};
+  const Rank owner = owner_of(member_.held());
+  const Rank decides = gone(owner) ? coordinator() : owner;
+  if (decides != self_) return {decides};
+  std::vector<Rank> silent;
+  for (int32_t rank = 0; rank < rank_count_; ++rank) {
+    if (!gone(Rank(rank)) && !answers_[static_cast<size_t>(rank)].current) {
+      silent.emplace_back(rank);
+    }
+  }
+  std::erase(silent, self_);
+  return silent;
 }
 
 bool ViewAgreement::wants_attempt() const {

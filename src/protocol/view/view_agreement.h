@@ -72,8 +72,8 @@ class ViewAgreement {
   // --- for reports ---
   const ViewMember& member() const { return member_; }
   const ViewRecord& latest() const { return member_.latest(); }
-  // Returns the rank whose decision keeps this one from binding; kNoRank: none.
-  Rank gate_keeper() const;
+  // Returns the rank whose decision keeps this one from binding, or the ranks whose answers do.
+  std::vector<Rank> waits_on() const;
   // Returns whether this rank waits for nothing: no attempt, no wish and no gate.
   bool settled() const;
   uint64_t attempts() const { return attempts_; }

@@ -154,6 +154,8 @@ const std::array kVariables = {
         "split, recursive_split, leaf). A collective without a form of that name chooses as with "
         "auto: by the costs of "
         "messages and bytes that the ranks measure at the start."},
+    Variable{"R2CCL_VIEWS", nullptr, Flag{&Config::views}, "1",
+             "0: plans take all NICs of all hosts for whole. All ranks must have the same value."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,

@@ -53,6 +53,7 @@ struct Config {
   bool monitor = true;
   AlgorithmChoice algo = AlgorithmChoice::automatic;
   bool damping = true;
+  bool views = true;
   std::string host_id;
   bool shm = true;
   bool shm_direct = true;
