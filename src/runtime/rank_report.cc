@@ -173,8 +173,9 @@ namespace {
 // The view of the next collective's plan. `rates` is empty where all hosts are equal.
 void write_view(JsonWriter& out, RankRuntime& rank) {
   const ViewRecord& record = rank.views()->agreement().latest();
-  out.key("view").begin_object();
-  out.field("version", record.version).field("from_collective", record.start);
+  out.field("view_version", record.version);
+  out.key("view").begin_object().field("from_collective", record.start);
+  out.field("words", rank.views()->describe(record.view));
   out.field("refused_messages", rank.views()->refused());
   out.key("rates").begin_array();
   for (size_t host = 0; !record.view.empty() && host < record.view.hosts().size(); ++host) {

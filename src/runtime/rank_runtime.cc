@@ -307,7 +307,7 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
       if (views_ != nullptr) views_->on_message(peer, body);
       return;
     case NoticeKind::host_rates:
-      if (views_ != nullptr) views_->on_rates(peer, body);
+      if (views_ != nullptr) views_->on_report(peer, body);
       return;
     case NoticeKind::address:
     case NoticeKind::drained:

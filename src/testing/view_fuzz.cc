@@ -33,8 +33,8 @@ bool fuzz_agreement(const ViewMessage& message) {
 }  // namespace
 
 bool fuzz_view(std::span<const std::byte> input) {
-  const auto rates = decode_host_rates(input);
-  R2CCL_CHECK(!rates.ok() || std::ranges::equal(encode_host_rates(rates.value()), input));
+  const auto rates = decode_host_report(input);
+  R2CCL_CHECK(!rates.ok() || std::ranges::equal(encode(rates.value()), input));
   const auto decoded = decode_view_message(input, kHosts);
   R2CCL_CHECK(decoded.ok() == decoded.status().message().empty());
   if (!decoded.ok()) return false;

@@ -1,8 +1,8 @@
 // Decides which view to propose, from the rates that the hosts report. Pure.
 //
 // A host reports its own NICs: HostRatesFilter turns the momentary state of each into a rate that
-// seldom changes. The rank that proposes collects the reports: ViewDriver waits until the reports
-// of one fault are in, and makes a view of them.
+// seldom changes, and RateWatch finds those that are slow. The rank that proposes collects the
+// reports: ViewDriver waits until the reports of one fault are in, and makes a view of them.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,18 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "plan/view.h"
+#include "protocol/view/rate_watch.h"
 
 namespace r2ccl {
 
 // The report of a host. Rates are zero where a NIC is lost.
-std::vector<std::byte> encode_host_rates(const HostRates& rates);
-Result<HostRates> decode_host_rates(std::span<const std::byte> bytes);
+struct HostReport {
+  HostRates rates;
+  std::vector<SlowNic> slow;  // at most one entry for each NIC
+  friend bool operator==(const HostReport&, const HostReport&) = default;
+};
+std::vector<std::byte> encode(const HostReport& report);
+Result<HostReport> decode_host_report(std::span<const std::byte> bytes);
 
 // The rates of this host's NICs with hysteresis. A NIC that is lost counts soon, and one that is
 // back counts when it has stayed for a while. Each loss within the last minute doubles that time,
@@ -65,17 +71,20 @@ class ViewDriver {
   static constexpr TimeNs kSettle = 10 * kMillisecond;
 
   // `hosts`: the rates of each host by the view that is in force at the start.
-  explicit ViewDriver(std::vector<HostRates> hosts) : rates_(std::move(hosts)) {}
+  explicit ViewDriver(std::vector<HostRates> hosts);
 
   // Takes the report of a host. Refuses one of other NICs.
-  Status on_rates(size_t host, const HostRates& rates, TimeNs now);
+  Status on_report(size_t host, const HostReport& report, TimeNs now);
   // Returns the view to propose, once after each change. There is none while some host can send or
   // receive nothing: the plans cannot help it, and wait for it as before.
   std::optional<View> take(TimeNs now);
   TimeNs next_timeout() const { return due_; }
 
  private:
-  std::vector<HostRates> rates_;  // by host
+  uint32_t received(uint32_t host, const SlowNic& slow) const;
+  std::vector<HostRates> rates() const;
+
+  std::vector<HostReport> reports_;  // by host
   TimeNs due_ = kNever;
 };
 

@@ -83,8 +83,8 @@ TEST_F(Filter, ARateThatFallsCountsAsALoss) {
 TEST(ViewDriver, ReportsOfOneFaultGiveOneView) {
   ViewDriver driver({whole(2), whole(2), whole(2)});
   EXPECT_EQ(driver.next_timeout(), kNever);
-  EXPECT_TRUE(driver.on_rates(0, without(2, 1), kSecond).ok());
-  EXPECT_TRUE(driver.on_rates(2, without(2, 1), kSecond + 5 * kMs).ok());
+  EXPECT_TRUE(driver.on_report(0, {without(2, 1), {}}, kSecond).ok());
+  EXPECT_TRUE(driver.on_report(2, {without(2, 1), {}}, kSecond + 5 * kMs).ok());
   EXPECT_FALSE(driver.take(kSecond + 5 * kMs).has_value());
   ASSERT_EQ(driver.next_timeout(), kSecond + ViewDriver::kSettle);
   const auto view = driver.take(kSecond + ViewDriver::kSettle);
@@ -95,7 +95,7 @@ TEST(ViewDriver, ReportsOfOneFaultGiveOneView) {
 
 TEST(ViewDriver, ARepairGivesTheHealthyView) {
   ViewDriver driver({whole(2), without(2, 0)});
-  EXPECT_TRUE(driver.on_rates(1, whole(2), 0).ok());
+  EXPECT_TRUE(driver.on_report(1, {whole(2), {}}, 0).ok());
   const auto view = driver.take(kSecond);
   ASSERT_TRUE(view.has_value());
   EXPECT_TRUE(view->empty());
@@ -103,27 +103,64 @@ TEST(ViewDriver, ARepairGivesTheHealthyView) {
 
 TEST(ViewDriver, AHostWithoutAnyNicKeepsTheOldView) {
   ViewDriver driver({whole(1), whole(1)});
-  EXPECT_TRUE(driver.on_rates(1, {kLost}, 0).ok());
+  EXPECT_TRUE(driver.on_report(1, {{kLost}, {}}, 0).ok());
   EXPECT_FALSE(driver.take(kSecond).has_value());
   EXPECT_EQ(driver.next_timeout(), kNever);
 }
 
 TEST(ViewDriver, RefusesReportsOfOtherNics) {
   ViewDriver driver({whole(2), whole(1)});
-  EXPECT_FALSE(driver.on_rates(2, whole(2), 0).ok());
-  EXPECT_FALSE(driver.on_rates(1, whole(2), 0).ok());
+  EXPECT_FALSE(driver.on_report(2, {whole(2), {}}, 0).ok());
+  EXPECT_FALSE(driver.on_report(1, {whole(2), {}}, 0).ok());
   EXPECT_EQ(driver.next_timeout(), kNever);
 }
 
-TEST(HostRates, ComeBackEqualAndAreRefusedWhenAbsurd) {
-  const HostRates rates{{1000, 500}, kLost};
-  const auto bytes = encode_host_rates(rates);
-  const auto decoded = decode_host_rates(bytes);
+// Each host of a ring of four sends slowly by its NIC 1 to the next one, if its entry says so.
+std::optional<View> view_of_ring(const std::vector<uint32_t>& rates) {
+  ViewDriver driver(std::vector<HostRates>(4, whole(2)));
+  for (uint32_t host = 0; host < 4; ++host) {
+    HostReport report{whole(2), {}};
+    if (rates[host] < kWholeNic) report.slow.push_back({1, rates[host], (host + 1) % 4, 1});
+    EXPECT_TRUE(driver.on_report(host, report, 0).ok());
+  }
+  return driver.take(kSecond);
+}
+
+TEST(ViewDriver, OfANicThatSendsAndReceivesSlowlyItIsTheOneAtFault) {
+  const auto view = view_of_ring({1000, 500, 750, 1000});
+  ASSERT_TRUE(view.has_value() && !view->empty());
+  EXPECT_EQ(view->hosts()[2], (HostRates{{}, {750, 500}}));
+  for (const size_t host : {0, 1, 3}) EXPECT_EQ(view->hosts()[host], whole(2));
+}
+
+TEST(ViewDriver, OfASlowPairEitherMayBeAtFaultSoNoneIs) {
+  const auto view = view_of_ring({1000, 500, 1000, 1000});
+  ASSERT_TRUE(view.has_value());
+  EXPECT_TRUE(view->empty());
+}
+
+TEST(ViewDriver, ANicThatIsSlowTowardsSeveralHostsIsAtFault) {
+  ViewDriver driver({whole(2), whole(2)});
+  EXPECT_TRUE(driver.on_report(1, {whole(2), {{0, 250, kSeveralHosts, 0}}}, 0).ok());
+  const auto view = driver.take(kSecond);
+  ASSERT_TRUE(view.has_value() && !view->empty());
+  EXPECT_EQ(view->hosts()[1], (HostRates{{250, 1000}, {}}));
+}
+
+TEST(HostReport, ComesBackEqualAndIsRefusedWhenAbsurd) {
+  const HostReport report{{{1000, 500}, kLost}, {{0, 750, 3, 1}}};
+  const auto bytes = encode(report);
+  const auto decoded = decode_host_report(bytes);
   ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded.value(), rates);
-  EXPECT_FALSE(decode_host_rates(std::span(bytes).first(7)).ok());
-  EXPECT_FALSE(decode_host_rates(encode_host_rates(HostRates(65))).ok());
-  EXPECT_FALSE(decode_host_rates(encode_host_rates({{kNicRateMax + 1, 0}})).ok());
+  EXPECT_EQ(decoded.value(), report);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_host_report(std::span(bytes).first(size)).ok());
+  }
+  EXPECT_FALSE(decode_host_report(encode(HostReport{HostRates(65), {}})).ok());
+  EXPECT_FALSE(decode_host_report(encode(HostReport{{{kNicRateMax + 1, 0}}, {}})).ok());
+  EXPECT_FALSE(decode_host_report(encode(HostReport{whole(1), {{1, 500, 0, 0}}})).ok());
+  EXPECT_FALSE(decode_host_report(encode(HostReport{whole(1), {{0, 0, 0, 0}}})).ok());
+  EXPECT_FALSE(decode_host_report(encode(HostReport{whole(1), {{0, 1000, 0, 0}}})).ok());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "runtime/views/rank_views.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <utility>
 
 #include "base/check.h"
@@ -77,8 +79,10 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
     operations.executor(context).set_views(&agreements_[static_cast<size_t>(context)]);
   }
   // A rank that is not its host's lowest may have other NICs, and reports none.
-  if (speaks_for_host()) told_ = rates[host_of_[static_cast<size_t>(engine.self().value())]];
-  filter_ = HostRatesFilter(told_, clock.now());
+  if (speaks_for_host()) told_.rates = rates[host_of_[static_cast<size_t>(engine.self().value())]];
+  filter_ = HostRatesFilter(told_.rates, clock.now());
+  rate_watch_ = RateWatch(told_.rates.size());
+  begin_window(clock.now());
 }
 
 RankViews::~RankViews() {
@@ -117,7 +121,7 @@ bool RankViews::is_lost(NicId nic) const {
 }
 
 HostRates RankViews::momentary() const {
-  HostRates rates(told_.size());
+  HostRates rates(told_.rates.size());
   for (size_t nic = 0; nic < rates.size(); ++nic) {
     if (is_lost(NicId(static_cast<uint16_t>(nic)))) rates[nic] = {0, 0};
   }
@@ -127,17 +131,81 @@ HostRates RankViews::momentary() const {
 void RankViews::watch_nics(TimeNs now) {
   if (stopped_ || !speaks_for_host()) return;
   if (std::exchange(changed_, false)) filter_.observe(momentary(), now);
-  const HostRates& rates = filter_.rates(now);
+  watch_rates(now);
+  report(now);
+}
+
+// Tells the coordinator what has changed.
+void RankViews::report(TimeNs now) {
+  HostReport report{filter_.rates(now), rate_watch_.slow()};
   const Rank to = coordinator();
-  if (rates == told_ && to == told_to_) return;
-  told_ = rates;
+  if (report == told_ && to == told_to_) return;
+  told_ = std::move(report);
   told_to_ = to;
   if (to != engine_.self()) {
-    return engine_.link(to)->send_notice(
-        make_notice(NoticeKind::host_rates, encode_host_rates(rates)));
+    return engine_.link(to)->send_notice(make_notice(NoticeKind::host_rates, encode(told_)));
   }
-  const Status known = driver_.on_rates(host_of_[static_cast<size_t>(to.value())], rates, now);
+  const Status known = driver_.on_report(host_of_[static_cast<size_t>(to.value())], told_, now);
   R2CCL_CHECK(known.ok());
+}
+
+void RankViews::begin_window(TimeNs now) {
+  window_at_ = now;
+  totals_.clear();
+  for (size_t nic = 0; nic < told_.rates.size(); ++nic) {
+    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    totals_.push_back({queue.delivered(), queue.idle(now)});
+  }
+  sent_.clear();
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr) continue;
+    for (const Path* path : link->paths()) sent_.push_back(path->total_bytes_sent());
+  }
+}
+
+// Returns what each NIC has done since the window began. A NIC whose bytes are mostly those of
+// other communicators counts as idle: their receivers are not known here.
+std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
+  constexpr double kMost = 0.9;
+  std::vector<NicWindow> windows(told_.rates.size());
+  std::vector<uint64_t> sent(windows.size());
+  std::vector<uint64_t> most(windows.size());
+  size_t index = 0;
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr) continue;
+    for (const Path* path : link->paths()) {
+      const uint64_t bytes = path->total_bytes_sent() - sent_[index++];
+      const size_t nic = path->spec.local_nic.value();
+      if (path->spec.control_only || nic >= windows.size()) continue;
+      sent[nic] += bytes;
+      if (bytes <= most[nic]) continue;
+      most[nic] = bytes;
+      windows[nic].host = host_of_[rank];
+      windows[nic].nic = path->spec.remote_nic.value();
+    }
+  }
+  const auto is_most = [](uint64_t part, uint64_t of) {
+    return static_cast<double>(part) >= kMost * static_cast<double>(of);
+  };
+  for (size_t nic = 0; nic < windows.size(); ++nic) {
+    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    NicWindow& window = windows[nic];
+    window.bytes = queue.delivered() - totals_[nic].delivered;
+    const TimeNs idle = queue.idle(now) - totals_[nic].idle;
+    if (is_most(sent[nic], window.bytes)) window.busy = now - window_at_ - idle;
+    if (!is_most(most[nic], sent[nic])) window.host = kSeveralHosts;
+  }
+  return windows;
+}
+
+// Needs no timer: a host that sends has turns.
+void RankViews::watch_rates(TimeNs now) {
+  const TimeNs length = now - window_at_;
+  if (length < RateWatch::kWindow || told_.rates.size() < 2) return;
+  rate_watch_.on_window(take_window(now), length);
+  begin_window(now);
 }
 
 void RankViews::propose(TimeNs now) {
@@ -184,10 +252,12 @@ void RankViews::progress(TimeNs now) {
     drained_ = engine_.drained();
     changed_ = true;
   }
-  if (!changed_ && now < next_) return;
+  if (!changed_ && now < next_ && now - window_at_ < RateWatch::kWindow) return;
   watch_nics(now);
   propose(now);
   changed_ = false;
+  // Also of a rank that measures nothing.
+  if (now - window_at_ >= RateWatch::kWindow) window_at_ = now;
   next_ = stopped_ ? kNever : std::min(filter_.next_timeout(), driver_.next_timeout());
   if (coordinator() != engine_.self()) next_ = stopped_ ? kNever : filter_.next_timeout();
   for (size_t context = 0; context < agreements_.size(); ++context) {
@@ -224,11 +294,11 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
   next_ = 0;
 }
 
-void RankViews::on_rates(Rank peer, std::span<const std::byte> body) {
-  const auto rates = decode_host_rates(body);
-  if (!rates.ok()) return refuse(peer, rates.status());
+void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
+  const auto report = decode_host_report(body);
+  if (!report.ok()) return refuse(peer, report.status());
   const Status taken =
-      driver_.on_rates(host_of_[static_cast<size_t>(peer.value())], rates.value(), clock_.now());
+      driver_.on_report(host_of_[static_cast<size_t>(peer.value())], report.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
   next_ = 0;
 }
@@ -250,12 +320,14 @@ std::string RankViews::describe(const View& view) const {
   std::string words;
   for (size_t host = 0; host < view.hosts().size(); ++host) {
     const HostRates& rates = view.hosts()[host];
-    const auto is_whole = [](const NicRate& nic) { return nic == NicRate{}; };
-    const auto whole = static_cast<size_t>(std::ranges::count_if(rates, is_whole));
-    if (whole == rates.size()) continue;
+    double nics = 0;
+    for (const NicRate& nic : rates) nics += std::min(nic.send, nic.receive) / double{kWholeNic};
+    if (nics >= static_cast<double>(rates.size())) continue;
     const auto rank = static_cast<size_t>(leaders_[host].value());
+    std::array<char, 32> left;
+    std::snprintf(left.data(), left.size(), "%.4g", nics);
     words += (words.empty() ? "" : ", ") + engine_.rank_table()[rank].host_name + " has " +
-             std::to_string(whole) + " of " + std::to_string(rates.size()) + " NICs";
+             left.data() + " of " + std::to_string(rates.size()) + " NICs";
   }
   return words.empty() ? "all NICs are whole" : words;
 }

@@ -40,7 +40,7 @@ class RankViews {
   void on_gone(Rank rank);
   // Handle the body of a notice, which follows its kind byte.
   void on_message(Rank peer, std::span<const std::byte> body);
-  void on_rates(Rank peer, std::span<const std::byte> body);
+  void on_report(Rank peer, std::span<const std::byte> body);
   // The state of this host's NICs counts no more: the ranks leave, or have failed.
   void stop() { stopped_ = true; }
   void progress(TimeNs now);
@@ -58,6 +58,8 @@ class RankViews {
   size_t hosts() const { return leaders_.size(); }
   // Returns the lowest rank of a host of a view.
   Rank leader(size_t host) const { return leaders_[host]; }
+  // Returns "h1 has 3.5 of 4 NICs".
+  std::string describe(const View& view) const;
   // Returns how many messages were refused because no correct rank sends them.
   uint64_t refused() const { return refused_; }
   void check_invariants() const;
@@ -68,12 +70,15 @@ class RankViews {
   HostRates momentary() const;
   bool is_lost(NicId nic) const;
   void watch_nics(TimeNs now);
+  void watch_rates(TimeNs now);
+  void begin_window(TimeNs now);
+  std::vector<NicWindow> take_window(TimeNs now) const;
+  void report(TimeNs now);
   void propose(TimeNs now);
   void run_agreement(size_t context, TimeNs now);
   void send(size_t context, const ViewSend& send);
   void refuse(Rank peer, const Status& why);
   void tell_view(const ViewRecord& record) const;
-  std::string describe(const View& view) const;
 
   ProgressEngine& engine_;
   Operations& operations_;
@@ -85,10 +90,19 @@ class RankViews {
   std::vector<uint64_t> told_versions_;    // by context: of the last record that was logged
   HostRatesFilter filter_;                 // of this host
   ViewDriver driver_;
-  HostRates told_;       // the last report
-  Rank told_to_;         // its receiver
-  bool changed_ = true;  // progress() must look at the NICs
-  NicSet drained_;       // as of the last progress()
+  RateWatch rate_watch_{0};
+  HostReport told_;  // the last report
+  Rank told_to_;     // its receiver
+  // The window of time in which rates are measured.
+  struct NicTotals {
+    uint64_t delivered = 0;
+    TimeNs idle = 0;
+  };
+  TimeNs window_at_ = 0;
+  std::vector<NicTotals> totals_;  // by NIC, when the window began
+  std::vector<uint64_t> sent_;     // by path, in the order of links and paths
+  bool changed_ = true;            // progress() must look at the NICs
+  NicSet drained_;                 // as of the last progress()
   bool stopped_ = false;
   TimeNs next_ = 0;
   uint64_t refused_ = 0;

@@ -182,6 +182,107 @@ TEST_F(Views, ARankThatIsStoppedLeavesTheOldViewInForce) {
   run(*cluster_, job, 10 * kSecond);
 }
 
+// A communicator that is split off in the moment of a repair.
+TEST_F(Views, BeginAsThatOfTheParentAndFollowTheNics) {
+  std::vector<HostRates> hosts(3, HostRates(kNics));
+  hosts[1][2] = {0, 0};
+  ClusterOptions options;
+  options.first_view = View::of(hosts).value();
+  start(3, options);
+  AllReduceJob job(*cluster_, 1024);
+  job.start(1);
+  run(*cluster_, job, kSecond);
+  EXPECT_EQ(cluster_->node(2).runtime->operations().executor().latest_view(), without(1, 2));
+  EXPECT_LT(time_until(View(), kSecond), 500 * kMillisecond);
+}
+
+TEST_F(Views, OfAChildHaveItsHostsInItsOrder) {
+  start(4);
+  const RankViews& views = *cluster_->node(0).runtime->views();
+  const std::vector<Rank> ranks = {Rank(3), Rank(2), Rank(0)};
+  std::vector<HostRates> hosts(3, HostRates(kNics));
+  hosts[1][0] = {0, 0};
+  EXPECT_EQ(views.view_for(without(2, 0), ranks), View::of(hosts).value());
+  EXPECT_TRUE(views.view_for(without(1, 0), ranks).empty());
+  EXPECT_TRUE(views.view_for(View(), ranks).empty());
+}
+
+TEST_F(Views, OfAHostileRankAreRefusedAndCounted) {
+  start(3);
+  Link& link = *cluster_->node(1).engine().link(Rank(0));
+  const std::vector<std::byte> bad(40, std::byte{7});
+  link.send_notice(make_notice(NoticeKind::view, 0, bad));
+  link.send_notice(make_notice(NoticeKind::host_rates, bad));
+  // A view of two hosts, for a communicator that is not there.
+  std::vector<std::byte> body(2, std::byte{9});
+  const auto commit = encode(ViewCommit{4, {1, 1, View::of({{{}}, {{500, 500}}}).value()}});
+  body.insert(body.end(), commit.begin(), commit.end());
+  link.send_notice(make_notice(NoticeKind::view, 1, body));
+  body[0] = body[1] = {};
+  link.send_notice(make_notice(NoticeKind::view, 2, body));
+  cluster_->wake_all();
+  cluster_->world().run_for(kSecond);
+  EXPECT_EQ(cluster_->node(0).runtime->views()->refused(), 4u);
+  EXPECT_EQ(agreement(0).latest().version, 0u);
+  pull(2, 0);
+  EXPECT_LT(time_until(without(2, 0), kSecond), 100 * kMillisecond);
+}
+
+// Operations take seconds, so the NICs are busy all the time.
+class MeasuredViews : public Views {
+ protected:
+  static constexpr uint64_t kRate = 3'125'000;  // 25 Mbit/s
+
+  void start_long_operations(int hosts) {
+    ClusterOptions options;
+    options.rate_bytes_per_s = kRate;
+    start(hosts, options);
+    job_ = std::make_unique<AllReduceJob>(*cluster_, 512 * 1024, Algorithm::ring);
+    job_->start(1000);
+    cluster_->world().run_for(5 * kSecond);
+  }
+  void end() {
+    EXPECT_EQ(job_->error(), "");
+    EXPECT_EQ(job_->wrong(), 0u);
+    job_->abandon();
+  }
+
+  std::unique_ptr<AllReduceJob> job_;
+};
+
+TEST_F(MeasuredViews, FollowANicThatBecomesSlowAndItsReturn) {
+  start_long_operations(4);
+  EXPECT_EQ(agreement(0).latest().version, 0u);
+  cluster_->fabric().slow(cluster_->nic(1, 2), kRate / 2);
+  std::vector<HostRates> hosts(4, HostRates(kNics));
+  hosts[1][2] = {500, 500};
+  const View slow = View::of(std::move(hosts)).value();
+  EXPECT_LT(time_until(slow, 20 * kSecond), 12 * kSecond);
+  fix(1, 2);
+  EXPECT_LT(time_until(View(), 20 * kSecond), 12 * kSecond);
+  end();
+}
+
+TEST_F(MeasuredViews, DoNotFollowAHostWhoseNicsAreAllSlow) {
+  start_long_operations(3);
+  for (int nic = 0; nic < kNics; ++nic) {
+    cluster_->fabric().slow(cluster_->nic(1, nic), kRate / 2);
+  }
+  cluster_->world().run_for(15 * kSecond);
+  EXPECT_EQ(agreement(0).latest().version, 0u);
+  end();
+}
+
+TEST_F(MeasuredViews, DoNotFollowShortOperations) {
+  start(3);
+  AllReduceJob job(*cluster_, 2048);
+  job.start(2000);
+  cluster_->world().run_for(200 * kMillisecond);
+  cluster_->fabric().slow(cluster_->nic(1, 2), 3'125'000);
+  run(*cluster_, job, 60 * kSecond);
+  EXPECT_EQ(agreement(0).latest().version, 0u);
+}
+
 TEST_F(Views, ThatAreSwitchedOffChangeNoPlan) {
   ClusterOptions options;
   options.views = false;
