@@ -4,8 +4,9 @@
 // It takes the conservative road, because a window, a slow receiver or a short operation looks like
 // a slow NIC. Only a window counts in which the NIC had bytes on their way nearly all the time, and
 // in which another NIC of this host reached its own highest rate: what slows all NICs is no NIC's
-// fault. The rate is in quarters of the NIC's own highest one, and changes after several windows
-// that agree. A host with one NIC shows nothing.
+// fault. To be found faster again, a NIC need not be busy all the time: plans give it less to do.
+// The rate is in quarters of the NIC's own highest one, and changes after several windows that
+// agree. A host with one NIC shows nothing.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ class RateWatch {
  public:
   static constexpr TimeNs kWindow = kSecond;
   static constexpr int kWindows = 3;  // that must agree
+  // A finding that no window confirms is forgotten after so many.
+  static constexpr int kMemory = 30;
 
   explicit RateWatch(size_t nics) : nics_(nics) {}
 
@@ -60,7 +63,11 @@ class RateWatch {
     Finding found;
     Finding next;  // of the last windows
     int agreeing = 0;
+    int without = 0;  // windows since the last finding
   };
+  static double measure(NicWatch& nic, const NicWindow& window, TimeNs length);
+  static bool agree(NicWatch& nic, const Finding& finding);
+  static bool doubt(NicWatch& nic);
 
   std::vector<NicWatch> nics_;
 };

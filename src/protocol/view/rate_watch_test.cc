@@ -13,7 +13,7 @@ class Rates : public testing::Test {
   bool window(double first, double second, double busy = 1.0, uint32_t host = 1) {
     std::vector<NicWindow> windows;
     for (const double part : {first, second}) {
-      windows.push_back({static_cast<uint64_t>(part * kFullBytes),
+      windows.push_back({static_cast<uint64_t>(part * busy * kFullBytes),
                          static_cast<TimeNs>(busy * RateWatch::kWindow), host,
                          static_cast<uint16_t>(windows.size())});
     }
@@ -75,6 +75,26 @@ TEST_F(Rates, ADeviationWithinTheNoiseChangesNothing) {
 TEST_F(Rates, ANicThatIsSlowTowardsChangingHostsIsNotFound) {
   windows(5, 1, 1);
   for (uint32_t i = 0; i < 20; ++i) window(1, 0.5, 1, 1 + i % 2);
+  EXPECT_TRUE(watch_.slow().empty());
+}
+
+// Plans that follow its rate leave it idle for some time.
+TEST_F(Rates, ANicWithLessToDoIsFoundWholeAgain) {
+  windows(5, 1, 1);
+  windows(3, 1, 0.5);
+  ASSERT_EQ(watch_.slow().size(), 1U);
+  windows(3, 1, 1, 0.4);
+  EXPECT_EQ(watch_.slow().size(), 1U);
+  windows(3, 1, 1, 0.6);
+  EXPECT_TRUE(watch_.slow().empty());
+}
+
+TEST_F(Rates, AFindingThatNothingConfirmsIsForgotten) {
+  windows(5, 1, 1);
+  windows(3, 1, 0.5);
+  windows(RateWatch::kMemory - 1, 0, 0, 0);
+  EXPECT_EQ(watch_.slow().size(), 1U);
+  EXPECT_TRUE(window(0, 0, 0));
   EXPECT_TRUE(watch_.slow().empty());
 }
 

@@ -237,7 +237,7 @@ class MeasuredViews : public Views {
     ClusterOptions options;
     options.rate_bytes_per_s = kRate;
     start(hosts, options);
-    job_ = std::make_unique<AllReduceJob>(*cluster_, 512 * 1024, Algorithm::ring);
+    job_ = std::make_unique<AllReduceJob>(*cluster_, 512 * 1024);
     job_->start(1000);
     cluster_->world().run_for(5 * kSecond);
   }
