@@ -45,6 +45,7 @@ TEST(Config, ReadsEveryVariable) {
                               {"R2CCL_INIT_TIMEOUT_S", "8"},
                               {"R2CCL_MONITOR", "0"},
                               {"R2CCL_ALGO", "hd"},
+                              {"R2CCL_VIEWS", "0"},
                               {"R2CCL_DAMPING", "0"},
                               {"R2CCL_HOST_ID", "rack 3 slot 7"},
                               {"R2CCL_FAULT_FILE", "faults"}})
@@ -62,6 +63,7 @@ TEST(Config, ReadsEveryVariable) {
   expected.init_timeout_ns = 8 * kSecond;
   expected.monitor = false;
   expected.algo = AlgorithmChoice::halving_doubling;
+  expected.views = false;
   expected.damping = false;
   expected.host_id = "rack 3 slot 7";
   expected.fault_file = "faults";
