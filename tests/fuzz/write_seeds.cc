@@ -15,6 +15,7 @@
 #include "plan/text/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/view/view_driver.h"
 #include "protocol/view/view_messages.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
@@ -151,6 +152,7 @@ void write_views(Seeds& seeds) {
   seeds.write("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
   seeds.write("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
   seeds.write("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
+  seeds.write("view", "report", encode(HostReport{{{}, {0, 0}}, {{0, 500, 2, 1}}}));
 }
 
 void write_bootstrap(Seeds& seeds) {
