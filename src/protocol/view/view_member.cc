@@ -8,17 +8,13 @@
 
 namespace r2ccl {
 
-const View& ViewMember::view_of(uint64_t number) const {
-  R2CCL_CHECK(number > bound_);
+const View& ViewMember::later_view_of(uint64_t number) const {
   size_t at = records_.size() - 1;
   while (at > 0 && records_[at].start > number) --at;
   return records_[at].view;
 }
 
-void ViewMember::on_bound(uint64_t number) {
-  R2CCL_CHECK(number > bound_);
-  R2CCL_CHECK(may_bind(number) || mutated(Mutant::view_no_gate));
-  bound_ = number;
+void ViewMember::drop_old_records() {
   while (records_.size() > 1 && records_[1].start <= bound_ + 1) records_.erase(records_.begin());
 }
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+#include "base/mutant.h"
 #include "base/status.h"
 #include "protocol/view/view_messages.h"
 
@@ -27,9 +29,17 @@ class ViewMember {
   // Returns whether the plan of this collective may be bound.
   bool may_bind(uint64_t number) const { return number < gate_; }
   // Requires a number that is not bound yet.
-  const View& view_of(uint64_t number) const;
+  const View& view_of(uint64_t number) const {
+    R2CCL_CHECK(number > bound_);
+    return records_.size() == 1 ? records_.front().view : later_view_of(number);
+  }
   // The plan of this collective is bound. Numbers come in ascending order.
-  void on_bound(uint64_t number);
+  void on_bound(uint64_t number) {
+    R2CCL_CHECK(number > bound_);
+    R2CCL_CHECK(may_bind(number) || mutated(Mutant::view_no_gate));
+    bound_ = number;
+    if (records_.size() > 1) drop_old_records();
+  }
 
   // Obeys the question unless its ballot is too low.
   void obey(const ViewAsk& ask);
@@ -60,6 +70,8 @@ class ViewMember {
     ViewRecord proposal;
   };
   bool accepts(const ViewRecord& proposal) const;
+  const View& later_view_of(uint64_t number) const;
+  void drop_old_records();
   void hold(std::optional<Held> held);
 
   std::vector<ViewRecord> records_;  // ascending versions and starts; the first is in force

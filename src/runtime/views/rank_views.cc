@@ -247,12 +247,9 @@ void RankViews::run_agreement(size_t context, TimeNs now) {
   operations_.executor(static_cast<int>(context)).resume();
 }
 
-void RankViews::progress(TimeNs now) {
-  if (engine_.drained() != drained_) {
-    drained_ = engine_.drained();
-    changed_ = true;
-  }
-  if (!changed_ && now < next_ && now - window_at_ < RateWatch::kWindow) return;
+void RankViews::look(TimeNs now) {
+  changed_ = changed_ || engine_.drained() != drained_;
+  drained_ = engine_.drained();
   watch_nics(now);
   propose(now);
   changed_ = false;

@@ -7,6 +7,7 @@
 // Driving thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -43,7 +44,11 @@ class RankViews {
   void on_report(Rank peer, std::span<const std::byte> body);
   // The state of this host's NICs counts no more: the ranks leave, or have failed.
   void stop() { stopped_ = true; }
-  void progress(TimeNs now);
+  // Cheap while nothing has changed, because every turn of the rank calls it.
+  void progress(TimeNs now) {
+    const bool drains = engine_.drained() != drained_;
+    if (changed_ || drains || now >= std::min(next_, window_at_ + RateWatch::kWindow)) look(now);
+  }
   TimeNs next_timeout() const { return changed_ ? 0 : next_; }
 
   // Returns the view of a communicator of these ranks, in its order, while this one's view is
@@ -69,6 +74,7 @@ class RankViews {
   bool speaks_for_host() const;
   HostRates momentary() const;
   bool is_lost(NicId nic) const;
+  void look(TimeNs now);
   void watch_nics(TimeNs now);
   void watch_rates(TimeNs now);
   void begin_window(TimeNs now);
