@@ -261,6 +261,7 @@ void RankViews::look(TimeNs now) {
     run_agreement(context, now);
     next_ = std::min(next_, agreements_[context].next_timeout());
   }
+  look_at_ = std::min(next_, window_at_ + RateWatch::kWindow);
 }
 
 void RankViews::on_gone(Rank rank) {
@@ -268,7 +269,7 @@ void RankViews::on_gone(Rank rank) {
   if (gone_[index]) return;
   gone_[index] = true;
   for (ViewAgreement& agreement : agreements_) agreement.on_gone(rank, clock_.now());
-  next_ = 0;
+  wake();
 }
 
 void RankViews::refuse(Rank peer, const Status& why) {
@@ -288,7 +289,7 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
   if (!message.ok()) return refuse(peer, message.status());
   const Status taken = agreements_[context].on_message(peer, message.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
-  next_ = 0;
+  wake();
 }
 
 void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
@@ -297,7 +298,7 @@ void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
   const Status taken =
       driver_.on_report(host_of_[static_cast<size_t>(peer.value())], report.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
-  next_ = 0;
+  wake();
 }
 
 View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {

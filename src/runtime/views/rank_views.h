@@ -7,7 +7,6 @@
 // Driving thread only.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,7 +35,10 @@ class RankViews {
   RankViews& operator=(const RankViews&) = delete;
 
   // A path, or the set of drained NICs, has changed.
-  void on_change() { changed_ = true; }
+  void on_change() {
+    changed_ = true;
+    wake();
+  }
   // The rank has died or left.
   void on_gone(Rank rank);
   // Handle the body of a notice, which follows its kind byte.
@@ -46,10 +48,9 @@ class RankViews {
   void stop() { stopped_ = true; }
   // Cheap while nothing has changed, because every turn of the rank calls it.
   void progress(TimeNs now) {
-    const bool drains = engine_.drained() != drained_;
-    if (changed_ || drains || now >= std::min(next_, window_at_ + RateWatch::kWindow)) look(now);
+    if (now >= look_at_ || engine_.drained() != drained_) look(now);
   }
-  TimeNs next_timeout() const { return changed_ ? 0 : next_; }
+  TimeNs next_timeout() const { return next_; }
 
   // Returns the view of a communicator of these ranks, in its order, while this one's view is
   // `view`.
@@ -75,6 +76,7 @@ class RankViews {
   HostRates momentary() const;
   bool is_lost(NicId nic) const;
   void look(TimeNs now);
+  void wake() { next_ = look_at_ = 0; }
   void watch_nics(TimeNs now);
   void watch_rates(TimeNs now);
   void begin_window(TimeNs now);
@@ -111,6 +113,7 @@ class RankViews {
   NicSet drained_;                 // as of the last progress()
   bool stopped_ = false;
   TimeNs next_ = 0;
+  TimeNs look_at_ = 0;  // <= next_: it also looks when a window ends, without a timer
   uint64_t refused_ = 0;
 };
 
