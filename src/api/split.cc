@@ -44,26 +44,18 @@ std::string text_of(size_t rank) {
 }
 
 // Fills `words`, to which each rank has contributed its own entries and zeros, with those of all.
-Status exchange(Communicator& parent, Words& words) {
-  PlanKey key;
-  key.collective = Collective::all_reduce;
-  key.type = DataType::int64;
-  key.op = ReduceOp::sum;
-  key.count = words.size();
-  const auto bytes = std::as_writable_bytes(std::span(words));
+Status exchange(Communicator& parent, Words& words, View* view) {
   set_call_name("r2cclCommSplit");
-  const auto request = parent.collective(key, bytes.data(), bytes.data(), {});
-  (void)request->wait(kNever);
-  return request->status();
+  return parent.exchange(words, view);
 }
 
-Result<std::vector<Part>> exchange_parts(Communicator& parent, const Part& mine) {
+Result<std::vector<Part>> exchange_parts(Communicator& parent, const Part& mine, View* view) {
   const auto ranks = static_cast<size_t>(parent.rank_count());
   const auto self = static_cast<size_t>(parent.rank().value());
   Words words(ranks * kPartWords);
   std::ranges::copy(std::array{mine.call, mine.color, mine.key, mine.sound},
                     &words[self * kPartWords]);
-  R2CCL_RETURN_IF_ERROR(exchange(parent, words));
+  R2CCL_RETURN_IF_ERROR(exchange(parent, words, view));
   std::vector<Part> parts;
   for (const int64_t* at = words.data(); parts.size() < ranks; at += kPartWords) {
     parts.push_back({at[0], at[1], at[2], at[3]});
@@ -133,7 +125,8 @@ Result<UniqueId> exchange_ids(Communicator& parent, const UniqueId* mine, size_t
     const UniqueIdBytes bytes = encode(told);
     std::memcpy(&words[self * kIdWords], bytes.data(), bytes.size());
   }
-  R2CCL_RETURN_IF_ERROR(exchange(parent, words));
+  View ignored;
+  R2CCL_RETURN_IF_ERROR(exchange(parent, words, &ignored));
   const auto bytes = std::as_bytes(std::span(words)).subspan(leader * kUniqueIdBytes);
   auto id = decode_unique_id(bytes.first<kUniqueIdBytes>());
   if (!id.ok()) {
@@ -188,8 +181,9 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   Communicator& parent = *object.communicator;
   const auto config = child_config(parent.options().config, wish.config);
   const bool sound = refused.ok() && config.ok();
+  View view;
   const auto parts = exchange_parts(
-      parent, {static_cast<int64_t>(wish.call), wish.color, wish.key, sound ? 1 : 0});
+      parent, {static_cast<int64_t>(wish.call), wish.color, wish.key, sound ? 1 : 0}, &view);
   if (!parts.ok()) return parts.status();
   if (const Status same = check_calls(parts.value(), wish.call); !same.ok()) {
     parent.fail(same);
@@ -211,6 +205,9 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   options.rendezvous = std::move(id.value().rendezvous);
   options.config = config.value();
   options.plan_costs = parent.plan_costs();
+  std::vector<Rank> ranks;
+  for (const size_t rank : members) ranks.emplace_back(static_cast<int32_t>(rank));
+  options.first_view = parent.view_for(view, ranks);
   // A rank that fails now never comes to the rendezvous.
   options.in_vain = [comm = object.weak_from_this()] {
     const auto living = comm.lock();

@@ -55,6 +55,17 @@ namespace r2ccl {
   X(loss_congestion, "losses of other pairs and of the host's other NICs do not matter")          \
   X(loss_pairs, "a connection that breaks of a named loss has a verdict of its own")              \
   X(loss_in_vain, "a spurious retransmission counts as a loss")                                   \
+  X(view_accept_bound, "a rank accepts a view from a collective on that it has bound")            \
+  X(view_commit_early, "a view is committed before all ranks have accepted it")                   \
+  X(view_ignore_commit, "a new proposer ignores that a view is committed")                        \
+  X(view_late_commit, "a commit counts after a higher ballot has begun")                          \
+  X(view_no_gate, "a rank binds a collective that it has promised not to bind")                   \
+  X(view_overtaken, "a proposer goes on though a higher ballot has begun")                        \
+  X(view_keep_gate, "an aborted view keeps its ranks from binding")                               \
+  X(view_no_takeover, "no rank decides for a proposer that has gone")                             \
+  X(view_send_once, "a message about a view is not sent again")                                   \
+  X(view_undamped, "a NIC that flaps changes the view as soon as one that does not")              \
+  X(view_rate_any, "a NIC counts as slow when all NICs of the host are")                          \
   X(tune_margin_cap, "a path's own error gives it time without bound")                            \
   X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")            \
   X(tune_margin_window, "the margin has no time for a smallest window ahead")                     \

@@ -276,6 +276,36 @@ std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* 
   });
 }
 
+Status Communicator::exchange(std::span<int64_t> words, View* view) {
+  PendingCall what;
+  what.key.collective = Collective::all_reduce;
+  what.key.type = DataType::int64;
+  what.key.op = ReduceOp::sum;
+  what.key.count = words.size();
+  what.key.algorithm = algorithm_of(options_.config.algo);
+  what.key.rank_count = options_.rank_count;
+  what.name = take_call_name();
+  const auto bytes = std::as_writable_bytes(words);
+  const auto request =
+      start(std::move(what), [=, this](const PendingCall& call, const Operations::Done& done) {
+        const auto ended = [=, this](const Status& status) {
+          *view = runtime_->operations().executor().latest_view();
+          done(status);
+        };
+        return runtime_->collective({call.key, bytes.data(), bytes.data(), ended, {}, call.name});
+      });
+  (void)request->wait(kNever);
+  return request->status();
+}
+
+View Communicator::view_for(const View& view, std::span<const Rank> ranks) {
+  View mapped;
+  ask([&] {
+    if (runtime_->views() != nullptr) mapped = runtime_->views()->view_for(view, ranks);
+  });
+  return mapped;
+}
+
 std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
                                             Rank peer, const MaybeBad& bad) {
   const std::span<const std::byte> source(bytes, count * size_of(type));

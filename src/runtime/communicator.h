@@ -51,6 +51,11 @@ class Communicator final : private RankObserver {
   // Starts a collective. The communicator chooses the algorithm. `scalar`: as CollectiveCall.
   std::shared_ptr<Request> collective(PlanKey key, const std::byte* input, std::byte* output,
                                       const MaybeBad& bad, const Scalar& scalar = {});
+  // Runs an AllReduce of the words in place, for a call that makes communicators of these ranks.
+  // Sets *view to the view of its plan, which is the same one on all ranks.
+  Status exchange(std::span<int64_t> words, View* view);
+  // Returns the view of a communicator of these ranks, in its order, while this one's is `view`.
+  View view_for(const View& view, std::span<const Rank> ranks);
   std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer,
                                 const MaybeBad& bad);
   std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,

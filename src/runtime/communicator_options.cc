@@ -21,7 +21,8 @@ constexpr TimeNs kInitErrorBound = 10 * kSecond;
 
 std::vector<Setting> agreed_settings(const Config& config) {
   return {{"R2CCL_ALGO", to_string(config.algo)},
-          {"R2CCL_REPRODUCIBLE", config.reproducible ? "1" : "0"}};
+          {"R2CCL_REPRODUCIBLE", config.reproducible ? "1" : "0"},
+          {"R2CCL_VIEWS", config.views ? "1" : "0"}};
 }
 
 }  // namespace
@@ -41,6 +42,8 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.shm = options.config.shm;
   rank.engine.nonce = random_nonce;
   rank.plan_costs = options.plan_costs.value_or(PlanCosts());
+  rank.views = options.config.views;
+  rank.first_view = options.first_view;
   rank.library_version = options.library_version;
   rank.drain_registry = options.drain_registry;
   return rank;

@@ -29,6 +29,7 @@ struct CommunicatorOptions {
   // A split communicator has the plan costs of the one that it comes from. None: the ranks measure
   // them.
   std::optional<PlanCosts> plan_costs{};
+  View first_view{};  // that of the communicator that it comes from
   // Returns an error once it is in vain to wait for the other ranks at the start. None: never. Any
   // thread may call it, also under the lock of the driver.
   std::function<Status()> in_vain{};

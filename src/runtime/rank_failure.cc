@@ -25,6 +25,7 @@ bool RankRuntime::fail_here(const Status& why) {
 // notice reaches them, and they must not take it for dead.
 void RankRuntime::tell_failure(const Failure& failure) {
   waits_->stop();
+  if (views_ != nullptr) views_->stop();
   const Notice notice = encode_failure_notice(failure);
   engine_.reserve_end(notice.bytes);
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {

@@ -168,6 +168,33 @@ void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t
   out.end_array();
 }
 
+namespace {
+
+// The view of the next collective's plan. `rates` is empty where all hosts are equal.
+void write_view(JsonWriter& out, RankRuntime& rank) {
+  const ViewRecord& record = rank.views()->agreement().latest();
+  out.field("view_version", record.version);
+  out.key("view").begin_object().field("from_collective", record.start);
+  out.field("words", rank.views()->describe(record.view));
+  out.field("refused_messages", rank.views()->refused());
+  out.key("rates").begin_array();
+  for (size_t host = 0; !record.view.empty() && host < record.view.hosts().size(); ++host) {
+    const auto leader = static_cast<size_t>(rank.views()->leader(host).value());
+    const RankInfo& info = rank.engine().rank_table()[leader];
+    out.begin_object().field("host", info.host_name).key("nics").begin_array();
+    const HostRates& rates = record.view.hosts()[host];
+    for (size_t nic = 0; nic < rates.size(); ++nic) {
+      out.begin_object().field("nic", info.nics[nic].name);
+      out.field("send", uint64_t{rates[nic].send}).field("receive", uint64_t{rates[nic].receive});
+      out.end_object();
+    }
+    out.end_array().end_object();
+  }
+  out.end_array().end_object();
+}
+
+}  // namespace
+
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
   const FaultReporter& fault_reporter = rank.fault_reporter();
@@ -186,6 +213,7 @@ void write_identity(JsonWriter& out, RankRuntime& rank) {
       .field("operations", rank.operations().completed())
       .field("authenticated", options.job.authenticated())
       .field("error", rank.failure().message());
+  if (rank.views() != nullptr) write_view(out, rank);
 }
 
 std::string report_text(RankRuntime& rank) {

@@ -79,6 +79,9 @@ Status RankRuntime::start(MetJob met) {
   const HostGroups hosts = options_.plan_hosts.value_or(host_groups(engine_.rank_table()));
   operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts, hosts,
                                              options_.plan_costs);
+  if (options_.views) {
+    views_ = std::make_unique<RankViews>(engine_, *operations_, hosts, options_.first_view, clock_);
+  }
   cost_meter_ = std::make_unique<CostMeter>(
       options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_);
   waits_ = std::make_unique<RankWaits>(engine_, clock_, *operations_, on_communicator(),
@@ -181,6 +184,7 @@ void RankRuntime::turn() {
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   waits_->progress(now);
   drains_->progress(now);
+  if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
   observer_.on_turn_end();
 }
@@ -188,7 +192,8 @@ void RankRuntime::turn() {
 TimeNs RankRuntime::next_timeout() {
   if (!started() || halted()) return engine_.next_timeout();
   return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
-                   drains_->next_timeout(), rank_status_->next_timeout()});
+                   drains_->next_timeout(), rank_status_->next_timeout(),
+                   views_ == nullptr ? kNever : views_->next_timeout()});
 }
 
 bool RankRuntime::busy() const {
@@ -205,6 +210,7 @@ void RankRuntime::begin_goodbye() {
   }
   if (const Status unmatched = operations_->end(); !unmatched.ok()) return fail(unmatched);
   leaving_ = true;
+  if (views_ != nullptr) views_->stop();
   waits_->end();
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     if (Link* link = engine_.link(Rank(peer)); link != nullptr) link->begin_goodbye();
@@ -231,6 +237,7 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 void RankRuntime::on_path_event(const PathEvent& event) {
   // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
   if (!leaving_ && failure_.ok()) fault_reporter_->on_path_event(event);
+  if (views_ != nullptr) views_->on_change();
   observer_.on_path_event(event);
 }
 
@@ -239,6 +246,7 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   fault_reporter_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   ended_[index] = true;
+  if (views_ != nullptr) views_->on_gone(peer);
   observer_.on_peer_end(peer, end);
   switch (end) {
     case PeerEnd::goodbye:
@@ -252,6 +260,7 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
 }
 
 void RankRuntime::on_goodbye(Rank peer) {
+  if (views_ != nullptr) views_->on_gone(peer);
   if (leaving_) return;
   const auto index = static_cast<size_t>(peer.value());
   departed_[index] = ended_[index] = any_departed_ = true;
@@ -294,6 +303,12 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
       return drains_->on_question(peer, body);
     case NoticeKind::drain_answer:
       return drains_->on_answer(peer, body);
+    case NoticeKind::view:
+      if (views_ != nullptr) views_->on_message(peer, body);
+      return;
+    case NoticeKind::host_rates:
+      if (views_ != nullptr) views_->on_report(peer, body);
+      return;
     case NoticeKind::address:
     case NoticeKind::drained:
       return;  // the engine's

@@ -29,6 +29,7 @@
 #include "runtime/failure_notice.h"
 #include "runtime/link/user_memory.h"
 #include "runtime/rank_waits.h"
+#include "runtime/views/rank_views.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -52,6 +53,9 @@ struct RankOptions {
   std::optional<HostGroups> plan_hosts;
   // Plans are by these costs until measure_costs() has ended. Ranks must have the same ones.
   PlanCosts plan_costs;
+  // The ranks agree on the hosts' bandwidth, and plans follow it.
+  bool views = true;
+  View first_view;  // at the start; all ranks must have the same one
 };
 
 // Told of each event after the runtime has acted on it. Calls come from inside the runtime and
@@ -150,6 +154,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   FaultReporter& fault_reporter() { return *fault_reporter_; }
   Drains& drains() { return *drains_; }
   RankWaits& waits() { return *waits_; }
+  const RankViews* views() const { return views_.get(); }  // null: plans follow no views
   RankStatus& status() { return *rank_status_; }
   const RankOptions& options() const { return options_; }
   const Clock& clock() const { return clock_; }
@@ -204,6 +209,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;
+  std::unique_ptr<RankViews> views_;  // null: options_.views is false
   std::unique_ptr<CostMeter> cost_meter_;
   std::unique_ptr<RankWaits> waits_;
   std::unique_ptr<RankStatus> rank_status_;

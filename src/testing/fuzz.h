@@ -48,6 +48,8 @@ bool fuzz_status_request(std::span<const std::byte> input);
 // The 128 bytes of a unique id. An odd first byte makes its checksum valid.
 bool fuzz_tagged_frame(std::span<const std::byte> input);
 bool fuzz_unique_id(std::span<const std::byte> input);
+// A message about a view, as from a hostile rank. An agreement under way survives it.
+bool fuzz_view(std::span<const std::byte> input);
 // Any bytes as a data header, as the header of a control frame, or as its body.
 bool fuzz_wire(std::span<const std::byte> input);
 

@@ -41,6 +41,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"status_request", fuzz_status_request},
     {"tagged_frame", fuzz_tagged_frame},
     {"unique_id", fuzz_unique_id},
+    {"view", fuzz_view},
     {"wire", fuzz_wire},
 };
 

@@ -8,8 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +15,8 @@
 #include "plan/text/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
+#include "protocol/view/view_driver.h"
+#include "protocol/view/view_messages.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
 #include "runtime/admin/rank_summary.h"
@@ -24,42 +24,11 @@
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "tests/fuzz/seeds.h"
 #include "tools/simulate/scenario_file.h"
 
 namespace r2ccl {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-// Returns `bytes` after the bytes that choose the parser.
-Bytes with(std::initializer_list<unsigned> first, std::span<const std::byte> bytes) {
-  Bytes out;
-  for (const unsigned byte : first) out.push_back(static_cast<std::byte>(byte));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-  return out;
-}
-
-std::span<const std::byte> text_bytes(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
-class Seeds {
- public:
-  explicit Seeds(std::filesystem::path root) : root_(std::move(root)) {}
-
-  void write(const std::string& fuzzer, const std::string& name, std::span<const std::byte> bytes) {
-    std::filesystem::create_directories(root_ / fuzzer);
-    std::ofstream out(root_ / fuzzer / name, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-  }
-  void write(const std::string& fuzzer, const std::string& name, const std::string& text) {
-    write(fuzzer, name, std::as_bytes(std::span(text)));
-  }
-
- private:
-  const std::filesystem::path root_;
-};
 
 Address address4(uint8_t last) {
   Address address;
@@ -173,6 +142,17 @@ void write_admin(Seeds& seeds) {
   seeds.write("status_request", "unknown_nic", "drain check nic9 node0\n");
   seeds.write("status_request", "report", "report\n");
   seeds.write("status_request", "job", "job\n");
+}
+
+void write_views(Seeds& seeds) {
+  const View view = View::of({{{1000, 1000}, {750, 500}}, {{1000, 1000}}, {{1000, 1000}}}).value();
+  seeds.write("view", "propose",
+              encode(ViewAsk{4, 1, ViewStage::propose, 0, ViewRecord{1, 9, view}}));
+  seeds.write("view", "collect", encode(ViewAsk{4, 1, ViewStage::collect, 0, {}}));
+  seeds.write("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
+  seeds.write("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
+  seeds.write("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
+  seeds.write("view", "report", encode(HostReport{{{}, {0, 0}}, {{0, 500, 2, 1}}}));
 }
 
 void write_bootstrap(Seeds& seeds) {
@@ -489,6 +469,7 @@ int main(int argc, char** argv) {
   r2ccl::Seeds seeds(argv[1]);
   r2ccl::write_blame(seeds);
   r2ccl::write_admin(seeds);
+  r2ccl::write_views(seeds);
   r2ccl::write_bootstrap(seeds);
   r2ccl::write_wire(seeds);
   r2ccl::write_handshakes(seeds);

@@ -20,7 +20,7 @@ SKIPPED = 77
 NIC_BITS = 50e9
 WINDOW, STAGING, BUFFERED_BYTES, ELEMENT_BYTES = 1024, 32, 32768, 4
 
-# Messages that end at the same moment may end in either order. In trees other messages then begin
+# Messages that end at the same moment may end in either order. In forests other messages then begin
 # first, and the whole takes a little longer or shorter for it.
 EXACT, ORDERED = 1e-6, 5e-3
 
@@ -34,8 +34,8 @@ CASES = (
     ("all_reduce", "halving_doubling", 256, 4_000_000, 2, {9: 500}, EXACT),
     ("all_reduce", "recursive_doubling", 24, 100_000, 2, {3: 500}, EXACT),
     ("all_reduce", "direct", 12, 8_000_000, 2, {3: 500}, EXACT),
-    ("all_reduce", "trees", 16, 16_000_000, 0, {3: 500}, ORDERED),
-    ("all_reduce", "trees", 48, 8_000_000, 2, {3: 500, 4: 750}, ORDERED),
+    ("all_reduce", "nested", 16, 16_000_000, 0, {3: 500}, ORDERED),
+    ("all_reduce", "nested", 48, 8_000_000, 2, {3: 500, 4: 750}, ORDERED),
     ("broadcast", "ring", 256, 16_000_000, 2, {9: 500}, EXACT),
     ("broadcast", "halving_doubling", 64, 4_000_000, 2, {9: 500}, EXACT),
     ("reduce_scatter", "ring", 32, 16_000_000, 2, {9: 500}, EXACT),

@@ -24,6 +24,7 @@ json report() {
           {"version", "0.1.0"},
           {"error", ""},
           {"uptime_ms", 1500},
+          {"view_version", 3},
           {"operations", 9},
           {"mirrored_bytes", 1},
           {"replayed_bytes", 2},
@@ -62,6 +63,7 @@ TEST(StatusMetrics, AreInBaseUnits) {
               "r2ccl_rank_info" + rank + ",host=\"h0\",pid=\"77\",name=\"\",version=\"0.1.0\"} 1");
   expect_line(text, "r2ccl_rank_failed" + rank + "} 0");
   expect_line(text, "r2ccl_rank_uptime_seconds" + rank + "} 1.5");
+  expect_line(text, "r2ccl_view_version" + rank + "} 3");
   expect_line(text, "r2ccl_operations_total" + rank + "} 9");
   expect_line(text, "r2ccl_call_wait_seconds" + rank + "} 2.5");
   expect_line(text, "r2ccl_nic_up" + rank + ",nic=\"nic0\"} 1");

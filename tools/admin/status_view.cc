@@ -324,6 +324,9 @@ std::string job_text(const json& job, bool whole) {
       (flag_of(job, "authenticated") ? "" : ", no secret: its start was open to strangers") + "\n";
   const std::string error = text_of(job, "error");
   if (!error.empty()) text += "FAILED: " + error + "\n";
+  const auto found = job.find("view");
+  const json view = found == job.end() ? json() : *found;
+  if (!list_of(view, "rates").empty()) text += "plans follow: " + text_of(view, "words") + "\n";
   return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + troubles_text(job) +
          "\n" + verdicts_text(job);
 }

@@ -43,6 +43,12 @@ json job(int ranks) {
           {"verdicts", json::array()}};
 }
 
+json view(const std::string& words, bool whole) {
+  json rates = json::array();
+  if (!whole) rates.push_back({{"host", "h1"}, {"nics", json::array()}});
+  return {{"from_collective", 7}, {"words", words}, {"rates", rates}};
+}
+
 json trouble(int peer, bool opens, const std::string& cause, const std::string& peer_cause) {
   return {{"peer", peer},
           {"nic", "nic0"},
@@ -281,6 +287,14 @@ TEST(StatusView, TakesValuesOfAnyTypeInAnyPlace) {
       EXPECT_FALSE(paths_text(changed).empty());
     });
   }
+}
+
+TEST(StatusView, NamesTheViewThatPlansFollowUnlessAllHostsAreEqual) {
+  json told = job(2);
+  told["view"] = view("h1 has 3 of 4 NICs", false);
+  EXPECT_TRUE(has(job_text(told, false), "plans follow: h1 has 3 of 4 NICs\n"));
+  told["view"] = view("all hosts have equal NICs", true);
+  EXPECT_FALSE(has(job_text(told, false), "plans follow"));
 }
 
 }  // namespace

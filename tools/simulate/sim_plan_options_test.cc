@@ -37,14 +37,6 @@ TEST(SimPlanOptions, RatesAreBitsASecondWithDecimalUnits) {
   EXPECT_EQ(sim_plan_of(options).value().fabric.nic_rate, 1e9);
 }
 
-TEST(SimPlanOptions, ALossTakesWholeNicsAndAPartOfOne) {
-  const auto rates = rates_of_losses("0,25,37.5", 4, 4).value();
-  EXPECT_EQ(rates[0], HostRates(4));
-  EXPECT_EQ(rates[1], (HostRates{{}, {0, 0}, {}, {}}));
-  EXPECT_EQ(rates[2], (HostRates{{}, {}, {0, 0}, {500, 500}}));
-  EXPECT_EQ(rates[3], HostRates(4));
-}
-
 TEST(SimPlanOptions, ALineHasTheRatesOfAHost) {
   const auto rates = rates_of_lines({"1=500,0/250", "0=0,1000"}, 2, 2).value();
   EXPECT_EQ(rates[0], (HostRates{{0, 0}, {1000, 1000}}));

@@ -24,6 +24,7 @@ class NicQueue {
     if (outstanding_ == 0) {
       if (known_) begin_period(now);
       period_at_ = now - so_far_;
+      idle_ += now - idle_since_;
     }
     outstanding_ += bytes;
     busy_paths_ += alone ? 1 : 0;
@@ -32,6 +33,8 @@ class NicQueue {
   void on_delivered(uint64_t bytes, uint64_t left, TimeNs now) {
     if (bytes == 0) return;
     forget(bytes, left);
+    delivered_ += bytes;
+    if (outstanding_ == 0) idle_since_ = now;
     period_bytes_ += bytes;
     if (now - period_at_ < kPeriod) {
       if (outstanding_ == 0) so_far_ = mutated(Mutant::tune_nic_short) ? 0 : now - period_at_;
@@ -53,6 +56,11 @@ class NicQueue {
 
   uint64_t outstanding() const { return outstanding_; }
   size_t busy_paths() const { return busy_paths_; }
+  // Returns the bytes that it has ever delivered.
+  uint64_t delivered() const { return delivered_; }
+  // Returns the time without outstanding bytes since an arbitrary moment before the first ones.
+  // After a loss it may count some busy time too.
+  TimeNs idle(TimeNs now) const { return idle_ + (outstanding_ == 0 ? now - idle_since_ : 0); }
   // Returns the highest rate that the NIC has recently shown; 0 before the first measurement.
   double bytes_per_ns() const { return known_ ? rate_ : 0; }
   // Returns how long the NIC needs for `bytes`; 0 while no other path's bytes share it, because
@@ -96,6 +104,9 @@ class NicQueue {
   TimeNs so_far_ = 0;
   double rate_ = kRateInitial;  // >= kRateMin; bytes per ns, a slowly decaying maximum
   bool known_ = false;
+  uint64_t delivered_ = 0;
+  TimeNs idle_ = 0;        // up to the beginning of the last busy time
+  TimeNs idle_since_ = 0;  // the last end of a busy time
 };
 
 }  // namespace r2ccl

@@ -35,6 +35,25 @@ TEST(NicQueue, KnowsTheOutstandingBytesAndTheirNumberOfPaths) {
   EXPECT_EQ(queue.busy_paths(), 0U);
 }
 
+TEST(NicQueue, KnowsItsDeliveredBytesAndIdleTime) {
+  NicQueue queue;
+  const TimeNs before = queue.idle(5);
+  queue.on_sent(100, true, 10);
+  EXPECT_EQ(queue.idle(20) - before, 5);
+  queue.on_delivered(60, 40, 20);
+  EXPECT_EQ(queue.idle(25) - before, 5);
+  queue.on_delivered(40, 0, 30);
+  EXPECT_EQ(queue.idle(37) - before, 12);
+  queue.on_sent(10, true, 40);
+  EXPECT_EQ(queue.idle(90) - before, 15);
+  EXPECT_EQ(queue.delivered(), 100U);
+  // The time between a loss and the next bytes counts from the last delivery: too much, not too
+  // little.
+  queue.on_lost(10);
+  queue.on_sent(10, true, 100);
+  EXPECT_EQ(queue.idle(100) - before, 85);
+}
+
 // Keeps two paths' bytes outstanding, because a NIC's time counts only then.
 TimeNs shared_time(NicQueue queue, uint64_t bytes) {
   queue.on_sent(1, true, 0);

@@ -59,7 +59,7 @@ void Executor::start(CollectiveCall&& call) {
   }
   const bool multiplies = call.key.op == ReduceOp::premulsum;
   call.key.in_place = multiplies ? multiplies_into_output(call.key) : is_in_place(call, self_);
-  if (running_ || in_run_queue_ || !queue_.empty()) {
+  if (running_ || in_run_queue_ || !queue_.empty() || !may_begin()) {
     queue_.push_back(std::move(call));
   } else {
     in_run_queue_ = true;
@@ -98,7 +98,7 @@ void Executor::abandon(const Status& why) noexcept {
 void Executor::run_queue() {
   if (in_run_queue_) return;
   in_run_queue_ = true;
-  while (!running_ && !queue_.empty()) {
+  while (!running_ && !queue_.empty() && may_begin()) {
     CollectiveCall call = std::move(queue_.front());
     queue_.pop_front();
     begin(std::move(call));
@@ -113,6 +113,10 @@ void Executor::begin(CollectiveCall&& call) {
   // Before any allocation: if that fails, cancel() must find the call.
   run.call = std::move(call);
   running_ = true;
+  if (views_ != nullptr) {
+    run.call.key.view = views_->view_of(next_to_begin());
+    views_->on_bound(next_to_begin());
+  }
   if (run.call.key.op == ReduceOp::premulsum) multiply_input();
   const PlanCache::Entry& entry = plans_.get(run.call.key, self_);
   const CompiledPlan& plan = entry.plan;
@@ -434,6 +438,8 @@ BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
 
 std::vector<Rank> Executor::waits_on() const {
   std::vector<Rank> peers;
+  // The next collective waits for the decision on its view.
+  if (!running_ && !queue_.empty() && !may_begin()) return views_->waits_on();
   if (!running_ || run_.plan == nullptr) return peers;
   const std::vector<StepQueue>& step_queues = run_.plan->step_queues();
   for (size_t i = 0; i < step_queues.size(); ++i) {

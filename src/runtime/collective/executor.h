@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "plan/limits.h"
 #include "plan/plan.h"
+#include "protocol/view/view_agreement.h"
 #include "runtime/collective/call_history.h"
 #include "runtime/collective/compiled_plan.h"
 #include "runtime/collective/plan_cache.h"
@@ -59,6 +60,14 @@ class Executor final : public MessageClient {
   // at once with that status.
   void start(CollectiveCall&& call);
 
+  // Collectives from now on take their views from here, and begin only when it permits. It must
+  // outlive the executor. Without it, all NICs of all hosts are whole.
+  void set_views(ViewAgreement* views) { views_ = views; }
+  // Begins the collectives that waited for the decision on a view, if it is there.
+  void resume() {
+    if (!queue_.empty()) run_queue();
+  }
+
   // Ends all started collectives with `why`, for ever. After the return the executor touches no
   // buffer of any collective.
   void cancel(const Status& why);
@@ -67,6 +76,8 @@ class Executor final : public MessageClient {
   void abandon(const Status& why) noexcept;
 
   bool idle() const { return !running_ && queue_.empty(); }
+  // Returns the view of the collective that began last.
+  const View& latest_view() const { return run_.call.key.view; }
   // Returns how many collectives have ended well.
   uint64_t completed() const { return completed_; }
 
@@ -117,6 +128,8 @@ class Executor final : public MessageClient {
     bool buffers_released = false;
   };
 
+  bool may_begin() const { return views_ == nullptr || views_->may_bind(next_to_begin()); }
+  uint64_t next_to_begin() const { return calls_.latest().number + 1; }
   void run_queue();
   void begin(CollectiveCall&& call);
   void post_first();
@@ -159,6 +172,7 @@ class Executor final : public MessageClient {
   bool in_run_queue_ = false;
   MismatchHandler on_mismatch_;
   CallHistory calls_;
+  ViewAgreement* views_ = nullptr;
   Status failure_;  // not ok: cancelled
 };
 

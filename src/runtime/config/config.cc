@@ -158,6 +158,8 @@ const std::array kVariables = {
              "1: floating-point reductions add in rank order, so that the bits of a result never "
              "depend on hosts, NICs, faults or measured costs. docs/numerics.md has the cost. All "
              "ranks must set the same."},
+    Variable{"R2CCL_VIEWS", nullptr, Flag{&Config::views}, "1",
+             "0: plans take all NICs of all hosts for whole. All ranks must have the same value."},
     Variable{"R2CCL_DAMPING", nullptr, Flag{&Config::damping}, "1",
              "0: a NIC that flaps is taken back at once every time."},
     Variable{"R2CCL_HOST_ID", nullptr,

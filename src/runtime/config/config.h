@@ -54,6 +54,7 @@ struct Config {
   AlgorithmChoice algo = AlgorithmChoice::automatic;
   bool reproducible = false;
   bool damping = true;
+  bool views = true;
   std::string host_id;
   bool shm = true;
   bool shm_direct = true;

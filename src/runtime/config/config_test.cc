@@ -46,6 +46,7 @@ TEST(Config, ReadsEveryVariable) {
                               {"R2CCL_MONITOR", "0"},
                               {"R2CCL_ALGO", "hd"},
                               {"R2CCL_REPRODUCIBLE", "1"},
+                              {"R2CCL_VIEWS", "0"},
                               {"R2CCL_DAMPING", "0"},
                               {"R2CCL_HOST_ID", "rack 3 slot 7"},
                               {"R2CCL_FAULT_FILE", "faults"}})
@@ -64,6 +65,7 @@ TEST(Config, ReadsEveryVariable) {
   expected.monitor = false;
   expected.algo = AlgorithmChoice::halving_doubling;
   expected.reproducible = true;
+  expected.views = false;
   expected.damping = false;
   expected.host_id = "rack 3 slot 7";
   expected.fault_file = "faults";

@@ -84,6 +84,8 @@ class ProgressEngine final : private LinkHost {
   // Returns the time when the last pass of the links ended.
   TimeNs passed_at() const { return last_pass_end_; }
   const std::vector<Nic>& data_nics() const { return nics_; }
+  // Returns the process's account of that data NIC.
+  const NicQueue& nic_queue(NicId nic) const { return *queues_[nic.value()]; }
 
   // For the other parts that run in this engine's thread.
   Reactor& reactor() override { return reactor_; }

@@ -25,6 +25,8 @@ enum class NoticeKind : uint8_t {
       11,  // from the localising rank: reach the NICs of some hosts; subject: its number, reused
   probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
   losses = 13,        // to the localising rank: a LossReport
+  view = 14,          // a ViewMessage; subject: the context and the message's type
+  host_rates = 15,    // to the lowest living rank: the rates of the NICs of the sender's host
 };
 
 // A newer notice of the same kind and `subject` replaces an older one. Each kind defines its

@@ -67,6 +67,8 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.contexts = options.communicators;
   made.plan_hosts = options.plan_hosts;
   made.plan_costs = options.plan_costs;
+  made.views = options.views;
+  made.first_view = options.first_view;
   if (!options.checked) return made;
   made.engine.link.witness = &check_;
   made.port = [this, rank, &node](Link& link) -> MessagePort* {

@@ -24,6 +24,8 @@ struct ClusterOptions {
   // Plans take these for the host groups, wherever the ranks are.
   std::optional<HostGroups> plan_hosts;
   PlanCosts plan_costs;  // until the ranks measure some
+  bool views = true;     // plans follow the NICs that are left
+  View first_view;
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed

@@ -23,6 +23,7 @@ class DrainJob : public testing::Test {
     ClusterOptions options;
     options.hosts = hosts;
     options.nics = nics;
+    options.views = views_;
     job_.reset();  // the job goes before its cluster
     cluster_ = std::make_unique<Cluster>(options);
     ASSERT_TRUE(cluster_->connect());
@@ -142,6 +143,7 @@ class DrainJob : public testing::Test {
     return frames;
   }
 
+  bool views_ = true;  // start() makes a cluster with views
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<AllReduceJob> job_;
   TimeNs began_ = 0;

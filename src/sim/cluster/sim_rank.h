@@ -50,6 +50,7 @@ struct SimRank final : RankObserver {
     engine().check_invariants();
     runtime->operations().check_invariants();
     fault_reporter().check_invariants();
+    if (runtime->views() != nullptr) runtime->views()->check_invariants();
   }
   TimeNs next_timeout() { return clock->to_virtual(process->next_timeout()); }
   // Wakes the actor. A test calls it after calls to the runtime from outside the actor.

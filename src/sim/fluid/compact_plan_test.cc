@@ -73,7 +73,7 @@ TEST(CompactPlanTest, HasAllStepsOfThePlan) {
         Collective::scatter, Collective::all_to_all}) {
     for (const Algorithm algorithm :
          {Algorithm::ring, Algorithm::halving_doubling, Algorithm::recursive_doubling,
-          Algorithm::direct, Algorithm::trees}) {
+          Algorithm::direct, Algorithm::nested}) {
       PlanKey key;
       key.collective = collective;
       key.algorithm = algorithm;

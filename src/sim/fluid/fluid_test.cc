@@ -344,7 +344,7 @@ FluidFabric ragged_rails(size_t hosts) {
 }
 
 TEST(FluidTest, BytesAreConserved) {
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::trees}) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::nested}) {
     PlanKey key = call(Collective::all_reduce, algorithm, 9, 40 * kSegment + 4);
     const FluidFabric fabric = ragged_rails(9);
     key.view = View::of(fabric.rates).value();
@@ -373,7 +373,7 @@ TEST(FluidTest, BytesAreConserved) {
 }
 
 TEST(FluidTest, TheSameRunTakesTheSameTime) {
-  PlanKey key = call(Collective::all_reduce, Algorithm::trees, 12, 50 * kSegment);
+  PlanKey key = call(Collective::all_reduce, Algorithm::nested, 12, 50 * kSegment);
   const FluidFabric fabric = ragged_rails(12);
   key.view = View::of(fabric.rates).value();
   FluidOptions options;

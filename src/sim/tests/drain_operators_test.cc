@@ -282,8 +282,10 @@ TEST_F(DrainOperators, GoingAwayLeaveTheirDrainsAndDoNotHoldUpTheNext) {
   expect_no_harm();
 }
 
-// Random operators drain and restore random NICs at random ranks.
+// Random operators drain and restore random NICs at random ranks. Plans stay as they are: the first
+// bytes of another plan may make a path suspect for a moment.
 TEST_F(DrainOperators, InACrowdCostTheJobNothing) {
+  views_ = false;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);

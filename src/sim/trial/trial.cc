@@ -11,6 +11,7 @@
 #include "sim/cluster/fault_script.h"
 #include "sim/cluster/mixed_job.h"
 #include "sim/trial/coverage.h"
+#include "sim/trial/end_check.h"
 #include "sim/trial/fault_oracle.h"
 
 namespace r2ccl::sim {
@@ -82,6 +83,7 @@ class Trial {
         if (ok()) part();
       }
       check_events();
+      if (const std::string differ = differing_plans(cluster_); !differ.empty()) violated(differ);
       if (cluster_.fabric().unnoticed() > 0) violated("a tampered frame was accepted");
       for (int rank = 0; rank < scenario_.hosts; ++rank) check_verdicts(rank);
       job_->inspect_buffers();
@@ -201,7 +203,10 @@ class Trial {
     const TimeNs deadline = std::max(cluster_.now(), faults_.ended_at() + kReturnBound);
     // Checked rarely, because the check visits every path.
     while (!all_up()) {
-      if (cluster_.now() >= deadline) return violated("not all paths come back: " + missing());
+      if (cluster_.now() >= deadline) {
+        return violated("not all paths come back: " +
+                        paths_not_up(cluster_, [this](int rank) { return alive(rank); }));
+      }
       cluster_.world().run_for(10 * kMillisecond);
     }
   }
@@ -217,24 +222,6 @@ class Trial {
     return true;
   }
 
-  std::string missing() {
-    std::string all;
-    for (int rank = 0; rank < scenario_.hosts && all.size() < 500; ++rank) {
-      if (!alive(rank)) continue;
-      for (int peer = 0; peer < scenario_.hosts; ++peer) {
-        const Link* link = cluster_.node(rank).engine().link(Rank(peer));
-        if (link == nullptr || !alive(peer)) continue;
-        for (const auto& path : link->paths()) {
-          if (path->state.phase() == PathPhase::up) continue;
-          all += "rank " + std::to_string(rank) + " to " + std::to_string(peer) + " by " +
-                 path->spec.local_name + " is " + to_string(path->state.phase()) + " (" +
-                 path->history.attempt + "); ";
-        }
-      }
-    }
-    return all;
-  }
-
   // Every rank holds the others' latest notices: the same verdicts, and the addresses of their
   // NICs.
   void agree() {
@@ -243,6 +230,10 @@ class Trial {
     while (!all_told()) {
       if (cluster_.now() >= deadline) return violated("notices do not arrive");
       cluster_.world().run_for(kMillisecond);
+    }
+    if (!cluster_.world().run_until([&] { return views_whole(cluster_); },
+                                    cluster_.now() + kReturnBound)) {
+      violated("all NICs are back, and the plans do not follow");
     }
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       if (verdicts_of(rank) != verdicts_of(0)) {

@@ -1,0 +1,345 @@
+#include "runtime/views/rank_views.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "protocol/wire/byte_io.h"
+#include "runtime/link/notice.h"
+
+namespace r2ccl {
+namespace {
+
+// The lowest rank of each host, in the order of a view.
+std::vector<Rank> leaders_of(const HostGroups& hosts, size_t ranks) {
+  std::vector<Rank> leaders;
+  for (size_t rank = 0; hosts.empty() && rank < ranks; ++rank) {
+    leaders.emplace_back(static_cast<int32_t>(rank));
+  }
+  for (size_t host = 0; !hosts.empty() && host < hosts.hosts().size(); ++host) {
+    leaders.push_back(hosts.hosts()[host].front());
+  }
+  return leaders;
+}
+
+std::vector<uint32_t> hosts_of(const HostGroups& hosts, size_t ranks) {
+  std::vector<uint32_t> host_of(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) host_of[rank] = static_cast<uint32_t>(rank);
+  for (size_t host = 0; !hosts.empty() && host < hosts.hosts().size(); ++host) {
+    for (const Rank rank : hosts.hosts()[host]) {
+      host_of[static_cast<size_t>(rank.value())] = static_cast<uint32_t>(host);
+    }
+  }
+  return host_of;
+}
+
+// Returns the rates of each host by `first`, or where that has none those of whole NICs.
+std::vector<HostRates> first_rates(const std::vector<RankInfo>& rank_table,
+                                   const std::vector<Rank>& leaders, const View& first) {
+  std::vector<HostRates> rates;
+  for (size_t host = 0; host < leaders.size(); ++host) {
+    const RankInfo& info = rank_table[static_cast<size_t>(leaders[host].value())];
+    rates.emplace_back(info.nics.size());
+    const bool known = !first.empty() && first.hosts().size() == leaders.size() &&
+                       first.hosts()[host].size() == rates.back().size();
+    if (known) rates.back() = first.hosts()[host];
+  }
+  return rates;
+}
+
+ViewRecord first_record(const std::vector<HostRates>& rates) {
+  Result<View> view = View::of(rates);
+  return {0, 0, view.ok() ? std::move(view).value() : View()};
+}
+
+}  // namespace
+
+RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostGroups& hosts,
+                     const View& first, const Clock& clock)
+    : engine_(engine),
+      operations_(operations),
+      clock_(clock),
+      host_of_(hosts_of(hosts, engine.rank_count())),
+      leaders_(leaders_of(hosts, engine.rank_count())),
+      gone_(engine.rank_count()),
+      filter_({}, 0),
+      driver_(first_rates(engine.rank_table(), leaders_, first)),
+      told_to_(0) {
+  const std::vector<HostRates> rates = first_rates(engine.rank_table(), leaders_, first);
+  const auto ranks = static_cast<int32_t>(engine.rank_count());
+  for (int context = 0; context < operations.contexts(); ++context) {
+    agreements_.emplace_back(engine.self(), ranks, first_record(rates));
+    told_versions_.push_back(0);
+  }
+  for (int context = 0; context < operations.contexts(); ++context) {
+    operations.executor(context).set_views(&agreements_[static_cast<size_t>(context)]);
+  }
+  // A rank that is not its host's lowest may have other NICs, and reports none.
+  if (speaks_for_host()) told_.rates = rates[host_of_[static_cast<size_t>(engine.self().value())]];
+  filter_ = HostRatesFilter(told_.rates, clock.now());
+  rate_watch_ = RateWatch(told_.rates.size());
+  begin_window(clock.now());
+}
+
+RankViews::~RankViews() {
+  for (int context = 0; context < operations_.contexts(); ++context) {
+    operations_.executor(context).set_views(nullptr);
+  }
+}
+
+Rank RankViews::coordinator() const {
+  const auto living = std::ranges::find(gone_, false);
+  return Rank(static_cast<int32_t>(living - gone_.begin()));
+}
+
+bool RankViews::speaks_for_host() const {
+  const auto self = static_cast<size_t>(engine_.self().value());
+  return leaders_[host_of_[self]] == engine_.self();
+}
+
+// A path has two ends. A NIC is lost when it has failed towards more than half of the others: each
+// of these has failed towards one.
+bool RankViews::is_lost(NicId nic) const {
+  if (engine_.drained().contains(nic)) return true;
+  size_t paths = 0;
+  size_t down = 0;
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
+    for (const Path* path : link->paths()) {
+      if (path->spec.control_only || path->spec.local_nic != nic || path->at_rest()) continue;
+      const PathPhase phase = path->state.phase();
+      ++paths;
+      down += phase == PathPhase::up || phase == PathPhase::suspect ? 0 : 1;
+    }
+  }
+  return 2 * down > paths;
+}
+
+HostRates RankViews::momentary() const {
+  HostRates rates(told_.rates.size());
+  for (size_t nic = 0; nic < rates.size(); ++nic) {
+    if (is_lost(NicId(static_cast<uint16_t>(nic)))) rates[nic] = {0, 0};
+  }
+  return rates;
+}
+
+void RankViews::watch_nics(TimeNs now) {
+  if (stopped_ || !speaks_for_host()) return;
+  if (std::exchange(changed_, false)) filter_.observe(momentary(), now);
+  watch_rates(now);
+  report(now);
+}
+
+// Tells the coordinator what has changed.
+void RankViews::report(TimeNs now) {
+  HostReport report{filter_.rates(now), rate_watch_.slow()};
+  const Rank to = coordinator();
+  if (report == told_ && to == told_to_) return;
+  told_ = std::move(report);
+  told_to_ = to;
+  if (to != engine_.self()) {
+    return engine_.link(to)->send_notice(make_notice(NoticeKind::host_rates, encode(told_)));
+  }
+  const Status known = driver_.on_report(host_of_[static_cast<size_t>(to.value())], told_, now);
+  R2CCL_CHECK(known.ok());
+}
+
+void RankViews::begin_window(TimeNs now) {
+  window_at_ = now;
+  totals_.clear();
+  for (size_t nic = 0; nic < told_.rates.size(); ++nic) {
+    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    totals_.push_back({queue.delivered(), queue.idle(now)});
+  }
+  sent_.clear();
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr) continue;
+    for (const Path* path : link->paths()) sent_.push_back(path->total_bytes_sent());
+  }
+}
+
+// Returns what each NIC has done since the window began. A NIC whose bytes are mostly those of
+// other communicators counts as idle: their receivers are not known here.
+std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
+  constexpr double kMost = 0.9;
+  std::vector<NicWindow> windows(told_.rates.size());
+  std::vector<uint64_t> sent(windows.size());
+  std::vector<uint64_t> most(windows.size());
+  size_t index = 0;
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr) continue;
+    for (const Path* path : link->paths()) {
+      const uint64_t bytes = path->total_bytes_sent() - sent_[index++];
+      const size_t nic = path->spec.local_nic.value();
+      if (path->spec.control_only || nic >= windows.size()) continue;
+      sent[nic] += bytes;
+      if (bytes <= most[nic]) continue;
+      most[nic] = bytes;
+      windows[nic].host = host_of_[rank];
+      windows[nic].nic = path->spec.remote_nic.value();
+    }
+  }
+  const auto is_most = [](uint64_t part, uint64_t of) {
+    return static_cast<double>(part) >= kMost * static_cast<double>(of);
+  };
+  for (size_t nic = 0; nic < windows.size(); ++nic) {
+    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    NicWindow& window = windows[nic];
+    window.bytes = queue.delivered() - totals_[nic].delivered;
+    const TimeNs idle = queue.idle(now) - totals_[nic].idle;
+    if (is_most(sent[nic], window.bytes)) window.busy = now - window_at_ - idle;
+    if (!is_most(most[nic], sent[nic])) window.host = kSeveralHosts;
+  }
+  return windows;
+}
+
+// Needs no timer: a host that sends has turns.
+void RankViews::watch_rates(TimeNs now) {
+  const TimeNs length = now - window_at_;
+  if (length < RateWatch::kWindow || told_.rates.size() < 2) return;
+  rate_watch_.on_window(take_window(now), length);
+  begin_window(now);
+}
+
+void RankViews::propose(TimeNs now) {
+  if (stopped_ || coordinator() != engine_.self()) return;
+  const std::optional<View> view = driver_.take(now);
+  if (!view) return;
+  ViewAnswer largest;
+  largest.record = {0, 0, *view};
+  constexpr size_t kHeader = 8;
+  if (encode(largest).size() + kHeader > limits::kNoticeBytesMax) {
+    R2CCL_LOG(warn, "too many hosts differ for one view: the plans stay as they are");
+    return;
+  }
+  for (ViewAgreement& agreement : agreements_) agreement.propose(*view, now);
+}
+
+void RankViews::send(size_t context, const ViewSend& send) {
+  Link* link = engine_.link(send.to);
+  if (link->peer_ended()) return;
+  std::vector<std::byte> body;
+  ByteWriter out(body);
+  out.put(static_cast<uint16_t>(context));
+  out.put_bytes(encode(send.message));
+  const uint64_t subject = context * std::variant_size_v<ViewMessage> + send.message.index();
+  link->send_notice(make_notice(NoticeKind::view, subject, body));
+}
+
+void RankViews::run_agreement(size_t context, TimeNs now) {
+  ViewAgreement& agreement = agreements_[context];
+  if (now >= agreement.next_timeout()) agreement.progress(now);
+  if (agreement.has_sends()) {
+    for (const ViewSend& each : agreement.take_sends()) send(context, each);
+  }
+  if (agreement.latest().version != told_versions_[context]) {
+    told_versions_[context] = agreement.latest().version;
+    tell_view(agreement.latest());
+  }
+  // A decision lets collectives begin that have waited for it.
+  operations_.executor(static_cast<int>(context)).resume();
+}
+
+void RankViews::look(TimeNs now) {
+  changed_ = changed_ || engine_.drained() != drained_;
+  drained_ = engine_.drained();
+  watch_nics(now);
+  propose(now);
+  changed_ = false;
+  // Also of a rank that measures nothing.
+  if (now - window_at_ >= RateWatch::kWindow) window_at_ = now;
+  next_ = stopped_ ? kNever : std::min(filter_.next_timeout(), driver_.next_timeout());
+  if (coordinator() != engine_.self()) next_ = stopped_ ? kNever : filter_.next_timeout();
+  for (size_t context = 0; context < agreements_.size(); ++context) {
+    run_agreement(context, now);
+    next_ = std::min(next_, agreements_[context].next_timeout());
+  }
+  look_at_ = std::min(next_, window_at_ + RateWatch::kWindow);
+}
+
+void RankViews::on_gone(Rank rank) {
+  const auto index = static_cast<size_t>(rank.value());
+  if (gone_[index]) return;
+  gone_[index] = true;
+  for (ViewAgreement& agreement : agreements_) agreement.on_gone(rank, clock_.now());
+  wake();
+}
+
+void RankViews::refuse(Rank peer, const Status& why) {
+  ++refused_;
+  R2CCL_LOG(warn, "%s sends %s",
+            r2ccl::describe(engine_.rank_table()[static_cast<size_t>(peer.value())]).c_str(),
+            why.message().c_str());
+}
+
+void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
+  ByteReader in(body);
+  const size_t context = in.get<uint16_t>();
+  if (in.bad() || context >= agreements_.size()) {
+    return refuse(peer, {Code::remote, "a message about a view of an unknown communicator"});
+  }
+  const auto message = decode_view_message(in.get_bytes(in.remaining()), leaders_.size());
+  if (!message.ok()) return refuse(peer, message.status());
+  const Status taken = agreements_[context].on_message(peer, message.value(), clock_.now());
+  if (!taken.ok()) refuse(peer, taken);
+  wake();
+}
+
+void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
+  const auto report = decode_host_report(body);
+  if (!report.ok()) return refuse(peer, report.status());
+  const Status taken =
+      driver_.on_report(host_of_[static_cast<size_t>(peer.value())], report.value(), clock_.now());
+  if (!taken.ok()) refuse(peer, taken);
+  wake();
+}
+
+View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {
+  std::vector<uint32_t> met;
+  std::vector<HostRates> rates;
+  for (const Rank rank : ranks) {
+    const uint32_t host = host_of_[static_cast<size_t>(rank.value())];
+    if (view.empty() || std::ranges::find(met, host) != met.end()) continue;
+    met.push_back(host);
+    rates.push_back(view.hosts()[host]);
+  }
+  return View::of(std::move(rates)).value();
+}
+
+std::string RankViews::describe(const View& view) const {
+  if (view.empty()) return "all hosts have equal NICs";
+  std::string words;
+  for (size_t host = 0; host < view.hosts().size(); ++host) {
+    const HostRates& rates = view.hosts()[host];
+    double nics = 0;
+    for (const NicRate& nic : rates) nics += std::min(nic.send, nic.receive) / double{kWholeNic};
+    if (nics >= static_cast<double>(rates.size())) continue;
+    const auto rank = static_cast<size_t>(leaders_[host].value());
+    std::array<char, 32> left;
+    std::snprintf(left.data(), left.size(), "%.4g", nics);
+    words += (words.empty() ? "" : ", ") + engine_.rank_table()[rank].host_name + " has " +
+             left.data() + " of " + std::to_string(rates.size()) + " NICs";
+  }
+  return words.empty() ? "all NICs are whole" : words;
+}
+
+// One rank tells it for all.
+void RankViews::tell_view(const ViewRecord& record) const {
+  if (coordinator() != engine_.self()) return;
+  R2CCL_LOG(info, "view %llu: %s; plans follow from collective %llu on",
+            static_cast<unsigned long long>(record.version), describe(record.view).c_str(),
+            static_cast<unsigned long long>(record.start));
+}
+
+void RankViews::check_invariants() const {
+  for (const ViewAgreement& agreement : agreements_) agreement.check_invariants();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,120 @@
+// The views of one rank: watches this host's NICs, agrees with the other ranks on a view for each
+// context, and keeps a context's collectives from beginning while their view is undecided.
+//
+// The lowest living rank of each host reports the rates of its NICs to the lowest living rank of
+// all, when they change. That one proposes. An unchanged view costs no message and no timer.
+//
+// Driving thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "plan/host_groups.h"
+#include "protocol/view/view_agreement.h"
+#include "protocol/view/view_driver.h"
+#include "runtime/collective/operations.h"
+#include "runtime/engine/progress_engine.h"
+
+namespace r2ccl {
+
+class RankViews {
+ public:
+  // Requires that the engine has been started and that all arguments outlive this. `hosts`: those
+  // of the plans. `first`: the rates that all ranks start with, in so far as the hosts have such
+  // NICs.
+  RankViews(ProgressEngine& engine, Operations& operations, const HostGroups& hosts,
+            const View& first, const Clock& clock);
+  ~RankViews();
+  RankViews(const RankViews&) = delete;
+  RankViews& operator=(const RankViews&) = delete;
+
+  // A path, or the set of drained NICs, has changed.
+  void on_change() {
+    changed_ = true;
+    wake();
+  }
+  // The rank has died or left.
+  void on_gone(Rank rank);
+  // Handle the body of a notice, which follows its kind byte.
+  void on_message(Rank peer, std::span<const std::byte> body);
+  void on_report(Rank peer, std::span<const std::byte> body);
+  // The state of this host's NICs counts no more: the ranks leave, or have failed.
+  void stop() { stopped_ = true; }
+  // Cheap while nothing has changed, because every turn of the rank calls it.
+  void progress(TimeNs now) {
+    if (now >= look_at_ || engine_.drained() != drained_) look(now);
+  }
+  TimeNs next_timeout() const { return next_; }
+
+  // Returns the view of a communicator of these ranks, in its order, while this one's view is
+  // `view`.
+  View view_for(const View& view, std::span<const Rank> ranks) const;
+
+  // --- for reports ---
+  const ViewAgreement& agreement(int context = 0) const {
+    return agreements_[static_cast<size_t>(context)];
+  }
+  // Returns the number of hosts of a view.
+  size_t hosts() const { return leaders_.size(); }
+  // Returns the lowest rank of a host of a view.
+  Rank leader(size_t host) const { return leaders_[host]; }
+  // Returns "h1 has 3.5 of 4 NICs".
+  std::string describe(const View& view) const;
+  // Returns how many messages were refused because no correct rank sends them.
+  uint64_t refused() const { return refused_; }
+  void check_invariants() const;
+
+ private:
+  Rank coordinator() const;
+  bool speaks_for_host() const;
+  HostRates momentary() const;
+  bool is_lost(NicId nic) const;
+  void look(TimeNs now);
+  void wake() { next_ = look_at_ = 0; }
+  void watch_nics(TimeNs now);
+  void watch_rates(TimeNs now);
+  void begin_window(TimeNs now);
+  std::vector<NicWindow> take_window(TimeNs now) const;
+  void report(TimeNs now);
+  void propose(TimeNs now);
+  void run_agreement(size_t context, TimeNs now);
+  void send(size_t context, const ViewSend& send);
+  void refuse(Rank peer, const Status& why);
+  void tell_view(const ViewRecord& record) const;
+
+  ProgressEngine& engine_;
+  Operations& operations_;
+  const Clock& clock_;
+  std::vector<uint32_t> host_of_;          // by rank
+  std::vector<Rank> leaders_;              // by host: its lowest rank
+  std::vector<bool> gone_;                 // by rank
+  std::vector<ViewAgreement> agreements_;  // by context
+  std::vector<uint64_t> told_versions_;    // by context: of the last record that was logged
+  HostRatesFilter filter_;                 // of this host
+  ViewDriver driver_;
+  RateWatch rate_watch_{0};
+  HostReport told_;  // the last report
+  Rank told_to_;     // its receiver
+  // The window of time in which rates are measured.
+  struct NicTotals {
+    uint64_t delivered = 0;
+    TimeNs idle = 0;
+  };
+  TimeNs window_at_ = 0;
+  std::vector<NicTotals> totals_;  // by NIC, when the window began
+  std::vector<uint64_t> sent_;     // by path, in the order of links and paths
+  bool changed_ = true;            // progress() must look at the NICs
+  NicSet drained_;                 // as of the last progress()
+  bool stopped_ = false;
+  TimeNs next_ = 0;
+  TimeNs look_at_ = 0;  // <= next_: it also looks when a window ends, without a timer
+  uint64_t refused_ = 0;
+};
+
+}  // namespace r2ccl
