@@ -64,6 +64,8 @@ constexpr std::array kExamples = {
             "write the plan into a file"},
     Example{"plan show", "r2ccl plan show all_reduce -p 4 -c 1000000 --loss 50 --svg plan.svg",
             "draw it; host 0 has lost half of its bandwidth"},
+    Example{"plan explain", "r2ccl plan explain all_reduce -p 8 -c 16000000 --loss 50",
+            "one of eight hosts has lost half of its bandwidth"},
     Example{"plan check", "r2ccl plan check plan", "prove the plan in this file"},
     Example{"plan import", "r2ccl plan import ring.xml -c 4000", "an algorithm of MSCCL as a plan"},
     Example{"plan import", "r2ccl plan import ring.xml --text > plan", "write that into a file"},

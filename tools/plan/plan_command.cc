@@ -10,6 +10,7 @@
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
 #include "tools/plan/msccl_import.h"
+#include "tools/plan/plan_explain.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_options.h"
 #include "tools/plan/plan_view.h"
@@ -176,9 +177,16 @@ int import(const ImportPlanOptions& options) {
   return print("plan import", std::move(plan).value(), algorithm.value().name, options.output);
 }
 
-void add_show(CLI::App* plan, Action* action) {
-  CLI::App* command = plan->add_subcommand("show", "Show the plan of a collective, and prove it");
-  auto options = std::make_shared<ShowPlanOptions>();
+int explain(const ShowPlanOptions& options) {
+  const Result<PlanKey> key = key_of(options);
+  if (!key.ok()) return report_error("plan explain", key.status());
+  const std::string text =
+      options.output.json ? explanation_json(key.value()) : explain_plan(key.value());
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+void add_call(CLI::App* command, ShowPlanOptions* options) {
   options->call.count = 0;
   command
       ->add_option("COLLECTIVE", options->collective,
@@ -202,9 +210,28 @@ void add_show(CLI::App* plan, Action* action) {
   command->add_flag("--reproducible", options->reproducible,
                     "Reduce floating-point elements in rank order");
   add_call_options(command, &options->call);
+}
+
+void add_show(CLI::App* plan, Action* action) {
+  CLI::App* command = plan->add_subcommand("show", "Show the plan of a collective, and prove it");
+  auto options = std::make_shared<ShowPlanOptions>();
+  add_call(command, options.get());
   add_output_options(command, &options->output);
   command->footer("Exit status: 0; 1 when the plan is not proved; 2 on an error.");
   command->callback([options, action] { *action = [options] { return show(*options); }; });
+}
+
+void add_explain(CLI::App* plan, Action* action) {
+  CLI::App* command = plan->add_subcommand(
+      "explain", "Tell which algorithm a call takes, and the predicted times of all");
+  auto options = std::make_shared<ShowPlanOptions>();
+  add_call(command, options.get());
+  command->add_flag("--json", options->output.json, "Print JSON");
+  command->footer(
+      "The costs are those of --memory-costs and --network-costs. A job measures its own at the "
+      "start, and logs them at level INFO. They are those of the fastest host.\n\n"
+      "Exit status: 0; 2 on an error.");
+  command->callback([options, action] { *action = [options] { return explain(*options); }; });
 }
 
 void add_check(CLI::App* plan, Action* action) {
@@ -242,6 +269,7 @@ void add_plan_command(CLI::App* app, Action* action) {
       "plan", "Show the messages of a collective, and prove that they are right");
   plan->require_subcommand(1);
   add_show(plan, action);
+  add_explain(plan, action);
   add_check(plan, action);
   add_import(plan, action);
 }

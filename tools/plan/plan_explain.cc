@@ -1,0 +1,91 @@
+#include "tools/plan/plan_explain.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "base/json_writer.h"
+#include "plan/analysis/floor.h"
+#include "plan/cost_model.h"
+#include "plan/host_rates.h"
+#include "plan/text/plan_words.h"
+#include "tools/common/text_table.h"
+
+namespace r2ccl::tools {
+namespace {
+
+using Prediction = std::pair<uint64_t, Algorithm>;  // in ns
+
+// Returns the predictions, the chosen algorithm first, then by time.
+std::vector<Prediction> predictions_of(const PlanKey& key) {
+  std::vector<Prediction> predictions;
+  if (key.rank_count < 2) return predictions;
+  for (const Algorithm each : candidates_of(key)) {
+    predictions.emplace_back(predicted_ns(key, each), each);
+  }
+  const Algorithm chosen = choose_algorithm(key);
+  std::ranges::stable_sort(predictions, [&](const Prediction& a, const Prediction& b) {
+    if ((a.second == chosen) != (b.second == chosen)) return a.second == chosen;
+    return a.first < b.first;
+  });
+  return predictions;
+}
+
+// Returns the floor in ns, where the fastest host moves 1024 bytes in the measured time.
+double floor_ns(const PlanKey& key) {
+  if (key.costs.network.kib_ns == 0) return 0;
+  const TotalRates rates = total_rates(key);
+  const uint64_t most =
+      std::max(*std::ranges::max_element(rates.send), *std::ranges::max_element(rates.receive));
+  const double host_bytes_per_second = 1024e9 / static_cast<double>(key.costs.network.kib_ns);
+  return 1e9 * floor_seconds(key, {.nic_bytes_per_second = host_bytes_per_second * kWholeNic /
+                                                           static_cast<double>(most)});
+}
+
+std::string us_text(double ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", ns / 1e3);
+  return text;
+}
+
+}  // namespace
+
+std::string explain_plan(const PlanKey& key) {
+  const std::vector<Prediction> predictions = predictions_of(key);
+  const double floor = floor_ns(key);
+  std::vector<TextRow> rows = {{"algorithm", "predicted us", "of the floor", ""}};
+  for (const auto& [time, algorithm] : predictions) {
+    char ratio[32] = "";
+    if (floor > 0) std::snprintf(ratio, sizeof ratio, "%.2f", static_cast<double>(time) / floor);
+    const bool first = algorithm == predictions.front().second;
+    rows.push_back({word_of(kAlgorithmWords, algorithm), us_text(static_cast<double>(time)), ratio,
+                    first ? "chosen" : ""});
+  }
+  rows.push_back({"floor", us_text(floor), "1.00", "no plan is faster, by the bytes alone"});
+  std::string text = layout(rows);
+  if (predictions.size() < 2) text += "The collective has one algorithm.\n";
+  if (key.collective == Collective::all_reduce && host_count(key) == 2 && !key.view.empty()) {
+    text +=
+        "Between two hosts every byte passes the slower one, so no schedule is faster than its "
+        "NICs.\n";
+  }
+  return text;
+}
+
+std::string explanation_json(const PlanKey& key) {
+  JsonWriter out;
+  out.begin_object();
+  out.field("collective", word_of(kCollectiveWords, key.collective));
+  out.field("chosen", word_of(kAlgorithmWords, choose_algorithm(key)));
+  out.field("floor_us", floor_ns(key) / 1e3);
+  out.key("algorithms").begin_array();
+  for (const auto& [time, algorithm] : predictions_of(key)) {
+    out.begin_object().field("algorithm", word_of(kAlgorithmWords, algorithm));
+    out.field("predicted_us", static_cast<double>(time) / 1e3).end_object();
+  }
+  out.end_array().end_object();
+  return out.text() + "\n";
+}
+
+}  // namespace r2ccl::tools
