@@ -111,7 +111,7 @@ TEST(SimPlanOptions, AWrongOneIsNamed) {
        "--oversubscription: write a factor of 1 or more"},
       {[](SimPlanOptions& o) { o.loss = "100"; }, "--loss: '100' is no percentage from 0 to below"},
       {[](SimPlanOptions& o) { o.loss = "-5"; }, "--loss: '-5' is no percentage"},
-      {[](SimPlanOptions& o) { o.loss = "1,2,3,4,5"; }, "--loss: 5 losses for 4 hosts"},
+      {[](SimPlanOptions& o) { o.loss = "1,2,3,4,5"; }, "--loss: there are 4 hosts"},
       {[](SimPlanOptions& o) { o.loss = "5", o.rates = {"0=1,1"}; }, "--loss: give one of --loss"},
       {[](SimPlanOptions& o) { o.rates = {"4=1,1"}; }, "--rates: '4=1,1' is not HOST=RATE"},
       {[](SimPlanOptions& o) { o.rates = {"0=1"}; }, "--rates: '0=1' has 1 NICs, and a host has 2"},
