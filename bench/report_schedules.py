@@ -1,9 +1,10 @@
 """The page of bench/results on schedules for networks with slow hosts."""
+import math
+
 from report_text import Target, num, origin, size_text, table
 
 GIB = 1 << 30
 NAMES = ("direct", "nested", "leaf", "split", "recursive_split", "ring", "auto")
-FORESTS = NAMES[:-2]
 PUBLISHED = 64, [50], 2  # hosts, loss and latency of the published figures
 
 
@@ -13,7 +14,9 @@ def rounded(points):
 
 
 def above(row):
-    """Returns the points above the floor."""
+    """Returns the points above the floor; infinitely many for a plan that cannot end."""
+    if "error" in row:
+        return math.inf
     return rounded(row["overhead_pct"] - row["floor_overhead_pct"])
 
 
@@ -29,10 +32,6 @@ def networks(rows):
         key = row["hosts"], tuple(row["loss"]), row["fabric"], row["latency_us"], row["bytes"]
         by_network.setdefault(key, {})[row["algorithm"]] = row
     return list(by_network.values())
-
-
-def any_of(network):
-    return next(iter(network.values()))
 
 
 def best(network):
@@ -61,6 +60,8 @@ def worst(rows, pick):
 
 def worst_text(value):
     points, row, count, within = value
+    if points == math.inf:
+        return f"one has no way between two hosts ({where(row)}); {within} of {count}"
     return f"{num(points, 2)} points at most ({row['used']}, {where(row)}); {within} of {count}"
 
 
@@ -142,19 +143,23 @@ def schedule_targets(document):
                  lambda row: f"{num(excess(row), 2)} % at most ({row['collective']}, {where(row)})")
 
 
+def points_text(row):
+    if row is None:
+        return "-"
+    if "error" in row:
+        return "**no way**"
+    return num(above(row), 2) + (f" ({row['used']})" if row["algorithm"] == "auto" else "")
+
+
 def network_table(rows):
     found = sorted(networks(rows), key=lambda net: above(best(net)), reverse=True)
     columns = [name for name in NAMES if any(name in network for network in found)]
     lines = []
     for network in found:
-        row = any_of(network)
-        cells = []
-        for name in columns:
-            text = num(above(network[name]), 2) if name in network else "-"
-            cells.append(f"{text} ({network[name]['used']})"
-                         if name == "auto" and name in network else text)
+        row = best(network)
+        cells = [points_text(network.get(name)) for name in columns]
         lines.append([row["hosts"], loss_text(row["loss"]), num(row["floor_overhead_pct"], 2),
-                      num(best(network)["overhead_pct"], 2), *cells])
+                      num(row["overhead_pct"], 2), *cells])
     return table(["hosts", "loss %", "floor %", "best plan %", *columns], lines)
 
 
@@ -194,7 +199,8 @@ def schedules(document):
              "256 MB on up to 8 hosts. All other hosts are whole. The base is the ring on the same "
              "network without losses. The columns of the algorithms are the points by which the "
              "overhead exceeds that of the floor of the same fabric, with fill and drain. The worst "
-             "network is first: the one whose best plan is farthest above its floor. "
+             "network is first: the one whose best plan is farthest above its floor. On rails a plan "
+             "may need a pair of hosts that share no rail: there is no way, and it cannot end. "
              "[Schedules](../../docs/schedules.md) explains the algorithms and the floor. More "
              "than 32 hosts have no automatic choice, more than 64 have no `direct`, and there is no "
              "network of 1,024 hosts: these simulations take minutes each.", ""] + origin(document["machine"])
