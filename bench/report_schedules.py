@@ -201,8 +201,9 @@ def schedules(document):
              "overhead exceeds that of the floor of the same fabric, with fill and drain. The worst "
              "network is first: the one whose best plan is farthest above its floor. On rails a plan "
              "may need a pair of hosts that share no rail: there is no way, and it cannot end. "
-             "[Schedules](../../docs/schedules.md) explains the algorithms and the floor. More "
-             "than 32 hosts have no automatic choice, more than 64 have no `direct`, and there is no "
+             "[Schedules](../../docs/schedules.md) explains the algorithms and the floor. Networks "
+             "of more than 32 hosts have no automatic choice, some of 64 and all larger ones have `nested` "
+             "alone, and there is no "
              "network of 1,024 hosts: these simulations take minutes each.", ""] + origin(document["machine"])
     for fabric, latency in (("flat", 0), ("flat", 2), ("rails", 0)):
         rows = [row for kind in ("one", "vector")
