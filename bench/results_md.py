@@ -19,6 +19,7 @@ import report_rates
 import report_readiness
 import report_returns
 import report_scale
+import report_schedules
 import report_sharing
 from report_text import place, table, wrapped
 
@@ -68,6 +69,8 @@ PARTS = [
     ("profile_collectives", "Where the time goes in each collective", no_targets,
      report_readiness.collective_profiles),
     ("sim_scale", "Many ranks, simulated", report_scale.scale_targets, report_scale.scale),
+    ("schedules", "Schedules for slow hosts, simulated", report_schedules.schedule_targets,
+     report_schedules.schedules),
 ]
 # bench/compare.py writes its own page, and people write the profiles.
 PAGES = [("compare", "r2ccl against its peers"),

@@ -9,7 +9,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-import results_md  # noqa: E402  (its folder is on the path only now)
+import report_schedules  # noqa: E402  (their folder is on the path only now)
+import results_md  # noqa: E402
 
 MACHINE = {"cores": 2, "cpu": "a processor", "memory_gib": 4, "kernel": "6.1", "date": "today",
            "commit": "abcdef1", "command": "python3 bench/fan_in.py", "load_before": 0.1,
@@ -48,6 +49,34 @@ class Results(unittest.TestCase):
         self.assertIn("| old | 0 | 1 | [Soak](results/soak.md) |", self.first)
         self.assertIn("| [Fan-in](results/fan_in.md) | abcdef1 |", self.first)
         self.assertNotIn("Wrong elements in fan-in", self.first)
+
+
+class Schedules(unittest.TestCase):
+    NETWORK = {"collective": "all_reduce", "kind": "one", "fabric": "rails", "latency_us": 0,
+               "hosts": 4, "loss": [25], "bytes": 1}
+    RING = {**NETWORK, "algorithm": "ring", "used": "ring", "overhead_pct": 33.0,
+            "floor_overhead_pct": 32.5}
+    NO_WAY = {**NETWORK, "algorithm": "auto", "error": "no pair of NICs"}
+
+    def results(self, rows):
+        return {target.row[0]: target.row[2:]
+                for target in report_schedules.schedule_targets({"rows": rows})}
+
+    def test_a_plan_that_cannot_end_reaches_no_target_and_is_not_the_best_one(self):
+        results = self.results([self.RING, self.NO_WAY])
+        self.assertEqual(
+            results["One slow host, rails, 0 us: best plan above the floor"],
+            ["0.50 points at most (ring, 4 hosts, loss 25 %); 1 of 1", "reached"])
+        self.assertEqual(
+            results["One slow host, rails, 0 us: automatic choice above the floor"],
+            ["one has no way between two hosts (4 hosts, loss 25 %); 0 of 1", "**not reached**"])
+
+    def test_the_worst_network_decides(self):
+        far = {**self.RING, "loss": [50], "overhead_pct": 34.0}
+        results = self.results([self.RING, far])
+        self.assertEqual(
+            results["One slow host, rails, 0 us: best plan above the floor"],
+            ["1.50 points at most (ring, 4 hosts, loss 50 %); 1 of 2", "**not reached**"])
 
 
 class CitedFigures(unittest.TestCase):
