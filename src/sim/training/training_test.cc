@@ -111,6 +111,19 @@ TEST(Training, ASizeAndASetOfLossesAreSimulatedOnce) {
   EXPECT_EQ(times.simulated(), 2U);
 }
 
+TEST(Training, OnlyASmallGroupHasPlansForViews) {
+  for (const size_t hosts : {kViewHostsMax, kViewHostsMax + 1}) {
+    GpuCluster cluster;
+    cluster.hosts = static_cast<uint32_t>(hosts);
+    CollectiveTimes times(cluster);
+    LiveNics live(hosts, 8);
+    live[0] = 4;
+    const double view = times.all_reduce(uint64_t{256} << 20, live, PlanFor::view).value();
+    const double healthy = times.all_reduce(uint64_t{256} << 20, live, PlanFor::healthy).value();
+    EXPECT_EQ(view == healthy, hosts > kViewHostsMax);
+  }
+}
+
 TEST(Training, AWrongJobIsNamed) {
   struct Wrong {
     void (*set)(TrainingJob&);
