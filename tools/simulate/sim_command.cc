@@ -19,7 +19,9 @@
 #include "tools/simulate/sim_plan.h"
 #include "tools/simulate/sim_pool.h"
 #include "tools/simulate/sim_rates.h"
+#include "tools/simulate/sim_serving.h"
 #include "tools/simulate/sim_svg.h"
+#include "tools/simulate/sim_training.h"
 
 namespace r2ccl::tools {
 
@@ -290,6 +292,8 @@ void add_sim_command(CLI::App* app, Action* action) {
   add_replay(sim, action);
   add_run(sim, action);
   add_sim_plan(sim, action);
+  add_sim_training(sim, action);
+  add_sim_serving(sim, action);
   add_sim_losses(sim, action);
   add_sim_rates(sim, action);
   sim->add_subcommand("mutants", "List the rules that a build with mutants can break")

@@ -12,6 +12,7 @@
 #include "plan/text/plan_words.h"
 #include "tools/common/output_file.h"
 #include "tools/common/text_table.h"
+#include "tools/simulate/sim_cluster_options.h"
 #include "tools/simulate/sim_plan_options.h"
 #include "tools/simulate/sim_plan_svg.h"
 
@@ -21,12 +22,6 @@ using namespace sim;
 namespace {
 
 using nlohmann::json;
-
-std::string in_digits(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 double percent_over(double time_s, double base_s) {
   return base_s > 0 ? (time_s / base_s - 1) * 100 : 0;
