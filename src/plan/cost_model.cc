@@ -10,6 +10,7 @@
 #include "plan/algorithms.h"
 #include "plan/forest.h"
 #include "plan/holdings.h"
+#include "plan/ring_order.h"
 
 namespace r2ccl {
 namespace {
@@ -363,6 +364,7 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
   Algorithm best = Algorithm::recursive_doubling;
   if (key.hosts.hosts().size() < 2) return best;
   if (uses_forest(key.algorithm)) return key.algorithm;
+  if (!all_share_rails(key.view)) return Algorithm::ring;
   const Slowdown slow{total_rates(key)};
   uint64_t least = UINT64_MAX;
   for (const Algorithm each : kReductionsAmongHosts) {
@@ -416,7 +418,10 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
 
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits) {
   std::vector<Algorithm> candidates;
-  for (const Algorithm each : algorithms_of(key, limits)) {
+  const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
+  const bool has_ring = std::ranges::find(algorithms, Algorithm::ring) != algorithms.end();
+  if (has_ring && !all_share_rails(key.view)) return {Algorithm::ring};
+  for (const Algorithm each : algorithms) {
     const bool needs_view = key.collective == Collective::all_reduce && uses_forest(each);
     if (!needs_view || !key.view.empty()) candidates.push_back(each);
   }

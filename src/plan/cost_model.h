@@ -27,8 +27,9 @@ PlanCosts bounded(const PlanCosts& costs);
 std::span<const Algorithm> algorithms_of(const PlanKey& key,
                                          const PlanLimits& limits = kPlanLimits);
 
-// Returns those that an automatic choice considers: equal hosts need no forests, whose plans have
-// more messages.
+// Returns those that an automatic choice considers. Equal hosts need no forests, whose plans have
+// more messages. Where two hosts share no rail, only a ring can keep them apart
+// (plan/ring_order.h).
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
 // Requires an algorithm of the call, and more than one rank. Returns the predicted time of the call

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "plan/host_rates.h"
@@ -146,6 +148,25 @@ uint64_t shared_rate(const HostRates& from, const HostRates& to) {
     sum += std::min(from[rail].send, to[rail].receive);
   }
   return sum;
+}
+
+bool all_share_rails(const View& view) {
+  if (view.empty()) return true;
+  // Hosts that have lost the same rails are alike. Rails beyond the last bit share it.
+  const auto bit = [](size_t rail) { return uint64_t{1} << std::min<size_t>(rail, 63); };
+  std::set<std::pair<uint64_t, uint64_t>> kinds;
+  for (const HostRates& host : view.hosts()) {
+    std::pair<uint64_t, uint64_t> rails;
+    for (size_t rail = 0; rail < host.size(); ++rail) {
+      if (host[rail].send > 0) rails.first |= bit(rail);
+      if (host[rail].receive > 0) rails.second |= bit(rail);
+    }
+    kinds.insert(rails);
+  }
+  return std::ranges::all_of(kinds, [&](const auto& from) {
+    return std::ranges::all_of(kinds,
+                               [&](const auto& to) { return (from.first & to.second) != 0; });
+  });
 }
 
 std::vector<uint32_t> ring_order(const View& view, size_t hosts) {

@@ -22,6 +22,9 @@ std::vector<Rank> ranks_in_ring_order(const PlanKey& key);
 // Returns the ranks of a host of a call.
 std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host);
 
+// Returns whether any two hosts have a rail in common, in both directions.
+bool all_share_rails(const View& view);
+
 // Returns what a host can send to another one on the rails that both have, in 1/1000 of a NIC.
 uint64_t shared_rate(const HostRates& from, const HostRates& to);
 

@@ -44,6 +44,27 @@ TEST(RingOrder, KeepsTheOrderWhereNothingIsBetter) {
   EXPECT_EQ(ring_order(View(), 3), (std::vector<uint32_t>{0, 1, 2}));
 }
 
+// No message between the first two hosts can arrive.
+TEST(RingOrder, HostsThatShareNoRailAreNeverNeighboursInAnAutomaticPlan) {
+  PlanKey key;
+  key.rank_count = 4;
+  key.view = view_of({"10", "01", "11", "11"});
+  EXPECT_FALSE(all_share_rails(key.view));
+  EXPECT_TRUE(all_share_rails(view_of({"110", "011", "111", "111"})));
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::broadcast, Collective::reduce, Collective::all_gather,
+        Collective::reduce_scatter}) {
+    for (const uint64_t count : {10, 100'000, 10'000'000}) {
+      key.collective = collective;
+      key.count = count;
+      for (const Step& step : make_plan(key, Rank(0)).steps) {
+        if (step.kind == StepKind::copy) continue;
+        ASSERT_NE(step.peer, Rank(1));
+      }
+    }
+  }
+}
+
 // All orders of a few hosts are tried.
 TEST(RingOrder, IsTheBestOrderOfAFewHosts) {
   std::mt19937 random(1);
