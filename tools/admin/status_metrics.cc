@@ -23,7 +23,7 @@ constexpr MetricFamily kFamilies[] = {
     {"r2ccl_rank_info", "Always 1; the labels describe the rank."},
     {"r2ccl_rank_failed", "1: an error has ended the communicator."},
     {"r2ccl_rank_uptime_seconds", "Time since the communicator was begun."},
-    {"r2ccl_view_version", "Changes of the bandwidth that the rank's plans follow.", true},
+    {"r2ccl_view_version", "Changes of the bandwidth that the rank's plans follow."},
     {"r2ccl_operations_total", "Operations that ended well on this rank.", true},
     {"r2ccl_call_wait_seconds",
      "How long the rank has waited in the call that it waits in for longest; 0: less than 1 s."},

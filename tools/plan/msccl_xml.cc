@@ -233,7 +233,7 @@ class Reader {
     if (moved_ > kMscclMovesMax) {
       attributes.wrong("the steps move more than " + std::to_string(kMscclMovesMax) + " chunks");
     }
-    block.steps.push_back(std::move(step));
+    block.steps.push_back(step);
   }
 
   static MscclChunks chunks(Attributes& attributes, const char* buffer, const char* first) {

@@ -228,8 +228,8 @@ void add_explain(CLI::App* plan, Action* action) {
   add_call(command, options.get());
   command->add_flag("--json", options->output.json, "Print JSON");
   command->footer(
-      "The costs are those of --memory-costs and --network-costs. A job measures its own at the "
-      "start, and logs them at level INFO. They are those of the fastest host.\n\n"
+      "The costs are those of the fastest host. A job measures its own at the start, and logs\n"
+      "them at level INFO.\n\n"
       "Exit status: 0; 2 on an error.");
   command->callback([options, action] { *action = [options] { return explain(*options); }; });
 }

@@ -1,6 +1,7 @@
 #include "protocol/view/rate_watch.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/mutant.h"
@@ -20,7 +21,7 @@ constexpr double kSink = 0.998;
 // lost.
 uint32_t quarters(double share) {
   if (share >= 0.8) return kWholeNic;
-  const auto count = static_cast<uint32_t>(share * 4 + 0.5);
+  const auto count = static_cast<uint32_t>(std::lround(share * 4));
   return std::clamp(count, 1U, 3U) * kWholeNic / 4;
 }
 
