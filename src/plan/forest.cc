@@ -162,7 +162,7 @@ ForestPlan::ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorit
     ends_.push_back(ends_.back() + chunk.weight);
     largest = std::max(largest, chunk.weight);
   }
-  const uint64_t chunk_count = count * largest / ends_.back();
+  const uint64_t chunk_count = scaled(count, largest, ends_.back());
   const uint64_t segment =
       segment_count(chunk_count * size_of(type) / limits.rounds_per_forest, type, limits);
   rounds_ = std::max<uint64_t>((chunk_count + segment - 1) / segment, 1);
@@ -170,11 +170,7 @@ ForestPlan::ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorit
 
 Region ForestPlan::chunk_of(const Region& whole, uint64_t round, uint32_t chunk) const {
   const Region part = part_of(whole, round, rounds_);
-  const uint64_t all = ends_.back();
-  // Weights are so small that nothing overflows.
-  const auto cut = [&](uint64_t end) {
-    return part.count / all * end + part.count % all * end / all;
-  };
+  const auto cut = [&](uint64_t end) { return scaled(part.count, end, ends_.back()); };
   const uint64_t begin = cut(ends_[chunk]);
   return {part.buffer, part.offset + begin, cut(ends_[chunk + 1]) - begin};
 }

@@ -4,11 +4,11 @@
 // times, so degrees divide the work: a slow host is a leaf of most trees. The degrees of a tree
 // over p members add up to 2 (p - 1). Private to this folder.
 //
-// All trees are caterpillars: a path, and leaves beside it. The members of a path follow each other
-// around a ring, and each chunk begins one member further. So between two members almost all
-// messages of one direction rise, and those of the other come down, and no message waits behind one
-// of the other kind. Without leaves it is a ring, with one slow host as a leaf it is OptCC's four
-// stages, and with paths of one member it is an exchange by owners.
+// All trees are caterpillars, a path with leaves beside it, or stars. The members of a path follow
+// each other around a ring, and each chunk begins one member further. The messages between two
+// ranks are ordered. In these trees almost all that one sends the other either rise or come down,
+// so none waits behind one of the other kind. Without leaves it is a ring, with one slow host as a
+// leaf it is OptCC's four stages, and stars are an exchange by owners.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,7 @@ struct TreeEnd {
 };
 
 // The chunks of a round, as one member sees them. The vector is cut into rounds, and all rounds are
-// alike. In each direction a round begins when the one before it is half way, so that chunks rise
-// while others come down.
+// alike. A round begins while others rise and come down.
 struct Forest {
   std::vector<TreeEnd> chunks;
   uint64_t rounds_rising = 0;  // how many rounds begin while a chunk rises
@@ -59,6 +58,7 @@ inline constexpr uint64_t kShareWeight = 16384;
 ForestShares forest_shares(const TotalRates& rates, Algorithm algorithm);
 // Returns the members by ascending rate.
 std::vector<uint32_t> slowest_first(const TotalRates& rates);
+// Returns the chunks of a round as the member `self` sees them.
 Forest make_forest(const TotalRates& rates, const ForestShares& shares, uint32_t self);
 
 // The forest of one AllReduce, for a number of elements.

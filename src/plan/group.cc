@@ -5,6 +5,10 @@
 
 namespace r2ccl {
 
+uint64_t scaled(uint64_t count, uint64_t part, uint64_t whole) {
+  return count / whole * part + count % whole * part / whole;
+}
+
 Region part_of(const Region& whole, uint64_t index, uint64_t parts) {
   const uint64_t base = whole.count / parts;
   const uint64_t longer = whole.count % parts;

@@ -28,6 +28,9 @@ struct GroupReduction {
   TotalRates rates;  // by position
 };
 
+// Returns count * part / whole, rounded down. `whole` and `part` are at most 2^32.
+uint64_t scaled(uint64_t count, uint64_t part, uint64_t whole);
+
 // Returns part `index` of `parts` nearly equal ones. The first count % parts have one element more.
 Region part_of(const Region& whole, uint64_t index, uint64_t parts);
 

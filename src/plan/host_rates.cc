@@ -6,13 +6,6 @@
 
 namespace r2ccl {
 
-bool TotalRates::equal() const {
-  const auto all_equal = [](const std::vector<uint64_t>& rates) {
-    return std::ranges::all_of(rates, [&](uint64_t rate) { return rate == rates.front(); });
-  };
-  return all_equal(send) && all_equal(receive);
-}
-
 uint64_t TotalRates::least_of(size_t host) const {
   return std::min(send[host], receive[host]);
 }
@@ -33,11 +26,22 @@ TotalRates total_rates(const View& view, size_t hosts) {
     total.send.push_back(send);
     total.receive.push_back(receive);
   }
+  const uint64_t most =
+      std::max(*std::ranges::max_element(total.send), *std::ranges::max_element(total.receive));
+  if (most <= kTotalRateMax) return total;
+  for (std::vector<uint64_t>* rates : {&total.send, &total.receive}) {
+    for (uint64_t& rate : *rates) rate = std::max<uint64_t>(rate * kTotalRateMax / most, 1);
+  }
   return total;
 }
 
 TotalRates total_rates(const PlanKey& key) {
   return total_rates(key.view, host_count(key));
+}
+
+std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host) {
+  if (key.hosts.empty()) return {Rank(static_cast<int32_t>(host))};
+  return key.hosts.hosts()[host];
 }
 
 size_t host_count(const PlanKey& key) {

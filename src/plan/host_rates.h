@@ -1,4 +1,4 @@
-// The rates of the hosts of a view, each as one number: the sum of its NICs.
+// The hosts of a call: their ranks, and their rates, each as one number.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,25 @@
 
 namespace r2ccl {
 
-// By host, in the order of the view. No rate is 0.
+// The largest of all rates. It leaves room for products of two rates and the number of hosts.
+inline constexpr uint64_t kTotalRateMax = uint64_t{1} << 20;
+
+// By host, in the order of the view: the sum of its NICs, in 1/1000 of a whole one, or a part of
+// that where it is above the largest rate. No rate is 0.
 struct TotalRates {
   std::vector<uint64_t> send;
   std::vector<uint64_t> receive;
 
   size_t size() const { return send.size(); }
-  // Returns whether all hosts are alike.
-  bool equal() const;
   // Returns the least of both rates of a host.
   uint64_t least_of(size_t host) const;
 };
 
 // Returns equal rates for the empty view.
 TotalRates total_rates(const View& view, size_t hosts);
-// Returns the rates of the hosts of a call.
 TotalRates total_rates(const PlanKey& key);
-// Returns the number of hosts of a call.
+
 size_t host_count(const PlanKey& key);
+std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host);
 
 }  // namespace r2ccl

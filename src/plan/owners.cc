@@ -32,9 +32,8 @@ struct Host {
 
 std::vector<Host> hosts_of(const PlanKey& key) {
   std::vector<Host> hosts;
-  for (const std::vector<Rank>& ranks : key.hosts.hosts()) hosts.push_back({.ranks = ranks});
-  if (hosts.empty()) {
-    for (int32_t rank = 0; rank < key.rank_count; ++rank) hosts.push_back({.ranks = {Rank(rank)}});
+  for (uint32_t host = 0; host < host_count(key); ++host) {
+    hosts.push_back({.ranks = ranks_of_host(key, host)});
   }
   // A host sends as much as it receives, so its slower direction is the limit.
   const TotalRates rates = total_rates(key);
@@ -80,11 +79,6 @@ std::vector<uint64_t> weights_of(const PlanKey& key) {
     }
   }
   return weights;
-}
-
-// Returns count * part / whole, rounded down.
-uint64_t scaled(uint64_t count, uint64_t part, uint64_t whole) {
-  return count / whole * part + count % whole * part / whole;
 }
 
 }  // namespace

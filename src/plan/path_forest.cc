@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "plan/forest.h"
@@ -20,19 +21,15 @@ constexpr uint64_t kRoundsAtATime = 3;
 // Returns for each member a number in proportion to its optimal mean degree above one. With T the
 // floor in units of the vector, that is b T - 1 for a member of rate b.
 std::vector<uint64_t> degree_weights(const std::vector<uint64_t>& rates) {
-  // Small numbers, so that no product overflows.
-  const uint64_t most = *std::ranges::max_element(rates);
-  const int shift = std::max(0, static_cast<int>(std::bit_width(most)) - 20);
-  const auto scaled = [&](uint64_t rate) { return std::max<uint64_t>(rate >> shift, 1); };
-  uint64_t sum = 0;
-  uint64_t least = UINT64_MAX;
-  for (const uint64_t rate : rates) {
-    sum += scaled(rate);
-    least = std::min(least, scaled(rate));
-  }
+  const uint64_t sum = std::accumulate(rates.begin(), rates.end(), uint64_t{0});
+  const uint64_t least = *std::ranges::min_element(rates);
   const uint64_t floor = std::max(sum, 2 * (rates.size() - 1) * least);
   std::vector<uint64_t> weights;
-  for (const uint64_t rate : rates) weights.push_back(scaled(rate) * floor - sum * least);
+  for (const uint64_t rate : rates) weights.push_back(rate * floor - sum * least);
+  // Their sum has 32 bits at most, so that no product with shares overflows.
+  const uint64_t most = *std::ranges::max_element(weights);
+  const int shift = static_cast<int>(std::bit_width(most) + std::bit_width(weights.size())) - 32;
+  for (uint64_t& weight : weights) weight >>= std::max(shift, 0);
   return weights;
 }
 
@@ -99,12 +96,9 @@ class Caterpillars {
 // degrees. More members on the paths have a smaller part, so the number is chosen that gives the
 // paths most.
 ForestShares nested_shares(const std::vector<uint64_t>& rates, const std::vector<uint32_t>& order) {
-  std::vector<uint64_t> weights = degree_weights(rates);
-  const int shift =
-      std::max(0, static_cast<int>(std::bit_width(*std::ranges::max_element(weights))) - 32);
-  for (uint64_t& weight : weights) weight >>= shift;
+  const std::vector<uint64_t> weights = degree_weights(rates);
   const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
-  if (sum == 0) return {.paths = {{0, kShares}}, .stars = {}};
+  if (sum == 0) return {.paths = {{0, kShares}}, .stars = {}};  // two members
   uint32_t leaves = 0;
   const auto paths = [&](uint32_t count) {
     return weights[order[count]] * (weights.size() - count);
@@ -112,7 +106,7 @@ ForestShares nested_shares(const std::vector<uint64_t>& rates, const std::vector
   for (uint32_t count = 1; count + 1 < weights.size(); ++count) {
     if (paths(count) > paths(leaves)) leaves = count;
   }
-  const auto share_of = [&](uint64_t part) { return (part * kShares * kShareWeight) / sum; };
+  const auto share_of = [&](uint64_t part) { return part * kShares * kShareWeight / sum; };
   const uint64_t on_paths = weights[order[leaves]];
   ForestShares shares{.paths = {{leaves, share_of(paths(leaves)) / kShareWeight}}, .stars = {}};
   shares.stars.resize(weights.size());
@@ -121,15 +115,6 @@ ForestShares nested_shares(const std::vector<uint64_t>& rates, const std::vector
     shares.stars[order[at]] = share_of(rest);
   }
   return shares;
-}
-
-// Returns the shares of owners. Two members have one half each.
-std::vector<uint64_t> owners_shares(std::vector<uint64_t> weights) {
-  const uint64_t most = *std::ranges::max_element(weights);
-  for (uint64_t& weight : weights) {
-    weight = most == 0 ? 1 : weight / (most / (kShares * kShareWeight / weights.size()) + 1);
-  }
-  return weights;
 }
 
 TreeEnd star(uint32_t root, uint32_t self, const ForestShares& shares) {
@@ -145,6 +130,16 @@ TreeEnd star(uint32_t root, uint32_t self, const ForestShares& shares) {
   // Each root begins at another member.
   for (uint32_t other = 1; other < size; ++other) end.children.push_back((root + other) % size);
   return end;
+}
+
+// Two members own a half each.
+ForestShares owners_shares(const std::vector<uint64_t>& rates) {
+  std::vector<uint64_t> weights = degree_weights(rates);
+  const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  for (uint64_t& weight : weights) {
+    weight = sum == 0 ? 1 : weight * kShares * kShareWeight / sum;
+  }
+  return {.paths = {}, .stars = std::move(weights)};
 }
 
 // R2CCL-AllReduce gives the ring of all the share that the slowest member has of a whole one, and
@@ -188,7 +183,7 @@ ForestShares forest_shares(const TotalRates& rates, Algorithm algorithm) {
       return {{{.leaves = 1, .share = kShares}}, {}};
     default:
       R2CCL_CHECK(algorithm == Algorithm::direct);
-      return {{}, owners_shares(degree_weights(least))};
+      return owners_shares(least);
   }
 }
 

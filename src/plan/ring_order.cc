@@ -192,9 +192,4 @@ std::vector<Rank> ranks_in_ring_order(const PlanKey& key) {
   return order;
 }
 
-std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host) {
-  if (key.hosts.empty()) return {Rank(static_cast<int32_t>(host))};
-  return key.hosts.hosts()[host];
-}
-
 }  // namespace r2ccl

@@ -19,8 +19,6 @@ std::vector<uint32_t> ring_order(const View& view, size_t hosts);
 std::vector<uint32_t> ring_order(const PlanKey& key);
 // Returns all ranks of a call, host by host in that order.
 std::vector<Rank> ranks_in_ring_order(const PlanKey& key);
-// Returns the ranks of a host of a call.
-std::vector<Rank> ranks_of_host(const PlanKey& key, uint32_t host);
 
 // Returns whether any two hosts have a rail in common, in both directions.
 bool all_share_rails(const View& view);

@@ -74,16 +74,9 @@ class SimPlanTest(unittest.TestCase):
         self.assertGreater(failing, healthy + 0.04)
         self.assertLess(failing, 2 * healthy + 0.05)
 
-    def test_a_view_comes_from_a_file(self):
-        with tempfile.TemporaryDirectory() as folder:
-            view = pathlib.Path(folder) / "view"
-            view.write_text("# two slow hosts\n1 = 500\n\n6=250/1000\n", encoding="utf-8")
-            result = result_of(*SMALL, "--view", view, "--algorithm", "ring")
-            self.assertAlmostEqual(result["time_s"], 0.056)
-            view.write_text("8=500\n", encoding="utf-8")
-            done = simulate(*SMALL, "--view", view)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(f"{view}: --rates: '8=500' is not HOST=RATE", done.stderr)
+    def test_a_view_has_the_rates_of_all_hosts(self):
+        result = result_of(*SMALL, "--view", "1000/500/4*1000/250:1000/1000", "--algorithm", "ring")
+        self.assertAlmostEqual(result["time_s"], 0.056)
 
     def test_the_picture_has_a_row_for_each_host(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +95,7 @@ class SimPlanTest(unittest.TestCase):
 
     def test_rails_without_a_common_one_are_named(self):
         done = simulate("broadcast", "--hosts", 2, "--nics", 2, "--fabric", "rails",
-                        "--rates", "0=0,1000", "--rates", "1=1000,0")
+                        "--view", "0,1000/1000,0")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no pair of NICs carries a message from rank 0 to rank 1", done.stderr)
 

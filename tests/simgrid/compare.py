@@ -73,11 +73,11 @@ def time_on_simgrid(program, plan, latency_us, slow):
 
 
 def time_by_r2ccl(r2ccl, collective, algorithm, ranks, size, latency_us, slow):
-    rates = [word for host, rate in slow.items() for word in ("--rates", f"{host}={rate}")]
+    view = "/".join(str(slow.get(host, 1000)) for host in range(ranks))
     output = subprocess.run(
         [r2ccl, "sim", "plan", collective, "--hosts", str(ranks), "--bytes", str(size),
          "--algorithm", algorithm, "--latency-us", str(latency_us), "--nic-rate", str(NIC_BITS),
-         "--healthy-plan", *rates, "--json", "-"],
+         "--healthy-plan", "--view", view, "--json", "-"],
         text=True, stdout=subprocess.PIPE, check=True).stdout
     return json.loads(output)["time_s"]
 

@@ -239,13 +239,10 @@ void add_fault_options(CLI::App* command, SimPlanOptions& o) {
                    "NIC h first, then the next ones")
       ->type_name("PERCENT,PERCENT...");
   command
-      ->add_option("--rates", o.rates,
-                   "Rates of a host's NICs in 1/1000, or SEND/RECEIVE; once for each such host")
-      ->type_name("HOST=RATE,RATE...")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--view", o.view_path, "Read such rates from this file, a host in each line")
-      ->type_name("FILE");
+      ->add_option("--view", o.view,
+                   "The rates of all hosts' NICs in 1/1000, as 2x1000/500,1000:250/6*2x1000; "
+                   "docs/plans.md has the form")
+      ->type_name("RATES");
   command
       ->add_option("--fail", o.failures,
                    "At this time of the run the NIC fails, or has this rate in 1/1000; may be "

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -107,48 +106,23 @@ Result<PlanKey> key_of(const SimPlanOptions& options) {
   return key;
 }
 
-// Parses "500", or "500/1000" where a NIC sends and receives at other rates.
-std::optional<NicRate> nic_rate_of(const std::string& text) {
-  const std::vector<std::string> parts = words_of(text, '/');
-  if (parts.empty() || parts.size() > 2) return std::nullopt;
-  const std::optional<int> send = parse_int(parts.front());
-  const std::optional<int> receive = parse_int(parts.back());
-  const auto fits = [](std::optional<int> rate) {
-    return rate && *rate >= 0 && static_cast<uint32_t>(*rate) <= kNicRateMax;
-  };
-  if (!fits(send) || !fits(receive)) return std::nullopt;
-  return NicRate{static_cast<uint32_t>(*send), static_cast<uint32_t>(*receive)};
-}
-
-Result<std::vector<std::string>> lines_of(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return bad("--view", path + " cannot be read");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
-    line.erase(std::remove_if(line.begin(), line.end(), [](unsigned char c) { return c <= ' '; }),
-               line.end());
-    if (!line.empty() && line.front() != '#') lines.push_back(line);
-    if (lines.size() > kSimRanksMax) return bad("--view", path + " has too many lines");
-  }
-  return lines;
-}
-
 Result<std::vector<HostRates>> rates_of(const SimPlanOptions& options, size_t hosts) {
   const auto nics = static_cast<uint32_t>(options.nics);
-  if ((options.loss.empty() ? 0 : 1) + (options.rates.empty() ? 0 : 1) +
-          (options.view_path.empty() ? 0 : 1) >
-      1) {
-    return bad("--loss", "give one of --loss, --rates and --view");
-  }
-  if (!options.loss.empty()) {
+  if (options.view.empty()) {
+    if (options.loss.empty()) return std::vector<HostRates>(hosts, HostRates(nics));
     Result<std::vector<HostRates>> rates = parse_losses(options.loss, hosts, nics);
     return rates.ok() ? rates : rates.status().with_context("--loss");
   }
-  if (options.view_path.empty()) return rates_of_lines(options.rates, hosts, nics);
-  const Result<std::vector<std::string>> lines = lines_of(options.view_path);
-  R2CCL_RETURN_IF_ERROR(lines.status());
-  Result<std::vector<HostRates>> rates = rates_of_lines(lines.value(), hosts, nics);
-  return rates.ok() ? rates : rates.status().with_context(options.view_path);
+  if (!options.loss.empty()) return bad("--loss", "give one of --loss and --view");
+  Result<std::vector<HostRates>> rates = parse_rates(options.view, hosts);
+  R2CCL_RETURN_IF_ERROR(rates.status().with_context("--view"));
+  for (size_t host = 0; host < hosts; ++host) {
+    const size_t own = rates.value()[host].size();
+    if (own == nics) continue;
+    return bad("--view", "host " + std::to_string(host) + " has " + std::to_string(own) +
+                             " NICs, and --nics gives each host " + std::to_string(nics));
+  }
+  return rates;
 }
 
 Result<FluidFabric> fabric_of(const SimPlanOptions& options) {
@@ -191,13 +165,13 @@ Result<RateChange> change_of(const std::string& text) {
   const std::optional<double> at = parse_number(parts[0]);
   const std::optional<int> host = parse_int(parts[1]);
   const std::optional<int> nic = parse_int(parts[2]);
-  const std::optional<NicRate> rate =
-      parts.size() == 4 ? nic_rate_of(parts[3]) : std::optional(NicRate{.send = 0, .receive = 0});
-  if (!at || !host || !nic || !rate || *host < 0 || *nic < 0) return wrong;
+  if (!at || !host || !nic || *host < 0 || *nic < 0) return wrong;
+  const Result<NicRate> rate = parts.size() == 4 ? parse_rate(parts[3]) : NicRate{0, 0};
+  R2CCL_RETURN_IF_ERROR(rate.status().with_context("--fail"));
   const Result<double> seconds = seconds_of("--fail", *at * 1e3);
   R2CCL_RETURN_IF_ERROR(seconds.status());
   return RateChange{seconds.value(), static_cast<uint32_t>(*host), static_cast<uint32_t>(*nic),
-                    *rate};
+                    rate.value()};
 }
 
 Result<FluidOptions> options_of(const SimPlanOptions& options, const PlanLimits& limits) {
@@ -255,33 +229,6 @@ PlanCosts costs_of(const SimPlan& plan, int ranks_per_host) {
 }
 
 }  // namespace
-
-Result<std::vector<HostRates>> rates_of_lines(const std::vector<std::string>& lines, size_t hosts,
-                                              uint32_t nics) {
-  std::vector<HostRates> rates(hosts, HostRates(nics));
-  for (const std::string& line : lines) {
-    const std::vector<std::string> halves = words_of(line, '=');
-    const std::optional<int> host = halves.size() == 2 ? parse_int(halves[0]) : std::nullopt;
-    if (!host || *host < 0 || static_cast<size_t>(*host) >= hosts) {
-      return bad("--rates", "'" + line + "' is not HOST=RATE,RATE,... of a host below " +
-                                std::to_string(hosts));
-    }
-    const std::vector<std::string> words = words_of(halves[1], ',');
-    if (words.size() != nics) {
-      return bad("--rates", "'" + line + "' has " + std::to_string(words.size()) +
-                                " NICs, and a host has " + std::to_string(nics));
-    }
-    for (size_t nic = 0; nic < words.size(); ++nic) {
-      const std::optional<NicRate> rate = nic_rate_of(words[nic]);
-      if (!rate) {
-        return bad("--rates", "'" + words[nic] + "' is no rate in 1/1000 from 0 to " +
-                                  std::to_string(kNicRateMax) + ", as 500 or 500/1000");
-      }
-      rates[static_cast<size_t>(*host)][nic] = *rate;
-    }
-  }
-  return rates;
-}
 
 Result<SimPlan> sim_plan_of(const SimPlanOptions& options) {
   SimPlan plan;

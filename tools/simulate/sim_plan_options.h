@@ -24,8 +24,7 @@ struct SimPlanOptions {
   std::string bytes = "1G";
   int root = 0;
   std::string loss;
-  std::vector<std::string> rates;
-  std::string view_path;
+  std::string view;
   bool healthy_plan = false;
   std::string fabric = "flat";
   double oversubscription = 1;
@@ -55,10 +54,5 @@ struct SimPlan {
 
 // Returns an error that names the option to change.
 Result<SimPlan> sim_plan_of(const SimPlanOptions& options);
-
-// Returns the rates by lines as "2=1000,500/1000,0": of a host's NICs in 1/1000, for sending and
-// receiving where they differ. Other hosts have whole NICs.
-Result<std::vector<HostRates>> rates_of_lines(const std::vector<std::string>& lines, size_t hosts,
-                                              uint32_t nics);
 
 }  // namespace r2ccl::tools

@@ -37,10 +37,12 @@ TEST(SimPlanOptions, RatesAreBitsASecondWithDecimalUnits) {
   EXPECT_EQ(sim_plan_of(options).value().fabric.nic_rate, 1e9);
 }
 
-TEST(SimPlanOptions, ALineHasTheRatesOfAHost) {
-  const auto rates = rates_of_lines({"1=500,0/250", "0=0,1000"}, 2, 2).value();
-  EXPECT_EQ(rates[0], (HostRates{{0, 0}, {1000, 1000}}));
-  EXPECT_EQ(rates[1], (HostRates{{500, 500}, {0, 250}}));
+TEST(SimPlanOptions, AViewHasTheRatesOfAllHosts) {
+  SimPlanOptions options = some_options();
+  options.view = "3*2x1000/0,1000:250";
+  const auto rates = sim_plan_of(options).value().fabric.rates;
+  EXPECT_EQ(rates[2], HostRates(2));
+  EXPECT_EQ(rates[3], (HostRates{{0, 0}, {1000, 250}}));
 }
 
 TEST(SimPlanOptions, ABlockHasItsPartOfTheBytes) {
@@ -112,14 +114,11 @@ TEST(SimPlanOptions, AWrongOneIsNamed) {
       {[](SimPlanOptions& o) { o.loss = "100"; }, "--loss: '100' is no percentage from 0 to below"},
       {[](SimPlanOptions& o) { o.loss = "-5"; }, "--loss: '-5' is no percentage"},
       {[](SimPlanOptions& o) { o.loss = "1,2,3,4,5"; }, "--loss: there are 4 hosts"},
-      {[](SimPlanOptions& o) { o.loss = "5", o.rates = {"0=1,1"}; }, "--loss: give one of --loss"},
-      {[](SimPlanOptions& o) { o.rates = {"4=1,1"}; }, "--rates: '4=1,1' is not HOST=RATE"},
-      {[](SimPlanOptions& o) { o.rates = {"0=1"}; }, "--rates: '0=1' has 1 NICs, and a host has 2"},
-      {[](SimPlanOptions& o) { o.rates = {"0=1,-1"}; }, "--rates: '-1' is no rate in 1/1000"},
-      {[](SimPlanOptions& o) { o.rates = {"0=1,2000000"}; }, "--rates: '2000000' is no rate"},
-      {[](SimPlanOptions& o) { o.rates = {"0=0,0"}; },
+      {[](SimPlanOptions& o) { o.loss = "5", o.view = "1"; }, "--loss: give one of --loss"},
+      {[](SimPlanOptions& o) { o.view = "2x1000"; }, "--view: it has 1 of 4 hosts"},
+      {[](SimPlanOptions& o) { o.view = "3*2x1000/1"; }, "--view: host 3 has 1 NICs, and --nics"},
+      {[](SimPlanOptions& o) { o.view = "2x0/3*2x1000"; },
        "the rates of the NICs: host 0 of the view can send nothing"},
-      {[](SimPlanOptions& o) { o.view_path = "/nonexistent"; }, "--view: /nonexistent cannot be"},
       {[](SimPlanOptions& o) { o.failures = {"1,2"}; }, "--fail: '1,2' is neither MS,HOST,NIC"},
       {[](SimPlanOptions& o) { o.failures = {"-1,0,0"}; }, "--fail: write a time"},
       {[](SimPlanOptions& o) { o.failures = {"1,9,0"}; }, "--fail: host 9 has no NIC 0"},

@@ -57,11 +57,9 @@ Rates rates_of(const PlanKey& key, const FloorOptions& options) {
   return rates;
 }
 
-// Returns the ranks of each host.
-std::vector<std::vector<Rank>> ranks_of(const PlanKey& key) {
-  if (!key.hosts.empty()) return key.hosts.hosts();
+std::vector<std::vector<Rank>> ranks_by_host(const PlanKey& key) {
   std::vector<std::vector<Rank>> ranks;
-  for (int32_t rank = 0; rank < key.rank_count; ++rank) ranks.push_back({Rank(rank)});
+  for (uint32_t host = 0; host < host_count(key); ++host) ranks.push_back(ranks_of_host(key, host));
   return ranks;
 }
 
@@ -156,7 +154,7 @@ Traffic traffic_of(const PlanKey& key, const std::vector<std::vector<Rank>>& hos
 }  // namespace
 
 double floor_seconds(const PlanKey& key, const FloorOptions& options) {
-  const std::vector<std::vector<Rank>> hosts = ranks_of(key);
+  const std::vector<std::vector<Rank>> hosts = ranks_by_host(key);
   if (hosts.size() < 2 || key.collective == Collective::barrier) return 0;
   Traffic traffic = traffic_of(key, hosts);
   const bool backwards = key.collective == Collective::reduce ||

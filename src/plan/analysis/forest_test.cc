@@ -10,6 +10,7 @@
 
 #include "plan/analysis/checker.h"
 #include "plan/analysis/floor.h"
+#include "plan/cost_model.h"
 #include "plan/tiny_plans.h"
 
 namespace r2ccl {
@@ -174,6 +175,26 @@ TEST(Forest, NestedRingsLoadEachHostAsTheFloorDoes) {
       PlanKey key = key_of(Algorithm::nested, ranks, 16 << 20);
       key.view = view_of(rates);
       EXPECT_LT(load_over_floor(key), 1.01) << "p " << p << " rate " << permille;
+    }
+  }
+}
+
+TEST(Forest, SharesOfManyHostsAndOfAbsurdRatesAddUp) {
+  for (const uint32_t most : {kWholeNic, kNicRateMax}) {
+    for (const size_t hosts : {256, 1024, 4096}) {
+      std::vector<HostRates> rates(hosts, HostRates(8, NicRate{most, most}));
+      rates[1].resize(1);
+      PlanKey key = key_of(Algorithm::nested, static_cast<int32_t>(hosts), 1 << 28);
+      key.view = View::of(rates).value();
+      for (const Algorithm algorithm : {Algorithm::nested, Algorithm::direct}) {
+        const ForestShares shares = forest_shares(total_rates(key), algorithm);
+        uint64_t sum = 0;
+        for (const PathShare& path : shares.paths) sum += path.share * kShareWeight;
+        for (const uint64_t star : shares.stars) sum += star;
+        EXPECT_NEAR(static_cast<double>(sum) / (1024 * kShareWeight), 1, 2e-3) << hosts << " hosts";
+      }
+      // The ring moves twice the vector through the slow host, and nested paths once.
+      EXPECT_LT(predicted_ns(key, Algorithm::nested) * 3, predicted_ns(key, Algorithm::ring) * 2);
     }
   }
 }

@@ -21,6 +21,13 @@ View view_of(const std::vector<std::string>& rails) {
   return View::of(hosts).value();
 }
 
+// Returns whether the rank exchanges messages with one of these.
+bool meets(const RankPlan& plan, const std::vector<Rank>& peers) {
+  return std::ranges::any_of(plan.steps, [&](const Step& step) {
+    return step.kind != StepKind::copy && std::ranges::find(peers, step.peer) != peers.end();
+  });
+}
+
 uint64_t least_of(const View& view, const std::vector<uint32_t>& order) {
   uint64_t least = UINT64_MAX;
   for (size_t at = 0; at < order.size(); ++at) {
@@ -57,12 +64,39 @@ TEST(RingOrder, HostsThatShareNoRailAreNeverNeighboursInAnAutomaticPlan) {
     for (const uint64_t count : {10, 100'000, 10'000'000}) {
       key.collective = collective;
       key.count = count;
-      for (const Step& step : make_plan(key, Rank(0)).steps) {
-        if (step.kind == StepKind::copy) continue;
-        ASSERT_NE(step.peer, Rank(1));
-      }
+      EXPECT_FALSE(meets(make_plan(key, Rank(0)), {Rank(1)}));
     }
   }
+  // The same with two ranks on each host.
+  key.rank_count = 8;
+  key.hosts = HostGroups(std::vector<uint32_t>{0, 0, 1, 1, 2, 2, 3, 3});
+  key.collective = Collective::all_reduce;
+  for (const uint64_t count : {10, 100'000, 10'000'000}) {
+    key.count = count;
+    for (const int32_t rank : {0, 1}) {
+      EXPECT_FALSE(meets(make_plan(key, Rank(rank)), {Rank(2), Rank(3)}));
+    }
+  }
+}
+
+TEST(RingOrder, TheSlowestHostEndsAChain) {
+  PlanKey key;
+  key.rank_count = 4;
+  key.count = 1 << 20;
+  key.algorithm = Algorithm::ring;
+  key.view = View::of({{{1000, 1000}}, {{500, 1000}}, {{1000, 400}}, {{1000, 1000}}}).value();
+  const auto has_only = [&](int32_t rank, bool sends) {
+    const RankPlan plan = make_plan(key, Rank(rank));
+    return std::ranges::all_of(
+        plan.steps, [&](const Step& step) { return (step.kind == StepKind::send) == sends; });
+  };
+  key.collective = Collective::broadcast;
+  EXPECT_TRUE(has_only(1, false));
+  EXPECT_FALSE(has_only(2, false));
+  // Backwards the end of the chain receives nothing.
+  key.collective = Collective::reduce;
+  EXPECT_TRUE(has_only(2, true));
+  EXPECT_FALSE(has_only(1, true));
 }
 
 // All orders of a few hosts are tried.

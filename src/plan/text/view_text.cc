@@ -66,6 +66,8 @@ Result<uint32_t> take_times(std::string_view& text, char times, size_t most) {
   return *number;
 }
 
+}  // namespace
+
 Result<NicRate> parse_rate(std::string_view text) {
   const size_t colon = text.find(':');
   const auto send = number_of(text.substr(0, colon));
@@ -76,6 +78,8 @@ Result<NicRate> parse_rate(std::string_view text) {
   }
   return NicRate{*send, *receive};
 }
+
+namespace {
 
 Result<HostRates> parse_host(std::string_view text) {
   HostRates rates;
@@ -102,7 +106,7 @@ std::string to_text(const View& view) {
   });
 }
 
-Result<View> parse_view(std::string_view text, size_t hosts) {
+Result<std::vector<HostRates>> parse_rates(std::string_view text, size_t hosts) {
   std::vector<HostRates> rates;
   for (bool more = true; more;) {
     std::string_view word = next_part(text, '/', more);
@@ -119,7 +123,13 @@ Result<View> parse_view(std::string_view text, size_t hosts) {
     return wrong("it has " + std::to_string(rates.size()) + " of " + std::to_string(hosts) +
                  " hosts");
   }
-  return View::of(std::move(rates));
+  return rates;
+}
+
+Result<View> parse_view(std::string_view text, size_t hosts) {
+  Result<std::vector<HostRates>> rates = parse_rates(text, hosts);
+  R2CCL_RETURN_IF_ERROR(rates.status());
+  return View::of(std::move(rates).value());
 }
 
 Result<std::vector<HostRates>> parse_losses(std::string_view text, size_t hosts, uint32_t nics) {

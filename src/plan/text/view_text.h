@@ -22,7 +22,11 @@ namespace r2ccl {
 // Returns "" for the empty view.
 std::string to_text(const View& view);
 
-// Returns the view of `hosts` hosts. Fails where the text is no such view.
+// Returns the rate that "500" or "1000:250" gives a NIC.
+Result<NicRate> parse_rate(std::string_view text);
+
+// Return the rates of `hosts` hosts, and their view. They fail where the text is no such view.
+Result<std::vector<HostRates>> parse_rates(std::string_view text, size_t hosts);
 Result<View> parse_view(std::string_view text, size_t hosts);
 
 // Returns the rates of hosts with so many NICs each, of which the first ones have lost these shares
