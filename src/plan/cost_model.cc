@@ -419,11 +419,14 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits) {
   std::vector<Algorithm> candidates;
   const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
-  const bool has_ring = std::ranges::find(algorithms, Algorithm::ring) != algorithms.end();
-  if (has_ring && !all_share_rails(key.view)) return {Algorithm::ring};
+  const bool any_may_meet = algorithms.size() < 2 || all_share_rails(key.view);
+  const bool reduces_all = key.collective == Collective::all_reduce;
   for (const Algorithm each : algorithms) {
-    const bool needs_view = key.collective == Collective::all_reduce && uses_forest(each);
-    if (!needs_view || !key.view.empty()) candidates.push_back(each);
+    const bool needs_view = reduces_all && uses_forest(each);
+    const bool goes_around =
+        each == Algorithm::ring || (each == Algorithm::hierarchical && reduces_all);
+    if (needs_view && key.view.empty()) continue;
+    if (any_may_meet || goes_around) candidates.push_back(each);
   }
   return candidates;
 }

@@ -41,7 +41,7 @@ uint64_t elements_sent(const RankPlan& plan) {
 
 TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   const PlanKey key = all_reduce(Algorithm::ring, 4, 100);
-  std::vector<PlanKey> others(10, key);
+  std::vector<PlanKey> others(11, key);
   others[0].collective = Collective::broadcast;
   others[1].algorithm = Algorithm::halving_doubling;
   others[2].type = DataType::int32;
@@ -52,6 +52,7 @@ TEST(PlanHash, DiffersInEverythingThatRanksMustAgreeOn) {
   others[7].hosts = neighbours(4, 2);
   others[8].hosts = neighbours(4, 4);
   others[9].reproducible = true;
+  others[10].view = View::of({{{500, 500}}, {{}}, {{}}, {{}}}).value();
   for (const PlanKey& other : others) EXPECT_NE(plan_hash(other), plan_hash(key));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -179,11 +180,29 @@ TEST(Forest, NestedRingsLoadEachHostAsTheFloorDoes) {
   }
 }
 
+// Otherwise all chunks of a slow host would be on their way at once, and each would take as long as
+// all together.
+TEST(Forest, ASlowHostSendsAChunkWhenAnEarlierOneHasComeBack) {
+  PlanKey key = key_of(Algorithm::leaf, 8, 16 << 20);
+  key.view = view_of({500, 1000, 1000, 1000, 1000, 1000, 1000, 1000});
+  size_t sends = 0;
+  size_t at_once = 0;
+  for (const Step& step : make_plan(key, Rank(0)).steps) {
+    if (step.kind != StepKind::send) continue;
+    ++sends;
+    if (step.after.empty()) ++at_once;
+  }
+  // A round has a chunk for each of the seven others; three rounds rise and three come down.
+  EXPECT_EQ(at_once, 7u * 8);
+  EXPECT_GT(sends, 10 * at_once);
+}
+
 TEST(Forest, SharesOfManyHostsAndOfAbsurdRatesAddUp) {
+  std::map<size_t, uint64_t> predictions;  // by number of hosts, at ordinary rates
   for (const uint32_t most : {kWholeNic, kNicRateMax}) {
     for (const size_t hosts : {256, 1024, 4096}) {
-      std::vector<HostRates> rates(hosts, HostRates(8, NicRate{most, most}));
-      rates[1].resize(1);
+      std::vector<HostRates> rates(hosts, HostRates(64, NicRate{most, most}));
+      rates[1].resize(8);
       PlanKey key = key_of(Algorithm::nested, static_cast<int32_t>(hosts), 1 << 28);
       key.view = View::of(rates).value();
       for (const Algorithm algorithm : {Algorithm::nested, Algorithm::direct}) {
@@ -191,10 +210,18 @@ TEST(Forest, SharesOfManyHostsAndOfAbsurdRatesAddUp) {
         uint64_t sum = 0;
         for (const PathShare& path : shares.paths) sum += path.share * kShareWeight;
         for (const uint64_t star : shares.stars) sum += star;
+        for (const PathShare& path : shares.paths) {
+          EXPECT_EQ(path.leaves, 1u);
+          EXPECT_GT(path.share, 1000u);
+        }
         EXPECT_NEAR(static_cast<double>(sum) / (1024 * kShareWeight), 1, 2e-3) << hosts << " hosts";
       }
-      // The ring moves twice the vector through the slow host, and nested paths once.
-      EXPECT_LT(predicted_ns(key, Algorithm::nested) * 3, predicted_ns(key, Algorithm::ring) * 2);
+      // The ring moves twice the vector through the slow host, and nested paths once. Only the
+      // ratios of rates count.
+      const uint64_t predicted = predicted_ns(key, Algorithm::nested);
+      EXPECT_LT(predicted * 3, predicted_ns(key, Algorithm::ring) * 2);
+      const auto first = predictions.try_emplace(hosts, predicted).first->second;
+      EXPECT_NEAR(static_cast<double>(predicted) / static_cast<double>(first), 1, 0.01);
     }
   }
 }
