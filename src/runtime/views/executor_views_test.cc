@@ -47,11 +47,12 @@ class ExecutorViews : public testing::Test {
   const View degraded_ = View::of({{{}, {}}, {{}, {0, 0}}}).value();
   ViewAgreement views_{Rank(0), 2, {}};
   FakeNetwork network_{2, 1};
-  Executor executors_[2] = {{Rank(0), kChannel, network_.ports_of(Rank(0)), 8},
-                            {Rank(1), kChannel, network_.ports_of(Rank(1)), 8}};
   std::vector<float> input_ = std::vector<float>(kCount, 1);
   std::vector<float> outputs_[2] = {input_, input_};
   std::optional<Status> results_[2];
+  // Last: an executor that is destroyed ends its collectives, which fill the results.
+  Executor executors_[2] = {{Rank(0), kChannel, network_.ports_of(Rank(0)), 8},
+                            {Rank(1), kChannel, network_.ports_of(Rank(1)), 8}};
 };
 
 TEST_F(ExecutorViews, ACollectiveAheadOfTheStartBeginsAtOnce) {
