@@ -44,6 +44,19 @@ Result<View> View::of(std::vector<HostRates> hosts) {
   return view;
 }
 
+std::vector<HostRates> without_rails(const std::vector<HostRates>& hosts) {
+  std::vector<HostRates> joined;
+  for (const HostRates& rates : hosts) {
+    NicRate sum{0, 0};
+    for (const NicRate& nic : rates) {
+      sum.send = std::min(sum.send + nic.send, kNicRateMax);
+      sum.receive = std::min(sum.receive + nic.receive, kNicRateMax);
+    }
+    joined.push_back({sum});
+  }
+  return joined;
+}
+
 bool operator==(const View& a, const View& b) {
   if (a.hosts_ == b.hosts_) return true;
   return a.hash_ == b.hash_ && !a.empty() && !b.empty() && a.hosts() == b.hosts();

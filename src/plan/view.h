@@ -48,4 +48,8 @@ class View {
   uint64_t hash_ = 0;
 };
 
+// Returns the same hosts where any NIC reaches any other one: rails mean nothing there, so each
+// host has one NIC with the sum of its rates.
+std::vector<HostRates> without_rails(const std::vector<HostRates>& hosts);
+
 }  // namespace r2ccl

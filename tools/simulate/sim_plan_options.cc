@@ -248,7 +248,10 @@ Result<SimPlan> sim_plan_of(const SimPlanOptions& options) {
   Result<View> view = View::of(plan.fabric.rates);
   R2CCL_RETURN_IF_ERROR(view.status().with_context("the rates of the NICs"));
   plan.view = std::move(view.value());
-  if (!options.healthy_plan) plan.key.view = plan.view;
+  if (!options.healthy_plan) {
+    const bool rails = plan.fabric.kind == FluidFabricKind::rails;
+    plan.key.view = rails ? plan.view : View::of(without_rails(plan.fabric.rates)).value();
+  }
   Result<FluidOptions> rest = options_of(options, plan.limits);
   R2CCL_RETURN_IF_ERROR(rest.status());
   plan.options = std::move(rest.value());

@@ -45,6 +45,16 @@ TEST(SimPlanOptions, AViewHasTheRatesOfAllHosts) {
   EXPECT_EQ(rates[3], (HostRates{{0, 0}, {1000, 250}}));
 }
 
+TEST(SimPlanOptions, APlanKnowsRailsOnlyWhereTheyAreApart) {
+  SimPlanOptions options = some_options();
+  options.view = "1000,0/0,1000/2*2x1000";
+  const View joined =
+      View::of({{{1000, 1000}}, {{1000, 1000}}, {{2000, 2000}}, {{2000, 2000}}}).value();
+  EXPECT_EQ(sim_plan_of(options).value().key.view, joined);
+  options.fabric = "rails";
+  EXPECT_EQ(sim_plan_of(options).value().key.view, sim_plan_of(options).value().view);
+}
+
 TEST(SimPlanOptions, ABlockHasItsPartOfTheBytes) {
   SimPlanOptions options = some_options();
   options.bytes = "64K";

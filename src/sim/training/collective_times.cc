@@ -60,7 +60,7 @@ Result<double> CollectiveTimes::simulate(uint64_t bytes, const LiveNics& live,
   key.count = std::max<uint64_t>(bytes / size_of(key.type), 1);
   key.costs = costs_of(cluster_);
   if (plan_for == PlanFor::view) {
-    Result<View> view = View::of(fabric.rates);
+    Result<View> view = View::of(without_rails(fabric.rates));
     R2CCL_RETURN_IF_ERROR(view.status());
     key.view = std::move(view.value());
   }
