@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds and runs tests: the suite `test`, `check` or `nightly`, or the steps that are named.
 
-The output ends with a row for each step, each failed test with the command that runs it alone, and
-the tests that the suite leaves out. The last line is "N passed, N failed" (and ", N skipped" when
+The output ends with a row for each step, each failed test with the command that runs it alone and
+the end of its output, and the tests that the suite leaves out. The last line is "N passed, N failed" (and ", N skipped" when
 any were), the sum over all steps; the exit code is 0 only when nothing failed. A build or a script
 that fails counts as one failed test, so that its absence can never read as success.
 """
@@ -19,6 +19,7 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+OUTPUT_LINES = 25  # of a failed test, repeated at the end
 SKIPPED = 77  # the exit code of a script that cannot run on this machine
 
 # Labels of tests that only run in release: `process` runs real programs in network namespaces with
@@ -32,6 +33,10 @@ LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\
              r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|Trial\.OfASeedWithPeople|"
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
              r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.Reductions")
+
+# These run in one thread and take long under ThreadSanitizer, which looks for races between threads.
+ONE_THREAD = (r"^Executor|^TaggedMessages\.|^FrameReader|^ControlStream\.|^RankSummary\.|"
+              r"^CallReport\.|^RendezvousTest\.KeepsTheSecret")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +70,8 @@ STEPS = {
     "lint": Script((command("scripts/lint.sh clang-tidy"),)),
     "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
     # gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of.
-    "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),),
-                   fixed_addresses=True),
+    "tsan": Config("tsan", "build-tsan", "sanitizer_tests",
+                   (("-LE", RELEASE_ONLY, "-E", ONE_THREAD),), fixed_addresses=True),
     "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
     "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
                            target="simulated_transfer"),
@@ -160,6 +165,12 @@ def alone(config, prefix, name):
                        "--output-on-failure"])
 
 
+def end_of_output(case):
+    """Returns the last lines that a test printed, indented below its name."""
+    lines = (case.findtext("system-out") or "").rstrip().splitlines()
+    return "".join(f"\n               | {line[:200]}" for line in lines[-OUTPUT_LINES:])
+
+
 def read_junit(path, config, prefix=()):
     tally = Tally()
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
@@ -170,7 +181,8 @@ def read_junit(path, config, prefix=()):
         elif case.get("status") == "run":
             tally.passed += 1
         else:
-            tally.fail(f"{case.get('name')}: {alone(config, prefix, case.get('name'))}")
+            tally.fail(f"{case.get('name')}: {alone(config, prefix, case.get('name'))}"
+                       f"{end_of_output(case)}")
     return tally
 
 

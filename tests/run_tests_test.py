@@ -59,6 +59,17 @@ class Counting(unittest.TestCase):
             self.assertEqual(run_tests.read_junit(junit.name, config()),
                              Tally(2, 2, 1, list(RUN_ALONE)))
 
+    def test_a_failure_repeats_the_end_of_its_output(self):
+        text = "\n".join(f"line {number}" for number in range(100))
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as junit:
+            junit.write(f'<testsuite><testcase name="a" status="fail"><system-out>{text}\n'
+                        "</system-out></testcase></testsuite>")
+            junit.flush()
+            name, *lines = run_tests.read_junit(junit.name, config()).names[0].splitlines()
+        self.assertIn("-R '^a$'", name)
+        self.assertEqual([line.strip() for line in lines],
+                         [f"| line {number}" for number in range(75, 100)])
+
     def test_the_line_names_skipped_tests_only_when_there_are_any(self):
         self.assertEqual(str(Tally(3, 0, 0)), "3 passed, 0 failed")
         self.assertEqual(str(Tally(3, 1, 2)), "3 passed, 1 failed, 2 skipped")
@@ -119,14 +130,14 @@ class Output(unittest.TestCase):
 
 
 class Suites(unittest.TestCase):
-    def test_each_long_job_names_a_test_that_exists(self):
+    def test_each_test_left_out_by_name_exists(self):
         """A renamed test would silently run under the sanitizers again, for minutes."""
         sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*_test.cc"))
         known = re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources)
         names = [".".join(name) for name in known]
         for pattern in re.sub(r"(\w+\\\.)\((.*?)\)", lambda m: "|".join(
                 m.group(1) + part for part in m.group(2).split("|")),
-                run_tests.LONG_JOBS).split("|"):
+                f"{run_tests.LONG_JOBS}|{run_tests.ONE_THREAD}").split("|"):
             self.assertTrue(any(re.search(pattern, name) for name in names), pattern)
 
     def test_each_step_is_in_one_suite(self):

@@ -103,9 +103,9 @@ void expect_all_proved(int32_t ranks, uint64_t count, const PlanLimits& limits) 
 
 TEST(RankOrder, IsProvedUpTo17Ranks) {
   for (int32_t ranks = 2; ranks <= 17; ++ranks) {
-    for (const uint64_t count : {1u, 7u, 150u}) {
-      for (const uint64_t slots : {1u, 2u, 7u}) {
-        for (const uint64_t messages : {1u, 5u, 32u}) {
+    for (const uint64_t count : {1u, 150u}) {
+      for (const uint64_t slots : {1u, 7u}) {
+        for (const uint64_t messages : {1u, 32u}) {
           expect_all_proved(ranks, count, limits_of(slots, messages));
           if (HasFatalFailure()) return;
         }
@@ -115,12 +115,8 @@ TEST(RankOrder, IsProvedUpTo17Ranks) {
 }
 
 TEST(RankOrder, IsProvedWithManyRanks) {
-  for (const int32_t ranks : {33, 70}) {
-    for (const uint64_t count : {3u, 900u}) {
-      expect_all_proved(ranks, count, limits_of(4, 8));
-      if (HasFatalFailure()) return;
-    }
-  }
+  expect_all_proved(33, 900, limits_of(4, 8));
+  expect_all_proved(70, 3, limits_of(4, 8));
 }
 
 TEST(RankOrder, IsProvedWithRealSegments) {

@@ -49,22 +49,56 @@ TEST_F(RendezvousTest, HasFewHandshakesWithRanksThatArriveAtOnce) {
   for (int32_t rank = 0; rank < kRanks; ++rank) join(rank, kRanks);
   size_t most = 0;
   for (const TimeNs end = now_ + kSecond; !all(State::done) && now_ < end; now_ += kMillisecond) {
-    reactor_.poll(0);
     progress();
-    most = std::max(most, server_->handshake_count());
+    // The ranks are slow.
+    for (int turn = 0; turn < 10; ++turn) {
+      reactor_.poll(0);
+      server_->progress(now_);
+      most = std::max(most, server_->handshake_count());
+    }
   }
   EXPECT_TRUE(all(State::done));
-  EXPECT_EQ(most, 64u);
+  EXPECT_GE(most, 64u);
+  EXPECT_LE(most, 64u + 2 * 16u);
   EXPECT_EQ(server_->counters().evicted, 0u);
 }
 
-TEST_F(RendezvousTest, StrangersHoldUpRanksForAMomentOnly) {
+TEST_F(RendezvousTest, SilentStrangersHoldUpNoRank) {
   serve();
-  for (int i = 0; i < 100; ++i) stranger();
+  for (int i = 0; i < 200; ++i) stranger();
+  RendezvousClient& rank = join(0, 1);
+  EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, kMillisecond));
+}
+
+TEST_F(RendezvousTest, StrangersThatGreetHoldUpRanksForAMomentOnly) {
+  serve();
+  for (int i = 0; i < 100; ++i) {
+    Stranger& one = stranger();
+    settle();
+    one.say(make_rendezvous_initiator(job_, Rank(i), random_nonce())->output());
+  }
+  settle();
   RendezvousClient& rank = join(0, 1);
   EXPECT_FALSE(run_until([&] { return rank.state() == State::done; }, 190 * kMillisecond));
-  EXPECT_EQ(server_->handshake_count(), 64u);
   EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, 20 * kMillisecond));
+}
+
+TEST_F(RendezvousTest, AFloodFromARanksOwnHostPushesItOutNoMore) {
+  serve();
+  RendezvousClient& rank = join(0, 1);
+  while (rank.state() != State::shaking_hands) {
+    reactor_.poll(kMillisecond);
+    rank.progress(now_);
+  }
+  server_->progress(now_);
+  for (size_t i = 0; i < 2 * limits::kPendingHandshakesMax; ++i) {
+    stranger();
+    reactor_.poll(0);
+    server_->progress(now_);  // the rank does other work
+  }
+  EXPECT_GT(server_->counters().evicted, limits::kPendingHandshakesMax / 2);
+  EXPECT_TRUE(run_until([&] { return rank.state() == State::done; }, kMillisecond))
+      << "it had to try again";
 }
 
 TEST_F(RendezvousTest, KeepsABoundedNumberOfPendingConnectionsAndServesTheRanks) {
@@ -77,7 +111,6 @@ TEST_F(RendezvousTest, KeepsABoundedNumberOfPendingConnectionsAndServesTheRanks)
     progress();
     EXPECT_LE(server_->connection_count(), limits::kPendingHandshakesMax + 1);
   }
-  EXPECT_FALSE(run_until([] { return false; }, 210 * kMillisecond));
   EXPECT_EQ(server_->counters().evicted, 50u);
   join(1, 2);
   EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));

@@ -13,14 +13,16 @@ namespace {
 
 // The pause after descriptors ran out: another part of the process must close one first.
 constexpr TimeNs kAcceptPause = 100 * kMillisecond;
-// Where so many handshakes are under way, further ranks wait in the backlog: 1,000 ranks that
-// arrive at once would otherwise all be slow. Strangers must not hold them up, so a server with an
-// older handshake than this accepts again, within the limits of HandshakeLimiter.
+// Where the server has greeted so many who have not proved who they are, further ranks wait in the
+// backlog: 1,000 ranks that arrive at once would otherwise all be slow. The silent do not count,
+// for they cost nothing and may be strangers. A greeting may come from a stranger too, so the
+// server accepts again once one of these handshakes is older than its patience.
 constexpr size_t kHandshakesAtOnce = 64;
 constexpr TimeNs kHandshakePatience = 200 * kMillisecond;
 constexpr TimeNs kFullPause = 1 * kMillisecond;
-// Bounds how long accepting delays the connections that are open.
-constexpr int kAcceptsPerTurn = 64;
+// Bounds how long accepting delays the connections that are open, and how many more than
+// kHandshakesAtOnce there are.
+constexpr int kAcceptsPerTurn = 16;
 // The time that a dismissed connection has to close. If the server closed first, the peer could
 // lose the reason.
 constexpr TimeNs kGoodbye = 2 * kSecond;
@@ -63,6 +65,7 @@ class RendezvousServer::PendingConnection final : public EventHandler {
   };
 
   void on_ready(const PollEvent&) override { ready = true; }
+  bool is_greeted() const { return state == State::shaking_hands && handshake->has_spoken(); }
 
   State state = State::shaking_hands;
   bool ready = true;
@@ -173,9 +176,13 @@ void RendezvousServer::accept_from(ListenSocket& listen_socket, TimeNs now) {
 
 bool RendezvousServer::is_full(TimeNs now) const {
   if (handshake_count() < kHandshakesAtOnce) return false;
-  const auto oldest =
-      std::ranges::find_if(pending_, [](const auto& pending) { return pending->place.is_taken(); });
-  return now < (*oldest)->accepted_at + kHandshakePatience;
+  size_t greeted = 0;
+  for (const auto& pending : pending_) {
+    if (!pending->is_greeted()) continue;
+    if (now >= pending->accepted_at + kHandshakePatience) return false;
+    ++greeted;
+  }
+  return greeted >= kHandshakesAtOnce;
 }
 
 void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now) {
@@ -192,10 +199,19 @@ void RendezvousServer::admit(std::unique_ptr<Connection> connection, TimeNs now)
   evict_surplus();
 }
 
+// Evicts the oldest of an address, but the silent first: a rank greets at once, also one whose host
+// a flood comes from.
 void RendezvousServer::evict_surplus() {
   while (limiter_.too_many()) {
-    pending_.erase(std::ranges::find_if(
-        pending_, [](const auto& pending) { return pending->place.is_of_the_largest(); }));
+    auto victim = pending_.end();
+    for (auto it = pending_.begin(); it != pending_.end(); ++it) {
+      if (!(*it)->place.is_of_the_largest()) continue;
+      if (victim == pending_.end()) victim = it;
+      if ((*it)->is_greeted()) continue;
+      victim = it;
+      break;
+    }
+    pending_.erase(victim);
     ++counters_.evicted;
   }
 }

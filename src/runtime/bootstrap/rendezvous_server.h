@@ -67,7 +67,7 @@ class RendezvousServer {
   struct Slot;
 
   void accept_from(ListenSocket& listen_socket, TimeNs now);
-  // Returns true while enough handshakes are under way, and all of them young.
+  // Returns true while there are enough greeted peers to serve, all of them young.
   bool is_full(TimeNs now) const;
   void admit(std::unique_ptr<Connection> connection, TimeNs now);
   // Returns true while the connection stays.

@@ -220,8 +220,8 @@ TEST(ExecutorOrder, ReductionsHaveTheBitsOfALoopOverTheRanks) {
 }
 
 TEST(ExecutorOrder, VectorsOfManySegmentsHaveThemToo) {
-  for (const int32_t ranks : {2, 3, 5}) {
-    for (const DataType type : kFloats) {
+  for (const int32_t ranks : {2, 5}) {
+    for (const DataType type : {DataType::float32, DataType::bfloat16}) {
       for (const Collective collective : kReductions) {
         expect_rank_order(key_of(collective, type, ranks, 300'000, 4), 1);
         if (HasFatalFailure()) return;

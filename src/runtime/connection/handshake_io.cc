@@ -39,6 +39,7 @@ bool HandshakeIo::write_output() {
       return false;
     }
     handshake_->sent(result.bytes);
+    has_spoken_ = true;
   }
   return true;
 }

@@ -28,6 +28,9 @@ class HandshakeIo {
   Progress pump();
 
   bool wants_write() const { return !handshake_->output().empty(); }
+  // Returns true once this end has said something. The accepting end speaks second: it has answered
+  // a whole greeting then.
+  bool has_spoken() const { return has_spoken_; }
   Connection& connection() { return *connection_; }
   // Requires the state `failed`. Does not name the peer: the dialing end knows it, and the
   // accepting end asks the connection.
@@ -44,6 +47,7 @@ class HandshakeIo {
   std::unique_ptr<Handshake> handshake_;
   std::vector<std::byte> leftover_;
   Status error_;
+  bool has_spoken_ = false;
 };
 
 }  // namespace r2ccl
