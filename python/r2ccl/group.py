@@ -15,7 +15,7 @@ _byref, _pointer = ctypes.byref, ctypes.c_void_p
 
 
 class Group:
-    """What every call of a group needs."""
+    """The state and the steps that every call of a group uses."""
 
     def _open(self, communicator, timeout):
         self._communicator = communicator
