@@ -22,11 +22,11 @@ dist.init_process_group("r2ccl", timeout=datetime.timedelta(seconds=60))
 """
 
 
-def start(body, rank=0, size=1, port=None, head=HEAD, **env):
+def start(body, rank=0, size=1, port=None, **env):
     """Starts one rank that runs the body after the group is there."""
     env = {**environment(), "RANK": str(rank), "WORLD_SIZE": str(size),
            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), **env}
-    return subprocess.Popen([sys.executable, "-c", head + textwrap.dedent(body)], env=env,
+    return subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(body)], env=env,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -34,8 +34,9 @@ def run(body, size):
     """Runs all ranks. Returns [(exit code, standard output, standard error)]."""
     port = free_port()
     processes = [start(body, rank, size, port) for rank in range(size)]
-    return [(*process.communicate(timeout=120)[::1], process.returncode)[::-1]
-            for process in processes]
+    outcomes = [process.communicate(timeout=120) for process in processes]
+    return [(process.returncode, error, output)
+            for process, (output, error) in zip(processes, outcomes)]
 
 
 class ExitTest(unittest.TestCase):
@@ -93,7 +94,7 @@ class ExitTest(unittest.TestCase):
 
     def test_ctrl_c_ends_a_wait(self):
         for wait in ("dist.recv(torch.ones(1), 1)", "dist.barrier()",
-                     "dist.init_process_group('r2ccl')"):
+                     "dist.new_group([0, 1])"):
             with self.subTest(wait=wait):
                 port = free_port()
                 body = f"""
@@ -106,10 +107,7 @@ class ExitTest(unittest.TestCase):
                             raise
                     time.sleep(60)
                 """
-                head = HEAD
-                if "init_process_group" in wait:
-                    head = HEAD.partition("dist.init")[0]
-                first, second = (start(body, rank, 2, port, head) for rank in (0, 1))
+                first, second = (start(body, rank, 2, port) for rank in (0, 1))
                 self.assertEqual(first.stdout.readline().strip(), "ready")
                 time.sleep(1.0)
                 started = time.monotonic()
