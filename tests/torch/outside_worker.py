@@ -1,6 +1,10 @@
 """Runs the distributed tests that torch's wheel contains, on one backend. outside_suite.py starts it.
 
-    outside_worker.py BACKEND WORLD_SIZE RESULTS.json TEST...
+    outside_worker.py BACKEND WORLD_SIZE list
+    outside_worker.py BACKEND WORLD_SIZE RESULTS TEST...
+
+The first prints the names of all tests. The second runs tests and adds a line of JSON for each to the
+file RESULTS.
 
 The tests fork their ranks from this process, which has imported torch already: torch's own runner
 starts an interpreter for each rank of each test, which takes ten times as long.
@@ -13,6 +17,8 @@ import pathlib
 import sys
 import time
 import unittest
+
+import outside_devices
 
 SUITE = "torch.testing._internal.distributed.distributed_test"
 LINE_OF_THE_NAME = 'BACKEND = os.environ["BACKEND"]'
@@ -43,6 +49,7 @@ def load_suite(backend):
     # The bound is 8 ranks because of torch's own machines; no test behind it needs more than 3.
     common_distributed.skip_if_small_worldsize = lambda test: test
     common_distributed.DistTestCases.backend_feature["plugin"].add(backend)
+    outside_devices.open_gates(common_distributed)
     spec = importlib.util.find_spec(SUITE)
     source = pathlib.Path(spec.origin).read_text(encoding="utf-8")
     if source.count(LINE_OF_THE_NAME) != 1:
@@ -64,15 +71,19 @@ def test_class(suite):
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
+        def run_test(self, test_name, parent_pipe):
+            with outside_devices.OnCpu():
+                super().run_test(test_name, parent_pipe)
+
     return OutsideTest
 
 
 class Recorder(unittest.TestResult):
-    """Keeps for each test how it ended, why, and after how many seconds."""
+    """Writes for each test how it ended, why, and after how many seconds."""
 
-    def __init__(self):
+    def __init__(self, results):
         super().__init__()
-        self.results = {}
+        self.results = results
         self.started = 0.0
 
     def startTest(self, test):
@@ -82,8 +93,9 @@ class Recorder(unittest.TestResult):
     def record(self, test, end, why=""):
         name = test.id().rpartition(".")[2]
         seconds = round(time.monotonic() - self.started, 2)
-        self.results[name] = {"end": end, "seconds": seconds, "why": why}
-        print(f"{name}: {end} ({seconds} s)", flush=True)
+        line = {"name": name, "end": end, "seconds": seconds, "why": why}
+        with open(self.results, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
     def addSuccess(self, test):
         self.record(test, "passed")
@@ -99,18 +111,19 @@ class Recorder(unittest.TestResult):
 
 def main():
     backend, world_size, results = sys.argv[1:4]
-    os.environ.update(BACKEND=backend, WORLD_SIZE=world_size, MASTER_ADDR="127.0.0.1",
-                      DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS_PER_TEST),
-                      # A thread of the parent would not exist in the ranks, which are forks.
-                      OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    os.environ.update(outside_devices.environment(), BACKEND=backend, WORLD_SIZE=world_size,
+                      MASTER_ADDR="127.0.0.1",
+                      DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(SECONDS_PER_TEST))
     if backend == "r2ccl":
         import r2ccl  # registers the backend  # noqa: F401  # pylint: disable=unused-import
+    outside_devices.replace_cuda()
     tests = test_class(load_suite(backend))
-    names = unittest.TestLoader().getTestCaseNames(tests)
-    recorder = Recorder()
-    for name in sys.argv[4:] or names:
+    if results == "list":
+        print(*unittest.TestLoader().getTestCaseNames(tests), sep="\n")
+        return
+    recorder = Recorder(results)
+    for name in sys.argv[4:]:
         unittest.TestSuite([tests(name)]).run(recorder)
-    pathlib.Path(results).write_text(json.dumps(recorder.results, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
