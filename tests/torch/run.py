@@ -9,12 +9,14 @@ is a line: "ok" or "FAIL", the number of ranks, its name and its time. The last 
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -29,9 +31,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@functools.lru_cache(maxsize=None)
 def environment():
     """Returns the environment of a process that imports this tree's package."""
     env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    env.setdefault("R2CCL_TORCH_DUMP_PREFIX", os.path.join(tempfile.mkdtemp(), "dump_"))
     paths = [str(ROOT / "python"), str(HERE), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return env
