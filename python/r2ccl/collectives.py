@@ -1,6 +1,8 @@
 """The collectives of a group, as torch calls them, under the old and the new names."""
 
-from r2ccl import buffers, dtypes, reduce_ops
+import torch
+
+from r2ccl import buffers, dtypes, reduce_ops, sparse
 from r2ccl.arguments import Arguments, back_to, counts, gathered, joined, one, separate
 from r2ccl.recorder import Entry
 
@@ -30,7 +32,10 @@ class Collectives(Arguments):
 
     def allreduce(self, tensors, opts=None):
         """Replaces the tensor by the reduction over all ranks, with the same bits on every rank."""
-        return self._all_reduce(one(tensors, "allreduce"), opts)
+        tensor = one(tensors, "allreduce")
+        if tensor.layout is torch.sparse_coo:
+            return sparse.all_reduce(self, tensor, opts)
+        return self._all_reduce(tensor, opts)
 
     def _all_reduce(self, tensor, opts):
         memory = buffers.readable(tensor)

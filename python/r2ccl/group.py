@@ -4,14 +4,16 @@ Collectives and Messages (collectives.py, messages.py) have the calls, process_g
 that torch sees.
 """
 
+import collections
 import ctypes
 import logging
 
-from r2ccl import c_api, errors, futures, recorder, threads
+from r2ccl import c_api, errors, futures, profile, recorder, threads
 from r2ccl.work import Work, WorkSet, bound_of
 
 log = logging.getLogger("torch.distributed.r2ccl")
 _byref, _pointer = ctypes.byref, ctypes.c_void_p
+SMALL_ELEMENTS, RECENT_WORKS = 16, 64
 # Errors of one call, which leave no trace in the group.
 HARMLESS = {c_api.r2cclInvalidArgument}
 
@@ -31,6 +33,9 @@ class Group:
         self._timeout_ms = milliseconds(timeout)
         self._sequence = 0  # of collectives
         self._messages = 0
+        # torch's C++ code may hold a Work that Python has dropped: DDP does, in the backward pass of a
+        # join with uneven inputs. Such a Work loses its Python methods, so the last ones stay here.
+        self._recent = collections.deque(maxlen=RECENT_WORKS)
         self._deferred = None  # the calls since _begin_group, which start with _end_group
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
@@ -57,6 +62,10 @@ class Group:
         works[id(work)] = work
         if len(works) > 1:
             next(iter(works.values())).poll()
+        if len(outputs) == 1 and outputs[0].numel() <= SMALL_ELEMENTS:
+            self._recent.append(work)
+        if profile.is_on():
+            profile.record(work)
         return work
 
     def _open_handle(self, name):
@@ -81,6 +90,7 @@ class Group:
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up()
         error = errors.from_last(self.library, c_api.r2cclTimeout)
+        error.args = (f"{entry.name}: the timeout has passed. {error}",)
         entry.error = error
         return _with_record(error, recorder.dump(self._record.global_rank()))
 
@@ -114,6 +124,8 @@ class Group:
             work.is_deferred = False
             self._record.add(work.entry)
             self.works[id(work)] = work
+            if profile.is_on():
+                profile.record(work)
         return [work for work, _, _ in deferred]
 
     def _drop_factors(self):
