@@ -1,0 +1,148 @@
+"""The class that torch.distributed gets for the backend "r2ccl"."""
+
+import datetime
+
+import torch
+import torch.distributed as dist
+
+from r2ccl import c_api, library, recorder, rendezvous, threads
+from r2ccl.collectives import Collectives
+from r2ccl.communicator import Communicator, Config
+from r2ccl.group import milliseconds
+from r2ccl.lifecycle import Lifecycle
+from r2ccl.messages import Messages
+from r2ccl.work import WorkSet
+
+NAME = "r2ccl"
+
+
+class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
+    """A process group whose operations survive the loss of NICs."""
+
+    supports_splitting = False
+    supports_coalescing = True
+
+    def __init__(self, communicator, store, timeout, record):
+        dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        self._store = store
+        self.bound_device_id = None
+        self._open(communicator, timeout, record)
+
+    # --- identity ---
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    getRank, getSize = rank, size
+
+    def name(self):
+        return NAME
+
+    getBackendName = _get_backend_name = name
+
+    @property
+    def group_name(self):
+        return self._record.name
+
+    def getGroupName(self):
+        return self._record.name
+
+    def _set_group_name(self, name):
+        self._record.name = name
+
+    setGroupName = _set_group_name
+
+    @property
+    def group_desc(self):
+        return self._record.description
+
+    def getGroupDesc(self):
+        return self._record.description
+
+    def _set_group_desc(self, description):
+        self._record.description = description
+
+    setGroupDesc = _set_group_desc
+
+    def get_group_store(self):
+        return self._store
+
+    def _get_backend(self, device):
+        return self
+
+    @property
+    def _device_types(self):
+        return [torch.device("cpu"), torch.device("cuda")]
+
+    # --- settings ---
+
+    def set_timeout(self, timeout):
+        """Sets the bound of the waits of operations that start from now on."""
+        self._timeout_ms = milliseconds(timeout)
+
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+    def _get_sequence_number_for_group(self):
+        """Returns the number of collectives that this rank has called."""
+        return self._sequence
+
+    # --- groups of calls ---
+
+    def _start_coalescing(self, device=None):
+        self._begin_group()
+
+    def _end_coalescing(self, device=None):
+        return WorkSet(self._end_group())
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+    # --- other groups ---
+
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None,
+                    device_types=None):
+        """Returns a group of these ranks of this one, in this order; None on other ranks. Every
+        rank of this group must call it, and several groups may be made by one call."""
+        ranks = list(ranks)
+        is_member = self._rank in ranks
+        bound = datetime.timedelta(milliseconds=self._timeout_ms) if timeout is None else timeout
+        config = opts if isinstance(opts, Config) else Config(name=group_name)
+        communicator = threads.interruptible(lambda: self.open_communicator().split(
+            min(ranks) if is_member else c_api.R2CCL_SPLIT_NOCOLOR,
+            ranks.index(self._rank) if is_member else 0, config, milliseconds(bound)))
+        if communicator is None:
+            return None
+        world = self._record.ranks or list(range(self._size))
+        name = group_name or f"{self._record.name}:split:{ranks}"
+        record = recorder.Recorder(name, [world[rank] for rank in ranks], communicator.rank)
+        made = ProcessGroupR2ccl(communicator, dist.PrefixStore(f"{name}/", self._store), bound,
+                                 record)
+        if group_desc:
+            made._set_group_desc(group_desc)
+        return made
+
+
+def create(options, backend_options=None):
+    """Returns the group for torch.distributed.init_process_group and new_group. backend_options
+    may be a Config, which those calls take as pg_options."""
+    loaded = library.load()
+    config = backend_options if isinstance(backend_options, Config) else Config(
+        name=options.group_id or None)
+    store, rank, size = options.store, options.group_rank, options.group_size
+    identity = rendezvous.identity(loaded, store, rank, size)
+    communicator = threads.interruptible(lambda: Communicator.create(
+        loaded, identity, size, rank, config, milliseconds(options.timeout)))
+    rendezvous.forget(store, rank)
+    record = recorder.Recorder(options.group_id, list(options.global_ranks_in_group), rank)
+    return ProcessGroupR2ccl(communicator, store, options.timeout, record)
+
+
+def register():
+    """Makes torch.distributed know the backend."""
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])

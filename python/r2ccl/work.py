@@ -1,0 +1,219 @@
+"""The handle of an operation: torch.distributed.Work."""
+
+import ctypes
+import threading
+
+import torch
+import torch.distributed as dist
+
+from r2ccl import c_api, cuda, errors, futures, threads
+
+_byref = ctypes.byref
+# A wait of the main thread goes on in another one after this time. A wait below 20 ms asks no rank
+# for the reason.
+SHORT_WAIT_MS = 15
+
+
+def bound_of(timeout, default_ms):
+    """Returns milliseconds. torch passes None, or a timedelta that is not positive, for the
+    default."""
+    if timeout is None or timeout.days < 0:
+        return default_ms
+    return round(timeout.total_seconds() * 1000) or default_ms
+
+
+class Work(dist.Work):
+    """An operation of a group. Any thread may use it.
+
+    The group keeps it, and so its tensors, until the operation is complete.
+    """
+
+    is_deferred = False  # in a group of calls that has not started
+
+    def __init__(self, group, request, outputs, keep, finish, entry):
+        super().__init__()
+        self._group = group
+        self._request = request  # a c_void_p; None once the operation is complete
+        self._outputs = outputs
+        self._keep = keep  # everything whose memory the operation uses
+        self._finish = finish  # called after success; copies results to their places
+        self.entry = entry  # of the recorder
+        self._error = None
+        self._future = None
+        self._lock = threading.Lock()  # held while a thread is in C with the request
+
+    def wait(self, timeout=None):
+        """Blocks until the operation is complete, for at most `timeout` (a timedelta) or the
+        group's timeout. Returns True.
+
+        Raises the operation's error, or WaitTimeoutError: the operation goes on then."""
+        if self._request is not None:
+            bound_ms = bound_of(timeout, self.entry.timeout_ms)
+            if self.is_deferred:
+                raise errors.R2cclError(f"{self.entry.name}: the operation has not started, "
+                                        "because it is in a coalescing block that has not ended")
+            if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
+                self.block(bound_ms)
+            elif not self._block(SHORT_WAIT_MS):
+                self._block_interruptibly(bound_ms)
+        if self._error is not None:
+            raise self._error
+        if self._outputs and self._outputs[0].is_cuda:
+            cuda.join(self._outputs)
+        return True
+
+    def _block_interruptibly(self, bound_ms):
+        try:
+            threads.interruptible(lambda: self.block(bound_ms))
+        except KeyboardInterrupt:
+            self._group.give_up()
+            raise
+
+    def block(self, milliseconds):
+        """Blocks in C until the operation is complete. Raises WaitTimeoutError."""
+        if not self._block(milliseconds):
+            raise self._group.wait_timed_out(self.entry)
+
+    def _block(self, milliseconds):
+        """Returns whether the operation was complete within the time."""
+        with self._lock:
+            if self._request is None:
+                return True
+            code = self._group.wait_call(_byref(self._request), milliseconds)
+            if code == c_api.r2cclTimeout:
+                return False
+            self._settle(code)
+            return True
+
+    def _settle(self, code):
+        """The operation is complete with this result of this thread's last call. The caller holds
+        the lock."""
+        if code:
+            self._error = self._group.operation_failed(code)
+        elif self._finish is not None:
+            try:
+                self._finish()
+            except Exception as error:  # for the thread that waits
+                self._error = error
+        self.entry.end(self._error)
+        self._request = self._keep = self._finish = None
+        self._group.works.pop(id(self), None)
+        if self._future is not None:
+            self._keep_promise()
+
+    def poll(self):
+        """Returns whether the operation is complete. Never blocks."""
+        if self._request is not None and self._lock.acquire(blocking=False):
+            try:
+                self._test()
+            finally:
+                self._lock.release()
+        return self._request is None
+
+    def _test(self):
+        if self._request is None or self.is_deferred:
+            return
+        done = ctypes.c_int()
+        code = self._group.library.starts.r2cclRequestTest(_byref(self._request), _byref(done))
+        if code != c_api.r2cclSuccess or done.value:
+            self._settle(code)
+
+    def is_completed(self):
+        """Returns whether the operation is complete, with or without an error."""
+        return self.poll()
+
+    def is_success(self):
+        """Returns whether the operation is complete without an error."""
+        return self.poll() and self._error is None
+
+    def exception(self):
+        """Returns the operation's error, or None."""
+        self.poll()
+        return self._error
+
+    def result(self):
+        """Returns the list of output tensors. Waits for them."""
+        self.wait()
+        return self._outputs
+
+    def synchronize(self):
+        """As wait()."""
+        self.wait()
+
+    def source_rank(self):
+        """Returns the rank of the group that a recv's message came from."""
+        return self.entry.peer
+
+    _source_rank = source_rank
+
+    def get_future(self):
+        """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
+        thread of r2ccl. After the group's timeout it has a WaitTimeoutError."""
+        if self._future is None:
+            self._promise = futures.new(self._outputs)
+            self._future = self._promise
+            if self._request is None:
+                self._keep_promise()
+            else:
+                self._group.watch(self)
+        return self._future
+
+    def break_promise(self, error):
+        """Ends the future with an error, while the operation goes on."""
+        self._keep_promise(error)
+
+    def _keep_promise(self, error=None):
+        # The pop is atomic: several threads may come here.
+        promise = self.__dict__.pop("_promise", None)
+        if promise is None:
+            return
+        error = error or self._error
+        if error is None:
+            promise.set_result(self._outputs)
+        else:
+            promise.set_exception(error)
+
+
+class WorkSet(dist.Work):
+    """Several works as one, whose outputs are those of all."""
+
+    def __init__(self, works):
+        super().__init__()
+        self._works = works
+        self._future = None
+
+    def wait(self, timeout=None):
+        """As Work.wait, for all. Raises the first error once none is left to wait for."""
+        first = None
+        for work in self._works:
+            try:
+                work.wait(timeout)
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
+        return True
+
+    def is_completed(self):
+        return all([work.is_completed() for work in self._works])
+
+    def is_success(self):
+        return all([work.is_success() for work in self._works])
+
+    def exception(self):
+        return next(filter(None, [work.exception() for work in self._works]), None)
+
+    def result(self):
+        self.wait()
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def synchronize(self):
+        self.wait()
+
+    def get_future(self):
+        """Returns a torch.futures.Future of the list of all output tensors."""
+        if self._future is None:
+            parts = torch.futures.collect_all([work.get_future() for work in self._works])
+            self._future = parts.then(
+                lambda ended: [tensor for part in ended.value() for tensor in part.value()])
+        return self._future
