@@ -185,6 +185,7 @@ typedef struct {
   const char* name;       /* shown in errors, logs, status and report: the first 63 bytes */
   int reproducible;       /* as R2CCL_REPRODUCIBLE, on all ranks alike: 1 on, -1 off, 0 unset */
   int reserved;           /* must be 0 */
+  const char* algorithm;  /* as R2CCL_ALGO, on all ranks alike: "auto", "ring", ... */
 } r2cclConfig_t;
 
 #define R2CCL_CONFIG_MAGIC 0x72326363u
@@ -192,7 +193,7 @@ typedef struct {
 #define R2CCL_CONFIG_INITIALIZER                                                      \
   {                                                                                   \
     sizeof(r2cclConfig_t), R2CCL_CONFIG_MAGIC, 1, NULL, NULL, R2CCL_CONFIG_UNDEF_INT, \
-        R2CCL_CONFIG_UNDEF_INT, NULL, 0, 0                                            \
+        R2CCL_CONFIG_UNDEF_INT, NULL, 0, 0, NULL                                      \
   }
 
 /* === Start and end === */

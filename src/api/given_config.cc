@@ -39,6 +39,20 @@ Status set_time(const char* field, int given_ms, TimeNs* time) {
   return {};
 }
 
+// Bytes of a caller's text that an error shows.
+constexpr size_t kShownBytesMax = 64;
+
+Status set_algorithm(const char* given, Config* config) {
+  if (given == nullptr) return {};
+  const auto algorithm = parse_algorithm(given);
+  if (!algorithm.ok()) {
+    return algorithm.status().with_context("config.algorithm=" +
+                                           printable_text(given, kShownBytesMax));
+  }
+  config->algo = algorithm.value();
+  return {};
+}
+
 }  // namespace
 
 Status apply_config(const r2cclConfig_t& given, Config* config) {
@@ -72,6 +86,7 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
             "config.reserved is " + std::to_string(mine.reserved) + ", it must be 0"};
   }
   if (mine.reproducible != 0) config->reproducible = mine.reproducible == 1;
+  R2CCL_RETURN_IF_ERROR(set_algorithm(mine.algorithm, config));
   if (mine.name != nullptr) config->name = printable_text(mine.name, kNameBytesMax);
   R2CCL_RETURN_IF_ERROR(
       set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));

@@ -27,8 +27,9 @@ uint64_t log2_ceil(uint64_t n) {
 uint64_t without_one(uint64_t n) {
   return n > 0 ? n - 1 : 0;
 }
-uint64_t time_of(uint64_t bytes, uint64_t kib_ns) {
-  return bytes * kib_ns / 1024;
+// Returns the time in ns. The bytes have up to 33 binary digits, and the cost as many as kKibPsMax.
+uint64_t time_of(uint64_t bytes, uint64_t kib_ps) {
+  return (bytes / 1024 * kib_ps + bytes % 1024 * kib_ps / 1024) / 1000;
 }
 uint64_t pieces_of(uint64_t bytes, uint64_t segment) {
   return std::max<uint64_t>((bytes + segment - 1) / segment, 1);
@@ -38,16 +39,16 @@ uint64_t pieces_of(uint64_t bytes, uint64_t segment) {
 struct Costs {
   uint64_t hop;
   uint64_t message;
-  uint64_t kib;
+  uint64_t kib;  // in ps, unlike the others
 };
 Costs costs_of_all(const DomainCosts& domain) {
-  return {domain.hop_ns, domain.message_ns, domain.kib_ns};
+  return {domain.hop_ns, domain.message_ns, domain.kib_ps};
 }
 // The costs of `leaders` of the `ranks` of each host. They share the NICs and cores that all
 // ranks share when all act, and none is faster than a leader alone.
 Costs costs_of_leaders(const DomainCosts& domain, uint64_t leaders, uint64_t ranks) {
   return {domain.leader_hop_ns, domain.leader_message_ns,
-          std::max(domain.leader_kib_ns, domain.kib_ns * leaders / ranks)};
+          std::max(domain.leader_kib_ps, domain.kib_ps * leaders / ranks)};
 }
 
 // The time of `steps` steps of a ring in which each rank passes on a block. ring.cc has the
@@ -117,14 +118,14 @@ struct Slowdown {
     return costs;
   }
   DomainCosts of_all(DomainCosts costs) const {
-    for (uint64_t* kib : {&costs.kib_ns, &costs.fan_kib_ns, &costs.leader_kib_ns}) {
+    for (uint64_t* kib : {&costs.kib_ps, &costs.fan_kib_ps, &costs.leader_kib_ps}) {
       *kib = slowed(*kib);
     }
     return costs;
   }
 
  private:
-  uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kUnitNsMax); }
+  uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kKibPsMax); }
 };
 
 // Returns the time of the bytes that the busiest host moves along a forest, in units of 1/1024 of
@@ -161,11 +162,15 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
                                       limits.segment_bytes_min, limits.segment_bytes_max);
   const uint64_t rounds = pieces_of(bytes / members, segment);
   const uint64_t hops = algorithm == Algorithm::direct ? 2 : 2 * (members - 1);
-  constexpr uint64_t kLoadMax = 1 << 18;  // so that the product does not overflow
-  const uint64_t load =
-      time_of(bytes, costs.kib) * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
+  constexpr uint64_t kLoadMax = 1 << 28;  // so that the product does not overflow
+  const uint64_t kib = costs.kib * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
+  const uint64_t load = time_of(bytes, std::min(kib, kKibPsMax));
+  // As many rounds as rise and come down at a time share the time of the hops.
+  const uint64_t way = hops * (costs.hop + time_of(segment, costs.kib));
+  const uint64_t at_a_time = 2 * rounds_rising(hops == 2 ? 1 : members);
   // The first round fills the paths, and the last one drains them.
-  return load + load / rounds + hops * costs.hop + 2 * rounds * members * costs.message;
+  return std::max(load, rounds * way / at_a_time) + load / rounds + hops * costs.hop +
+         2 * rounds * members * costs.message;
 }
 
 uint64_t reduction_among_hosts_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow,
@@ -247,13 +252,13 @@ class Prediction {
 
   uint64_t fan_kib() const {
     const DomainCosts& flat = hosts_ == 1 ? memory_ : network_;
-    return ranks_ > 2 ? std::max(flat.fan_kib_ns, flat.kib_ns) : flat.kib_ns;
+    return ranks_ > 2 ? std::max(flat.fan_kib_ps, flat.kib_ps) : flat.kib_ps;
   }
 
   // In a ring one rank of each host sends to the next host, and the others to a rank of their own.
   Costs ring_costs() const {
     if (hosts_ == 1 || each_ == 1) return flat_;
-    const uint64_t kib = std::max(network_.leader_kib_ns, memory_.kib_ns);
+    const uint64_t kib = std::max(network_.leader_kib_ps, memory_.kib_ps);
     return {flat_.hop, flat_.message, kib};
   }
 
@@ -287,7 +292,7 @@ class Prediction {
 
   // Partial results of the whole vector lie in memory of their own.
   uint64_t copies() const {
-    return key_.collective == Collective::reduce_scatter ? time_of(bytes_, memory_.leader_kib_ns)
+    return key_.collective == Collective::reduce_scatter ? time_of(bytes_, memory_.leader_kib_ps)
                                                          : 0;
   }
 
@@ -343,12 +348,12 @@ uint64_t rounded(uint64_t value, uint64_t most) {
 
 DomainCosts bounded(const DomainCosts& costs) {
   return {.hop_ns = rounded(costs.hop_ns, kHopNsMax),
-          .message_ns = rounded(costs.message_ns, kUnitNsMax),
-          .kib_ns = rounded(costs.kib_ns, kUnitNsMax),
-          .fan_kib_ns = rounded(costs.fan_kib_ns, kUnitNsMax),
+          .message_ns = rounded(costs.message_ns, kMessageNsMax),
+          .kib_ps = rounded(costs.kib_ps, kKibPsMax),
+          .fan_kib_ps = rounded(costs.fan_kib_ps, kKibPsMax),
           .leader_hop_ns = rounded(costs.leader_hop_ns, kHopNsMax),
-          .leader_message_ns = rounded(costs.leader_message_ns, kUnitNsMax),
-          .leader_kib_ns = rounded(costs.leader_kib_ns, kUnitNsMax)};
+          .leader_message_ns = rounded(costs.leader_message_ns, kMessageNsMax),
+          .leader_kib_ps = rounded(costs.leader_kib_ps, kKibPsMax)};
 }
 
 }  // namespace

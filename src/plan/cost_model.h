@@ -15,9 +15,10 @@
 
 namespace r2ccl {
 
-// Bounds of a cost, so that no product overflows: of the two hops, and of the others.
+// Bounds of a cost, so that no product overflows.
 inline constexpr uint64_t kHopNsMax = uint64_t{1} << 36;
-inline constexpr uint64_t kUnitNsMax = uint64_t{1} << 24;
+inline constexpr uint64_t kMessageNsMax = uint64_t{1} << 24;
+inline constexpr uint64_t kKibPsMax = uint64_t{1} << 34;
 
 // Returns the costs with each in its bounds and rounded to three binary digits. So a small
 // difference between two runs of a job seldom changes a plan.

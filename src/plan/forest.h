@@ -56,6 +56,8 @@ inline constexpr uint64_t kShareWeight = 16384;
 // Returns the shares of an algorithm. docs/schedules.md derives those of `nested`, which reach the
 // floor for all rates.
 ForestShares forest_shares(const TotalRates& rates, Algorithm algorithm);
+// Returns how many rounds begin while a chunk rises along a path of so many members.
+uint64_t rounds_rising(size_t path);
 // Returns the members by ascending rate.
 std::vector<uint32_t> slowest_first(const TotalRates& rates);
 // Returns the chunks of a round as the member `self` sees them.

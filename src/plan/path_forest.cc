@@ -45,8 +45,7 @@ class Caterpillars {
   }
 
   size_t roots() const { return roots_; }
-  // Returns how many rounds have begun when the first chunk has risen.
-  uint64_t rounds_rising() const { return kRoundsAtATime * ((size() + roots_ - 1) / roots_); }
+  size_t size() const { return ring_.size(); }
 
   TreeEnd chunk(size_t number, uint32_t self) const {
     const size_t start = number * size() / roots_;
@@ -71,7 +70,6 @@ class Caterpillars {
   }
 
  private:
-  size_t size() const { return ring_.size(); }
   uint32_t at(size_t index) const { return ring_[index % size()]; }
 
   // Returns the place on the path of the member to which a leaf attaches. It is another place in
@@ -158,6 +156,11 @@ std::vector<PathShare> split_shares(const std::vector<uint64_t>& rates, size_t l
 
 }  // namespace
 
+uint64_t rounds_rising(size_t path) {
+  const size_t roots = std::min(path, kRootsMax);
+  return kRoundsAtATime * ((path + roots - 1) / roots);
+}
+
 std::vector<uint32_t> slowest_first(const TotalRates& rates) {
   std::vector<uint32_t> order(rates.size());
   std::iota(order.begin(), order.end(), 0);
@@ -196,7 +199,7 @@ Forest make_forest(const TotalRates& rates, const ForestShares& shares, uint32_t
       forest.chunks.push_back(trees.chunk(number, self));
       forest.chunks.back().weight = share.share * kShareWeight / trees.roots();
     }
-    forest.rounds_rising = std::max<uint64_t>(forest.rounds_rising, trees.rounds_rising());
+    forest.rounds_rising = std::max(forest.rounds_rising, rounds_rising(trees.size()));
   }
   for (uint32_t owner = 0; owner < shares.stars.size(); ++owner) {
     if (shares.stars[owner] > 0) forest.chunks.push_back(star(owner, self, shares));

@@ -22,11 +22,11 @@ inline PlanCosts tiny_costs() {
   PlanCosts costs;
   costs.network = {.hop_ns = 200,
                    .message_ns = 0,
-                   .kib_ns = 2'500,
-                   .fan_kib_ns = 2'500,
+                   .kib_ps = 2'500'000,
+                   .fan_kib_ps = 2'500'000,
                    .leader_hop_ns = 200,
                    .leader_message_ns = 0,
-                   .leader_kib_ns = 2'500};
+                   .leader_kib_ps = 2'500'000};
   return costs;
 }
 

@@ -106,6 +106,33 @@ uint64_t Report::received_from(int peer) const {
   return bytes;
 }
 
+Report report_of(r2cclComm_t comm) {
+  Report report;
+  size_t bytes = 64 * 1024;  // larger than a small job's
+  report.text.resize(bytes);
+  check(r2cclCommReport(comm, report.text.data(), &bytes), "report");
+  if (bytes > report.text.size()) throw Broken("a report of " + std::to_string(bytes) + " bytes");
+  report.text.resize(bytes - 1);
+  report.hedged = std::stoull(field(report.text, "mirrored_bytes"));
+  report.retransmitted = std::stoull(field(report.text, "replayed_bytes"));
+  report.view_version = std::stoull(field(report.text, "view_version"));
+  constexpr const char* kPathBegin = "{\"peer\":";
+  size_t at = report.text.find(kPathBegin);
+  while (at != std::string::npos) {
+    const size_t end = report.text.find('}', at);
+    const std::string path = report.text.substr(at, end - at + 1);
+    const std::string name = field(path, "nic");
+    report.paths.push_back({.peer = std::stoi(field(path, "peer")),
+                            .nic = name.substr(name.find('@') + 1),
+                            .state = field(path, "state"),
+                            .incarnation = std::stoull(field(path, "incarnation")),
+                            .sent = std::stoull(field(path, "tx_bytes")),
+                            .received = std::stoull(field(path, "rx_bytes"))});
+    at = report.text.find(kPathBegin, end);
+  }
+  return report;
+}
+
 // --- Comm ---------------------------------------------------------------------------------------
 
 Comm::Comm(int rank, int ranks, const r2cclUniqueId& id) : rank_(rank), ranks_(ranks) {
@@ -131,32 +158,6 @@ r2cclResult_t Comm::async_error() const {
   r2cclResult_t error = r2cclInternalError;
   check(r2cclCommGetAsyncError(handle_, &error), "async error");
   return error;
-}
-
-Report Comm::report() const {
-  Report report;
-  size_t bytes = 64 * 1024;  // larger than a small job's
-  report.text.resize(bytes);
-  check(r2cclCommReport(handle_, report.text.data(), &bytes), "report");
-  if (bytes > report.text.size()) throw Broken("a report of " + std::to_string(bytes) + " bytes");
-  report.text.resize(bytes - 1);
-  report.hedged = std::stoull(field(report.text, "mirrored_bytes"));
-  report.retransmitted = std::stoull(field(report.text, "replayed_bytes"));
-  constexpr const char* kPathBegin = "{\"peer\":";
-  size_t at = report.text.find(kPathBegin);
-  while (at != std::string::npos) {
-    const size_t end = report.text.find('}', at);
-    const std::string path = report.text.substr(at, end - at + 1);
-    const std::string name = field(path, "nic");
-    report.paths.push_back({.peer = std::stoi(field(path, "peer")),
-                            .nic = name.substr(name.find('@') + 1),
-                            .state = field(path, "state"),
-                            .incarnation = std::stoull(field(path, "incarnation")),
-                            .sent = std::stoull(field(path, "tx_bytes")),
-                            .received = std::stoull(field(path, "rx_bytes"))});
-    at = report.text.find(kPathBegin, end);
-  }
-  return report;
 }
 
 // --- Job ----------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ struct Report {
   std::vector<Path> paths;
   uint64_t hedged = 0;
   uint64_t retransmitted = 0;
+  uint64_t view_version = 0;
   std::string text;
 
   // Returns whether all paths at a NIC have this state. False if there are none.
@@ -63,6 +64,7 @@ struct Report {
   uint64_t sent_to(int peer) const;
   uint64_t received_from(int peer) const;
 };
+Report report_of(r2cclComm_t comm);
 
 // One rank's communicator. The destructor aborts and destroys it if it still exists, so that a rank
 // that breaks does not keep the others waiting.
@@ -76,7 +78,7 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   r2cclComm_t handle() const { return handle_; }
-  Report report() const;
+  Report report() const { return report_of(handle_); }
   r2cclResult_t async_error() const;
   r2cclResult_t destroy();
   // Aborts the communicator of a broken job, unless it is destroyed.

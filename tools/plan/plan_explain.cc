@@ -34,11 +34,11 @@ std::vector<Prediction> predictions_of(const PlanKey& key) {
 
 // Returns the floor in ns, where the fastest host moves 1024 bytes in the measured time.
 double floor_ns(const PlanKey& key) {
-  if (key.costs.network.kib_ns == 0) return 0;
+  if (key.costs.network.kib_ps == 0) return 0;
   const TotalRates rates = total_rates(key);
   const uint64_t most =
       std::max(*std::ranges::max_element(rates.send), *std::ranges::max_element(rates.receive));
-  const double host_bytes_per_second = 1024e9 / static_cast<double>(key.costs.network.kib_ns);
+  const double host_bytes_per_second = 1024e12 / static_cast<double>(key.costs.network.kib_ps);
   return 1e9 * floor_seconds(key, {.nic_bytes_per_second = host_bytes_per_second * kWholeNic /
                                                            static_cast<double>(most)});
 }

@@ -59,6 +59,16 @@ std::string numbers(const Value& object, const char* name) {
   return std::string(" ") + name + " " + text;
 }
 
+// The same with numbers that may have decimals.
+std::string costs(const Value& object, const char* name) {
+  if (!object.contains(name)) return "";
+  std::string text;
+  for (const Value& each : list(object[name])) {
+    text += (text.empty() ? "" : ",") + (each.is_number_float() ? each.dump() : number(each));
+  }
+  return std::string(" ") + name + " " + text;
+}
+
 // The text form has the host of each rank in place of the ranks of each host.
 std::string hosts(const Value& plan) {
   if (!plan.contains("hosts")) return "";
@@ -104,7 +114,7 @@ std::string header(const Value& plan) {
   }
   if (plan.contains("reproducible") && flag(plan, "reproducible")) text += " reproducible";
   text += hosts(plan) + view(plan);
-  return text + numbers(plan, "memory_costs") + numbers(plan, "network_costs") + "\n";
+  return text + costs(plan, "memory_costs") + costs(plan, "network_costs") + "\n";
 }
 
 std::string region(const Value& step, const char* name) {

@@ -55,7 +55,7 @@ TEST(PlanJson, HasTheViewAndTheCosts) {
   key.view = View::of({{{1000, 250}, {0, 0}}, {{1000, 1000}}, {{500, 500}, {1, 2}}}).value();
   key.costs.memory.hop_ns = 7;
   expect_back(key);
-  key.costs.network.leader_kib_ns = 11;
+  key.costs.network.leader_kib_ps = 2'560;
   expect_back(key);
 }
 

@@ -201,9 +201,7 @@ void write_view(JsonWriter& out, const View& view) {
 void write_costs(JsonWriter& out, const char* name, const DomainCosts& costs,
                  const DomainCosts& usual) {
   if (costs == usual) return;
-  out.key(name).begin_array();
-  for (const uint64_t number : numbers_of(costs)) out.value(number);
-  out.end_array();
+  out.key(name).json("[" + to_string(costs) + "]");
 }
 
 void write_predictions(JsonWriter& out, const PlanKey& key) {

@@ -203,10 +203,9 @@ class Timing {
   double message_ns(const Step& step, bool memory, double slowness) const {
     const auto kib = static_cast<double>(step.source.count * size_of(key_.type)) / 1024;
     const DomainCosts& costs = memory ? key_.costs.memory : key_.costs.network;
-    if (memory)
-      return static_cast<double>(costs.message_ns) + kib * static_cast<double>(costs.kib_ns);
-    return static_cast<double>(costs.leader_message_ns) +
-           slowness * kib * static_cast<double>(costs.leader_kib_ns);
+    const auto kib_ns = static_cast<double>(memory ? costs.kib_ps : costs.leader_kib_ps) / 1000;
+    if (memory) return static_cast<double>(costs.message_ns) + kib * kib_ns;
+    return static_cast<double>(costs.leader_message_ns) + slowness * kib * kib_ns;
   }
 
   void arrive(StepId receive) {

@@ -84,7 +84,7 @@ TEST(PlanText, TheViewAndTheCostsComeBack) {
   key.view = View::of({{{1000, 250}, {0, 0}}, {{1, 1}, {1, 1}}, {{5, 5}}, {{5, 5}}}).value();
   key.costs.memory.hop_ns = 1;
   expect_back(make_whole_plan(key));
-  key.costs.network.leader_kib_ns = 12;
+  key.costs.network.leader_kib_ps = 2'560;
   expect_back(make_whole_plan(key));
   key.hosts = HostGroups(std::vector<uint32_t>{0, 1, 0, 1});
   key.view = View::of({{{1000, 1000}}, {{500, 1000}}}).value();
@@ -92,8 +92,20 @@ TEST(PlanText, TheViewAndTheCostsComeBack) {
   EXPECT_NE(
       print_plan(make_whole_plan(key))
           .find(" hosts 0,1,0,1 view 1000/500:1000 memory_costs 1,4000,500,600,20000,4000,250 "
-                "network_costs 60000,20000,8500,9500,60000,10000,12\n"),
+                "network_costs 60000,20000,8500,9500,60000,10000,2.56\n"),
       std::string::npos);
+}
+
+TEST(PlanCosts, HaveATextInNsWithAsManyDecimalsAsTheyNeed) {
+  const DomainCosts costs = domain_costs({7, 8, 2'560, 10, 9, 10, 3'000});
+  EXPECT_EQ(to_string(costs), "7,8,2.56,0.01,9,10,3");
+  EXPECT_EQ(parse_domain_costs("7,8,2.56,0.01,9,10,3"), costs);
+  EXPECT_EQ(parse_domain_costs("7,8,2.560,0.010,9,10,3.0"), costs);
+  for (const char* wrong : {"7,8,2.,1,9,10,3", "7,8,.5,1,9,10,3", "7,8,2.5678,1,9,10,3",
+                            "7.5,8,2,1,9,10,3", "7,8,2,1,9,10,3.1e3", "7,8,2,1,9,10,3,",
+                            "7,8,18446744073709552,1,9,10,3", "7,8,-2,1,9,10,3"}) {
+    EXPECT_EQ(parse_domain_costs(wrong), std::nullopt) << wrong;
+  }
 }
 
 TEST(PlanText, ReadsLikeThis) {

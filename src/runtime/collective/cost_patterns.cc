@@ -134,8 +134,10 @@ uint64_t excess(uint64_t longer, uint64_t shorter) {
 uint64_t per_message(uint64_t more, size_t messages, uint64_t hop) {
   return std::max(messages == 0 ? hop / 4 : more / messages, hop / 64 + 1);
 }
+// In ps. No measurement takes hours.
 uint64_t per_kib(uint64_t more, size_t bytes) {
-  return std::max<uint64_t>(more * 1024 / bytes, 1);
+  constexpr uint64_t kMoreMax = uint64_t{1} << 43;
+  return std::max<uint64_t>(std::min(more, kMoreMax) * 1000 * 1024 / bytes, 1);
 }
 
 // Returns the costs where `ranks` ranks of a host act, as those follow from the costs of fewer.
@@ -143,7 +145,7 @@ uint64_t per_kib(uint64_t more, size_t bytes) {
 DomainCosts of_ranks(size_t ranks, size_t cores, DomainCosts costs) {
   const size_t measured = std::min(ranks, kMeasuredMax);
   const size_t at_once = std::max(measured, std::min(ranks, cores));
-  for (uint64_t* cost : {&costs.kib_ns, &costs.fan_kib_ns}) *cost = *cost * ranks / measured;
+  for (uint64_t* cost : {&costs.kib_ps, &costs.fan_kib_ps}) *cost = *cost * ranks / measured;
   for (uint64_t* cost : {&costs.hop_ns, &costs.message_ns}) *cost = *cost * ranks / at_once;
   return costs;
 }
@@ -177,11 +179,11 @@ class Solver {
         excess(time(CostPattern::large_star), time(CostPattern::star)) / 2;
     return {.hop_ns = hop,
             .message_ns = per_message(fan, fan_within(ranks) - 1, hop),
-            .kib_ns = per_kib(bytes, kMemoryBytes),
-            .fan_kib_ns = per_kib(fan_of_bytes, kMemoryBytes),
+            .kib_ps = per_kib(bytes, kMemoryBytes),
+            .fan_kib_ps = per_kib(fan_of_bytes, kMemoryBytes),
             .leader_hop_ns = leader_hop,
             .leader_message_ns = leader_hop,
-            .leader_kib_ns = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1))};
+            .leader_kib_ps = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1))};
   }
 
   DomainCosts network(size_t hosts, size_t ranks) const {
@@ -195,11 +197,11 @@ class Solver {
     const uint64_t leader_bytes = excess(time(CostPattern::large_leader_shift), leader_hop);
     return {.hop_ns = hop,
             .message_ns = per_message(fan, fan_between(hosts, ranks) - 1, hop),
-            .kib_ns = per_kib(bytes, network_bytes(ranks)),
-            .fan_kib_ns = per_kib(fan_of_bytes, network_bytes(ranks)),
+            .kib_ps = per_kib(bytes, network_bytes(ranks)),
+            .fan_kib_ps = per_kib(fan_of_bytes, network_bytes(ranks)),
             .leader_hop_ns = leader_hop,
             .leader_message_ns = per_message(leader_fan, fan_between(hosts, 1) - 1, leader_hop),
-            .leader_kib_ns = per_kib(leader_bytes, kNetworkBytes)};
+            .leader_kib_ps = per_kib(leader_bytes, kNetworkBytes)};
   }
 
  private:

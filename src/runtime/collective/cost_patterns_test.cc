@@ -115,8 +115,10 @@ TEST(Costs, FollowFromTheTimes) {
   set(CostPattern::large_net_fan, 160 + 64 * 50);
   set(CostPattern::large_leader_shift, 60 + 256 * 8);
   const PlanCosts costs = costs_from(times, HostGroups(host_of), host_of.size(), 2);
-  EXPECT_EQ(costs.memory, domain_costs({10'000, 3'000, 2'000, 5'000, 4'000, 4'000, 1'000}));
-  EXPECT_EQ(costs.network, domain_costs({100'000, 20'000, 40'000, 50'000, 60'000, 15'000, 8'000}));
+  EXPECT_EQ(costs.memory,
+            domain_costs({10'000, 3'000, 2'000'000, 5'000'000, 4'000, 4'000, 1'000'000}));
+  EXPECT_EQ(costs.network,
+            domain_costs({100'000, 20'000, 40'000'000, 50'000'000, 60'000, 15'000, 8'000'000}));
 }
 
 TEST(CostPatterns, LeaveOutWhoIsTooMany) {
@@ -145,7 +147,7 @@ TEST(Costs, OfManyRanksFollowFromThoseOfSome) {
   EXPECT_EQ(few.hop_ns, 4 * 32'000u);
   EXPECT_EQ(some.hop_ns, 2 * 32'000u);
   EXPECT_EQ(all.hop_ns, 32'000u);
-  EXPECT_EQ(few.kib_ns, all.kib_ns);
+  EXPECT_EQ(few.kib_ps, all.kib_ps);
   EXPECT_EQ(few.leader_hop_ns, all.leader_hop_ns);
 }
 

@@ -153,7 +153,7 @@ const std::array kVariables = {
         "(nested, "
         "split, recursive_split, leaf). A collective without a form of that name chooses as with "
         "auto: by the costs of "
-        "messages and bytes that the ranks measure at the start."},
+        "messages and bytes that the ranks measure at the start. All ranks must set the same."},
     Variable{"R2CCL_REPRODUCIBLE", nullptr, Flag{&Config::reproducible}, "0",
              "1: floating-point reductions add in rank order, so that the bits of a result never "
              "depend on hosts, NICs, faults or measured costs. docs/numerics.md has the cost. All "
@@ -185,6 +185,12 @@ const std::array kVariables = {
 
 // --- reading ------------------------------------------------------------------------------------
 
+std::string one_of(std::span<const char* const> names) {
+  std::string list;
+  for (const char* name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return "one of " + list;
+}
+
 std::string allowed(const Kind& kind) {
   struct Visitor {
     std::string operator()(const Flag&) const { return "0 or 1"; }
@@ -194,11 +200,7 @@ std::string allowed(const Kind& kind) {
     }
     std::string operator()(const Text& text) const { return text.allowed; }
     std::string operator()(const Secret&) const { return kSecretTexts; }
-    std::string operator()(const Choice& choice) const {
-      std::string list;
-      for (const char* name : choice.names) list += (list.empty() ? "" : ", ") + std::string(name);
-      return "one of " + list;
-    }
+    std::string operator()(const Choice& choice) const { return one_of(choice.names); }
   };
   return std::visit(Visitor{}, kind);
 }
@@ -208,6 +210,14 @@ bool equal_without_case(std::string_view a, std::string_view b) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   };
   return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// Returns the place of the name, or none.
+std::optional<size_t> find_name(std::span<const char* const> names, std::string_view text) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (equal_without_case(names[i], text)) return i;
+  }
+  return std::nullopt;
 }
 
 // Sets the field and returns true. Returns false when the text is invalid.
@@ -242,12 +252,9 @@ struct Reader {
     return true;
   }
   bool operator()(const Choice& choice) const {
-    for (size_t i = 0; i < choice.names.size(); ++i) {
-      if (!equal_without_case(choice.names[i], text)) continue;
-      choice.set(config, i);
-      return true;
-    }
-    return false;
+    const auto index = find_name(choice.names, text);
+    if (index) choice.set(config, *index);
+    return index.has_value();
   }
 };
 
@@ -330,6 +337,12 @@ Result<LockedBytes> load_secret(const Config& config) {
 
 const char* to_string(AlgorithmChoice algorithm) {
   return kAlgorithmNames[static_cast<size_t>(algorithm)];
+}
+
+Result<AlgorithmChoice> parse_algorithm(std::string_view name) {
+  const auto index = find_name(kAlgorithmNames, name);
+  if (index) return static_cast<AlgorithmChoice>(*index);
+  return Status(Code::invalid_argument, "allowed is " + one_of(kAlgorithmNames));
 }
 
 std::string configuration_table() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -94,6 +95,8 @@ Result<LockedBytes> load_secret(const Config& config);
 
 // Returns the algorithm's name as R2CCL_ALGO spells it.
 const char* to_string(AlgorithmChoice algorithm);
+// Reads such a name, in capital or small letters. An error lists all names.
+Result<AlgorithmChoice> parse_algorithm(std::string_view name);
 
 // Returns the table of all variables in Markdown, for docs/configuration.md.
 std::string configuration_table();

@@ -12,19 +12,15 @@
 namespace r2ccl::sim {
 namespace {
 
-// The costs by which the planner chooses, as this network has them. The choice needs only their
-// ratios. They are in ps, because the NICs of a host carry 1024 bytes in a few ns, and whole ns
-// would hide the loss of a NIC.
+// The costs by which the planner chooses, as this network has them.
 PlanCosts costs_of(const GpuCluster& cluster) {
-  const auto ps = [](double seconds) {
-    return static_cast<uint64_t>(std::llround(seconds * 1e12));
-  };
+  const auto whole = [](double value) { return static_cast<uint64_t>(std::llround(value)); };
   PlanCosts costs;
   DomainCosts& network = costs.network;
-  network.hop_ns = network.leader_hop_ns = ps(cluster.latency_s);
+  network.hop_ns = network.leader_hop_ns = whole(cluster.latency_s * 1e9);
   network.message_ns = network.leader_message_ns = 0;
-  network.kib_ns = network.fan_kib_ns = network.leader_kib_ns =
-      std::max<uint64_t>(ps(1024 / (cluster.nic_rate * cluster.nics)), 1);
+  network.kib_ps = network.fan_kib_ps = network.leader_kib_ps =
+      std::max<uint64_t>(whole(1024e12 / (cluster.nic_rate * cluster.nics)), 1);
   return bounded(costs);
 }
 
