@@ -2,9 +2,10 @@
 """Builds and runs tests: the suite `test`, `check` or `nightly`, or the steps that are named.
 
 The output ends with a row for each step, each failed test with the command that runs it alone and
-the end of its output, and the tests that the suite leaves out. The last line is "N passed, N failed" (and ", N skipped" when
-any were), the sum over all steps; the exit code is 0 only when nothing failed. A build or a script
-that fails counts as one failed test, so that its absence can never read as success.
+the end of its output, and the tests that the suite leaves out. The last line is "N passed, N failed"
+(and ", N skipped" when any were), the sum over all steps; the exit code is 0 only when nothing
+failed. A build or a script that fails counts as one failed test, so that its absence can never read
+as success.
 """
 
 import argparse
@@ -33,10 +34,6 @@ LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\
              r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|Trial\.OfASeedWithPeople|"
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
              r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.Reductions")
-
-# These run in one thread and take long under ThreadSanitizer, which looks for races between threads.
-ONE_THREAD = (r"^Executor|^TaggedMessages\.|^FrameReader|^ControlStream\.|^RankSummary\.|"
-              r"^CallReport\.|^RendezvousTest\.KeepsTheSecret")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +67,8 @@ STEPS = {
     "lint": Script((command("scripts/lint.sh clang-tidy"),)),
     "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
     # gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of.
-    "tsan": Config("tsan", "build-tsan", "sanitizer_tests",
-                   (("-LE", RELEASE_ONLY, "-E", ONE_THREAD),), fixed_addresses=True),
+    "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),),
+                   fixed_addresses=True),
     "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
     "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
                            target="simulated_transfer"),
