@@ -27,13 +27,15 @@ SKIPPED = 77  # the exit code of a script that cannot run on this machine
 # time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files, and
 # `long` runs in `make check`.
 RELEASE_ONLY = "process|repo|long"
-# These simulate long jobs to measure the cost of a fault, or prove many plans. Under a sanitizer they
-# take minutes, and other tests run the same code in seconds.
+# These simulate long jobs to measure the cost of a fault, or prove many plans or orders of messages.
+# Under a sanitizer they take minutes, and other tests run the same code in seconds.
 # tests/run_tests_test.py holds each of these names to the tests that exist.
 LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\.ClockSteps|"
              r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|Trial\.OfASeedWithPeople|"
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
-             r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.Reductions")
+             r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.Reductions|"
+             r"WidePlans\.|Collectives\.AreProved|HierarchicalBlocks\.AreProved|PlanTime\.TheChosen|"
+             r"ViewAgreementWorld\.(RandomOrders|TwoRanks)")
 
 
 @dataclasses.dataclass(frozen=True)
