@@ -1,7 +1,5 @@
 """The collectives of a group, as torch calls them, under the old and the new names."""
 
-import torch
-
 from r2ccl import buffers, dtypes, reduce_ops, sparse
 from r2ccl.arguments import Arguments, back_to, counts, gathered, joined, one, separate
 from r2ccl.recorder import Entry
@@ -36,7 +34,7 @@ class Collectives(Arguments):
     def allreduce(self, tensors, opts=None):
         """Replaces the tensor by the reduction over all ranks, with the same bits on every rank."""
         tensor = one(tensors, "allreduce")
-        if tensor.layout is torch.sparse_coo:
+        if getattr(tensor, "is_sparse", False):
             return sparse.all_reduce(self, tensor, opts)
         return self._all_reduce(tensor, opts)
 
