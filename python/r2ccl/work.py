@@ -148,10 +148,14 @@ class Work(dist.Work):
 
     def get_future(self):
         """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
-        thread of r2ccl. After the group's timeout it has a WaitTimeoutError."""
+        thread of r2ccl.
+
+        An operation that fails, or is not complete after its timeout, gives it a RuntimeError with
+        the error's text; exception() has the error itself."""
         if self._future is None:
+            # set_exception() would make C++ code that waits, such as DDP, crash.
             self._promise = futures.new(self._outputs)
-            self._future = self._promise
+            self._future = self._promise.then(_kept)
             if self._request is None:
                 self._keep_promise()
             else:
@@ -167,11 +171,17 @@ class Work(dist.Work):
         promise = self.__dict__.pop("_promise", None)
         if promise is None:
             return
-        error = error or self._error
-        if error is None:
-            promise.set_result(self._outputs)
-        else:
-            promise.set_exception(error)
+        if self._outputs and self._outputs[0].is_cuda:
+            cuda.join(self._outputs)
+        promise.set_result(error or self._error or self._outputs)
+
+
+def _kept(promise):
+    """Returns the value of a promise. Raises it where it is an exception."""
+    value = promise.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 class WorkSet(dist.Work):
