@@ -59,11 +59,16 @@ class Poller:
         self._epoll = None
         self._wakeup = None  # a write ends the thread's sleep
         self._pid = None
+        self._thread = None  # the thread that polls
 
     def watch(self, work, descriptor):
         """Completes the work's future when the operation ends."""
         with self._lock:
             self._start()
+            if threading.current_thread() is self._thread:
+                # A callback of a future has made this one, and may wait for it: torch's PowerSGD
+                # hook does. Another thread polls from now on; this one ends with its callbacks.
+                self._start_thread()
             watched = self._watched.get(descriptor)
             if watched is None:
                 watched = self._watched[descriptor] = Watched(descriptor)
@@ -89,10 +94,14 @@ class Poller:
         wakeup, self._wakeup = os.pipe()
         self._epoll.register(wakeup, select.EPOLLIN)
         self._pid = os.getpid()
-        threading.Thread(target=self._run, name="r2ccl-futures", daemon=True).start()
+        self._start_thread()
+
+    def _start_thread(self):
+        self._thread = threading.Thread(target=self._run, name="r2ccl-futures", daemon=True)
+        self._thread.start()
 
     def _run(self):
-        while True:
+        while threading.current_thread() is self._thread:
             for descriptor, _ in self._epoll.poll(self._sleep_bound()):
                 try:
                     os.read(descriptor, 8)

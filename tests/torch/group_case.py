@@ -20,6 +20,15 @@ def ranks(*sizes):
     return mark
 
 
+def since(*version):
+    """Leaves a test out with an older torch, such as since(2, 7). Stands above @ranks."""
+    def mark(test):
+        if tuple(map(int, torch.__version__.split(".")[:2])) < version:
+            test.sizes = ()
+        return test
+    return mark
+
+
 def values(rank, count, dtype=torch.float32, start=0):
     """Returns elements that differ by rank and place, and are exact in every type: 0 to 12."""
     return ((torch.arange(start, start + count) * 3 + rank * 5) % 13).to(dtype)

@@ -132,6 +132,26 @@ class AllReduceTest(GroupCase):
         result = self.reduced(dist.ReduceOp.SUM, lambda rank: values(rank, 3_000_001))
         self.assert_same(result, sum(self.all_ranks(lambda rank: values(rank, 3_000_001))))
 
+    def test_sparse_tensors(self):
+        def part(rank):
+            return torch.sparse_coo_tensor([[0, rank + 1]], values(rank, 6).view(2, 3), (5, 3))
+        total = sum(self.all_ranks(lambda rank: part(rank).to_dense()))
+        result = part(self.rank)
+        self.assertTrue(dist.all_reduce(result, async_op=True).is_completed())
+        self.assert_same(result.to_dense(), total)
+        result = part(self.rank)
+        dist.all_reduce(result, op=dist.ReduceOp.AVG)
+        self.assert_same(result.to_dense(), total / self.size)
+        with self.assertRaisesRegex(TypeError, "no MAX of sparse tensors"):
+            dist.all_reduce(result, op=dist.ReduceOp.MAX)
+
+    @ranks(2, 4)
+    def test_sparse_tensors_that_differ_are_refused_on_every_rank(self):
+        wrong = torch.sparse_coo_tensor([[0]], [1.0], (5 + self.rank,))
+        with self.assertRaisesRegex(ValueError, "rank 1's differs from rank 0's"):
+            dist.all_reduce(wrong)
+        dist.barrier()  # the group goes on
+
     def test_requires_grad_is_kept(self):
         leaf = values(self.rank, 5).requires_grad_()
         with torch.no_grad():

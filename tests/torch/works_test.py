@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import r2ccl
-from group_case import GroupCase, in_thread, ranks, seconds, values
+from group_case import GroupCase, in_thread, ranks, seconds, since, values
 
 
 class WorkTest(GroupCase):
@@ -55,6 +55,15 @@ class WorkTest(GroupCase):
             self.assert_same(futures[i].wait()[0], self.total(50, start=i))
             self.assertTrue(works[i].is_success())
 
+    def test_a_callback_may_wait_for_a_future(self):
+        # A callback may run in the thread that completes futures.
+        def reduce_again(ended):
+            return dist.all_reduce(ended.value()[0], async_op=True).get_future().wait()[0]
+        for i in range(20):
+            future = dist.all_reduce(values(self.rank, 6, start=i), async_op=True).get_future()
+            self.assert_same(future.then(reduce_again).then(lambda ended: ended.value()).wait(),
+                             self.total(6, start=i) * self.size)
+
     def test_a_future_of_several_tensors(self):
         tensors = [values(self.rank, 3), values(self.rank, 5)]
         work = self.group.allreduce_coalesced(tensors, dist.AllreduceCoalescedOptions())
@@ -63,6 +72,14 @@ class WorkTest(GroupCase):
         self.assert_same(results[1], self.total(5))
         self.assertTrue(work.is_success())
         self.assertIsNone(work.exception())
+
+    def test_the_profiler_has_a_range_for_each_operation(self):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(3):
+                dist.all_reduce(values(self.rank, 6))
+            dist.barrier()
+        names = [event.name for event in profile.events() if event.name.startswith("r2ccl:")]
+        self.assertEqual(sorted(names), ["r2ccl:all_reduce"] * 3 + ["r2ccl:barrier"])
 
     def test_works_that_nobody_waits_for_keep_their_tensors(self):
         for i in range(50):
@@ -166,6 +183,8 @@ class TimeoutTest(GroupCase):
                     dist.recv(torch.zeros(1), 1, group=group)
             self.meet()
 
+    # Before torch 2.7 destroy_process_group does not tell a group of a Python class.
+    @since(2, 7)
     @ranks(2)
     def test_the_end_after_a_timeout_does_not_wait(self):
         group = dist.new_group([0, 1])
