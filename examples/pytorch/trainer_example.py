@@ -9,8 +9,8 @@ import tempfile
 
 import torch
 import torch.distributed as dist
-from transformers import (GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback,
-                          TrainingArguments)
+from transformers import (GPT2Config, GPT2LMHeadModel, PrinterCallback, Trainer,
+                          TrainerCallback, TrainingArguments)
 
 from steplog import StepLog
 from transformer import CONTEXT, VOCABULARY, load_text
@@ -53,6 +53,7 @@ def train(args):
             disable_tqdm=True, dataloader_pin_memory=False)
         trainer = Trainer(model, settings, callbacks=[Record(log)],
                           train_dataset=[{"input_ids": row, "labels": row} for row in rows])
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     log.weights(trainer.model)
 
