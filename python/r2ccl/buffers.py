@@ -1,0 +1,70 @@
+"""The memory of tensors for calls of r2ccl.h: contiguous, and in the host.
+
+A tensor that is not has a contiguous copy for the call, and an output's copy goes back into the
+tensor when the operation is complete.
+"""
+
+import torch
+
+from r2ccl import cuda
+
+
+def check(tensor):
+    """Raises TypeError or RuntimeError unless r2ccl can take the tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a tensor, not {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"r2ccl takes dense tensors, not {tensor.layout}. Use tensor.to_dense()")
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise RuntimeError(f"r2ccl has no support for the device type {tensor.device.type}. It "
+                           "takes tensors on cpu and cuda: move the tensor first")
+
+
+def is_direct(tensor):
+    """Returns whether a call of r2ccl.h can use the tensor's own memory."""
+    return tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
+
+
+def readable(tensor):
+    """Returns the tensor, or a copy with the same elements that a call can read."""
+    if is_direct(tensor):
+        return tensor
+    check(tensor)
+    return cuda.to_host(tensor) if tensor.is_cuda else tensor.contiguous()
+
+
+def writable(tensor):
+    """Returns the tensor, or memory of its size that a call can write: copy it back then."""
+    if is_direct(tensor):
+        return tensor
+    check(tensor)
+    if tensor.is_cuda:
+        return cuda.host_buffer(tensor)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def require_contiguous(tensor):
+    """Raises ValueError for a tensor that is not contiguous."""
+    check(tensor)
+    if not tensor.is_contiguous():
+        raise ValueError("Tensors must be contiguous: pass tensor.contiguous()")
+
+
+def copy_back(tensor, memory):
+    """Copies the elements of `memory` into the tensor."""
+    if tensor.is_cuda:
+        cuda.from_host(tensor, memory)
+    else:
+        with torch.no_grad():
+            tensor.copy_(memory)
+
+
+def are_adjacent(tensors):
+    """Returns whether a call can use the tensors as one buffer: they lie one after another."""
+    first = tensors[0]
+    at = first.data_ptr() if is_direct(first) else 0
+    for tensor in tensors:
+        if not is_direct(tensor) or tensor.dtype != first.dtype or tensor.data_ptr() != at:
+            return False
+        at += tensor.numel() * tensor.element_size()
+    return at > first.data_ptr()

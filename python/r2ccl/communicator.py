@@ -1,0 +1,122 @@
+"""A communicator of r2ccl.h as an object. Needs no torch but for its exceptions."""
+
+import ctypes
+import dataclasses
+
+from r2ccl import c_api, errors
+
+
+@dataclasses.dataclass
+class Config:
+    """Settings of a group; None leaves a field to the environment, R2CCL_*, or the default.
+
+    ifname: the NICs of the data, as R2CCL_SOCKET_IFNAME.
+    oob_ifname: the NICs of the rendezvous, as R2CCL_OOB_IFNAME.
+    cutoff_ms: how long a host that no NIC reaches, and the end of a group, is waited for.
+    reproducible: True makes sums the same whatever fails; all ranks must agree.
+    name: appears in errors and in `r2ccl status`.
+    """
+
+    ifname: str | None = None
+    oob_ifname: str | None = None
+    cutoff_ms: int | None = None
+    reproducible: bool | None = None
+    name: str | None = None
+
+    def as_struct(self, init_timeout_ms):
+        def number(value):
+            return c_api.R2CCL_CONFIG_UNDEF_INT if value is None else value
+
+        def text(value):
+            return None if value is None else value.encode()
+
+        choice = {None: 0, True: 1, False: -1}[self.reproducible]
+        return c_api.r2cclConfig_t(
+            ctypes.sizeof(c_api.r2cclConfig_t), c_api.R2CCL_CONFIG_MAGIC, 1, text(self.ifname),
+            text(self.oob_ifname), number(init_timeout_ms), number(self.cutoff_ms),
+            text(self.name), choice, 0)
+
+
+class Communicator:
+    """Owns a r2cclComm_t. Calls that wait release the GIL."""
+
+    def __init__(self, library, handle, rank, size):
+        self.library = library
+        self.handle = handle  # an int; None after destroy()
+        self.rank = rank
+        self.size = size
+
+    @classmethod
+    def create(cls, library, identity, size, rank, config, timeout_ms):
+        """Meets the other ranks, which call with the same 128 bytes of `identity`."""
+        handle = ctypes.c_void_p()
+        given = config.as_struct(timeout_ms)
+        errors.check(library, library.calls.r2cclCommInitRankConfig(
+            ctypes.byref(handle), size, c_api.r2cclUniqueId.from_buffer_copy(identity), rank,
+            ctypes.byref(given)))
+        return cls(library, handle.value, rank, size)
+
+    @staticmethod
+    def unique_id(library):
+        """Returns a fresh identity, whose listener is in this process."""
+        made = c_api.r2cclUniqueId()
+        errors.check(library, library.calls.r2cclGetUniqueId(ctypes.byref(made)))
+        return bytes(made)
+
+    def split(self, color, key, config, timeout_ms):
+        """Returns a communicator of the ranks with this color, or None for color -1. Collective."""
+        handle = ctypes.c_void_p()
+        given = config.as_struct(timeout_ms)
+        errors.check(self.library, self.library.calls.r2cclCommSplit(
+            self.handle, color, key, ctypes.byref(handle), ctypes.byref(given)))
+        if not handle.value:
+            return None
+        rank, size = ctypes.c_int(), ctypes.c_int()
+        self.library.calls.r2cclCommUserRank(handle, ctypes.byref(rank))
+        self.library.calls.r2cclCommCount(handle, ctypes.byref(size))
+        return Communicator(self.library, handle.value, rank.value, size.value)
+
+    def failure(self):
+        """Returns the exception for the error that ended this communicator, or None."""
+        info = errors.last_error(self.library, self.handle)
+        if info.code == c_api.r2cclSuccess:
+            return None
+        ranks = [rank for rank in info.ranks[:info.rank_count] if rank >= 0]
+        return errors.make(info.code, info.text.decode(errors="replace"), ranks)
+
+    def report(self):
+        """Returns the JSON text of r2cclCommReport; docs/report.md has its fields."""
+        room = 64 * 1024
+        while True:
+            text, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)
+            errors.check(self.library, self.library.calls.r2cclCommReport(
+                self.handle, text, ctypes.byref(size)))
+            if size.value <= room:
+                return text.value.decode()
+            room = size.value + 4096  # it may grow meanwhile
+
+    def list_of(self, function, struct):
+        """Returns the structs that r2cclCommGetPaths or r2cclCommGetVerdicts has."""
+        count = ctypes.c_size_t(64)
+        while True:
+            room = count.value
+            made = (struct * max(room, 1))()
+            made[0].size = ctypes.sizeof(struct)
+            errors.check(self.library, function(self.handle, made, ctypes.byref(count)))
+            if count.value <= room:
+                return made[:count.value]
+
+    def descriptor(self):
+        """Returns the descriptor that is readable after an operation has completed."""
+        number = ctypes.c_int()
+        errors.check(self.library, self.library.calls.r2cclCommGetFd(
+            self.handle, ctypes.byref(number)))
+        return number.value
+
+    def abort(self):
+        errors.check(self.library, self.library.calls.r2cclCommAbort(self.handle))
+
+    def destroy(self):
+        """Ends the communicator in order; waits for the other ranks. Frees it in any case."""
+        handle, self.handle = self.handle, None
+        errors.check(self.library, self.library.calls.r2cclCommDestroy(handle))

@@ -1,0 +1,140 @@
+"""The class that torch.distributed gets for the backend "r2ccl"."""
+
+import datetime
+
+import torch
+import torch.distributed as dist
+
+from r2ccl import errors, library, rendezvous
+from r2ccl.collectives import Collectives
+from r2ccl.communicator import Communicator, Config
+from r2ccl.group import milliseconds
+from r2ccl.messages import Messages
+from r2ccl.work import WorkSet
+
+NAME = "r2ccl"
+
+
+class ProcessGroupR2ccl(Collectives, Messages, dist.ProcessGroup):
+    """A process group whose operations survive the loss of NICs."""
+
+    supports_splitting = False
+    supports_coalescing = True
+
+    def __init__(self, communicator, store, timeout, name):
+        dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        self._store = store
+        self._name = name
+        self._description = "undefined"
+        self.bound_device_id = None
+        self._open(communicator, timeout)
+
+    # --- identity ---
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    getRank, getSize = rank, size
+
+    def name(self):
+        return NAME
+
+    getBackendName = _get_backend_name = name
+
+    @property
+    def group_name(self):
+        return self._name
+
+    def getGroupName(self):
+        return self._name
+
+    def _set_group_name(self, name):
+        self._name = name
+
+    setGroupName = _set_group_name
+
+    @property
+    def group_desc(self):
+        return self._description
+
+    def getGroupDesc(self):
+        return self._description
+
+    def _set_group_desc(self, description):
+        self._description = description
+
+    setGroupDesc = _set_group_desc
+
+    def get_group_store(self):
+        return self._store
+
+    def _get_backend(self, device):
+        return self
+
+    @property
+    def _device_types(self):
+        return [torch.device("cpu"), torch.device("cuda")]
+
+    # --- settings ---
+
+    def set_timeout(self, timeout):
+        """Sets the bound of the waits of operations that start from now on."""
+        self._timeout_ms = milliseconds(timeout)
+
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+    def _get_sequence_number_for_group(self):
+        """Returns the number of collectives that this rank has called."""
+        return self._sequence
+
+    # --- groups of calls ---
+
+    def _start_coalescing(self, device=None):
+        self._begin_group()
+
+    def _end_coalescing(self, device=None):
+        return WorkSet(self._end_group())
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+    # --- the end ---
+
+    def shutdown(self):
+        """Ends the group in order. Waits until the other ranks do so, too; no longer than for a
+        host that is cut off (R2CCL_CUTOFF_S)."""
+        if self._gave_up:
+            return self.abort()
+        self._close(Communicator.destroy)
+
+    def abort(self):
+        """Ends the group at once. Its operations fail on every rank."""
+        def end(communicator):
+            communicator.abort()
+            communicator.destroy()
+        self._close(end)
+
+
+def create(options, backend_options=None):
+    """Returns the group for torch.distributed.init_process_group and new_group."""
+    loaded = library.load()
+    config = backend_options if isinstance(backend_options, Config) else Config(
+        name=options.group_id or None)
+    timeout_ms = milliseconds(options.timeout)
+    store, rank, size = options.store, options.group_rank, options.group_size
+    identity = rendezvous.identity(loaded, store, rank, size)
+    communicator = Communicator.create(loaded, identity, size, rank, config,
+                                       min(timeout_ms, 2**31 - 1))
+    rendezvous.forget(store, rank)
+    return ProcessGroupR2ccl(communicator, store, options.timeout, options.group_id)
+
+
+def register():
+    """Makes torch.distributed know the backend."""
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
