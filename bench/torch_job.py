@@ -33,6 +33,7 @@ class TorchJob:
         self.changes = sorted(changes, key=lambda change: change[0])
         self.applied = []  # {"step", "time", "words"}
         self.view_step = None  # the step that ended before rank 0 logged its first view
+        self.after_change = None  # called after each change
         self.records = []  # of rank 0
         command = [*(launcher or [python]), EXAMPLES / script, "--backend", backend, "--record",
                    self.directory / "record.%r", *options]
@@ -62,6 +63,8 @@ class TorchJob:
             words = self.changes.pop(0)[1]
             self.lab.command(*words)
             self.applied.append({"step": step, "time": time.monotonic(), "words": words})
+            if self.after_change:
+                self.after_change()
 
     def run(self, timeout, stall=None):
         """Waits for the end and returns self. `stall`: the job counts as dead after so many seconds
@@ -94,6 +97,11 @@ class TorchJob:
     def losses(self):
         return [record.get("loss") for record in self.steps]
 
+    def final_loss(self):
+        """Returns the last loss, the mean over all ranks: each has the loss of its own share."""
+        return statistics.fmean(next(record["loss"] for record in reversed(self.record_of(rank))
+                                     if "loss" in record) for rank in range(self.lab.hosts))
+
     def weights(self):
         """Returns the hash of the weights of each rank, None for a rank that did not end."""
         return [next((record["weights"] for record in self.record_of(rank) if "weights" in record),
@@ -109,7 +117,7 @@ def compared(clean, hit):
             "weights": [clean.weights(), hit.weights()],
             "equal": not different and len(clean.steps) == len(hit.steps)
             and len(set(clean.weights() + hit.weights())) == 1 and None not in clean.weights(),
-            "final_loss": [clean.losses[-1], hit.losses[-1]]}
+            "final_loss": [clean.final_loss(), hit.final_loss()]}
 
 
 def interval(values):

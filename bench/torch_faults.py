@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""PyTorch jobs (examples/pytorch) in the lab, while NICs are pulled, black-holed, slowed and
+restored: the bits of losses and weights, the cost of a lost NIC, the latency of requests, Gloo
+beside it, and recovery beside a restart from a checkpoint.
+
+Needs root, and a Python with torch (--python). A whole run takes about 15 minutes on 2 cores, and
+wants a quiet machine.
+"""
+import pathlib
+import sys
+
+import lab as lab_module
+import torch_sections as sections
+import torch_svg
+from lab import Failed, machine, progress, save
+
+SECTIONS = {
+    "bits": sections.bits,
+    "picture": sections.picture,
+    "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (1, 12)),
+                                         *sections.FIFTH),
+    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((16, 50), (1, 12)),
+                                         *sections.FIFTH, "--bucket-mb", 0.5),
+    "serving": sections.serving,
+    "gloo1": lambda bench: sections.against_gloo(bench, 1, *sections.FIFTH),
+    "gloo4": lambda bench: sections.against_gloo(bench, 4, "--batch", 1, "--width", 256),
+    "restart": sections.restart,
+}
+
+
+def main():
+    p = lab_module.parser(__doc__)
+    p.add_argument("--python", default=sys.executable, help="a Python with torch")
+    p.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS),
+                   metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
+    p.add_argument("--svg", type=pathlib.Path, help="draw the picture's run here")
+    options = p.parse_args()
+    document = {"what": "torch_faults", "machine": machine(), "errors": []}
+    bench = sections.Bench(options)
+    for name in options.only:
+        try:
+            document[name] = SECTIONS[name](bench)
+        except Failed as error:
+            progress(f"{name}: {error}")
+            document["errors"].append(f"{name}: {error}"[:400])
+    if options.svg and "picture" in document:
+        options.svg.write_text(torch_svg.draw(document["picture"]))
+        progress(f"wrote {options.svg}")
+    save(options.json, document)
+    return 1 if document["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
