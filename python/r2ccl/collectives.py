@@ -11,9 +11,9 @@ class Collectives(Arguments):
     Raises ValueError, TypeError or RuntimeError for arguments that this rank alone can see to be
     wrong; nothing has started then. `wait` of the Work raises all other errors."""
 
-    def _entry(self, name, tensors, op=None, peer=None):
+    def _entry(self, name, inputs, outputs=None, op=None, root=None):
         self._sequence += 1
-        return Entry(name, self._sequence, tensors, op, peer)
+        return Entry(name, self._sequence, inputs, outputs, op, root)
 
     def _start_reduction(self, opts, tensor, start):
         """Returns start(op, r2ccl's number of the reduction, timeout)."""
@@ -40,7 +40,7 @@ class Collectives(Arguments):
         pointer = memory.data_ptr()
 
         def start(op, number, timeout):
-            return self._start(self._entry("allreduce", [tensor], op), [tensor], (tensor, memory),
+            return self._start(self._entry("all_reduce", [tensor], None, reduce_ops.name(op)), [tensor], (tensor, memory),
                                back_to(tensor, memory), timeout, self._starts.r2cclAllReduce,
                                pointer, pointer, memory.numel() * factor, code, number)
         return self._start_reduction(opts, tensor, start)
@@ -58,7 +58,7 @@ class Collectives(Arguments):
         is_root = root == self._rank
 
         def start(op, number, timeout):
-            return self._start(self._entry("reduce", [tensor], op, root), [tensor],
+            return self._start(self._entry("reduce", [tensor], None, reduce_ops.name(op), root), [tensor],
                                (tensor, memory), back_to(tensor, memory) if is_root else None,
                                timeout, self._starts.r2cclReduce, pointer,
                                pointer if is_root else None, memory.numel() * factor, code,
@@ -92,7 +92,7 @@ class Collectives(Arguments):
             count = counts([size * factor for size in sizes])
 
         def start(op, number, timeout):
-            return self._start(self._entry(name, [source], op), [output], (output, memory, source),
+            return self._start(self._entry(name, [source], [output], reduce_ops.name(op)), [output], (output, memory, source),
                                back_to(output, memory), timeout, function, source.data_ptr(),
                                memory.data_ptr(), count, code, number)
         return self._start_reduction(opts, output, start)
@@ -114,7 +114,7 @@ class Collectives(Arguments):
         memory = buffers.readable(tensor)
         code, factor = dtypes.movable(tensor)
         pointer = memory.data_ptr()
-        return self._start(self._entry("broadcast", [tensor], None, root), [tensor],
+        return self._start(self._entry("broadcast", [tensor], root=root), [tensor],
                            (tensor, memory),
                            back_to(tensor, memory) if root != self._rank else None, opts.timeout,
                            self._starts.r2cclBroadcast, pointer, pointer, memory.numel() * factor,
@@ -132,7 +132,7 @@ class Collectives(Arguments):
         function, shape = self._starts.r2cclAllGather, (sizes[0],)
         if len(set(sizes)) > 1:
             function, shape = self._starts.r2cclAllGatherV, (counts(sizes), None)
-        return self._start(self._entry("allgather", [source]), outputs, (outputs, send, receive),
+        return self._start(self._entry("all_gather", [source], outputs), outputs, (outputs, send, receive),
                            finish, opts and opts.timeout, function, send.data_ptr(),
                            receive.data_ptr(), *shape, code)
 
@@ -150,7 +150,7 @@ class Collectives(Arguments):
         self._check_multiple(output_tensor, input_tensor, "all_gather_into_tensor", "output")
         send, receive = buffers.readable(input_tensor), buffers.writable(output_tensor)
         code, factor = dtypes.movable(input_tensor)
-        return self._start(self._entry("_allgather_base", [input_tensor]), [output_tensor],
+        return self._start(self._entry("_all_gather_base", [input_tensor], [output_tensor]), [output_tensor],
                            (output_tensor, send, receive), back_to(output_tensor, receive),
                            opts and opts.timeout, self._starts.r2cclAllGather, send.data_ptr(),
                            receive.data_ptr(), send.numel() * factor, code)
@@ -178,7 +178,7 @@ class Collectives(Arguments):
             receive, finish = gathered(outputs)
         elif output_tensors and output_tensors[0]:
             raise ValueError("gather: requires empty output on a rank that is not the root")
-        return self._start(self._entry("gather", [source], None, root), outputs,
+        return self._start(self._entry("gather", [source], outputs, root=root), outputs,
                            (outputs, send, receive), finish, opts.timeout,
                            self._starts.r2cclGather, send.data_ptr(),
                            None if receive is None else receive.data_ptr(),
@@ -187,7 +187,7 @@ class Collectives(Arguments):
     def scatter(self, output_tensors, input_tensors, opts):
         """Sets the output of rank r to the root's input r. All have the same size."""
         output, root = one(output_tensors, "scatter"), self._check_root(opts.rootRank, "scatter")
-        source = None
+        inputs, source = [], None
         if root == self._rank:
             inputs = one(input_tensors, "scatter")
             self._check_list(inputs, output, "scatter", "input", alike=True)
@@ -196,7 +196,7 @@ class Collectives(Arguments):
             raise ValueError("scatter: requires empty input on a rank that is not the root")
         memory = buffers.writable(output)
         code, factor = dtypes.movable(output)
-        return self._start(self._entry("scatter", [output], None, root), [output],
+        return self._start(self._entry("scatter", inputs, [output], root=root), [output],
                            (output, memory, source), back_to(output, memory), opts.timeout,
                            self._starts.r2cclScatter,
                            None if source is None else source.data_ptr(), memory.data_ptr(),
@@ -212,7 +212,7 @@ class Collectives(Arguments):
         if receive.data_ptr() == send.data_ptr():
             send = send.clone()
         code, factor = dtypes.movable(inputs[0])
-        return self._start(self._entry("alltoall", inputs), outputs, (outputs, send, receive),
+        return self._start(self._entry("all_to_all", inputs, outputs), outputs, (outputs, send, receive),
                            finish, opts and opts.timeout, self._starts.r2cclAllToAllV,
                            send.data_ptr(), counts([each.numel() * factor for each in inputs]),
                            None, receive.data_ptr(),
@@ -232,7 +232,7 @@ class Collectives(Arguments):
         send_counts = self._split(input_tensor, input_split_sizes, factor)
         receive_counts = self._split(output_tensor, output_split_sizes, factor)
         send, receive = buffers.readable(input_tensor), buffers.writable(output_tensor)
-        return self._start(self._entry("alltoall_base", [input_tensor]), [output_tensor],
+        return self._start(self._entry("all_to_all", [input_tensor], [output_tensor]), [output_tensor],
                            (output_tensor, send, receive), back_to(output_tensor, receive),
                            opts and opts.timeout, self._starts.r2cclAllToAllV, send.data_ptr(),
                            counts(send_counts), None, receive.data_ptr(), counts(receive_counts),

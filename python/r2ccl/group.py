@@ -1,84 +1,109 @@
 """The state of a group: its communicator, its operations under way, and how they start and end.
 
-Collectives and Messages (collectives.py, messages.py) have the calls, process_group.py the class that
-torch sees.
+Collectives and Messages (collectives.py, messages.py) have the calls, process_group.py has the class
+that torch sees.
 """
 
 import ctypes
 import logging
 
-from r2ccl import c_api, errors, futures
-from r2ccl.work import Work, WorkSet
+from r2ccl import c_api, errors, futures, recorder, threads
+from r2ccl.work import Work, WorkSet, bound_of
 
 log = logging.getLogger("torch.distributed.r2ccl")
 _byref, _pointer = ctypes.byref, ctypes.c_void_p
+# Errors of one call, which leave no trace in the group.
+HARMLESS = {c_api.r2cclInvalidArgument}
 
 
 class Group:
-    """What every call of a group needs."""
+    """The state and the steps that every call of a group uses."""
 
-    def _open(self, communicator, timeout):
+    def _open(self, communicator, timeout, record):
         self._communicator = communicator
         self.library = communicator.library
         self._starts = self.library.starts
-        self._handle = communicator.handle
+        self._handle = communicator.handle  # None once the group has ended
         self._rank = communicator.rank
         self._size = communicator.size
         self._timeout_ms = milliseconds(timeout)
         self._works = {}  # id: work; keeps the tensors of all operations under way
-        self._sequence = 0
+        self._sequence = 0  # of collectives
+        self._messages = 0
         self._deferred = None  # the calls since _begin_group, which start with _end_group
         self._deferred_reductions = []  # their PREMUL_SUMs
-        self._gave_up = False  # a wait has timed out: the operation may never end
+        self._record = record
+        self._dump = None  # the path of the record after the error that ended the group
+        self._gave_up = False  # a wait has ended before its operation, which may never end
         self._descriptor = None
 
     def _start(self, entry, outputs, keep, finish, timeout, function, *args):
         """Starts function(*args, communicator, request). Returns its Work."""
         if self._handle is None:
-            raise self._closed(entry.name)
-        bound = self._timeout_ms
-        if timeout is not None and timeout.days >= 0:
-            bound = milliseconds(timeout)
-        work = Work(self, _pointer(), outputs, keep, finish, bound, entry)
+            raise closed(entry.name)
+        entry.timeout_ms = bound_of(timeout, self._timeout_ms)
+        work = Work(self, _pointer(), outputs, keep, finish, entry)
         if self._deferred is not None:
             self._deferred.append((work, function, args))
             return work
         code = function(*args, self._handle, _byref(work._request))
         if code:
-            raise self._refused(entry, code)
+            raise self.operation_failed(code)
+        self._record.add(entry)
         works = self._works
         works[id(work)] = work
         if len(works) > 1:
             next(iter(works.values())).poll()
         return work
 
-    def _closed(self, name):
-        return errors.R2cclError(
-            f"{name}: the group was destroyed or aborted. Make a new one, for example by "
-            "torch.distributed.init_process_group")
+    def _open_handle(self, name):
+        if self._handle is None:
+            raise closed(name)
+        return self._handle
 
-    def _refused(self, entry, code):
-        return errors.from_last(self.library, code)
+    # --- for Work ---
 
     def operation_ended(self, work):
         self._works.pop(id(work), None)
 
-    def operation_failed(self, work, code):
-        return errors.from_last(self.library, code)
+    def operation_failed(self, code):
+        """Returns the exception for a failed call of this thread."""
+        error = errors.from_last(self.library, code)
+        if code not in HARMLESS:
+            if self._dump is None:
+                self._dump = self._write_record()
+            self._add_record(error, self._dump)
+        return error
 
-    def wait_timed_out(self, work, bound_ms):
+    def wait_timed_out(self, entry):
+        """Returns the exception for a wait of this thread whose bound has passed."""
+        self.give_up()
+        error = errors.from_last(self.library, c_api.r2cclTimeout)
+        entry.error = error
+        return self._add_record(error, self._write_record())
+
+    def give_up(self):
+        """A caller no longer waits for an operation."""
         self._gave_up = True
-        return errors.from_last(self.library, c_api.r2cclTimeout)
 
     def watch(self, work):
         if self._descriptor is None:
             self._descriptor = self._communicator.descriptor()
         futures.POLLER.watch(work, self._descriptor)
 
-    def _open_handle(self, name):
-        if self._handle is None:
-            raise self._closed(name)
-        return self._handle
+    def _write_record(self):
+        path = recorder.dump(self._record.global_rank())
+        if path is not None:
+            log.error("r2ccl: the last operations of group %s, rank %d, are in %s",
+                      self._record.name, self._rank, path)
+        return path
+
+    @staticmethod
+    def _add_record(error, path):
+        if path is not None and error.args:
+            error.dump = path
+            error.args = (f"{error.args[0]} (the last operations of this rank: {path})",)
+        return error
 
     # --- calls that start together ---
 
@@ -93,15 +118,15 @@ class Group:
         for work, function, args in deferred:
             function(*args, handle, _byref(work._request))
         code = self._starts.r2cclGroupEnd()
-        error = errors.from_last(self.library, code) if code else None
+        error = self.operation_failed(code) if code else None
         for number in self._deferred_reductions:
             self._starts.r2cclRedOpDestroy(number, handle)
         if error is not None:
             raise error
-        works = [work for work, _, _ in deferred]
-        for work in works:
+        for work, _, _ in deferred:
+            self._record.add(work.entry)
             self._works[id(work)] = work
-        return works
+        return [work for work, _, _ in deferred]
 
     def _end_reduction(self, number):
         if self._deferred is None:
@@ -125,7 +150,7 @@ class Group:
     # --- the end ---
 
     def _close(self, end):
-        """Ends the communicator by end(communicator). Completes all works."""
+        """Ends the communicator by end(communicator), and completes all works."""
         if self._handle is None:
             return
         self._handle = None
@@ -133,10 +158,21 @@ class Group:
             futures.POLLER.forget(self._descriptor)
             self._descriptor = None
         try:
-            end(self._communicator)
+            threads.interruptible(lambda: end(self._communicator))
+        except errors.R2cclError as error:
+            # The group has ended all the same. torch's caller could do nothing else.
+            log.error("r2ccl: the end of group %s, rank %d: %s", self._record.name, self._rank,
+                      error)
         finally:
             for work in list(self._works.values()):
                 work.poll()
+            self._record.forget()
+
+
+def closed(name):
+    return errors.R2cclError(
+        f"{name}: the group was destroyed or aborted. Make a new one, for example by "
+        "torch.distributed.init_process_group")
 
 
 def milliseconds(timeout):

@@ -15,7 +15,8 @@ class Messages(Arguments):
             raise ValueError(f"{name}: invalid rank {peer} in a group of {self._size} ranks")
         if tag < 0:
             raise ValueError(f"{name}: invalid tag {tag}: it must be 0 or more")
-        return Entry(name, 0, [tensor], None, peer, tag)
+        self._messages += 1
+        return Entry(name, self._messages, [tensor], peer=peer, tag=tag)
 
     def send(self, tensors, dst, tag=0):
         """Sends the tensor to rank `dst` of the group."""

@@ -5,7 +5,7 @@ import datetime
 import torch
 import torch.distributed as dist
 
-from r2ccl import errors, library, rendezvous
+from r2ccl import library, recorder, rendezvous
 from r2ccl.collectives import Collectives
 from r2ccl.communicator import Communicator, Config
 from r2ccl.group import milliseconds
@@ -21,13 +21,11 @@ class ProcessGroupR2ccl(Collectives, Messages, dist.ProcessGroup):
     supports_splitting = False
     supports_coalescing = True
 
-    def __init__(self, communicator, store, timeout, name):
+    def __init__(self, communicator, store, timeout, record):
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
         self._store = store
-        self._name = name
-        self._description = "undefined"
         self.bound_device_id = None
-        self._open(communicator, timeout)
+        self._open(communicator, timeout, record)
 
     # --- identity ---
 
@@ -46,25 +44,25 @@ class ProcessGroupR2ccl(Collectives, Messages, dist.ProcessGroup):
 
     @property
     def group_name(self):
-        return self._name
+        return self._record.name
 
     def getGroupName(self):
-        return self._name
+        return self._record.name
 
     def _set_group_name(self, name):
-        self._name = name
+        self._record.name = name
 
     setGroupName = _set_group_name
 
     @property
     def group_desc(self):
-        return self._description
+        return self._record.description
 
     def getGroupDesc(self):
-        return self._description
+        return self._record.description
 
     def _set_group_desc(self, description):
-        self._description = description
+        self._record.description = description
 
     setGroupDesc = _set_group_desc
 
@@ -131,7 +129,8 @@ def create(options, backend_options=None):
     communicator = Communicator.create(loaded, identity, size, rank, config,
                                        min(timeout_ms, 2**31 - 1))
     rendezvous.forget(store, rank)
-    return ProcessGroupR2ccl(communicator, store, options.timeout, options.group_id)
+    record = recorder.Recorder(options.group_id, list(options.global_ranks_in_group), rank)
+    return ProcessGroupR2ccl(communicator, store, options.timeout, record)
 
 
 def register():

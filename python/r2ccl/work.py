@@ -6,9 +6,21 @@ import threading
 import torch
 import torch.distributed as dist
 
-from r2ccl import c_api, cuda, futures
+from r2ccl import c_api, cuda, errors, futures, threads
 
 _byref = ctypes.byref
+# A wait of the main thread goes on in another one after this time. A wait below 20 ms asks no rank
+# for the reason.
+SHORT_WAIT_MS = 15
+
+
+def bound_of(timeout, default_ms):
+    """Returns milliseconds. torch passes None, or a timedelta that is not positive, for the
+    default."""
+    if timeout is None:
+        return default_ms
+    given = round(timeout.total_seconds() * 1000)
+    return given if given > 0 else default_ms
 
 
 class Work(dist.Work):
@@ -17,55 +29,71 @@ class Work(dist.Work):
     The group keeps it, and so its tensors, until the operation is complete.
     """
 
-    def __init__(self, group, request, outputs, keep, finish, timeout_ms, entry):
+    def __init__(self, group, request, outputs, keep, finish, entry):
         super().__init__()
         self._group = group
         self._request = request  # a c_void_p; None once the operation is complete
         self._outputs = outputs
-        self._keep = keep  # all tensors whose memory the operation uses
+        self._keep = keep  # everything whose memory the operation uses
         self._finish = finish  # called after success; copies results to their places
-        self._timeout_ms = timeout_ms
-        self._entry = entry  # of the recorder
+        self.entry = entry  # of the recorder
         self._error = None
         self._future = None
         self._lock = threading.Lock()  # held while a thread is in C with the request
 
     def wait(self, timeout=None):
         """Blocks until the operation is complete, for at most `timeout` (a timedelta) or the
-        group's timeout. Returns True. Raises the operation's error, or WaitTimeoutError: the
-        operation goes on then."""
+        group's timeout. Returns True.
+
+        Raises the operation's error, or WaitTimeoutError: the operation goes on then."""
         if self._request is not None:
-            self._wait(timeout)
+            self._wait(bound_of(timeout, self.entry.timeout_ms))
         if self._error is not None:
             raise self._error
         if self._outputs and self._outputs[0].is_cuda:
             cuda.join(self._outputs)
         return True
 
-    def _wait(self, timeout):
-        bound = self._timeout_ms
-        if timeout is not None:
-            given = round(timeout.total_seconds() * 1000)
-            if given > 0:  # torch passes 0 for "the group's timeout"
-                bound = given
+    def _wait(self, bound_ms):
+        if self._request.value is None:
+            raise errors.R2cclError(f"{self.entry.name}: the operation has not started, because "
+                                    "it is in a coalescing block that has not ended")
+        if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
+            self.block(bound_ms)
+        elif not self._block(SHORT_WAIT_MS):
+            try:
+                threads.interruptible(lambda: self.block(bound_ms))
+            except KeyboardInterrupt:
+                self._group.give_up()
+                raise
+
+    def block(self, milliseconds):
+        """Blocks in C until the operation is complete. Raises WaitTimeoutError."""
+        if not self._block(milliseconds):
+            raise self._group.wait_timed_out(self.entry)
+
+    def _block(self, milliseconds):
+        """Returns whether the operation was complete within the time."""
         with self._lock:
             if self._request is None:
-                return
-            code = self._group.library.calls.r2cclRequestWait(_byref(self._request), bound)
+                return True
+            code = self._group.library.calls.r2cclRequestWait(_byref(self._request), milliseconds)
             if code == c_api.r2cclTimeout:
-                raise self._group.wait_timed_out(self, bound)
+                return False
             self._settle(code)
+            return True
 
     def _settle(self, code):
         """The operation is complete with this result of this thread's last call. The caller holds
         the lock."""
         if code != c_api.r2cclSuccess:
-            self._error = self._group.operation_failed(self, code)
+            self._error = self._group.operation_failed(code)
         elif self._finish is not None:
             try:
                 self._finish()
-            except Exception as error:  # the waiting thread gets it
+            except Exception as error:  # for the thread that waits
                 self._error = error
+        self.entry.end(self._error)
         self._request = self._keep = self._finish = None
         self._group.operation_ended(self)
         if self._future is not None:
@@ -81,7 +109,7 @@ class Work(dist.Work):
         return self._request is None
 
     def _test(self):
-        if self._request is None:
+        if self._request is None or self._request.value is None:
             return
         done = ctypes.c_int()
         code = self._group.library.starts.r2cclRequestTest(_byref(self._request), _byref(done))
@@ -107,34 +135,41 @@ class Work(dist.Work):
         return self._outputs
 
     def synchronize(self):
+        """As wait()."""
         self.wait()
 
     def source_rank(self):
-        """Returns the rank that a recv's message came from."""
-        return self._entry.peer
+        """Returns the rank of the group that a recv's message came from."""
+        return self.entry.peer
 
     _source_rank = source_rank
 
     def get_future(self):
         """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
-        thread of r2ccl."""
+        thread of r2ccl. After the group's timeout it has a WaitTimeoutError."""
         if self._future is None:
-            self._future = self._promise = futures.new(self._outputs)
+            self._promise = futures.new(self._outputs)
+            self._future = self._promise
             if self._request is None:
                 self._keep_promise()
             else:
                 self._group.watch(self)
         return self._future
 
-    def _keep_promise(self):
-        # The pop is atomic: the thread that settles and the one in get_future may both come here.
+    def break_promise(self, error):
+        """Ends the future with an error, while the operation goes on."""
+        self._keep_promise(error)
+
+    def _keep_promise(self, error=None):
+        # The pop is atomic: several threads may come here.
         promise = self.__dict__.pop("_promise", None)
         if promise is None:
             return
-        if self._error is None:
+        error = error or self._error
+        if error is None:
             promise.set_result(self._outputs)
         else:
-            promise.set_exception(self._error)
+            promise.set_exception(error)
 
 
 class WorkSet(dist.Work):
