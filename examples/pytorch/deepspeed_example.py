@@ -58,6 +58,8 @@ def main():
     torch.set_num_threads(1)  # the order of sums inside a rank depends on the number of threads
     if args.backend == "r2ccl":
         import r2ccl  # noqa: F401 (the import makes the backend known to torch)
+    # Else DeepSpeed compiles, for minutes, an operator that serves the ranks of one host.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(args.backend)
     train(args)
     dist.destroy_process_group()

@@ -59,7 +59,7 @@ def resume(path, model, optimizer):
 
 def save(path, step, model, optimizer):
     """Replaces the checkpoint as a whole, so that a rank that dies leaves the old one."""
-    new = path.with_suffix(".new")
+    new = path.with_name(path.name + ".new")
     torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, new)
     new.rename(path)
 
