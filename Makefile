@@ -7,7 +7,7 @@ launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAU
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test check nightly fuzz unit mutants lint format install deb clean help
+.PHONY: build deps demo test check torch-test nightly fuzz unit mutants lint format install deb clean help
 
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
@@ -28,6 +28,10 @@ test: deps  ## the release build, its tests and 1,000 simulated seeds; ends with
 check:  ## the tests that `make test` leaves out: sanitizers, seeds, fuzzers, lint; STEPS="asan tsan"
 	@scripts/install-deps.sh --lint
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),check)
+
+torch-test:  ## the torch backend, in build/torch-venv; R2CCL_ALLOW_SKIP=1 skips it without torch
+	@scripts/install-deps.sh --check
+	@python3 -B scripts/run-tests.py -j $(JOBS) torch
 
 nightly: deps  ## 109,550 simulated seeds, all conditions, a soak, all mutants: hours
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),nightly)
@@ -61,4 +65,4 @@ clean:  ## remove the build directories
 	rm -rf build build-dev build-tsan build-fuzz build-mutants
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

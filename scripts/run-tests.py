@@ -72,6 +72,7 @@ STEPS = {
                            target="simulated_transfer"),
     "simgrid": Script((command("python3 -B tests/simgrid/compare.py build/r2ccl"),),
                       target="r2ccl_command"),
+    "torch": Script((command("scripts/torch-test.sh"),), target="r2ccl"),
     "seeds": Script((command("build/r2ccl sim fuzz --seeds 1001..100000"),
                      command("build/r2ccl sim fuzz --seeds 101251..103500"),
                      command("build/r2ccl sim fuzz --seeds 103701..112000")),
@@ -85,14 +86,15 @@ STEPS = {
 
 SUITES = {
     "test": ("release",),
-    "check": ("long", "format", "lint", "instructions", "simgrid", "asan", "tsan", "fuzz"),
+    "check": ("long", "format", "lint", "instructions", "simgrid", "torch", "asan", "tsan",
+              "fuzz"),
     "nightly": ("seeds", "conditions", "soak", "mutants"),
 }
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 1,450 more "
             "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
-            "SimGrid's times of plans, the\ninstalled files, the long process tests. `make check` runs these.",
+            "SimGrid's times of plans, the\ninstalled files, the long process tests, the torch backend. `make check` runs these.",
     "check": "Left out: 109,550 simulated seeds, all conditions, the soak, all mutants. "
              "`make nightly` runs these.",
 }

@@ -22,7 +22,8 @@ def check(tensor):
 
 def is_direct(tensor):
     """Returns whether a call of r2ccl.h can use the tensor's own memory."""
-    return tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
+    return (isinstance(tensor, torch.Tensor) and tensor.is_cpu and
+            tensor.layout is torch.strided and tensor.is_contiguous())
 
 
 def readable(tensor):

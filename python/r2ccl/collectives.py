@@ -16,15 +16,16 @@ class Collectives(Arguments):
         return Entry(name, self._sequence, inputs, outputs, op, root)
 
     def _start_reduction(self, opts, tensor, start):
-        """Returns start(op, r2ccl's number of the reduction, timeout)."""
-        op = reduce_ops.SUM if opts is None else opts.reduceOp
+        """Returns start(the reduction's name, r2ccl's number of it, timeout)."""
+        kind = reduce_ops.kind_of(opts)
         timeout = None if opts is None else opts.timeout
-        number = reduce_ops.of(op, tensor)
+        number = reduce_ops.number_of(kind, tensor.dtype)
         if number is not None:
-            return start(op, number, timeout)
-        number = reduce_ops.premul_sum(self.library, self._open_handle("PREMUL_SUM"), op, tensor)
+            return start(reduce_ops.NAMES[kind], number, timeout)
+        number = reduce_ops.premul_sum(self.library, self._open_handle("PREMUL_SUM"),
+                                       opts.reduceOp, tensor.dtype)
         try:
-            return start(op, number, timeout)
+            return start(reduce_ops.NAMES[kind], number, timeout)
         finally:
             self._end_reduction(number)
 
@@ -40,7 +41,7 @@ class Collectives(Arguments):
         pointer = memory.data_ptr()
 
         def start(op, number, timeout):
-            return self._start(self._entry("all_reduce", [tensor], None, reduce_ops.name(op)), [tensor], (tensor, memory),
+            return self._start(self._entry("all_reduce", [tensor], None, op), [tensor], (tensor, memory),
                                back_to(tensor, memory), timeout, self._starts.r2cclAllReduce,
                                pointer, pointer, memory.numel() * factor, code, number)
         return self._start_reduction(opts, tensor, start)
@@ -58,7 +59,7 @@ class Collectives(Arguments):
         is_root = root == self._rank
 
         def start(op, number, timeout):
-            return self._start(self._entry("reduce", [tensor], None, reduce_ops.name(op), root), [tensor],
+            return self._start(self._entry("reduce", [tensor], None, op, root), [tensor],
                                (tensor, memory), back_to(tensor, memory) if is_root else None,
                                timeout, self._starts.r2cclReduce, pointer,
                                pointer if is_root else None, memory.numel() * factor, code,
@@ -92,7 +93,7 @@ class Collectives(Arguments):
             count = counts([size * factor for size in sizes])
 
         def start(op, number, timeout):
-            return self._start(self._entry(name, [source], [output], reduce_ops.name(op)), [output], (output, memory, source),
+            return self._start(self._entry(name, [source], [output], op), [output], (output, memory, source),
                                back_to(output, memory), timeout, function, source.data_ptr(),
                                memory.data_ptr(), count, code, number)
         return self._start_reduction(opts, output, start)

@@ -24,8 +24,6 @@ REDUCIBLE = {
     torch.complex64: (c_api.r2cclFloat32, 2),
     torch.complex128: (c_api.r2cclFloat64, 2),
 }
-# The real types of two elements, so that a complex tensor's reduction is told apart.
-COMPLEX = {torch.complex64, torch.complex128}
 
 
 def movable(tensor):
@@ -38,7 +36,7 @@ def reducible(tensor):
     """Returns (r2ccl's type, its elements in one element). Raises TypeError."""
     known = REDUCIBLE.get(tensor.dtype)
     if known is None:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in REDUCIBLE)
+        names = ", ".join(str(dtype).split(".")[1] for dtype in REDUCIBLE)
         raise TypeError(f"r2ccl cannot reduce tensors of {tensor.dtype}. It reduces {names}. "
                         "Convert the tensor first, for example by tensor.float()")
     return known

@@ -61,6 +61,11 @@ def make(code, text, ranks=()):
     return error
 
 
+def make_timeout(text, ranks):
+    """Returns the exception for ranks that are late."""
+    return make(c_api.r2cclTimeout, text, ranks)
+
+
 def from_last(library, code):
     """Returns the exception for the call of this thread that has just failed with `code`."""
     info = last_error(library)

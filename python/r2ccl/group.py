@@ -69,18 +69,20 @@ class Group:
     def operation_failed(self, code):
         """Returns the exception for a failed call of this thread."""
         error = errors.from_last(self.library, code)
-        if code not in HARMLESS:
-            if self._dump is None:
-                self._dump = self._write_record()
-            self._add_record(error, self._dump)
-        return error
+        if code in HARMLESS:
+            return error
+        if self._dump is None:
+            self._dump = recorder.dump(self._record.global_rank())
+            if code != c_api.r2cclAborted:  # the program's own wish
+                log.error("r2ccl: group %s, rank %d: %s", self._record.name, self._rank, error)
+        return _with_record(error, self._dump)
 
     def wait_timed_out(self, entry):
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up()
         error = errors.from_last(self.library, c_api.r2cclTimeout)
         entry.error = error
-        return self._add_record(error, self._write_record())
+        return _with_record(error, recorder.dump(self._record.global_rank()))
 
     def give_up(self):
         """A caller no longer waits for an operation."""
@@ -90,20 +92,6 @@ class Group:
         if self._descriptor is None:
             self._descriptor = self._communicator.descriptor()
         futures.POLLER.watch(work, self._descriptor)
-
-    def _write_record(self):
-        path = recorder.dump(self._record.global_rank())
-        if path is not None:
-            log.error("r2ccl: the last operations of group %s, rank %d, are in %s",
-                      self._record.name, self._rank, path)
-        return path
-
-    @staticmethod
-    def _add_record(error, path):
-        if path is not None and error.args:
-            error.dump = path
-            error.args = (f"{error.args[0]} (the last operations of this rank: {path})",)
-        return error
 
     # --- calls that start together ---
 
@@ -167,6 +155,13 @@ class Group:
             for work in list(self._works.values()):
                 work.poll()
             self._record.forget()
+
+
+def _with_record(error, path):
+    if path is not None:
+        error.dump = path
+        error.args = (f"{error} (the last operations of this rank: {path})",)
+    return error
 
 
 def closed(name):

@@ -5,17 +5,18 @@ import datetime
 import torch
 import torch.distributed as dist
 
-from r2ccl import library, recorder, rendezvous
+from r2ccl import c_api, library, recorder, rendezvous, threads
 from r2ccl.collectives import Collectives
 from r2ccl.communicator import Communicator, Config
 from r2ccl.group import milliseconds
+from r2ccl.lifecycle import Lifecycle
 from r2ccl.messages import Messages
 from r2ccl.work import WorkSet
 
 NAME = "r2ccl"
 
 
-class ProcessGroupR2ccl(Collectives, Messages, dist.ProcessGroup):
+class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
     """A process group whose operations survive the loss of NICs."""
 
     supports_splitting = False
@@ -101,33 +102,41 @@ class ProcessGroupR2ccl(Collectives, Messages, dist.ProcessGroup):
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 
-    # --- the end ---
+    # --- other groups ---
 
-    def shutdown(self):
-        """Ends the group in order. Waits until the other ranks do so, too; no longer than for a
-        host that is cut off (R2CCL_CUTOFF_S)."""
-        if self._gave_up:
-            return self.abort()
-        self._close(Communicator.destroy)
-
-    def abort(self):
-        """Ends the group at once. Its operations fail on every rank."""
-        def end(communicator):
-            communicator.abort()
-            communicator.destroy()
-        self._close(end)
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None,
+                    device_types=None):
+        """Returns a group of these ranks of this one, in this order; None on other ranks. Every
+        rank of this group must call it, and several groups may be made by one call."""
+        ranks = list(ranks)
+        is_member = self._rank in ranks
+        bound = datetime.timedelta(milliseconds=self._timeout_ms) if timeout is None else timeout
+        config = opts if isinstance(opts, Config) else Config(name=group_name)
+        communicator = threads.interruptible(lambda: self.open_communicator().split(
+            min(ranks) if is_member else c_api.R2CCL_SPLIT_NOCOLOR,
+            ranks.index(self._rank) if is_member else 0, config, milliseconds(bound)))
+        if communicator is None:
+            return None
+        world = self._record.ranks or list(range(self._size))
+        name = group_name or f"{self._record.name}:split:{ranks}"
+        record = recorder.Recorder(name, [world[rank] for rank in ranks], communicator.rank)
+        made = ProcessGroupR2ccl(communicator, dist.PrefixStore(f"{name}/", self._store), bound,
+                                 record)
+        if group_desc:
+            made._set_group_desc(group_desc)
+        return made
 
 
 def create(options, backend_options=None):
-    """Returns the group for torch.distributed.init_process_group and new_group."""
+    """Returns the group for torch.distributed.init_process_group and new_group. backend_options
+    may be a Config, which those calls take as pg_options."""
     loaded = library.load()
     config = backend_options if isinstance(backend_options, Config) else Config(
         name=options.group_id or None)
-    timeout_ms = milliseconds(options.timeout)
     store, rank, size = options.store, options.group_rank, options.group_size
     identity = rendezvous.identity(loaded, store, rank, size)
-    communicator = Communicator.create(loaded, identity, size, rank, config,
-                                       min(timeout_ms, 2**31 - 1))
+    communicator = threads.interruptible(lambda: Communicator.create(
+        loaded, identity, size, rank, config, milliseconds(options.timeout)))
     rendezvous.forget(store, rank)
     record = recorder.Recorder(options.group_id, list(options.global_ranks_in_group), rank)
     return ProcessGroupR2ccl(communicator, store, options.timeout, record)

@@ -7,61 +7,66 @@ import torch.distributed as dist
 
 from r2ccl import c_api, dtypes, errors
 
-_KINDS = dist.ReduceOp.RedOpType
-SUM = int(_KINDS.SUM)
-AVG = int(_KINDS.AVG)
-PREMUL_SUM = int(_KINDS.PREMUL_SUM)
-ANY_TYPE = {
-    SUM: c_api.r2cclSum,
-    AVG: c_api.r2cclAvg,
-    int(_KINDS.PRODUCT): c_api.r2cclProd,
-    int(_KINDS.MIN): c_api.r2cclMin,
-    int(_KINDS.MAX): c_api.r2cclMax,
-    int(_KINDS.BAND): c_api.r2cclBand,
-    int(_KINDS.BOR): c_api.r2cclBor,
-    int(_KINDS.BXOR): c_api.r2cclBxor,
+KINDS = dist.ReduceOp.RedOpType
+# The table for each type of element: torch's number: r2ccl's number.
+NUMBERS = {
+    int(KINDS.SUM): c_api.r2cclSum,
+    int(KINDS.AVG): c_api.r2cclAvg,
+    int(KINDS.PRODUCT): c_api.r2cclProd,
+    int(KINDS.MIN): c_api.r2cclMin,
+    int(KINDS.MAX): c_api.r2cclMax,
 }
+INTEGERS = {
+    **NUMBERS,
+    int(KINDS.BAND): c_api.r2cclBand,
+    int(KINDS.BOR): c_api.r2cclBor,
+    int(KINDS.BXOR): c_api.r2cclBxor,
+}
+COMPLEX = {int(KINDS.SUM): c_api.r2cclSum, int(KINDS.AVG): c_api.r2cclAvg}
 # On the values 0 and 1 a logical sum is the maximum, and a logical product the minimum.
-OF_BOOL = ANY_TYPE | {SUM: c_api.r2cclMax, int(_KINDS.PRODUCT): c_api.r2cclMin}
-del OF_BOOL[AVG]
-OF_COMPLEX = {SUM: c_api.r2cclSum, AVG: c_api.r2cclAvg}
-BITWISE = {int(_KINDS.BAND), int(_KINDS.BOR), int(_KINDS.BXOR)}
+BOOL = {
+    **INTEGERS,
+    int(KINDS.SUM): c_api.r2cclMax,
+    int(KINDS.PRODUCT): c_api.r2cclMin,
+}
+del BOOL[int(KINDS.AVG)]
+PREMUL_SUM = int(KINDS.PREMUL_SUM)
+NAMES = {int(kind): kind.name for kind in KINDS.__members__.values()}
 
 
-def name(op):
-    """Returns the name of a torch reduction such as "SUM"."""
-    return _KINDS(int(getattr(op, "op", op))).name
-
-
-def of(op, tensor):
-    """Returns r2ccl's number of a torch reduction for the tensor's type, or None for PREMUL_SUM,
-    which needs a communicator: premul_sum(). Raises TypeError or ValueError."""
-    kind = int(getattr(op, "op", op))
-    dtype = tensor.dtype
-    if kind == PREMUL_SUM and dtype is not torch.bool:
-        return None
-    table = ANY_TYPE
+def _table(dtype):
     if dtype is torch.bool:
-        table = OF_BOOL
-    elif dtype in dtypes.COMPLEX:
-        table = OF_COMPLEX
-    known = table.get(kind)
-    if known is None or (kind in BITWISE and dtype.is_floating_point):
-        raise TypeError(f"r2ccl has no {name(op)} of tensors of {dtype}. Use another reduction or "
-                        "convert the tensor")
-    return known
+        return BOOL
+    if dtype.is_complex:
+        return COMPLEX
+    return NUMBERS if dtype.is_floating_point else INTEGERS
 
 
-def premul_sum(library, comm, op, tensor):
+TABLES = {dtype: _table(dtype) for dtype in dtypes.REDUCIBLE}
+
+
+def kind_of(opts):
+    """Returns torch's number of the reduction that a call's options name; without options SUM."""
+    return int(opts.reduceOp.op) if opts is not None else int(KINDS.SUM)
+
+
+def number_of(kind, dtype):
+    """Returns r2ccl's number of a torch reduction, or None for PREMUL_SUM, which needs a
+    communicator: premul_sum(). Raises TypeError."""
+    number = TABLES[dtype].get(kind)
+    if number is None and (kind != PREMUL_SUM or dtype is torch.bool):
+        raise TypeError(f"r2ccl has no {NAMES[kind]} of tensors of {dtype}. Use another reduction "
+                        "or convert the tensor")
+    return number
+
+
+def premul_sum(library, comm, op, dtype):
     """Returns the number of a new reduction, which r2cclRedOpDestroy must end. `op` has the factor:
     a number, or a tensor of one element."""
     factor = op.__getstate__()[1]
     if isinstance(factor, torch.Tensor):
-        if factor.numel() != 1:
-            raise ValueError("the factor of PREMUL_SUM must have one element, it has "
-                             f"{factor.numel()}")
         factor = factor.detach().reshape(()).cpu()
-    real = tensor.dtype.to_real() if tensor.dtype in dtypes.COMPLEX else tensor.dtype
+    real = dtype.to_real() if dtype.is_complex else dtype
     scalar = torch.as_tensor(factor).to(real)
     made = ctypes.c_int()
     errors.check(library, library.starts.r2cclRedOpCreatePreMulSum(

@@ -1,0 +1,197 @@
+"""The health of a group: its paths, and the faults that the ranks have agreed on."""
+
+import ctypes
+import dataclasses
+import logging
+import threading
+import typing
+
+import torch.distributed as dist
+
+from r2ccl import c_api, errors
+
+log = logging.getLogger("torch.distributed.r2ccl")
+
+STATES = {c_api.r2cclPathDown: "down", c_api.r2cclPathValidating: "validating",
+          c_api.r2cclPathUp: "up", c_api.r2cclPathSuspect: "suspect",
+          c_api.r2cclPathDrained: "drained", c_api.r2cclPathStandby: "standby"}
+SCOPES = {c_api.r2cclScopeNic: "nic", c_api.r2cclScopePair: "pair", c_api.r2cclScopeRail: "rail",
+          c_api.r2cclScopeHost: "host", c_api.r2cclScopeProcess: "process"}
+KINDS = {c_api.r2cclInterfaceDown: "interface down", c_api.r2cclCarrierLost: "carrier lost",
+         c_api.r2cclConnectionLost: "connection lost", c_api.r2cclSilent: "silent",
+         c_api.r2cclStalled: "stalled", c_api.r2cclLossy: "lossy"}
+
+
+def _fields(struct):
+    """Returns the fields of a struct by name, texts as str."""
+    values = {}
+    for name, _ in struct._fields_:
+        value = getattr(struct, name)
+        values[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return values
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """A path from this rank to another one. Times are in nanoseconds, rates in bytes per second;
+    r2ccl.h describes each field, under r2cclPathInfo_t. state: "up", "down", "suspect",
+    "validating", "drained" or "standby"."""
+
+    peer: int
+    state: str
+    nic: str
+    peer_nic: str
+    peer_host: str
+    remote: str
+    state_ns: int
+    incarnation: int
+    rate: int
+    round_trip_ns: int
+    one_way_excess_ns: int
+    tx_bytes: int
+    rx_bytes: int
+    retransmitted_bytes: int
+    packets_sent: int
+    packets_lost: int
+    suspicions: int
+    downs: int
+    returns: int
+    loss_ppm: int
+    drained: int
+
+    @classmethod
+    def of(cls, struct):
+        values = _fields(struct)
+        del values["size"]
+        values["state"] = STATES.get(values["state"], str(values["state"]))
+        return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A fault that all ranks agree on. r2ccl.h describes each field, under r2cclVerdict_t. scope:
+    "nic", "pair", "rail", "host" or "process". str() gives a sentence."""
+
+    number: int
+    rank: int
+    scope: str
+    kind: str
+    process: int
+    host: str
+    nic: str
+    peer_host: str
+    peer_nic: str
+    at_ns: int
+    detected_ns: int
+    stall_ns: int
+    retransmitted_bytes: int
+    loss_ppm: int
+
+    @classmethod
+    def of(cls, struct):
+        values = _fields(struct)
+        del values["size"]
+        values["scope"] = SCOPES.get(values["scope"], str(values["scope"]))
+        values["kind"] = KINDS.get(values["kind"], str(values["kind"]))
+        return cls(**values)
+
+    def __str__(self):
+        if self.scope == "process":
+            where = f"rank {self.process} died"
+        elif self.scope == "rail":
+            where = f"the switch of NIC {self.nic}"
+        else:
+            where = f"host {self.host}" + (f", NIC {self.nic}" if self.nic else "")
+        if self.scope == "pair":
+            where += f", or host {self.peer_host}, NIC {self.peer_nic}, or the network between"
+        return f"{where}: {self.kind} (found by rank {self.rank})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Health:
+    """The state of a group at this moment, as this rank sees it.
+
+    failure: the exception that ended the group, or None.
+    """
+
+    rank: int
+    size: int
+    failure: typing.Optional[Exception]
+    paths: typing.List[Path]
+    verdicts: typing.List[Verdict]
+
+    @property
+    def is_whole(self):
+        """Returns whether the group works, and every path is in its normal state."""
+        return self.failure is None and all(
+            path.state in ("up", "standby") for path in self.paths)
+
+
+def _communicator(group):
+    group = group or dist.group.WORLD
+    if group is None:
+        raise ValueError("there is no process group: call torch.distributed.init_process_group")
+    if not hasattr(group, "open_communicator"):
+        raise TypeError(f"the group's backend is {dist.get_backend(group)}, not r2ccl")
+    return group.open_communicator()
+
+
+def health(group=None):
+    """Returns the Health of a group, by default of the default group.
+
+    Takes some microseconds, waits for no network, and may be called from any thread. Raises
+    TypeError for a group of another backend, R2cclError for one that was destroyed."""
+    communicator = _communicator(group)
+    calls = communicator.library.calls
+    return Health(
+        communicator.rank, communicator.size, communicator.failure(),
+        [Path.of(each) for each in communicator.list_of(
+            calls.r2cclCommGetPaths, c_api.r2cclPathInfo_t)],
+        [Verdict.of(each) for each in communicator.list_of(
+            calls.r2cclCommGetVerdicts, c_api.r2cclVerdict_t)])
+
+
+def report(group=None):
+    """Returns the report of a group as JSON text; docs/report.md has its fields."""
+    return _communicator(group).report()
+
+
+class Listeners:
+    """The callbacks of one group. r2ccl calls them in a thread of its own, one after another."""
+
+    def __init__(self, name):
+        self._name = name
+        self._callbacks = []
+        self._set = None  # the C callback, while one is set
+        self._lock = threading.Lock()
+
+    def add(self, communicator, callback):
+        with self._lock:
+            if self._set is None:
+                made = c_api.r2cclVerdictCallback_t(self._on_verdict)
+                errors.check(communicator.library,
+                             communicator.library.calls.r2cclCommSetVerdictCallback(
+                                 communicator.handle, made, None))
+                self._set = made
+            self._callbacks.append(callback)
+
+    def _on_verdict(self, _comm, address, _user):
+        struct = ctypes.cast(address, ctypes.POINTER(c_api.r2cclVerdict_t)).contents
+        verdict = Verdict.of(struct)
+        log.warning("r2ccl: group %s: %s", self._name, verdict)
+        for callback in list(self._callbacks):
+            try:
+                callback(verdict)
+            except Exception:  # C cannot take it, and the other callbacks must run
+                log.exception("r2ccl: group %s: a callback for verdicts failed", self._name)
+
+
+def on_verdict(callback, group=None):
+    """From now on calls callback(verdict) for each new Verdict of a group, by default of the
+    default group, until the group ends.
+
+    The calls come from a thread of r2ccl, one after another, and delay no operation. The callback
+    may call health() and abort groups; it must not destroy this one. An exception of it is logged
+    at level ERROR. Raises as health()."""
+    communicator = _communicator(group)
+    (group or dist.group.WORLD).listeners.add(communicator, callback)

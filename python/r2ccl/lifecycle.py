@@ -1,0 +1,106 @@
+"""The end of a group, and the barrier that finds the ranks that are missing."""
+
+import atexit
+import datetime
+import os
+import sys
+import time
+
+import torch
+
+from r2ccl import errors, group_health
+from r2ccl.communicator import Communicator
+from r2ccl.group import Group, milliseconds
+
+# The messages of monitored_barrier; a user's tags are smaller.
+BARRIER_TAG = 2**31 - 1
+
+_open_groups = {}  # id: group, of this process
+
+
+def _end_all(process):
+    """Ends the groups that the program has left. An error of the program ends them at once, so that
+    the other ranks hear of it."""
+    if os.getpid() != process:  # a forked child has none
+        return
+    failed = getattr(sys, "last_value", None) is not None
+    for group in list(_open_groups.values()):
+        group.abort() if failed else group.shutdown()
+
+
+class Lifecycle(Group):
+    """How a group ends."""
+
+    def _open(self, communicator, timeout, record):
+        super()._open(communicator, timeout, record)
+        self.listeners = group_health.Listeners(record.name)
+        if not _open_groups:
+            atexit.unregister(_end_all)
+            atexit.register(_end_all, os.getpid())
+        _open_groups[id(self)] = self
+
+    def open_communicator(self):
+        """Returns the Communicator. Raises R2cclError when the group has ended."""
+        self._open_handle("this call")
+        return self._communicator
+
+    def shutdown(self):
+        """Ends the group in order. Waits until the other ranks do so, too; no longer than for a
+        host that is cut off (R2CCL_CUTOFF_S). After a timeout or an interrupted wait, whose
+        operation may never end, this is abort().
+
+        An error is logged, because a caller that ends a group can do nothing about it."""
+        if self._gave_up:
+            return self.abort()
+        self._close(Communicator.destroy)
+
+    def abort(self):
+        """Ends the group at once. Its operations fail here with AbortedError, and on the other
+        ranks with RemoteRankError, which names this rank."""
+        def end(communicator):
+            communicator.abort()
+            communicator.destroy()
+        self._close(end)
+
+    def _close(self, end):
+        _open_groups.pop(id(self), None)
+        super()._close(end)
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """Waits for all ranks. Where some do not come, rank 0 raises an error that names the first
+        of them, or all with wait_all_ranks; the other ranks raise one, too."""
+        bound_ms = self._timeout_ms if timeout is None else milliseconds(timeout)
+        deadline = time.monotonic() + bound_ms / 1000
+        word = torch.zeros(1, dtype=torch.uint8)
+        if self._rank != 0:
+            self.send([word], 0, BARRIER_TAG)
+            if self._late(self.recv([word], 0, BARRIER_TAG), deadline):
+                raise errors.make_timeout(
+                    f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                    "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
+                    "rank.", [0])
+            return
+        works = [(rank, self.recv([torch.zeros(1, dtype=torch.uint8)], rank, BARRIER_TAG))
+                 for rank in range(1, self._size)]
+        missing = []
+        for rank, work in works:
+            if self._late(work, deadline):
+                missing.append(rank)
+                if not wait_all_ranks:
+                    break
+        if missing:
+            names = ", ".join(map(str, missing))
+            raise errors.make_timeout(f"Rank{'s' if len(missing) > 1 else ''} {names} failed to "
+                                      f"pass monitoredBarrier in {bound_ms} ms", missing)
+        for rank in range(1, self._size):
+            self.send([word], rank, BARRIER_TAG)
+
+    @staticmethod
+    def _late(work, deadline):
+        """Returns whether the work is not complete by then."""
+        left = max(deadline - time.monotonic(), 0.001)
+        try:
+            work.wait(datetime.timedelta(seconds=left))
+        except errors.WaitTimeoutError:
+            return True
+        return False

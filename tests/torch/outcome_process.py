@@ -1,0 +1,182 @@
+"""Whole processes: exit, crash, Ctrl-C, installation. Each test starts its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+from run import environment, free_port
+
+HEAD = """
+import os, sys, time, datetime
+import torch, torch.distributed as dist, r2ccl
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+dist.init_process_group("r2ccl", timeout=datetime.timedelta(seconds=60))
+"""
+
+
+def start(body, rank=0, size=1, port=None, **env):
+    """Starts one rank that runs the body after the group is there."""
+    env = {**environment(), "RANK": str(rank), "WORLD_SIZE": str(size),
+           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), **env}
+    return subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(body)], env=env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(body, size):
+    """Runs all ranks. Returns [(exit code, standard output, standard error)]."""
+    port = free_port()
+    processes = [start(body, rank, size, port) for rank in range(size)]
+    outcomes = [process.communicate(timeout=120) for process in processes]
+    return [(process.returncode, error, output)
+            for process, (output, error) in zip(processes, outcomes)]
+
+
+class ExitTest(unittest.TestCase):
+    def test_a_script_that_destroys_nothing_ends_well(self):
+        results = run("""
+            tensor = torch.ones(3) * (rank + 1)
+            dist.all_reduce(tensor)
+            dist.all_reduce(torch.ones(3), async_op=True)
+            print(tensor.tolist())
+        """, 2)
+        for code, error, output in results:
+            self.assertEqual((code, output.strip()), (0, "[3.0, 3.0, 3.0]"), error)
+
+    def test_a_rank_that_raises_ends_the_others_at_once(self):
+        started = time.monotonic()
+        (code0, error0, _), (code1, error1, _) = run("""
+            dist.barrier()
+            if rank == 1:
+                raise ValueError("a mistake of the script")
+            dist.all_reduce(torch.ones(3))
+        """, 2)
+        self.assertLess(time.monotonic() - started, 60)
+        self.assertNotEqual((code0, code1), (0, 0))
+        self.assertIn("a mistake of the script", error1)
+        self.assertRegex(error0, r"RemoteRankError: rank 1 .*")
+
+    def test_a_rank_that_is_killed_is_named_and_recorded(self):
+        port = free_port()
+        body = """
+            dist.barrier()
+            if rank == 1:
+                print("ready", flush=True)
+                time.sleep(60)
+            try:
+                dist.all_reduce(torch.ones(3))
+            except r2ccl.RemoteRankError as error:
+                print(error.ranks, error.dump, [str(v) for v in r2ccl.health().verdicts])
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = os.path.join(folder, "dump_")
+            first = start(body, 0, 2, port, R2CCL_TORCH_DUMP_PREFIX=prefix)
+            second = start(body, 1, 2, port)
+            self.assertEqual(second.stdout.readline().strip(), "ready")
+            second.kill()
+            second.communicate()
+            output, error = first.communicate(timeout=60)
+            found = re.match(r"\(1,\) (\S+) (.*)", output)
+            self.assertTrue(found, output + error)
+            self.assertIn("rank 1 died", found.group(2))
+            with open(found.group(1), encoding="utf-8") as file:
+                entries = json.load(file)["entries"]
+        self.assertEqual([entry["profiling_name"] for entry in entries],
+                         ["r2ccl:barrier", "r2ccl:all_reduce"])
+        self.assertEqual(first.returncode, 0)
+
+    def test_ctrl_c_ends_a_wait(self):
+        for wait in ("dist.recv(torch.ones(1), 1)", "dist.barrier()",
+                     "dist.new_group([0, 1])"):
+            with self.subTest(wait=wait):
+                port = free_port()
+                body = f"""
+                    if rank == 0:
+                        print("ready", flush=True)
+                        try:
+                            {wait}
+                        except KeyboardInterrupt:
+                            print("interrupted", flush=True)
+                            raise
+                    time.sleep(60)
+                """
+                first, second = (start(body, rank, 2, port) for rank in (0, 1))
+                self.assertEqual(first.stdout.readline().strip(), "ready")
+                time.sleep(1.0)
+                started = time.monotonic()
+                first.send_signal(signal.SIGINT)
+                self.assertEqual(first.stdout.readline().strip(), "interrupted")
+                self.assertLess(time.monotonic() - started, 1.0)
+                first.communicate(timeout=30)
+                second.kill()
+                second.communicate()
+                self.assertNotEqual(first.returncode, 0)
+                self.assertLess(time.monotonic() - started, 20)
+
+    def test_a_callback_hears_of_a_rank_that_dies_and_its_errors_are_logged(self):
+        port = free_port()
+        body = """
+            if rank == 0:
+                def fails(verdict):
+                    raise RuntimeError("a mistake of the callback")
+                r2ccl.on_verdict(fails)
+                r2ccl.on_verdict(lambda verdict: print(verdict.scope, verdict.process, flush=True))
+            dist.barrier()
+            print("ready", flush=True)
+            time.sleep(60)
+        """
+        first, second = (start(body, rank, 2, port) for rank in (0, 1))
+        self.assertEqual(second.stdout.readline().strip(), "ready")
+        self.assertEqual(first.stdout.readline().strip(), "ready")
+        second.kill()
+        second.communicate()
+        self.assertEqual(first.stdout.readline().strip(), "process 1")
+        first.kill()
+        error = first.communicate()[1]
+        self.assertIn("rank 1 died", error)
+        self.assertIn("a mistake of the callback", error)
+
+
+class InstallationTest(unittest.TestCase):
+    def python(self, code, **env):
+        return subprocess.run([sys.executable, "-c", code], env={**environment(), **env},
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def test_a_library_that_is_missing_or_no_library_is_named_with_the_remedy(self):
+        code = "import r2ccl.library as l, r2ccl\nl.load()"
+        for path in ("/does/not/exist.so", os.path.abspath(__file__)):
+            done = self.python(code, R2CCL_LIBRARY=path)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, f"LibraryError: .*{re.escape(path)}.*R2CCL_LIBRARY")
+
+    def test_a_library_of_another_version_is_refused(self):
+        code = ("import r2ccl.c_api as c\nc.R2CCL_VERSION_CODE += 100\n"
+                "import r2ccl.library as l\nl.load()")
+        done = self.python(code)
+        self.assertRegex(done.stderr, "LibraryError: .*has version 0.1.0.*needs 0.2.0")
+
+    def test_the_package_works_without_torch(self):
+        code = ("import sys\nsys.modules['torch'] = None\nimport r2ccl\n"
+                "from r2ccl import library\nprint(r2ccl.__all__, library.load().version)")
+        done = self.python(code)
+        self.assertEqual(done.stdout.strip(), "['__version__'] 100", done.stderr)
+
+    def test_info(self):
+        done = subprocess.run([sys.executable, "-m", "r2ccl.info", "--json"], env=environment(),
+                              capture_output=True, text=True, timeout=60, check=True)
+        facts = json.loads(done.stdout)
+        self.assertEqual((facts["package"], facts["backend"]), ("0.1.0", "registered"))
+        self.assertTrue(all("name" in nic for nic in facts["nics"]))
+        done = subprocess.run([sys.executable, "-m", "r2ccl.info"], capture_output=True,
+                              env={**environment(), "R2CCL_LIBRARY": "/none"}, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot load r2ccl's library", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)

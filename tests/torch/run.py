@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Runs the tests of the torch backend. Needs torch, and libr2ccl.so in build/ or R2CCL_LIBRARY.
+
+    run.py [-k TEXT] [--sizes 1,2,4] [MODULE...]
+
+A module whose name ends with _test has cases for groups: they run in every rank of groups of 1, 2
+and 4 processes on this host. One whose name ends with _process starts its own processes. Each test
+is a line: "ok" or "FAIL", the number of ranks, its name and its time. The last line is the sum.
+"""
+
+import argparse
+import functools
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIMIT_S = 300
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@functools.lru_cache(maxsize=None)
+def environment():
+    """Returns the environment of a process that imports this tree's package."""
+    env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    env.setdefault("R2CCL_TORCH_DUMP_PREFIX", os.path.join(tempfile.mkdtemp(), "dump_"))
+    paths = [str(ROOT / "python"), str(HERE), env.get("PYTHONPATH", "")]
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return env
+
+
+def run_group(modules, size, pattern):
+    """Runs the cases in a group. Prints their lines. Returns (passed, failed)."""
+    env = dict(environment(), WORLD_SIZE=str(size), STORE_PORT=str(free_port()))
+    command = [sys.executable, str(HERE / "rank.py"), pattern, *modules]
+    started = time.monotonic()
+    others = [subprocess.Popen(command, env=dict(env, RANK=str(rank))) for rank in range(1, size)]
+    first = subprocess.Popen(command, env=dict(env, RANK="0"), stdout=subprocess.PIPE, text=True)
+    passed = failed = 0
+    for line in first.stdout:
+        print(line, end="", flush=True)
+        passed += line.startswith("ok ")
+        failed += line.startswith("FAIL ")
+    codes = []
+    for process in [first, *others]:
+        try:
+            codes.append(process.wait(max(1, LIMIT_S - (time.monotonic() - started))))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            codes.append("timeout")
+    if not failed and any(codes):
+        print(f"FAIL {size} ranks: the processes ended with {codes}", flush=True)
+        failed += 1
+    return passed, failed
+
+
+class Lines(unittest.TestResult):
+    """Prints a line for each test of a module that starts its own processes."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+        self.bad = 0
+
+    def stopTest(self, test):
+        texts = [text for _, text in (self.failures + self.errors)[self.bad:]]
+        self.bad = len(self.failures + self.errors)
+        word = "FAIL" if texts else "ok  "
+        print(f"{word}         {test.id()} ({time.monotonic() - self.started:.2f} s)", flush=True)
+        for text in texts:
+            print(text, flush=True)
+        super().stopTest(test)
+
+
+def run_processes(modules, pattern):
+    """Runs the cases of modules that start their own processes. Returns (passed, failed)."""
+    os.environ.update(environment())
+    sys.path[:0] = [str(ROOT / "python"), str(HERE)]
+    suite = unittest.TestSuite()
+    for name in modules:
+        for case in unittest.defaultTestLoader.loadTestsFromName(name):
+            suite.addTests(test for test in case if pattern in test.id())
+    result = Lines()
+    suite.run(result)
+    failed = len(result.failures) + len(result.errors)
+    return result.testsRun - failed, failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE")
+    parser.add_argument("-k", dest="pattern", default="", help="only tests with this text")
+    parser.add_argument("--sizes", default="1,2,4", help="numbers of ranks")
+    args = parser.parse_args()
+    names = args.modules or sorted(path.stem for path in HERE.glob("*.py"))
+    in_groups = [name for name in names if name.endswith("_test")]
+    passed = failed = 0
+    for size in map(int, args.sizes.split(",") if in_groups else ()):
+        one = run_group(in_groups, size, args.pattern)
+        passed, failed = passed + one[0], failed + one[1]
+    one = run_processes([name for name in names if re.search("_process$", name)], args.pattern)
+    passed, failed = passed + one[0], failed + one[1]
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Work: wait, test, future, timeout, lifetime of tensors, several threads."""
+
+import gc
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+import r2ccl
+from group_case import GroupCase, in_thread, ranks, seconds, values
+
+
+class WorkTest(GroupCase):
+    def total(self, count, start=0):
+        return sum(self.all_ranks(lambda rank: values(rank, count, start=start)))
+
+    def test_wait_result_and_state(self):
+        tensor = values(self.rank, 6)
+        work = dist.all_reduce(tensor, async_op=True)
+        self.assertTrue(work.wait())
+        self.assertTrue(work.is_completed())
+        self.assertTrue(work.is_success())
+        self.assertIsNone(work.exception())
+        self.assertEqual(len(work.result()), 1)
+        self.assert_same(work.result()[0], self.total(6))
+        self.assertTrue(work.wait(seconds(1)))  # again
+
+    def test_is_completed_becomes_true_without_wait(self):
+        tensor = values(self.rank, 6)
+        work = dist.all_reduce(tensor, async_op=True)
+        deadline = time.monotonic() + 20
+        while not work.is_completed():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+        self.assert_same(tensor, self.total(6))
+
+    def test_a_future_has_the_tensors(self):
+        tensor = values(self.rank, 6)
+        future = dist.all_reduce(tensor, async_op=True).get_future()
+        result = future.then(lambda ended: ended.value()[0] * 2).wait()
+        self.assert_same(result, self.total(6) * 2)
+
+    def test_a_future_of_a_complete_work(self):
+        work = dist.all_reduce(values(self.rank, 6), async_op=True)
+        work.wait()
+        self.assert_same(work.get_future().wait()[0], self.total(6))
+        self.assertIs(work.get_future(), work.get_future())
+
+    def test_many_futures_end_in_any_order_of_waits(self):
+        tensors = [values(self.rank, 50, start=i) for i in range(40)]
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        futures = [work.get_future() for work in works]
+        for i in reversed(range(40)):
+            self.assert_same(futures[i].wait()[0], self.total(50, start=i))
+            self.assertTrue(works[i].is_success())
+
+    def test_a_future_of_several_tensors(self):
+        tensors = [values(self.rank, 3), values(self.rank, 5)]
+        work = self.group.allreduce_coalesced(tensors, dist.AllreduceCoalescedOptions())
+        results = work.get_future().wait()
+        self.assert_same(results[0], self.total(3))
+        self.assert_same(results[1], self.total(5))
+        self.assertTrue(work.is_success())
+        self.assertIsNone(work.exception())
+
+    def test_works_that_nobody_waits_for_keep_their_tensors(self):
+        for i in range(50):
+            dist.all_reduce(values(self.rank, 5000, start=i), async_op=True)
+        gc.collect()
+        tensor = values(self.rank, 5000)
+        dist.all_reduce(tensor)
+        self.assert_same(tensor, self.total(5000))
+        dist.barrier()
+        for _ in range(60):  # each call frees complete ones
+            dist.all_reduce(values(self.rank, 1))
+        self.assertEqual(len(self.group._works), 0)
+
+    def test_several_threads_wait_for_one_work(self):
+        tensor = values(self.rank, 100_000)
+        work = dist.all_reduce(tensor, async_op=True)
+        joins = [in_thread(work.wait) for _ in range(4)]
+        self.assertEqual([join() for join in joins], [True] * 4)
+        self.assert_same(tensor, self.total(100_000))
+
+    def test_threads_with_a_group_each(self):
+        groups = [dist.new_group(list(range(self.size))) for _ in range(3)]
+
+        def run(group, start):
+            for i in range(20):
+                tensor = values(self.rank, 1000, start=start + i)
+                dist.all_reduce(tensor, group=group)
+                self.assert_same(tensor, self.total(1000, start=start + i))
+        joins = [in_thread(lambda group=group, i=i: run(group, 100 * i))
+                 for i, group in enumerate(groups)]
+        for join in joins:
+            join()
+        for group in groups:
+            dist.destroy_process_group(group)
+
+    @ranks(2, 4)
+    def test_other_threads_run_while_one_waits(self):
+        counted, stop = [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+                time.sleep(0.001)
+        join = in_thread(count)
+        if self.rank == 0:
+            time.sleep(0.3)
+        dist.barrier()
+        stop.set()
+        join()
+        self.assertGreater(counted[0], 20)
+
+
+class TimeoutTest(GroupCase):
+    @ranks(2, 4)
+    def test_a_wait_names_the_late_rank_and_the_operation_goes_on(self):
+        late = self.size - 1
+        tensor = values(self.rank, 8)
+        store = self.group.get_group_store()
+        if self.rank == late:
+            store.wait(["timed out"])
+        work = dist.all_reduce(tensor, async_op=True)
+        if self.rank == 0:
+            started = time.monotonic()
+            with self.assertRaisesRegex(r2ccl.WaitTimeoutError, f"rank {late}") as caught:
+                work.wait(seconds(1.5))
+            self.assertGreater(time.monotonic() - started, 1.4)
+            self.assertIn(late, caught.exception.ranks)
+            self.assertIsInstance(caught.exception, TimeoutError)
+            self.assertIsInstance(caught.exception, dist.DistBackendError)
+            self.assertFalse(work.is_completed())
+            store.set("timed out", "1")
+        work.wait()
+        self.assert_same(tensor, sum(self.all_ranks(lambda rank: values(rank, 8))))
+        dist.barrier()
+        if self.rank == 0:
+            store.delete_key("timed out")
+
+    @ranks(2)
+    def test_the_timeout_of_a_group_bounds_a_call_and_a_future(self):
+        with self.fresh_group(timeout=seconds(1.2)) as group:
+            if self.rank == 0:
+                with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "rank 1"):
+                    dist.all_reduce(torch.ones(2), group=group)
+                work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+                started = time.monotonic()
+                with self.assertRaisesRegex(RuntimeError, "rank 1"):
+                    work.get_future().wait()
+                self.assertGreater(time.monotonic() - started, 1.0)
+            self.meet()
+
+    @ranks(2)
+    def test_set_timeout_and_the_timeout_of_options(self):
+        with self.fresh_group() as group:
+            if self.rank == 0:
+                options = dist.BarrierOptions()
+                options.timeout = seconds(0.3)
+                with self.assertRaises(r2ccl.WaitTimeoutError):
+                    group.barrier(opts=options).wait()
+                group.set_timeout(seconds(0.3))
+                with self.assertRaises(r2ccl.WaitTimeoutError):
+                    dist.recv(torch.zeros(1), 1, group=group)
+            self.meet()
+
+    @ranks(2)
+    def test_the_end_after_a_timeout_does_not_wait(self):
+        group = dist.new_group([0, 1])
+        if self.rank == 0:
+            with self.assertRaises(r2ccl.WaitTimeoutError):
+                dist.all_reduce(torch.ones(2), group=group, async_op=True).wait(seconds(0.2))
+            started = time.monotonic()
+            dist.destroy_process_group(group)
+            self.assertLess(time.monotonic() - started, 5)
+            self.meet()
+        else:
+            self.meet()
+            with self.assertRaisesRegex(r2ccl.RemoteRankError, "rank 0"):
+                dist.all_reduce(torch.ones(2), group=group)
+            dist.destroy_process_group(group)
