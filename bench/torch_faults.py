@@ -4,7 +4,7 @@ restored: the bits of losses and weights, the cost of a lost NIC, the latency of
 beside it, and recovery beside a restart from a checkpoint.
 
 Needs root, and a Python with torch (--python). A whole run takes about 15 minutes on 2 cores, and
-wants a quiet machine.
+wants a quiet machine. With --quick it runs `digits` alone, unless --only names sections.
 """
 import pathlib
 import sys
@@ -15,11 +15,12 @@ import torch_svg
 from lab import Failed, machine, progress, save
 
 SECTIONS = {
+    "digits": sections.digits,
     "bits": sections.bits,
     "picture": sections.picture,
-    "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (1, 12)),
+    "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (2, 12)),
                                          *sections.FIFTH),
-    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((16, 50), (1, 12)),
+    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((16, 50), (2, 12)),
                                          *sections.FIFTH, "--bucket-mb", 0.5),
     "serving": sections.serving,
     "gloo1": lambda bench: sections.against_gloo(bench, 1, *sections.FIFTH),
@@ -31,13 +32,13 @@ SECTIONS = {
 def main():
     p = lab_module.parser(__doc__)
     p.add_argument("--python", default=sys.executable, help="a Python with torch")
-    p.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS),
-                   metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
+    p.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION",
+                   help=f"of {', '.join(SECTIONS)}")
     p.add_argument("--svg", type=pathlib.Path, help="draw the picture's run here")
     options = p.parse_args()
     document = {"what": "torch_faults", "machine": machine(), "errors": []}
     bench = sections.Bench(options)
-    for name in options.only:
+    for name in options.only or (["digits"] if options.quick else SECTIONS):
         try:
             document[name] = SECTIONS[name](bench)
         except Failed as error:
