@@ -1,6 +1,8 @@
 """The collectives of a group, as torch calls them, under the old and the new names."""
 
-from r2ccl import buffers, dtypes, reduce_ops
+import torch
+
+from r2ccl import buffers, dtypes, reduce_ops, sparse
 from r2ccl.arguments import Arguments, back_to, counts, gathered, joined, one, separate
 from r2ccl.recorder import Entry
 
@@ -15,36 +17,39 @@ class Collectives(Arguments):
         self._sequence += 1
         return Entry(name, self._sequence, inputs, outputs, op, root)
 
-    def _start_reduction(self, opts, tensor, start):
-        """Returns start(the reduction's name, r2ccl's number of it, timeout)."""
+    def _reduction(self, opts, dtype):
+        """Returns the name of the reduction and r2ccl's number of it. The caller must end with
+        _drop_factors()."""
         kind = reduce_ops.kind_of(opts)
-        timeout = None if opts is None else opts.timeout
-        number = reduce_ops.number_of(kind, tensor.dtype)
-        if number is not None:
-            return start(reduce_ops.NAMES[kind], number, timeout)
-        number = reduce_ops.premul_sum(self.library, self._open_handle("PREMUL_SUM"),
-                                       opts.reduceOp, tensor.dtype)
-        try:
-            return start(reduce_ops.NAMES[kind], number, timeout)
-        finally:
-            self._end_reduction(number)
+        number = reduce_ops.number_of(kind, dtype)
+        if number is None:
+            number = reduce_ops.premul_sum(self.library, self._open_handle("PREMUL_SUM"),
+                                           opts.reduceOp, dtype)
+            self._factors.append(number)
+        return reduce_ops.NAMES[kind], number
 
     # --- reductions ---
 
     def allreduce(self, tensors, opts=None):
         """Replaces the tensor by the reduction over all ranks, with the same bits on every rank."""
-        return self._all_reduce(one(tensors, "allreduce"), opts)
+        tensor = one(tensors, "allreduce")
+        if tensor.layout is torch.sparse_coo:
+            return sparse.all_reduce(self, tensor, opts)
+        return self._all_reduce(tensor, opts)
 
     def _all_reduce(self, tensor, opts):
         memory = buffers.readable(tensor)
         code, factor = dtypes.reducible(tensor)
         pointer = memory.data_ptr()
-
-        def start(op, number, timeout):
-            return self._start(self._entry("all_reduce", [tensor], None, op), [tensor], (tensor, memory),
-                               back_to(tensor, memory), timeout, self._starts.r2cclAllReduce,
-                               pointer, pointer, memory.numel() * factor, code, number)
-        return self._start_reduction(opts, tensor, start)
+        op, number = self._reduction(opts, tensor.dtype)
+        try:
+            return self._start(self._entry("all_reduce", [tensor], None, op), [tensor], memory,
+                               None if memory is tensor else back_to(tensor, memory),
+                               None if opts is None else opts.timeout,
+                               self._starts.r2cclAllReduce, pointer, pointer,
+                               memory.numel() * factor, code, number)
+        finally:
+            self._drop_factors()
 
     def allreduce_coalesced(self, tensors, opts=None):
         """As allreduce for each tensor; the operations start together."""
@@ -57,14 +62,14 @@ class Collectives(Arguments):
         code, factor = dtypes.reducible(tensor)
         pointer, root = memory.data_ptr(), self._check_root(opts.rootRank, "reduce")
         is_root = root == self._rank
-
-        def start(op, number, timeout):
-            return self._start(self._entry("reduce", [tensor], None, op, root), [tensor],
-                               (tensor, memory), back_to(tensor, memory) if is_root else None,
-                               timeout, self._starts.r2cclReduce, pointer,
-                               pointer if is_root else None, memory.numel() * factor, code,
-                               number, root)
-        return self._start_reduction(opts, tensor, start)
+        op, number = self._reduction(opts, tensor.dtype)
+        try:
+            return self._start(self._entry("reduce", [tensor], None, op, root), [tensor], memory,
+                               back_to(tensor, memory) if is_root else None, opts.timeout,
+                               self._starts.r2cclReduce, pointer, pointer if is_root else None,
+                               memory.numel() * factor, code, number, root)
+        finally:
+            self._drop_factors()
 
     def reduce_scatter(self, output_tensors, input_tensors, opts=None):
         """Sets the output to the reduction of the inputs with this rank's number. Inputs may differ
@@ -91,12 +96,13 @@ class Collectives(Arguments):
         if len(set(sizes)) > 1:
             function = self._starts.r2cclReduceScatterV
             count = counts([size * factor for size in sizes])
-
-        def start(op, number, timeout):
-            return self._start(self._entry(name, [source], [output], op), [output], (output, memory, source),
-                               back_to(output, memory), timeout, function, source.data_ptr(),
-                               memory.data_ptr(), count, code, number)
-        return self._start_reduction(opts, output, start)
+        op, number = self._reduction(opts, output.dtype)
+        try:
+            return self._start(self._entry(name, [source], [output], op), [output],
+                               (memory, source), back_to(output, memory), opts and opts.timeout,
+                               function, source.data_ptr(), memory.data_ptr(), count, code, number)
+        finally:
+            self._drop_factors()
 
     def reduce_scatter_single_coalesced(self, output_tensors, input_tensors, opts=None):
         """As reduce_scatter_single for each pair; the operations start together."""

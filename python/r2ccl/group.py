@@ -4,14 +4,16 @@ Collectives and Messages (collectives.py, messages.py) have the calls, process_g
 that torch sees.
 """
 
+import collections
 import ctypes
 import logging
 
-from r2ccl import c_api, errors, futures, recorder, threads
+from r2ccl import c_api, errors, futures, profile, recorder, threads
 from r2ccl.work import Work, WorkSet, bound_of
 
 log = logging.getLogger("torch.distributed.r2ccl")
 _byref, _pointer = ctypes.byref, ctypes.c_void_p
+SMALL_ELEMENTS, RECENT_WORKS = 16, 64
 # Errors of one call, which leave no trace in the group.
 HARMLESS = {c_api.r2cclInvalidArgument}
 
@@ -23,15 +25,19 @@ class Group:
         self._communicator = communicator
         self.library = communicator.library
         self._starts = self.library.starts
+        self.wait_call = self.library.calls.r2cclRequestWait
+        self.works = {}  # id: work; keeps the tensors of all operations under way
         self._handle = communicator.handle  # None once the group has ended
         self._rank = communicator.rank
         self._size = communicator.size
         self._timeout_ms = milliseconds(timeout)
-        self._works = {}  # id: work; keeps the tensors of all operations under way
         self._sequence = 0  # of collectives
         self._messages = 0
+        # torch's C++ code may hold a Work that Python has dropped: DDP does, in the backward pass of a
+        # join with uneven inputs. Such a Work loses its Python methods, so the last ones stay here.
+        self._recent = collections.deque(maxlen=RECENT_WORKS)
         self._deferred = None  # the calls since _begin_group, which start with _end_group
-        self._deferred_reductions = []  # their PREMUL_SUMs
+        self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
         self._dump = None  # the path of the record after the error that ended the group
         self._gave_up = False  # a wait has ended before its operation, which may never end
@@ -42,18 +48,24 @@ class Group:
         if self._handle is None:
             raise closed(entry.name)
         entry.timeout_ms = bound_of(timeout, self._timeout_ms)
-        work = Work(self, _pointer(), outputs, keep, finish, entry)
+        request = _pointer()
+        work = Work(self, request, outputs, keep, finish, entry)
         if self._deferred is not None:
-            self._deferred.append((work, function, args))
+            work.is_deferred = True
+            self._deferred.append((work, function, (*args, self._handle, _byref(request))))
             return work
-        code = function(*args, self._handle, _byref(work._request))
+        code = function(*args, self._handle, _byref(request))
         if code:
             raise self.operation_failed(code)
         self._record.add(entry)
-        works = self._works
+        works = self.works
         works[id(work)] = work
         if len(works) > 1:
             next(iter(works.values())).poll()
+        if len(outputs) == 1 and outputs[0].numel() <= SMALL_ELEMENTS:
+            self._recent.append(work)
+        if profile.is_on():
+            profile.record(work)
         return work
 
     def _open_handle(self, name):
@@ -62,9 +74,6 @@ class Group:
         return self._handle
 
     # --- for Work ---
-
-    def operation_ended(self, work):
-        self._works.pop(id(work), None)
 
     def operation_failed(self, code):
         """Returns the exception for a failed call of this thread."""
@@ -81,6 +90,7 @@ class Group:
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up()
         error = errors.from_last(self.library, c_api.r2cclTimeout)
+        error.args = (f"{entry.name}: the timeout has passed. {error}",)
         entry.error = error
         return _with_record(error, recorder.dump(self._record.global_rank()))
 
@@ -96,31 +106,34 @@ class Group:
     # --- calls that start together ---
 
     def _begin_group(self):
-        self._deferred, self._deferred_reductions = [], []
+        self._deferred = []
 
     def _end_group(self):
         """Starts the calls since _begin_group together. Returns their works."""
         deferred, self._deferred = self._deferred or [], None
-        handle = self._open_handle("_end_coalescing")
+        self._open_handle("_end_coalescing")
         self._starts.r2cclGroupStart()
-        for work, function, args in deferred:
-            function(*args, handle, _byref(work._request))
+        for _, function, args in deferred:
+            function(*args)
         code = self._starts.r2cclGroupEnd()
         error = self.operation_failed(code) if code else None
-        for number in self._deferred_reductions:
-            self._starts.r2cclRedOpDestroy(number, handle)
+        self._drop_factors()
         if error is not None:
             raise error
         for work, _, _ in deferred:
+            work.is_deferred = False
             self._record.add(work.entry)
-            self._works[id(work)] = work
+            self.works[id(work)] = work
+            if profile.is_on():
+                profile.record(work)
         return [work for work, _, _ in deferred]
 
-    def _end_reduction(self, number):
-        if self._deferred is None:
-            self._starts.r2cclRedOpDestroy(number, self._handle)
-        else:
-            self._deferred_reductions.append(number)
+    def _drop_factors(self):
+        """Ends the PREMUL_SUMs of the calls, once these have started."""
+        if self._factors and self._deferred is None:
+            for number in self._factors:
+                self._starts.r2cclRedOpDestroy(number, self._handle)
+            self._factors.clear()
 
     def _together(self, call, *lists):
         """Returns one Work for call(...) on each row of the lists."""
@@ -132,6 +145,7 @@ class Group:
                 call(*row)
         except BaseException:
             self._deferred = None
+            self._drop_factors()
             raise
         return WorkSet(self._end_group())
 
@@ -152,7 +166,7 @@ class Group:
             log.error("r2ccl: the end of group %s, rank %d: %s", self._record.name, self._rank,
                       error)
         finally:
-            for work in list(self._works.values()):
+            for work in list(self.works.values()):
                 work.poll()
             self._record.forget()
 

@@ -90,8 +90,10 @@ class Lifecycle(Group):
                     break
         if missing:
             names = ", ".join(map(str, missing))
-            raise errors.make_timeout(f"Rank{'s' if len(missing) > 1 else ''} {names} failed to "
-                                      f"pass monitoredBarrier in {bound_ms} ms", missing)
+            raise errors.make_timeout(
+                f"Rank {self._rank} timed out in monitoredBarrier after {bound_ms} ms. "
+                f"Rank{'s' if len(missing) > 1 else ''} {names} failed to pass monitoredBarrier in "
+                f"{bound_ms} ms", missing)
         for rank in range(1, self._size):
             self.send([word], rank, BARRIER_TAG)
 

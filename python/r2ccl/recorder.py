@@ -26,8 +26,8 @@ class Entry:
         self.name = name
         self.number = number  # of the group's collectives, or of its messages, from 1
         self.inputs = [(tensor.shape, tensor.dtype) for tensor in inputs]
-        self.outputs = self.inputs if outputs is None else [
-            (tensor.shape, tensor.dtype) for tensor in outputs]
+        self.outputs = outputs and [(tensor.shape, tensor.dtype) for tensor in outputs]
+        # None for the outputs: as the inputs
         self.op = op  # the name of the reduction
         self.peer = peer  # the other rank of a message, or the root
         self.tag = tag  # of a message; None for a collective
@@ -45,6 +45,7 @@ class Entry:
     def as_fields(self, number, group, rank):
         """Returns the fields of the dump."""
         is_message = self.tag is not None
+        outputs = self.inputs if self.outputs is None else self.outputs
         name = self.name
         if is_message:
             name += f" {rank}{'->' if name == 'send' else '<-'}{self.peer}"
@@ -62,8 +63,8 @@ class Entry:
             "tag": self.tag,
             "input_sizes": [list(shape) for shape, _ in self.inputs],
             "input_dtypes": [_name(dtype) for _, dtype in self.inputs],
-            "output_sizes": [list(shape) for shape, _ in self.outputs],
-            "output_dtypes": [_name(dtype) for _, dtype in self.outputs],
+            "output_sizes": [list(shape) for shape, _ in outputs],
+            "output_dtypes": [_name(dtype) for _, dtype in outputs],
             "timeout_ms": self.timeout_ms,
             "time_created_ns": self.created_ns,
             "time_discovered_started_ns": self.created_ns,

@@ -17,10 +17,9 @@ SHORT_WAIT_MS = 15
 def bound_of(timeout, default_ms):
     """Returns milliseconds. torch passes None, or a timedelta that is not positive, for the
     default."""
-    if timeout is None:
+    if timeout is None or timeout.days < 0:
         return default_ms
-    given = round(timeout.total_seconds() * 1000)
-    return given if given > 0 else default_ms
+    return round(timeout.total_seconds() * 1000) or default_ms
 
 
 class Work(dist.Work):
@@ -28,6 +27,8 @@ class Work(dist.Work):
 
     The group keeps it, and so its tensors, until the operation is complete.
     """
+
+    is_deferred = False  # in a group of calls that has not started
 
     def __init__(self, group, request, outputs, keep, finish, entry):
         super().__init__()
@@ -47,25 +48,26 @@ class Work(dist.Work):
 
         Raises the operation's error, or WaitTimeoutError: the operation goes on then."""
         if self._request is not None:
-            self._wait(bound_of(timeout, self.entry.timeout_ms))
+            bound_ms = bound_of(timeout, self.entry.timeout_ms)
+            if self.is_deferred:
+                raise errors.R2cclError(f"{self.entry.name}: the operation has not started, "
+                                        "because it is in a coalescing block that has not ended")
+            if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
+                self.block(bound_ms)
+            elif not self._block(SHORT_WAIT_MS):
+                self._block_interruptibly(bound_ms)
         if self._error is not None:
             raise self._error
         if self._outputs and self._outputs[0].is_cuda:
             cuda.join(self._outputs)
         return True
 
-    def _wait(self, bound_ms):
-        if self._request.value is None:
-            raise errors.R2cclError(f"{self.entry.name}: the operation has not started, because "
-                                    "it is in a coalescing block that has not ended")
-        if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
-            self.block(bound_ms)
-        elif not self._block(SHORT_WAIT_MS):
-            try:
-                threads.interruptible(lambda: self.block(bound_ms))
-            except KeyboardInterrupt:
-                self._group.give_up()
-                raise
+    def _block_interruptibly(self, bound_ms):
+        try:
+            threads.interruptible(lambda: self.block(bound_ms))
+        except KeyboardInterrupt:
+            self._group.give_up()
+            raise
 
     def block(self, milliseconds):
         """Blocks in C until the operation is complete. Raises WaitTimeoutError."""
@@ -77,7 +79,7 @@ class Work(dist.Work):
         with self._lock:
             if self._request is None:
                 return True
-            code = self._group.library.calls.r2cclRequestWait(_byref(self._request), milliseconds)
+            code = self._group.wait_call(_byref(self._request), milliseconds)
             if code == c_api.r2cclTimeout:
                 return False
             self._settle(code)
@@ -86,7 +88,7 @@ class Work(dist.Work):
     def _settle(self, code):
         """The operation is complete with this result of this thread's last call. The caller holds
         the lock."""
-        if code != c_api.r2cclSuccess:
+        if code:
             self._error = self._group.operation_failed(code)
         elif self._finish is not None:
             try:
@@ -95,7 +97,7 @@ class Work(dist.Work):
                 self._error = error
         self.entry.end(self._error)
         self._request = self._keep = self._finish = None
-        self._group.operation_ended(self)
+        self._group.works.pop(id(self), None)
         if self._future is not None:
             self._keep_promise()
 
@@ -109,7 +111,7 @@ class Work(dist.Work):
         return self._request is None
 
     def _test(self):
-        if self._request is None or self._request.value is None:
+        if self._request is None or self.is_deferred:
             return
         done = ctypes.c_int()
         code = self._group.library.starts.r2cclRequestTest(_byref(self._request), _byref(done))
@@ -146,10 +148,14 @@ class Work(dist.Work):
 
     def get_future(self):
         """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
-        thread of r2ccl. After the group's timeout it has a WaitTimeoutError."""
+        thread of r2ccl.
+
+        An operation that fails, or is not complete after its timeout, gives it a RuntimeError with
+        the error's text; exception() has the error itself."""
         if self._future is None:
+            # set_exception() would make C++ code that waits, such as DDP, crash.
             self._promise = futures.new(self._outputs)
-            self._future = self._promise
+            self._future = self._promise.then(_kept)
             if self._request is None:
                 self._keep_promise()
             else:
@@ -165,11 +171,15 @@ class Work(dist.Work):
         promise = self.__dict__.pop("_promise", None)
         if promise is None:
             return
-        error = error or self._error
-        if error is None:
-            promise.set_result(self._outputs)
-        else:
-            promise.set_exception(error)
+        promise.set_result(error or self._error or self._outputs)
+
+
+def _kept(promise):
+    """Returns the value of a promise. Raises it where it is an exception."""
+    value = promise.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 class WorkSet(dist.Work):

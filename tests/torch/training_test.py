@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 import r2ccl
-from group_case import GroupCase, ranks, values
+from group_case import GroupCase, ranks, seconds, values
 
 try:
     from torch.distributed.fsdp import fully_shard
@@ -136,6 +136,33 @@ class DdpTest(TrainingCase):
             else:
                 with self.assertRaisesRegex(RuntimeError, "appears not to match"):
                     DistributedDataParallel(torch.nn.Linear(8, 4), process_group=group)
+            self.meet()
+
+
+class LostRankTest(TrainingCase):
+    """DDP waits in C++ for futures: an error must reach it as one, and crash nothing."""
+
+    @ranks(2)
+    def test_a_backward_pass_without_the_other_rank_raises_its_number(self):
+        group = dist.new_group([0, 1])
+        model = DistributedDataParallel(make_model(), process_group=group)
+        loss_of(model, self.rank, 0).backward()
+        loss = loss_of(model, self.rank, 1)
+        if self.rank == 1:
+            group.abort()
+        else:
+            with self.assertRaisesRegex(RuntimeError, "rank 1 .*aborted"):
+                loss.backward()
+        dist.destroy_process_group(group)
+        self.meet()
+
+    @ranks(2)
+    def test_a_backward_pass_with_a_late_rank_ends_at_the_timeout(self):
+        with self.fresh_group(timeout=seconds(1.5)) as group:
+            model = DistributedDataParallel(make_model(), process_group=group)
+            if self.rank == 0:
+                with self.assertRaisesRegex(RuntimeError, "WaitTimeoutError.*rank 1"):
+                    loss_of(model, self.rank, 0).backward()
             self.meet()
 
 

@@ -74,7 +74,7 @@ class WorkTest(GroupCase):
         dist.barrier()
         for _ in range(60):  # each call frees complete ones
             dist.all_reduce(values(self.rank, 1))
-        self.assertEqual(len(self.group._works), 0)
+        self.assertEqual(len(self.group.works), 0)
 
     def test_several_threads_wait_for_one_work(self):
         tensor = values(self.rank, 100_000)
