@@ -51,6 +51,13 @@ def bit_targets(document):
                  lambda value: f"{value[0]:.6f} ({value[1]:.6f} to {value[2]:.6f})")
 
 
+    for name in (find(document, "libraries") or {}):
+        if name != "steps":
+            yield Target(f"{name}, {document['libraries']['steps']} steps, 3 faults: bits",
+                         "the run without faults", document["libraries"][name],
+                         lambda value: value["equal"], same_text)
+
+
 def cost_targets(document):
     four = find(document, "cost4")
     yield Target("Step time, one NIC of four lost on one of two hosts",

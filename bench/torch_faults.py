@@ -7,6 +7,7 @@ Needs root, and a Python with torch (--python). A whole run takes about 15 minut
 wants a quiet machine. With --quick it runs `digits` alone, unless --only names sections.
 """
 import pathlib
+import signal
 import sys
 
 import lab as lab_module
@@ -17,6 +18,7 @@ from lab import Failed, machine, progress, save
 SECTIONS = {
     "digits": sections.digits,
     "bits": sections.bits,
+    "libraries": sections.libraries,
     "picture": sections.picture,
     "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (2, 12)),
                                          *sections.FIFTH),
@@ -36,6 +38,7 @@ def main():
                    help=f"of {', '.join(SECTIONS)}")
     p.add_argument("--svg", type=pathlib.Path, help="draw the picture's run here")
     options = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # takes the lab down
     document = {"what": "torch_faults", "machine": machine(), "errors": []}
     bench = sections.Bench(options)
     for name in options.only or (["digits"] if options.quick else SECTIONS):
@@ -44,10 +47,10 @@ def main():
         except Failed as error:
             progress(f"{name}: {error}")
             document["errors"].append(f"{name}: {error}"[:400])
+        save(options.json, document)  # what is measured is kept, however the rest ends
     if options.svg and "picture" in document:
         options.svg.write_text(torch_svg.draw(document["picture"]))
         progress(f"wrote {options.svg}")
-    save(options.json, document)
     return 1 if document["errors"] else 0
 
 

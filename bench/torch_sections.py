@@ -100,6 +100,24 @@ def bits(bench):
     return document
 
 
+def libraries(bench):
+    """FSDP2, the Trainer of transformers and DeepSpeed's ZeRO through three faults, against the
+    same without faults, on two hosts."""
+    steps = bench.count(100, 30)
+    document = {"steps": steps}
+    with bench.lab(2, 4) as lab:
+        changes = schedule((("pull",), ("hole",), ("slow", "10%")), steps, lab)
+        for name, script, *options in (("FSDP2", "train_text.py", "--fsdp", *SMALL),
+                                       ("Trainer", "trainer_example.py"),
+                                       ("DeepSpeed ZeRO-1", "deepspeed_example.py", "--stage", 1),
+                                       ("DeepSpeed ZeRO-2", "deepspeed_example.py", "--stage", 2)):
+            clean, hit = (bench.job(lab, script, *options, "--steps", steps, changes=of_run,
+                                    name="library").run(200) for of_run in ((), changes))
+            say(hit, name)
+            document[name] = {**compared(clean, hit), "applied": len(hit.applied)}
+    return document
+
+
 def picture(bench):
     """A run through five faults, the same without faults, and the same under Gloo."""
     steps = bench.count(300, 60)

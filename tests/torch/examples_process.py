@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ def run(*command, limit_s=200):
     try:
         said, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)  # torchrun ends its ranks, and the bench its lab
+        process.terminate()  # torchrun ends its ranks, and the bench its lab
         said, _ = process.communicate()
     if process.returncode:
         raise AssertionError(f"{command} ended with {process.returncode}:\n{said}")
