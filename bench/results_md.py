@@ -21,6 +21,7 @@ import report_returns
 import report_scale
 import report_schedules
 import report_sharing
+import report_torch
 from report_text import place, table, wrapped
 
 BENCH = pathlib.Path(__file__).resolve().parent
@@ -71,6 +72,7 @@ PARTS = [
     ("sim_scale", "Many ranks, simulated", report_scale.scale_targets, report_scale.scale),
     ("schedules", "Schedules for slow hosts, simulated", report_schedules.schedule_targets,
      report_schedules.schedules),
+    ("pytorch", "PyTorch jobs", report_torch.torch_targets, report_torch.torch_jobs),
 ]
 # bench/compare.py writes its own page, and people write the profiles.
 PAGES = [("compare", "r2ccl against its peers"),

@@ -76,7 +76,7 @@ STEPS = {
                            target="simulated_transfer"),
     "simgrid": Script((command("python3 -B tests/simgrid/compare.py build/r2ccl"),),
                       target="r2ccl_command"),
-    "torch": Script((command("scripts/torch-test.sh"),), target="r2ccl"),
+    "torch": Script((command("scripts/torch-test.sh"),), target="r2ccl_command"),
     "seeds": Script((command("build/r2ccl sim fuzz --seeds 1001..100000"),
                      command("build/r2ccl sim fuzz --seeds 101251..103500"),
                      command("build/r2ccl sim fuzz --seeds 103701..112000")),

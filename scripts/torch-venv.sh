@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=${R2CCL_TORCH_VENV:-build/torch-venv}
 version=${R2CCL_TORCH_VERSION:-2.13.0}
-packages=("torch==$version" numpy expecttest)
+packages=("torch==$version" numpy expecttest scikit-learn)
 
 fail() {
   echo "torch-venv: $1" >&2
@@ -29,7 +29,7 @@ is_ready() {
   [ -x "$venv/bin/python" ] && "$venv/bin/python" -B - "$version" <<'PYTHON' 2>/dev/null
 import sys
 
-import expecttest, numpy, torch  # noqa: E401, F401
+import expecttest, numpy, sklearn, torch  # noqa: E401, F401
 sys.exit(torch.__version__.partition("+")[0] != sys.argv[1])
 PYTHON
 }

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""PyTorch jobs (examples/pytorch) in the lab, while NICs are pulled, black-holed, slowed and
+restored: the bits of losses and weights, the cost of a lost NIC, the latency of requests, Gloo
+beside it, and recovery beside a restart from a checkpoint.
+
+Needs root, and a Python with torch (--python). A whole run takes about 15 minutes on 2 cores, and
+wants a quiet machine. With --quick it runs `digits` alone, unless --only names sections.
+"""
+import pathlib
+import signal
+import sys
+
+import lab as lab_module
+import torch_sections as sections
+import torch_svg
+from lab import Failed, machine, progress, save
+
+SECTIONS = {
+    "digits": sections.digits,
+    "bits": sections.bits,
+    "libraries": sections.libraries,
+    "picture": sections.picture,
+    "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (2, 12)),
+                                         *sections.FIFTH),
+    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((16, 50), (2, 12)),
+                                         *sections.FIFTH, "--bucket-mb", 0.5),
+    "serving": sections.serving,
+    "gloo1": lambda bench: sections.against_gloo(bench, 1, *sections.FIFTH),
+    "gloo4": lambda bench: sections.against_gloo(bench, 4, "--batch", 1, "--width", 256),
+    "restart": sections.restart,
+}
+
+
+def main():
+    p = lab_module.parser(__doc__)
+    p.add_argument("--python", default=sys.executable, help="a Python with torch")
+    p.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION",
+                   help=f"of {', '.join(SECTIONS)}")
+    p.add_argument("--svg", type=pathlib.Path, help="draw the picture's run here")
+    options = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # takes the lab down
+    document = {"what": "torch_faults", "machine": machine(), "errors": []}
+    bench = sections.Bench(options)
+    for name in options.only or (["digits"] if options.quick else SECTIONS):
+        try:
+            document[name] = SECTIONS[name](bench)
+        except Failed as error:
+            progress(f"{name}: {error}")
+            document["errors"].append(f"{name}: {error}"[:400])
+        save(options.json, document)  # what is measured is kept, however the rest ends
+    if options.svg and "picture" in document:
+        options.svg.write_text(torch_svg.draw(document["picture"]))
+        progress(f"wrote {options.svg}")
+    return 1 if document["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""examples/pytorch: each script under torchrun on this host, and a job in a lab that loses a NIC."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+COMMAND = os.environ.get("R2CCL", str(ROOT / "build/r2ccl"))
+
+
+def run(*command, limit_s=200):
+    """Returns what the command wrote. Fails the test with it when the command fails."""
+    process = subprocess.Popen([sys.executable, "-B", *map(str, command)], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        said, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its ranks, and the bench its lab
+        said, _ = process.communicate()
+    if process.returncode:
+        raise AssertionError(f"{command} ended with {process.returncode}:\n{said}")
+    return said
+
+
+def torchrun(script, *options):
+    return run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               ROOT / "examples/pytorch" / script, *options)
+
+
+class ScriptsTest(unittest.TestCase):
+    def weights(self, *command):
+        """Returns the hash of the weights, on which both ranks agree."""
+        hashes = re.findall(r"rank \d: weights (\w+)", torchrun(*command))
+        self.assertEqual(len(hashes), 2)
+        self.assertEqual(hashes[0], hashes[1])
+        return hashes[0]
+
+    def test_fsdp_and_ddp_give_the_weights_of_gloo(self):
+        # A sum of two ranks' gradients has the same bits in each order.
+        common = ("train_text.py", "--steps", "6", "--width", "64")
+        of_gloo = self.weights(*common, "--backend", "gloo")
+        self.assertEqual(self.weights(*common), of_gloo)
+        self.assertEqual(self.weights(*common, "--fsdp"), of_gloo)
+
+    def test_the_server_answers_as_with_gloo(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for backend in ("r2ccl", "gloo"):
+                torchrun("serve.py", "--steps", "3", "--width", "64", "--backend", backend,
+                         "--record", f"{folder}/{backend}.%r")
+            answers = [[json.loads(line)["answer"] for line in path.read_text().splitlines()]
+                       for path in sorted(pathlib.Path(folder).iterdir())]
+        self.assertEqual(len(answers), 4)
+        self.assertEqual(len(answers[0]), 3)
+        for other in answers[1:]:
+            self.assertEqual(other, answers[0])
+
+
+class LabTest(unittest.TestCase):
+    def test_a_pulled_cable_changes_no_bit_of_losses_and_weights(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "result.json")
+            run(ROOT / "bench/torch_faults.py", "--quick", "--r2ccl", COMMAND, "--name",
+                f"torch{os.getpid()}", "--json", path)
+            result = json.loads(path.read_text())["digits"]
+        self.assertEqual([change["words"][0] for change in result["applied"]], ["fault", "fix"])
+        self.assertEqual(result["steps"], [60, 60])
+        self.assertEqual(result["different_losses"], 0)
+        without, under = result["weights"]
+        self.assertEqual(len(set(without + under)), 1)
+        self.assertNotIn(None, without)
+        self.assertEqual(len(without), 2)
