@@ -98,6 +98,7 @@ class r2cclConfig_t(Structure):
         ("name", c_char_p),
         ("reproducible", c_int),
         ("reserved", c_int),
+        ("algorithm", c_char_p),
     ]
 
 

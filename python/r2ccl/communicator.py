@@ -17,6 +17,7 @@ class Config:
     cutoff_ms: how long a host that no NIC reaches, and the end of a group, is waited for.
     reproducible: True makes sums the same whatever fails; all ranks must agree.
     name: appears in errors and in `r2ccl status`.
+    algorithm: as R2CCL_ALGO, such as "ring"; all ranks must agree.
     """
 
     ifname: str | None = None
@@ -24,6 +25,7 @@ class Config:
     cutoff_ms: int | None = None
     reproducible: bool | None = None
     name: str | None = None
+    algorithm: str | None = None
 
     def as_struct(self, init_timeout_ms):
         def number(value):
@@ -36,7 +38,7 @@ class Config:
         return c_api.r2cclConfig_t(
             ctypes.sizeof(c_api.r2cclConfig_t), c_api.R2CCL_CONFIG_MAGIC, 1, text(self.ifname),
             text(self.oob_ifname), number(init_timeout_ms), number(self.cutoff_ms),
-            text(self.name), choice, 0)
+            text(self.name), choice, 0, text(self.algorithm))
 
 
 class Communicator:
