@@ -76,7 +76,9 @@ STEPS = {
                            target="simulated_transfer"),
     "simgrid": Script((command("python3 -B tests/simgrid/compare.py build/r2ccl"),),
                       target="r2ccl_command"),
-    "torch": Script((command("scripts/torch-test.sh"),), target="r2ccl_command"),
+    "torch": Script((command("scripts/torch-test.sh"),
+                     command("scripts/torch-suite.sh --recorded")), target="r2ccl_command"),
+    "torch_suite": Script((command("scripts/torch-suite.sh"),), target="r2ccl"),
     "seeds": Script((command("build/r2ccl sim fuzz --seeds 1001..100000"),
                      command("build/r2ccl sim fuzz --seeds 101251..103500"),
                      command("build/r2ccl sim fuzz --seeds 103701..112000")),
@@ -92,7 +94,7 @@ SUITES = {
     "test": ("release",),
     "check": ("long", "format", "lint", "instructions", "simgrid", "torch", "asan", "tsan",
               "fuzz"),
-    "nightly": ("seeds", "conditions", "soak", "mutants"),
+    "nightly": ("seeds", "conditions", "soak", "torch_suite", "mutants"),
 }
 
 LEFT_OUT = {

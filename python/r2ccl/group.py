@@ -4,16 +4,15 @@ Collectives and Messages (collectives.py, messages.py) have the calls, process_g
 that torch sees.
 """
 
-import collections
 import ctypes
 import logging
 
 from r2ccl import c_api, errors, futures, profile, recorder, threads
+from r2ccl.kept import KEPT
 from r2ccl.work import Work, WorkSet, bound_of
 
 log = logging.getLogger("torch.distributed.r2ccl")
 _byref, _pointer = ctypes.byref, ctypes.c_void_p
-SMALL_ELEMENTS, RECENT_WORKS = 16, 64
 # Errors of one call, which leave no trace in the group.
 HARMLESS = {c_api.r2cclInvalidArgument}
 
@@ -33,9 +32,6 @@ class Group:
         self._timeout_ms = milliseconds(timeout)
         self._sequence = 0  # of collectives
         self._messages = 0
-        # torch's C++ code may hold a Work that Python has dropped: DDP does, in the backward pass of a
-        # join with uneven inputs. Such a Work loses its Python methods, so the last ones stay here.
-        self._recent = collections.deque(maxlen=RECENT_WORKS)
         self._deferred = None  # the calls since _begin_group, which start with _end_group
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
@@ -62,8 +58,7 @@ class Group:
         works[id(work)] = work
         if len(works) > 1:
             next(iter(works.values())).poll()
-        if len(outputs) == 1 and outputs[0].numel() <= SMALL_ELEMENTS:
-            self._recent.append(work)
+        KEPT.add(work, outputs)
         if profile.is_on():
             profile.record(work)
         return work
@@ -138,7 +133,7 @@ class Group:
     def _together(self, call, *lists):
         """Returns one Work for call(...) on each row of the lists."""
         if self._deferred is not None:  # the caller is inside a group already
-            return WorkSet([call(*row) for row in zip(*lists)])
+            return self._set_of([call(*row) for row in zip(*lists)])
         self._begin_group()
         try:
             for row in zip(*lists):
@@ -147,7 +142,13 @@ class Group:
             self._deferred = None
             self._drop_factors()
             raise
-        return WorkSet(self._end_group())
+        return self._set_of(self._end_group())
+
+    @staticmethod
+    def _set_of(works):
+        made = WorkSet(works)
+        KEPT.add(made, ())
+        return made
 
     # --- the end ---
 

@@ -11,7 +11,6 @@ from r2ccl.communicator import Communicator, Config
 from r2ccl.group import milliseconds
 from r2ccl.lifecycle import Lifecycle
 from r2ccl.messages import Messages
-from r2ccl.work import WorkSet
 
 NAME = "r2ccl"
 
@@ -98,7 +97,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
         self._begin_group()
 
     def _end_coalescing(self, device=None):
-        return WorkSet(self._end_group())
+        return self._set_of(self._end_group())
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 

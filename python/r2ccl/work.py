@@ -101,6 +101,11 @@ class Work(dist.Work):
         if self._future is not None:
             self._keep_promise()
 
+    def forget_outputs(self):
+        """Lets go of the tensors, if the operation is complete. A later future has none."""
+        if self._request is None:
+            self._outputs = []
+
     def poll(self):
         """Returns whether the operation is complete. Never blocks."""
         if self._request is not None and self._lock.acquire(blocking=False):
@@ -203,6 +208,11 @@ class WorkSet(dist.Work):
         if first is not None:
             raise first
         return True
+
+    def forget_outputs(self):
+        """As Work.forget_outputs, for all."""
+        for work in self._works:
+            work.forget_outputs()
 
     def is_completed(self):
         return all([work.is_completed() for work in self._works])

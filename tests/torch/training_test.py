@@ -253,7 +253,10 @@ class FunctionalTest(GroupCase):
             self.all_ranks(lambda rank: values(rank, 2 * self.size))))
 
     def test_dtensor_redistribution(self):
-        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        try:
+            from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        except ImportError:  # torch 2.4
+            from torch.distributed._tensor import Replicate, Shard, distribute_tensor
         mesh = init_device_mesh("cpu", (self.size,))
         full = values(3, 8 * self.size).reshape(2 * self.size, 4)
         sharded = distribute_tensor(full, mesh, [Shard(0)])
