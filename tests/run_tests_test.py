@@ -95,12 +95,12 @@ class Counting(unittest.TestCase):
 
 class Output(unittest.TestCase):
     def test_the_last_line_is_the_sum(self):
-        results = [Tally(passed=1)] * 7 + [Tally(2, 1, 3, ["d: run it"])]
+        results = [Tally(passed=1)] * 8 + [Tally(2, 1, 3, ["d: run it"])]
         code, out = output_of(results, "check")
-        self.assertEqual(out.splitlines()[-1], "9 passed, 1 failed, 3 skipped")
+        self.assertEqual(out.splitlines()[-1], "10 passed, 1 failed, 3 skipped")
         self.assertEqual(code, 1)
         self.assertIn("failed: d: run it", out)
-        self.assertIn("step 8 of 8", out)
+        self.assertIn("step 9 of 9", out)
 
     def test_a_run_that_passes_exits_with_0_and_says_what_it_leaves_out(self):
         code, out = output_of([Tally(passed=4)])

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from r2ccl import buffers
+from r2ccl import buffers, cuda
 from r2ccl.group import Group
 
 
@@ -50,9 +50,10 @@ def gathered(tensors):
     """Returns memory for all tensors, and the step that copies it into them, or None."""
     if buffers.are_adjacent(tensors):
         return tensors[0], None
-    first = tensors[0]
-    memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=first.dtype,
-                         pin_memory=first.is_cuda)
+    if tensors[0].is_cuda:
+        memory = cuda.room_for(tensors)
+    else:
+        memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
     return memory, lambda: separate(memory, tensors)
 
 

@@ -40,7 +40,7 @@ def writable(tensor):
         return tensor
     check(tensor)
     if tensor.is_cuda:
-        return cuda.host_buffer(tensor)
+        return cuda.room_for([tensor]).view(tensor.shape)
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 

@@ -33,7 +33,7 @@ class Collectives(Arguments):
     def allreduce(self, tensors, opts=None):
         """Replaces the tensor by the reduction over all ranks, with the same bits on every rank."""
         tensor = one(tensors, "allreduce")
-        if tensor.layout is torch.sparse_coo:
+        if isinstance(tensor, torch.Tensor) and tensor.is_sparse:
             return sparse.all_reduce(self, tensor, opts)
         return self._all_reduce(tensor, opts)
 

@@ -1,5 +1,7 @@
 """A communicator of r2ccl.h as an object. Needs no torch but for its exceptions."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 

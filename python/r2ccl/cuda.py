@@ -1,8 +1,9 @@
 """CUDA tensors by way of pinned host memory. NOT TESTED: no GPU was at hand.
 
-r2ccl sends from the memory of the host. An input is copied there after the work of the current
-stream, on which the call waits. An output is copied back on a stream of this module; the current
-stream of the thread that waits for the operation then waits for that copy.
+r2ccl sends from the memory of the host. A call first waits for the work that the current stream has
+been given: the input is complete then, and no kernel uses the output any more. The output is copied
+back on a stream of this module. The current stream of the thread that waits for the operation, or
+that completes its future, then waits for that copy.
 """
 
 import torch
@@ -16,28 +17,27 @@ def _stream(device):
     return _streams[device.index]
 
 
-def host_buffer(tensor):
-    """Returns pinned memory of the tensor's shape and type."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-
-
 def to_host(tensor):
     """Returns a copy in pinned memory, complete on return."""
-    host = host_buffer(tensor)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     host.copy_(tensor.detach(), non_blocking=True)
     torch.cuda.current_stream(tensor.device).synchronize()
     return host
 
 
+def room_for(tensors):
+    """Returns flat pinned memory for an output to these tensors."""
+    torch.cuda.current_stream(tensors[0].device).synchronize()
+    return torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype,
+                       pin_memory=True)
+
+
 def from_host(tensor, host):
-    """Starts the copy of pinned memory into the tensor, after all that the tensor's current stream
-    has been given so far."""
+    """Starts the copy of pinned memory into the tensor."""
     stream = _stream(tensor.device)
-    stream.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(stream), torch.no_grad():
         tensor.copy_(host, non_blocking=True)
     tensor.record_stream(stream)
-    host.record_stream(stream) if host.is_cuda else None
 
 
 def join(tensors):

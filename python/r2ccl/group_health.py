@@ -157,28 +157,35 @@ def report(group=None):
 
 
 class Listeners:
-    """The callbacks of one group. r2ccl calls them in a thread of its own, one after another."""
+    """The log and the callbacks of one group. r2ccl calls them in a thread of its own, one after
+    another."""
 
-    def __init__(self, name):
+    def __init__(self, communicator, name):
+        self._communicator = communicator
         self._name = name
         self._callbacks = []
         self._set = None  # the C callback, while one is set
         self._lock = threading.Lock()
 
-    def add(self, communicator, callback):
+    def start(self):
+        """From now on each verdict is logged: as a warning by rank 0, since all ranks get it."""
         with self._lock:
-            if self._set is None:
-                made = c_api.r2cclVerdictCallback_t(self._on_verdict)
-                errors.check(communicator.library,
-                             communicator.library.calls.r2cclCommSetVerdictCallback(
-                                 communicator.handle, made, None))
-                self._set = made
-            self._callbacks.append(callback)
+            if self._set is not None:
+                return
+            library, made = self._communicator.library, c_api.r2cclVerdictCallback_t(self._hear)
+            errors.check(library, library.calls.r2cclCommSetVerdictCallback(
+                self._communicator.handle, made, None))
+            self._set = made
 
-    def _on_verdict(self, _comm, address, _user):
+    def add(self, callback):
+        self._callbacks.append(callback)
+        self.start()
+
+    def _hear(self, _comm, address, _user):
         struct = ctypes.cast(address, ctypes.POINTER(c_api.r2cclVerdict_t)).contents
         verdict = Verdict.of(struct)
-        log.warning("r2ccl: group %s: %s", self._name, verdict)
+        level = logging.WARNING if self._communicator.rank == 0 else logging.INFO
+        log.log(level, "r2ccl: group %s: %s", self._name, verdict)
         for callback in list(self._callbacks):
             try:
                 callback(verdict)
@@ -193,5 +200,5 @@ def on_verdict(callback, group=None):
     The calls come from a thread of r2ccl, one after another, and delay no operation. The callback
     may call health() and abort groups; it must not destroy this one. An exception of it is logged
     at level ERROR. Raises as health()."""
-    communicator = _communicator(group)
-    (group or dist.group.WORLD).listeners.add(communicator, callback)
+    _communicator(group)
+    (group or dist.group.WORLD).listeners.add(callback)

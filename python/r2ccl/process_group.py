@@ -144,5 +144,8 @@ def create(options, backend_options=None):
 
 def register():
     """Makes torch.distributed know the backend."""
+    # torch 2.15 attaches its flight recorder to a group whose backend has no record of its own. This
+    # one has (recorder.py), and torch's recorder cannot serve a group that is a Python class.
+    getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add(NAME)
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])

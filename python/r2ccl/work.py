@@ -171,6 +171,8 @@ class Work(dist.Work):
         promise = self.__dict__.pop("_promise", None)
         if promise is None:
             return
+        if self._outputs and self._outputs[0].is_cuda:
+            cuda.join(self._outputs)
         promise.set_result(error or self._error or self._outputs)
 
 

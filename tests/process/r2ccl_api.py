@@ -1,8 +1,17 @@
 """r2ccl.h for tests, by ctypes: one class a handle, and every failed call raises R2cclError."""
 import ctypes
+import importlib.util
 import os
+import pathlib
 
 import program
+
+# The module alone, because the package would load torch where it is installed.
+_SPEC = importlib.util.spec_from_file_location(
+    "c_api", pathlib.Path(__file__).resolve().parents[2] / "python" / "r2ccl" / "c_api.py")
+c_api = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(c_api)
+UniqueId = c_api.r2cclUniqueId
 
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE, TIMEOUT, ABORTED = 0, 4, 5, 6, 8, 1000
 INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64 = 0, 1, 2, 3, 4, 5, 7, 8
@@ -18,10 +27,6 @@ class R2cclError(Exception):
         super().__init__(f"{code}: {text}")
         self.code = code
         self.text = text
-
-
-class UniqueId(ctypes.Structure):
-    _fields_ = [("internal", ctypes.c_char * 128)]
 
 
 class Config(ctypes.Structure):
@@ -42,30 +47,7 @@ def path():
 def load(library=None):
     """Loads the library, or another one, in the process that becomes a rank, so that the forking
     process never has it."""
-    lib = ctypes.CDLL(library or path())
-    lib.r2cclGetLastError.restype = ctypes.c_char_p
-    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    lib.r2cclAllReduce.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
-    lib.r2cclBroadcast.argtypes = [pointer, pointer, size, number, number, pointer, pointer]
-    lib.r2cclReduce.argtypes = [pointer, pointer, size, number, number, number, pointer, pointer]
-    lib.r2cclReduceScatter.argtypes = lib.r2cclAllReduce.argtypes
-    lib.r2cclGather.argtypes = lib.r2cclScatter.argtypes = lib.r2cclBroadcast.argtypes
-    lib.r2cclAllGather.argtypes = [pointer, pointer, size, number, pointer, pointer]
-    lib.r2cclAllToAll.argtypes = lib.r2cclAllGather.argtypes
-    lib.r2cclSend.argtypes = [pointer, size, number, number, pointer, pointer]
-    lib.r2cclRecv.argtypes = [pointer, size, number, number, pointer, pointer]
-    lib.r2cclBarrier.argtypes = [pointer, pointer]
-    lib.r2cclCommInitRankConfig.argtypes = [pointer, number, UniqueId, number, pointer]
-    lib.r2cclCommDup.argtypes = [pointer, pointer, pointer]
-    lib.r2cclCommInitEnv.argtypes = [pointer, pointer]
-    lib.r2cclRequestTest.argtypes = [pointer, pointer]
-    lib.r2cclRequestWait.argtypes = [pointer, ctypes.c_int64]
-    lib.r2cclRequestAbort.argtypes = [pointer]
-    for name in ("Finalize", "Destroy", "Abort", "GetAsyncError", "Count", "UserRank", "Report"):
-        function = getattr(lib, "r2cclComm" + name)
-        function.argtypes = [pointer] * {"Report": 3}.get(name, 2 if name[0] in "GCU" else 1)
-    lib.r2cclGetLastError.argtypes = [pointer]
-    return lib
+    return c_api.declare(ctypes.CDLL(library or path()))
 
 
 def buffer(datatype, values):

@@ -25,6 +25,12 @@ def values(rank, count, dtype=torch.float32, start=0):
     return ((torch.arange(start, start + count) * 3 + rank * 5) % 13).to(dtype)
 
 
+def abort(group):
+    """Ends a group at once."""
+    group.abort()
+    dist.destroy_process_group(group)
+
+
 class GroupCase(unittest.TestCase):
     """self.rank and self.size are those of the default group."""
 
@@ -53,7 +59,7 @@ class GroupCase(unittest.TestCase):
         try:
             yield group
         finally:
-            dist.distributed_c10d._abort_process_group(group)
+            abort(group)
 
     def meet(self):
         """Waits for all ranks, whatever group the test has broken."""

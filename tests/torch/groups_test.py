@@ -149,8 +149,8 @@ class MonitoredBarrierTest(GroupCase):
 
     @ranks(4)
     def test_the_missing_ranks_are_named(self):
-        for every, text in ((False, "^Rank 1 failed to pass monitoredBarrier"),
-                            (True, "^Ranks 1, 3 failed to pass monitoredBarrier")):
+        for every, text in ((False, "Rank 1 failed to pass monitoredBarrier"),
+                            (True, "Ranks 1, 3 failed to pass monitoredBarrier")):
             with self.fresh_group() as group:
                 if self.rank == 0:
                     with self.assertRaisesRegex(r2ccl.WaitTimeoutError, text) as caught:

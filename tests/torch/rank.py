@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 import r2ccl  # noqa: E402, F401 (it registers the backend)
-from group_case import GroupCase, seconds  # noqa: E402
+from group_case import GroupCase, abort, seconds  # noqa: E402
 
 TIMEOUT_S = 30
 
@@ -78,7 +78,7 @@ def main(modules, pattern):
                 print(text, flush=True)
         if bad:
             failed, attempts = failed + 1, attempts + 1
-            dist.distributed_c10d._abort_process_group()
+            abort(dist.group.WORLD)
             init(store, attempts, rank, size)
     dist.destroy_process_group()
     store.set(f"end/{rank}", "")
