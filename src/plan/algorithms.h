@@ -28,6 +28,10 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits);
 
 // Returns whether the algorithm moves the chunks of an AllReduce along trees (plan/forest.h).
 bool uses_forest(Algorithm algorithm);
+// Returns the limits for the chunks of a forest. Half of the bytes that a host receives wait in the
+// staging pool for their reduction. So the chunks are so large that the pool holds half of what
+// arrives during the way of a credit and a message.
+PlanLimits forest_limits(const PlanKey& key, PlanLimits limits);
 
 // Require host groups, equal blocks and at least one element.
 void build_hierarchical_all_gather(const PlanKey& key, const PlanLimits& limits, PlanBuilder& plan);

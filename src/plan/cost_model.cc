@@ -51,6 +51,20 @@ Costs costs_of_leaders(const DomainCosts& domain, uint64_t leaders, uint64_t ran
           std::max(domain.leader_kib_ps, domain.kib_ps * leaders / ranks)};
 }
 
+// The costs of ranks that send and receive along a forest, where a ring among them has `ring`. Both
+// directions of each connection carry data. A direct exchange has many connections.
+Costs costs_of_forest(Algorithm algorithm, Costs ring, const DomainCosts& network) {
+  const auto scale = [&](uint64_t measured, uint64_t base) {
+    constexpr uint64_t kScaleMax = 1 << 12;
+    return std::min(measured * 1024 / std::max<uint64_t>(base, 1), kScaleMax);
+  };
+  const uint64_t scaled = algorithm == Algorithm::direct
+                              ? scale(std::max(network.fan_kib_ps, network.kib_ps), network.kib_ps)
+                              : scale(network.exchange_kib_ps, network.leader_kib_ps);
+  ring.kib = std::min(ring.kib * scaled / 1024, kKibPsMax);
+  return ring;
+}
+
 // The time of `steps` steps of a ring in which each rank passes on a block. ring.cc has the
 // arithmetic: a block in several pieces hides the latency of a hop behind the others.
 uint64_t ring_ns(uint64_t steps, uint64_t block, const Costs& costs, const PlanLimits& limits) {
@@ -118,7 +132,8 @@ struct Slowdown {
     return costs;
   }
   DomainCosts of_all(DomainCosts costs) const {
-    for (uint64_t* kib : {&costs.kib_ps, &costs.fan_kib_ps, &costs.leader_kib_ps}) {
+    for (uint64_t* kib :
+         {&costs.kib_ps, &costs.fan_kib_ps, &costs.leader_kib_ps, &costs.exchange_kib_ps}) {
       *kib = slowed(*kib);
     }
     return costs;
@@ -173,10 +188,18 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
          2 * rounds * members * costs.message;
 }
 
-uint64_t reduction_among_hosts_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow,
-                                  const Costs& costs, const PlanLimits& limits) {
-  if (uses_forest(algorithm)) return forest_ns(algorithm, bytes, slow, costs, limits);
-  return reduction_ns(algorithm, bytes, slow.rates.size(), slow.of_all(costs), limits);
+// Returns the time among hosts of which a ring has these costs.
+uint64_t reduction_among_hosts_ns(const PlanKey& key, Algorithm algorithm, uint64_t bytes,
+                                  const Slowdown& slow, const Costs& costs,
+                                  const PlanLimits& limits) {
+  if (!uses_forest(algorithm)) {
+    return reduction_ns(algorithm, bytes, slow.rates.size(), slow.of_all(costs), limits);
+  }
+  const uint64_t time =
+      forest_ns(algorithm, bytes, slow, costs_of_forest(algorithm, costs, key.costs.network),
+                forest_limits(key, limits));
+  // Equal hosts keep the ring unless a forest is faster by more than the error of the costs.
+  return key.view.empty() ? time + time / 4 : time;
 }
 
 constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
@@ -209,7 +232,8 @@ class Prediction {
     }
     if (uses_forest(algorithm)) {
       return key_.hosts.empty()
-                 ? forest_ns(algorithm, bytes_, slow_, costs_of_all(key_.costs.network), limits_)
+                 ? reduction_among_hosts_ns(key_, algorithm, bytes_, slow_,
+                                            costs_of_all(key_.costs.network), limits_)
                  : hierarchical_reduction(algorithm);
     }
     if (algorithm != Algorithm::ring) {
@@ -276,7 +300,8 @@ class Prediction {
     const uint64_t within = 2 * star(bytes, columns);
     if (hosts_ == 1) return within;
     const Costs leaders = costs_of_leaders(key_.costs.network, columns, each_);
-    const uint64_t between = reduction_among_hosts_ns(algorithm, bytes, slow_, leaders, limits_);
+    const uint64_t between =
+        reduction_among_hosts_ns(key_, algorithm, bytes, slow_, leaders, limits_);
     if (algorithm != Algorithm::ring && !uses_forest(algorithm)) return within + between;
     // Piece by piece: the first and the last piece are alone.
     const uint64_t alone = within / hosts_ / limits_.segments_per_block;
@@ -338,29 +363,7 @@ class Prediction {
   const Costs flat_;           // where all ranks act alike
 };
 
-// Returns the value with its three highest binary digits, rounded, and at most `most`.
-uint64_t rounded(uint64_t value, uint64_t most) {
-  value = std::min(value, most);
-  const int shift = std::max(0, static_cast<int>(std::bit_width(value)) - 3);
-  const uint64_t half = shift == 0 ? 0 : uint64_t{1} << (shift - 1);
-  return (value + half) >> shift << shift;
-}
-
-DomainCosts bounded(const DomainCosts& costs) {
-  return {.hop_ns = rounded(costs.hop_ns, kHopNsMax),
-          .message_ns = rounded(costs.message_ns, kMessageNsMax),
-          .kib_ps = rounded(costs.kib_ps, kKibPsMax),
-          .fan_kib_ps = rounded(costs.fan_kib_ps, kKibPsMax),
-          .leader_hop_ns = rounded(costs.leader_hop_ns, kHopNsMax),
-          .leader_message_ns = rounded(costs.leader_message_ns, kMessageNsMax),
-          .leader_kib_ps = rounded(costs.leader_kib_ps, kKibPsMax)};
-}
-
 }  // namespace
-
-PlanCosts bounded(const PlanCosts& costs) {
-  return {.memory = bounded(costs.memory), .network = bounded(costs.network)};
-}
 
 Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) {
   const uint64_t columns = column_count(key, limits);
@@ -374,11 +377,21 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
   uint64_t least = UINT64_MAX;
   for (const Algorithm each : kReductionsAmongHosts) {
     if (key.view.empty() && uses_forest(each)) continue;
-    const uint64_t time = reduction_among_hosts_ns(each, bytes, slow, costs, limits);
+    const uint64_t time = reduction_among_hosts_ns(key, each, bytes, slow, costs, limits);
     if (time < least) best = each;
     least = std::min(least, time);
   }
   return best;
+}
+
+PlanLimits forest_limits(const PlanKey& key, PlanLimits limits) {
+  const DomainCosts& network = key.costs.network;
+  const uint64_t slots = std::max<uint64_t>(limits::kStagingBytes / limits.segment_bytes_max, 1);
+  const uint64_t on_the_way =
+      network.leader_hop_ns * 1000 * 1024 / std::max<uint64_t>(network.leader_kib_ps, 1);
+  limits.segment_bytes_min =
+      std::clamp(on_the_way / slots, limits.segment_bytes_min, limits.segment_bytes_max);
+  return limits;
 }
 
 std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& limits) {
@@ -421,16 +434,31 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
   return kOthers;
 }
 
+namespace {
+
+// Paths of all hosts suit equal ones, once they have so many rounds that fill and drain are short.
+// Ranks of one host reduce first, in a hierarchy.
+bool suits_equal_hosts(const PlanKey& key, Algorithm forest, const PlanLimits& limits) {
+  constexpr uint64_t kRounds = 32;
+  const uint64_t least = kRounds * static_cast<uint64_t>(key.rank_count) *
+                         forest_limits(key, limits).segment_bytes_min;
+  return forest == Algorithm::nested && key.hosts.empty() && key.count >= least / size_of(key.type);
+}
+
+}  // namespace
+
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits) {
   std::vector<Algorithm> candidates;
   const std::span<const Algorithm> algorithms = algorithms_of(key, limits);
   const bool any_may_meet = algorithms.size() < 2 || all_share_rails(key.view);
   const bool reduces_all = key.collective == Collective::all_reduce;
   for (const Algorithm each : algorithms) {
-    const bool needs_view = reduces_all && uses_forest(each);
     const bool goes_around =
         each == Algorithm::ring || (each == Algorithm::hierarchical && reduces_all);
-    if (needs_view && key.view.empty()) continue;
+    if (reduces_all && uses_forest(each) && key.view.empty() &&
+        !suits_equal_hosts(key, each, limits)) {
+      continue;
+    }
     if (any_may_meet || goes_around) candidates.push_back(each);
   }
   return candidates;

@@ -15,22 +15,13 @@
 
 namespace r2ccl {
 
-// Bounds of a cost, so that no product overflows.
-inline constexpr uint64_t kHopNsMax = uint64_t{1} << 36;
-inline constexpr uint64_t kMessageNsMax = uint64_t{1} << 24;
-inline constexpr uint64_t kKibPsMax = uint64_t{1} << 34;
-
-// Returns the costs with each in its bounds and rounded to three binary digits. So a small
-// difference between two runs of a job seldom changes a plan.
-PlanCosts bounded(const PlanCosts& costs);
-
 // Returns the algorithms that this call can have, in the order of their preference at equal times.
 std::span<const Algorithm> algorithms_of(const PlanKey& key,
                                          const PlanLimits& limits = kPlanLimits);
 
-// Returns those that an automatic choice considers. Equal hosts need no forests, whose plans have
-// more messages. Where two hosts share no rail, only a ring can keep them apart
-// (plan/ring_order.h).
+// Returns those that an automatic choice considers. Where two hosts share no rail, only a ring can
+// keep them apart (plan/ring_order.h). Equal hosts of one rank each may have long paths, whose
+// traffic goes both ways.
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
 // Requires an algorithm of the call, and more than one rank. Returns the predicted time of the call

@@ -177,7 +177,7 @@ class Hierarchy : private ChunkSource {
 
   void reduce_along_forest() {
     forest_.emplace(total_rates(key_), host_, algorithm_, columns_[0].whole().count, key_.type,
-                    limits_);
+                    forest_limits(key_, limits_));
     GroupReduction what;
     if (leads(self_)) what = among_hosts(columns_[self_].whole());
     build_along_forest(*forest_, leads(self_) ? &what : nullptr, *this, plan_);

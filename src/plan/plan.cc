@@ -124,8 +124,9 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
   }
   const Region result{Buffer::output, 0, key.count};
   GroupReduction what{all_ranks(key, plan.rank(), algorithm), result, input, key.type, {}};
-  if (uses_forest(algorithm)) what.rates = total_rates(key);
-  build_reduction(what, algorithm, limits, plan);
+  if (!uses_forest(algorithm)) return build_reduction(what, algorithm, limits, plan);
+  what.rates = total_rates(key);
+  build_reduction(what, algorithm, forest_limits(key, limits), plan);
 }
 
 void build_broadcast(const PlanKey& key, const Contents& contents, const PlanLimits& limits,

@@ -1,5 +1,7 @@
 #include "plan/plan_costs.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 
 namespace r2ccl {
@@ -8,7 +10,7 @@ namespace {
 constexpr uint64_t kPsPerNs = 1000;
 constexpr size_t kPsDigits = 3;
 // By the place of a cost: the others are in ns.
-constexpr std::array<bool, 7> kInPs{false, false, true, true, false, false, true};
+constexpr std::array<bool, 8> kInPs{false, false, true, true, false, false, true, true};
 
 // Returns the ns with as many decimals as it needs.
 std::string text_of_ps(uint64_t ps) {
@@ -39,11 +41,30 @@ const char* read_ps(const char* at, const char* end, uint64_t& ps) {
   return next;
 }
 
+// Returns the value with its three highest binary digits, rounded, and at most `most`.
+uint64_t rounded(uint64_t value, uint64_t most) {
+  value = std::min(value, most);
+  const int shift = std::max(0, static_cast<int>(std::bit_width(value)) - 3);
+  const uint64_t half = shift == 0 ? 0 : uint64_t{1} << (shift - 1);
+  return (value + half) >> shift << shift;
+}
+
+DomainCosts bounded(const DomainCosts& costs) {
+  return {.hop_ns = rounded(costs.hop_ns, kHopNsMax),
+          .message_ns = rounded(costs.message_ns, kMessageNsMax),
+          .kib_ps = rounded(costs.kib_ps, kKibPsMax),
+          .fan_kib_ps = rounded(costs.fan_kib_ps, kKibPsMax),
+          .leader_hop_ns = rounded(costs.leader_hop_ns, kHopNsMax),
+          .leader_message_ns = rounded(costs.leader_message_ns, kMessageNsMax),
+          .leader_kib_ps = rounded(costs.leader_kib_ps, kKibPsMax),
+          .exchange_kib_ps = rounded(costs.exchange_kib_ps, kKibPsMax)};
+}
+
 }  // namespace
 
 CostNumbers numbers_of(const DomainCosts& costs) {
-  return {costs.hop_ns,        costs.message_ns,        costs.kib_ps,       costs.fan_kib_ps,
-          costs.leader_hop_ns, costs.leader_message_ns, costs.leader_kib_ps};
+  return {costs.hop_ns,        costs.message_ns,        costs.kib_ps,        costs.fan_kib_ps,
+          costs.leader_hop_ns, costs.leader_message_ns, costs.leader_kib_ps, costs.exchange_kib_ps};
 }
 
 DomainCosts domain_costs(const CostNumbers& numbers) {
@@ -53,7 +74,8 @@ DomainCosts domain_costs(const CostNumbers& numbers) {
           .fan_kib_ps = numbers[3],
           .leader_hop_ns = numbers[4],
           .leader_message_ns = numbers[5],
-          .leader_kib_ps = numbers[6]};
+          .leader_kib_ps = numbers[6],
+          .exchange_kib_ps = numbers[7]};
 }
 
 std::string to_string(const DomainCosts& costs) {
@@ -79,6 +101,10 @@ std::optional<DomainCosts> parse_domain_costs(std::string_view text) {
   }
   if (at != end) return std::nullopt;
   return domain_costs(numbers);
+}
+
+PlanCosts bounded(const PlanCosts& costs) {
+  return {.memory = bounded(costs.memory), .network = bounded(costs.network)};
 }
 
 }  // namespace r2ccl

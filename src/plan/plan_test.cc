@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <ctime>
 #include <vector>
 
 namespace r2ccl {
@@ -217,6 +218,29 @@ TEST(MakePlan, CutsSegmentsThatFitAStagingSlot) {
         EXPECT_LE(step.target.count * sizeof(float), kPlanLimits.segment_bytes_max);
       }
     }
+  }
+}
+
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// The goal is 0.1 s without sanitizers. A rank makes its own part alone, so the time must not grow
+// with the square of the number of ranks.
+TEST(MakePlan, MakesOneRanksPartFor1024HostsQuickly) {
+  PlanKey key;
+  key.rank_count = 1024;
+  key.count = uint64_t{1} << 28;
+  std::vector<HostRates> rates(1024, HostRates(8));
+  rates[5].resize(7);
+  rates[77].resize(4);
+  key.view = View::of(rates).value();
+  for (const Algorithm each : {Algorithm::automatic, Algorithm::ring, Algorithm::direct,
+                               Algorithm::nested, Algorithm::leaf}) {
+    key.algorithm = each;
+    const double begin = processor_seconds();
+    EXPECT_GT(make_plan(key, Rank(17)).steps.size(), 1024U);
+    EXPECT_LT(processor_seconds() - begin, 1.0) << static_cast<int>(each);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "plan/algorithms.h"
@@ -71,7 +72,7 @@ TEST(ChooseAlgorithm, SeesALossAmongFastNics) {
   PlanKey key = key_of(Collective::all_reduce, 8, 1 << 30);
   key.costs.network =
       bounded(PlanCosts{.memory = {},
-                        .network = domain_costs({5'000, 0, 2'560, 2'560, 5'000, 0, 2'560})})
+                        .network = domain_costs({5'000, 0, 2'560, 2'560, 5'000, 0, 2'560, 2'560})})
           .network;
   key.view = losing(8, 125);
   EXPECT_TRUE(uses_forest(choose_algorithm(key)));
@@ -83,11 +84,52 @@ TEST(ChooseAlgorithm, SeesALossAmongFastNics) {
 // hops take longer than bytes, paths of many hosts are slow and stars are not.
 TEST(ChooseAlgorithm, CountsTheHopsOfEachRoundOfAForest) {
   PlanKey key = key_of(Collective::all_reduce, 64, 256 << 20);
-  key.costs.network = domain_costs({5'000, 0, 2'560, 2'560, 5'000, 0, 2'560});
+  key.costs.network = domain_costs({5'000, 0, 2'560, 2'560, 5'000, 0, 2'560, 2'560});
   key.view = losing(64, 125);
   const uint64_t bytes_alone = 2 * (256 << 10) * 2'560 / 1000;
   EXPECT_GT(predicted_ns(key, Algorithm::nested), 5 * bytes_alone);
   EXPECT_LT(predicted_ns(key, Algorithm::direct), 2 * bytes_alone);
+}
+
+// Where the kernel's work for packets is the limit, traffic both ways costs less. The error of the
+// costs must not choose a forest.
+TEST(ChooseAlgorithm, EqualHostsHaveAForestWhereTrafficBothWaysIsMuchCheaper) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 64 << 20);
+  for (const auto& [exchanged, fan, used] : {std::tuple(8'500'000U, 8'500'000U, Algorithm::ring),
+                                             std::tuple(7'300'000U, 8'500'000U, Algorithm::ring),
+                                             std::tuple(5'500'000U, 8'500'000U, Algorithm::nested),
+                                             std::tuple(8'500'000U, 5'500'000U, Algorithm::ring)}) {
+    key.costs.network.exchange_kib_ps = exchanged;
+    key.costs.network.fan_kib_ps = fan;
+    EXPECT_EQ(choose_algorithm(key), used) << exchanged << " " << fan;
+  }
+  key.costs.network.exchange_kib_ps = 5'500'000;
+  key.count = 4 << 20;  // a few rounds
+  EXPECT_EQ(choose_algorithm(key), Algorithm::ring);
+  key = key_of(Collective::all_reduce, 16, 64 << 20, 2);
+  key.costs.network.exchange_kib_ps = key.costs.network.fan_kib_ps = 4'000'000;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::hierarchical);
+}
+
+// A direct exchange has many senders at a receiver.
+TEST(ChooseAlgorithm, WeighsTheFanInOfAForest) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 64 << 20);
+  key.view = losing(8, 500);
+  key.costs.network.fan_kib_ps = key.costs.network.kib_ps;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::direct);
+  key.costs.network.fan_kib_ps = 2 * key.costs.network.kib_ps;
+  EXPECT_EQ(choose_algorithm(key), Algorithm::nested);
+}
+
+// 32 staging slots hold half of what arrives in 10 us at 400 GB/s.
+TEST(ForestLimits, ChunksFillTheLineFromTheStagingPool) {
+  PlanKey key = key_of(Collective::all_reduce, 64, 256 << 20);
+  EXPECT_EQ(forest_limits(key, kPlanLimits).segment_bytes_min, kPlanLimits.segment_bytes_min);
+  key.costs.network = domain_costs({5'000, 0, 2'560, 2'560, 5'000, 0, 2'560, 2'560});
+  EXPECT_EQ(forest_limits(key, kPlanLimits).segment_bytes_min, 62'500U);
+  key.costs.network.leader_hop_ns = kHopNsMax;
+  key.costs.network.leader_kib_ps = 0;
+  EXPECT_EQ(forest_limits(key, kPlanLimits).segment_bytes_min, kPlanLimits.segment_bytes_max);
 }
 
 // One message a hop in a few hops, or all messages in one.
@@ -126,7 +168,7 @@ TEST(PredictedTime, GrowsWithTheBytes) {
         PlanKey key = key_of(collective, 4096, 0, each);
         if (extreme) {
           const DomainCosts most = domain_costs({kHopNsMax, kMessageNsMax, kKibPsMax, kKibPsMax,
-                                                 kHopNsMax, kMessageNsMax, kKibPsMax});
+                                                 kHopNsMax, kMessageNsMax, kKibPsMax, kKibPsMax});
           key.costs = {most, most};
         }
         for (const Algorithm algorithm : algorithms_of(key)) {
