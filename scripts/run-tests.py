@@ -101,8 +101,8 @@ LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 1,450 more "
             "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
             "SimGrid's times of plans, the\ninstalled files, the long process tests, the torch backend. `make check` runs these.",
-    "check": "Left out: 109,550 simulated seeds, all conditions, the soak, all mutants. "
-             "`make nightly` runs these.",
+    "check": "Left out: 109,550 simulated seeds, all conditions, the soak, all mutants, torch's own "
+             "tests on Gloo.\n`make nightly` runs these.",
 }
 
 

@@ -78,8 +78,8 @@ class ExitTest(unittest.TestCase):
         port = free_port()
         body = """
             dist.barrier()
+            print("ready", flush=True)
             if rank == 1:
-                print("ready", flush=True)
                 time.sleep(60)
             try:
                 dist.all_reduce(torch.ones(3))
@@ -90,7 +90,8 @@ class ExitTest(unittest.TestCase):
             prefix = os.path.join(folder, "dump_")
             first = start(body, 0, 2, port, R2CCL_TORCH_DUMP_PREFIX=prefix)
             second = start(body, 1, 2, port)
-            self.assertEqual(next_line(second), "ready")
+            for process in (first, second):  # both have passed the barrier
+                self.assertEqual(next_line(process), "ready")
             second.kill()
             second.communicate()
             output, error = first.communicate(timeout=60)

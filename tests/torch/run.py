@@ -66,10 +66,11 @@ def run_group(modules, size, pattern):
 class Lines(unittest.TestResult):
     """Prints a line for each test of a module that starts its own processes."""
 
+    bad = 0  # failures so far
+
     def startTest(self, test):
         super().startTest(test)
         self.started = time.monotonic()
-        self.bad = 0
 
     def stopTest(self, test):
         texts = [text for _, text in (self.failures + self.errors)[self.bad:]]
