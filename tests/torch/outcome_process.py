@@ -72,7 +72,7 @@ class ExitTest(unittest.TestCase):
         self.assertLess(time.monotonic() - started, 60)
         self.assertNotEqual((code0, code1), (0, 0))
         self.assertIn("a mistake of the script", error1)
-        self.assertRegex(error0, r"RemoteRankError: rank 1 .*")
+        self.assertRegex(error0, r"RemoteRankError: rank 1 .*aborted")
 
     def test_a_rank_that_is_killed_is_named_and_recorded(self):
         port = free_port()

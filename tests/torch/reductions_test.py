@@ -81,6 +81,7 @@ class AllReduceTest(GroupCase):
                                           lambda rank, dtype=dtype: small(rank, dtype))
                     parts = self.all_ranks(lambda rank, dtype=dtype: small(rank, dtype))
                     self.assert_same(result, sum(part * float(factor) for part in parts))
+                    self.assertEqual(self.group._factors, [])  # none is left in the library
 
     def test_logic_of_bool(self):
         def make(rank):
