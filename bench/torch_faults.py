@@ -17,17 +17,17 @@ from lab import Failed, machine, progress, save
 
 SECTIONS = {
     "digits": sections.digits,
-    "bits": sections.bits,
-    "libraries": sections.libraries,
     "picture": sections.picture,
+    "bits": sections.bits,
     "cost4": lambda bench: sections.cost(bench, 4, *bench.count((8, 40), (2, 12)),
                                          *sections.FIFTH),
+    "serving": sections.serving,
+    "restart": sections.restart,
     "cost8": lambda bench: sections.cost(bench, 8, *bench.count((16, 50), (2, 12)),
                                          *sections.FIFTH, "--bucket-mb", 0.5),
-    "serving": sections.serving,
     "gloo1": lambda bench: sections.against_gloo(bench, 1, *sections.FIFTH),
     "gloo4": lambda bench: sections.against_gloo(bench, 4, "--batch", 1, "--width", 256),
-    "restart": sections.restart,
+    "libraries": sections.libraries,
 }
 
 
@@ -47,10 +47,9 @@ def main():
         except Failed as error:
             progress(f"{name}: {error}")
             document["errors"].append(f"{name}: {error}"[:400])
+        if name == "picture" and options.svg and name in document:
+            options.svg.write_text(torch_svg.draw(document[name]))
         save(options.json, document)  # what is measured is kept, however the rest ends
-    if options.svg and "picture" in document:
-        options.svg.write_text(torch_svg.draw(document["picture"]))
-        progress(f"wrote {options.svg}")
     return 1 if document["errors"] else 0
 
 

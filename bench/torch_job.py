@@ -86,8 +86,13 @@ class TorchJob:
         self.lab.command("fix")
         if self.process.returncode != 0 and not stall:
             raise Failed(f"{self.directory.name}, {self.backend}: status {self.process.returncode}: "
-                         f"{self.output.strip()[-1500:]}")
+                         f"{self.errors() or self.output[-1500:]}")
         return self
+
+    def errors(self):
+        """Returns the lines of the output that name an error, of all ranks."""
+        lines = [line.strip() for line in self.output.splitlines() if "Error" in line]
+        return "\n".join(dict.fromkeys(lines))[:3000]
 
     @property
     def steps(self):

@@ -103,7 +103,7 @@ def bits(bench):
 def libraries(bench):
     """FSDP2, the Trainer of transformers and DeepSpeed's ZeRO through three faults, against the
     same without faults, on two hosts."""
-    steps = bench.count(100, 30)
+    steps = bench.count(60, 30)
     document = {"steps": steps}
     with bench.lab(2, 4) as lab:
         changes = schedule((("pull",), ("hole",), ("slow", "10%")), steps, lab)
