@@ -76,7 +76,7 @@ class HealthyJobTest(LogCase):
                           r"interface lo \(loopback, 127.0.0.1\) not used: not named by",
                           r"rendezvous: 127.0.0.1:\d+$",
                           r"host [^ ]+: ranks 0-1; rails: shm$",
-                          r"algorithm: ring; costs in memory [\d,]+, by network [\d,]+$",
+                          r"algorithm: ring; costs in memory [\d,.]+, by network [\d,.]+$",
                           r"connected to all ranks after \d+ ms, with a secret$"):
                 self.assertRegex(text, f"(?m){words}")
             self.assertNotIn("the secret of this test", text)

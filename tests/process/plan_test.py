@@ -206,7 +206,7 @@ class CheckTest(unittest.TestCase):
                  "--memory-costs", "64,0,0,0,0,0,1,1.5"]
         text = show(*words, "--text").stdout
         self.assertTrue(text.split("\n", 1)[0].endswith(
-            " hosts 0,0,1,1 view 1000:250,0/2x1000 memory_costs 64,0,0,0,0,0,1,1.5 "
+            " hosts 0,0,1,1 view 1000:250,0/2x1000 memory_costs 64,0,0,0,0,0,1.024,1.536 "
             "network_costs 57344,20480,8388.608,10485.76,57344,10240,8388.608,8388.608"), text[:200])
         for form in (text, show(*words, "--json").stdout):
             self.assertEqual(self.check(form).stdout, "proved\n")

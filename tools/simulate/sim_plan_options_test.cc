@@ -78,7 +78,7 @@ TEST(SimPlanOptions, ThePlannerCountsTheCostsOfTheNetwork) {
   options.latency_us = 65.536;
   const DomainCosts costs = sim_plan_of(options).value().key.costs.network;
   EXPECT_EQ(costs.hop_ns, 65'536U);
-  EXPECT_EQ(costs.kib_ps, 512'000U);  // two NICs
+  EXPECT_EQ(costs.kib_ps, 524'288U);  // 512 ns for two NICs, rounded to three binary digits
 }
 
 TEST(SimPlanOptions, AFailureHasATimeAHostAndANic) {
