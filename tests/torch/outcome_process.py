@@ -179,6 +179,20 @@ class InstallationTest(unittest.TestCase):
         done = self.python(code, "-S")  # without the environment's packages
         self.assertEqual(done.stdout.strip(), "['__version__'] 100", done.stderr)
 
+    def test_the_hook_of_import_torch_registers_the_backend_and_loads_nothing(self):
+        code = """
+            import sys, torch, torch.distributed as dist, r2ccl_autoload
+            r2ccl_autoload.register()
+            print("r2ccl" in sys.modules)
+            dist.init_process_group("r2ccl", store=dist.HashStore(), rank=0, world_size=1)
+            total = torch.ones(2)
+            dist.all_reduce(total)
+            print(total.tolist(), dist.get_backend())
+        """
+        # An installed wheel has called the hook already.
+        done = self.python(textwrap.dedent(code), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+        self.assertEqual(done.stdout, "False\n[1.0, 1.0] r2ccl\n", done.stderr)
+
     def test_info(self):
         done = subprocess.run([sys.executable, "-m", "r2ccl.info", "--json"], env=environment(),
                               capture_output=True, text=True, timeout=60, check=True)
