@@ -36,7 +36,7 @@ class Group:
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
         self._dump = None  # the path of the record after the error that ended the group
-        self._gave_up = False  # a wait has ended before its operation, which may never end
+        self._given_up = set()  # the entries of operations whose wait has ended before them
         self._descriptor = None
 
     def _start(self, entry, outputs, keep, finish, timeout, function, *args):
@@ -81,17 +81,22 @@ class Group:
                 log.error("r2ccl: group %s, rank %d: %s", self._record.name, self._rank, error)
         return _with_record(error, self._dump)
 
-    def wait_timed_out(self, entry):
+    def wait_timed_out(self, entry, error):
         """Returns the exception for a wait of this thread whose bound has passed."""
-        self.give_up()
-        error = errors.from_last(self.library, c_api.r2cclTimeout)
+        self.give_up(entry)
         error.args = (f"{entry.name}: the timeout has passed. {error}",)
         entry.error = error
         return _with_record(error, recorder.dump(self._record.global_rank()))
 
-    def give_up(self):
-        """A caller no longer waits for an operation."""
-        self._gave_up = True
+    def give_up(self, entry):
+        """A caller no longer waits for an operation, which may never end."""
+        self._given_up = {each for each in self._given_up if each.ended_ns is None} | {entry}
+
+    def _is_stuck(self):
+        """Returns whether an operation that a caller has given up is still not complete."""
+        for work in list(self.works.values()):
+            work.poll()
+        return any(entry.ended_ns is None for entry in self._given_up)
 
     def watch(self, work):
         if self._descriptor is None:

@@ -48,11 +48,11 @@ class Lifecycle(Group):
 
     def shutdown(self):
         """Ends the group in order. Waits until the other ranks do so, too; no longer than for a
-        host that is cut off (R2CCL_CUTOFF_S). After a timeout or an interrupted wait, whose
-        operation may never end, this is abort().
+        host that is cut off (R2CCL_CUTOFF_S). If a timeout or an interrupt has ended a
+        wait, and its operation is still not complete, this is abort().
 
         An error is logged, because a caller that ends a group can do nothing about it."""
-        if self._gave_up:
+        if self._is_stuck():
             return self.abort()
         self._close(Communicator.destroy)
 

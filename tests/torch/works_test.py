@@ -183,6 +183,42 @@ class TimeoutTest(GroupCase):
                     dist.recv(torch.zeros(1), 1, group=group)
             self.meet()
 
+    @ranks(2)
+    def test_a_wait_beside_a_longer_one_of_another_thread_ends_in_time(self):
+        if self.rank == 0:
+            work = dist.barrier(async_op=True)
+            join = in_thread(work.wait)
+            time.sleep(0.1)
+            started = time.monotonic()
+            with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "barrier.*300 ms. Another thread"):
+                work.wait(seconds(0.3))
+            self.assertLess(time.monotonic() - started, 1)
+            dist.send(torch.ones(1), 1)
+            join()
+        else:
+            dist.recv(torch.ones(1), 0)
+            dist.barrier()
+
+    @since(2, 7)
+    @ranks(2)
+    def test_the_end_is_in_order_if_the_operation_after_a_timeout_is_complete(self):
+        group = dist.new_group([0, 1])
+        if self.rank == 0:
+            work = dist.barrier(group=group, async_op=True)
+            with self.assertRaises(r2ccl.WaitTimeoutError):
+                work.wait(seconds(0.1))
+            self.meet()
+            work.wait()
+            dist.isend(values(0, 8), 1, group=group)  # complete before its recv
+        else:
+            self.meet()
+            dist.barrier(group=group)
+            time.sleep(0.5)
+            tensor = torch.zeros(8)
+            dist.recv(tensor, 0, group=group)
+            self.assert_same(tensor, values(0, 8))
+        dist.destroy_process_group(group)
+
     # Before torch 2.7 destroy_process_group does not tell a group of a Python class.
     @since(2, 7)
     @ranks(2)
