@@ -8,12 +8,12 @@ import time
 
 import torch
 
-from r2ccl import errors, group_health
+from r2ccl import errors, group_health, messages
 from r2ccl.communicator import Communicator
 from r2ccl.group import Group, milliseconds
 
 # The messages of monitored_barrier; a user's tags are smaller.
-BARRIER_TAG = 2**31 - 1
+BARRIER_TAG = messages.TAG_MAX
 
 _open_groups = {}  # id: group, of this process
 

@@ -43,6 +43,11 @@ class SubgroupTest(GroupCase):
         self.assertEqual(source.item(), self.rank % 2)
         dist.destroy_process_group(group)
 
+    def test_a_timeout_of_a_month(self):
+        with self.fresh_group(timeout=seconds(30 * 24 * 3600)) as group:
+            dist.barrier(group=group)
+            self.meet()
+
     @ranks(4)
     def test_a_split(self):
         half = self.group.split_group([0, 1] if self.rank < 2 else [3, 2], timeout=seconds(20))
