@@ -57,11 +57,23 @@ class Group:
         works = self.works
         works[id(work)] = work
         if len(works) > 1:
-            next(iter(works.values())).poll()
+            self._poll_one()
         KEPT.add(work, outputs)
         if profile.is_on():
             profile.record(work)
         return work
+
+    def _poll_one(self):
+        """Tests an operation under way, in turn: a program need not wait for its works."""
+        works = self.works
+        try:
+            key, work = next(iter(works.items()))
+        except (RuntimeError, StopIteration):  # another thread has just completed one
+            return
+        if not work.poll() and works.pop(key, None) is not None:
+            works[key] = work  # behind the others
+            if work.is_settled():  # by another thread, since the pop
+                works.pop(key, None)
 
     def _open_handle(self, name):
         if self._handle is None:

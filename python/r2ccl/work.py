@@ -123,6 +123,10 @@ class Work(dist.Work):
         if self._future is not None:
             self._keep_promise()
 
+    def is_settled(self):
+        """Returns whether a thread has seen that the operation is complete."""
+        return self._request is None
+
     def forget_outputs(self):
         """Lets go of the tensors, if the operation is complete. A later future has none."""
         if self._request is None:

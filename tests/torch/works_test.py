@@ -93,6 +93,39 @@ class WorkTest(GroupCase):
             dist.all_reduce(values(self.rank, 1))
         self.assertEqual(len(self.group.works), 0)
 
+    def test_a_work_that_lasts_does_not_keep_the_later_ones(self):
+        lasting = self.group.recv([torch.empty(1)], self.rank, 9)
+        for _ in range(60):
+            dist.all_reduce(values(self.rank, 100), async_op=True)
+        dist.barrier()
+        for _ in range(150):
+            dist.all_reduce(values(self.rank, 1))
+        self.assertEqual(len(self.group.works), 1)
+        self.group.send([torch.ones(1)], self.rank, 9).wait()
+        lasting.wait()
+
+    def test_a_call_while_another_thread_completes_a_work(self):
+        class Changing(dict):
+            """As another thread makes it: changed between the start and the step of a loop."""
+
+            def items(self):
+                loop = iter(super().items())
+                self.pop(next(iter(self)))
+                return loop
+
+            def values(self):
+                return (work for _, work in self.items())
+
+        works = [dist.all_reduce(values(self.rank, 4), async_op=True)]
+        self.group.works = Changing(self.group.works)
+        try:
+            works.append(dist.all_reduce(values(self.rank, 4), async_op=True))
+        finally:
+            self.group.works = dict(self.group.works)
+        for work in works:
+            work.wait()
+        self.assert_same(works[1].result()[0], self.total(4))
+
     def test_several_threads_wait_for_one_work(self):
         tensor = values(self.rank, 100_000)
         work = dist.all_reduce(tensor, async_op=True)
