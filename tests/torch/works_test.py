@@ -1,6 +1,8 @@
 """Work: wait, test, future, timeout, lifetime of tensors, several threads."""
 
 import gc
+import os
+import select
 import threading
 import time
 
@@ -8,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import r2ccl
+from r2ccl import futures
 from group_case import GroupCase, in_thread, ranks, seconds, since, values
 
 
@@ -125,6 +128,22 @@ class WorkTest(GroupCase):
         for work in works:
             work.wait()
         self.assert_same(works[1].result()[0], self.total(4))
+
+    @ranks(1)
+    def test_the_thread_of_futures_reads_no_file_that_got_a_communicators_number(self):
+        poller, (file, end) = futures.Poller(), os.pipe()
+        os.write(end, b"of others")
+
+        class Events:
+            def poll(self, _):
+                poller._thread = None  # one turn
+                return [(file, select.EPOLLIN)]
+        poller._epoll, poller._thread = Events(), threading.current_thread()
+        poller._run()
+        os.set_blocking(file, False)
+        self.assertEqual(os.read(file, 20), b"of others")
+        os.close(file)
+        os.close(end)
 
     def test_several_threads_wait_for_one_work(self):
         tensor = values(self.rank, 100_000)
