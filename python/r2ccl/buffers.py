@@ -23,7 +23,8 @@ def check(tensor):
 def is_direct(tensor):
     """Returns whether a call of r2ccl.h can use the tensor's own memory."""
     return (isinstance(tensor, torch.Tensor) and tensor.is_cpu and
-            tensor.layout is torch.strided and tensor.is_contiguous())
+            tensor.layout is torch.strided and tensor.is_contiguous() and
+            not tensor.is_conj() and not tensor.is_neg())  # those differ from their memory
 
 
 def readable(tensor):
@@ -31,7 +32,9 @@ def readable(tensor):
     if is_direct(tensor):
         return tensor
     check(tensor)
-    return cuda.to_host(tensor) if tensor.is_cuda else tensor.contiguous()
+    if tensor.is_cuda:
+        return cuda.to_host(tensor)
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def writable(tensor):

@@ -7,6 +7,8 @@ import dataclasses
 
 from r2ccl import c_api, errors
 
+INT_MAX = 2**31 - 1  # a longer timeout, 25 days, would wrap around
+
 
 @dataclasses.dataclass
 class Config:
@@ -37,7 +39,7 @@ class Config:
         choice = {None: 0, True: 1, False: -1}[self.reproducible]
         return c_api.r2cclConfig_t(
             ctypes.sizeof(c_api.r2cclConfig_t), c_api.R2CCL_CONFIG_MAGIC, 1, text(self.ifname),
-            text(self.oob_ifname), number(init_timeout_ms), number(self.cutoff_ms),
+            text(self.oob_ifname), min(init_timeout_ms, INT_MAX), number(self.cutoff_ms),
             text(self.name), choice, 0, text(self.algorithm))
 
 

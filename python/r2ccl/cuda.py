@@ -13,7 +13,7 @@ _streams = {}  # device index: the stream of copies back
 
 def _stream(device):
     if device.index not in _streams:
-        _streams[device.index] = torch.cuda.Stream(device)
+        _streams.setdefault(device.index, torch.cuda.Stream(device))  # several threads come here
     return _streams[device.index]
 
 

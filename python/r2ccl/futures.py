@@ -57,7 +57,7 @@ class Poller:
         self._lock = threading.Lock()
         self._watched = {}  # descriptor: Watched
         self._epoll = None
-        self._wakeup = None  # a write ends the thread's sleep
+        self._sleeper = self._wakeup = None  # the ends of a pipe: a write ends the thread's sleep
         self._pid = None
         self._thread = None  # the thread that polls
 
@@ -82,6 +82,8 @@ class Poller:
 
     def forget(self, descriptor):
         """The descriptor's communicator is about to end."""
+        if self._pid != os.getpid():  # a forked child; the thread and the epoll are its parent's
+            return
         with self._lock:
             if self._watched.pop(descriptor, None) is not None:
                 self._epoll.unregister(descriptor)
@@ -91,8 +93,8 @@ class Poller:
             return
         self._watched = {}
         self._epoll = select.epoll()
-        wakeup, self._wakeup = os.pipe()
-        self._epoll.register(wakeup, select.EPOLLIN)
+        self._sleeper, self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._epoll.register(self._sleeper, select.EPOLLIN)
         self._pid = os.getpid()
         self._start_thread()
 
@@ -103,14 +105,22 @@ class Poller:
     def _run(self):
         while threading.current_thread() is self._thread:
             for descriptor, _ in self._epoll.poll(self._sleep_bound()):
-                try:
-                    os.read(descriptor, 8)
-                except OSError:  # no event since the last read, or the communicator has ended
-                    pass
+                self._take_events(descriptor)
             with self._lock:
                 all_watched = list(self._watched.values())
             for watched in all_watched:
                 self._look_at(watched)
+
+    def _take_events(self, descriptor):
+        """Reads the descriptor, which is quiet then until the next event."""
+        # The communicator may have ended since the event. Its number can be another file's then.
+        with self._lock:
+            if descriptor != self._sleeper and descriptor not in self._watched:
+                return
+            try:
+                os.read(descriptor, 8)
+            except OSError:  # no event since the last read
+                pass
 
     def _sleep_bound(self):
         with self._lock:

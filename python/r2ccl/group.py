@@ -36,7 +36,7 @@ class Group:
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
         self._dump = None  # the path of the record after the error that ended the group
-        self._gave_up = False  # a wait has ended before its operation, which may never end
+        self._given_up = set()  # the entries of operations whose wait has ended before them
         self._descriptor = None
 
     def _start(self, entry, outputs, keep, finish, timeout, function, *args):
@@ -57,11 +57,23 @@ class Group:
         works = self.works
         works[id(work)] = work
         if len(works) > 1:
-            next(iter(works.values())).poll()
+            self._poll_one()
         KEPT.add(work, outputs)
         if profile.is_on():
             profile.record(work)
         return work
+
+    def _poll_one(self):
+        """Tests an operation under way, in turn: a program need not wait for its works."""
+        works = self.works
+        try:
+            key, work = next(iter(works.items()))
+        except (RuntimeError, StopIteration):  # another thread has just completed one
+            return
+        if not work.poll() and works.pop(key, None) is not None:
+            works[key] = work  # behind the others
+            if work.is_settled():  # by another thread, since the pop
+                works.pop(key, None)
 
     def _open_handle(self, name):
         if self._handle is None:
@@ -81,17 +93,22 @@ class Group:
                 log.error("r2ccl: group %s, rank %d: %s", self._record.name, self._rank, error)
         return _with_record(error, self._dump)
 
-    def wait_timed_out(self, entry):
+    def wait_timed_out(self, entry, error):
         """Returns the exception for a wait of this thread whose bound has passed."""
-        self.give_up()
-        error = errors.from_last(self.library, c_api.r2cclTimeout)
+        self.give_up(entry)
         error.args = (f"{entry.name}: the timeout has passed. {error}",)
         entry.error = error
         return _with_record(error, recorder.dump(self._record.global_rank()))
 
-    def give_up(self):
-        """A caller no longer waits for an operation."""
-        self._gave_up = True
+    def give_up(self, entry):
+        """A caller no longer waits for an operation, which may never end."""
+        self._given_up = {each for each in self._given_up if each.ended_ns is None} | {entry}
+
+    def _is_stuck(self):
+        """Returns whether an operation that a caller has given up is still not complete."""
+        for work in list(self.works.values()):
+            work.poll()
+        return any(entry.ended_ns is None for entry in self._given_up)
 
     def watch(self, work):
         if self._descriptor is None:

@@ -8,12 +8,12 @@ import time
 
 import torch
 
-from r2ccl import errors, group_health
+from r2ccl import errors, group_health, messages
 from r2ccl.communicator import Communicator
 from r2ccl.group import Group, milliseconds
 
 # The messages of monitored_barrier; a user's tags are smaller.
-BARRIER_TAG = 2**31 - 1
+BARRIER_TAG = messages.TAG_MAX
 
 _open_groups = {}  # id: group, of this process
 
@@ -48,11 +48,11 @@ class Lifecycle(Group):
 
     def shutdown(self):
         """Ends the group in order. Waits until the other ranks do so, too; no longer than for a
-        host that is cut off (R2CCL_CUTOFF_S). After a timeout or an interrupted wait, whose
-        operation may never end, this is abort().
+        host that is cut off (R2CCL_CUTOFF_S). If a timeout or an interrupt has ended a
+        wait, and its operation is still not complete, this is abort().
 
         An error is logged, because a caller that ends a group can do nothing about it."""
-        if self._gave_up:
+        if self._is_stuck():
             return self.abort()
         self._close(Communicator.destroy)
 

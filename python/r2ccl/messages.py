@@ -6,6 +6,8 @@ from r2ccl import buffers, dtypes, errors
 from r2ccl.arguments import Arguments, back_to, one
 from r2ccl.recorder import Entry
 
+TAG_MAX = 2**31 - 1
+
 
 class Messages(Arguments):
     """Messages between two ranks meet by tag, 0 or more. Each pair and tag has its own order."""
@@ -13,8 +15,8 @@ class Messages(Arguments):
     def _message_entry(self, name, tensor, peer, tag):
         if not 0 <= peer < self._size:
             raise ValueError(f"{name}: invalid rank {peer} in a group of {self._size} ranks")
-        if tag < 0:
-            raise ValueError(f"{name}: invalid tag {tag}: it must be 0 or more")
+        if not 0 <= tag <= TAG_MAX:  # ctypes would cut a longer one off
+            raise ValueError(f"{name}: invalid tag {tag}: it must be from 0 to {TAG_MAX}")
         self._messages += 1
         return Entry(name, self._messages, [tensor], peer=peer, tag=tag)
 

@@ -108,6 +108,9 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
         """Returns a group of these ranks of this one, in this order; None on other ranks. Every
         rank of this group must call it, and several groups may be made by one call."""
         ranks = list(ranks)
+        if len(set(ranks)) != len(ranks) or not all(0 <= rank < self._size for rank in ranks):
+            raise ValueError(f"split_group: {ranks} must be different ranks from 0 to "
+                             f"{self._size - 1}")
         is_member = self._rank in ranks
         bound = datetime.timedelta(milliseconds=self._timeout_ms) if timeout is None else timeout
         config = opts if isinstance(opts, Config) else Config(name=group_name)

@@ -4,6 +4,7 @@ The fields of the dump are those of torch's flight recorder (version 2.10), as J
 """
 
 import collections
+import itertools
 import json
 import os
 import tempfile
@@ -91,7 +92,7 @@ class Recorder:
         self.description = "undefined"
         self.ranks = ranks  # the group's ranks as numbers in the world
         self.rank = rank
-        self.number = len(_recorders)
+        self.number = next(_numbers)
         self.entries = collections.deque(maxlen=entries_max())
         _recorders.append(self)
 
@@ -109,11 +110,12 @@ class Recorder:
 
     def last(self, state):
         """Returns the number of the last collective in this state, or -1."""
-        return max((entry.number for entry in self.entries
+        return max((entry.number for entry in list(self.entries)
                     if entry.tag is None and entry.state == state), default=-1)
 
 
 _recorders = []
+_numbers = itertools.count()
 
 
 def entries_max():

@@ -67,7 +67,11 @@ def premul_sum(library, comm, op, dtype):
     if isinstance(factor, torch.Tensor):
         factor = factor.detach().reshape(()).cpu()
     real = dtype.to_real() if dtype.is_complex else dtype
-    scalar = torch.as_tensor(factor).to(real)
+    given = torch.as_tensor(factor)
+    if given.is_complex() or (not real.is_floating_point and given != given.trunc()):
+        raise ValueError(f"PREMUL_SUM of tensors of {dtype}: the factor {given.item()} is not a "
+                         f"value of {real}. Multiply the tensor before the call")
+    scalar = given.to(real)
     made = ctypes.c_int()
     errors.check(library, library.starts.r2cclRedOpCreatePreMulSum(
         ctypes.byref(made), scalar.data_ptr(), dtypes.REDUCIBLE[real][0],

@@ -28,7 +28,10 @@ def interruptible(call):
         except BaseException as error:
             outcome.append((None, error))
         ended.set()
-    threading.Thread(target=run, name="r2ccl-wait", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="r2ccl-wait", daemon=True).start()
+    except RuntimeError:  # no thread is to be had; from Python 3.12 on so at the interpreter's exit
+        return call()
     ended.wait()
     value, error = outcome[0]
     if error is not None:

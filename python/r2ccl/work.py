@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,8 @@ def bound_of(timeout, default_ms):
     default."""
     if timeout is None or timeout.days < 0:
         return default_ms
-    return round(timeout.total_seconds() * 1000) or default_ms
+    seconds = timeout.total_seconds()
+    return max(1, round(seconds * 1000)) if seconds > 0 else default_ms
 
 
 class Work(dist.Work):
@@ -54,7 +56,7 @@ class Work(dist.Work):
                                         "because it is in a coalescing block that has not ended")
             if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
                 self.block(bound_ms)
-            elif not self._block(SHORT_WAIT_MS):
+            elif not self._block_briefly():
                 self._block_interruptibly(bound_ms)
         if self._error is not None:
             raise self._error
@@ -66,24 +68,44 @@ class Work(dist.Work):
         try:
             threads.interruptible(lambda: self.block(bound_ms))
         except KeyboardInterrupt:
-            self._group.give_up()
+            self._group.give_up(self.entry)
             raise
 
     def block(self, milliseconds):
         """Blocks in C until the operation is complete. Raises WaitTimeoutError."""
-        if not self._block(milliseconds):
-            raise self._group.wait_timed_out(self.entry)
+        deadline = time.monotonic() + milliseconds / 1000
+        if not self._lock.acquire(blocking=False):
+            # Another thread is in C with the request. It may wait longer than this one.
+            if not self._lock.acquire(timeout=milliseconds / 1000):
+                raise self._group.wait_timed_out(self.entry, errors.make_timeout(
+                    f"not complete after {milliseconds} ms. Another thread waits for it, too", []))
+            milliseconds = max(1, round(1000 * (deadline - time.monotonic())))
+        try:
+            is_complete = self._block(milliseconds)
+        finally:
+            self._lock.release()
+        if not is_complete:
+            raise self._group.wait_timed_out(self.entry, errors.from_last(
+                self._group.library, c_api.r2cclTimeout))
+
+    def _block_briefly(self):
+        """Returns whether the operation was complete within SHORT_WAIT_MS."""
+        if not self._lock.acquire(timeout=SHORT_WAIT_MS / 1000):
+            return False
+        try:
+            return self._block(SHORT_WAIT_MS)
+        finally:
+            self._lock.release()
 
     def _block(self, milliseconds):
-        """Returns whether the operation was complete within the time."""
-        with self._lock:
-            if self._request is None:
-                return True
-            code = self._group.wait_call(_byref(self._request), milliseconds)
-            if code == c_api.r2cclTimeout:
-                return False
-            self._settle(code)
+        """Returns whether the operation was complete within the time. The caller holds the lock."""
+        if self._request is None:
             return True
+        code = self._group.wait_call(_byref(self._request), milliseconds)
+        if code == c_api.r2cclTimeout:
+            return False
+        self._settle(code)
+        return True
 
     def _settle(self, code):
         """The operation is complete with this result of this thread's last call. The caller holds
@@ -100,6 +122,10 @@ class Work(dist.Work):
         self._group.works.pop(id(self), None)
         if self._future is not None:
             self._keep_promise()
+
+    def is_settled(self):
+        """Returns whether a thread has seen that the operation is complete."""
+        return self._request is None
 
     def forget_outputs(self):
         """Lets go of the tensors, if the operation is complete. A later future has none."""

@@ -29,6 +29,19 @@ class BroadcastTest(GroupCase):
                 self.assert_same(bytes_of(tensor),
                                  bytes_of(values(self.size - 1, 9).to(dtype)))
 
+    def test_conjugate_views(self):
+        tensor = torch.complex(values(self.rank, 3), values(self.rank, 3, start=5))
+        view = tensor.conj() if self.rank % 2 == 0 else tensor  # its memory is that of the tensor
+        for root in range(min(self.size, 2)):
+            expected = view.clone()
+            with self.subTest(root=root):
+                options = dist.BroadcastOptions()
+                options.rootRank = root
+                self.group.broadcast([view], options).wait()
+                sent = [expected]
+                dist.broadcast_object_list(sent, root)
+                self.assert_same(view.resolve_conj(), sent[0].resolve_conj())
+
     def test_a_tensor_that_is_not_contiguous(self):
         whole = values(self.rank, 12).reshape(3, 4)
         dist.broadcast(whole.t()[::2], 0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import threading
 import time
 
@@ -42,6 +43,11 @@ class SubgroupTest(GroupCase):
         dist.broadcast(source, src=self.rank % 2, group=group)  # a rank of the world
         self.assertEqual(source.item(), self.rank % 2)
         dist.destroy_process_group(group)
+
+    def test_a_timeout_of_a_month(self):
+        with self.fresh_group(timeout=seconds(30 * 24 * 3600)) as group:
+            dist.barrier(group=group)
+            self.meet()
 
     @ranks(4)
     def test_a_split(self):
@@ -184,6 +190,34 @@ class ConfigTest(GroupCase):
 
 
 class RecordTest(GroupCase):
+    @ranks(1)
+    def test_a_dump_while_another_thread_starts_operations(self):
+        record, stop, interval = recorder.Recorder("busy", [], 0), [], sys.getswitchinterval()
+
+        def add():
+            while not stop:
+                record.add(recorder.Entry("barrier", 1, []))
+        join = in_thread(add)
+        sys.setswitchinterval(1e-6)
+        try:
+            for _ in range(3000):
+                record.last(recorder.STARTED)
+        finally:
+            sys.setswitchinterval(interval)
+            stop.append(True)
+            join()
+            record.forget()
+
+    def test_numbers_of_groups_differ(self):
+        first = dist.new_group(list(range(self.size)))
+        second = dist.new_group(list(range(self.size)))
+        numbers = [second._record.number, self.group._record.number]
+        first.shutdown()
+        third = dist.new_group(list(range(self.size)))
+        self.assertNotIn(third._record.number, numbers)
+        for group in (first, second, third):
+            dist.destroy_process_group(group)
+
     def test_the_record_has_the_last_operations(self):
         dist.all_reduce(torch.zeros(3, 5, dtype=torch.int32), op=dist.ReduceOp.MAX)
         entry = [each for each in recorder.fields()["entries"]

@@ -61,6 +61,37 @@ class ExitTest(unittest.TestCase):
         for code, error, output in results:
             self.assertEqual((code, output.strip()), (0, "[3.0, 3.0, 3.0]"), error)
 
+    def test_a_group_ends_in_order_where_no_thread_can_start(self):
+        # So it is from Python 3.12 on while the interpreter exits.
+        results = run("""
+            import atexit, threading
+            def refuse(thread):
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            atexit.register(lambda: setattr(threading.Thread, "start", refuse))
+            dist.barrier()
+            if rank == 0:
+                dist.isend(torch.ones(3), 1)  # complete before its recv
+            else:
+                time.sleep(0.5)
+                dist.recv(torch.zeros(3), 0)
+        """, 2)
+        for code, error, _ in results:
+            self.assertEqual((code, error), (0, ""))
+
+    def test_a_forked_child_may_end_the_group_of_its_parent(self):
+        results = run("""
+            dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
+            child = os.fork()
+            if child == 0:
+                dist.destroy_process_group()
+                os._exit(0)
+            print(os.waitpid(child, 0)[1])
+            dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
+            dist.destroy_process_group()
+        """, 2)
+        for code, error, output in results:
+            self.assertEqual((code, output.strip()), (0, "0"), error)
+
     def test_a_rank_that_raises_ends_the_others_at_once(self):
         started = time.monotonic()
         (code0, error0, _), (code1, error1, _) = run("""

@@ -68,6 +68,17 @@ class AllReduceTest(GroupCase):
                 total = sum(self.all_ranks(lambda rank, dtype=dtype: small(rank, dtype)))
                 self.assert_same(result, total / self.size)
 
+    def test_a_negative_view(self):
+        # Its memory has the elements without the sign.
+        result = self.reduced(dist.ReduceOp.MAX,
+                              lambda rank: torch._neg_view(small(rank, torch.float32)))
+        self.assert_same(result.resolve_neg(), torch.stack(
+            self.all_ranks(lambda rank: -small(rank, torch.float32))).amax(0))
+
+    def test_integers_with_a_factor(self):
+        result = self.reduced(dist._make_nccl_premul_sum(3.0), lambda rank: small(rank, torch.int32))
+        self.assert_same(result, sum(self.all_ranks(lambda rank: 3 * small(rank, torch.int32))))
+
     def test_average_of_integers_truncates(self):
         result = self.reduced(dist.ReduceOp.AVG, lambda rank: small(rank, torch.int32))
         total = sum(self.all_ranks(lambda rank: small(rank, torch.int32)))

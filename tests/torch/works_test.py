@@ -1,6 +1,8 @@
 """Work: wait, test, future, timeout, lifetime of tensors, several threads."""
 
 import gc
+import os
+import select
 import threading
 import time
 
@@ -8,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import r2ccl
+from r2ccl import futures
 from group_case import GroupCase, in_thread, ranks, seconds, since, values
 
 
@@ -92,6 +95,55 @@ class WorkTest(GroupCase):
         for _ in range(60):  # each call frees complete ones
             dist.all_reduce(values(self.rank, 1))
         self.assertEqual(len(self.group.works), 0)
+
+    def test_a_work_that_lasts_does_not_keep_the_later_ones(self):
+        lasting = self.group.recv([torch.empty(1)], self.rank, 9)
+        for _ in range(60):
+            dist.all_reduce(values(self.rank, 100), async_op=True)
+        dist.barrier()
+        for _ in range(150):
+            dist.all_reduce(values(self.rank, 1))
+        self.assertEqual(len(self.group.works), 1)
+        self.group.send([torch.ones(1)], self.rank, 9).wait()
+        lasting.wait()
+
+    def test_a_call_while_another_thread_completes_a_work(self):
+        class Changing(dict):
+            """As another thread makes it: changed between the start and the step of a loop."""
+
+            def items(self):
+                loop = iter(super().items())
+                self.pop(next(iter(self)))
+                return loop
+
+            def values(self):
+                return (work for _, work in self.items())
+
+        works = [dist.all_reduce(values(self.rank, 4), async_op=True)]
+        self.group.works = Changing(self.group.works)
+        try:
+            works.append(dist.all_reduce(values(self.rank, 4), async_op=True))
+        finally:
+            self.group.works = dict(self.group.works)
+        for work in works:
+            work.wait()
+        self.assert_same(works[1].result()[0], self.total(4))
+
+    @ranks(1)
+    def test_the_thread_of_futures_reads_no_file_that_got_a_communicators_number(self):
+        poller, (file, end) = futures.Poller(), os.pipe()
+        os.write(end, b"of others")
+
+        class Events:
+            def poll(self, _):
+                poller._thread = None  # one turn
+                return [(file, select.EPOLLIN)]
+        poller._epoll, poller._thread = Events(), threading.current_thread()
+        poller._run()
+        os.set_blocking(file, False)
+        self.assertEqual(os.read(file, 20), b"of others")
+        os.close(file)
+        os.close(end)
 
     def test_several_threads_wait_for_one_work(self):
         tensor = values(self.rank, 100_000)
@@ -182,6 +234,42 @@ class TimeoutTest(GroupCase):
                 with self.assertRaises(r2ccl.WaitTimeoutError):
                     dist.recv(torch.zeros(1), 1, group=group)
             self.meet()
+
+    @ranks(2)
+    def test_a_wait_beside_a_longer_one_of_another_thread_ends_in_time(self):
+        if self.rank == 0:
+            work = dist.barrier(async_op=True)
+            join = in_thread(work.wait)
+            time.sleep(0.1)
+            started = time.monotonic()
+            with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "barrier.*300 ms. Another thread"):
+                work.wait(seconds(0.3))
+            self.assertLess(time.monotonic() - started, 1)
+            dist.send(torch.ones(1), 1)
+            join()
+        else:
+            dist.recv(torch.ones(1), 0)
+            dist.barrier()
+
+    @since(2, 7)
+    @ranks(2)
+    def test_the_end_is_in_order_if_the_operation_after_a_timeout_is_complete(self):
+        group = dist.new_group([0, 1])
+        if self.rank == 0:
+            work = dist.barrier(group=group, async_op=True)
+            with self.assertRaises(r2ccl.WaitTimeoutError):
+                work.wait(seconds(0.1))
+            self.meet()
+            work.wait()
+            dist.isend(values(0, 8), 1, group=group)  # complete before its recv
+        else:
+            self.meet()
+            dist.barrier(group=group)
+            time.sleep(0.5)
+            tensor = torch.zeros(8)
+            dist.recv(tensor, 0, group=group)
+            self.assert_same(tensor, values(0, 8))
+        dist.destroy_process_group(group)
 
     # Before torch 2.7 destroy_process_group does not tell a group of a Python class.
     @since(2, 7)

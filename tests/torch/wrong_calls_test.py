@@ -57,6 +57,20 @@ class RefusedTest(GroupCase):
                 self.group.send([torch.ones(1)], root, 0)
         with self.assertRaisesRegex(ValueError, "invalid tag -1"):
             self.group.recv([torch.ones(1)], 0, -1)
+        with self.assertRaisesRegex(ValueError, "invalid tag 4294967299.*from 0 to 2147483647"):
+            self.group.send([torch.ones(1)], 0, 2**32 + 3)
+
+    def test_factors_that_the_type_lacks(self):
+        for dtype, factor in ((torch.int64, 0.5), (torch.complex64, torch.tensor(2j))):
+            options = dist.AllreduceOptions()
+            options.reduceOp = dist._make_nccl_premul_sum(factor)
+            with self.assertRaisesRegex(ValueError, "factor.*is not a value of"):
+                self.group.allreduce([torch.ones(2, dtype=dtype)], options)
+
+    def test_ranks_of_a_split(self):
+        for wrong in ([0, self.size], [-1], [0, 0]):
+            with self.assertRaisesRegex(ValueError, "must be different ranks from 0 to"):
+                self.group.split_group(wrong)
 
     def test_lists_of_the_wrong_length_size_or_type(self):
         good = [torch.zeros(3) for _ in range(self.size)]
