@@ -179,6 +179,14 @@ def restart_lines(document):
             *table(["job", "time lost s", "steps redone", "finished"], rows)]
 
 
+def measured_lines(document):
+    rows = [[name, of["date"], of["commit"], of["load_before"]]
+            for name, of in document.get("measured", {}).items() if name in document]
+    return ["### When", "", "The sections were measured one after the other, some in a run of their "
+            "own (`--only`). The load is that of the two cores just before, with the other work of "
+            "the machine.", "", *table(["section", "date", "commit", "load"], rows)]
+
+
 def torch_jobs(document):
     lines = ["[The examples](../../docs/pytorch_examples.md) on torch, in the lab. The ranks of all "
              "hosts compute on the same two cores, so times vary with the other work of the "
@@ -187,6 +195,7 @@ def torch_jobs(document):
                           ("gloo1", gloo_lines), ("restart", restart_lines)):
         if name in document:
             lines += section(document)
+    lines += measured_lines(document)
     if document["errors"]:
         lines += ["Errors: " + "; ".join(document["errors"]), ""]
     return lines

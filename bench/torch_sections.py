@@ -150,7 +150,7 @@ def median_ms(job):
 def median_alone(bench, lab, *options):
     """Returns the time of a step where each host trains for itself, at the same time. Both jobs
     have rank 0 alone, so both write to its record."""
-    job = bench.job(lab, "train_text.py", *options, "--steps", bench.count(80, 20), name="alone",
+    job = bench.job(lab, "train_text.py", *options, "--steps", bench.count(40, 20), name="alone",
                     launcher=["env", "RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=localhost",
                               bench.options.python]).run(300)
     say(job, "without communication")
@@ -201,7 +201,7 @@ def serving(bench):
 def against_gloo(bench, nics, *options):
     """Step times of r2ccl and Gloo without faults, in runs that take turns. Gloo has one NIC, and
     where there are more also all of them (it takes another NIC for each operation)."""
-    steps, rounds = bench.count((100, 3), (12, 2))
+    steps, rounds = bench.count((60, 3), (12, 2))
     kinds = {"r2ccl": ("r2ccl", {}), "gloo": ("gloo", {})}
     if nics > 1:
         names = ",".join(f"nic{nic}" for nic in range(nics))
