@@ -194,8 +194,23 @@ def serving(bench):
                                                            for record in clean.steps],
             "latency_ms": {name: {"p50": statistics.median(values), "p99": percentile(values, 0.99),
                                   "worst": max(values)} for name, values in times.items()},
+            "worst_requests": worst_requests(job),
             "worst_extra_ms": max(times["faults"]) - middle,
             "worst_extra_clean_ms": max(times["clean"]) - middle}
+
+
+def worst_requests(job, count=5):
+    """Returns the slowest requests, each with the last change before its end and the requests since
+    then."""
+    slowest = sorted(job.steps[10:], key=lambda record: -record["seconds"])[:count]
+    rows = []
+    for record in slowest:
+        before = [change for change in job.applied if change["time"] <= record["end"]]
+        last = before[-1] if before else None
+        rows.append({"ms": 1000 * record["seconds"], "step": record["step"],
+                     "change": " ".join(last["words"]) if last else "none",
+                     "requests_since": record["step"] - last["step"] if last else None})
+    return rows
 
 
 def against_gloo(bench, nics, *options):
