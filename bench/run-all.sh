@@ -13,6 +13,8 @@
 #   bench/compare.py --markdown bench/results/compare.md --svg bench/results/compare.svg
 #   bench/compare.py --collectives --markdown bench/results/compare_collectives.md --svg bench/results/compare_collectives.svg
 #   bench/profile_collectives.py --json build/bench/profile_collectives.json  # then bench/results_md.py build/bench
+# PyTorch jobs need a Python with torch, transformers and DeepSpeed (25 minutes):
+#   bench/torch_faults.py --python build/torch-venv/bin/python --json build/bench/pytorch.json  # then bench/results_md.py build/bench
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 quick=()

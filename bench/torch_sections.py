@@ -150,7 +150,7 @@ def median_ms(job):
 def median_alone(bench, lab, *options):
     """Returns the time of a step where each host trains for itself, at the same time. Both jobs
     have rank 0 alone, so both write to its record."""
-    job = bench.job(lab, "train_text.py", *options, "--steps", bench.count(80, 20), name="alone",
+    job = bench.job(lab, "train_text.py", *options, "--steps", bench.count(40, 20), name="alone",
                     launcher=["env", "RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=localhost",
                               bench.options.python]).run(300)
     say(job, "without communication")
@@ -194,14 +194,29 @@ def serving(bench):
                                                            for record in clean.steps],
             "latency_ms": {name: {"p50": statistics.median(values), "p99": percentile(values, 0.99),
                                   "worst": max(values)} for name, values in times.items()},
+            "worst_requests": worst_requests(job),
             "worst_extra_ms": max(times["faults"]) - middle,
             "worst_extra_clean_ms": max(times["clean"]) - middle}
+
+
+def worst_requests(job, count=5):
+    """Returns the slowest requests, each with the last change before its end and the requests since
+    then."""
+    slowest = sorted(job.steps[10:], key=lambda record: -record["seconds"])[:count]
+    rows = []
+    for record in slowest:
+        before = [change for change in job.applied if change["time"] <= record["end"]]
+        last = before[-1] if before else None
+        rows.append({"ms": 1000 * record["seconds"], "step": record["step"],
+                     "change": " ".join(last["words"]) if last else "none",
+                     "requests_since": record["step"] - last["step"] if last else None})
+    return rows
 
 
 def against_gloo(bench, nics, *options):
     """Step times of r2ccl and Gloo without faults, in runs that take turns. Gloo has one NIC, and
     where there are more also all of them (it takes another NIC for each operation)."""
-    steps, rounds = bench.count((100, 3), (12, 2))
+    steps, rounds = bench.count((60, 3), (12, 2))
     kinds = {"r2ccl": ("r2ccl", {}), "gloo": ("gloo", {})}
     if nics > 1:
         names = ",".join(f"nic{nic}" for nic in range(nics))

@@ -10,6 +10,7 @@ LOSS = 64, 230  # top and bottom of a panel
 TIME = 278, 424
 # Colours that colour-blind readers can tell apart (Okabe and Ito).
 CLEAN, FAULTS, GLOO, BAND = "#aaaaaa", "#0072b2", "#d55e00", "#f0e0a0"
+UNITS = {"slow": "{} Mbit/s", "lose": "{} %"}  # of a fault's amount
 
 
 class Panel:
@@ -62,8 +63,9 @@ def bands(run, panels):
         for panel in panels:
             parts.append(f'<rect x="{left:.1f}" y="{panel.top}" width="{right - left:.1f}" '
                          f'height="{panel.bottom - panel.top}" fill="{BAND}"/>')
-        parts.append(text((left + right) / 2, panels[0].top - 8, f"{host} {nic} {' '.join(kind)}",
-                          "middle", 'font-size="11"'))
+        words = f"{host} {nic} {UNITS.get(kind[0], '{}').format(' '.join(kind))}"
+        parts.append(text((left + right) / 2, panels[0].top - 8, words, "middle",
+                          'font-size="11"'))
     return parts
 
 
