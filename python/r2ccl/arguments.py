@@ -53,7 +53,8 @@ def gathered(tensors):
     if tensors[0].is_cuda:
         memory = cuda.room_for(tensors)
     else:
-        memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+        memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype,
+                             device="cpu")
     return memory, lambda: separate(memory, tensors)
 
 

@@ -59,7 +59,9 @@ def copy_back(tensor, memory):
     if tensor.is_cuda:
         cuda.from_host(tensor, memory)
     else:
-        with torch.no_grad():
+        # The mode is the thread's, and this one may not be the caller's. Without it a tensor that the
+        # caller made in it could not be written; with it any tensor can, without a gradient.
+        with torch.inference_mode():
             tensor.copy_(memory)
 
 

@@ -145,6 +145,9 @@ class Collectives(Arguments):
 
     def allgather_coalesced(self, output_tensor_lists, input_tensors, opts=None):
         """Sets output_tensor_lists[r][i] to input i of rank r."""
+        if len(output_tensor_lists) != self._size:
+            raise ValueError(f"allgather_coalesced: {len(output_tensor_lists)} lists of outputs: "
+                             f"there must be one for each of the {self._size} ranks")
         for outputs in output_tensor_lists:
             self._check_pairs(outputs, input_tensors, "allgather_coalesced")
         return self._together(

@@ -19,7 +19,7 @@ def _stream(device):
 
 def to_host(tensor):
     """Returns a copy in pinned memory, complete on return."""
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
     host.copy_(tensor.detach(), non_blocking=True)
     torch.cuda.current_stream(tensor.device).synchronize()
     return host
@@ -29,13 +29,13 @@ def room_for(tensors):
     """Returns flat pinned memory for an output to these tensors."""
     torch.cuda.current_stream(tensors[0].device).synchronize()
     return torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype,
-                       pin_memory=True)
+                       device="cpu", pin_memory=True)
 
 
 def from_host(tensor, host):
     """Starts the copy of pinned memory into the tensor."""
     stream = _stream(tensor.device)
-    with torch.cuda.stream(stream), torch.no_grad():
+    with torch.cuda.stream(stream), torch.inference_mode():  # as buffers.copy_back
         tensor.copy_(host, non_blocking=True)
     tensor.record_stream(stream)
 

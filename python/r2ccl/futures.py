@@ -1,10 +1,11 @@
 """Futures of operations. One thread of the process completes them; it starts with the first one.
 
 The thread sleeps in the kernel until a communicator's descriptor says that an operation has ended.
-While a future lasts longer than a second, a further thread waits in C for the communicator's oldest
-one: only such a wait makes r2ccl ask for the rank that is late, and ends at the group's timeout.
+While a future lasts longer than a second, a further thread waits in C for the communicator's one
+whose timeout comes first: only such a wait makes r2ccl ask for the rank that is late.
 """
 
+import math
 import os
 import select
 import threading
@@ -15,6 +16,7 @@ import torch
 from r2ccl.errors import WaitTimeoutError
 
 LONG_WAIT_S = 1.0
+BRIEF_WAIT_MS = 20  # the shortest wait that asks for the rank that is late
 
 
 def new(outputs):
@@ -32,7 +34,7 @@ class Watched:
         self.descriptor = descriptor
         self.works = []
         self.since = {}  # work: when its future was made
-        self.waits = False  # a thread waits in C for one of them
+        self.waited = set()  # those for which a thread waits in C
 
     def add(self, work):
         self.works.append(work)
@@ -42,12 +44,18 @@ class Watched:
         if self.since.pop(work, None) is not None:
             self.works.remove(work)
 
-    def oldest_of_long(self):
-        """Returns the oldest work if it has lasted long and no thread waits for it, or None."""
-        if self.waits or not self.works:
-            return None
-        oldest = self.works[0]
-        return oldest if time.monotonic() - self.since[oldest] >= LONG_WAIT_S else None
+    def next_to_wait(self):
+        """Returns (a work, its milliseconds up to its timeout) for a thread that waits in C. Returns
+        (None, 0) while none has lasted long, or while a thread waits and no timeout has passed."""
+        now, found, least_ms = time.monotonic(), None, math.inf
+        for work in self.works:
+            left_ms = work.entry.timeout_ms - round(1000 * (now - self.since[work]))
+            if work not in self.waited and left_ms < least_ms:
+                found, least_ms = work, left_ms
+        if found is None or (least_ms > 0 and (
+                self.waited or now - self.since[found] < LONG_WAIT_S)):
+            return None, 0
+        return found, max(least_ms, BRIEF_WAIT_MS)
 
 
 class Poller:
@@ -136,13 +144,11 @@ class Poller:
             # Operations without a future must not wake this thread.
             if ended and not watched.works and watched.descriptor in self._watched:
                 self._epoll.modify(watched.descriptor, 0)
-            long = watched.oldest_of_long()
+            long, left_ms = watched.next_to_wait()
             if long is None:
                 return
-            watched.waits = True
-            left_ms = long.entry.timeout_ms - round(
-                1000 * (time.monotonic() - watched.since[long]))
-        threading.Thread(target=self._wait_long, args=(watched, long, max(left_ms, 1)),
+            watched.waited.add(long)
+        threading.Thread(target=self._wait_long, args=(watched, long, left_ms),
                          name="r2ccl-long-wait", daemon=True).start()
 
     def _wait_long(self, watched, work, left_ms):
@@ -152,7 +158,7 @@ class Poller:
         except WaitTimeoutError as late:
             error = late
         with self._lock:
-            watched.waits = False
+            watched.waited.discard(work)
             watched.drop(work)
         if error is not None:
             work.break_promise(error)

@@ -73,7 +73,7 @@ class Lifecycle(Group):
         of them, or all with wait_all_ranks; the other ranks raise one, too."""
         bound_ms = self._timeout_ms if timeout is None else milliseconds(timeout)
         deadline = time.monotonic() + bound_ms / 1000
-        word = torch.zeros(1, dtype=torch.uint8)
+        word = torch.zeros(1, dtype=torch.uint8, device="cpu")
         if self._rank != 0:
             self.send([word], 0, BARRIER_TAG)
             if self._late(self.recv([word], 0, BARRIER_TAG), deadline):
@@ -82,7 +82,7 @@ class Lifecycle(Group):
                     "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
                     "rank.", [0])
             return
-        works = [(rank, self.recv([torch.zeros(1, dtype=torch.uint8)], rank, BARRIER_TAG))
+        works = [(rank, self.recv([torch.zeros_like(word)], rank, BARRIER_TAG))
                  for rank in range(1, self._size)]
         missing = []
         for rank, work in works:

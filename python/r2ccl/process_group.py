@@ -132,10 +132,14 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
 def create(options, backend_options=None):
     """Returns the group for torch.distributed.init_process_group and new_group. backend_options
     may be a Config, which those calls take as pg_options."""
-    loaded = library.load()
+    store, rank, size = options.store, options.group_rank, options.group_size
+    try:
+        loaded = library.load()
+    except library.LibraryError as error:
+        rendezvous.refuse(store, rank, error)
+        raise
     config = backend_options if isinstance(backend_options, Config) else Config(
         name=options.group_id or None)
-    store, rank, size = options.store, options.group_rank, options.group_size
     identity = rendezvous.identity(loaded, store, rank, size)
     communicator = threads.interruptible(lambda: Communicator.create(
         loaded, identity, size, rank, config, milliseconds(options.timeout)))

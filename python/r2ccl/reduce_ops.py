@@ -65,9 +65,10 @@ def premul_sum(library, comm, op, dtype):
     a number, or a tensor of one element."""
     factor = op.__getstate__()[1]
     if isinstance(factor, torch.Tensor):
-        factor = factor.detach().reshape(()).cpu()
+        given = factor.detach().reshape(()).cpu()
+    else:
+        given = torch.tensor(factor, dtype=torch.float64, device="cpu")
     real = dtype.to_real() if dtype.is_complex else dtype
-    given = torch.as_tensor(factor)
     if given.is_complex() or (not real.is_floating_point and given != given.trunc()):
         raise ValueError(f"PREMUL_SUM of tensors of {dtype}: the factor {given.item()} is not a "
                          f"value of {real}. Multiply the tensor before the call")

@@ -14,16 +14,22 @@ def identity(library, store, rank, size):
     if rank != 0:
         given = bytes(store.get(KEY))
         if given.startswith(FAILED):
-            raise errors.RemoteRankError("rank 0 could not open the group's rendezvous: "
+            raise errors.RemoteRankError("rank 0 could not start the group: "
                                          + given[len(FAILED):].decode(errors="replace"))
         return given
     try:
         made = Communicator.unique_id(library)
     except Exception as error:
-        store.set(KEY, FAILED + str(error).encode())
+        refuse(store, rank, error)
         raise
     store.set(KEY, made)
     return made
+
+
+def refuse(store, rank, error):
+    """Rank 0 cannot make the identity, for which the other ranks wait: tells them the reason."""
+    if rank == 0:
+        store.set(KEY, FAILED + str(error).encode())
 
 
 def forget(store, rank):

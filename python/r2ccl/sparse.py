@@ -38,7 +38,8 @@ def all_reduce(group, tensor, opts):
 def _counts(group, tensor):
     """Returns how many values each rank has."""
     shape = (tuple(tensor.shape), str(tensor.dtype), tensor.sparse_dim())
-    own = torch.tensor([tensor.values().shape[0], zlib.crc32(repr(shape).encode())])
+    own = torch.tensor([tensor.values().shape[0], zlib.crc32(repr(shape).encode())],
+                       device="cpu")
     every = [torch.empty_like(own) for _ in range(group.size())]
     group.allgather([every], [own]).wait()
     for rank, (_, shape_of_rank) in enumerate(every):

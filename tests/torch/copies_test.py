@@ -1,5 +1,7 @@
 """Collectives that copy: every name, every type, uneven sizes, every element."""
 
+import time
+
 import torch
 import torch.distributed as dist
 
@@ -70,6 +72,27 @@ class AllGatherTest(GroupCase):
         dist.all_gather(outputs, values(self.rank, self.rank * 3 + 1))
         for rank, output in enumerate(outputs):
             self.assert_same(output, values(rank, rank * 3 + 1))
+
+    def test_lists_with_another_default_device(self):
+        outputs, mine = self.all_ranks(lambda _: torch.empty(6)), values(self.rank, 6)
+        torch.set_default_device("meta")
+        try:
+            self.group.allgather([outputs], [mine]).wait()
+            self.group.monitored_barrier()
+        finally:
+            torch.set_default_device(None)
+        for rank, output in enumerate(outputs):
+            self.assert_same(output, values(rank, 6))
+
+    @ranks(2, 4)
+    def test_tensors_of_inference_mode(self):
+        with torch.inference_mode():
+            outputs = self.all_ranks(lambda _: torch.empty(6))
+            if self.rank == 0:
+                time.sleep(0.2)  # the others' waits go on in another thread
+            dist.all_gather(outputs, values(self.rank, 6))
+            for rank, output in enumerate(outputs):
+                self.assert_same(output, values(rank, 6))
 
     def test_lists_that_lie_in_one_tensor_or_are_not_contiguous(self):
         whole = torch.zeros(self.size, 4)

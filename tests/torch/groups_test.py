@@ -5,12 +5,13 @@ import os
 import sys
 import threading
 import time
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 import r2ccl
-from r2ccl import recorder
+from r2ccl import library, recorder
 from group_case import GroupCase, in_thread, ranks, seconds, since, values
 
 
@@ -43,6 +44,17 @@ class SubgroupTest(GroupCase):
         dist.broadcast(source, src=self.rank % 2, group=group)  # a rank of the world
         self.assertEqual(source.item(), self.rank % 2)
         dist.destroy_process_group(group)
+
+    @ranks(2)
+    def test_the_other_ranks_hear_that_rank_0_has_no_library(self):
+        refusal = library.LibraryError("cannot load r2ccl's library")
+        is_first = self.rank == 0
+        with mock.patch.object(library, "load", **({"side_effect": refusal} if is_first else {
+                "wraps": library.load})):
+            with self.assertRaisesRegex(library.LibraryError if is_first else r2ccl.RemoteRankError,
+                                        "cannot load r2ccl's library"):
+                dist.new_group([0, 1])
+        self.meet()
 
     def test_a_timeout_of_a_month(self):
         with self.fresh_group(timeout=seconds(30 * 24 * 3600)) as group:

@@ -75,6 +75,17 @@ class AllReduceTest(GroupCase):
         self.assert_same(result.resolve_neg(), torch.stack(
             self.all_ranks(lambda rank: -small(rank, torch.float32))).amax(0))
 
+    def test_a_factor_has_all_its_digits(self):
+        for factor in (0.1, torch.tensor(0.1, dtype=torch.float64)):
+            tensor = torch.ones(2, dtype=torch.float64)
+            torch.set_default_device("meta")
+            try:
+                dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
+            finally:
+                torch.set_default_device(None)
+            expected = sum(torch.full((2,), 0.1, dtype=torch.float64) for _ in range(self.size))
+            self.assertTrue(torch.allclose(tensor, expected, rtol=1e-14, atol=0))
+
     def test_integers_with_a_factor(self):
         result = self.reduced(dist._make_nccl_premul_sum(3.0), lambda rank: small(rank, torch.int32))
         self.assert_same(result, sum(self.all_ranks(lambda rank: 3 * small(rank, torch.int32))))

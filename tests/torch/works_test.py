@@ -223,6 +223,21 @@ class TimeoutTest(GroupCase):
             self.meet()
 
     @ranks(2)
+    def test_a_future_behind_one_that_lasts_ends_at_its_own_timeout(self):
+        with self.fresh_group() as group:
+            if self.rank == 0:
+                lasting = group.recv([torch.zeros(1)], 1, 3).get_future()
+                time.sleep(1.2)
+                options = dist.BarrierOptions()
+                options.timeout = seconds(0.5)
+                started = time.monotonic()
+                with self.assertRaisesRegex(RuntimeError, "rank 1"):
+                    group.barrier(opts=options).get_future().wait()
+                self.assertLess(time.monotonic() - started, 5)
+                self.assertFalse(lasting.done())
+            self.meet()
+
+    @ranks(2)
     def test_set_timeout_and_the_timeout_of_options(self):
         with self.fresh_group() as group:
             if self.rank == 0:

@@ -88,6 +88,8 @@ class RefusedTest(GroupCase):
             dist.reduce_scatter_tensor(torch.zeros(3), torch.zeros(3 * self.size + 1))
         with self.assertRaisesRegex(ValueError, "must be as many"):
             self.group.allgather_into_tensor_coalesced([torch.zeros(self.size)], [])
+        with self.assertRaisesRegex(ValueError, "one for each of the"):
+            self.group.allgather_coalesced([], [torch.zeros(3)])
 
     def test_scatter_and_gather_lists(self):
         options = dist.ScatterOptions()
