@@ -90,12 +90,13 @@ class Work(dist.Work):
 
     def _block_briefly(self):
         """Returns whether the operation was complete within SHORT_WAIT_MS."""
-        if not self._lock.acquire(timeout=SHORT_WAIT_MS / 1000):
+        lock = self._lock
+        if not lock.acquire(False) and not lock.acquire(timeout=SHORT_WAIT_MS / 1000):
             return False
         try:
             return self._block(SHORT_WAIT_MS)
         finally:
-            self._lock.release()
+            lock.release()
 
     def _block(self, milliseconds):
         """Returns whether the operation was complete within the time. The caller holds the lock."""
