@@ -25,11 +25,18 @@ scripts/python_api.py writes this file from the header: change that, not this.
 """
 
 from ctypes import (CFUNCTYPE, Structure, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint32,
-                    c_uint64, c_void_p)
+                    c_uint64, c_void_p, sizeof)
 
 '''
 
 TAIL = '''
+
+def config(**fields):
+    """Returns a r2cclConfig_t as R2CCL_CONFIG_INITIALIZER makes it, but with these fields."""
+    unset = {"size": sizeof(r2cclConfig_t), "magic": R2CCL_CONFIG_MAGIC, "blocking": 1,
+             "init_timeout_ms": R2CCL_CONFIG_UNDEF_INT, "cutoff_ms": R2CCL_CONFIG_UNDEF_INT}
+    return r2cclConfig_t(**{**unset, **fields})
+
 
 def declare(library):
     """Sets the types of all functions of a loaded library. Returns the library.

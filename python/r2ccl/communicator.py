@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import typing
 
 from r2ccl import c_api, errors
 
@@ -22,25 +23,20 @@ class Config:
     algorithm: as R2CCL_ALGO, such as "ring"; all ranks must agree.
     """
 
-    ifname: str | None = None
-    oob_ifname: str | None = None
-    cutoff_ms: int | None = None
-    reproducible: bool | None = None
-    name: str | None = None
-    algorithm: str | None = None
+    ifname: typing.Optional[str] = None
+    oob_ifname: typing.Optional[str] = None
+    cutoff_ms: typing.Optional[int] = None
+    reproducible: typing.Optional[bool] = None
+    name: typing.Optional[str] = None
+    algorithm: typing.Optional[str] = None
 
     def as_struct(self, init_timeout_ms):
-        def number(value):
-            return c_api.R2CCL_CONFIG_UNDEF_INT if value is None else value
-
-        def text(value):
-            return None if value is None else value.encode()
-
-        choice = {None: 0, True: 1, False: -1}[self.reproducible]
-        return c_api.r2cclConfig_t(
-            ctypes.sizeof(c_api.r2cclConfig_t), c_api.R2CCL_CONFIG_MAGIC, 1, text(self.ifname),
-            text(self.oob_ifname), min(init_timeout_ms, INT_MAX), number(self.cutoff_ms),
-            text(self.name), choice, 0, text(self.algorithm))
+        """Returns the r2cclConfig_t."""
+        given = {name: value.encode() if isinstance(value, str) else value
+                 for name, value in vars(self).items() if value is not None}
+        if self.reproducible is not None:
+            given["reproducible"] = 1 if self.reproducible else -1
+        return c_api.config(init_timeout_ms=min(init_timeout_ms, INT_MAX), **given)
 
 
 class Communicator:

@@ -48,7 +48,6 @@ def facts():
     if torch:
         import torch.distributed as dist
         found["backend"] = "registered" if "r2ccl" in dist.Backend.backend_list else "missing"
-        found["form"] = "ProcessGroup"
         found["cuda tensors"] = "through pinned host memory (not tested)"
         found["nics"] = nics(loaded)
     return found

@@ -363,6 +363,15 @@ class Prediction {
   const Costs flat_;           // where all ranks act alike
 };
 
+// Paths of all hosts suit equal ones, once they have so many rounds that fill and drain are short.
+// Ranks of one host reduce first, in a hierarchy.
+bool suits_equal_hosts(const PlanKey& key, Algorithm forest, const PlanLimits& limits) {
+  constexpr uint64_t kRounds = 32;
+  const uint64_t least = kRounds * static_cast<uint64_t>(key.rank_count) *
+                         forest_limits(key, limits).segment_bytes_min;
+  return forest == Algorithm::nested && key.hosts.empty() && key.count >= least / size_of(key.type);
+}
+
 }  // namespace
 
 Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) {
@@ -433,19 +442,6 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
   }
   return kOthers;
 }
-
-namespace {
-
-// Paths of all hosts suit equal ones, once they have so many rounds that fill and drain are short.
-// Ranks of one host reduce first, in a hierarchy.
-bool suits_equal_hosts(const PlanKey& key, Algorithm forest, const PlanLimits& limits) {
-  constexpr uint64_t kRounds = 32;
-  const uint64_t least = kRounds * static_cast<uint64_t>(key.rank_count) *
-                         forest_limits(key, limits).segment_bytes_min;
-  return forest == Algorithm::nested && key.hosts.empty() && key.count >= least / size_of(key.type);
-}
-
-}  // namespace
 
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits) {
   std::vector<Algorithm> candidates;

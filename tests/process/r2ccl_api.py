@@ -19,7 +19,6 @@ SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = 0, 1, 2, 3, 4, 1000, 1001, 1002
 C_TYPES = {INT8: ctypes.c_int8, UINT8: ctypes.c_uint8, INT32: ctypes.c_int32,
            UINT32: ctypes.c_uint32, INT64: ctypes.c_int64, UINT64: ctypes.c_uint64,
            FLOAT32: ctypes.c_float, FLOAT64: ctypes.c_double}
-CONFIG_UNDEF_INT = -2 ** 31
 
 
 class R2cclError(Exception):
@@ -27,16 +26,6 @@ class R2cclError(Exception):
         super().__init__(f"{code}: {text}")
         self.code = code
         self.text = text
-
-
-class Config(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint32), ("blocking", ctypes.c_int),
-                ("ifname", ctypes.c_char_p), ("oob_ifname", ctypes.c_char_p),
-                ("init_timeout_ms", ctypes.c_int), ("cutoff_ms", ctypes.c_int)]
-
-    def __init__(self, **fields):
-        unset = {"init_timeout_ms": CONFIG_UNDEF_INT, "cutoff_ms": CONFIG_UNDEF_INT}
-        super().__init__(ctypes.sizeof(Config), 0x72326363, 1, **(unset | fields))
 
 
 def path():
@@ -91,14 +80,14 @@ class Comm:
     @staticmethod
     def from_environment(lib, **config):
         handle = ctypes.c_void_p()
-        given = Config(**config)
+        given = c_api.config(**config)
         check(lib, lib.r2cclCommInitEnv(ctypes.byref(handle), ctypes.byref(given)))
         return Comm(lib, handle)
 
     @staticmethod
     def from_id(lib, id_bytes, count, rank, **config):
         handle = ctypes.c_void_p()
-        given = Config(**config)
+        given = c_api.config(**config)
         check(lib, lib.r2cclCommInitRankConfig(ctypes.byref(handle), count,
                                                UniqueId.from_buffer_copy(id_bytes), rank,
                                                ctypes.byref(given)))
