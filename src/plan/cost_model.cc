@@ -195,11 +195,8 @@ uint64_t reduction_among_hosts_ns(const PlanKey& key, Algorithm algorithm, uint6
   if (!uses_forest(algorithm)) {
     return reduction_ns(algorithm, bytes, slow.rates.size(), slow.of_all(costs), limits);
   }
-  const uint64_t time =
-      forest_ns(algorithm, bytes, slow, costs_of_forest(algorithm, costs, key.costs.network),
-                forest_limits(key, limits));
-  // Equal hosts keep the ring unless a forest is faster by more than the error of the costs.
-  return key.view.empty() ? time + time / 4 : time;
+  return forest_ns(algorithm, bytes, slow, costs_of_forest(algorithm, costs, key.costs.network),
+                   forest_limits(key, limits));
 }
 
 constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
@@ -363,15 +360,6 @@ class Prediction {
   const Costs flat_;           // where all ranks act alike
 };
 
-// Paths of all hosts suit equal ones, once they have so many rounds that fill and drain are short.
-// Ranks of one host reduce first, in a hierarchy.
-bool suits_equal_hosts(const PlanKey& key, Algorithm forest, const PlanLimits& limits) {
-  constexpr uint64_t kRounds = 32;
-  const uint64_t least = kRounds * static_cast<uint64_t>(key.rank_count) *
-                         forest_limits(key, limits).segment_bytes_min;
-  return forest == Algorithm::nested && key.hosts.empty() && key.count >= least / size_of(key.type);
-}
-
 }  // namespace
 
 Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) {
@@ -451,10 +439,7 @@ std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limit
   for (const Algorithm each : algorithms) {
     const bool goes_around =
         each == Algorithm::ring || (each == Algorithm::hierarchical && reduces_all);
-    if (reduces_all && uses_forest(each) && key.view.empty() &&
-        !suits_equal_hosts(key, each, limits)) {
-      continue;
-    }
+    if (reduces_all && uses_forest(each) && key.view.empty()) continue;
     if (any_may_meet || goes_around) candidates.push_back(each);
   }
   return candidates;

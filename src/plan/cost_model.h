@@ -20,8 +20,7 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key,
                                          const PlanLimits& limits = kPlanLimits);
 
 // Returns those that an automatic choice considers. Where two hosts share no rail, only a ring can
-// keep them apart (plan/ring_order.h). Equal hosts of one rank each may have long paths, whose
-// traffic goes both ways.
+// keep them apart (plan/ring_order.h). Equal hosts have no forests (docs/schedules.md).
 std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limits = kPlanLimits);
 
 // Requires an algorithm of the call, and more than one rank. Returns the predicted time of the call
