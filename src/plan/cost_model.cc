@@ -51,20 +51,6 @@ Costs costs_of_leaders(const DomainCosts& domain, uint64_t leaders, uint64_t ran
           std::max(domain.leader_kib_ps, domain.kib_ps * leaders / ranks)};
 }
 
-// The costs of ranks that send and receive along a forest, where a ring among them has `ring`. Both
-// directions of each connection carry data. A direct exchange has many connections.
-Costs costs_of_forest(Algorithm algorithm, Costs ring, const DomainCosts& network) {
-  const auto scale = [&](uint64_t measured, uint64_t base) {
-    constexpr uint64_t kScaleMax = 1 << 12;
-    return std::min(measured * 1024 / std::max<uint64_t>(base, 1), kScaleMax);
-  };
-  const uint64_t scaled = algorithm == Algorithm::direct
-                              ? scale(std::max(network.fan_kib_ps, network.kib_ps), network.kib_ps)
-                              : scale(network.exchange_kib_ps, network.leader_kib_ps);
-  ring.kib = std::min(ring.kib * scaled / 1024, kKibPsMax);
-  return ring;
-}
-
 // The time of `steps` steps of a ring in which each rank passes on a block. ring.cc has the
 // arithmetic: a block in several pieces hides the latency of a hop behind the others.
 uint64_t ring_ns(uint64_t steps, uint64_t block, const Costs& costs, const PlanLimits& limits) {
@@ -132,8 +118,7 @@ struct Slowdown {
     return costs;
   }
   DomainCosts of_all(DomainCosts costs) const {
-    for (uint64_t* kib :
-         {&costs.kib_ps, &costs.fan_kib_ps, &costs.leader_kib_ps, &costs.exchange_kib_ps}) {
+    for (uint64_t* kib : {&costs.kib_ps, &costs.fan_kib_ps, &costs.leader_kib_ps}) {
       *kib = slowed(*kib);
     }
     return costs;
@@ -195,8 +180,7 @@ uint64_t reduction_among_hosts_ns(const PlanKey& key, Algorithm algorithm, uint6
   if (!uses_forest(algorithm)) {
     return reduction_ns(algorithm, bytes, slow.rates.size(), slow.of_all(costs), limits);
   }
-  return forest_ns(algorithm, bytes, slow, costs_of_forest(algorithm, costs, key.costs.network),
-                   forest_limits(key, limits));
+  return forest_ns(algorithm, bytes, slow, costs, forest_limits(key, limits));
 }
 
 constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,

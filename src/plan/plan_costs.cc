@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kPsPerNs = 1000;
 constexpr size_t kPsDigits = 3;
 // By the place of a cost: the others are in ns.
-constexpr std::array<bool, 8> kInPs{false, false, true, true, false, false, true, true};
+constexpr std::array<bool, 7> kInPs{false, false, true, true, false, false, true};
 
 // Returns the ns with as many decimals as it needs.
 std::string text_of_ps(uint64_t ps) {
@@ -56,15 +56,14 @@ DomainCosts bounded(const DomainCosts& costs) {
           .fan_kib_ps = rounded(costs.fan_kib_ps, kKibPsMax),
           .leader_hop_ns = rounded(costs.leader_hop_ns, kHopNsMax),
           .leader_message_ns = rounded(costs.leader_message_ns, kMessageNsMax),
-          .leader_kib_ps = rounded(costs.leader_kib_ps, kKibPsMax),
-          .exchange_kib_ps = rounded(costs.exchange_kib_ps, kKibPsMax)};
+          .leader_kib_ps = rounded(costs.leader_kib_ps, kKibPsMax)};
 }
 
 }  // namespace
 
 CostNumbers numbers_of(const DomainCosts& costs) {
-  return {costs.hop_ns,        costs.message_ns,        costs.kib_ps,        costs.fan_kib_ps,
-          costs.leader_hop_ns, costs.leader_message_ns, costs.leader_kib_ps, costs.exchange_kib_ps};
+  return {costs.hop_ns,        costs.message_ns,        costs.kib_ps,       costs.fan_kib_ps,
+          costs.leader_hop_ns, costs.leader_message_ns, costs.leader_kib_ps};
 }
 
 DomainCosts domain_costs(const CostNumbers& numbers) {
@@ -74,8 +73,7 @@ DomainCosts domain_costs(const CostNumbers& numbers) {
           .fan_kib_ps = numbers[3],
           .leader_hop_ns = numbers[4],
           .leader_message_ns = numbers[5],
-          .leader_kib_ps = numbers[6],
-          .exchange_kib_ps = numbers[7]};
+          .leader_kib_ps = numbers[6]};
 }
 
 std::string to_string(const DomainCosts& costs) {

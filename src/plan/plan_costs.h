@@ -31,19 +31,15 @@ struct DomainCosts {
   uint64_t leader_message_ns = 0;
   // A leader sends or receives 1024 bytes more.
   uint64_t leader_kib_ps = 0;
-  // The same where it has as many bytes for each of two leaders, and from each: so both directions
-  // of a connection carry data, which also acknowledges. Where the kernel's work for packets is the
-  // limit, these bytes take less time.
-  uint64_t exchange_kib_ps = 0;
   friend bool operator==(const DomainCosts&, const DomainCosts&) = default;
 };
 
 // The text of the costs: their numbers in this order, all in ns, as
-// "20000,4000,500,600,20000,4000,2.56,2.5".
+// "20000,4000,500,600,20000,4000,2.56".
 std::string to_string(const DomainCosts& costs);
 std::optional<DomainCosts> parse_domain_costs(std::string_view text);
 // The same numbers in their own units.
-using CostNumbers = std::array<uint64_t, 8>;
+using CostNumbers = std::array<uint64_t, 7>;
 CostNumbers numbers_of(const DomainCosts& costs);
 DomainCosts domain_costs(const CostNumbers& numbers);
 
@@ -56,16 +52,14 @@ struct PlanCosts {
                      .fan_kib_ps = 600'000,
                      .leader_hop_ns = 20'000,
                      .leader_message_ns = 4'000,
-                     .leader_kib_ps = 250'000,
-                     .exchange_kib_ps = 250'000};
+                     .leader_kib_ps = 250'000};
   DomainCosts network{.hop_ns = 60'000,
                       .message_ns = 20'000,
                       .kib_ps = 8'500'000,
                       .fan_kib_ps = 9'500'000,
                       .leader_hop_ns = 60'000,
                       .leader_message_ns = 10'000,
-                      .leader_kib_ps = 8'500'000,
-                      .exchange_kib_ps = 8'500'000};
+                      .leader_kib_ps = 8'500'000};
   friend bool operator==(const PlanCosts&, const PlanCosts&) = default;
 };
 

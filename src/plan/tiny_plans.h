@@ -26,8 +26,7 @@ inline PlanCosts tiny_costs() {
                    .fan_kib_ps = 2'500'000,
                    .leader_hop_ns = 200,
                    .leader_message_ns = 0,
-                   .leader_kib_ps = 2'500'000,
-                   .exchange_kib_ps = 2'500'000};
+                   .leader_kib_ps = 2'500'000};
   return costs;
 }
 

@@ -71,7 +71,7 @@ Status apply(const CallOptions& options, PlanKey& key) {
   const auto memory = parse_domain_costs(options.memory_costs);
   const auto network = parse_domain_costs(options.network_costs);
   if (!memory || !network) {
-    return wrong_option("--memory-costs and --network-costs have eight numbers");
+    return wrong_option("--memory-costs and --network-costs have seven numbers");
   }
   const Result<HostGroups> hosts = hosts_of(options.hosts, key.rank_count);
   R2CCL_RETURN_IF_ERROR(hosts.status());
@@ -114,16 +114,15 @@ void add_call_options(CLI::App* command, CallOptions* options) {
       ->excludes(view);
   const char* const costs =
       ", in ns: of a hop, a message more, 1024 bytes to one and to several ranks, where all ranks "
-      "act; of a hop, a message more and 1024 bytes, where one rank of each host does, and of "
-      "these "
-      "bytes half to each of two ranks and half from each. A job logs its own at level INFO";
+      "act; of a hop, a message more and 1024 bytes, where one rank of each host does. A job logs "
+      "its own at level INFO";
   command
       ->add_option("--memory-costs", options->memory_costs,
                    std::string("Costs between ranks of a host") + costs)
-      ->type_name("N,N,N,N,N,N,N,N")
+      ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
   command->add_option("--network-costs", options->network_costs, "The same between hosts")
-      ->type_name("N,N,N,N,N,N,N,N")
+      ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
 }
 

@@ -223,7 +223,7 @@ PlanCosts costs_of(const SimPlan& plan, int ranks_per_host) {
     const double alone = 1024 / (within ? plan.fabric.intra_rate : host_rate);
     const double together = within ? alone : alone * ranks_per_host;
     domain->kib_ps = domain->fan_kib_ps = std::max<uint64_t>(ns(1000 * together), 1);
-    domain->leader_kib_ps = domain->exchange_kib_ps = std::max<uint64_t>(ns(1000 * alone), 1);
+    domain->leader_kib_ps = std::max<uint64_t>(ns(1000 * alone), 1);
   }
   return bounded(costs);
 }

@@ -32,8 +32,7 @@ PlanCosts costs_of(const Fabric& fabric, const HostGroups& hosts) {
                        .fan_kib_ps = sharers * kib,
                        .leader_hop_ns = hop,
                        .leader_message_ns = 0,
-                       .leader_kib_ps = kib,
-                       .exchange_kib_ps = kib};
+                       .leader_kib_ps = kib};
   };
   return {.memory = domain(fabric.memory_latency_s, fabric.memory_bytes_per_s, 1),
           .network = domain(fabric.latency_s, fabric.bytes_per_s, hosts.largest())};
@@ -195,7 +194,7 @@ TEST(PlanTime, TheChainBroadcastFillsInAFewSegments) {
 TEST(PlanTime, StepsHaveTheTimesOfTheirMessages) {
   PlanKey key = in_place(Collective::all_reduce, 2, 1 << 20);
   key.algorithm = Algorithm::ring;
-  key.costs.network = domain_costs({0, 0, 0, 0, 1000, 10, 8'000, 8'000});
+  key.costs.network = domain_costs({0, 0, 0, 0, 1000, 10, 8'000});
   const std::vector<RankPlan> plans{make_plan(key, Rank(0)), make_plan(key, Rank(1))};
   const PlanTimes times = plan_times(key, plans);
   for (size_t rank = 0; rank < 2; ++rank) {
@@ -221,7 +220,7 @@ TEST(PlanTime, StepsHaveTheTimesOfTheirMessages) {
 TEST(PlanTime, AViewSlowsItsHostsDown) {
   PlanKey key = in_place(Collective::broadcast, 2, 1 << 20);
   key.algorithm = Algorithm::ring;
-  key.costs.network = domain_costs({0, 0, 0, 0, 0, 0, 1'024'000, 0});
+  key.costs.network = domain_costs({0, 0, 0, 0, 0, 0, 1'024'000});
   const auto time = [&](NicRate first, NicRate second) {
     key.view = View::of({{first}, {second}}).value();
     const std::vector<RankPlan> plans{make_plan(key, Rank(0)), make_plan(key, Rank(1))};

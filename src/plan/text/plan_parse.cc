@@ -238,7 +238,7 @@ class PlanReader {
     const std::string_view text = words.word_after(name);
     if (text.empty()) return;
     const auto read = parse_domain_costs(text);
-    if (!read) return words.wrong(name + ": " + quoted(text) + " is not eight numbers");
+    if (!read) return words.wrong(name + ": " + quoted(text) + " is not seven numbers");
     costs = *read;
   }
 

@@ -13,7 +13,7 @@
 // The first line has the facts of the key that all ranks share. At its end stand those that differ
 // from the default: "reproducible", if the plan must reduce in rank order; "hosts 0,0,1,1", the
 // host of each rank; "view 1000/500", the rates of the hosts (plan/text/view_text.h);
-// "memory_costs" and "network_costs", each with the eight numbers of plan/plan_costs.h. Then each
+// "memory_costs" and "network_costs", each with the seven numbers of plan/plan_costs.h. Then each
 // rank has a block, in ascending order. Its first line gives the number of its steps and the
 // elements of its scratch memory, and those of its wide memory if it has some
 // ("wide 8"); then what its key has of its own: "in_place", and the counts and starts of unequal

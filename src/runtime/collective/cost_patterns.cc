@@ -6,7 +6,6 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kFanRanks = 4;
-constexpr size_t kFanHosts = 16;  // where messages of many bytes have kBytesMin each
 constexpr size_t kSmallBytes = 8;
 // Rounds of a batch.
 constexpr int kSmallRounds = 16;
@@ -73,16 +72,6 @@ class Layout {
     return part;
   }
 
-  // The leaders send to those of the next host and of the previous one.
-  PatternPart both_ways(size_t bytes) const {
-    PatternPart part = part_between(bytes);
-    if (position_ > 0) return part;
-    const size_t hosts = hosts_.size();
-    part.to = {hosts_[(host_ + 1) % hosts][0], hosts_[(host_ + hosts - 1) % hosts][0]};
-    part.from = part.to;
-    return part;
-  }
-
   // The leader sends to each other rank of its host, and they answer.
   PatternPart to_and_fro(size_t bytes) const {
     PatternPart part = part_within(bytes);
@@ -126,15 +115,14 @@ class Layout {
 size_t fan_within(size_t ranks) {
   return std::min(ranks - 1, kFanRanks);
 }
+size_t fan_between(size_t hosts, size_t ranks) {
+  return std::min((hosts - 1) * ranks, kFanRanks);
+}
 size_t star_bytes(size_t ranks) {
   return std::clamp(kStarBytes / (ranks - 1), kBytesMin, kMemoryBytes);
 }
 size_t network_bytes(size_t ranks) {
   return std::max(kNetworkBytes / ranks, kBytesMin);
-}
-size_t fan_between(size_t hosts, size_t ranks) {
-  const size_t most = std::clamp(network_bytes(ranks) / kBytesMin, kFanRanks, kFanHosts);
-  return std::min((hosts - 1) * ranks, most);
 }
 
 uint64_t excess(uint64_t longer, uint64_t shorter) {
@@ -195,8 +183,7 @@ class Solver {
             .fan_kib_ps = per_kib(fan_of_bytes, kMemoryBytes),
             .leader_hop_ns = leader_hop,
             .leader_message_ns = leader_hop,
-            .leader_kib_ps = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1)),
-            .exchange_kib_ps = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1))};
+            .leader_kib_ps = per_kib(star_of_bytes, star_bytes(ranks) * (ranks - 1))};
   }
 
   DomainCosts network(size_t hosts, size_t ranks) const {
@@ -208,17 +195,13 @@ class Solver {
     const uint64_t fan_of_bytes =
         excess(time(CostPattern::large_net_fan), time(CostPattern::net_fan));
     const uint64_t leader_bytes = excess(time(CostPattern::large_leader_shift), leader_hop);
-    // Two hosts exchange in every pattern.
-    const uint64_t exchanged =
-        hosts == 2 ? leader_bytes : excess(time(CostPattern::large_exchange), leader_hop);
     return {.hop_ns = hop,
             .message_ns = per_message(fan, fan_between(hosts, ranks) - 1, hop),
             .kib_ps = per_kib(bytes, network_bytes(ranks)),
             .fan_kib_ps = per_kib(fan_of_bytes, network_bytes(ranks)),
             .leader_hop_ns = leader_hop,
             .leader_message_ns = per_message(leader_fan, fan_between(hosts, 1) - 1, leader_hop),
-            .leader_kib_ps = per_kib(leader_bytes, kNetworkBytes),
-            .exchange_kib_ps = per_kib(exchanged, kNetworkBytes)};
+            .leader_kib_ps = per_kib(leader_bytes, kNetworkBytes)};
   }
 
  private:
@@ -263,8 +246,6 @@ PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, 
       return layout.between(fan_between(layout.hosts(), 1), 1, kSmallBytes);
     case CostPattern::large_leader_shift:
       return layout.between(1, 1, kNetworkBytes);
-    case CostPattern::large_exchange:
-      return layout.hosts() == 2 ? PatternPart{} : layout.both_ways(kNetworkBytes / 2);
   }
   return {};
 }

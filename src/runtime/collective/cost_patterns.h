@@ -35,9 +35,8 @@ enum class CostPattern : uint8_t {
   large_net_shift,     // as `net_shift`, of many bytes
   large_net_fan,       // as `net_fan`, of many bytes
   large_leader_shift,  // as `leader_shift`, of many bytes
-  large_exchange,      // leaders: half of them to that of the next host and to the previous one
 };
-inline constexpr size_t kCostPatterns = 14;
+inline constexpr size_t kCostPatterns = 13;
 
 // One rank's part in one round of a pattern; it sends to nobody when it takes no part.
 struct PatternPart {

@@ -19,7 +19,7 @@ PlanCosts costs_of(const GpuCluster& cluster) {
   DomainCosts& network = costs.network;
   network.hop_ns = network.leader_hop_ns = whole(cluster.latency_s * 1e9);
   network.message_ns = network.leader_message_ns = 0;
-  network.kib_ps = network.fan_kib_ps = network.leader_kib_ps = network.exchange_kib_ps =
+  network.kib_ps = network.fan_kib_ps = network.leader_kib_ps =
       std::max<uint64_t>(whole(1024e12 / (cluster.nic_rate * cluster.nics)), 1);
   return bounded(costs);
 }
