@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what the torch backend costs over the C API: an AllReduce of 16 float32 at world size 1.
 
-    torch_overhead.py [--calls 10000]
+    torch_overhead.py [--calls 10000] [--json FILE]
 
 Needs torch, and the package on PYTHONPATH. Prints medians in microseconds: the two C calls that a
 method makes (r2cclAllReduce with a request, r2cclRequestWait), by ctypes; the backend's method with
@@ -12,6 +12,8 @@ of the machine changes none alone.
 import argparse
 import ctypes
 import datetime
+import json
+import pathlib
 import statistics
 import time
 
@@ -51,6 +53,7 @@ def forms(group, tensor):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--json", type=pathlib.Path, help="write the medians in microseconds here")
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("r2ccl", store=dist.HashStore(), rank=0, world_size=1,
@@ -70,6 +73,9 @@ def main():
     over = statistics.median(times["method and wait"]) - statistics.median(
         times["C calls by ctypes"])
     print(f"the method costs {over / 1000:.2f} us over its C calls")
+    if args.json:
+        args.json.write_text(json.dumps({name: statistics.median(each) / 1000
+                                         for name, each in times.items()}))
     dist.destroy_process_group()
 
 

@@ -1,9 +1,14 @@
 """The measurements of bench/torch_faults.py. Each section returns a part of its document."""
 import contextlib
+import json
+import os
+import pathlib
 import random
 import statistics
+import subprocess
+import tempfile
 
-from lab import Lab, percentile, progress
+from lab import Failed, Lab, ROOT, percentile, progress
 from torch_job import Blocks, EXAMPLES, TorchJob, compared, fault, fix, interval, say
 
 TEN_FAULTS = (("down",), ("pull",), ("hole",), ("hole-tx",), ("hole-rx",), ("slow", "25"),
@@ -11,8 +16,7 @@ TEN_FAULTS = (("down",), ("pull",), ("hole",), ("hole-tx",), ("hole-rx",), ("slo
 FIVE_FAULTS = (("pull",), ("hole",), ("slow", "25"), ("lose", "1"), ("down",))
 # A small model: most of the time of a step goes into communication.
 SMALL = ("--batch", 2, "--width", 64)
-# A model whose gradients, on two hosts with four NICs, take about a fifth of a step.
-FIFTH = ("--batch", 8, "--width", 128)
+MEDIUM = ("--width", 128)
 
 
 class Bench:
@@ -157,10 +161,22 @@ def median_alone(bench, lab, *options):
     return median_ms(job)
 
 
+def batch_for_a_fifth(bench, lab, *options, batch=8):
+    """Returns the batch with which communication takes about a fifth of a step here. The time of
+    the rest grows with the batch."""
+    options = (*options, "--batch", batch)
+    job = bench.job(lab, "train_text.py", *options, "--steps", 40, name="batch").run(300)
+    alone = median_alone(bench, lab, *options)
+    found = round(4 * batch * (median_ms(job) - alone) / alone)
+    progress(f"a batch of {found}, for communication of a fifth")
+    return min(max(found, 1), 64)
+
+
 def cost(bench, nics, pairs, length, *options):
     """The cost of one lost NIC on two hosts, in blocks that take turns within one job, and the time
     of a step without communication: two jobs of one rank each."""
     with bench.lab(2, nics) as lab:
+        options = (*options, "--batch", batch_for_a_fifth(bench, lab, *options))
         blocks = Blocks(lab, pairs, length, skipped=length // 4)
         job = bench.job(lab, "train_text.py", *options, "--steps", blocks.steps, name="cost",
                         changes=blocks.changes).run(900)
@@ -174,9 +190,27 @@ def cost(bench, nics, pairs, length, *options):
     return {"nics": nics, **summary}
 
 
+def overhead(bench):
+    """The medians of bench/torch_overhead.py, in microseconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "overhead.json"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
+                       "R2CCL_LIBRARY": str(pathlib.Path(bench.options.r2ccl).parent
+                                            / "libr2ccl.so")}
+        done = subprocess.run(
+            [bench.options.python, "-B", ROOT / "bench/torch_overhead.py", "--json", path, "--calls",
+             str(bench.count(10_000, 1000))],
+            env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failed(done.stderr[-1500:])
+        medians = json.loads(path.read_text())
+    progress(f"overhead: {medians}")
+    return medians
+
+
 def serving(bench):
     """Latencies of requests with one NIC of four lost, and while it is lost and returns."""
-    pairs, length = bench.count((8, 50), (2, 12))
+    pairs, length = bench.count((20, 50), (2, 12))
     with bench.lab(2, 4) as lab:
         blocks = Blocks(lab, pairs, length, skipped=length // 4)
         job = bench.job(lab, "serve.py", "--steps", blocks.steps, name="serve",
@@ -216,7 +250,7 @@ def worst_requests(job, count=5):
 def against_gloo(bench, nics, *options):
     """Step times of r2ccl and Gloo without faults, in runs that take turns. Gloo has one NIC, and
     where there are more also all of them (it takes another NIC for each operation)."""
-    steps, rounds = bench.count((60, 3), (12, 2))
+    steps, rounds = bench.count((60, 8), (12, 2))
     kinds = {"r2ccl": ("r2ccl", {}), "gloo": ("gloo", {})}
     if nics > 1:
         names = ",".join(f"nic{nic}" for nic in range(nics))

@@ -31,9 +31,12 @@ RELEASE_ONLY = "process|repo|long"
 # Under a sanitizer they take minutes, and other tests run the same code in seconds.
 # tests/run_tests_test.py holds each of these names to the tests that exist.
 LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\.ClockSteps|"
-             r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|Trial\.OfASeedWithPeople|"
+             r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|"
+             r"Trial\.(OfASeedWithPeople|OfASeedWithBlocks)|"
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
-             r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.Reductions|"
+             r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.(Reductions|Vectors)|"
+             r"Executor\.AllReducesEvery|RateTrial|Training\.OnlyASmall|"
+             r"RendezvousTest\.KeepsTheSecret|"
              r"WidePlans\.|Collectives\.AreProved|HierarchicalBlocks\.AreProved|PlanTime\.TheChosen|"
              r"ViewAgreementWorld\.(RandomOrders|TwoRanks)")
 

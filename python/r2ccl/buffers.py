@@ -9,6 +9,10 @@ import torch
 from r2ccl import cuda
 
 
+# Their elements lie at data_ptr(). A subclass may keep them in other tensors, and has none there.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def check(tensor):
     """Raises TypeError or RuntimeError unless r2ccl can take the tensor."""
     if not isinstance(tensor, torch.Tensor):
@@ -18,13 +22,21 @@ def check(tensor):
     if not (tensor.is_cpu or tensor.is_cuda):
         raise RuntimeError(f"r2ccl has no support for the device type {tensor.device.type}. It "
                            "takes tensors on cpu and cuda: move the tensor first")
+    if not _has_memory(tensor):
+        raise TypeError(f"a {type(tensor).__name__} has no memory of its own: pass the tensor in "
+                        "it, such as to_local() of a DTensor or wait() of an AsyncCollectiveTensor")
+
+
+def _has_memory(tensor):
+    return type(tensor) in _PLAIN or tensor.numel() == 0 or tensor.data_ptr() != 0
 
 
 def is_direct(tensor):
     """Returns whether a call of r2ccl.h can use the tensor's own memory."""
     return (isinstance(tensor, torch.Tensor) and tensor.is_cpu and
             tensor.layout is torch.strided and tensor.is_contiguous() and
-            not tensor.is_conj() and not tensor.is_neg())  # those differ from their memory
+            not tensor.is_conj() and not tensor.is_neg() and  # those differ from their memory
+            _has_memory(tensor))
 
 
 def readable(tensor):

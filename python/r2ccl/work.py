@@ -13,6 +13,7 @@ _byref = ctypes.byref
 # A wait of the main thread goes on in another one after this time. A wait below 20 ms asks no rank
 # for the reason.
 SHORT_WAIT_MS = 15
+_first_futures = threading.Lock()  # two threads may ask a work for its future at once
 
 
 def bound_of(timeout, default_ms):
@@ -52,8 +53,10 @@ class Work(dist.Work):
         if self._request is not None:
             bound_ms = bound_of(timeout, self.entry.timeout_ms)
             if self.is_deferred:
-                raise errors.R2cclError(f"{self.entry.name}: the operation has not started, "
-                                        "because it is in a coalescing block that has not ended")
+                raise errors.R2cclError(
+                    f"{self.entry.name}: the operation has not started, because it is in a "
+                    "coalescing block that has not ended. In such a block give async_op=True, and "
+                    "wait after it")
             if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
                 self.block(bound_ms)
             elif not self._block_briefly():
@@ -184,14 +187,16 @@ class Work(dist.Work):
 
         An operation that fails, or is not complete after its timeout, gives it a RuntimeError with
         the error's text; exception() has the error itself."""
-        if self._future is None:
+        with _first_futures:
+            if self._future is not None:
+                return self._future
             # set_exception() would make C++ code that waits, such as DDP, crash.
             self._promise = futures.new(self._outputs)
             self._future = self._promise.then(_kept)
-            if self._request is None:
-                self._keep_promise()
-            else:
-                self._group.watch(self)
+        if self._request is None:
+            self._keep_promise()
+        else:
+            self._group.watch(self)
         return self._future
 
     def break_promise(self, error):

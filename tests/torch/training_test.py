@@ -7,6 +7,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed.device_mesh import init_device_mesh
+try:
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+except ImportError:  # torch 2.4
+    from torch.distributed._tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import r2ccl
@@ -253,10 +257,6 @@ class FunctionalTest(GroupCase):
             self.all_ranks(lambda rank: values(rank, 2 * self.size))))
 
     def test_dtensor_redistribution(self):
-        try:
-            from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-        except ImportError:  # torch 2.4
-            from torch.distributed._tensor import Replicate, Shard, distribute_tensor
         mesh = init_device_mesh("cpu", (self.size,))
         full = values(3, 8 * self.size).reshape(2 * self.size, 4)
         sharded = distribute_tensor(full, mesh, [Shard(0)])
@@ -265,3 +265,14 @@ class FunctionalTest(GroupCase):
         self.assert_same(sharded.redistribute(mesh, [Shard(1)]).full_tensor(), full)
         other = distribute_tensor(full.t(), mesh, [Replicate()])
         self.assert_same((sharded @ other).full_tensor(), full @ full.t())
+
+    def test_a_tensor_whose_elements_are_in_another_one_is_refused(self):
+        mesh = init_device_mesh("cpu", (self.size,))
+        shards = distribute_tensor(torch.zeros(4, self.size), mesh, [Shard(1)])
+        for call in (lambda: dist.all_reduce(shards), lambda: dist.broadcast(shards, 0)):
+            with self.assertRaisesRegex(TypeError, r"a DTensor has no memory.*to_local\(\)"):
+                call()
+        late = functional.all_reduce(values(self.rank, 3), "sum", self.group)
+        with self.assertRaisesRegex(TypeError, r"AsyncCollectiveTensor has no.*wait\(\)"):
+            dist.all_reduce(late)
+        self.assert_same(late + 0, sum(self.all_ranks(lambda rank: values(rank, 3))))

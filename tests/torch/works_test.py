@@ -5,6 +5,7 @@ import os
 import select
 import threading
 import time
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -49,6 +50,19 @@ class WorkTest(GroupCase):
         work.wait()
         self.assert_same(work.get_future().wait()[0], self.total(6))
         self.assertIs(work.get_future(), work.get_future())
+
+    def test_two_threads_that_ask_for_the_first_future_get_the_same_one(self):
+        work = dist.all_reduce(values(self.rank, 6), async_op=True)
+        work.wait()
+
+        def slow(outputs, new=futures.new):
+            time.sleep(0.05)
+            return new(outputs)
+
+        with mock.patch.object(futures, "new", slow):
+            first, second = in_thread(work.get_future), in_thread(work.get_future)
+            self.assertIs(first(), second())
+        self.assert_same(work.get_future().wait()[0], self.total(6))
 
     def test_many_futures_end_in_any_order_of_waits(self):
         tensors = [values(self.rank, 50, start=i) for i in range(40)]

@@ -115,7 +115,7 @@ TEST(RankOrder, IsProvedUpTo17Ranks) {
 }
 
 TEST(RankOrder, IsProvedWithManyRanks) {
-  expect_all_proved(33, 900, limits_of(4, 8));
+  expect_all_proved(33, 300, limits_of(4, 8));
   expect_all_proved(70, 3, limits_of(4, 8));
 }
 

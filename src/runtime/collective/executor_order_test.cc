@@ -223,7 +223,7 @@ TEST(ExecutorOrder, VectorsOfManySegmentsHaveThemToo) {
   for (const int32_t ranks : {2, 5}) {
     for (const DataType type : {DataType::float32, DataType::bfloat16}) {
       for (const Collective collective : kReductions) {
-        expect_rank_order(key_of(collective, type, ranks, 300'000, 4), 1);
+        expect_rank_order(key_of(collective, type, ranks, 120'000, 4), 1);
         if (HasFatalFailure()) return;
       }
     }

@@ -151,10 +151,12 @@ void ProgressThread::run_posted() {
 }
 
 void ProgressThread::hand_over() {
-  const Lock lock(mutex_);
-  if (driven_ || has_waiters()) return;
-  hurry_ = true;
-  needed_.notify_one();
+  Lock lock(mutex_);
+  if (driven_ || has_waiters() || stop_) return;
+  driven_ = true;
+  turn(0, lock);
+  driven_ = false;
+  give_up_driving();
 }
 
 void ProgressThread::wake() {
@@ -207,11 +209,16 @@ bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeou
   return waiter.held;
 }
 
-// Ends a wait: another waiter, or else the progress thread, drives from now on.
+// Ends a wait.
 void ProgressThread::leave(const Waiter& waiter) {
   Waiter** at = &waiters_;
   while (*at != &waiter) at = &(*at)->next;
   *at = waiter.next;
+  give_up_driving();
+}
+
+// Lets another waiter, or else the progress thread, drive.
+void ProgressThread::give_up_driving() {
   if (stop_ || has_waiters()) return waited_.notify_all();
   if (driven_) return;
   hurry_ = driver_.busy();

@@ -68,7 +68,9 @@ class ProgressThread final : public RequestDriver {
   // Runs `work` in the driving thread, in the order of the calls. The caller should then wait, or
   // call hand_over(); else the work may wait for kReturnTime.
   void post(std::function<void()> work);
-  // Makes the progress thread drive at once, unless a caller drives.
+  // Unless another thread drives: drives for one turn, without a wait. If work is left then, the
+  // progress thread goes on at once. A small operation often ends in this turn, or at least its
+  // bytes leave; to wake the thread costs more than either.
   void hand_over();
   // Returns when `work` has run in the driving thread. Requires running().
   void call(const std::function<void()>& work);
@@ -107,6 +109,7 @@ class ProgressThread final : public RequestDriver {
   void look_for_waiters();
   void give_way(Lock& lock);
   void leave(const Waiter& waiter);
+  void give_up_driving();
   void rest(Lock& lock, TimeNs until);
   void guarded(const std::function<void()>& work);
 

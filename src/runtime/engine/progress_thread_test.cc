@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -134,6 +135,43 @@ TEST(ProgressThread, DrivesAgainWhenNoCallerWaits) {
     ran.wait(lock, [&] { return ran_in != std::thread::id(); });
     EXPECT_NE(ran_in, std::this_thread::get_id());
   }
+}
+
+TEST(ProgressThread, AHandOverDrivesForATurnAndLeavesTheRestToTheThread) {
+  for (const bool busy : {false, true}) {
+    WakePoller poller;
+    Driver driver(poller);
+    driver.thread().call([] {});  // the thread leaves this caller some time now
+    std::thread::id ran_in;
+    driver.thread().post([&] {
+      ran_in = std::this_thread::get_id();
+      driver.has_work = busy;
+    });
+    driver.thread().hand_over();
+    EXPECT_EQ(ran_in, std::this_thread::get_id());
+    std::promise<std::thread::id> later;
+    driver.thread().post([&] { later.set_value(std::this_thread::get_id()); });
+    EXPECT_NE(later.get_future().get(), std::this_thread::get_id());
+  }
+}
+
+TEST(ProgressThread, AHandOverLeavesTheDrivingToACallerThatWaits) {
+  WakePoller poller;
+  Driver driver(poller);
+  std::atomic<bool> ran = false;
+  std::thread::id ran_in;
+  std::atomic<bool> begun = false;
+  std::thread waiter(
+      [&] { driver.thread().wait_until([&] { return begun = true, ran.load(); }, kNever); });
+  while (!begun) std::this_thread::yield();
+  driver.thread().post([&] {
+    ran_in = std::this_thread::get_id();
+    ran = true;
+  });
+  driver.thread().hand_over();
+  const std::thread::id there = waiter.get_id();
+  waiter.join();
+  EXPECT_EQ(ran_in, there);
 }
 
 TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
