@@ -26,7 +26,7 @@ SECTIONS = {
     "overhead": sections.overhead,
     "serving": sections.serving,
     "restart": sections.restart,
-    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((110, 50), (2, 12)),
+    "cost8": lambda bench: sections.cost(bench, 8, *bench.count((150, 50), (2, 12)),
                                          *sections.MEDIUM, "--bucket-mb", 0.5),
     "gloo1": lambda bench: sections.against_gloo(bench, 1, *sections.MEDIUM, "--batch", 8),
     "gloo4": lambda bench: sections.against_gloo(bench, 4, "--batch", 1, "--width", 256),
@@ -49,10 +49,13 @@ def main():
     p.add_argument("--svg", type=pathlib.Path, help="draw the picture's run here")
     options = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # takes the lab down
-    document = {**earlier(options), "what": "torch_faults", "machine": machine(), "errors": []}
+    before = machine()
+    document = {**earlier(options), "what": "torch_faults", "machine": before, "errors": []}
     bench = sections.Bench(options)
     for name in options.only or (["digits"] if options.quick else SECTIONS):
-        document.setdefault("measured", {})[name] = machine()
+        # The load before the first section: the later ones would count the load of earlier ones.
+        document.setdefault("measured", {})[name] = {**machine(),
+                                                     "load_before": before["load_before"]}
         try:
             document[name] = SECTIONS[name](bench)
         except Failed as error:
