@@ -11,7 +11,7 @@ from r2ccl import c_api, errors
 INT_MAX = 2**31 - 1  # a longer timeout, 25 days, would wrap around
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Config:
     """Settings of a group; None leaves a field to the environment, R2CCL_*, or the default.
 
@@ -29,6 +29,28 @@ class Config:
     reproducible: typing.Optional[bool] = None
     name: typing.Optional[str] = None
     algorithm: typing.Optional[str] = None
+
+    def __post_init__(self):
+        # ctypes would take an int for the address of a text, and drop the high bits of a number.
+        for field, kind in {**dict.fromkeys(("ifname", "oob_ifname", "name", "algorithm"), str),
+                            "cutoff_ms": int, "reproducible": bool}.items():
+            value = getattr(self, field)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"r2ccl.Config: {field}={value!r} must be a {kind.__name__}")
+        if self.cutoff_ms is not None and not 1 <= self.cutoff_ms <= INT_MAX:
+            raise ValueError(f"r2ccl.Config: cutoff_ms={self.cutoff_ms} must be from 1 to "
+                             f"{INT_MAX}")
+
+    @classmethod
+    def of_options(cls, options, name):
+        """Returns the pg_options of a caller, or without them the settings of a group of this
+        name."""
+        if options is None:
+            return cls(name=name)
+        if not isinstance(options, cls):
+            raise TypeError("r2ccl: pg_options must be a r2ccl.Config, not "
+                            + type(options).__name__)
+        return options
 
     def as_struct(self, init_timeout_ms):
         """Returns the r2cclConfig_t."""

@@ -127,21 +127,24 @@ class Health:
             path.state in ("up", "standby") for path in self.paths)
 
 
-def _communicator(group):
+def _communicator(group, name):
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("there is no process group: call torch.distributed.init_process_group")
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(f"{name}: this rank is not in the group. Only its members may ask")
     if not hasattr(group, "open_communicator"):
         raise TypeError(f"the group's backend is {dist.get_backend(group)}, not r2ccl")
-    return group.open_communicator()
+    return group.open_communicator(name)
 
 
 def health(group=None):
     """Returns the Health of a group, by default of the default group.
 
     Takes some microseconds, waits for no network, and may be called from any thread. Raises
-    TypeError for a group of another backend, R2cclError for one that was destroyed."""
-    communicator = _communicator(group)
+    TypeError for a group of another backend, ValueError for one without this rank, R2cclError for
+    one that was destroyed."""
+    communicator = _communicator(group, "health")
     calls = communicator.library.calls
     return Health(
         communicator.rank, communicator.size, communicator.failure(),
@@ -153,7 +156,7 @@ def health(group=None):
 
 def report(group=None):
     """Returns the report of a group as JSON text; docs/report.md has its fields."""
-    return _communicator(group).report()
+    return _communicator(group, "report").report()
 
 
 class Listeners:
@@ -200,5 +203,7 @@ def on_verdict(callback, group=None):
     The calls come from a thread of r2ccl, one after another, and delay no operation. The callback
     may call health() and abort groups; it must not destroy this one. An exception of it is logged
     at level ERROR. Raises as health()."""
-    _communicator(group)
+    if not callable(callback):
+        raise TypeError(f"on_verdict takes a function, not {type(callback).__name__}")
+    _communicator(group, "on_verdict")
     (group or dist.group.WORLD).listeners.add(callback)

@@ -41,9 +41,10 @@ class Lifecycle(Group):
             atexit.register(_end_all, os.getpid())
         _open_groups[id(self)] = self
 
-    def open_communicator(self):
-        """Returns the Communicator. Raises R2cclError when the group has ended."""
-        self._open_handle("this call")
+    def open_communicator(self, name):
+        """Returns the Communicator. Raises R2cclError, which begins with the name of the caller's
+        call, when the group has ended."""
+        self._open_handle(name)
         return self._communicator
 
     def shutdown(self):

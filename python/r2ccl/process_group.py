@@ -113,8 +113,8 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
                              f"{self._size - 1}")
         is_member = self._rank in ranks
         bound = datetime.timedelta(milliseconds=self._timeout_ms) if timeout is None else timeout
-        config = opts if isinstance(opts, Config) else Config(name=group_name)
-        communicator = threads.interruptible(lambda: self.open_communicator().split(
+        config = Config.of_options(opts, group_name)
+        communicator = threads.interruptible(lambda: self.open_communicator("split_group").split(
             min(ranks) if is_member else c_api.R2CCL_SPLIT_NOCOLOR,
             ranks.index(self._rank) if is_member else 0, config, milliseconds(bound)))
         if communicator is None:
@@ -131,15 +131,14 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
 
 def create(options, backend_options=None):
     """Returns the group for torch.distributed.init_process_group and new_group. backend_options
-    may be a Config, which those calls take as pg_options."""
+    are their pg_options, a Config or None."""
     store, rank, size = options.store, options.group_rank, options.group_size
     try:
+        config = Config.of_options(backend_options, options.group_id or None)
         loaded = library.load()
-    except library.LibraryError as error:
+    except (library.LibraryError, TypeError) as error:
         rendezvous.refuse(store, rank, error)
         raise
-    config = backend_options if isinstance(backend_options, Config) else Config(
-        name=options.group_id or None)
     identity = rendezvous.identity(loaded, store, rank, size)
     communicator = threads.interruptible(lambda: Communicator.create(
         loaded, identity, size, rank, config, milliseconds(options.timeout)))

@@ -184,6 +184,37 @@ class MonitoredBarrierTest(GroupCase):
 
 
 class ConfigTest(GroupCase):
+    def test_fields_of_a_wrong_type_or_size(self):
+        wrong = {"name": 5, "ifname": ["eth0"], "algorithm": b"ring", "reproducible": "no",
+                 "cutoff_ms": 2.5}
+        for field, value in wrong.items():
+            with self.assertRaisesRegex(TypeError, f"r2ccl.Config: {field}=.* must be a"):
+                r2ccl.Config(**{field: value})
+        with self.assertRaisesRegex(ValueError, "r2ccl.Config: cutoff_ms=4294967297 must be"):
+            r2ccl.Config(cutoff_ms=2**32 + 1)
+
+    def test_options_of_another_type_are_refused_on_all_ranks(self):
+        with self.assertRaisesRegex((TypeError, r2ccl.RemoteRankError), "r2ccl.Config, not dict"):
+            dist.new_group(pg_options={"name": "dp"} if self.rank == 0 else None)
+        with self.assertRaisesRegex(TypeError, "r2ccl.Config, not dict"):
+            self.group.split_group([0], opts={})
+
+    def test_a_callback_that_cannot_be_called(self):
+        with self.assertRaisesRegex(TypeError, "on_verdict takes a function, not int"):
+            r2ccl.on_verdict(3)
+
+    @since(2, 7)  # destroy_process_group
+    @ranks(2, 4)
+    def test_health_of_a_group_without_this_rank(self):
+        made = dist.new_group([0])
+        if self.rank != 0:
+            with self.assertRaisesRegex(ValueError, "this rank is not in the group"):
+                r2ccl.health(made)
+        else:
+            dist.destroy_process_group(made)
+            with self.assertRaisesRegex(r2ccl.R2cclError, "^health: the group was destroyed"):
+                r2ccl.health(made)
+
     def test_a_name_is_in_the_report(self):
         group = dist.new_group(list(range(self.size)),
                                pg_options=r2ccl.Config(name="my group", reproducible=True))
