@@ -78,11 +78,16 @@ def copy_back(tensor, memory):
 
 
 def are_adjacent(tensors):
-    """Returns whether a call can use the tensors as one buffer: they lie one after another."""
+    """Returns whether a call can use the tensors as one buffer, which the first of them keeps: they
+    lie one after another in one storage."""
     first = tensors[0]
-    at = first.data_ptr() if is_direct(first) else 0
+    if not is_direct(first):
+        return False
+    storage, at = first.untyped_storage().data_ptr(), first.data_ptr()
     for tensor in tensors:
         if not is_direct(tensor) or tensor.dtype != first.dtype or tensor.data_ptr() != at:
+            return False
+        if tensor.untyped_storage().data_ptr() != storage:
             return False
         at += tensor.numel() * tensor.element_size()
     return at > first.data_ptr()

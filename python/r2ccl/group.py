@@ -50,12 +50,15 @@ class Group:
             work.is_deferred = True
             self._deferred.append((work, function, (*args, self._handle, _byref(request))))
             return work
-        code = function(*args, self._handle, _byref(request))
+        works, key = self.works, id(work)
+        try:
+            code = function(*args, self._handle, _byref(request))
+        finally:  # a signal's handler may raise here: the operation has started, and uses the memory
+            if request:
+                works[key] = work
         if code:
             raise self.operation_failed(code)
         self._record.add(entry)
-        works = self.works
-        works[id(work)] = work
         if len(works) > 1:
             self._poll_one()
         KEPT.add(work, outputs)
@@ -97,7 +100,7 @@ class Group:
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up(entry)
         error.args = (f"{entry.name}: the timeout has passed. {error}",)
-        entry.error = error
+        entry.error = str(error)
         return _with_record(error, recorder.dump(self._record.global_rank()))
 
     def give_up(self, entry):

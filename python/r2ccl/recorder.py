@@ -36,12 +36,12 @@ class Entry:
         self.created_ns = time.time_ns()
         self.ended_ns = None
         self.state = STARTED
-        self.error = None
+        self.error = None  # its text: the exception would keep the frames of its traceback
 
     def end(self, error):
         self.ended_ns = time.time_ns()
         self.state = COMPLETED if error is None else FAILED
-        self.error = error
+        self.error = None if error is None else str(error)
 
     def as_fields(self, number, group, rank):
         """Returns the fields of the dump."""
@@ -71,7 +71,7 @@ class Entry:
             "time_discovered_started_ns": self.created_ns,
             "time_discovered_completed_ns": self.ended_ns,
             "state": self.state,
-            "error": None if self.error is None else str(self.error),
+            "error": self.error,
             "retired": self.ended_ns is not None,
             "frames": [],
         }

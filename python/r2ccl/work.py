@@ -57,22 +57,19 @@ class Work(dist.Work):
                     f"{self.entry.name}: the operation has not started, because it is in a "
                     "coalescing block that has not ended. In such a block give async_op=True, and "
                     "wait after it")
-            if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
-                self.block(bound_ms)
-            elif not self._block_briefly():
-                self._block_interruptibly(bound_ms)
+            try:
+                if bound_ms <= SHORT_WAIT_MS or not threads.on_main():
+                    self.block(bound_ms)
+                elif not self._block_briefly():
+                    threads.interruptible(lambda: self.block(bound_ms))
+            except BaseException:  # a timeout, or what a signal's handler raises
+                self._group.give_up(self.entry)
+                raise
         if self._error is not None:
             raise self._error
         if self._outputs and self._outputs[0].is_cuda:
             cuda.join(self._outputs)
         return True
-
-    def _block_interruptibly(self, bound_ms):
-        try:
-            threads.interruptible(lambda: self.block(bound_ms))
-        except KeyboardInterrupt:
-            self._group.give_up(self.entry)
-            raise
 
     def block(self, milliseconds):
         """Blocks in C until the operation is complete. Raises WaitTimeoutError."""
@@ -183,7 +180,7 @@ class Work(dist.Work):
 
     def get_future(self):
         """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
-        thread of r2ccl.
+        thread of r2ccl, and must not wait for the future of an operation under way before.
 
         An operation that fails, or is not complete after its timeout, gives it a RuntimeError with
         the error's text; exception() has the error itself."""
@@ -230,11 +227,14 @@ class WorkSet(dist.Work):
         self._future = None
 
     def wait(self, timeout=None):
-        """As Work.wait, for all. Raises the first error once none is left to wait for."""
+        """As Work.wait, for all. Raises the first error once none is left to wait for, and a
+        timeout at once."""
         first = None
         for work in self._works:
             try:
                 work.wait(timeout)
+            except errors.WaitTimeoutError as late:
+                raise first or late
             except Exception as error:
                 first = first or error
         if first is not None:

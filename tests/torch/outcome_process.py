@@ -163,6 +163,21 @@ class ExitTest(unittest.TestCase):
                 self.assertNotEqual(first.returncode, 0)
                 self.assertLess(time.monotonic() - started, 20)
 
+    def test_a_handler_of_a_signal_that_exits_in_a_wait_ends_the_other_ranks_at_once(self):
+        started = time.monotonic()
+        (code, error, _), (_, other_error, _) = run("""
+            import signal
+            dist.barrier()
+            if rank == 0:
+                signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))
+                signal.setitimer(signal.ITIMER_REAL, 0.5)
+                dist.all_reduce(torch.ones(3))
+            dist.recv(torch.ones(1), 0)
+        """, 2)
+        self.assertLess(time.monotonic() - started, 25)
+        self.assertEqual(code, 3, error)
+        self.assertRegex(other_error, r"RemoteRankError: rank 0 .*aborted")
+
     def test_a_callback_hears_of_a_rank_that_dies_and_its_errors_are_logged(self):
         port = free_port()
         body = """

@@ -1,17 +1,19 @@
 """Work: wait, test, future, timeout, lifetime of tensors, several threads."""
 
+import ctypes
 import gc
 import os
 import select
 import threading
 import time
+import weakref
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 import r2ccl
-from r2ccl import futures
+from r2ccl import buffers, futures
 from group_case import GroupCase, in_thread, ranks, seconds, since, values
 
 
@@ -109,6 +111,18 @@ class WorkTest(GroupCase):
         for _ in range(60):  # each call frees complete ones
             dist.all_reduce(values(self.rank, 1))
         self.assertEqual(len(self.group.works), 0)
+
+    def test_tensors_of_two_owners_are_not_one_buffer(self):
+        # The call would keep the first one only, and the other's memory may go.
+        class Owner(ctypes.c_char * 16):
+            """Memory of four float32."""
+
+        memory = ctypes.create_string_buffer(32)
+        tensors = [torch.frombuffer(Owner.from_address(ctypes.addressof(memory) + at),
+                                    dtype=torch.float32) for at in (0, 16)]
+        self.assertEqual(tensors[1].data_ptr() - tensors[0].data_ptr(), 16)
+        self.assertFalse(buffers.are_adjacent(tensors))
+        self.assertTrue(buffers.are_adjacent(list(torch.zeros(2, 4))))
 
     def test_a_work_that_lasts_does_not_keep_the_later_ones(self):
         lasting = self.group.recv([torch.empty(1)], self.rank, 9)
@@ -252,6 +266,34 @@ class TimeoutTest(GroupCase):
             self.meet()
 
     @ranks(2)
+    def test_a_wait_for_several_works_ends_at_the_first_timeout(self):
+        with self.fresh_group() as group:
+            if self.rank == 0:
+                work = group.allreduce_coalesced([torch.ones(2) for _ in range(4)])
+                started = time.monotonic()
+                with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "rank 1"):
+                    work.wait(seconds(0.6))
+                self.assertLess(time.monotonic() - started, 1.2)
+            self.meet()
+
+    @ranks(2)
+    def test_the_record_of_a_timeout_keeps_no_variable_of_the_caller(self):
+        def wait(group):
+            variable = torch.ones(1)
+            try:  # assertRaises would clear the frames
+                group.recv([torch.ones(1)], 1, 3).wait(seconds(0.05))
+            except r2ccl.WaitTimeoutError:
+                return weakref.ref(variable)
+            return self.fail("no timeout")
+
+        with self.fresh_group() as group:
+            if self.rank == 0:
+                variable = wait(group)
+                gc.collect()
+                self.assertIsNone(variable())
+            self.meet()
+
+    @ranks(2)
     def test_set_timeout_and_the_timeout_of_options(self):
         with self.fresh_group() as group:
             if self.rank == 0:
@@ -317,3 +359,26 @@ class TimeoutTest(GroupCase):
             with self.assertRaisesRegex(r2ccl.RemoteRankError, "rank 0"):
                 dist.all_reduce(torch.ones(2), group=group)
             dist.destroy_process_group(group)
+
+
+class InterruptTest(GroupCase):
+    @ranks(2, 4)
+    def test_an_interrupt_in_a_call_that_starts_an_operation_frees_no_memory_of_it(self):
+        start = self.group._starts.r2cclRecvTagged
+
+        def interrupted(*args):
+            start(*args)
+            raise KeyboardInterrupt  # as the handler of a signal that came meanwhile
+
+        if self.rank == 0:
+            with mock.patch.object(self.group._starts, "r2cclRecvTagged", interrupted):
+                with self.assertRaises(KeyboardInterrupt):
+                    self.group.recv([torch.zeros(4)], 1, 8)
+            works = list(self.group.works.values())
+        self.meet()
+        if self.rank == 1:
+            self.group.send([values(1, 4)], 0, 8).wait()
+        elif self.rank == 0:
+            self.assertEqual(len(works), 1)
+            self.assert_same(works[0].result()[0], values(1, 4))
+        self.meet()
