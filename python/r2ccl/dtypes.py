@@ -27,7 +27,11 @@ REDUCIBLE = {
 
 
 def movable(tensor):
-    """Returns (r2ccl's type, its elements in one element) for copies of the tensor's elements."""
+    """Returns (r2ccl's type, its elements in one element) for copies of the tensor's elements.
+    Raises TypeError."""
+    if tensor.is_quantized:  # its scale is not in its elements, which may have less than a byte
+        raise TypeError(f"r2ccl takes no tensors of {tensor.dtype}. Send int_repr() and the scale, "
+                        "or dequantize() the tensor")
     known = REDUCIBLE.get(tensor.dtype)
     return known if known else (c_api.r2cclUint8, tensor.element_size())
 

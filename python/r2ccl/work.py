@@ -21,7 +21,7 @@ def bound_of(timeout, default_ms):
     default."""
     if timeout is None or timeout.days < 0:
         return default_ms
-    seconds = timeout.total_seconds()
+    seconds = min(timeout.total_seconds(), threading.TIMEOUT_MAX)
     return max(1, round(seconds * 1000)) if seconds > 0 else default_ms
 
 

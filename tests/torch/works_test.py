@@ -1,6 +1,7 @@
 """Work: wait, test, future, timeout, lifetime of tensors, several threads."""
 
 import ctypes
+import datetime
 import gc
 import os
 import select
@@ -31,6 +32,13 @@ class WorkTest(GroupCase):
         self.assertEqual(len(work.result()), 1)
         self.assert_same(work.result()[0], self.total(6))
         self.assertTrue(work.wait(seconds(1)))  # again
+
+    def test_the_longest_timeout(self):
+        work = dist.all_reduce(values(self.rank, 6), async_op=True)
+        with work._lock:  # another thread waits for the work
+            waiting = in_thread(lambda: work.wait(datetime.timedelta.max))
+            time.sleep(0.02)
+        self.assertTrue(waiting())
 
     def test_is_completed_becomes_true_without_wait(self):
         tensor = values(self.rank, 6)

@@ -21,6 +21,13 @@ class RefusedTest(GroupCase):
             with self.assertRaisesRegex(TypeError, "cannot reduce.*Convert"):
                 dist.all_reduce(torch.zeros(3).to(dtype))
 
+    def test_quantized_tensors(self):
+        for dtype in (torch.quint8, torch.quint4x2):
+            scales = torch.ones(1), torch.zeros(1)
+            quantized = torch.quantize_per_channel(torch.zeros(1, 9), *scales, 0, dtype)
+            with self.assertRaisesRegex(TypeError, r"no tensors of.*int_repr\(\)"):
+                dist.broadcast(quantized, 0)
+
     def test_operations_that_a_type_lacks(self):
         with self.assertRaisesRegex(TypeError, "no BOR of tensors of torch.float32"):
             dist.all_reduce(torch.zeros(3), op=dist.ReduceOp.BOR)
