@@ -1,6 +1,7 @@
-#include "plan/view.h"
+#include "plan/hosts/view.h"
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,21 @@ Status check_host(size_t host, const HostRates& rates) {
 
 }  // namespace
 
+struct View::Shared {
+  std::vector<HostRates> hosts;
+  mutable std::once_flag packs;
+  mutable Packing packing;
+};
+
+const std::vector<HostRates>& View::hosts() const {
+  return shared_->hosts;
+}
+
+const Packing& View::packing() const {
+  std::call_once(shared_->packs, [&] { shared_->packing = pack_trees(shared_->hosts); });
+  return shared_->packing;
+}
+
 Result<View> View::of(std::vector<HostRates> hosts) {
   for (size_t host = 0; host < hosts.size(); ++host) {
     R2CCL_RETURN_IF_ERROR(check_host(host, hosts[host]));
@@ -40,7 +56,9 @@ Result<View> View::of(std::vector<HostRates> hosts) {
     view.hash_ = hash_of({view.hash_, rates.size()});
     for (const NicRate& nic : rates) view.hash_ = hash_of({view.hash_, nic.send, nic.receive});
   }
-  view.hosts_ = std::make_shared<const std::vector<HostRates>>(std::move(hosts));
+  const auto shared = std::make_shared<Shared>();
+  shared->hosts = std::move(hosts);
+  view.shared_ = shared;
   return view;
 }
 
@@ -58,7 +76,7 @@ std::vector<HostRates> without_rails(const std::vector<HostRates>& hosts) {
 }
 
 bool operator==(const View& a, const View& b) {
-  if (a.hosts_ == b.hosts_) return true;
+  if (a.shared_ == b.shared_) return true;
   return a.hash_ == b.hash_ && !a.empty() && !b.empty() && a.hosts() == b.hosts();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/hosts/packing.h"
 
 namespace r2ccl {
 
@@ -35,16 +36,21 @@ class View {
   // receive nothing, or a rate is above kNicRateMax.
   static Result<View> of(std::vector<HostRates> hosts);
 
-  bool empty() const { return hosts_ == nullptr; }
+  bool empty() const { return shared_ == nullptr; }
   // Requires a view that is not empty.
-  const std::vector<HostRates>& hosts() const { return *hosts_; }
+  const std::vector<HostRates>& hosts() const;
+  // Requires a view that is not empty. Returns the trees for these hosts. The first call takes up
+  // to 0.1 s; copies of the view share the trees.
+  const Packing& packing() const;
   // Returns 0 exactly when it is empty.
   uint64_t hash() const { return hash_; }
 
   friend bool operator==(const View& a, const View& b);
 
  private:
-  std::shared_ptr<const std::vector<HostRates>> hosts_;
+  struct Shared;
+
+  std::shared_ptr<const Shared> shared_;
   uint64_t hash_ = 0;
 };
 
