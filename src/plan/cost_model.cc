@@ -136,7 +136,7 @@ struct Slowdown {
 uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
   const uint64_t members = slow.rates.size();
   const std::vector<uint32_t> order = slowest_first(slow.rates);
-  const Packing* const packing = packing_for(slow.view, algorithm);
+  const auto packing = packing_for(slow.view, algorithm);
   if (packing != nullptr) return packing->load;
   const auto by_degrees = [&](const std::vector<uint64_t>& rates) {
     const uint64_t least = *std::ranges::min_element(rates);
@@ -170,7 +170,7 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
 
 // Returns the hops of a chunk along a forest.
 uint64_t forest_hops(Algorithm algorithm, const Slowdown& slow) {
-  const Packing* const packing = packing_for(slow.view, algorithm);
+  const auto packing = packing_for(slow.view, algorithm);
   if (packing != nullptr) return packing->hops;
   const bool is_direct = algorithm == Algorithm::direct || algorithm == Algorithm::packed;
   if (!is_direct) return 2 * (slow.rates.size() - 1);

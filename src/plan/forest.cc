@@ -161,7 +161,7 @@ ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorith
     const uint64_t bytes = part * size_of(type) / limits.rounds_per_forest;
     return parts_of(part, segment_count(bytes, type, limits));
   };
-  if (const Packing* const packing = packing_for(view, algorithm); packing != nullptr) {
+  if (const auto packing = packing_for(view, algorithm); packing != nullptr) {
     // The chunks are equal, and a round has as many as there are members.
     const uint64_t chunks = members * pieces(parts_of(count, members));
     const uint64_t trees = std::min<uint64_t>(chunks, packing->trees.size());

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "plan/group.h"
@@ -83,7 +84,7 @@ Forest make_forest(const TotalRates& rates, const ForestShares& shares, uint32_t
 Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self);
 // Returns the packing that the algorithm uses among the hosts of a view; null where it uses none.
 // `packed` is as `direct` then.
-const Packing* packing_for(const View& view, Algorithm algorithm);
+std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm);
 
 // The forest of one AllReduce, for a number of elements.
 class ForestPlan {

@@ -38,9 +38,10 @@ Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self) {
   return forest;
 }
 
-const Packing* packing_for(const View& view, Algorithm algorithm) {
-  if (algorithm != Algorithm::packed || view.empty() || view.packing().empty()) return nullptr;
-  return &view.packing();
+std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {
+  if (algorithm != Algorithm::packed || view.empty()) return nullptr;
+  std::shared_ptr<const Packing> packing = view.packing();
+  return packing->empty() ? nullptr : packing;
 }
 
 }  // namespace r2ccl

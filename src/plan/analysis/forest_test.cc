@@ -126,9 +126,9 @@ TEST(Forest, ProvesPackedTreesInSeveralCycles) {
     }
     key.hosts = HostGroups(host_of);
     key.view = random_rails(3, random);
-    ASSERT_FALSE(key.view.packing().empty());
+    ASSERT_FALSE(key.view.packing()->empty());
     const ForestPlan forest(key.view, 3, 0, key.algorithm, key.count, key.type, tiny_limits());
-    ASSERT_GT(forest.chunks(), 2 * key.view.packing().trees.size());
+    ASSERT_GT(forest.chunks(), 2 * key.view.packing()->trees.size());
     const Status proof = prove(key, tiny_limits());
     EXPECT_TRUE(proof.ok()) << each << " ranks a host: " << proof.message();
   }

@@ -19,7 +19,7 @@ constexpr uint64_t kDepthMax = 3;
 // A host attaches one level deeper where that is cheaper by a quarter.
 constexpr uint64_t kDepthParts = 4;
 // The trees begin as if each host had sent and received so many chunks, on all its NICs.
-constexpr uint64_t kChunksBefore = 4;
+constexpr uint64_t kChunksBefore = 16;
 // Times are in 2^-14 of the time in which the fastest NIC moves a chunk.
 constexpr int kTimeBits = 14;
 // Slower NICs than 1/1024 of the fastest count as that.

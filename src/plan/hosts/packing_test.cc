@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "plan/analysis/rails_floor.h"
+#include "plan/analysis/floor.h"
 #include "plan/hosts/view.h"
 
 namespace r2ccl {
@@ -125,6 +125,18 @@ TEST(Packing, IsTreesAlongCommonRailsAndKnowsItsLoad) {
   }
 }
 
+// Returns the floor of a vector of one element, in the same unit.
+double floor_of(const std::vector<HostRates>& hosts) {
+  PlanKey key;
+  key.rank_count = static_cast<int32_t>(hosts.size());
+  key.count = 1;
+  key.view = View::of(hosts).value();
+  const double unit = static_cast<double>(kWholeNic * size_of(key.type));
+  return floor_seconds(key, {.nic_bytes_per_second = unit,
+                             .nics = static_cast<uint32_t>(hosts.front().size()),
+                             .fabric = FabricKind::rails});
+}
+
 // A packing is a way to do the work, so it bounds the floor from above.
 TEST(Packing, IsNearTheFloor) {
   std::mt19937 random(2);
@@ -132,7 +144,7 @@ TEST(Packing, IsNearTheFloor) {
   for (const size_t count : {4, 5, 8, 12, 16, 24, 32}) {
     for (int trial = 0; trial < 3; ++trial) {
       const std::vector<HostRates> hosts = random_hosts(count, random);
-      const double floor = rails_floor(hosts);
+      const double floor = floor_of(hosts);
       const double load = loads_of(hosts, pack_trees(hosts)).most();
       EXPECT_GE(load, floor * 0.9999) << count << " hosts";
       worst = std::max(worst, load / floor);

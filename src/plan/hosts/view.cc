@@ -1,7 +1,6 @@
 #include "plan/hosts/view.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -30,19 +29,16 @@ Status check_host(size_t host, const HostRates& rates) {
 
 }  // namespace
 
-struct View::Shared {
-  std::vector<HostRates> hosts;
-  mutable std::once_flag packs;
-  mutable Packing packing;
-};
-
-const std::vector<HostRates>& View::hosts() const {
-  return shared_->hosts;
-}
-
-const Packing& View::packing() const {
-  std::call_once(shared_->packs, [&] { shared_->packing = pack_trees(shared_->hosts); });
-  return shared_->packing;
+// One call of a rank asks for the trees several times: to choose an algorithm, to hash its plan and
+// to make it.
+std::shared_ptr<const Packing> View::packing() const {
+  thread_local View of;
+  thread_local std::shared_ptr<const Packing> last;
+  if (last == nullptr || !(of == *this)) {
+    last = std::make_shared<const Packing>(pack_trees(*hosts_));
+    of = *this;
+  }
+  return last;
 }
 
 Result<View> View::of(std::vector<HostRates> hosts) {
@@ -56,9 +52,7 @@ Result<View> View::of(std::vector<HostRates> hosts) {
     view.hash_ = hash_of({view.hash_, rates.size()});
     for (const NicRate& nic : rates) view.hash_ = hash_of({view.hash_, nic.send, nic.receive});
   }
-  const auto shared = std::make_shared<Shared>();
-  shared->hosts = std::move(hosts);
-  view.shared_ = shared;
+  view.hosts_ = std::make_shared<const std::vector<HostRates>>(std::move(hosts));
   return view;
 }
 
@@ -76,7 +70,7 @@ std::vector<HostRates> without_rails(const std::vector<HostRates>& hosts) {
 }
 
 bool operator==(const View& a, const View& b) {
-  if (a.shared_ == b.shared_) return true;
+  if (a.hosts_ == b.hosts_) return true;
   return a.hash_ == b.hash_ && !a.empty() && !b.empty() && a.hosts() == b.hosts();
 }
 

@@ -36,21 +36,19 @@ class View {
   // receive nothing, or a rate is above kNicRateMax.
   static Result<View> of(std::vector<HostRates> hosts);
 
-  bool empty() const { return shared_ == nullptr; }
+  bool empty() const { return hosts_ == nullptr; }
   // Requires a view that is not empty.
-  const std::vector<HostRates>& hosts() const;
-  // Requires a view that is not empty. Returns the trees for these hosts. The first call takes up
-  // to 0.1 s; copies of the view share the trees.
-  const Packing& packing() const;
+  const std::vector<HostRates>& hosts() const { return *hosts_; }
+  // Requires a view that is not empty. Returns the trees for these hosts. That takes up to 0.1 s,
+  // but each thread remembers its last ones.
+  std::shared_ptr<const Packing> packing() const;
   // Returns 0 exactly when it is empty.
   uint64_t hash() const { return hash_; }
 
   friend bool operator==(const View& a, const View& b);
 
  private:
-  struct Shared;
-
-  std::shared_ptr<const Shared> shared_;
+  std::shared_ptr<const std::vector<HostRates>> hosts_;
   uint64_t hash_ = 0;
 };
 
