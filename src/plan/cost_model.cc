@@ -131,6 +131,20 @@ struct Slowdown {
   uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kKibPsMax); }
 };
 
+// Returns whether `packed` may serve: two hosts have lost some of their rails, not of all alike.
+bool packs(const View& view) {
+  return rails_differ(view) && view.hosts().size() <= kPackedHostsMax &&
+         packing_for(view, Algorithm::packed) != nullptr;
+}
+
+// Returns whether an automatic choice considers the forest. Equal hosts have none. The times of
+// forests that know only totals are too good where rails differ; that of `direct` is known there.
+bool suits(Algorithm forest, const View& view) {
+  if (view.empty()) return false;
+  if (forest == Algorithm::packed) return packs(view);
+  return all_share_rails(view) && (forest == Algorithm::direct || !packs(view));
+}
+
 // Returns the time of the bytes that the busiest host moves along a forest, in units of 1/1024 of
 // the vector's time at the fastest host.
 uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
@@ -143,6 +157,9 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
     const uint64_t all = std::accumulate(rates.begin(), rates.end(), uint64_t{0});
     return 1024 * slow.most() * std::max(2 * (members - 1) * least, all) / (all * least);
   };
+  if (algorithm == Algorithm::direct && packs(slow.view)) {
+    return direct_rail_load(slow.view, slow.rates);
+  }
   if (algorithm == Algorithm::direct || algorithm == Algorithm::packed) {
     return std::max(by_degrees(slow.rates.send), by_degrees(slow.rates.receive));
   }
@@ -368,15 +385,6 @@ class Prediction {
   const DomainCosts network_;  // of the slowest host
   const Costs flat_;           // where all ranks act alike
 };
-
-// Returns whether an automatic choice considers the forest. Equal hosts have none. `packed` is for
-// hosts of which some pair shares less than both have: the other forests know only totals.
-bool suits(Algorithm forest, const View& view) {
-  if (view.empty()) return false;
-  const bool packs = view.hosts().size() <= kPackedHostsMax && !all_meet_in_full(view) &&
-                     packing_for(view, Algorithm::packed) != nullptr;
-  return forest == Algorithm::packed ? packs : !packs && all_share_rails(view);
-}
 
 }  // namespace
 

@@ -86,6 +86,10 @@ Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self);
 // `packed` is as `direct` then.
 std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm);
 
+// Returns the time of the busiest NIC by `direct` where a NIC reaches only its own rail, as
+// Packing::load. The largest number stands for hosts without a common rail.
+uint64_t direct_rail_load(const View& view, const TotalRates& rates);
+
 // The forest of one AllReduce, for a number of elements.
 class ForestPlan {
  public:

@@ -38,6 +38,26 @@ Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self) {
   return forest;
 }
 
+uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
+  const auto size = static_cast<uint32_t>(rates.size());
+  std::vector<RailFlow> flows;
+  uint64_t whole = 0;
+  for (const StarShare& star : forest_shares(rates, Algorithm::direct).stars) {
+    whole += star.share;
+    for (uint32_t host = 0; host < size; ++host) {
+      if (host != star.collector) flows.push_back({host, star.collector, star.share});
+      if (host == star.spreader || (host == star.collector && star.collector != star.spreader)) {
+        continue;
+      }
+      flows.push_back({star.spreader, host, star.share});
+    }
+    if (star.collector != star.spreader) {
+      flows.push_back({star.collector, star.spreader, star.share});
+    }
+  }
+  return rail_load(view.hosts(), flows, whole);
+}
+
 std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {
   if (algorithm != Algorithm::packed || view.empty()) return nullptr;
   std::shared_ptr<const Packing> packing = view.packing();

@@ -169,24 +169,15 @@ bool all_share_rails(const View& view) {
   });
 }
 
-bool all_meet_in_full(const View& view) {
-  if (view.empty()) return true;
-  const std::vector<HostRates>& hosts = view.hosts();
-  std::vector<std::pair<uint64_t, uint64_t>> totals;  // sent and received
-  for (const HostRates& host : hosts) {
-    totals.emplace_back();
-    for (const NicRate& nic : host) {
-      totals.back().first += nic.send;
-      totals.back().second += nic.receive;
-    }
-  }
-  for (size_t from = 0; from < hosts.size(); ++from) {
-    for (size_t to = 0; to < hosts.size(); ++to) {
-      const uint64_t full = std::min(totals[from].first, totals[to].second);
-      if (from != to && shared_rate(hosts[from], hosts[to]) < full) return false;
-    }
-  }
-  return true;
+bool rails_differ(const View& view) {
+  if (view.empty()) return false;
+  size_t rails = 0;
+  for (const HostRates& host : view.hosts()) rails = std::max(rails, host.size());
+  const auto is_unequal = [&](const HostRates& host) {
+    return host.size() < rails ||
+           std::ranges::any_of(host, [&](const NicRate& nic) { return nic != host.front(); });
+  };
+  return std::ranges::count_if(view.hosts(), is_unequal) > 1;
 }
 
 std::vector<uint32_t> ring_order(const View& view, size_t hosts) {

@@ -109,9 +109,15 @@ TEST(ChooseAlgorithm, TakesPackedTreesWhereHostsLostDifferentRails) {
   key.view = View::of(rates).value();
   EXPECT_EQ(choose_algorithm(key), Algorithm::packed);
   EXPECT_LT(predicted_ns(key, Algorithm::packed), predicted_ns(key, Algorithm::ring));
-  rates[5][2] = {1000, 1000};
+  // All hosts share rails here, but for `direct` too few.
+  rates.assign(8, HostRates(8));
+  const std::vector<size_t> lost = {2, 4, 5, 4};
+  for (size_t host = 0; host < lost.size(); ++host) {
+    for (size_t nic = host; nic < host + lost[host]; ++nic) rates[host][nic] = {0, 0};
+  }
   key.view = View::of(rates).value();
   EXPECT_EQ(choose_algorithm(key), Algorithm::packed);
+  EXPECT_LT(predicted_ns(key, Algorithm::packed) * 6, predicted_ns(key, Algorithm::direct) * 5);
 }
 
 // All hosts meet on their one rail, so the degrees of stars are enough.

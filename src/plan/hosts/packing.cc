@@ -69,8 +69,25 @@ class Packer {
       packing.trees.push_back(std::move(tree));
     }
     packing.hops = (hops + count - 1) / count;
-    packing.load = (load() / count * fastest_host() / fastest_) >> (kTimeBits - 10);
+    packing.load = relative(load() / count);
     return packing;
+  }
+
+  uint64_t load_of(const std::vector<RailFlow>& flows, uint64_t whole) {
+    for (Nics* nics : {&send_, &receive_}) std::ranges::fill(nics->loads, 0);
+    for (const RailFlow& flow : flows) {
+      const Times* const times = &sums_[(flow.from * size_ + flow.to) * rails_];
+      bool meets = false;
+      for (size_t rail = 0; rail < rails_; ++rail) {
+        meets = meets || times[rail].child > 0 || times[rail].parent > 0;
+        send_.loads[flow.from * rails_ + rail] += times[rail].child * flow.share;
+        receive_.loads[flow.to * rails_ + rail] += times[rail].parent * flow.share;
+      }
+      if (!meets) return UINT64_MAX;
+    }
+    return relative(std::max(*std::ranges::max_element(send_.loads),
+                             *std::ranges::max_element(receive_.loads)) /
+                    whole);
   }
 
  private:
@@ -266,6 +283,11 @@ class Packer {
     return tree;
   }
 
+  // Returns the time relative to that of the fastest host, in 1/1024.
+  uint64_t relative(uint64_t time) const {
+    return (time * fastest_host() / fastest_) >> (kTimeBits - 10);
+  }
+
   uint64_t height() const { return *std::ranges::max_element(depths_); }
 
   // Returns the largest load of a NIC by the trees alone.
@@ -298,6 +320,11 @@ class Packer {
 };
 
 }  // namespace
+
+uint64_t rail_load(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows,
+                   uint64_t whole) {
+  return Packer(hosts).load_of(flows, whole);
+}
 
 Packing pack_trees(const std::vector<HostRates>& hosts) {
   if (hosts.size() < 3 || hosts.size() > kPackedHostsMax) return {};
