@@ -45,7 +45,7 @@ def vectors(hosts, count=VECTORS):
 def one_way_cells(hosts, count, fabric):
     """Yields networks whose slow hosts are slow in one direction: the first, third and so on when they
     send, and the others when they receive."""
-    for loss in ([50], [25, 25], *vectors(hosts, count)):
+    for loss in ([50], [25, 25], [40] * hosts, *vectors(hosts, count)):
         for algorithm in ONE_WAY_ALGORITHMS:
             yield cell(hosts, loss, algorithm, kind="one_way", fabric=fabric)
 
@@ -117,7 +117,8 @@ def rates_of(one):
         return "--loss", ",".join(map(str, one["loss"]))
     slow = [f"{NICS}x{rate}:1000" if host % 2 == 0 else f"{NICS}x1000:{rate}"
             for host, rate in enumerate(round(1000 - 10 * loss) for loss in one["loss"])]
-    return "--view", "/".join([*slow, f"{one['hosts'] - len(slow)}*{NICS}x1000"])
+    whole = one["hosts"] - len(slow)
+    return "--view", "/".join([*slow, *([f"{whole}*{NICS}x1000"] if whole else [])])
 
 
 def run(r2ccl, one):

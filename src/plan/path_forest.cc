@@ -149,10 +149,15 @@ std::vector<uint64_t> owners_weights(const std::vector<uint64_t>& rates) {
 }
 
 // The degrees for sending make the spreaders, and those for receiving the collectors. A member is
-// both as far as it can, and what is left is matched in order.
+// both as far as it can, and the rest is matched in order.
 ForestShares owners_shares(const TotalRates& rates) {
-  std::vector<uint64_t> spreads = owners_weights(rates.send);
-  std::vector<uint64_t> collects = owners_weights(rates.receive);
+  // Usual stars are a hop shorter. They suffice where the slowest host is the limit.
+  std::vector<uint64_t> both;
+  for (size_t member = 0; member < rates.size(); ++member) both.push_back(rates.least_of(member));
+  const bool slowest_limits = 2 * (both.size() - 1) * *std::ranges::min_element(both) <=
+                              std::accumulate(both.begin(), both.end(), uint64_t{0});
+  std::vector<uint64_t> spreads = owners_weights(slowest_limits ? both : rates.send);
+  std::vector<uint64_t> collects = owners_weights(slowest_limits ? both : rates.receive);
   ForestShares shares;
   const uint64_t least = kShares * kShareWeight / rates.size() / kLeastParts;
   const auto match = [&](uint32_t collector, uint32_t spreader) {
