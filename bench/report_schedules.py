@@ -4,7 +4,7 @@ import math
 from report_text import Target, num, origin, size_text, table
 
 GIB = 1 << 30
-NAMES = ("direct", "nested", "leaf", "split", "recursive_split", "ring", "auto")
+NAMES = ("direct", "nested", "packed", "leaf", "split", "recursive_split", "ring", "auto")
 PUBLISHED = 64, [50], 2  # hosts, loss and latency of the published figures
 
 
@@ -29,7 +29,8 @@ def networks(rows):
     """Returns lists of rows that differ in the algorithm only, each by algorithm."""
     by_network = {}
     for row in rows:
-        key = row["hosts"], tuple(row["loss"]), row["fabric"], row["latency_us"], row["bytes"]
+        key = (row["kind"] == "one_way", row["hosts"], tuple(row["loss"]), row["fabric"],
+               row["latency_us"], row["bytes"])
         by_network.setdefault(key, {})[row["algorithm"]] = row
     return list(by_network.values())
 
@@ -124,9 +125,12 @@ def schedule_targets(document):
 
     cells = [(f"{kind}, {fabric}, {latency} us", reductions(document, kind=key, fabric=fabric,
                                                            latency_us=latency))
-             for kind, key in (("One slow host", "one"), ("Random vectors", "vector"))
+             for kind, key in (("One slow host", "one"), ("Random vectors", "vector"),
+                               ("Slow in one direction", "one_way"))
              for fabric, latency in (("flat", 0), ("rails", 0), ("flat", 2))]
     for words, rows in cells:
+        if not rows:
+            continue
         yield Target(f"{words}: best plan above the floor", "at most 1 point in each network",
                      worst(rows, best), within, worst_text)
         yield Target(f"{words}: automatic choice above the floor",
@@ -211,6 +215,14 @@ def schedules(document):
                 if row["bytes"] <= GIB]
         if rows:
             lines += [f"### AllReduce, fabric {fabric}, {latency} us", "", *network_table(rows)]
+    lines += ["### Slow in one direction, 0 us", "",
+              "The first slow host has lost this part of its bandwidth when it sends, the second one "
+              "when it receives, and so on: on all of its NICs, so the rails make no difference to "
+              "the pairs.", ""]
+    for fabric in ("flat", "rails"):
+        rows = reductions(document, kind="one_way", fabric=fabric)
+        if rows:
+            lines += [f"Fabric {fabric}:", "", *network_table(rows)]
     lines += ["### Beside the published figures", "",
               "64 hosts, one of which has lost 50 %, 2 us a hop. The published figures are those of "
               "OptCC (arXiv 2606.01680) for losses up to 50 %; the best known ones are of another "

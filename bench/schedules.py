@@ -21,7 +21,8 @@ LOSSES = (12.5, 25, 37.5, 50, 62.5, 75)
 FEW_LOSSES = (25, 50)
 VECTORS = 3  # random vectors of each number of hosts
 ALGORITHMS = ("direct", "nested", "leaf", "split", "ring", "auto")
-VECTOR_ALGORITHMS = ("direct", "nested", "recursive_split", "ring", "auto")
+VECTOR_ALGORITHMS = ("direct", "nested", "packed", "recursive_split", "ring", "auto")
+ONE_WAY_ALGORITHMS = ("direct", "nested", "packed", "ring", "auto")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 OTHERS = ("all_gather", "reduce_scatter", "all_to_all", *ROOTED)
 
@@ -39,6 +40,14 @@ def vectors(hosts, count=VECTORS):
         rng = random.Random(1000 * hosts + number)
         slow = rng.randint(2, hosts // 2)
         yield [12.5 * rng.randint(1, 6) for _ in range(slow)]
+
+
+def one_way_cells(hosts, count, fabric):
+    """Yields networks whose slow hosts are slow in one direction: the first, third and so on when they
+    send, and the others when they receive."""
+    for loss in ([50], [25, 25], [40] * hosts, *vectors(hosts, count)):
+        for algorithm in ONE_WAY_ALGORITHMS:
+            yield cell(hosts, loss, algorithm, kind="one_way", fabric=fabric)
 
 
 def small_cells(hosts, losses, count, **more):
@@ -90,6 +99,8 @@ def cells(quick):
         yield from steady_cells((4,))
         return
     for hosts in (4, 8, 16):
+        yield from one_way_cells(hosts, 2, "flat")
+        yield from one_way_cells(hosts, 1, "rails")
         yield from small_cells(hosts, LOSSES, VECTORS)
         yield from small_cells(hosts, FEW_LOSSES, 1, latency_us=2)
         yield from small_cells(hosts, FEW_LOSSES, 2, fabric="rails")
@@ -100,13 +111,23 @@ def cells(quick):
     yield from large_cells()
 
 
+def rates_of(one):
+    """Returns the options that give the rates of all NICs."""
+    if one["kind"] != "one_way":
+        return "--loss", ",".join(map(str, one["loss"]))
+    slow = [f"{NICS}x{rate}:1000" if host % 2 == 0 else f"{NICS}x1000:{rate}"
+            for host, rate in enumerate(round(1000 - 10 * loss) for loss in one["loss"])]
+    whole = one["hosts"] - len(slow)
+    return "--view", "/".join([*slow, *([f"{whole}*{NICS}x1000"] if whole else [])])
+
+
 def run(r2ccl, one):
     """Returns the cell with its times, or with the error of a plan that needs a pair of hosts without
     a common rail."""
     command = [r2ccl, "sim", "plan", one["collective"], "--nics", NICS, "--hosts", one["hosts"],
                "--bytes", one["bytes"], "--fabric", one["fabric"], "--algorithm", one["algorithm"],
                "--latency-us", one["latency_us"], "--root", one["root"], "--json", "-",
-               "--loss", ",".join(map(str, one["loss"])),
+               *rates_of(one),
                *(["--segment", one["segment"]] if "segment" in one else [])]
     done = subprocess.run([str(word) for word in command], text=True, capture_output=True,
                           check=False)

@@ -102,6 +102,9 @@ uint64_t reduction_ns(Algorithm algorithm, uint64_t bytes, uint64_t ranks, const
 
 // The hosts of a degraded network, whose fastest has the measured costs.
 struct Slowdown {
+  explicit Slowdown(const PlanKey& key) : view(key.view), rates(total_rates(key)) {}
+
+  View view;
   TotalRates rates;
 
   uint64_t most() const {
@@ -128,16 +131,44 @@ struct Slowdown {
   uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kKibPsMax); }
 };
 
+// Returns whether `packed` may serve: two hosts have lost some of their rails, not of all alike.
+bool packs(const View& view) {
+  return rails_differ(view) && view.hosts().size() <= kPackedHostsMax &&
+         packing_for(view, Algorithm::packed) != nullptr;
+}
+
+// Returns whether an automatic choice considers the forest. Equal hosts have none. The times of
+// forests that know only totals are too good where rails differ; that of `direct` is known there.
+bool suits(Algorithm forest, const View& view) {
+  if (view.empty()) return false;
+  if (forest == Algorithm::packed) return packs(view);
+  return all_share_rails(view) && (forest == Algorithm::direct || !packs(view));
+}
+
 // Returns the time of the bytes that the busiest host moves along a forest, in units of 1/1024 of
 // the vector's time at the fastest host.
 uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
   const uint64_t members = slow.rates.size();
   const std::vector<uint32_t> order = slowest_first(slow.rates);
-  uint64_t all_rates = 0;
-  for (uint32_t member = 0; member < members; ++member) all_rates += slow.rates.least_of(member);
-  if (algorithm == Algorithm::direct || algorithm == Algorithm::nested) {
-    return 1024 * slow.most() * std::max(2 * (members - 1) * slow.least(), all_rates) /
-           (all_rates * slow.least());
+  const auto packing = packing_for(slow.view, algorithm);
+  if (packing != nullptr) return packing->load;
+  const auto by_degrees = [&](const std::vector<uint64_t>& rates) {
+    const uint64_t least = *std::ranges::min_element(rates);
+    const uint64_t all = std::accumulate(rates.begin(), rates.end(), uint64_t{0});
+    return 1024 * slow.most() * std::max(2 * (members - 1) * least, all) / (all * least);
+  };
+  if (algorithm == Algorithm::direct && packs(slow.view)) {
+    return direct_rail_load(slow.view, slow.rates);
+  }
+  if (algorithm == Algorithm::direct || algorithm == Algorithm::packed) {
+    return std::max(by_degrees(slow.rates.send), by_degrees(slow.rates.receive));
+  }
+  if (algorithm == Algorithm::nested) {
+    std::vector<uint64_t> least;
+    for (uint32_t member = 0; member < members; ++member) {
+      least.push_back(slow.rates.least_of(member));
+    }
+    return by_degrees(least);
   }
   const std::vector<PathShare> shares = forest_shares(slow.rates, algorithm).paths;
   uint64_t all = 0;
@@ -154,6 +185,15 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
   return busiest;
 }
 
+// Returns the hops of a chunk along a forest.
+uint64_t forest_hops(Algorithm algorithm, const Slowdown& slow) {
+  const auto packing = packing_for(slow.view, algorithm);
+  if (packing != nullptr) return packing->hops;
+  const bool is_direct = algorithm == Algorithm::direct || algorithm == Algorithm::packed;
+  if (!is_direct) return 2 * (slow.rates.size() - 1);
+  return slow.rates.send == slow.rates.receive ? 2 : 3;
+}
+
 uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, const Costs& costs,
                    const PlanLimits& limits) {
   const uint64_t members = slow.rates.size();
@@ -161,13 +201,14 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
   const uint64_t segment = std::clamp(bytes / members / limits.rounds_per_forest,
                                       limits.segment_bytes_min, limits.segment_bytes_max);
   const uint64_t rounds = pieces_of(bytes / members, segment);
-  const uint64_t hops = algorithm == Algorithm::direct ? 2 : 2 * (members - 1);
+  const uint64_t hops = forest_hops(algorithm, slow);
   constexpr uint64_t kLoadMax = 1 << 28;  // so that the product does not overflow
   const uint64_t kib = costs.kib * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
   const uint64_t load = time_of(bytes, std::min(kib, kKibPsMax));
   // As many rounds as rise and come down at a time share the time of the hops.
   const uint64_t way = hops * (costs.hop + time_of(segment, costs.kib));
-  const uint64_t at_a_time = 2 * rounds_rising(hops == 2 ? 1 : members);
+  const bool has_paths = hops >= 2 * (members - 1);
+  const uint64_t at_a_time = 2 * rounds_rising(has_paths ? members : 1);
   // The first round fills the paths, and the last one drains them.
   return std::max(load, rounds * way / at_a_time) + load / rounds + hops * costs.hop +
          2 * rounds * members * costs.message;
@@ -190,7 +231,8 @@ constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
                                            Algorithm::nested,
                                            Algorithm::recursive_split,
                                            Algorithm::split,
-                                           Algorithm::leaf};
+                                           Algorithm::leaf,
+                                           Algorithm::packed};
 
 // The facts of a call that its time depends on.
 class Prediction {
@@ -203,7 +245,7 @@ class Prediction {
         each_(key.hosts.empty() ? 1 : key.hosts.largest()),
         bytes_(bytes_of(key)),
         memory_(key.costs.memory),
-        slow_{total_rates(key)},
+        slow_(key),
         network_(slow_.of_all(key.costs.network)),
         flat_(costs_of_all(hosts_ == 1 ? memory_ : network_)) {}
 
@@ -353,11 +395,13 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
   Algorithm best = Algorithm::recursive_doubling;
   if (key.hosts.hosts().size() < 2) return best;
   if (uses_forest(key.algorithm)) return key.algorithm;
-  if (!all_share_rails(key.view)) return Algorithm::ring;
-  const Slowdown slow{total_rates(key)};
+  const Slowdown slow(key);
+  const bool any_may_meet = all_share_rails(key.view);
   uint64_t least = UINT64_MAX;
   for (const Algorithm each : kReductionsAmongHosts) {
-    if (key.view.empty() && uses_forest(each)) continue;
+    if (uses_forest(each) ? !suits(each, key.view) : each != Algorithm::ring && !any_may_meet) {
+      continue;
+    }
     const uint64_t time = reduction_among_hosts_ns(key, each, bytes, slow, costs, limits);
     if (time < least) best = each;
     least = std::min(least, time);
@@ -385,7 +429,8 @@ std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& l
                                           Algorithm::nested,
                                           Algorithm::recursive_split,
                                           Algorithm::split,
-                                          Algorithm::leaf};
+                                          Algorithm::leaf,
+                                          Algorithm::packed};
   static constexpr std::array kBroadcasts{Algorithm::halving_doubling, Algorithm::ring};
   static constexpr std::array kGathers{Algorithm::hierarchical, Algorithm::recursive_doubling,
                                        Algorithm::direct, Algorithm::ring};
@@ -423,8 +468,10 @@ std::vector<Algorithm> candidates_of(const PlanKey& key, const PlanLimits& limit
   for (const Algorithm each : algorithms) {
     const bool goes_around =
         each == Algorithm::ring || (each == Algorithm::hierarchical && reduces_all);
-    if (reduces_all && uses_forest(each) && key.view.empty()) continue;
-    if (any_may_meet || goes_around) candidates.push_back(each);
+    const bool is_forest = reduces_all && uses_forest(each);
+    if (is_forest ? suits(each, key.view) : any_may_meet || goes_around) {
+      candidates.push_back(each);
+    }
   }
   return candidates;
 }

@@ -18,8 +18,7 @@ constexpr uint64_t kRoundsInReserve = 2;
 struct Event {
   enum class Kind : uint8_t { reduce, rise, fall, spread };
   uint64_t time = 0;
-  uint64_t round = 0;
-  uint32_t chunk = 0;  // of the round
+  uint64_t chunk = 0;
   Kind kind = Kind::reduce;
 
   friend auto operator<=>(const Event&, const Event&) = default;
@@ -27,23 +26,24 @@ struct Event {
 
 // Returns the steps in an order in which a sequential run would be correct: a transfer has the same
 // time at both of its ends. Trees of different heights take the same time.
-std::vector<Event> events_of(const Forest& forest, uint64_t rounds) {
+std::vector<Event> events_of(const Forest& forest, uint64_t chunks) {
   using Kind = Event::Kind;
   constexpr uint64_t kPeriod = uint64_t{1} << 20;
+  const uint64_t way = kPeriod * forest.rounds_rising;
   std::vector<Event> events;
-  for (uint64_t round = 0; round < rounds; ++round) {
-    for (uint32_t index = 0; index < forest.chunks.size(); ++index) {
-      const TreeEnd& end = forest.chunks[index];
-      const auto add = [&](uint64_t hops, Kind kind) {
-        const uint64_t way = hops * kPeriod * forest.rounds_rising / end.height;
-        events.push_back({round * kPeriod + way, round, index, kind});
-      };
-      const uint64_t risen = end.height - end.depth;
-      if (!end.children.empty()) add(risen - 1, Kind::reduce);
-      if (end.depth > 0) add(risen, Kind::rise);
-      if (end.depth > 0) add(end.height + end.depth - 1, Kind::fall);
-      if (!end.children.empty()) add(end.height + end.depth, Kind::spread);
-    }
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    const uint64_t begin = chunk / forest.chunks_of_round * kPeriod;
+    const auto add = [&](uint64_t time, Kind kind) {
+      events.push_back({begin + time, chunk, kind});
+    };
+    const TreeEnd& sums = forest.chunks[chunk % forest.chunks.size()].sums;
+    const uint64_t risen = sums.height - sums.depth;
+    if (!sums.children.empty()) add((risen - 1) * way / sums.height, Kind::reduce);
+    if (sums.depth > 0) add(risen * way / sums.height, Kind::rise);
+    const TreeEnd& results = forest.chunks[chunk % forest.chunks.size()].results;
+    const uint64_t fallen = results.depth;
+    if (fallen > 0) add(way + (fallen - 1) * way / results.height, Kind::fall);
+    if (!results.children.empty()) add(way + fallen * way / results.height, Kind::spread);
   }
   std::ranges::sort(events);
   return events;
@@ -56,33 +56,32 @@ class ForestReduction {
       : forest_(forest), what_(what), source_(source), plan_(plan) {}
 
   void build() {
-    done_.assign(forest_.rounds() * chunks().size(), kNotYet);
-    for (const Event& event : events_of(forest_.forest(), forest_.rounds())) add(event);
+    done_.assign(forest_.chunks(), kNotYet);
+    for (const Event& event : events_of(forest_.forest(), forest_.chunks())) add(event);
   }
 
  private:
   static constexpr uint32_t kNotYet = UINT32_MAX;
 
-  const std::vector<TreeEnd>& chunks() const { return forest_.forest().chunks; }
   Rank rank(uint32_t member) const { return what_->group.ranks[member]; }
   Region result_of(const Event& event) const {
-    return what_ == nullptr ? Region{} : forest_.chunk_of(what_->result, event.round, event.chunk);
+    return what_ == nullptr ? Region{} : forest_.chunk_of(what_->result, event.chunk);
   }
-  uint32_t& done(const Event& event) { return done_[event.round * chunks().size() + event.chunk]; }
 
   void add(const Event& event) {
-    const TreeEnd& end = chunks()[event.chunk];
+    const std::vector<ForestChunk>& chunks = forest_.forest().chunks;
+    const ForestChunk& chunk = chunks[event.chunk % chunks.size()];
     switch (event.kind) {
       case Event::Kind::reduce:
-        return reduce(end, event);
+        return reduce(chunk.sums, event);
       case Event::Kind::rise:
-        return rise(end, event);
+        return rise(chunk.sums, event);
       case Event::Kind::fall:
-        if (what_ != nullptr) plan_.receive(rank(end.parent), result_of(event));
+        if (what_ != nullptr) plan_.receive(rank(chunk.results.parent), result_of(event));
         return finish(event);
       case Event::Kind::spread:
         if (what_ == nullptr) return;
-        for (const uint32_t child : end.children) {
+        for (const uint32_t child : chunk.results.children) {
           plan_.send(rank(child), result_of(event));
         }
         return;
@@ -91,7 +90,7 @@ class ForestReduction {
 
   // Reduces the partial results of the children, one after the other.
   void reduce(const TreeEnd& end, const Event& event) {
-    Region partial = source_.take_input(event.round, event.chunk, end.children.size());
+    Region partial = source_.take_input(event.chunk, end.children.size());
     const Region result = result_of(event);
     if (what_ != nullptr) {
       Region further = partial.buffer == Buffer::wide ? partial : result;
@@ -112,22 +111,21 @@ class ForestReduction {
       if (what_ != nullptr) plan_.send(rank(end.parent), result_of(event));
       return;
     }
-    const Region given = source_.take_input(event.round, event.chunk, 0);
+    const Region given = source_.take_input(event.chunk, 0);
     if (what_ == nullptr || given.count == 0) return;
     std::vector<uint32_t> after;
-    const uint64_t ahead = 2 * forest_.forest().rounds_rising + kRoundsInReserve;
-    if (event.round >= ahead) {
-      Event earlier = event;
-      earlier.round -= ahead;
-      if (done(earlier) != kNotYet) after.push_back(done(earlier));
+    const Forest& forest = forest_.forest();
+    const uint64_t ahead = (2 * forest.rounds_rising + kRoundsInReserve) * forest.chunks_of_round;
+    if (event.chunk >= ahead && done_[event.chunk - ahead] != kNotYet) {
+      after.push_back(done_[event.chunk - ahead]);
     }
     plan_.send(rank(end.parent), given, std::move(after));
   }
 
   // The member has the result of a chunk.
   void finish(const Event& event) {
-    if (what_ != nullptr && result_of(event).count > 0) done(event) = plan_.last_step();
-    source_.give_result(event.round, event.chunk);
+    if (what_ != nullptr && result_of(event).count > 0) done_[event.chunk] = plan_.last_step();
+    source_.give_result(event.chunk);
   }
 
   const ForestPlan& forest_;
@@ -141,44 +139,59 @@ class ForestReduction {
 class OwnInput final : public ChunkSource {
  public:
   OwnInput(const ForestPlan& forest, const Region& input) : forest_(forest), input_(input) {}
-  Region take_input(uint64_t round, uint32_t chunk, size_t) override {
-    return forest_.chunk_of(input_, round, chunk);
-  }
-  void give_result(uint64_t, uint32_t) override {}
+  Region take_input(uint64_t chunk, size_t) override { return forest_.chunk_of(input_, chunk); }
+  void give_result(uint64_t) override {}
 
  private:
   const ForestPlan& forest_;
   const Region input_;
 };
 
+// Returns how many parts of `most` there are; at least one.
+uint64_t parts_of(uint64_t whole, uint64_t most) {
+  return std::max<uint64_t>((whole + most - 1) / most, 1);
+}
+
 }  // namespace
 
-ForestPlan::ForestPlan(const TotalRates& rates, uint32_t self, Algorithm algorithm, uint64_t count,
-                       DataType type, const PlanLimits& limits)
-    : forest_(make_forest(rates, forest_shares(rates, algorithm), self)) {
+ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorithm algorithm,
+                       uint64_t count, DataType type, const PlanLimits& limits) {
+  // Returns the number of segments of the part of the vector that chunk i of all cycles has.
+  const auto pieces = [&](uint64_t part) {
+    const uint64_t bytes = part * size_of(type) / limits.rounds_per_forest;
+    return parts_of(part, segment_count(bytes, type, limits));
+  };
+  if (const auto packing = packing_for(view, algorithm); packing != nullptr) {
+    // The chunks are equal, and a round has as many as there are members.
+    const uint64_t chunks = members * pieces(parts_of(count, members));
+    const uint64_t trees = std::min<uint64_t>(chunks, packing->trees.size());
+    forest_ = packed_forest(*packing, trees, self);
+    cycles_ = parts_of(chunks, trees);
+  } else {
+    const TotalRates rates = total_rates(view, members);
+    forest_ = make_forest(rates, forest_shares(rates, algorithm), self);
+  }
   ends_.push_back(0);
   uint64_t largest = 0;
-  for (const TreeEnd& chunk : forest_.chunks) {
+  for (const ForestChunk& chunk : forest_.chunks) {
     ends_.push_back(ends_.back() + chunk.weight);
     largest = std::max(largest, chunk.weight);
   }
-  const uint64_t chunk_count = scaled(count, largest, ends_.back());
-  const uint64_t segment =
-      segment_count(chunk_count * size_of(type) / limits.rounds_per_forest, type, limits);
-  rounds_ = std::max<uint64_t>((chunk_count + segment - 1) / segment, 1);
+  if (cycles_ == 0) cycles_ = pieces(scaled(count, largest, ends_.back()));
 }
 
-Region ForestPlan::chunk_of(const Region& whole, uint64_t round, uint32_t chunk) const {
-  const Region part = part_of(whole, round, rounds_);
+Region ForestPlan::chunk_of(const Region& whole, uint64_t chunk) const {
+  const uint64_t size = forest_.chunks.size();
+  const Region part = part_of(whole, chunk / size, cycles_);
   const auto cut = [&](uint64_t end) { return scaled(part.count, end, ends_.back()); };
-  const uint64_t begin = cut(ends_[chunk]);
-  return {part.buffer, part.offset + begin, cut(ends_[chunk + 1]) - begin};
+  const uint64_t begin = cut(ends_[chunk % size]);
+  return {part.buffer, part.offset + begin, cut(ends_[chunk % size + 1]) - begin};
 }
 
 bool uses_forest(Algorithm algorithm) {
   return algorithm == Algorithm::direct || algorithm == Algorithm::nested ||
          algorithm == Algorithm::split || algorithm == Algorithm::recursive_split ||
-         algorithm == Algorithm::leaf;
+         algorithm == Algorithm::leaf || algorithm == Algorithm::packed;
 }
 
 void build_along_forest(const ForestPlan& forest, const GroupReduction* what, ChunkSource& source,
@@ -188,8 +201,8 @@ void build_along_forest(const ForestPlan& forest, const GroupReduction* what, Ch
 
 void build_forest(const GroupReduction& what, Algorithm algorithm, const PlanLimits& limits,
                   PlanBuilder& plan) {
-  const ForestPlan forest(what.rates, what.group.self, algorithm, what.result.count, what.type,
-                          limits);
+  const ForestPlan forest(what.view, what.group.size(), what.group.self, algorithm,
+                          what.result.count, what.type, limits);
   OwnInput input(forest, what.partial);
   build_along_forest(forest, &what, input, plan);
 }

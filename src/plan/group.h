@@ -25,7 +25,7 @@ struct GroupReduction {
   Region result;   // the part, in the output
   Region partial;  // the place of this rank's partial result; a ring takes no wide one
   DataType type = DataType::float32;
-  TotalRates rates;  // by position
+  View view;  // of a forest: by position
 };
 
 // Returns count * part / whole, rounded down. `whole` and `part` are at most 2^32.

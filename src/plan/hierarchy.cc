@@ -176,22 +176,22 @@ class Hierarchy : private ChunkSource {
   }
 
   void reduce_along_forest() {
-    forest_.emplace(total_rates(key_), host_, algorithm_, columns_[0].whole().count, key_.type,
-                    forest_limits(key_, limits_));
+    forest_.emplace(key_.view, hosts_.size(), host_, algorithm_, columns_[0].whole().count,
+                    key_.type, forest_limits(key_, limits_));
     GroupReduction what;
     if (leads(self_)) what = among_hosts(columns_[self_].whole());
     build_along_forest(*forest_, leads(self_) ? &what : nullptr, *this, plan_);
   }
 
-  Part chunk_of(uint64_t round, uint32_t chunk) const {
+  Part chunk_of(uint64_t chunk) const {
     return [=, this](uint32_t column, Buffer buffer) {
-      Region part = forest_->chunk_of(columns_[column].whole(), round, chunk);
+      Region part = forest_->chunk_of(columns_[column].whole(), chunk);
       part.buffer = buffer;
       return part;
     };
   }
-  Region take_input(uint64_t round, uint32_t chunk, size_t additions) override {
-    const Part part = chunk_of(round, chunk);
+  Region take_input(uint64_t chunk, size_t additions) override {
+    const Part part = chunk_of(chunk);
     if (!leads(self_)) {
       collect(part, {}, {});
       return {};
@@ -204,7 +204,7 @@ class Hierarchy : private ChunkSource {
     collect(part, open, target);
     return target;
   }
-  void give_result(uint64_t round, uint32_t chunk) override { spread(chunk_of(round, chunk)); }
+  void give_result(uint64_t chunk) override { spread(chunk_of(chunk)); }
 
   // Step k of the ring on host h sends block h - k, and reduces block h - k - 1.
   void reduce_by_ring(Ring* ring) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/hosts/view.h"
 #include "plan/plan.h"
-#include "plan/view.h"
 
 namespace r2ccl {
 

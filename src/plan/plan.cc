@@ -94,6 +94,7 @@ void build_reduction(const GroupReduction& what, Algorithm algorithm, const Plan
     case Algorithm::split:
     case Algorithm::recursive_split:
     case Algorithm::leaf:
+    case Algorithm::packed:
       return build_forest(what, algorithm, limits, plan);
     case Algorithm::automatic:
     case Algorithm::hierarchical:
@@ -125,7 +126,7 @@ void build_all_reduce(const PlanKey& key, const PlanLimits& limits, PlanBuilder&
   const Region result{Buffer::output, 0, key.count};
   GroupReduction what{all_ranks(key, plan.rank(), algorithm), result, input, key.type, {}};
   if (!uses_forest(algorithm)) return build_reduction(what, algorithm, limits, plan);
-  what.rates = total_rates(key);
+  what.view = key.view;
   build_reduction(what, algorithm, forest_limits(key, limits), plan);
 }
 

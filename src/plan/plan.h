@@ -23,9 +23,9 @@
 #include "base/ids.h"
 #include "base/types.h"
 #include "plan/host_groups.h"
+#include "plan/hosts/view.h"
 #include "plan/limits.h"
 #include "plan/plan_costs.h"
-#include "plan/view.h"
 
 namespace r2ccl {
 
@@ -110,7 +110,8 @@ enum class Algorithm : uint8_t {
   nested,           // rings within rings: the slower a host, the fewer of them it is in
   split,            // R2CCL-AllReduce: a ring of all, and one without the slowest host
   recursive_split,  // the same again among the hosts that are left
-  leaf              // OptCC's four stages: one ring, without the slowest host
+  leaf,             // OptCC's four stages: one ring, without the slowest host
+  packed            // trees that divide the work of each rail in each direction
 };
 
 // The blocks of a vector in this rank's memory, one for each rank. Counts and starts are in

@@ -169,6 +169,17 @@ bool all_share_rails(const View& view) {
   });
 }
 
+bool rails_differ(const View& view) {
+  if (view.empty()) return false;
+  size_t rails = 0;
+  for (const HostRates& host : view.hosts()) rails = std::max(rails, host.size());
+  const auto is_unequal = [&](const HostRates& host) {
+    return host.size() < rails ||
+           std::ranges::any_of(host, [&](const NicRate& nic) { return nic != host.front(); });
+  };
+  return std::ranges::count_if(view.hosts(), is_unequal) > 1;
+}
+
 std::vector<uint32_t> ring_order(const View& view, size_t hosts) {
   if (!view.empty()) {
     R2CCL_CHECK(view.hosts().size() == hosts);

@@ -23,6 +23,9 @@ std::vector<Rank> ranks_in_ring_order(const PlanKey& key);
 // Returns whether any two hosts have a rail in common, in both directions.
 bool all_share_rails(const View& view);
 
+// Returns whether at least two hosts have rails of unequal rates, each by itself.
+bool rails_differ(const View& view);
+
 // Returns what a host can send to another one on the rails that both have, in 1/1000 of a NIC.
 uint64_t shared_rate(const HostRates& from, const HostRates& to);
 

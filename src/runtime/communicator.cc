@@ -40,6 +40,8 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::recursive_split;
     case AlgorithmChoice::leaf:
       return Algorithm::leaf;
+    case AlgorithmChoice::packed:
+      return Algorithm::packed;
   }
   return Algorithm::automatic;
 }

@@ -78,7 +78,7 @@ TEST(Algorithm, ThatIsUnknownIsRefusedWithTheNamesOfAll) {
       EXPECT_NE(said.find("config.algorithm="), std::string::npos) << said;
       EXPECT_EQ(said.find('\n'), std::string::npos) << said;
       EXPECT_NE(said.find("allowed is one of auto, ring, hd, rd, hier, direct, nested, split, "
-                          "recursive_split, leaf"),
+                          "recursive_split, leaf, packed"),
                 std::string::npos)
           << said;
     }

@@ -313,6 +313,8 @@ std::string name_of(const testing::TestParamInfo<PlanKey>& info) {
         return "recursive_split_";
       case Algorithm::leaf:
         return "leaf_";
+      case Algorithm::packed:
+        return "packed_";
     }
     return "";
   };

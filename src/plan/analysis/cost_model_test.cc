@@ -97,6 +97,40 @@ TEST(ChooseAlgorithm, EqualHostsHaveNoForest) {
   EXPECT_TRUE(uses_forest(choose_algorithm(key)));
 }
 
+// The other forests know the total of a host only. Where two hosts lost different rails they would
+// count on rails that these do not share.
+TEST(ChooseAlgorithm, TakesPackedTreesWhereHostsLostDifferentRails) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 256 << 20);
+  std::vector<HostRates> rates(8, HostRates(4));
+  rates[2][0] = rates[2][1] = {0, 0};
+  key.view = View::of(rates).value();
+  EXPECT_EQ(choose_algorithm(key), Algorithm::direct);
+  rates[5][2] = rates[5][3] = {0, 0};  // hosts 2 and 5 share no rail
+  key.view = View::of(rates).value();
+  EXPECT_EQ(choose_algorithm(key), Algorithm::packed);
+  EXPECT_LT(predicted_ns(key, Algorithm::packed), predicted_ns(key, Algorithm::ring));
+  // All hosts share rails here, but for `direct` too few.
+  rates.assign(8, HostRates(8));
+  const std::vector<size_t> lost = {2, 4, 5, 4};
+  for (size_t host = 0; host < lost.size(); ++host) {
+    for (size_t nic = host; nic < host + lost[host]; ++nic) rates[host][nic] = {0, 0};
+  }
+  key.view = View::of(rates).value();
+  EXPECT_EQ(choose_algorithm(key), Algorithm::packed);
+  EXPECT_LT(predicted_ns(key, Algorithm::packed) * 6, predicted_ns(key, Algorithm::direct) * 5);
+}
+
+// All hosts meet on their one rail, so the degrees of stars are enough.
+TEST(ChooseAlgorithm, TakesStarsWhereAHostIsSlowInOneDirection) {
+  PlanKey key = key_of(Collective::all_reduce, 8, 256 << 20);
+  std::vector<HostRates> rates(8, HostRates(1));
+  rates[2] = {{400, 1000}};
+  rates[5] = {{1000, 400}};
+  key.view = View::of(rates).value();
+  EXPECT_EQ(choose_algorithm(key), Algorithm::direct);
+  EXPECT_LT(predicted_ns(key, Algorithm::direct), predicted_ns(key, Algorithm::nested));
+}
+
 // 32 staging slots hold half of what arrives in 10 us at 400 GB/s.
 TEST(ForestLimits, ChunksFillTheLineFromTheStagingPool) {
   PlanKey key = key_of(Collective::all_reduce, 64, 256 << 20);

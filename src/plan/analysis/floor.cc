@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "plan/analysis/rails_floor.h"
 #include "plan/holdings.h"
 #include "plan/host_rates.h"
 
@@ -166,6 +167,12 @@ double floor_seconds(const PlanKey& key, const FloorOptions& options) {
   for (size_t host = 0; host < hosts.size(); ++host) {
     floor = std::max({floor, traffic.send[host] / rates.send[host],
                       traffic.receive[host] / rates.receive[host]});
+  }
+  if (key.collective == Collective::all_reduce && options.fabric == FabricKind::rails) {
+    const double elements_per_second =
+        options.nic_bytes_per_second / kWholeNic / static_cast<double>(size_of(key.type));
+    floor = std::max(floor, rails_floor(hosts_of(key, options)) * static_cast<double>(key.count) /
+                                elements_per_second);
   }
   const auto sum = [](const std::vector<double>& values) {
     return std::accumulate(values.begin(), values.end(), 0.0);

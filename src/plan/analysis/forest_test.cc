@@ -17,8 +17,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr std::array kForests{Algorithm::direct, Algorithm::nested, Algorithm::split,
-                              Algorithm::recursive_split, Algorithm::leaf};
+constexpr std::array kForests{Algorithm::direct,          Algorithm::nested, Algorithm::split,
+                              Algorithm::recursive_split, Algorithm::leaf,   Algorithm::packed};
 
 PlanKey key_of(Algorithm algorithm, int32_t ranks, uint64_t count) {
   PlanKey key;
@@ -41,6 +41,26 @@ View random_view(size_t hosts, std::mt19937& random, bool one_way = true) {
       if (draw(0, 3) > 0) continue;
       nic.send = draw(1, 1500);
       nic.receive = one_way && draw(0, 1) == 0 ? draw(1, 1500) : nic.send;
+    }
+  }
+  return View::of(rates).value();
+}
+
+// Returns a view of hosts with up to eight NICs, half of which have lost some rails, in both
+// directions or in one. One host has all.
+View random_rails(size_t hosts, std::mt19937& random) {
+  const auto draw = [&](uint32_t least, uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(least, most)(random);
+  };
+  const uint32_t nics = draw(2, 8);
+  std::vector<HostRates> rates(hosts, HostRates(nics));
+  rates.back()[0].send = 999;  // so that the hosts are unequal
+  for (size_t host = 0; host + 1 < hosts; ++host) {
+    const uint32_t lost = draw(0, 1) * draw(1, nics - 1);
+    const uint32_t way = draw(0, 2);
+    for (uint32_t nic = draw(0, nics - 1), end = nic + lost; nic < end; ++nic) {
+      if (way != 1) rates[host][nic % nics].send = 0;
+      if (way != 2) rates[host][nic % nics].receive = 0;
     }
   }
   return View::of(rates).value();
@@ -76,6 +96,41 @@ TEST(Forest, ProvesEveryAlgorithmForRandomViewsUpTo33Hosts) {
                                 << static_cast<int>(algorithm) << ": " << proof.message();
       }
     }
+  }
+}
+
+TEST(Forest, ProvesEveryForestForRandomRailsUpTo33Hosts) {
+  std::mt19937 random(6);
+  for (int32_t ranks = 2; ranks <= 33; ++ranks) {
+    const auto p = static_cast<uint64_t>(ranks);
+    for (const Algorithm algorithm : {Algorithm::packed, Algorithm::direct}) {
+      for (const uint64_t count : {uint64_t{1}, p - 1, 7 * p + 3, ranks < 12 ? 901 * p : 51 * p}) {
+        PlanKey key = key_of(algorithm, ranks, count);
+        key.view = random_rails(p, random);
+        const Status proof = prove(key, tiny_limits());
+        ASSERT_TRUE(proof.ok()) << "p " << p << " count " << count << " algorithm "
+                                << static_cast<int>(algorithm) << ": " << proof.message();
+      }
+    }
+  }
+}
+
+// Several ranks a host, and more chunks than there are trees.
+TEST(Forest, ProvesPackedTreesInSeveralCycles) {
+  std::mt19937 random(7);
+  for (const int32_t each : {1, 2}) {
+    PlanKey key = key_of(Algorithm::packed, 3 * each, 9000);
+    std::vector<uint32_t> host_of;
+    for (int32_t rank = 0; rank < key.rank_count; ++rank) {
+      host_of.push_back(static_cast<uint32_t>(rank / each));
+    }
+    key.hosts = HostGroups(host_of);
+    key.view = random_rails(3, random);
+    ASSERT_FALSE(key.view.packing()->empty());
+    const ForestPlan forest(key.view, 3, 0, key.algorithm, key.count, key.type, tiny_limits());
+    ASSERT_GT(forest.chunks(), 2 * key.view.packing()->trees.size());
+    const Status proof = prove(key, tiny_limits());
+    EXPECT_TRUE(proof.ok()) << each << " ranks a host: " << proof.message();
   }
 }
 
@@ -180,6 +235,18 @@ TEST(Forest, NestedRingsLoadEachHostAsTheFloorDoes) {
   }
 }
 
+// A host that is slow in one direction has less to do in that one alone.
+TEST(Forest, DirectLoadsEachDirectionAsTheFloorDoes) {
+  std::mt19937 random(8);
+  for (const int32_t ranks : {2, 3, 4, 5, 8, 16, 33, 64}) {
+    for (int trial = 0; trial < 4; ++trial) {
+      PlanKey key = key_of(Algorithm::direct, ranks, 16 << 20);
+      key.view = random_view(static_cast<size_t>(ranks), random);
+      EXPECT_LT(load_over_floor(key), 1.01) << "p " << ranks;
+    }
+  }
+}
+
 // Otherwise all chunks of a slow host would be on their way at once, and each would take as long as
 // all together.
 TEST(Forest, ASlowHostSendsAChunkWhenAnEarlierOneHasComeBack) {
@@ -209,7 +276,7 @@ TEST(Forest, SharesOfManyHostsAndOfAbsurdRatesAddUp) {
         const ForestShares shares = forest_shares(total_rates(key), algorithm);
         uint64_t sum = 0;
         for (const PathShare& path : shares.paths) sum += path.share * kShareWeight;
-        for (const uint64_t star : shares.stars) sum += star;
+        for (const StarShare& star : shares.stars) sum += star.share;
         for (const PathShare& path : shares.paths) {
           EXPECT_EQ(path.leaves, 1u);
           EXPECT_GT(path.share, 1000u);

@@ -58,6 +58,9 @@ TEST(RingOrder, HostsThatShareNoRailAreNeverNeighboursInAnAutomaticPlan) {
   key.view = view_of({"10", "01", "11", "11"});
   EXPECT_FALSE(all_share_rails(key.view));
   EXPECT_TRUE(all_share_rails(view_of({"110", "011", "111", "111"})));
+  EXPECT_TRUE(rails_differ(view_of({"110", "011", "111", "111"})));
+  EXPECT_TRUE(rails_differ(view_of({"110", "11", "111", "111"})));
+  EXPECT_FALSE(rails_differ(view_of({"110", "111", "111", "111"})));
   for (const Collective collective :
        {Collective::all_reduce, Collective::broadcast, Collective::reduce, Collective::all_gather,
         Collective::reduce_scatter}) {

@@ -40,7 +40,8 @@ inline constexpr std::array kAlgorithmWords{
     PlanWord{Algorithm::nested, "nested"},
     PlanWord{Algorithm::split, "split"},
     PlanWord{Algorithm::recursive_split, "recursive_split"},
-    PlanWord{Algorithm::leaf, "leaf"}};
+    PlanWord{Algorithm::leaf, "leaf"},
+    PlanWord{Algorithm::packed, "packed"}};
 
 inline constexpr std::array kStepKindWords{
     PlanWord{StepKind::send, "send"}, PlanWord{StepKind::receive, "receive"},

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "plan/view.h"
+#include "plan/hosts/view.h"
 
 namespace r2ccl {
 

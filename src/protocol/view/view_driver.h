@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "plan/view.h"
+#include "plan/hosts/view.h"
 #include "protocol/view/rate_watch.h"
 
 namespace r2ccl {

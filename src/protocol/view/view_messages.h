@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "plan/view.h"
+#include "plan/hosts/view.h"
 
 namespace r2ccl {
 

@@ -23,7 +23,8 @@ constexpr ChannelId kChannel{7};
 constexpr std::array kReductionAlgorithms{
     Algorithm::ring,         Algorithm::halving_doubling, Algorithm::recursive_doubling,
     Algorithm::hierarchical, Algorithm::direct,           Algorithm::nested,
-    Algorithm::split,        Algorithm::recursive_split,  Algorithm::leaf};
+    Algorithm::split,        Algorithm::recursive_split,  Algorithm::leaf,
+    Algorithm::packed};
 
 // Returns hosts of up to three ranks for the hierarchical algorithm, none for the others.
 HostGroups hosts_for(Algorithm algorithm, int32_t ranks) {

@@ -95,7 +95,8 @@ constexpr std::array kFamilyNames = {"AF_INET", "AF_INET6"};
 constexpr std::array kDebugNames = {"NONE", "VERSION", "WARN", "INFO", "TRACE", "ABORT"};
 // In the order of AlgorithmChoice.
 constexpr std::array kAlgorithmNames = {
-    "auto", "ring", "hd", "rd", "hier", "direct", "nested", "split", "recursive_split", "leaf"};
+    "auto", "ring",  "hd", "rd", "hier", "direct", "nested", "split", "recursive_split",
+    "leaf", "packed"};
 
 void set_family(Config& config, size_t index) {
   config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
@@ -150,8 +151,8 @@ const std::array kVariables = {
         "The algorithm. Among all ranks alike: ring, halving and doubling (hd), recursive "
         "doubling (rd), or each with each (direct). Within each host and then among hosts: hier. "
         "For hosts of unequal bandwidth AllReduce also has rings that leave out slow hosts "
-        "(nested, "
-        "split, recursive_split, leaf). A collective without a form of that name chooses as with "
+        "(nested, split, recursive_split, leaf), and trees for those that lost different rails "
+        "(packed). A collective without a form of that name chooses as with "
         "auto: by the costs of "
         "messages and bytes that the ranks measure at the start. All ranks must set the same."},
     Variable{"R2CCL_REPRODUCIBLE", nullptr, Flag{&Config::reproducible}, "0",

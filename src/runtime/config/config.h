@@ -27,7 +27,8 @@ enum class AlgorithmChoice : uint8_t {
   nested,
   split,
   recursive_split,
-  leaf
+  leaf,
+  packed
 };
 
 // Notes on the variables for a person.

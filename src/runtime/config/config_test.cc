@@ -192,7 +192,7 @@ TEST(Config, SaysThatAPortIsOutOfRange) {
 TEST(Config, NamesThePermittedValues) {
   EXPECT_EQ(load({{"R2CCL_ALGO", "tree"}}).status().message(),
             "R2CCL_ALGO=tree: allowed is one of auto, ring, hd, rd, hier, direct, nested, split, "
-            "recursive_split, leaf");
+            "recursive_split, leaf, packed");
   EXPECT_EQ(load({{"R2CCL_CUTOFF_S", "0"}}).status().message(),
             "R2CCL_CUTOFF_S=0: allowed is whole seconds, 1 to 86400");
 }

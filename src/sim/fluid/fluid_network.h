@@ -20,7 +20,7 @@
 
 #include "base/status.h"
 #include "plan/host_groups.h"
-#include "plan/view.h"
+#include "plan/hosts/view.h"
 #include "sim/fluid/max_min.h"
 
 namespace r2ccl::sim {

@@ -1,0 +1,29 @@
+#include "plan/analysis/rails_floor.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace r2ccl {
+namespace {
+
+TEST(RailsFloor, OfEqualHostsIsThatOfTheirTotals) {
+  for (const size_t hosts : {2, 3, 8, 32}) {
+    const auto p = static_cast<double>(hosts);
+    EXPECT_NEAR(rails_floor(std::vector<HostRates>(hosts, HostRates(8))) * 8000 * p / (2 * (p - 1)),
+                1, 1e-3)
+        << hosts << " hosts";
+  }
+}
+
+// 14 hosts have one rail, on which their inputs leave and their results arrive: 2 * 14 messages, or
+// two less where one of them is the root. All 16 hosts send on this rail. The second rail of two
+// hosts, which is fast, does not help them.
+TEST(RailsFloor, KnowsThatARailIsTooNarrow) {
+  std::vector<HostRates> hosts(14, HostRates(1));
+  for (int fast = 0; fast < 2; ++fast) hosts.push_back({NicRate{}, NicRate{10'000, 10'000}});
+  EXPECT_NEAR(rails_floor(hosts) * 16'000, 26, 0.26);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,67 @@
+#include <algorithm>
+
+#include "plan/forest.h"
+
+namespace r2ccl {
+namespace {
+
+// Returns the tree in which each member has this parent, the root itself.
+TreeEnd end_of(const std::vector<uint8_t>& parents, uint32_t self) {
+  TreeEnd end;
+  const auto depth_of = [&](uint32_t member) {
+    uint64_t depth = 0;
+    for (; parents[member] != member; member = parents[member]) ++depth;
+    return depth;
+  };
+  const auto size = static_cast<uint32_t>(parents.size());
+  // Each parent begins at another member.
+  for (uint32_t other = 0; other < size; ++other) {
+    const uint32_t member = (self + other) % size;
+    end.height = std::max(end.height, depth_of(member));
+    if (member != self && parents[member] == self) end.children.push_back(member);
+  }
+  end.depth = depth_of(self);
+  if (end.depth > 0) end.parent = parents[self];
+  return end;
+}
+
+}  // namespace
+
+Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self) {
+  Forest forest;
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    const Packing::Tree& tree = packing.trees[chunk];
+    forest.chunks.push_back({end_of(tree.sum_to, self), end_of(tree.result_from, self), 1});
+  }
+  forest.chunks_of_round = packing.trees.front().sum_to.size();
+  forest.rounds_rising = rounds_rising(1);
+  return forest;
+}
+
+uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
+  const auto size = static_cast<uint32_t>(rates.size());
+  std::vector<RailFlow> flows;
+  uint64_t whole = 0;
+  for (const StarShare& star : forest_shares(rates, Algorithm::direct).stars) {
+    whole += star.share;
+    for (uint32_t host = 0; host < size; ++host) {
+      if (host != star.collector) flows.push_back({host, star.collector, star.share});
+      if (host == star.spreader || (host == star.collector && star.collector != star.spreader)) {
+        continue;
+      }
+      flows.push_back({star.spreader, host, star.share});
+    }
+    if (star.collector != star.spreader) {
+      flows.push_back({star.collector, star.spreader, star.share});
+    }
+  }
+  return rail_load(view.hosts(), flows, whole);
+}
+
+std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {
+  if (algorithm != Algorithm::packed || view.empty()) return nullptr;
+  std::shared_ptr<const Packing> packing = view.packing();
+  return packing->empty() ? nullptr : packing;
+}
+
+}  // namespace r2ccl
