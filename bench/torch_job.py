@@ -35,6 +35,8 @@ class TorchJob:
         self.view_step = None  # the step that ended before rank 0 logged its first view
         self.after_change = None  # called after each change
         self.records = []  # of rank 0
+        self.read_bytes = 0  # of their file
+        self.last_step = -1
         command = [*(launcher or [python]), EXAMPLES / script, "--backend", backend, "--record",
                    self.directory / "record.%r", *options]
         self.started = time.monotonic()
@@ -52,10 +54,25 @@ class TorchJob:
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
+    def read_more(self):
+        """Adds what rank 0 has recorded since the last time."""
+        path = self.directory / "record.0"
+        if not path.exists():
+            return
+        with path.open("rb") as record:
+            record.seek(self.read_bytes)
+            lines = record.read().splitlines(keepends=True)
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            self.read_bytes += len(line)
+            self.records.append(json.loads(line))
+            self.last_step = max(self.last_step, self.records[-1].get("step", -1))
+
     def look(self):
         """Reads rank 0's record, and carries out the changes that are due."""
-        self.records = self.record_of(0)
-        step = max((record["step"] for record in self.records if "step" in record), default=-1)
+        self.read_more()
+        step = self.last_step
         debug = self.directory / "debug.h0"
         if self.view_step is None and debug.exists() and " view " in debug.read_text():
             self.view_step = step
