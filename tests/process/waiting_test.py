@@ -62,7 +62,7 @@ def wait_in_all_reduce(lib, lines):
     if rank_number() == 2:
         lines.hear()
     request = comm.all_reduce(data, data, COUNT, wait=False)
-    for bound_ms in (400, 4000):
+    for bound_ms in (1000, 4000):
         if rank_number() != 2:
             with telling(lines, f"bound {bound_ms}"):
                 request.wait(bound_ms)
@@ -78,7 +78,7 @@ class LateRankTest(WaitingCase):
         waiting = {rank: process for rank, process in job.items() if rank != 2}
         words = (r"AllReduce 3 \(262144 float32, sum\): waiting for rank 2 "
                  rf"\(host [^ ]+, pid {job[2].pid}\)" + late)
-        for bound_ms in (400, 4000):
+        for bound_ms in (1000, 4000):
             for message in self.hear_all(waiting, f"bound {bound_ms}").values():
                 self.assertEqual(message["code"], api.TIMEOUT, message["text"])
                 if bound_ms == 4000 or "is at" in late:
