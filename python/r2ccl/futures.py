@@ -1,4 +1,5 @@
 """Futures of operations. One thread of the process completes them; it starts with the first one.
+Another one replaces it while a callback lasts.
 
 The thread sleeps in the kernel until a communicator's descriptor says that an operation has ended.
 While a future lasts longer than a second, a further thread waits in C for the communicator's one
@@ -68,6 +69,8 @@ class Poller:
         self._sleeper = self._wakeup = None  # the ends of a pipe: a write ends the thread's sleep
         self._pid = None
         self._thread = None  # the thread that polls
+        self._calling_since = None  # when it began to complete futures, whose callbacks it runs
+        self._has_works = threading.Condition(self._lock)
 
     def watch(self, work, descriptor):
         """Completes the work's future when the operation ends."""
@@ -85,6 +88,7 @@ class Poller:
             if len(watched.works) == 1:
                 self._epoll.modify(descriptor, select.EPOLLIN)
                 os.write(self._wakeup, b"x")  # the thread may sleep without a bound
+                self._has_works.notify_all()  # after a fork the parent's thread counts, too
         # The thread may have read the event of an operation that had ended before.
         work.poll()
 
@@ -105,8 +109,10 @@ class Poller:
         self._epoll.register(self._sleeper, select.EPOLLIN)
         self._pid = os.getpid()
         self._start_thread()
+        threading.Thread(target=self._relieve, name="r2ccl-futures-relief", daemon=True).start()
 
     def _start_thread(self):
+        self._calling_since = None
         self._thread = threading.Thread(target=self._run, name="r2ccl-futures", daemon=True)
         self._thread.start()
 
@@ -118,6 +124,20 @@ class Poller:
                 all_watched = list(self._watched.values())
             for watched in all_watched:
                 self._look_at(watched)
+
+    def _relieve(self):
+        """Lets another thread poll where a callback lasts: it may wait for a future under way."""
+        while True:
+            with self._lock:
+                self._has_works.wait_for(self._any_works)
+            time.sleep(LONG_WAIT_S)
+            with self._lock:
+                since = self._calling_since
+                if since is not None and time.monotonic() - since > LONG_WAIT_S:
+                    self._start_thread()
+
+    def _any_works(self):
+        return any(each.works for each in self._watched.values())
 
     def _take_events(self, descriptor):
         """Reads the descriptor, which is quiet then until the next event."""
@@ -132,13 +152,16 @@ class Poller:
 
     def _sleep_bound(self):
         with self._lock:
-            return LONG_WAIT_S if any(each.works for each in self._watched.values()) else None
+            return LONG_WAIT_S if self._any_works() else None
 
     def _look_at(self, watched):
         with self._lock:
             works = list(watched.works)
+            self._calling_since = time.monotonic()
         ended = [work for work in works if work.poll()]
         with self._lock:
+            if threading.current_thread() is self._thread:
+                self._calling_since = None
             for work in ended:
                 watched.drop(work)
             # Operations without a future must not wake this thread.

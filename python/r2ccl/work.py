@@ -180,7 +180,7 @@ class Work(dist.Work):
 
     def get_future(self):
         """Returns a torch.futures.Future of the list of output tensors. Its callbacks run in a
-        thread of r2ccl, and must not wait for the future of an operation under way before.
+        thread of r2ccl. One that waits for a future holds the others up for a second or two.
 
         An operation that fails, or is not complete after its timeout, gives it a RuntimeError with
         the error's text; exception() has the error itself."""

@@ -91,6 +91,23 @@ class WorkTest(GroupCase):
             self.assert_same(future.then(reduce_again).then(lambda ended: ended.value()).wait(),
                              self.total(6, start=i) * self.size)
 
+    @ranks(2)
+    def test_a_callback_may_wait_for_a_future_of_an_operation_under_way(self):
+        tensors = [values(self.rank, 6, start=i) for i in range(2)]
+        if self.rank == 1:
+            for tensor in tensors:
+                time.sleep(0.2)
+                dist.all_reduce(tensor)
+            return
+        first, second = (dist.all_reduce(tensor, async_op=True).get_future() for tensor in tensors)
+        chain = first.then(lambda _: second.wait()[0])
+        joined = in_thread(chain.wait)
+        deadline = time.monotonic() + 20
+        while not chain.done():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assert_same(joined(), self.total(6, start=1))
+
     def test_a_future_of_several_tensors(self):
         tensors = [values(self.rank, 3), values(self.rank, 5)]
         work = self.group.allreduce_coalesced(tensors, dist.AllreduceCoalescedOptions())
