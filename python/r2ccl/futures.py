@@ -136,6 +136,10 @@ class Poller:
                 if since is not None and time.monotonic() - since > LONG_WAIT_S:
                     self._start_thread()
 
+    def _note_calls(self, since):
+        if threading.current_thread() is self._thread:  # and not one that has been replaced
+            self._calling_since = since
+
     def _any_works(self):
         return any(each.works for each in self._watched.values())
 
@@ -157,11 +161,10 @@ class Poller:
     def _look_at(self, watched):
         with self._lock:
             works = list(watched.works)
-            self._calling_since = time.monotonic()
+            self._note_calls(time.monotonic())
         ended = [work for work in works if work.poll()]
         with self._lock:
-            if threading.current_thread() is self._thread:
-                self._calling_since = None
+            self._note_calls(None)
             for work in ended:
                 watched.drop(work)
             # Operations without a future must not wake this thread.

@@ -150,8 +150,6 @@ bool suits(Algorithm forest, const View& view) {
 uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
   const uint64_t members = slow.rates.size();
   const std::vector<uint32_t> order = slowest_first(slow.rates);
-  const auto packing = packing_for(slow.view, algorithm);
-  if (packing != nullptr) return packing->load;
   const auto by_degrees = [&](const std::vector<uint64_t>& rates) {
     const uint64_t least = *std::ranges::min_element(rates);
     const uint64_t all = std::accumulate(rates.begin(), rates.end(), uint64_t{0});
@@ -160,7 +158,7 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
   if (algorithm == Algorithm::direct && packs(slow.view)) {
     return direct_rail_load(slow.view, slow.rates);
   }
-  if (algorithm == Algorithm::direct || algorithm == Algorithm::packed) {
+  if (algorithm == Algorithm::direct) {
     return std::max(by_degrees(slow.rates.send), by_degrees(slow.rates.receive));
   }
   if (algorithm == Algorithm::nested) {
@@ -187,10 +185,7 @@ uint64_t forest_load(Algorithm algorithm, const Slowdown& slow) {
 
 // Returns the hops of a chunk along a forest.
 uint64_t forest_hops(Algorithm algorithm, const Slowdown& slow) {
-  const auto packing = packing_for(slow.view, algorithm);
-  if (packing != nullptr) return packing->hops;
-  const bool is_direct = algorithm == Algorithm::direct || algorithm == Algorithm::packed;
-  if (!is_direct) return 2 * (slow.rates.size() - 1);
+  if (algorithm != Algorithm::direct) return 2 * (slow.rates.size() - 1);
   return slow.rates.send == slow.rates.receive ? 2 : 3;
 }
 
@@ -201,9 +196,12 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
   const uint64_t segment = std::clamp(bytes / members / limits.rounds_per_forest,
                                       limits.segment_bytes_min, limits.segment_bytes_max);
   const uint64_t rounds = pieces_of(bytes / members, segment);
-  const uint64_t hops = forest_hops(algorithm, slow);
+  const auto packing = packing_for(slow.view, algorithm);
+  if (packing == nullptr && algorithm == Algorithm::packed) algorithm = Algorithm::direct;
+  const uint64_t hops = packing == nullptr ? forest_hops(algorithm, slow) : packing->hops;
+  const uint64_t busiest = packing == nullptr ? forest_load(algorithm, slow) : packing->load;
   constexpr uint64_t kLoadMax = 1 << 28;  // so that the product does not overflow
-  const uint64_t kib = costs.kib * std::min(forest_load(algorithm, slow), kLoadMax) / 1024;
+  const uint64_t kib = costs.kib * std::min(busiest, kLoadMax) / 1024;
   const uint64_t load = time_of(bytes, std::min(kib, kKibPsMax));
   // As many rounds as rise and come down at a time share the time of the hops.
   const uint64_t way = hops * (costs.hop + time_of(segment, costs.kib));

@@ -60,8 +60,14 @@ uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
 
 std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {
   if (algorithm != Algorithm::packed || view.empty()) return nullptr;
-  std::shared_ptr<const Packing> packing = view.packing();
-  return packing->empty() ? nullptr : packing;
+  // One call of a rank asks several times: to choose an algorithm, to hash its plan and to make it.
+  thread_local View of;
+  thread_local std::shared_ptr<const Packing> last;
+  if (of != view) {
+    last = std::make_shared<const Packing>(pack_trees(view.hosts()));
+    of = view;
+  }
+  return last->empty() ? nullptr : last;
 }
 
 }  // namespace r2ccl

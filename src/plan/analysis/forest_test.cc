@@ -12,6 +12,7 @@
 #include "plan/analysis/checker.h"
 #include "plan/analysis/floor.h"
 #include "plan/cost_model.h"
+#include "plan/hosts/random_rails.h"
 #include "plan/tiny_plans.h"
 
 namespace r2ccl {
@@ -41,26 +42,6 @@ View random_view(size_t hosts, std::mt19937& random, bool one_way = true) {
       if (draw(0, 3) > 0) continue;
       nic.send = draw(1, 1500);
       nic.receive = one_way && draw(0, 1) == 0 ? draw(1, 1500) : nic.send;
-    }
-  }
-  return View::of(rates).value();
-}
-
-// Returns a view of hosts with up to eight NICs, half of which have lost some rails, in both
-// directions or in one. One host has all.
-View random_rails(size_t hosts, std::mt19937& random) {
-  const auto draw = [&](uint32_t least, uint32_t most) {
-    return std::uniform_int_distribution<uint32_t>(least, most)(random);
-  };
-  const uint32_t nics = draw(2, 8);
-  std::vector<HostRates> rates(hosts, HostRates(nics));
-  rates.back()[0].send = 999;  // so that the hosts are unequal
-  for (size_t host = 0; host + 1 < hosts; ++host) {
-    const uint32_t lost = draw(0, 1) * draw(1, nics - 1);
-    const uint32_t way = draw(0, 2);
-    for (uint32_t nic = draw(0, nics - 1), end = nic + lost; nic < end; ++nic) {
-      if (way != 1) rates[host][nic % nics].send = 0;
-      if (way != 2) rates[host][nic % nics].receive = 0;
     }
   }
   return View::of(rates).value();
@@ -106,7 +87,7 @@ TEST(Forest, ProvesEveryForestForRandomRailsUpTo33Hosts) {
     for (const Algorithm algorithm : {Algorithm::packed, Algorithm::direct}) {
       for (const uint64_t count : {uint64_t{1}, p - 1, 7 * p + 3, ranks < 12 ? 901 * p : 51 * p}) {
         PlanKey key = key_of(algorithm, ranks, count);
-        key.view = random_rails(p, random);
+        key.view = View::of(random_rails(p, random)).value();
         const Status proof = prove(key, tiny_limits());
         ASSERT_TRUE(proof.ok()) << "p " << p << " count " << count << " algorithm "
                                 << static_cast<int>(algorithm) << ": " << proof.message();
@@ -125,10 +106,11 @@ TEST(Forest, ProvesPackedTreesInSeveralCycles) {
       host_of.push_back(static_cast<uint32_t>(rank / each));
     }
     key.hosts = HostGroups(host_of);
-    key.view = random_rails(3, random);
-    ASSERT_FALSE(key.view.packing()->empty());
+    key.view = View::of(random_rails(3, random)).value();
+    const auto packing = packing_for(key.view, key.algorithm);
+    ASSERT_NE(packing, nullptr);
     const ForestPlan forest(key.view, 3, 0, key.algorithm, key.count, key.type, tiny_limits());
-    ASSERT_GT(forest.chunks(), 2 * key.view.packing()->trees.size());
+    ASSERT_GT(forest.chunks(), 2 * packing->trees.size());
     const Status proof = prove(key, tiny_limits());
     EXPECT_TRUE(proof.ok()) << each << " ranks a host: " << proof.message();
   }

@@ -4,8 +4,6 @@
 #include <bit>
 #include <numeric>
 
-#include "plan/hosts/view.h"
-
 namespace r2ccl {
 namespace {
 
@@ -209,26 +207,33 @@ class Packer {
     return hosts;
   }
 
-  // Makes parents_ a tree: the hubs attach to those before them, and the other hosts to the hubs.
-  // Returns false where no common rails lead to a host.
-  bool grow(uint32_t root, const std::vector<uint32_t>& hubs, const Table& table,
-            const Nics& children, const Nics& parents) {
+  // Makes parents_ a tree: the hubs attach to each other, and the other hosts to the hubs. Returns
+  // false where no common rails lead to a host.
+  bool grow(uint32_t root, std::vector<uint32_t> hubs, const Table& table, const Nics& children,
+            const Nics& parents) {
     parents_.assign(size_, kNone);
     depths_.assign(size_, 0);
     parents_[root] = root;
     attached_.assign(1, root);
     std::vector<uint32_t> left;
+    const auto parent_of = [&](uint32_t host, uint64_t depth_max) {
+      return cheapest_parent(host, depth_max, table, children, parents);
+    };
     const auto take = [&](uint32_t host, uint64_t depth_max) {
       if (parents_[host] != kNone) return true;
-      const uint32_t parent = cheapest_parent(host, depth_max, table, children, parents);
+      const uint32_t parent = parent_of(host, depth_max).host;
       if (parent == kNone) return false;
       parents_[host] = parent;
       depths_[host] = depths_[parent] + 1;
       return true;
     };
-    for (const uint32_t hub : hubs) {
-      if (hub == root) continue;
-      if (take(hub, kDepthMax)) attached_.push_back(hub);
+    // As Prim's algorithm: a hub that is dear at the root waits for a hub at which it is cheap.
+    for (std::erase(hubs, root); !hubs.empty();) {
+      const auto next = std::ranges::min_element(
+          hubs, {}, [&](uint32_t hub) { return parent_of(hub, kDepthMax).price; });
+      if (!take(*next, kDepthMax)) break;
+      attached_.push_back(*next);
+      hubs.erase(next);
     }
     for (uint32_t host = 0; host < size_; ++host) {
       if (!take(host, kDepthMax)) left.push_back(host);
@@ -245,10 +250,13 @@ class Packer {
     return true;
   }
 
-  uint32_t cheapest_parent(uint32_t host, uint64_t depth_max, const Table& table,
-                           const Nics& children, const Nics& parents) const {
-    uint32_t best = kNone;
-    uint64_t least = UINT64_MAX;
+  struct Parent {
+    uint32_t host = kNone;
+    uint64_t price = UINT64_MAX;
+  };
+  Parent cheapest_parent(uint32_t host, uint64_t depth_max, const Table& table,
+                         const Nics& children, const Nics& parents) const {
+    Parent best;
     for (const uint32_t parent : attached_) {
       if (parent == host || depths_[parent] >= depth_max) continue;
       const Times* const times = &table[(host * size_ + parent) * rails_];
@@ -260,9 +268,7 @@ class Packer {
                  times[rail].parent * parents.prices[parent * rails_ + rail];
       }
       price = (price >> 3) * (kDepthParts + depths_[parent]);
-      if (!meets || (best != kNone && price >= least)) continue;
-      best = parent;
-      least = price;
+      if (meets && (best.host == kNone || price < best.price)) best = {parent, price};
     }
     return best;
   }

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace r2ccl {
+#include "plan/hosts/view.h"
 
-struct NicRate;
+namespace r2ccl {
 
 // More hosts than these take too long: the time of a packing grows with the third power.
 inline constexpr size_t kPackedHostsMax = 64;
@@ -46,11 +46,11 @@ struct RailFlow {
 
 // Returns the load, as that of a packing, where the vector has so many units. The largest number
 // stands for hosts without a common rail.
-uint64_t rail_load(const std::vector<std::vector<NicRate>>& hosts,
-                   const std::vector<RailFlow>& flows, uint64_t whole);
+uint64_t rail_load(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows,
+                   uint64_t whole);
 
 // Takes the NICs of each host, by rail. A message takes all rails that both of its hosts have, in
 // proportion to their bandwidth.
-Packing pack_trees(const std::vector<std::vector<NicRate>>& hosts);
+Packing pack_trees(const std::vector<HostRates>& hosts);
 
 }  // namespace r2ccl

@@ -3,39 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <ctime>
 #include <random>
 #include <vector>
 
 #include "plan/analysis/floor.h"
-#include "plan/hosts/view.h"
+#include "plan/hosts/random_rails.h"
 
 namespace r2ccl {
 namespace {
-
-constexpr uint32_t kNicsMax = 8;
-
-// Returns hosts of some rails, half of which have lost some, in both directions or in one. One host
-// has all, so that no two are without a way.
-std::vector<HostRates> random_hosts(size_t count, std::mt19937& random) {
-  const auto draw = [&](uint32_t least, uint32_t most) {
-    return std::uniform_int_distribution<uint32_t>(least, most)(random);
-  };
-  const uint32_t nics = draw(2, kNicsMax);
-  std::vector<HostRates> hosts(count, HostRates(nics));
-  for (size_t host = 1; host < count; ++host) {
-    if (draw(0, 1) == 0) continue;
-    const uint32_t lost = draw(1, nics - 1);
-    const uint32_t first = draw(0, nics - 1);
-    const uint32_t way = draw(0, 3);
-    for (uint32_t nic = first; nic < first + lost; ++nic) {
-      const uint32_t rate = draw(0, 1) * draw(1, 900);
-      if (way != 1) hosts[host][nic % nics].send = rate;
-      if (way != 2) hosts[host][nic % nics].receive = rate;
-    }
-  }
-  return hosts;
-}
 
 // Returns what a message of `from` to `to` can use of each rail.
 std::vector<double> common_rails(const HostRates& from, const HostRates& to) {
@@ -57,7 +32,7 @@ size_t depth_of(const std::vector<uint8_t>& parents, uint32_t root, size_t host)
 class Loads {
  public:
   explicit Loads(const std::vector<HostRates>& hosts)
-      : hosts_(hosts), times_(hosts.size() * kNicsMax * 2, 0.0) {}
+      : hosts_(hosts), times_(hosts.size() * kRandomRailsMax * 2, 0.0) {}
 
   void add(size_t from, size_t to, double share) {
     const std::vector<double> rails = common_rails(hosts_[from], hosts_[to]);
@@ -67,8 +42,8 @@ class Loads {
     for (size_t rail = 0; rail < rails.size(); ++rail) {
       if (rails[rail] == 0) continue;
       const double part = share * rails[rail] / all;
-      times_[(from * kNicsMax + rail) * 2] += part / hosts_[from][rail].send;
-      times_[(to * kNicsMax + rail) * 2 + 1] += part / hosts_[to][rail].receive;
+      times_[(from * kRandomRailsMax + rail) * 2] += part / hosts_[from][rail].send;
+      times_[(to * kRandomRailsMax + rail) * 2 + 1] += part / hosts_[to][rail].receive;
     }
   }
   double most() const { return *std::ranges::max_element(times_); }
@@ -108,7 +83,7 @@ double fastest_of(const std::vector<HostRates>& hosts) {
 TEST(Packing, IsTreesAlongCommonRailsAndKnowsItsLoad) {
   std::mt19937 random(1);
   for (size_t count = 3; count <= 33; ++count) {
-    const std::vector<HostRates> hosts = random_hosts(count, random);
+    const std::vector<HostRates> hosts = random_rails(count, random);
     const Packing packing = pack_trees(hosts);
     ASSERT_FALSE(packing.empty()) << count << " hosts";
     for (const Packing::Tree& tree : packing.trees) {
@@ -142,8 +117,8 @@ TEST(Packing, IsNearTheFloor) {
   std::mt19937 random(2);
   double worst = 1;
   for (const size_t count : {4, 5, 8, 12, 16, 24, 32}) {
-    for (int trial = 0; trial < 3; ++trial) {
-      const std::vector<HostRates> hosts = random_hosts(count, random);
+    for (int trial = 0; trial < 10; ++trial) {
+      const std::vector<HostRates> hosts = random_rails(count, random);
       const double floor = floor_of(hosts);
       const double load = loads_of(hosts, pack_trees(hosts)).most();
       EXPECT_GE(load, floor * 0.9999) << count << " hosts";
@@ -151,6 +126,16 @@ TEST(Packing, IsNearTheFloor) {
     }
   }
   EXPECT_LT(worst, 1.5);
+}
+
+// Host 3 receives fast and sends slowly, and all it has for sending reaches host 0 alone. So it
+// takes the sums of others, and its own must wait for a tree that has host 0.
+TEST(Packing, AHubMayBeDearAtTheRoot) {
+  std::vector<HostRates> hosts(4, HostRates(4));
+  hosts[1][1] = {0, 0};
+  hosts[2][1].receive = 0;
+  hosts[3] = {{0, 1000}, {1000, 1000}, {0, 1000}, {529, 1000}};
+  EXPECT_LT(loads_of(hosts, pack_trees(hosts)).most() * 1529, 1.2);
 }
 
 // A host that is slow in one direction is no limit for the other one.
@@ -189,16 +174,9 @@ TEST(Packing, OfExtremeRatesIsATree) {
       ASSERT_LE(depth_of(tree.result_from, tree.root, host), 4U);
     }
   }
-  EXPECT_GT(packing.load, 0U);
-}
-
-// The goal is 0.1 s without sanitizers.
-TEST(Packing, Of64HostsIsQuick) {
-  std::mt19937 random(3);
-  const std::vector<HostRates> hosts = random_hosts(kPackedHostsMax, random);
-  const auto begin = std::clock();
-  EXPECT_FALSE(pack_trees(hosts).empty());
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 1.0);
+  // Both slow NICs count as 1/1024 of the fastest one, and move each chunk once.
+  const double load = 1024.0 * kPackedRailsMax * kNicRateMax / (kNicRateMax >> 10);
+  EXPECT_NEAR(static_cast<double>(packing.load), load, load / 20);
 }
 
 }  // namespace

@@ -29,18 +29,6 @@ Status check_host(size_t host, const HostRates& rates) {
 
 }  // namespace
 
-// One call of a rank asks for the trees several times: to choose an algorithm, to hash its plan and
-// to make it.
-std::shared_ptr<const Packing> View::packing() const {
-  thread_local View of;
-  thread_local std::shared_ptr<const Packing> last;
-  if (last == nullptr || !(of == *this)) {
-    last = std::make_shared<const Packing>(pack_trees(*hosts_));
-    of = *this;
-  }
-  return last;
-}
-
 Result<View> View::of(std::vector<HostRates> hosts) {
   for (size_t host = 0; host < hosts.size(); ++host) {
     R2CCL_RETURN_IF_ERROR(check_host(host, hosts[host]));

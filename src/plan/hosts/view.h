@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "plan/hosts/packing.h"
 
 namespace r2ccl {
 
@@ -39,9 +38,6 @@ class View {
   bool empty() const { return hosts_ == nullptr; }
   // Requires a view that is not empty.
   const std::vector<HostRates>& hosts() const { return *hosts_; }
-  // Requires a view that is not empty. Returns the trees for these hosts. That takes up to 0.1 s,
-  // but each thread remembers its last ones.
-  std::shared_ptr<const Packing> packing() const;
   // Returns 0 exactly when it is empty.
   uint64_t hash() const { return hash_; }
 
