@@ -51,7 +51,7 @@ r2cclResult_t conclude(const char* function, CommObject* comm, r2cclRequest_t* r
     (void)requests().take(handle);
     throw;
   }
-  comm->communicator->hand_over();
+  comm->communicator->advance(*object->request);
   *request = handle;
   return r2cclSuccess;
 }

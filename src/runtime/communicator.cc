@@ -1,11 +1,14 @@
 #include "runtime/communicator.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <system_error>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "plan/holdings.h"
 #include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 
@@ -216,6 +219,16 @@ Communicator::~Communicator() {
   if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
   awaited_->completions().close();
   log_suppressed(true);
+}
+
+void Communicator::advance(const Request& started) {
+  const PendingCall& call = started.call();
+  Extents extents{call.key.count, call.key.count};
+  if (call.kind == PendingCall::Kind::collective) extents = extents_of(call.key, rank());
+  const uint64_t count = std::max(extents.input_count, extents.output_count);
+  // In a turn of a large operation the caller would move many of its bytes.
+  const bool is_small = count <= limits::kBufferedSendBytesMax / size_of(call.key.type);
+  is_small ? thread().drive_once() : thread().hand_over();
 }
 
 void Communicator::note_awaited() {

@@ -71,6 +71,8 @@ class Communicator final : private RankObserver {
   // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
   // a little later.
   void hand_over() { thread().hand_over(); }
+  // The same after one call. A small operation goes on in this thread, as far as it can at once.
+  void advance(const Request& started);
 
   // Returns a descriptor that is readable after an operation has completed or the communicator has
   // failed, until the caller reads it. It ends with the communicator.

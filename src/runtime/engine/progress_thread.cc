@@ -151,6 +151,13 @@ void ProgressThread::run_posted() {
 }
 
 void ProgressThread::hand_over() {
+  const Lock lock(mutex_);
+  if (driven_ || has_waiters()) return;
+  hurry_ = true;
+  needed_.notify_one();
+}
+
+void ProgressThread::drive_once() {
   Lock lock(mutex_);
   if (driven_ || has_waiters() || stop_) return;
   driven_ = true;

@@ -66,12 +66,14 @@ class ProgressThread final : public RequestDriver {
 
   // Each of these is legal in any thread that does not drive:
   // Runs `work` in the driving thread, in the order of the calls. The caller should then wait, or
-  // call hand_over(); else the work may wait for kReturnTime.
+  // call hand_over() or drive_once(); else the work may wait for kReturnTime.
   void post(std::function<void()> work);
+  // Makes the progress thread drive at once, unless a caller drives.
+  void hand_over();
   // Unless another thread drives: drives for one turn, without a wait. If work is left then, the
   // progress thread goes on at once. A small operation often ends in this turn, or at least its
   // bytes leave; to wake the thread costs more than either.
-  void hand_over();
+  void drive_once();
   // Returns when `work` has run in the driving thread. Requires running().
   void call(const std::function<void()>& work);
   // RequestDriver; `done` is called under the lock of this class, which it must not enter.

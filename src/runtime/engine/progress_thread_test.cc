@@ -137,7 +137,7 @@ TEST(ProgressThread, DrivesAgainWhenNoCallerWaits) {
   }
 }
 
-TEST(ProgressThread, AHandOverDrivesForATurnAndLeavesTheRestToTheThread) {
+TEST(ProgressThread, ACallerDrivesOnceAndLeavesTheRestToTheThread) {
   for (const bool busy : {false, true}) {
     WakePoller poller;
     Driver driver(poller);
@@ -147,7 +147,7 @@ TEST(ProgressThread, AHandOverDrivesForATurnAndLeavesTheRestToTheThread) {
       ran_in = std::this_thread::get_id();
       driver.has_work = busy;
     });
-    driver.thread().hand_over();
+    driver.thread().drive_once();
     EXPECT_EQ(ran_in, std::this_thread::get_id());
     std::promise<std::thread::id> later;
     driver.thread().post([&] { later.set_value(std::this_thread::get_id()); });
@@ -155,7 +155,7 @@ TEST(ProgressThread, AHandOverDrivesForATurnAndLeavesTheRestToTheThread) {
   }
 }
 
-TEST(ProgressThread, AHandOverLeavesTheDrivingToACallerThatWaits) {
+TEST(ProgressThread, ACallerThatWaitsGoesOnDriving) {
   WakePoller poller;
   Driver driver(poller);
   std::atomic<bool> ran = false;
@@ -168,7 +168,7 @@ TEST(ProgressThread, AHandOverLeavesTheDrivingToACallerThatWaits) {
     ran_in = std::this_thread::get_id();
     ran = true;
   });
-  driver.thread().hand_over();
+  driver.thread().drive_once();
   const std::thread::id there = waiter.get_id();
   waiter.join();
   EXPECT_EQ(ran_in, there);
