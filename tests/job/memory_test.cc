@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -81,7 +82,8 @@ TEST(Registration, OfABufferServesCallsInsideAndBesideIt) {
 // A call must not write to memory that was registered when it could be read only.
 TEST(Registration, KeepsTheRightsOfTheMemory) {
   Job job(2);
-  job.run({[](Comm& comm) {
+  std::barrier both_returned(2);
+  job.run({[&](Comm& comm) {
     void* const memory = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void* registration = nullptr;
     check(r2cclCommRegister(comm.handle(), memory, kBytes, &registration), "register");
@@ -90,6 +92,7 @@ TEST(Registration, KeepsTheRightsOfTheMemory) {
         r2cclAllReduce(memory, target.data(), kCount, r2cclInt32, r2cclSum, comm.handle(), nullptr),
         "a call that reads it");
     EXPECT_EQ(target, std::vector<int32_t>(kCount, 0));
+    both_returned.arrive_and_wait();  // the next call of either rank ends the communicator
     const r2cclResult_t result =
         r2cclAllReduce(target.data(), memory, kCount, r2cclInt32, r2cclSum, comm.handle(), nullptr);
     EXPECT_TRUE(result == r2cclInvalidArgument || result == r2cclRemoteError) << result;
