@@ -70,6 +70,8 @@ void RankRuntime::fail_departed(const Status& why) {
 
 void RankRuntime::on_failure_notice(Rank peer, std::span<const std::byte> body) {
   informed_[static_cast<size_t>(peer.value())] = true;
+  // The two have left each other in order: what happens to that rank later concerns no call here.
+  if (engine_.link(peer)->goodbye_done()) return;
   Failure failure = decode_failure(body);
   std::vector<Rank> ranks = failure.why.ranks();
   std::erase_if(

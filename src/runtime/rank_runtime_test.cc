@@ -182,6 +182,18 @@ TEST_F(Ranks, ARankOutOfMemoryEndsItsCallsAtOnceAndTellsTheOthers) {
   EXPECT_EQ(*ended_[0], rank(0).failure());
 }
 
+TEST_F(Ranks, AFailureOfARankThatHasLeftInOrderFailsNoOther) {
+  start(3);
+  for (const int number : {0, 1, 2}) rank(number).begin_goodbye();
+  cluster_->wake_all();
+  ASSERT_TRUE(within(kSoon, [this] { return rank(0).goodbye_done() && rank(1).goodbye_done(); }));
+  rank(1).fail_by_exception(std::bad_alloc());
+  cluster_->wake_all();
+  EXPECT_TRUE(within(kSoon, [this] { return rank(1).failure_known(); }));
+  cluster_->world().run_for(kSoon);
+  for (const int number : {0, 2}) EXPECT_TRUE(rank(number).failure().ok()) << why(number);
+}
+
 // NICs that read sent bytes where they are must not do so once the caller has its memory again.
 TEST_F(Ranks, ARankOutOfMemoryLeavesNoBytesInMemoryThatItGivesBack) {
   start(2, 1, true);

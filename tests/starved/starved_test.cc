@@ -250,7 +250,7 @@ class Rank {
     if (!collectives(comm_, "collective") || !messages() || !group() || !requests()) return;
     if (!ok("r2cclCommSplit", r2cclCommSplit(comm_, 0, rank_, &child_, nullptr))) return;
     if (!collectives(child_, "collective of the child")) return;
-    if (!ok("r2cclCommFinalize", r2cclCommFinalize(child_))) return;
+    if (!ok("r2cclCommFinalize of the child", r2cclCommFinalize(child_))) return;
     (void)ok("r2cclCommFinalize", r2cclCommFinalize(comm_));
   }
 
@@ -342,23 +342,26 @@ bool names_memory(const char* text) {
          std::strstr(text, "Resource temporarily unavailable") != nullptr;
 }
 
-// Returns whether the job ended as it must.
+// How a rank of the job ended wrongly, or "".
+const char* wrong_with(const Job& job, int rank) {
+  const Outcome& at = job.ranks[rank].outcome;
+  if (job.ranks[rank].wrong[0] != 0) return job.ranks[rank].wrong;
+  if (at.wrong_values) return "gets wrong values";
+  if (at.stays) return "cannot end its communicator";
+  // The loss may have been the rendezvous's, which serves both ranks alike: then they do not meet.
+  const bool did_not_meet = std::strstr("r2cclCommInitRank r2cclCommSplit", at.call) != nullptr &&
+                            (at.result == r2cclTimeout || at.result == r2cclRemoteError);
+  const bool silent =
+      rank == job.rank && at.result != r2cclSuccess && !did_not_meet && !names_memory(at.text);
+  return silent ? "does not name memory as the cause" : "";
+}
+
+// Returns whether the job ended as it must. Tells how both ranks of a wrong one ended.
 bool judge(const Job& job) {
-  bool right = true;
-  for (int r = 0; r < 2; ++r) {
+  const bool right = wrong_with(job, 0)[0] == 0 && wrong_with(job, 1)[0] == 0;
+  for (int r = 0; r < 2 && (verbose || !right); ++r) {
     const Outcome& at = job.ranks[r].outcome;
-    const char* wrong = job.ranks[r].wrong;
-    if (wrong[0] == 0 && at.wrong_values) wrong = "gets wrong values";
-    if (wrong[0] == 0 && at.stays) wrong = "cannot end its communicator";
-    // The loss may have been the rendezvous's, which serves both ranks alike: then they do not
-    // meet.
-    const bool did_not_meet = std::strstr("r2cclCommInitRank r2cclCommSplit", at.call) != nullptr &&
-                              (at.result == r2cclTimeout || at.result == r2cclRemoteError);
-    const bool silent =
-        r == job.rank && at.result != r2cclSuccess && !did_not_meet && !names_memory(at.text);
-    if (wrong[0] == 0 && silent) wrong = "does not name memory as the cause";
-    if (wrong[0] == 0 && !verbose) continue;
-    right = right && wrong[0] == 0;
+    const char* wrong = wrong_with(job, r);
     std::printf("allocation %lld of rank %d (%lld fail): rank %d %s: %d in %s: %s\n",
                 static_cast<long long>(job.from), job.rank, static_cast<long long>(job.count), r,
                 wrong[0] == 0 ? "ends" : wrong, static_cast<int>(at.result), at.call, at.text);
