@@ -36,7 +36,8 @@ LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\
              r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
              r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.(Reductions|Vectors)|"
              r"Executor\.AllReducesEvery|RateTrial|Training\.OnlyASmall|"
-             r"RendezvousTest\.KeepsTheSecret|"
+             r"RendezvousTest\.KeepsTheSecret|LossTrial|MeasuredViews|"
+             r"Trial\.OfOneSeed|HalfSums\.|SharedEngine\.(SmallOperations|EqualWork)|"
              r"WidePlans\.|Collectives\.AreProved|HierarchicalBlocks\.AreProved|PlanTime\.TheChosen|"
              r"ViewAgreementWorld\.(RandomOrders|TwoRanks)")
 
