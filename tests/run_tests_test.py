@@ -133,7 +133,8 @@ class Output(unittest.TestCase):
 class Suites(unittest.TestCase):
     def test_each_long_job_names_a_test_that_exists(self):
         """A renamed test would silently run under the sanitizers again, for minutes."""
-        sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*_test.cc"))
+        sources = "\n".join(path.read_text() for folder in ("src", "tests")
+                            for path in (ROOT / folder).rglob("*_test.cc"))
         known = re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources)
         names = [".".join(name) for name in known]
         for pattern in re.sub(r"(\w+\\\.)\((.*?)\)", lambda m: "|".join(
