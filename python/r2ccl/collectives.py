@@ -14,8 +14,7 @@ class Collectives(Arguments):
     wrong; nothing has started then. `wait` of the Work raises all other errors."""
 
     def _entry(self, name, inputs, outputs=None, op=None, root=None):
-        self._sequence += 1
-        return Entry(name, self._sequence, inputs, outputs, op, root)
+        return Entry(name, inputs, outputs, op, root)
 
     def _reduction(self, opts, dtype):
         """Returns the name of the reduction and r2ccl's number of it. The caller must end with

@@ -30,8 +30,6 @@ class Group:
         self._rank = communicator.rank
         self._size = communicator.size
         self._timeout_ms = milliseconds(timeout)
-        self._sequence = 0  # of collectives
-        self._messages = 0
         self._deferred = None  # the calls since _begin_group, which start with _end_group
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record

@@ -34,8 +34,6 @@ class Lifecycle(Group):
     def _open(self, communicator, timeout, record):
         super()._open(communicator, timeout, record)
         self.listeners = group_health.Listeners(communicator, record.name)
-        if not record.ranks:  # the default group: its verdicts are those of all groups
-            self.listeners.start()
         if not _open_groups:
             atexit.unregister(_end_all)
             atexit.register(_end_all, os.getpid())

@@ -17,8 +17,7 @@ class Messages(Arguments):
             raise ValueError(f"{name}: invalid rank {peer} in a group of {self._size} ranks")
         if not 0 <= tag <= TAG_MAX:  # ctypes would cut a longer one off
             raise ValueError(f"{name}: invalid tag {tag}: it must be from 0 to {TAG_MAX}")
-        self._messages += 1
-        return Entry(name, self._messages, [tensor], peer=peer, tag=tag)
+        return Entry(name, [tensor], peer=peer, tag=tag)
 
     def send(self, tensors, dst, tag=0):
         """Sends the tensor to rank `dst` of the group."""

@@ -88,8 +88,8 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
         pass
 
     def _get_sequence_number_for_group(self):
-        """Returns the number of collectives that this rank has called."""
-        return self._sequence
+        """Returns the number of collectives that this rank has started."""
+        return self._record.started
 
     # --- groups of calls ---
 
@@ -119,7 +119,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
             ranks.index(self._rank) if is_member else 0, config, milliseconds(bound)))
         if communicator is None:
             return None
-        world = self._record.ranks or list(range(self._size))
+        world = self._record.ranks
         name = group_name or f"{self._record.name}:split:{ranks}"
         record = recorder.Recorder(name, [world[rank] for rank in ranks], communicator.rank)
         made = ProcessGroupR2ccl(communicator, dist.PrefixStore(f"{name}/", self._store), bound,
@@ -143,8 +143,13 @@ def create(options, backend_options=None):
     communicator = threads.interruptible(lambda: Communicator.create(
         loaded, identity, size, rank, config, milliseconds(options.timeout)))
     rendezvous.forget(store, rank)
-    record = recorder.Recorder(options.group_id, list(options.global_ranks_in_group), rank)
-    return ProcessGroupR2ccl(communicator, store, options.timeout, record)
+    ranks = list(options.global_ranks_in_group)
+    is_default = not ranks  # torch lists none for the group of all
+    record = recorder.Recorder(options.group_id, ranks or list(range(size)), rank)
+    group = ProcessGroupR2ccl(communicator, store, options.timeout, record)
+    if is_default:
+        group.listeners.start()  # its verdicts are those of all groups
+    return group
 
 
 def register():

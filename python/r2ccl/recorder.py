@@ -23,9 +23,9 @@ class Entry:
     __slots__ = ("name", "number", "inputs", "outputs", "op", "peer", "tag", "timeout_ms",
                  "created_ns", "ended_ns", "state", "error")
 
-    def __init__(self, name, number, inputs, outputs=None, op=None, peer=None, tag=None):
+    def __init__(self, name, inputs, outputs=None, op=None, peer=None, tag=None):
         self.name = name
-        self.number = number  # of the group's collectives, or of its messages, from 1
+        self.number = None  # of the group's collectives, or of its messages, once it has started
         self.inputs = [(tensor.shape, tensor.dtype) for tensor in inputs]
         self.outputs = outputs and [(tensor.shape, tensor.dtype) for tensor in outputs]
         # None for the outputs: as the inputs
@@ -93,15 +93,22 @@ class Recorder:
         self.ranks = ranks  # the group's ranks as numbers in the world
         self.rank = rank
         self.number = next(_numbers)
+        self.started = 0  # number of collectives
+        self._collectives = itertools.count(1)
+        self._messages = itertools.count(1)
         self.entries = collections.deque(maxlen=entries_max())
         _recorders.append(self)
 
     def add(self, entry):
+        """An operation has started, and gets its number. A call that was refused has none."""
+        entry.number = next(self._collectives if entry.tag is None else self._messages)
+        if entry.tag is None:
+            self.started = entry.number
         self.entries.append(entry)
 
     def global_rank(self):
         """Returns this rank's number in the world."""
-        return self.ranks[self.rank] if self.ranks else self.rank
+        return self.ranks[self.rank]
 
     def forget(self):
         """The group has ended: later dumps are without it."""

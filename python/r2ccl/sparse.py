@@ -31,6 +31,7 @@ def all_reduce(group, tensor, opts):
         total /= group.size()
     tensor.copy_(total)
     entry = group._entry("all_reduce", [tensor], op=op)
+    group._record.add(entry)
     entry.end(None)
     return Work(group, None, [tensor], None, None, entry)
 

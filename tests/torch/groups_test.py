@@ -101,6 +101,7 @@ class EndTest(GroupCase):
         dist.destroy_process_group(group)
         with self.assertRaisesRegex(r2ccl.R2cclError, "destroyed or aborted"):
             group.allreduce([torch.ones(2)], dist.AllreduceOptions())
+        self.assertEqual(group._get_sequence_number_for_group(), 1)  # a refused call has no number
         with self.assertRaisesRegex(r2ccl.R2cclError, "destroyed or aborted"):
             r2ccl.health(group)
         with self.assertRaises(ValueError):  # torch's own check
@@ -235,11 +236,11 @@ class ConfigTest(GroupCase):
 class RecordTest(GroupCase):
     @ranks(1)
     def test_a_dump_while_another_thread_starts_operations(self):
-        record, stop, interval = recorder.Recorder("busy", [], 0), [], sys.getswitchinterval()
+        record, stop, interval = recorder.Recorder("busy", [0], 0), [], sys.getswitchinterval()
 
         def add():
             while not stop:
-                record.add(recorder.Entry("barrier", 1, []))
+                record.add(recorder.Entry("barrier", []))
         join = in_thread(add)
         sys.setswitchinterval(1e-6)
         try:
@@ -271,14 +272,15 @@ class RecordTest(GroupCase):
         self.assertLess(abs(time.time_ns() - entry["time_created_ns"]), 20e9)
         self.assertGreaterEqual(entry["time_discovered_completed_ns"], entry["time_created_ns"])
         self.assertEqual(entry["collective_seq_id"], self.group._get_sequence_number_for_group())
+        config = recorder.fields()["pg_config"][str(self.group._record.number)]
+        self.assertEqual(config["ranks"], str(list(range(self.size))))
 
     @ranks(2)
     def test_an_error_names_the_file_with_the_record(self):
         with self.fresh_group() as group:
             if self.rank == 0:
                 with self.assertRaises(r2ccl.WaitTimeoutError) as caught:
-                    dist.recv(torch.zeros(4), 1, tag=9, group=group) if False else \
-                        group.recv([torch.zeros(4)], 1, 9).wait(seconds(0.1))
+                    group.recv([torch.zeros(4)], 1, 9).wait(seconds(0.1))
                 self.assertIn(caught.exception.dump, str(caught.exception))
                 with open(caught.exception.dump, encoding="utf-8") as file:
                     dump = json.load(file)
