@@ -12,8 +12,8 @@ check_only=
 for argument in "$@"; do
   case $argument in
     --check) check_only=1 ;;
-    --lint) packages+=(clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file man-db zsh
-                       python3-venv) ;;
+    --lint) packages+=(ccache clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file
+                       man-db zsh python3-venv) ;;
     --simgrid) packages+=(libsimgrid-dev) ;;
     *) echo "usage: $0 [--check] [--lint] [--simgrid]" >&2; exit 2 ;;
   esac

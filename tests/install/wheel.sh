@@ -20,6 +20,9 @@ pip download -q --no-deps -d "$work" 'scikit-build-core>=0.11' >"$work/log" 2>&1
 
 echo "== the wheel"
 # The build folder is kept, so that a second run compiles only what has changed.
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache
+fi
 CMAKE_GENERATOR="Unix Makefiles" CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) \
   pip wheel --no-deps -w "$work" --config-settings=build-dir="$build/wheel" "$root" >"$work/log" 2>&1 ||
   { cat "$work/log"; exit 1; }
