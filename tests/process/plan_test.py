@@ -180,6 +180,48 @@ class ShowTest(unittest.TestCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
 
+def explain(*words):
+    done = program.run("plan", "explain", *words, timeout=TIME_S)
+    return done.stdout if done.returncode == 0 else done.stderr
+
+
+class ExplainTest(unittest.TestCase):
+    def test_no_prediction_is_below_the_floor(self):
+        words = ["-p", 3, "-c", 100_000, "--view", "500/600/700"]
+        for collective in COLLECTIVES:
+            with self.subTest(collective=collective):
+                told = json.loads(explain(collective, *words, "--json"))
+                for each in told["algorithms"]:
+                    self.assertGreaterEqual(each["predicted_us"], told["floor_us"])
+
+    def test_a_call_of_one_algorithm_has_no_prediction_and_the_reason(self):
+        self.assertEqual(explain("gather", "-p", 3, "-c", 1000), """\
+algorithm  predicted us  of the floor
+direct                                 chosen
+floor      66.4          1.00          no plan is faster, by the bytes alone
+The collective has one algorithm.
+""")
+        self.assertEqual(explain("all_reduce", "-p", 1, "-c", 1000), """\
+algorithm  predicted us  of the floor
+floor      0.0           1.00          no plan is faster, by the bytes alone
+One rank sends no messages.
+""")
+
+    def test_a_reproducible_reduction_has_the_algorithm_that_show_has(self):
+        words = ["all_reduce", "-p", 4, "-c", 1000, "--reproducible"]
+        self.assertIn("algorithm direct", show(*words).stdout)
+        told = explain(*words)
+        self.assertRegex(told, r"direct +chosen")
+        self.assertIn("Reductions in rank order have one algorithm.\n", told)
+        self.assertEqual(json.loads(explain(*words, "--json"))["chosen"], "direct")
+        self.assertIn("recursive_doubling", explain(*words, "-t", "int32"))
+
+    def test_hosts_that_share_no_rail_leave_the_ring(self):
+        told = explain("all_gather", "-p", 3, "-c", 9, "--view", "1000,0/0,1000/1000,1000")
+        self.assertRegex(told, r"ring +[0-9.]+ +[0-9.]+ +chosen")
+        self.assertIn("All other algorithms have messages between hosts that share no rail.", told)
+
+
 class CheckTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

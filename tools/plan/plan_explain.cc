@@ -17,10 +17,12 @@ namespace {
 
 using Prediction = std::pair<uint64_t, Algorithm>;  // in ns
 
-// Returns the predictions, the chosen algorithm first, then by time.
+// Returns the predictions, the chosen algorithm first, then by time. A call that has only one
+// algorithm has none.
 std::vector<Prediction> predictions_of(const PlanKey& key) {
   std::vector<Prediction> predictions;
-  if (key.rank_count < 2) return predictions;
+  const bool has_one = algorithms_of(key).size() < 2 || reduces_in_rank_order(key);
+  if (key.rank_count < 2 || has_one) return predictions;
   for (const Algorithm each : candidates_of(key)) {
     predictions.emplace_back(predicted_ns(key, each), each);
   }
@@ -43,6 +45,15 @@ double floor_ns(const PlanKey& key) {
                                                            static_cast<double>(most)});
 }
 
+// Returns a sentence about a call that leaves no choice, or nothing.
+std::string reason_of_one(const PlanKey& key, size_t predictions) {
+  if (predictions > 1) return "";
+  if (key.rank_count < 2) return "One rank sends no messages.\n";
+  if (reduces_in_rank_order(key)) return "Reductions in rank order have one algorithm.\n";
+  if (predictions == 0) return "The collective has one algorithm.\n";
+  return "All other algorithms have messages between hosts that share no rail.\n";
+}
+
 std::string us_text(double ns) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", ns / 1e3);
@@ -62,9 +73,12 @@ std::string explain_plan(const PlanKey& key) {
     rows.push_back({word_of(kAlgorithmWords, algorithm), us_text(static_cast<double>(time)), ratio,
                     first ? "chosen" : ""});
   }
+  if (predictions.empty() && key.rank_count > 1) {
+    rows.push_back({word_of(kAlgorithmWords, choose_algorithm(key)), "", "", "chosen"});
+  }
   rows.push_back({"floor", us_text(floor), "1.00", "no plan is faster, by the bytes alone"});
   std::string text = layout(rows);
-  if (predictions.size() < 2) text += "The collective has one algorithm.\n";
+  text += reason_of_one(key, predictions.size());
   if (key.collective == Collective::all_reduce && host_count(key) == 2 && !key.view.empty()) {
     text +=
         "Between two hosts every byte passes the slower one, so no schedule is faster than its "
