@@ -5,6 +5,7 @@ usage: sim_plan_test.py PATH_OF_R2CCL [unittest arguments]
 """
 import json
 import pathlib
+import resource
 import tempfile
 import unittest
 
@@ -21,8 +22,8 @@ fault-free ring  14.000000  0.00
 """
 
 
-def simulate(*words):
-    return program.run("sim", "plan", *words, timeout=TIME_S)
+def simulate(*words, **options):
+    return program.run("sim", "plan", *words, timeout=TIME_S, **options)
 
 
 def result_of(*words):
@@ -90,8 +91,18 @@ class SimPlanTest(unittest.TestCase):
     def test_a_plan_of_too_much_memory_is_refused(self):
         done = simulate("all_reduce", "--hosts", 64, "--bytes", "1G", "--memory", "1M")
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"--memory: the plan needs .* GB of memory, and 0.0 GB are "
+        self.assertRegex(done.stderr, r"--memory: the plan needs 4.\d MB of memory, and 1.0 MB are "
                                       "allowed; take larger segments, fewer bytes or fewer ranks")
+
+    def test_a_limit_of_the_system_is_not_that_of_the_option(self):
+        done = simulate("all_reduce", "--hosts", 64, "--bytes", "1G", preexec_fn=lambda:
+                        resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20)))
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "r2ccl( sim plan)?: (the fault-free ring: )?out of memory")
+
+    def test_one_message_is_counted_as_one(self):
+        self.assertTrue(simulate("broadcast", "--hosts", 2, "--bytes", 64).stdout
+                        .endswith("\n1 message\n"))
 
     def test_rails_without_a_common_one_are_named(self):
         done = simulate("broadcast", "--hosts", 2, "--nics", 2, "--fabric", "rails",
