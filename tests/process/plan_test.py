@@ -164,6 +164,7 @@ class ShowTest(unittest.TestCase):
                 (["all_reduce"], "--ranks is required"),
                 (["all_reduce", "-p", 0], "--ranks: Value 0 not in range 1 to 256"),
                 (["all_reduce", "-p", 257], "--ranks: Value 257 not in range 1 to 256"),
+                (["all_to_all", "-p", 2, "--in-place"], "--in-place: an AllToAll writes blocks "),
                 (["all_reduce", "-p", 2, "-c", "x"], "Could not convert: --count = x"),
                 (["all_reduce", "-p", 2, "-c", "99999999999999999"],
                  "--count: 99999999999999999 is more than 8589934592"),

@@ -50,6 +50,9 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
     return wrong("--algorithm: no algorithm '" + options.algorithm + "'; there are " +
                  list_of_words(kAlgorithmWords));
   }
+  if (options.in_place && *collective == Collective::all_to_all) {
+    return wrong("--in-place: an AllToAll writes blocks that it has yet to send; leave it out");
+  }
   key.collective = *collective;
   key.algorithm = *algorithm;
   key.in_place = options.in_place;
