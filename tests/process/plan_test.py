@@ -230,6 +230,23 @@ One rank sends no messages.
         self.assertEqual(json.loads(explain(*words, "--json"))["chosen"], "direct")
         self.assertIn("recursive_doubling", explain(*words, "-t", "int32"))
 
+    def test_an_algorithm_that_the_caller_names_is_the_chosen_one(self):
+        words = ["all_reduce", "-p", 4, "-c", 1_000_000]
+        for view in ([], ["--view", "1000,0/0,1000/2*1000,1000"], ["--loss", 50]):
+            for name in ("nested", "leaf", "packed", "ring"):
+                with self.subTest(view=view, name=name):
+                    told = explain(*words, *view, "--algorithm", name)
+                    self.assertRegex(told.split("\n")[1], rf"^{name} +[0-9.]+ +[0-9.]+ +chosen$")
+                    self.assertEqual(told.count("chosen"), 1)
+
+    def test_show_has_the_same_predictions(self):
+        words = ["all_reduce", "-p", 8, "-c", 16_000]
+        told = json.loads(explain(*words, "--json"))
+        shown = json.loads(show(*words, "--json").stdout)
+        self.assertEqual(list(shown["predicted_ns"]),
+                         [each["algorithm"] for each in told["algorithms"]])
+        self.assertEqual(shown["algorithm_used"], told["chosen"])
+
     def test_hosts_that_share_no_rail_leave_the_ring(self):
         told = explain("all_gather", "-p", 3, "-c", 9, "--view", "1000,0/0,1000/1000,1000")
         self.assertRegex(told, r"ring +[0-9.]+ +[0-9.]+ +chosen")

@@ -15,25 +15,6 @@
 namespace r2ccl::tools {
 namespace {
 
-using Prediction = std::pair<uint64_t, Algorithm>;  // in ns
-
-// Returns the predictions, the chosen algorithm first, then by time. A call that has only one
-// algorithm has none.
-std::vector<Prediction> predictions_of(const PlanKey& key) {
-  std::vector<Prediction> predictions;
-  const bool has_one = algorithms_of(key).size() < 2 || reduces_in_rank_order(key);
-  if (key.rank_count < 2 || has_one) return predictions;
-  for (const Algorithm each : candidates_of(key)) {
-    predictions.emplace_back(predicted_ns(key, each), each);
-  }
-  const Algorithm chosen = choose_algorithm(key);
-  std::ranges::stable_sort(predictions, [&](const Prediction& a, const Prediction& b) {
-    if ((a.second == chosen) != (b.second == chosen)) return a.second == chosen;
-    return a.first < b.first;
-  });
-  return predictions;
-}
-
 // Returns the floor in ns, where the fastest host moves 1024 bytes in the measured time.
 double floor_ns(const PlanKey& key) {
   if (key.costs.network.kib_ps == 0) return 0;
@@ -61,6 +42,18 @@ std::string us_text(double ns) {
 }
 
 }  // namespace
+
+std::vector<Prediction> predictions_of(const PlanKey& key) {
+  const bool has_one = algorithms_of(key).size() < 2 || reduces_in_rank_order(key);
+  if (key.rank_count < 2 || has_one) return {};
+  const Algorithm chosen = choose_algorithm(key);
+  std::vector<Prediction> predictions{{predicted_ns(key, chosen), chosen}};
+  for (const Algorithm each : candidates_of(key)) {
+    if (each != chosen) predictions.emplace_back(predicted_ns(key, each), each);
+  }
+  std::ranges::stable_sort(predictions.begin() + 1, predictions.end(), {}, &Prediction::first);
+  return predictions;
+}
 
 std::string explain_plan(const PlanKey& key) {
   const std::vector<Prediction> predictions = predictions_of(key);

@@ -14,8 +14,8 @@ constexpr size_t kSweepsMax = 2000;
 constexpr size_t kStepsMax = size_t{1} << 26;
 // The logarithm by which the price of a NIC that is always busy rises in a sweep.
 constexpr double kRise = 0.1;
-// A slow NIC beside fast ones would rise beyond all numbers: by so much at a time at most, and above
-// this price all prices are lowered.
+// A slow NIC beside fast ones would rise beyond all numbers: by so much at a time at most, and
+// above this price all prices are lowered.
 constexpr double kRiseMax = 200;
 constexpr double kPriceMax = 1e200;
 
