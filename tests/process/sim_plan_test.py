@@ -75,6 +75,14 @@ class SimPlanTest(unittest.TestCase):
         self.assertGreater(failing, healthy + 0.04)
         self.assertLess(failing, 2 * healthy + 0.05)
 
+    def test_no_plan_is_faster_than_the_floor_where_a_nic_returns(self):
+        for view, change in (("500/7*1000", "0,0,0,1000"), ("8*500", "0,1,0,750")):
+            result = result_of(*SMALL, "--view", view, "--fail", change, "--algorithm", "ring")
+            self.assertLessEqual(result["floor_s"], result["time_s"])
+        returned = result_of("broadcast", "--hosts", 2, "--nics", 2, "--fabric", "rails", "--view",
+                             "0,1000/1000,0", "--fail", "0,0,0,1000")
+        self.assertLessEqual(returned["floor_s"], returned["time_s"])
+
     def test_a_view_has_the_rates_of_all_hosts(self):
         result = result_of(*SMALL, "--view", "1000/500/4*1000/250:1000/1000", "--algorithm", "ring")
         self.assertAlmostEqual(result["time_s"], 0.056)

@@ -27,19 +27,31 @@ double percent_over(double time_s, double base_s) {
   return base_s > 0 ? (time_s / base_s - 1) * 100 : 0;
 }
 
+// Returns the rates of the NICs, each as fast as it ever is in the run.
+std::vector<HostRates> greatest_rates(const SimPlan& plan) {
+  std::vector<HostRates> rates = plan.fabric.rates;
+  for (const RateChange& change : plan.options.changes) {
+    NicRate& nic = rates[change.host][change.nic];
+    nic.send = std::max(nic.send, change.rate.send);
+    nic.receive = std::max(nic.receive, change.rate.receive);
+  }
+  return rates;
+}
+
 // Returns the least time of the call on this network.
 double floor_of(const SimPlan& plan) {
+  const std::vector<HostRates> rates = greatest_rates(plan);
   PlanKey key = plan.key;
-  key.view = plan.view;
+  key.view = View::of(rates).value();
   FloorOptions options;
   options.nics = plan.fabric.nics;
   options.nic_bytes_per_second = plan.fabric.nic_rate;
   if (plan.fabric.kind == FluidFabricKind::rails) options.fabric = FabricKind::rails;
-  if (plan.view.empty() && !plan.fabric.rates.empty()) {
+  if (key.view.empty()) {
     // All hosts have lost the same, which no view says.
     uint64_t send = 0;
     uint64_t receive = 0;
-    for (const NicRate& nic : plan.fabric.rates.front()) {
+    for (const NicRate& nic : rates.front()) {
       send += nic.send;
       receive += nic.receive;
     }
