@@ -98,6 +98,7 @@ class Search {
 
   // Reverses a part of the order while that helps the worst pair of neighbours.
   std::vector<uint32_t> exchanged(std::vector<uint32_t> order) const {
+    const uint64_t enough = bound();
     for (size_t round = 0; round < 2 * size_; ++round) {
       size_t worst = 0;
       const auto edge = [&](size_t at) { return rate(order[at], order[(at + 1) % size_]); };
@@ -105,7 +106,7 @@ class Search {
         if (edge(at) < edge(worst)) worst = at;
       }
       const uint64_t least = edge(worst);
-      if (least >= bound()) break;
+      if (least >= enough) break;
       // A pair that is worse than both new ones stands at one end of the reversed part.
       std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>((worst + 1) % size_),
                   order.end());

@@ -7,6 +7,8 @@ usage: command_test.py PATH_OF_R2CCL [unittest arguments]
 import json
 import os
 import re
+import resource
+import subprocess
 import unittest
 
 import program
@@ -68,6 +70,30 @@ class CommandTest(unittest.TestCase):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(said, done.stderr)
                 self.assertEqual(done.stdout, "")
+
+    def test_output_that_meets_a_full_disk_is_an_error(self):
+        for words in (["--version"], ["help"], ["plan", "--help"],
+                      ["plan", "show", "all_reduce", "-p", 4, "-c", 1000],
+                      ["plan", "explain", "all_reduce", "-p", 2, "-c", 10, "--json"],
+                      ["sim", "plan", "all_reduce", "--hosts", 2, "--json", "-"]):
+            with self.subTest(words=words), open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([program.PATH, *map(str, words)], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+                self.assertEqual(done.returncode, 2)
+                # A part that met the disk earlier has left no cause.
+                self.assertRegex(done.stderr, r"^r2ccl: standard output: (No space left on device"
+                                              r"|a part of it could not be written)\n$")
+
+    def test_a_lack_of_memory_is_an_error_and_no_crash(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (100 << 20, 100 << 20))
+        for words in (["plan", "show", "all_reduce", "-p", 64, "-c", 10_000_000, "--loss", 50],
+                      ["plan", "check", "/dev/zero"], ["plan", "import", "/dev/zero"]):
+            with self.subTest(words=words):
+                done = program.run(*words, preexec_fn=limit, timeout=PATIENCE_S)
+                self.assertEqual((done.returncode, done.stderr),
+                                 (2, "r2ccl: out of memory; ask for fewer ranks or bytes, or allow "
+                                     "the command more memory\n"))
 
     def test_without_a_word_and_by_help_the_help_is_printed(self):
         for words, same in (([], ["--help"]), (["help"], ["--help"]),

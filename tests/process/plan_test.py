@@ -122,6 +122,13 @@ class ShowTest(unittest.TestCase):
             self.assertEqual(min(times, key=times.get), used)
             self.assertEqual(set(times), {"hierarchical", "recursive_doubling", "direct", "ring"})
 
+    def test_takes_the_names_that_the_configuration_has(self):
+        for short, name in (("auto", "automatic"), ("hd", "halving_doubling"),
+                            ("rd", "recursive_doubling"), ("hier", "hierarchical")):
+            words = ["all_reduce", "-p", 4, "-c", 9, "--hosts", "2,2", "--algorithm"]
+            self.assertEqual(show(*words, short).stdout, show(*words, name).stdout)
+            self.assertNotEqual(show(*words, short).stdout, "")
+
     def test_a_slow_host_slows_its_transfers(self):
         words = ["broadcast", "-p", 2, "-c", 1000000, "--json"]
         whole = json.loads(show(*words).stdout)
@@ -148,29 +155,36 @@ class ShowTest(unittest.TestCase):
 
     def test_refuses_nonsense(self):
         for words, said in (
-                (["all_reduce", "-p", 2, "--memory-costs", "1,2,3"], "have seven numbers"),
-                (["all_reduce", "-p", 2, "--network-costs", "1,2,3,4,5,6,7,"], "have seven"),
+                (["all_reduce", "-p", 2, "--memory-costs", "1,2,3"],
+                 "--memory-costs: '1,2,3' is not seven numbers of ns, as 60000,20000,"),
+                (["all_reduce", "-p", 2, "--network-costs", "1,2,3,4,5,6,7,"],
+                 "--network-costs: '1,2,3,4,5,6,7,' is not seven"),
+                (["all_reduce", "-p", 2, "-c", "-1"], "--count: '-1' is less than 0"),
                 (["all_reduces", "-p", 2], "no collective 'all_reduces'; there are all_reduce, "),
                 (["all_reduce"], "--ranks is required"),
                 (["all_reduce", "-p", 0], "--ranks: Value 0 not in range 1 to 256"),
                 (["all_reduce", "-p", 257], "--ranks: Value 257 not in range 1 to 256"),
+                (["all_to_all", "-p", 2, "--in-place"], "--in-place: an AllToAll writes blocks "),
                 (["all_reduce", "-p", 2, "-c", "x"], "Could not convert: --count = x"),
                 (["all_reduce", "-p", 2, "-c", "99999999999999999"],
                  "--count: 99999999999999999 is more than 8589934592"),
                 (["all_to_all", "-p", 256, "-c", "67108864"], "more than 1000000 steps"),
-                (["all_reduce", "-p", 2, "-t", "float31"], "--type: no type 'float31'"),
+                (["all_reduce", "-p", 2, "-t", "float31"], "--type: no type 'float31'; there are int8, "),
                 (["broadcast", "-p", 2, "--root", 2], "--root: 2 is none of 2 ranks"),
                 (["broadcast", "-p", 2, "--rank", 2], "--rank: 2 is none of 2 ranks"),
                 (["all_reduce", "-p", 2, "--algorithm", "tree"], "no algorithm 'tree'; there are"),
                 (["all_reduce", "-p", 5, "--hosts", "2,2"], "the hosts have 4 of 5 ranks"),
                 (["all_reduce", "-p", 3, "--hosts", "2,2"],
                  "--hosts: host 1 has 2 ranks, and 1 of 3 are left"),
+                (["all_reduce", "-p", 3, "--hosts", "3,"], "--hosts: '' is no number of ranks"),
                 (["all_reduce", "-p", 3, "--hosts", "0,3"], "--hosts: '0' is no number of ranks"),
                 (["all_reduce", "-p", 3, "--hosts", "3x"], "--hosts: '3x' is no number of ranks"),
                 (["all_reduce", "-p", 3, "--view", "1000/500"], "--view: it has 2 of 3 hosts"),
                 (["all_reduce", "-p", 3, "--view", "3*0"], "--view: host 0 of the view can send"),
                 (["all_reduce", "-p", 3, "--loss", "100"],
                  "--loss: '100' is no percentage from 0 to below 100"),
+                (["all_reduce", "-p", 3, "--loss", "99.99"],
+                 "--loss: '99.99' leaves less than 1/1000 of a NIC"),
                 (["all_reduce", "-p", 2, "--loss", "1", "--view", "1/2"], "excludes"),
                 (["all_reduce", "-p", 3, "--text", "--json"], "excludes")):
             with self.subTest(words=words):
@@ -178,6 +192,65 @@ class ShowTest(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertIn(said, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+def explain(*words):
+    done = program.run("plan", "explain", *words, timeout=TIME_S)
+    return done.stdout if done.returncode == 0 else done.stderr
+
+
+class ExplainTest(unittest.TestCase):
+    def test_no_prediction_is_below_the_floor(self):
+        words = ["-p", 3, "-c", 100_000, "--view", "500/600/700"]
+        for collective in COLLECTIVES:
+            with self.subTest(collective=collective):
+                told = json.loads(explain(collective, *words, "--json"))
+                for each in told["algorithms"]:
+                    self.assertGreaterEqual(each["predicted_us"], told["floor_us"])
+
+    def test_a_call_of_one_algorithm_has_no_prediction_and_the_reason(self):
+        self.assertEqual(explain("gather", "-p", 3, "-c", 1000), """\
+algorithm  predicted us  of the floor
+direct                                 chosen
+floor      66.4          1.00          no plan is faster, by the bytes alone
+The collective has one algorithm.
+""")
+        self.assertEqual(explain("all_reduce", "-p", 1, "-c", 1000), """\
+algorithm  predicted us  of the floor
+floor      0.0           1.00          no plan is faster, by the bytes alone
+One rank sends no messages.
+""")
+
+    def test_a_reproducible_reduction_has_the_algorithm_that_show_has(self):
+        words = ["all_reduce", "-p", 4, "-c", 1000, "--reproducible"]
+        self.assertIn("algorithm direct", show(*words).stdout)
+        told = explain(*words)
+        self.assertRegex(told, r"direct +chosen")
+        self.assertIn("Reductions in rank order have one algorithm.\n", told)
+        self.assertEqual(json.loads(explain(*words, "--json"))["chosen"], "direct")
+        self.assertIn("recursive_doubling", explain(*words, "-t", "int32"))
+
+    def test_an_algorithm_that_the_caller_names_is_the_chosen_one(self):
+        words = ["all_reduce", "-p", 4, "-c", 1_000_000]
+        for view in ([], ["--view", "1000,0/0,1000/2*1000,1000"], ["--loss", 50]):
+            for name in ("nested", "leaf", "packed", "ring"):
+                with self.subTest(view=view, name=name):
+                    told = explain(*words, *view, "--algorithm", name)
+                    self.assertRegex(told.split("\n")[1], rf"^{name} +[0-9.]+ +[0-9.]+ +chosen$")
+                    self.assertEqual(told.count("chosen"), 1)
+
+    def test_show_has_the_same_predictions(self):
+        words = ["all_reduce", "-p", 8, "-c", 16_000]
+        told = json.loads(explain(*words, "--json"))
+        shown = json.loads(show(*words, "--json").stdout)
+        self.assertEqual(list(shown["predicted_ns"]),
+                         [each["algorithm"] for each in told["algorithms"]])
+        self.assertEqual(shown["algorithm_used"], told["chosen"])
+
+    def test_hosts_that_share_no_rail_leave_the_ring(self):
+        told = explain("all_gather", "-p", 3, "-c", 9, "--view", "1000,0/0,1000/1000,1000")
+        self.assertRegex(told, r"ring +[0-9.]+ +[0-9.]+ +chosen")
+        self.assertIn("All other algorithms have messages between hosts that share no rail.", told)
 
 
 class CheckTest(unittest.TestCase):
@@ -211,6 +284,13 @@ class CheckTest(unittest.TestCase):
         for form in (text, show(*words, "--json").stdout):
             self.assertEqual(self.check(form).stdout, "proved\n")
 
+    def test_reads_what_an_editor_on_windows_stores(self):
+        for form in ("--text", "--json"):
+            text = show("all_reduce", "-p", 2, "-c", 5, form).stdout
+            self.file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+            done = program.run("plan", "check", self.file, timeout=TIME_S)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "proved\n", ""))
+
     def test_names_the_step_of_a_plan_that_is_wrong(self):
         done = self.check(TEXT.replace(" after 1", "", 1))
         self.assertEqual((done.returncode, done.stderr), (1, ""))
@@ -229,9 +309,10 @@ class CheckTest(unittest.TestCase):
 
     def test_refuses_json_that_is_no_plan(self):
         plan = json.loads(show("all_reduce", "-p", 2, "-c", 4, "--json").stdout)
-        for damage, said in (({"parts": 3}, "3 stands where a list must"),
-                             ({"root": "0"}, "a value of type string stands where a number must"),
-                             ({"type": "float 32"}, "a value of type string stands where a word"),
+        for damage, said in (({"parts": 3}, '"parts": 3 stands where a list must'),
+                             ({"root": "0"},
+                              '"root": a value of type string stands where a number must'),
+                             ({"type": "float 32"}, '"type": a value of type string stands where'),
                              ({"hosts": [[0], [0]]}, '"hosts" must have each rank once'),
                              ({"parts": []}, "in the text form: line 2: the text ends before rank 0")):
             with self.subTest(said=said):

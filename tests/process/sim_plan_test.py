@@ -5,6 +5,7 @@ usage: sim_plan_test.py PATH_OF_R2CCL [unittest arguments]
 """
 import json
 import pathlib
+import resource
 import tempfile
 import unittest
 
@@ -21,8 +22,8 @@ fault-free ring  14.000000  0.00
 """
 
 
-def simulate(*words):
-    return program.run("sim", "plan", *words, timeout=TIME_S)
+def simulate(*words, **options):
+    return program.run("sim", "plan", *words, timeout=TIME_S, **options)
 
 
 def result_of(*words):
@@ -74,6 +75,14 @@ class SimPlanTest(unittest.TestCase):
         self.assertGreater(failing, healthy + 0.04)
         self.assertLess(failing, 2 * healthy + 0.05)
 
+    def test_no_plan_is_faster_than_the_floor_where_a_nic_returns(self):
+        for view, change in (("500/7*1000", "0,0,0,1000"), ("8*500", "0,1,0,750")):
+            result = result_of(*SMALL, "--view", view, "--fail", change, "--algorithm", "ring")
+            self.assertLessEqual(result["floor_s"], result["time_s"])
+        returned = result_of("broadcast", "--hosts", 2, "--nics", 2, "--fabric", "rails", "--view",
+                             "0,1000/1000,0", "--fail", "0,0,0,1000")
+        self.assertLessEqual(returned["floor_s"], returned["time_s"])
+
     def test_a_view_has_the_rates_of_all_hosts(self):
         result = result_of(*SMALL, "--view", "1000/500/4*1000/250:1000/1000", "--algorithm", "ring")
         self.assertAlmostEqual(result["time_s"], 0.056)
@@ -90,8 +99,18 @@ class SimPlanTest(unittest.TestCase):
     def test_a_plan_of_too_much_memory_is_refused(self):
         done = simulate("all_reduce", "--hosts", 64, "--bytes", "1G", "--memory", "1M")
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"--memory: the plan needs .* GB of memory, and 0.0 GB are "
+        self.assertRegex(done.stderr, r"--memory: the plan needs 4.\d MB of memory, and 1.0 MB are "
                                       "allowed; take larger segments, fewer bytes or fewer ranks")
+
+    def test_a_limit_of_the_system_is_not_that_of_the_option(self):
+        done = simulate("all_reduce", "--hosts", 64, "--bytes", "1G", preexec_fn=lambda:
+                        resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20)))
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "r2ccl( sim plan)?: (the fault-free ring: )?out of memory")
+
+    def test_one_message_is_counted_as_one(self):
+        self.assertTrue(simulate("broadcast", "--hosts", 2, "--bytes", 64).stdout
+                        .endswith("\n1 message\n"))
 
     def test_rails_without_a_common_one_are_named(self):
         done = simulate("broadcast", "--hosts", 2, "--nics", 2, "--fabric", "rails",

@@ -35,10 +35,19 @@ Status write_text(const std::string& path, const std::string& text) {
     std::fputs(text.c_str(), stdout);
     return Status::ok_status();
   }
+  errno = 0;
   std::ofstream out(path);
+  if (!out) return system_error("cannot write " + path, errno);
   out << text;
   out.close();
-  return out ? Status::ok_status() : Status(Code::system, "cannot write " + path);
+  if (out) return Status::ok_status();
+  const Status failed = system_error("cannot write " + path, errno);
+  // A reader cannot tell a part of a text from the whole one.
+  std::error_code error;
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) {
+    std::filesystem::remove(path, error);
+  }
+  return failed;
 }
 
 namespace {

@@ -11,6 +11,8 @@ namespace r2ccl::tools {
 // (standard output). Keeps the content of an existing file, and leaves no new file behind.
 Status check_writable(const std::string& option, const std::string& path);
 
+// Writes the file, or standard output for "-", whose errors show at the end of the command. Leaves
+// no part of the text where it cannot write all of it.
 Status write_text(const std::string& path, const std::string& text);
 
 // Replaces the file as a whole, so that a reader sees the old text or the new one. A failure leaves

@@ -1,8 +1,10 @@
 #include "tools/common/output_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,6 +31,26 @@ TEST(OutputFile, ThatCanBeWrittenIsLeftAsItIs) {
   EXPECT_TRUE(check_writable("--json", "").ok());
   EXPECT_TRUE(check_writable("--json", "-").ok());
   EXPECT_TRUE(check_writable("--json", "/dev/null").ok());
+}
+
+TEST(OutputFile, ThatMeetsAFullDiskIsAnErrorWithTheCause) {
+  EXPECT_EQ(write_text("/dev/full", "text").message(),
+            "cannot write /dev/full: No space left on device");
+  EXPECT_EQ(write_text("/nonexistent/x", "text").message(),
+            "cannot write /nonexistent/x: No such file or directory");
+}
+
+TEST(OutputFile, IsNotLeftInParts) {
+  const std::string path = testing::TempDir() + "r2ccl_part." + std::to_string(getpid());
+  rlimit whole{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const rlimit small{4096, whole.rlim_max};
+  std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status written = write_text(path, std::string(1024 * 1024, 'x'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &whole), 0);
+  EXPECT_EQ(written.message(), "cannot write " + path + ": File too large");
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 std::string content_of(const std::filesystem::path& path) {

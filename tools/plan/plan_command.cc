@@ -45,10 +45,13 @@ Result<PlanKey> key_of(const ShowPlanOptions& options) {
     return wrong("no collective '" + options.collective + "'; there are " +
                  list_of_words(kCollectiveWords));
   }
-  const auto algorithm = value_of(kAlgorithmWords, options.algorithm);
+  const auto algorithm = algorithm_named(options.algorithm);
   if (!algorithm) {
     return wrong("--algorithm: no algorithm '" + options.algorithm + "'; there are " +
                  list_of_words(kAlgorithmWords));
+  }
+  if (options.in_place && *collective == Collective::all_to_all) {
+    return wrong("--in-place: an AllToAll writes blocks that it has yet to send; leave it out");
   }
   key.collective = *collective;
   key.algorithm = *algorithm;
@@ -125,7 +128,8 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-Result<WholePlan> parse_either(const std::string& form) {
+Result<WholePlan> parse_either(std::string form) {
+  if (form.starts_with("\xef\xbb\xbf")) form.erase(0, 3);  // a mark of UTF-8
   const size_t first = form.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && form[first] == '{';
   if (!is_json || form.size() > kPlanTextBytesMax) return parse_plan(form);
@@ -136,9 +140,9 @@ Result<WholePlan> parse_either(const std::string& form) {
 }
 
 int check(const std::string& path) {
-  const Result<std::string> text = read_text(path);
+  Result<std::string> text = read_text(path);
   if (!text.ok()) return report_error("plan check", text.status());
-  const Result<WholePlan> plan = parse_either(text.value());
+  const Result<WholePlan> plan = parse_either(std::move(text).value());
   if (!plan.ok()) return report_error("plan check", plan.status().with_context(path));
   const Status proof = check_plan(plan.value().keys, plan.value().plans);
   std::printf("%s%s\n", proof.ok() ? "proved" : "not proved: ", proof.message().c_str());
@@ -186,6 +190,11 @@ int explain(const ShowPlanOptions& options) {
   return 0;
 }
 
+// CLI11 would take -1 for the largest number.
+std::string refuse_minus(const std::string& text) {
+  return text.starts_with('-') ? "'" + text + "' is less than 0" : "";
+}
+
 void add_call(CLI::App* command, ShowPlanOptions* options) {
   options->call.count = 0;
   command
@@ -199,11 +208,13 @@ void add_call(CLI::App* command, ShowPlanOptions* options) {
   command
       ->add_option("-c,--count", options->call.count,
                    "Elements of the vector, or of each block where the collective has blocks")
+      ->check(refuse_minus)
       ->default_str("0");
   command
       ->add_option("--algorithm", options->algorithm,
                    list_of_words(kAlgorithmWords) +
-                       "; a collective that lacks the algorithm takes another one")
+                       ", or as R2CCL_ALGO has it; a collective that lacks the algorithm takes "
+                       "another one")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--in-place", options->in_place, "The input lies in the output");
@@ -251,9 +262,11 @@ void add_import(CLI::App* plan, Action* action) {
       "import", "Make a plan of an algorithm in the XML of MSCCL, show it and prove it");
   auto options = std::make_shared<ImportPlanOptions>();
   command->add_option("FILE", options->path, "The file; - is standard input")->required();
-  command->add_option("-c,--count", options->call.count,
-                      "Elements of the vector, or of each block where the collective has blocks "
-                      "(default: one for each chunk of the algorithm)");
+  command
+      ->add_option("-c,--count", options->call.count,
+                   "Elements of the vector, or of each block where the collective has blocks "
+                   "(default: one for each chunk of the algorithm)")
+      ->check(refuse_minus);
   add_call_options(command, &options->call);
   add_output_options(command, &options->output);
   command->footer(

@@ -15,23 +15,6 @@
 namespace r2ccl::tools {
 namespace {
 
-using Prediction = std::pair<uint64_t, Algorithm>;  // in ns
-
-// Returns the predictions, the chosen algorithm first, then by time.
-std::vector<Prediction> predictions_of(const PlanKey& key) {
-  std::vector<Prediction> predictions;
-  if (key.rank_count < 2) return predictions;
-  for (const Algorithm each : candidates_of(key)) {
-    predictions.emplace_back(predicted_ns(key, each), each);
-  }
-  const Algorithm chosen = choose_algorithm(key);
-  std::ranges::stable_sort(predictions, [&](const Prediction& a, const Prediction& b) {
-    if ((a.second == chosen) != (b.second == chosen)) return a.second == chosen;
-    return a.first < b.first;
-  });
-  return predictions;
-}
-
 // Returns the floor in ns, where the fastest host moves 1024 bytes in the measured time.
 double floor_ns(const PlanKey& key) {
   if (key.costs.network.kib_ps == 0) return 0;
@@ -43,6 +26,15 @@ double floor_ns(const PlanKey& key) {
                                                            static_cast<double>(most)});
 }
 
+// Returns a sentence about a call that leaves no choice, or nothing.
+std::string reason_of_one(const PlanKey& key, size_t predictions) {
+  if (predictions > 1) return "";
+  if (key.rank_count < 2) return "One rank sends no messages.\n";
+  if (reduces_in_rank_order(key)) return "Reductions in rank order have one algorithm.\n";
+  if (predictions == 0) return "The collective has one algorithm.\n";
+  return "All other algorithms have messages between hosts that share no rail.\n";
+}
+
 std::string us_text(double ns) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", ns / 1e3);
@@ -50,6 +42,18 @@ std::string us_text(double ns) {
 }
 
 }  // namespace
+
+std::vector<Prediction> predictions_of(const PlanKey& key) {
+  const bool has_one = algorithms_of(key).size() < 2 || reduces_in_rank_order(key);
+  if (key.rank_count < 2 || has_one) return {};
+  const Algorithm chosen = choose_algorithm(key);
+  std::vector<Prediction> predictions{{predicted_ns(key, chosen), chosen}};
+  for (const Algorithm each : candidates_of(key)) {
+    if (each != chosen) predictions.emplace_back(predicted_ns(key, each), each);
+  }
+  std::ranges::stable_sort(predictions.begin() + 1, predictions.end(), {}, &Prediction::first);
+  return predictions;
+}
 
 std::string explain_plan(const PlanKey& key) {
   const std::vector<Prediction> predictions = predictions_of(key);
@@ -62,9 +66,12 @@ std::string explain_plan(const PlanKey& key) {
     rows.push_back({word_of(kAlgorithmWords, algorithm), us_text(static_cast<double>(time)), ratio,
                     first ? "chosen" : ""});
   }
+  if (predictions.empty() && key.rank_count > 1) {
+    rows.push_back({word_of(kAlgorithmWords, choose_algorithm(key)), "", "", "chosen"});
+  }
   rows.push_back({"floor", us_text(floor), "1.00", "no plan is faster, by the bytes alone"});
   std::string text = layout(rows);
-  if (predictions.size() < 2) text += "The collective has one algorithm.\n";
+  text += reason_of_one(key, predictions.size());
   if (key.collective == Collective::all_reduce && host_count(key) == 2 && !key.view.empty()) {
     text +=
         "Between two hosts every byte passes the slower one, so no schedule is faster than its "

@@ -11,13 +11,18 @@ namespace {
 
 using Value = nlohmann::json;
 
+// A plan has fewer levels. Each level of a text costs much memory.
+constexpr int kLevelsMax = 32;
+
 // The end of a translation: a value that the text form cannot have.
 struct Unfit : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string kind_of(const Value& value) {
-  return value.is_number() ? value.dump() : std::string("a value of type ") + value.type_name();
+[[noreturn]] void refuse(const Value& value, const char* name, const char* wanted) {
+  const std::string what =
+      value.is_number() ? value.dump() : std::string("a value of type ") + value.type_name();
+  throw Unfit(std::string("\"") + name + "\": " + what + " stands where " + wanted + " must");
 }
 
 const Value& field(const Value& object, const char* name) {
@@ -26,36 +31,43 @@ const Value& field(const Value& object, const char* name) {
   return *found;
 }
 
-std::string number(const Value& value) {
-  if (!value.is_number_unsigned()) throw Unfit(kind_of(value) + " stands where a number must");
+std::string number_in(const Value& value, const char* name) {
+  if (!value.is_number_unsigned()) refuse(value, name, "a number");
   return std::to_string(value.get<uint64_t>());
 }
+std::string number(const Value& object, const char* name) {
+  return number_in(field(object, name), name);
+}
 
-std::string word(const Value& value) {
+std::string word(const Value& object, const char* name) {
+  const Value& value = field(object, name);
   const bool is_word =
       value.is_string() && std::ranges::all_of(value.get<std::string>(), [](char c) {
         return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_';
       });
-  if (!is_word) throw Unfit(kind_of(value) + " stands where a word must");
+  if (!is_word) refuse(value, name, "a word");
   return value.get<std::string>();
 }
 
-const Value& list(const Value& value) {
-  if (!value.is_array()) throw Unfit(kind_of(value) + " stands where a list must");
+const Value& list_in(const Value& value, const char* name) {
+  if (!value.is_array()) refuse(value, name, "a list");
   return value;
+}
+const Value& list(const Value& object, const char* name) {
+  return list_in(field(object, name), name);
 }
 
 bool flag(const Value& object, const char* name) {
   const Value& value = field(object, name);
-  if (!value.is_boolean()) throw Unfit(kind_of(value) + " stands where true or false must");
+  if (!value.is_boolean()) refuse(value, name, "true or false");
   return value.get<bool>();
 }
 
 // Returns " NAME 1,2,3", or nothing where the object has no such list or an empty one.
 std::string numbers(const Value& object, const char* name) {
-  if (!object.contains(name) || list(object[name]).empty()) return "";
+  if (!object.contains(name) || list(object, name).empty()) return "";
   std::string text;
-  for (const Value& each : object[name]) text += (text.empty() ? "" : ",") + number(each);
+  for (const Value& each : object[name]) text += (text.empty() ? "" : ",") + number_in(each, name);
   return std::string(" ") + name + " " + text;
 }
 
@@ -63,8 +75,9 @@ std::string numbers(const Value& object, const char* name) {
 std::string costs(const Value& object, const char* name) {
   if (!object.contains(name)) return "";
   std::string text;
-  for (const Value& each : list(object[name])) {
-    text += (text.empty() ? "" : ",") + (each.is_number_float() ? each.dump() : number(each));
+  for (const Value& each : list(object, name)) {
+    text +=
+        (text.empty() ? "" : ",") + (each.is_number_float() ? each.dump() : number_in(each, name));
   }
   return std::string(" ") + name + " " + text;
 }
@@ -75,9 +88,9 @@ std::string hosts(const Value& plan) {
   std::map<uint64_t, size_t> host_of;
   size_t host = 0;
   size_t ranks = 0;
-  for (const Value& each : list(plan["hosts"])) {
-    for (const Value& rank : list(each)) {
-      host_of[std::stoull(number(rank))] = host;
+  for (const Value& each : list(plan, "hosts")) {
+    for (const Value& rank : list_in(each, "hosts")) {
+      host_of[std::stoull(number_in(rank, "hosts"))] = host;
       ++ranks;
     }
     ++host;
@@ -94,11 +107,11 @@ std::string hosts(const Value& plan) {
 std::string view(const Value& plan) {
   if (!plan.contains("view")) return "";
   std::string text;
-  for (const Value& host : list(plan["view"])) {
+  for (const Value& host : list(plan, "view")) {
     text += text.empty() ? "" : "/";
-    for (size_t nic = 0; nic < list(host).size(); ++nic) {
-      text += (nic == 0 ? "" : ",") + number(field(host[nic], "send")) + ":" +
-              number(field(host[nic], "receive"));
+    for (size_t nic = 0; nic < list_in(host, "view").size(); ++nic) {
+      text +=
+          (nic == 0 ? "" : ",") + number(host[nic], "send") + ":" + number(host[nic], "receive");
     }
   }
   return text.empty() ? "" : " view " + text;
@@ -107,10 +120,10 @@ std::string view(const Value& plan) {
 std::string header(const Value& plan) {
   std::string text = "r2ccl-plan 1";
   for (const char* const name : {"collective", "algorithm", "type", "op"}) {
-    text += std::string(" ") + name + " " + word(field(plan, name));
+    text += std::string(" ") + name + " " + word(plan, name);
   }
   for (const char* const name : {"ranks", "root", "count"}) {
-    text += std::string(" ") + name + " " + number(field(plan, name));
+    text += std::string(" ") + name + " " + number(plan, name);
   }
   if (plan.contains("reproducible") && flag(plan, "reproducible")) text += " reproducible";
   text += hosts(plan) + view(plan);
@@ -120,24 +133,24 @@ std::string header(const Value& plan) {
 std::string region(const Value& step, const char* name) {
   if (!step.contains(name)) return "";
   const Value& value = step[name];
-  return std::string(" ") + name + " " + word(field(value, "buffer")) + ":" +
-         number(field(value, "offset")) + "+" + number(field(value, "count"));
+  return std::string(" ") + name + " " + word(value, "buffer") + ":" + number(value, "offset") +
+         "+" + number(value, "count");
 }
 
 std::string step_line(size_t index, const Value& step) {
-  std::string text = std::to_string(index) + " " + word(field(step, "kind"));
-  if (step.contains("peer")) text += " peer " + number(step["peer"]);
+  std::string text = std::to_string(index) + " " + word(step, "kind");
+  if (step.contains("peer")) text += " peer " + number(step, "peer");
   text += region(step, "source") + region(step, "target") + region(step, "addend");
-  if (step.contains("operands")) text += " operands " + word(step["operands"]);
+  if (step.contains("operands")) text += " operands " + word(step, "operands");
   if (step.contains("last_reduction") && flag(step, "last_reduction")) text += " last_reduction";
   return text + numbers(step, "after") + "\n";
 }
 
 std::string part_text(const Value& part) {
-  const Value& steps = list(field(part, "steps"));
-  std::string text = "rank " + number(field(part, "rank")) + " steps " +
-                     std::to_string(steps.size()) + " scratch " + number(field(part, "scratch"));
-  if (const std::string wide = number(field(part, "wide")); wide != "0") text += " wide " + wide;
+  const Value& steps = list(part, "steps");
+  std::string text = "rank " + number(part, "rank") + " steps " + std::to_string(steps.size()) +
+                     " scratch " + number(part, "scratch");
+  if (const std::string wide = number(part, "wide"); wide != "0") text += " wide " + wide;
   if (flag(part, "in_place")) text += " in_place";
   for (const char* const name : {"counts", "starts", "received_counts", "received_starts"}) {
     text += numbers(part, name);
@@ -153,12 +166,18 @@ std::string part_text(const Value& part) {
 Result<std::string> plan_text_of_json(const std::string& form) {
   using namespace from_json;
   try {
-    const Value plan = Value::parse(form);
+    const Value plan = Value::parse(form, [](int level, Value::parse_event_t, const Value&) {
+      if (level <= kLevelsMax) return true;
+      throw Unfit("values stand more than " + std::to_string(kLevelsMax) + " levels deep");
+    });
     std::string text = header(plan);
-    for (const Value& part : list(field(plan, "parts"))) text += part_text(part);
+    for (const Value& part : list(plan, "parts")) text += part_text(part);
     return text;
   } catch (const Value::exception& error) {
-    return Status(Code::invalid_argument, error.what());
+    // The library's number of the error in brackets stands first.
+    const std::string text = error.what();
+    return Status(Code::invalid_argument,
+                  "the JSON is broken: " + text.substr(text.find("] ") + 2));
   } catch (const Unfit& error) {
     return Status(Code::invalid_argument, error.what());
   }

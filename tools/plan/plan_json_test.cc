@@ -71,8 +71,24 @@ TEST(PlanJson, HasAddendsAndTheRankOrder) {
 
 TEST(PlanJson, IsRefusedWithItsCause) {
   EXPECT_EQ(plan_text_of_json("{}").status().message(), "there is no \"collective\"");
-  EXPECT_NE(plan_text_of_json("{\"collective\": ").status().message().find("parse error"),
-            std::string::npos);
+  const auto error = [](const std::string& form) {
+    return plan_text_of_json(form).status().message();
+  };
+  EXPECT_TRUE(
+      error("{\"collective\": ").starts_with("the JSON is broken: parse error at line 1, "));
+  EXPECT_EQ(error("{\"collective\": null}"),
+            "\"collective\": a value of type null stands where a word must");
+  const std::string words =
+      R"({"collective": "barrier", "algorithm": "ring", "type": "int8", "op": "sum", "ranks": )";
+  EXPECT_EQ(error(words + "-1}"), "\"ranks\": -1 stands where a number must");
+  EXPECT_EQ(error(words + "1.5}"), "\"ranks\": 1.5 stands where a number must");
+}
+
+TEST(PlanJson, ThatIsDeepIsRefusedAtOnce) {
+  const std::string deep(1'000'000, '[');
+  EXPECT_EQ(plan_text_of_json(deep).status().message(), "values stand more than 32 levels deep");
+  EXPECT_EQ(plan_text_of_json("{\"parts\": " + deep).status().message(),
+            "values stand more than 32 levels deep");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Status wrong_option(const std::string& what) {
 Result<HostGroups> hosts_of(const std::string& text, int ranks) {
   std::vector<uint32_t> host_of;
   const auto left = [&] { return static_cast<size_t>(ranks) - host_of.size(); };
-  std::istringstream sizes(text);
+  std::istringstream sizes(text.empty() || text.back() != ',' ? text : text + ",");
   uint32_t host = 0;
   for (std::string word; std::getline(sizes, word, ','); ++host) {
     const std::optional<int> size = parse_int(word);
@@ -37,6 +37,19 @@ Result<HostGroups> hosts_of(const std::string& text, int ranks) {
                         std::to_string(ranks) + " ranks");
   }
   return HostGroups(host_of);
+}
+
+std::string list_of_types() {
+  std::string list;
+  for (const DataType each : kDataTypes)
+    list += (list.empty() ? "" : ", ") + std::string(to_string(each));
+  return list;
+}
+
+Result<DomainCosts> costs_of(const std::string& option, const std::string& text) {
+  if (const auto costs = parse_domain_costs(text)) return *costs;
+  return wrong_option(option + ": '" + text + "' is not seven numbers of ns, as " +
+                      to_string(PlanCosts().network));
 }
 
 Result<View> view_of(const CallOptions& options, const PlanKey& key) {
@@ -57,7 +70,9 @@ Result<View> view_of(const CallOptions& options, const PlanKey& key) {
 Status apply(const CallOptions& options, PlanKey& key) {
   const auto type = std::ranges::find_if(
       kDataTypes, [&](DataType each) { return options.type == to_string(each); });
-  if (type == kDataTypes.end()) return wrong_option("--type: no type '" + options.type + "'");
+  if (type == kDataTypes.end()) {
+    return wrong_option("--type: no type '" + options.type + "'; there are " + list_of_types());
+  }
   if (options.root >= key.rank_count) {
     return wrong_option("--root: " + std::to_string(options.root) + " is none of " +
                         std::to_string(key.rank_count) + " ranks");
@@ -68,11 +83,10 @@ Status apply(const CallOptions& options, PlanKey& key) {
                         std::to_string(most) +
                         ", which is the most for this type and number of ranks");
   }
-  const auto memory = parse_domain_costs(options.memory_costs);
-  const auto network = parse_domain_costs(options.network_costs);
-  if (!memory || !network) {
-    return wrong_option("--memory-costs and --network-costs have seven numbers");
-  }
+  const Result<DomainCosts> memory = costs_of("--memory-costs", options.memory_costs);
+  R2CCL_RETURN_IF_ERROR(memory.status());
+  const Result<DomainCosts> network = costs_of("--network-costs", options.network_costs);
+  R2CCL_RETURN_IF_ERROR(network.status());
   const Result<HostGroups> hosts = hosts_of(options.hosts, key.rank_count);
   R2CCL_RETURN_IF_ERROR(hosts.status());
   key.type = *type;
@@ -83,7 +97,7 @@ Status apply(const CallOptions& options, PlanKey& key) {
   R2CCL_RETURN_IF_ERROR(view.status());
   key.view = view.value();
   // The costs of a job are bounded, and those of no job are the default ones.
-  const PlanCosts costs{*memory, *network};
+  const PlanCosts costs{memory.value(), network.value()};
   if (costs != PlanCosts()) key.costs = bounded(costs);
   return Status::ok_status();
 }

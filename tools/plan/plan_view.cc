@@ -1,15 +1,15 @@
 #include "tools/plan/plan_view.h"
 
 #include <cmath>
-#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/json_writer.h"
 #include "plan/analysis/checker.h"
-#include "plan/cost_model.h"
 #include "plan/text/plan_words.h"
 #include "plan/text/view_text.h"
 #include "tools/common/text_table.h"
+#include "tools/plan/plan_explain.h"
 #include "tools/plan/plan_totals.h"
 
 namespace r2ccl::tools {
@@ -94,16 +94,16 @@ std::string headline(const ShownPlan& shown) {
          algorithm_text(shown);
 }
 
-// Returns the predicted time of each algorithm that the call can have, unless it has only one.
+// Returns the predicted time of each algorithm that the call may take, unless it has only one.
 std::string predictions_text(const ShownPlan& shown) {
   const PlanKey& key = shown.plan.keys[0];
   if (!shown.imported.empty()) return "";
-  const std::span<const Algorithm> algorithms = algorithms_of(key);
-  if (algorithms.size() < 2 || key.rank_count < 2 || reduces_in_rank_order(key)) return "";
+  const std::vector<Prediction> predictions = predictions_of(key);
+  if (predictions.empty()) return "";
   std::vector<TextRow> rows = {{"algorithm", "predicted us", ""}};
-  for (const Algorithm each : algorithms) {
-    rows.push_back({word_of(kAlgorithmWords, each), in_us(predicted_ns(key, each)),
-                    each == choose_algorithm(key) ? "used" : ""});
+  for (const auto& [time, algorithm] : predictions) {
+    rows.push_back({word_of(kAlgorithmWords, algorithm), in_us(time),
+                    algorithm == predictions.front().second ? "used" : ""});
   }
   return "\n" + layout(rows);
 }
@@ -205,11 +205,11 @@ void write_costs(JsonWriter& out, const char* name, const DomainCosts& costs,
 }
 
 void write_predictions(JsonWriter& out, const PlanKey& key) {
-  const std::span<const Algorithm> algorithms = algorithms_of(key);
-  if (algorithms.size() < 2 || key.rank_count < 2 || reduces_in_rank_order(key)) return;
+  const std::vector<Prediction> predictions = predictions_of(key);
+  if (predictions.empty()) return;
   out.key("predicted_ns").begin_object();
-  for (const Algorithm each : algorithms) {
-    out.field(word_of(kAlgorithmWords, each), predicted_ns(key, each));
+  for (const auto& [time, algorithm] : predictions) {
+    out.field(word_of(kAlgorithmWords, algorithm), time);
   }
   out.end_object();
 }

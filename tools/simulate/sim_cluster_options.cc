@@ -37,6 +37,15 @@ void add_cluster_options(CLI::App* command, ClusterOptions& o) {
       ->type_name("FILE");
 }
 
+Status check_costs(const std::vector<std::pair<const char*, double>>& costs) {
+  constexpr double kSecondsMax = 1e9;
+  for (const auto& [option, seconds] : costs) {
+    if (seconds >= 0 && seconds <= kSecondsMax) continue;
+    return {Code::invalid_argument, std::string(option) + ": write a time from 0 to 10^9 seconds"};
+  }
+  return {};
+}
+
 Result<GpuCluster> cluster_of(const ClusterOptions& options) {
   GpuCluster cluster = options.cluster;
   for (const auto& [name, text, rate] :

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/training/job_shape.h"
@@ -23,6 +24,9 @@ struct ClusterOptions {
 void add_cluster_options(CLI::App* command, ClusterOptions& options);
 // Returns an error that names the option to change.
 Result<sim::GpuCluster> cluster_of(const ClusterOptions& options);
+// Takes options and their values in seconds, the costs of a failure. Returns an error that names
+// the first one that is no time.
+Status check_costs(const std::vector<std::pair<const char*, double>>& costs);
 nlohmann::json cluster_json(const sim::ModelShape& model, const sim::GpuCluster& cluster);
 std::string cluster_text(const sim::ModelShape& model, const sim::GpuCluster& cluster);
 // Returns the number by a format of printf.

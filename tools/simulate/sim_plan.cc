@@ -27,19 +27,31 @@ double percent_over(double time_s, double base_s) {
   return base_s > 0 ? (time_s / base_s - 1) * 100 : 0;
 }
 
+// Returns the rates of the NICs, each as fast as it ever is in the run.
+std::vector<HostRates> greatest_rates(const SimPlan& plan) {
+  std::vector<HostRates> rates = plan.fabric.rates;
+  for (const RateChange& change : plan.options.changes) {
+    NicRate& nic = rates[change.host][change.nic];
+    nic.send = std::max(nic.send, change.rate.send);
+    nic.receive = std::max(nic.receive, change.rate.receive);
+  }
+  return rates;
+}
+
 // Returns the least time of the call on this network.
 double floor_of(const SimPlan& plan) {
+  const std::vector<HostRates> rates = greatest_rates(plan);
   PlanKey key = plan.key;
-  key.view = plan.view;
+  key.view = View::of(rates).value();
   FloorOptions options;
   options.nics = plan.fabric.nics;
   options.nic_bytes_per_second = plan.fabric.nic_rate;
   if (plan.fabric.kind == FluidFabricKind::rails) options.fabric = FabricKind::rails;
-  if (plan.view.empty() && !plan.fabric.rates.empty()) {
+  if (key.view.empty()) {
     // All hosts have lost the same, which no view says.
     uint64_t send = 0;
     uint64_t receive = 0;
-    for (const NicRate& nic : plan.fabric.rates.front()) {
+    for (const NicRate& nic : rates.front()) {
       send += nic.send;
       receive += nic.receive;
     }
@@ -75,9 +87,14 @@ class PlanSimulation {
  private:
   static int fail(const Status& status) { return report_error("sim plan", status); }
 
+  // A lack of memory that the system tells is no matter of the option.
+  static Status explained(const Status& status) {
+    return status.code() == Code::invalid_argument ? status.with_context("--memory") : status;
+  }
+
   Status simulate() {
     const Result<FluidPlan> plan = FluidPlan::of(plan_.key, plan_.limits, plan_.memory_max);
-    R2CCL_RETURN_IF_ERROR(plan.status().with_context("--memory"));
+    R2CCL_RETURN_IF_ERROR(explained(plan.status()));
     Result<FluidTime> time = fluid_time(plan.value(), plan_.key.hosts, plan_.fabric, plan_.options);
     R2CCL_RETURN_IF_ERROR(time.status());
     time_ = std::move(time.value());
@@ -100,7 +117,7 @@ class PlanSimulation {
     FluidOptions options = plan_.options;
     options.changes.clear();
     const Result<FluidPlan> plan = FluidPlan::of(key, plan_.limits, plan_.memory_max);
-    R2CCL_RETURN_IF_ERROR(plan.status().with_context("--memory"));
+    R2CCL_RETURN_IF_ERROR(explained(plan.status()).with_context("the fault-free ring"));
     const Result<FluidTime> time = fluid_time(plan.value(), key.hosts, fabric, options);
     R2CCL_RETURN_IF_ERROR(time.status());
     ring_s_ = time.value().time_s;
@@ -123,8 +140,8 @@ class PlanSimulation {
                                        {algorithm(), ms(time_.time_s), over(time_.time_s)},
                                        {"floor", ms(floor_s_), over(floor_s_)},
                                        {"fault-free ring", ms(ring_s_), over(ring_s_)}};
-    std::printf("%s%llu messages\n", layout(rows).c_str(),
-                static_cast<unsigned long long>(time_.messages));
+    std::printf("%s%llu message%s\n", layout(rows).c_str(),
+                static_cast<unsigned long long>(time_.messages), time_.messages == 1 ? "" : "s");
   }
 
   json to_json() const {
@@ -168,8 +185,8 @@ void add_call_options(CLI::App* command, SimPlanOptions& o) {
   command
       ->add_option(
           "--algorithm", o.algorithm,
-          "auto, or an algorithm as `r2ccl plan show` has them; a collective that lacks it "
-          "takes another one")
+          "An algorithm as `r2ccl plan show` has them; a collective that lacks it takes another "
+          "one")
       ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--healthy-plan", o.healthy_plan,

@@ -76,10 +76,9 @@ Result<PlanKey> key_of(const SimPlanOptions& options) {
     return Status{Code::invalid_argument, "no collective '" + options.collective + "'; there are " +
                                               list_of_words(kCollectiveWords)};
   }
-  const auto algorithm = options.algorithm == "auto" ? std::optional(Algorithm::automatic)
-                                                     : value_of(kAlgorithmWords, options.algorithm);
+  const auto algorithm = algorithm_named(options.algorithm);
   if (!algorithm) {
-    return bad("--algorithm", "no algorithm '" + options.algorithm + "'; there are auto, " +
+    return bad("--algorithm", "no algorithm '" + options.algorithm + "'; there are " +
                                   list_of_words(kAlgorithmWords));
   }
   const int64_t ranks = int64_t{options.hosts} * options.ranks_per_host;
@@ -246,7 +245,7 @@ Result<SimPlan> sim_plan_of(const SimPlanOptions& options) {
   R2CCL_RETURN_IF_ERROR(rates.status());
   plan.fabric.rates = std::move(rates.value());
   Result<View> view = View::of(plan.fabric.rates);
-  R2CCL_RETURN_IF_ERROR(view.status().with_context("the rates of the NICs"));
+  R2CCL_RETURN_IF_ERROR(view.status().with_context(options.view.empty() ? "--loss" : "--view"));
   plan.view = std::move(view.value());
   if (!options.healthy_plan) {
     const bool rails = plan.fabric.kind == FluidFabricKind::rails;

@@ -128,7 +128,7 @@ TEST(SimPlanOptions, AWrongOneIsNamed) {
       {[](SimPlanOptions& o) { o.view = "2x1000"; }, "--view: it has 1 of 4 hosts"},
       {[](SimPlanOptions& o) { o.view = "3*2x1000/1"; }, "--view: host 3 has 1 NICs, and --nics"},
       {[](SimPlanOptions& o) { o.view = "2x0/3*2x1000"; },
-       "the rates of the NICs: host 0 of the view can send nothing"},
+       "--view: host 0 of the view can send nothing"},
       {[](SimPlanOptions& o) { o.failures = {"1,2"}; }, "--fail: '1,2' is neither MS,HOST,NIC"},
       {[](SimPlanOptions& o) { o.failures = {"-1,0,0"}; }, "--fail: write a time"},
       {[](SimPlanOptions& o) { o.failures = {"1,9,0"}; }, "--fail: host 9 has no NIC 0"},

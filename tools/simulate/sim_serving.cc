@@ -1,7 +1,6 @@
 #include "tools/simulate/sim_serving.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -194,10 +193,9 @@ Result<ServingJob> serving_job_of(const ServingOptions& options) {
   job.cluster = cluster.value();
   job.failure_at_s = options.fail_at_s < 0 ? job.duration_s / 2 : options.fail_at_s;
   R2CCL_RETURN_IF_ERROR(check_job(job));
-  for (const double cost : {options.stall_ms, options.costs.restart_s, options.costs.takeover_s}) {
-    if (std::isfinite(cost) && cost >= 0) continue;
-    return Status{Code::invalid_argument, "the cost of a failure is a time of zero or more"};
-  }
+  R2CCL_RETURN_IF_ERROR(check_costs({{"--stall-ms", options.stall_ms / 1e3},
+                                     {"--restart-s", options.costs.restart_s},
+                                     {"--takeover-s", options.costs.takeover_s}}));
   return job;
 }
 

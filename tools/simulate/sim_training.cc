@@ -254,6 +254,9 @@ Result<TrainingJob> training_job_of(const TrainingOptions& options) {
   job.cluster = cluster.value();
   job.overlap = !options.no_overlap;
   job.model.pipeline = std::min(job.model.pipeline, job.cluster.hosts);
+  if (options.pipeline < 0) {
+    return Status{Code::invalid_argument, "--pipeline: write the hosts of a pipeline, 1 or more"};
+  }
   if (options.pipeline != 0) job.model.pipeline = static_cast<uint32_t>(options.pipeline);
   const std::optional<uint64_t> bucket = parse_bytes(options.bucket);
   if (!bucket || *bucket < kBucketBytesMin) {
@@ -283,11 +286,10 @@ Status check_failures(const TrainingOptions& options) {
   if (options.patterns == 0 || options.patterns > kPatternsMax) {
     return bad("--patterns: write 1 to 1000000");
   }
-  if (!is_time(options.stall_ms) || !is_time(options.checkpoint_minutes) ||
-      !is_time(options.costs.restart_s) || !is_time(options.costs.rebuild_s)) {
-    return bad("the cost of a failure is a time of zero or more");
-  }
-  return {};
+  return check_costs({{"--stall-ms", options.stall_ms / 1e3},
+                      {"--checkpoint-minutes", options.checkpoint_minutes * 60},
+                      {"--restart-s", options.costs.restart_s},
+                      {"--rebuild-s", options.costs.rebuild_s}});
 }
 
 void add_sim_training(CLI::App* sim, Action* action) {

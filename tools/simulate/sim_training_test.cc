@@ -49,7 +49,11 @@ TEST(SimTraining, AWrongOptionIsNamed) {
       {[](TrainingOptions& o) { o.repair_hours = std::nan(""); }, "--repair-hours: write a"},
       {[](TrainingOptions& o) { o.duration_hours = 0; }, "--duration-hours: write a number"},
       {[](TrainingOptions& o) { o.patterns = 0; }, "--patterns: write 1 to 1000000"},
-      {[](TrainingOptions& o) { o.stall_ms = -1; }, "the cost of a failure is a time of"}};
+      {[](TrainingOptions& o) { o.pipeline = -1; }, "--pipeline: write the hosts of a pipeline"},
+      {[](TrainingOptions& o) { o.costs.rebuild_s = 1e300; }, "--rebuild-s: write a time from 0"},
+      {[](TrainingOptions& o) { o.costs.restart_s = std::nan(""); }, "--restart-s: write a time"},
+      {[](TrainingOptions& o) { o.checkpoint_minutes = -1; }, "--checkpoint-minutes: write a"},
+      {[](TrainingOptions& o) { o.stall_ms = -1; }, "--stall-ms: write a time from 0 to 10^9"}};
   for (const Wrong& wrong : kWrong) {
     TrainingOptions options;
     wrong.set(options);
@@ -66,7 +70,7 @@ TEST(SimServing, AWrongOptionIsNamed) {
   EXPECT_EQ(serving_job_of(options).value().failure_at_s, 3);
   options.costs.takeover_s = -1;
   EXPECT_EQ(serving_job_of(options).status().message(),
-            "the cost of a failure is a time of zero or more");
+            "--takeover-s: write a time from 0 to 10^9 seconds");
   options.job.failed = 8;
   EXPECT_EQ(serving_job_of(options).status().message(),
             "a host that serves keeps one NIC at least");

@@ -14,6 +14,10 @@ constexpr size_t kSweepsMax = 2000;
 constexpr size_t kStepsMax = size_t{1} << 26;
 // The logarithm by which the price of a NIC that is always busy rises in a sweep.
 constexpr double kRise = 0.1;
+// A slow NIC beside fast ones would rise beyond all numbers: by so much at a time at most, and
+// above this price all prices are lowered.
+constexpr double kRiseMax = 200;
+constexpr double kPriceMax = 1e200;
 
 // All NICs of all hosts in one direction: `host * rails + rail`.
 struct Nics {
@@ -89,7 +93,10 @@ class Prices {
     load(own, message.own);
     load(others, message.other);
   }
-  void load(Nics& nics, size_t nic) const { nics.prices[nic] *= std::exp(rise_ / nics.rates[nic]); }
+  void load(Nics& nics, size_t nic) {
+    nics.prices[nic] *= std::exp(std::min(rise_ / nics.rates[nic], kRiseMax));
+    if (nics.prices[nic] > kPriceMax) lower_all();
+  }
 
   // Only the ratios of prices count.
   void lower_all() {

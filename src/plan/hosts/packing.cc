@@ -16,7 +16,8 @@ constexpr size_t kHubs = 8;
 constexpr uint64_t kDepthMax = 3;
 // A host attaches one level deeper where that is cheaper by a quarter.
 constexpr uint64_t kDepthParts = 4;
-// The trees begin as if each host had sent and received so many chunks, on all its NICs.
+// The trees begin as if each host had sent and received so many chunks, on all its NICs: without
+// any load all prices would be equal, and the first trees would not spare slow hosts.
 constexpr uint64_t kChunksBefore = 16;
 // Times are in 2^-14 of the time in which the fastest NIC moves a chunk.
 constexpr int kTimeBits = 14;

@@ -15,7 +15,7 @@ namespace r2ccl {
 
 // More hosts than these take too long: the time of a packing grows with the third power.
 inline constexpr size_t kPackedHostsMax = 64;
-// More rails than these are too many as well.
+// It also grows with the rails.
 inline constexpr size_t kPackedRailsMax = 64;
 
 struct Packing {
@@ -49,8 +49,8 @@ struct RailFlow {
 uint64_t rail_load(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows,
                    uint64_t whole);
 
-// Takes the NICs of each host, by rail. A message takes all rails that both of its hosts have, in
-// proportion to their bandwidth.
+// Returns trees for these hosts, whose NICs stand by rail. A message takes all rails that both of
+// its hosts have, in proportion to their bandwidth.
 Packing pack_trees(const std::vector<HostRates>& hosts);
 
 }  // namespace r2ccl

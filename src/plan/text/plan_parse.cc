@@ -166,8 +166,9 @@ class Lines {
     while (!rest_.empty()) {
       ++number_;
       const size_t end = std::min(rest_.find('\n'), rest_.size());
-      const std::string_view line = rest_.substr(0, end);
+      std::string_view line = rest_.substr(0, end);
       rest_.remove_prefix(std::min(end + 1, rest_.size()));
+      if (line.ends_with('\r')) line.remove_suffix(1);
       Words words(line, number_);
       if (!words.next().empty() && !words.next().starts_with('#')) return words;
     }

@@ -157,6 +157,14 @@ std::string with_header(const std::string& word, const std::string& other) {
   return text.replace(text.find(word), word.size(), other);
 }
 
+TEST(PlanText, LinesMayEndAsOnWindows) {
+  std::string text;
+  for (const char c : with_step(kStep)) text += c == '\n' ? "\r\n" : std::string(1, c);
+  const Result<WholePlan> plan = parse_plan(text);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan.value(), parse_plan(with_step(kStep)).value());
+}
+
 void expect_refused(const std::string& text, const std::string& error) {
   const Result<WholePlan> plan = parse_plan(text);
   ASSERT_FALSE(plan.ok()) << text;

@@ -73,6 +73,15 @@ constexpr std::optional<T> value_of(const std::array<PlanWord<T>, n>& words,
   return std::nullopt;
 }
 
+// Returns the algorithm of a word of R2CCL_ALGO, some of which are shorter, or of kAlgorithmWords.
+inline std::optional<Algorithm> algorithm_named(std::string_view word) {
+  constexpr std::array kShortWords{
+      PlanWord{Algorithm::automatic, "auto"}, PlanWord{Algorithm::halving_doubling, "hd"},
+      PlanWord{Algorithm::recursive_doubling, "rd"}, PlanWord{Algorithm::hierarchical, "hier"}};
+  const auto algorithm = value_of(kShortWords, word);
+  return algorithm ? algorithm : value_of(kAlgorithmWords, word);
+}
+
 // Returns "one, two, three".
 template <typename T, size_t n>
 std::string list_of_words(const std::array<PlanWord<T>, n>& words) {

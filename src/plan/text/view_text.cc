@@ -146,6 +146,9 @@ Result<std::vector<HostRates>> parse_losses(std::string_view text, size_t hosts,
       return wrong("there are " + std::to_string(hosts) + " hosts; name at most one loss for each");
     }
     auto left = static_cast<uint32_t>(std::lround(percent / 100 * nics * kWholeNic));
+    if (left == nics * kWholeNic) {
+      return wrong(quoted(word) + " leaves less than 1/1000 of a NIC, and every host needs some");
+    }
     for (size_t i = host; left > 0; ++i) {
       const uint32_t lost = std::min(left, kWholeNic);
       rates[host][i % nics] = {kWholeNic - lost, kWholeNic - lost};

@@ -91,6 +91,8 @@ TEST(ViewText, ALossThatIsNoPercentageIsRefused) {
     EXPECT_EQ(error(word.c_str()), "'" + word + "' is no percentage from 0 to below 100");
   }
   EXPECT_EQ(error("5,"), "'' is no percentage from 0 to below 100");
+  EXPECT_EQ(error("99.999"),
+            "'99.999' leaves less than 1/1000 of a NIC, and every host needs some");
   EXPECT_EQ(error("1,2,3"), "there are 2 hosts; name at most one loss for each");
 }
 

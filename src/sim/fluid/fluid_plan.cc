@@ -1,6 +1,7 @@
 #include "sim/fluid/fluid_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -13,10 +14,14 @@
 namespace r2ccl::sim {
 namespace {
 
-std::string gigabytes(uint64_t bytes) {
-  const uint64_t tenths =
-      bytes / (uint64_t{1} << 30) * 10 + bytes % (uint64_t{1} << 30) * 10 / (uint64_t{1} << 30);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
+// Returns the bytes in the largest unit of which there is a whole one, with one decimal.
+std::string text_of_bytes(uint64_t bytes) {
+  constexpr std::array kUnits{"bytes", "KB", "MB", "GB"};
+  size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 1)) > 0) ++unit;
+  const uint64_t one = uint64_t{1} << (10 * unit);
+  const std::string tenths = unit == 0 ? "" : "." + std::to_string(bytes % one * 10 / one);
+  return std::to_string(bytes / one) + tenths + " " + kUnits[unit];
 }
 
 // Builds the parts, one rank after the other on each thread, and drops each long form at once.
@@ -73,8 +78,8 @@ class Builder {
     const uint64_t whole = memory_ / built_ * parts_.size();
     if (memory_ <= memory_max_ && (built_ < kForetelling || whole / 2 <= memory_max_)) return;
     failure_ = {Code::invalid_argument,
-                "the plan needs " + gigabytes(std::max(whole, memory_)) + " of memory, and " +
-                    gigabytes(memory_max_) +
+                "the plan needs " + text_of_bytes(std::max(whole, memory_)) + " of memory, and " +
+                    text_of_bytes(memory_max_) +
                     " are allowed; take larger segments, fewer bytes or fewer ranks"};
   }
 

@@ -33,8 +33,7 @@ class PlanPlayer {
   // Begins the next posted message of the queue, and returns its elements.
   uint64_t begin(uint32_t queue) { return next_step(queues_[queue].begun).count; }
 
-  uint32_t steps_left() const { return steps_left_; }
-  // Returns the same without the sends: with none left, the rank has its result.
+  // Returns the steps that are left, without the sends: with none left, the rank has its result.
   uint32_t work_left() const { return steps_left_ - sends_left_; }
   // Returns the first step that is not complete. Requires that there is one.
   uint32_t first_left() const;

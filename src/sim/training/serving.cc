@@ -161,6 +161,13 @@ Status check_job(const ServingJob& job) {
 
 Result<double> ServingTimes::pass(uint64_t tokens, const LiveNics& live, PlanFor plan_for) {
   const GpuCluster& cluster = job_.cluster;
+  if (tokens > kPassTokensMax) {
+    return Status{Code::invalid_argument,
+                  "a pass has " + std::to_string(tokens) + " tokens, and at most " +
+                      std::to_string(kPassTokensMax) +
+                      " are simulated; take a shorter prompt, a smaller batch or fewer tokens to "
+                      "replay"};
+  }
   if (tokens > job_.batch) tokens = (tokens + kTokensStep - 1) / kTokensStep * kTokensStep;
   const double gpus = static_cast<double>(cluster.hosts) * cluster.gpus;
   const double weights = kElementBytes * job_.model.parameters;

@@ -31,6 +31,8 @@ struct ServingJob {
 };
 
 inline constexpr double kServingTokensMax = 1e8;
+// The AllReduce of a longer pass takes minutes to simulate.
+inline constexpr uint64_t kPassTokensMax = uint64_t{1} << 20;
 
 // Returns an error that names the value which no job has.
 Status check_job(const ServingJob& job);
@@ -69,7 +71,8 @@ class ServingTimes {
   // Requires check_job().
   explicit ServingTimes(const ServingJob& job) : job_(job), collectives_(job.cluster) {}
 
-  // Returns the seconds of a pass of so many tokens.
+  // Returns the seconds of a pass of so many tokens. Fails where these are more than
+  // kPassTokensMax.
   Result<double> pass(uint64_t tokens, const LiveNics& live, PlanFor plan_for);
   // Returns the latencies of a run. Each strategy meets the same requests.
   Result<ServingOutcome> run(ServingStrategy strategy, const ServingCosts& costs);

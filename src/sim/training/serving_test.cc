@@ -34,6 +34,20 @@ TEST(Serving, APassHasItsClosedForm) {
               2 * 70e9 * 2048 / 8 / (989e12 * 0.4) + 160 * 2048 * reduce, 1e-9);
 }
 
+TEST(Serving, APassThatWouldTakeMinutesToSimulateIsRefused) {
+  const auto error = [](const ServingJob& job, uint32_t replayed, ServingStrategy strategy) {
+    return ServingTimes(job).run(strategy, {.replayed_tokens = replayed}).status().message();
+  };
+  ServingJob job = small_job();
+  EXPECT_EQ(
+      ServingTimes(job).pass(kPassTokensMax + 1, {8, 8}, PlanFor::view).status().message(),
+      "a pass has 1048577 tokens, and at most 1048576 are simulated; take a shorter prompt, a "
+      "smaller batch or fewer tokens to replay");
+  EXPECT_TRUE(error(job, UINT32_MAX, ServingStrategy::replicate).starts_with("a pass has "));
+  job.prompt = UINT32_MAX;
+  EXPECT_TRUE(error(job, 8, ServingStrategy::none).starts_with("a pass has 4294967295 tokens"));
+}
+
 TEST(Serving, RequestsThatAreAloneTakeTheirPasses) {
   ServingJob job = small_job();
   job.requests_per_s = 0.05;
