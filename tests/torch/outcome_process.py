@@ -105,9 +105,16 @@ class ExitTest(unittest.TestCase):
         self.assertIn("a mistake of the script", error1)
         self.assertRegex(error0, r"RemoteRankError: rank 1 .*aborted")
 
-    def test_a_rank_that_is_killed_is_named_and_recorded(self):
+    def test_a_rank_that_is_killed_is_named_recorded_and_logged(self):
         port = free_port()
         body = """
+            import logging, threading
+            logged = threading.Event()
+            class Heard(logging.Handler):
+                def emit(self, record):
+                    if record.levelno == logging.WARNING:  # a verdict; the call's error is an ERROR
+                        logged.set()
+            logging.getLogger("torch.distributed.r2ccl").addHandler(Heard())
             dist.barrier()
             print("ready", flush=True)
             if rank == 1:
@@ -116,6 +123,7 @@ class ExitTest(unittest.TestCase):
                 dist.all_reduce(torch.ones(3))
             except r2ccl.RemoteRankError as error:
                 print(error.ranks, error.dump, [str(v) for v in r2ccl.health().verdicts])
+            print("logged", logged.wait(10))
         """
         with tempfile.TemporaryDirectory() as folder:
             prefix = os.path.join(folder, "dump_")
@@ -134,6 +142,7 @@ class ExitTest(unittest.TestCase):
         self.assertEqual([entry["profiling_name"] for entry in entries],
                          ["r2ccl:barrier", "r2ccl:all_reduce"])
         self.assertEqual(first.returncode, 0)
+        self.assertIn("\nlogged True\n", output)
 
     def test_ctrl_c_ends_a_wait(self):
         for wait in ("dist.recv(torch.ones(1), 1)", "dist.barrier()",
