@@ -117,12 +117,13 @@ class Collectives(Arguments):
     def broadcast(self, tensors, opts):
         """Copies the root's tensor to all ranks."""
         tensor, root = one(tensors, "broadcast"), self._check_root(opts.rootRank, "broadcast")
-        memory = buffers.readable(tensor)
+        is_root = root == self._rank
+        memory = buffers.readable(tensor) if is_root else buffers.writable(tensor)
         code, factor = dtypes.movable(tensor)
         pointer = memory.data_ptr()
         return self._start(self._entry("broadcast", [tensor], root=root), [tensor],
                            (tensor, memory),
-                           back_to(tensor, memory) if root != self._rank else None, opts.timeout,
+                           None if is_root else back_to(tensor, memory), opts.timeout,
                            self._starts.r2cclBroadcast, pointer, pointer, memory.numel() * factor,
                            code, root)
 

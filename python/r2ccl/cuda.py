@@ -1,4 +1,4 @@
-"""CUDA tensors by way of pinned host memory. NOT TESTED: no GPU was at hand.
+"""CUDA tensors by way of pinned host memory.
 
 r2ccl sends from the memory of the host. A call first waits for the work that the current stream has
 been given: the input is complete then, and no kernel uses the output any more. The output is copied
@@ -17,17 +17,27 @@ def _stream(device):
     return _streams[device.index]
 
 
+def _finish_work_before(tensors):
+    """Blocks until the current streams of the tensors' devices have done their work."""
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("r2ccl: a CUDA graph cannot contain an operation of r2ccl, which runs in "
+                           "the host. Call it between two graphs")
+    for device in {tensor.device for tensor in tensors}:
+        torch.cuda.current_stream(device).synchronize()
+
+
 def to_host(tensor):
     """Returns a copy in pinned memory, complete on return."""
     host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
-    host.copy_(tensor.detach(), non_blocking=True)
-    torch.cuda.current_stream(tensor.device).synchronize()
+    # torch conjugates or negates a copy in the host at once: before the elements are there.
+    host.copy_(tensor.detach().resolve_conj().resolve_neg(), non_blocking=True)
+    _finish_work_before([tensor])
     return host
 
 
 def room_for(tensors):
     """Returns flat pinned memory for an output to these tensors."""
-    torch.cuda.current_stream(tensors[0].device).synchronize()
+    _finish_work_before(tensors)
     return torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype,
                        device="cpu", pin_memory=True)
 
@@ -40,7 +50,18 @@ def from_host(tensor, host):
     tensor.record_stream(stream)
 
 
-def join(tensors):
-    """Makes the current streams wait for the copies into these tensors."""
-    for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
-        torch.cuda.current_stream(device).wait_stream(_stream(device))
+def copies_into(tensors):
+    """Returns an event for each device of the tensors: the copies into them that have started."""
+    return [_stream(device).record_event()
+            for device in {tensor.device for tensor in tensors if tensor.is_cuda}]
+
+
+def are_done(copies):
+    """Returns whether the copies have ended. Never blocks."""
+    return all(copy.query() for copy in copies)
+
+
+def join(copies):
+    """Makes the current streams wait for the copies."""
+    for copy in copies:
+        torch.cuda.current_stream(copy.device).wait_event(copy)

@@ -42,6 +42,7 @@ class Work(dist.Work):
         self._finish = finish  # called after success; copies results to their places
         self.entry = entry  # of the recorder
         self._error = None
+        self._copies = ()  # those into CUDA tensors, which may still be under way
         self._future = None
         self._lock = threading.Lock()  # held while a thread is in C with the request
 
@@ -67,8 +68,8 @@ class Work(dist.Work):
                 raise
         if self._error is not None:
             raise self._error
-        if self._outputs and self._outputs[0].is_cuda:
-            cuda.join(self._outputs)
+        if self._copies:
+            cuda.join(self._copies)
         return True
 
     def block(self, milliseconds):
@@ -116,6 +117,7 @@ class Work(dist.Work):
         elif self._finish is not None:
             try:
                 self._finish()
+                self._copies = cuda.copies_into(self._outputs)
             except Exception as error:  # for the thread that waits
                 self._error = error
         self.entry.end(self._error)
@@ -152,11 +154,11 @@ class Work(dist.Work):
 
     def is_completed(self):
         """Returns whether the operation is complete, with or without an error."""
-        return self.poll()
+        return self.poll() and cuda.are_done(self._copies)
 
     def is_success(self):
         """Returns whether the operation is complete without an error."""
-        return self.poll() and self._error is None
+        return self.is_completed() and self._error is None
 
     def exception(self):
         """Returns the operation's error, or None."""
@@ -205,8 +207,8 @@ class Work(dist.Work):
         promise = self.__dict__.pop("_promise", None)
         if promise is None:
             return
-        if self._outputs and self._outputs[0].is_cuda:
-            cuda.join(self._outputs)
+        if self._copies:
+            cuda.join(self._copies)
         promise.set_result(error or self._error or self._outputs)
 
 

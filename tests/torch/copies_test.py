@@ -75,12 +75,9 @@ class AllGatherTest(GroupCase):
 
     def test_lists_with_another_default_device(self):
         outputs, mine = self.all_ranks(lambda _: torch.empty(6)), values(self.rank, 6)
-        torch.set_default_device("meta")
-        try:
+        with torch.device("meta"):
             self.group.allgather([outputs], [mine]).wait()
             self.group.monitored_barrier()
-        finally:
-            torch.set_default_device(None)
         for rank, output in enumerate(outputs):
             self.assert_same(output, values(rank, 6))
 

@@ -29,6 +29,13 @@ def since(*version):
     return mark
 
 
+def with_cuda(test):
+    """Leaves a test out where torch finds no GPU. Stands above @ranks."""
+    if not torch.cuda.is_available():
+        test.sizes = ()
+    return test
+
+
 def values(rank, count, dtype=torch.float32, start=0):
     """Returns elements that differ by rank and place, and are exact in every type: 0 to 12."""
     return ((torch.arange(start, start + count) * 3 + rank * 5) % 13).to(dtype)

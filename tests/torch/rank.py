@@ -63,6 +63,8 @@ def gather(store, title, rank, size, text):
 def main(modules, pattern):
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
+    if os.environ["DEVICE"] != "cpu":
+        torch.set_default_device(os.environ["DEVICE"])
     store = dist.TCPStore("127.0.0.1", int(os.environ["STORE_PORT"]), size, rank == 0,
                           timeout=seconds(4 * TIMEOUT_S))
     init(store, 0, rank, size)

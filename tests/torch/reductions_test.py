@@ -78,11 +78,8 @@ class AllReduceTest(GroupCase):
     def test_a_factor_has_all_its_digits(self):
         for factor in (0.1, torch.tensor(0.1, dtype=torch.float64)):
             tensor = torch.ones(2, dtype=torch.float64)
-            torch.set_default_device("meta")
-            try:
+            with torch.device("meta"):
                 dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
-            finally:
-                torch.set_default_device(None)
             expected = sum(torch.full((2,), 0.1, dtype=torch.float64) for _ in range(self.size))
             self.assertTrue(torch.allclose(tensor, expected, rtol=1e-14, atol=0))
 

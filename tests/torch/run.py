@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Runs the tests of the torch backend. Needs torch, and libr2ccl.so in build/ or R2CCL_LIBRARY.
 
-    run.py [-k TEXT] [--sizes 1,2,4] [MODULE...]
+    run.py [-k TEXT] [--sizes 1,2,4] [--device cuda] [MODULE...]
 
 A module whose name ends with _test has cases for groups: they run in every rank of groups of 1, 2
 and 4 processes on this host. One whose name ends with _process starts its own processes. Each test
 is a line: "ok" or "FAIL", the number of ranks, its name and its time. The last line is the sum.
+
+With --device cuda the groups' tensors are on the GPU, which the ranks of this host may share. Those
+of cuda_test are there always; it has tests only where torch finds a GPU.
 """
 
 import argparse
@@ -42,9 +45,9 @@ def environment():
     return env
 
 
-def run_group(modules, size, pattern):
+def run_group(modules, size, pattern, device):
     """Runs the cases in a group. Prints their lines. Returns (passed, failed)."""
-    env = dict(environment(), WORLD_SIZE=str(size), STORE_PORT=str(free_port()))
+    env = dict(environment(), WORLD_SIZE=str(size), STORE_PORT=str(free_port()), DEVICE=device)
     command = [sys.executable, str(HERE / "rank.py"), pattern, *modules]
     others = [subprocess.Popen(command, env=dict(env, RANK=str(rank))) for rank in range(1, size)]
     first = subprocess.Popen(command, env=dict(env, RANK="0"), stdout=subprocess.PIPE, text=True)
@@ -101,12 +104,14 @@ def main():
     parser.add_argument("modules", nargs="*", metavar="MODULE")
     parser.add_argument("-k", dest="pattern", default="", help="only tests with this text")
     parser.add_argument("--sizes", default="1,2,4", help="numbers of ranks")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"),
+                        help="where the groups' tensors are")
     args = parser.parse_args()
     names = args.modules or sorted(path.stem for path in HERE.glob("*.py"))
     in_groups = [name for name in names if name.endswith("_test")]
     passed = failed = 0
     for size in map(int, args.sizes.split(",") if in_groups else ()):
-        one = run_group(in_groups, size, args.pattern)
+        one = run_group(in_groups, size, args.pattern, args.device)
         passed, failed = passed + one[0], failed + one[1]
     one = run_processes([name for name in names if re.search("_process$", name)], args.pattern)
     passed, failed = passed + one[0], failed + one[1]
