@@ -27,6 +27,7 @@ def back_to(tensor, memory):
     """Returns the step that copies the result into the tensor, or None when it lies there."""
     if memory is tensor:
         return None
+    cuda.require_writable([tensor])
     return lambda: buffers.copy_back(tensor, memory)
 
 
@@ -51,6 +52,7 @@ def gathered(tensors):
     if buffers.are_adjacent(tensors):
         return tensors[0], None
     if tensors[0].is_cuda:
+        cuda.require_writable(tensors)
         memory = cuda.room_for(tensors)
     else:
         memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype,

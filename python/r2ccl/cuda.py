@@ -42,6 +42,14 @@ def room_for(tensors):
                        device="cpu", pin_memory=True)
 
 
+def require_writable(tensors):
+    """Raises RuntimeError for a view whose elements differ from its memory."""
+    if any(tensor.is_cuda and (tensor.is_conj() or tensor.is_neg()) for tensor in tensors):
+        # With torch 2.11 such an output had wrong elements after some copies.
+        raise RuntimeError("r2ccl has no support for conjugate and negative views on a GPU as "
+                           "outputs: pass tensor.resolve_conj() or tensor.resolve_neg()")
+
+
 def from_host(tensor, host):
     """Starts the copy of pinned memory into the tensor."""
     stream = _stream(tensor.device)
@@ -59,6 +67,12 @@ def copies_into(tensors):
 def are_done(copies):
     """Returns whether the copies have ended. Never blocks."""
     return all(copy.query() for copy in copies)
+
+
+def finish(copies):
+    """Blocks until the copies have ended."""
+    for copy in copies:
+        copy.synchronize()
 
 
 def join(copies):

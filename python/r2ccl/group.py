@@ -186,7 +186,7 @@ class Group:
                       error)
         finally:
             for work in list(self.works.values()):
-                work.poll()
+                work.end()
             self._record.forget()
 
 

@@ -152,6 +152,11 @@ class Work(dist.Work):
         if code != c_api.r2cclSuccess or done.value:
             self._settle(code)
 
+    def end(self):
+        """Completes an operation whose group has ended."""
+        self.poll()
+        cuda.finish(self._copies)
+
     def is_completed(self):
         """Returns whether the operation is complete, with or without an error."""
         return self.poll() and cuda.are_done(self._copies)

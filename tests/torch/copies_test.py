@@ -32,7 +32,7 @@ class BroadcastTest(GroupCase):
                                  bytes_of(values(self.size - 1, 9).to(dtype)))
 
     def test_conjugate_views(self):
-        tensor = torch.complex(values(self.rank, 3), values(self.rank, 3, start=5))
+        tensor = torch.complex(values(self.rank, 3), values(self.rank, 3, start=5)).cpu()
         view = tensor.conj() if self.rank % 2 == 0 else tensor  # its memory is that of the tensor
         for root in range(min(self.size, 2)):
             expected = view.clone()

@@ -138,9 +138,10 @@ class StreamTest(GroupCase):
         for rank in range(self.size):
             self.assert_same(output[rank * COUNT:][:COUNT].cpu(),
                              -values(rank, COUNT, start=5).cpu())
-        dist.broadcast(view, 0)
-        self.assert_same(view.resolve_conj().cpu(), torch.complex(
-            values(0, COUNT), -values(0, COUNT, start=5)).cpu())
+        for call in (lambda: self.group.allreduce([view]),
+                     lambda: self.group.allgather([[view] * self.size], [source.cuda()])):
+            with self.assertRaisesRegex(RuntimeError, "conjugate and negative views"):
+                call()
 
     @with_cuda
     @ranks(2, 4)

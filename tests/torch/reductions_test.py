@@ -71,9 +71,9 @@ class AllReduceTest(GroupCase):
     def test_a_negative_view(self):
         # Its memory has the elements without the sign.
         result = self.reduced(dist.ReduceOp.MAX,
-                              lambda rank: torch._neg_view(small(rank, torch.float32)))
+                              lambda rank: torch._neg_view(small(rank, torch.float32).cpu()))
         self.assert_same(result.resolve_neg(), torch.stack(
-            self.all_ranks(lambda rank: -small(rank, torch.float32))).amax(0))
+            self.all_ranks(lambda rank: -small(rank, torch.float32).cpu())).amax(0))
 
     def test_a_factor_has_all_its_digits(self):
         for factor in (0.1, torch.tensor(0.1, dtype=torch.float64)):

@@ -7,8 +7,8 @@ A module whose name ends with _test has cases for groups: they run in every rank
 and 4 processes on this host. One whose name ends with _process starts its own processes. Each test
 is a line: "ok" or "FAIL", the number of ranks, its name and its time. The last line is the sum.
 
-With --device cuda the groups' tensors are on the GPU, which the ranks of this host may share. Those
-of cuda_test are there always; it has tests only where torch finds a GPU.
+With --device cuda the groups' tensors are on the GPU, which the ranks of this host may share. The
+tests of cuda_test run only where torch finds a GPU.
 """
 
 import argparse

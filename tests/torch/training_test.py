@@ -28,8 +28,9 @@ def make_model():
 
 
 def batch(rank, step):
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(6, 8, generator=generator), torch.randn(6, 4, generator=generator)
+    generator = torch.Generator("cpu").manual_seed(1000 * step + rank)
+    return tuple(torch.randn(6, width, generator=generator, device="cpu").to(
+        torch.get_default_device()) for width in (8, 4))
 
 
 def loss_of(model, rank, step):
@@ -184,7 +185,7 @@ class FsdpTest(TrainingCase):
     @since(2, 6)
     def test_weights_equal_those_of_one_process(self):
         model = make_model()
-        mesh = init_device_mesh("cpu", (self.size,))
+        mesh = init_device_mesh(torch.get_default_device().type, (self.size,))
         for layer in model:
             if isinstance(layer, torch.nn.Linear):
                 fully_shard(layer, mesh=mesh)
@@ -202,7 +203,7 @@ class FsdpTest(TrainingCase):
         model = make_model()
         expected = copy.deepcopy(model)
         policy = MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.bfloat16)
-        fully_shard(model, mesh=init_device_mesh("cpu", (self.size,)), mp_policy=policy)
+        fully_shard(model, mesh=init_device_mesh(torch.get_default_device().type, (self.size,)), mp_policy=policy)
         if hasattr(model, "set_gradient_divide_factor"):
             model.set_gradient_divide_factor(2.0 * self.size)
             scale = 2 * self.size
@@ -218,7 +219,7 @@ class FsdpTest(TrainingCase):
     @ranks(4)
     def test_two_dimensions(self):
         model = make_model()
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        mesh = init_device_mesh(torch.get_default_device().type, (2, 2), mesh_dim_names=("replicate", "shard"))
         fully_shard(model, mesh=mesh)
         self.train(model)
         whole = [parameter.full_tensor() for parameter in model.parameters()]
@@ -257,7 +258,7 @@ class FunctionalTest(GroupCase):
             self.all_ranks(lambda rank: values(rank, 2 * self.size))))
 
     def test_dtensor_redistribution(self):
-        mesh = init_device_mesh("cpu", (self.size,))
+        mesh = init_device_mesh(torch.get_default_device().type, (self.size,))
         full = values(3, 8 * self.size).reshape(2 * self.size, 4)
         sharded = distribute_tensor(full, mesh, [Shard(0)])
         self.assert_same(sharded.to_local(), full[2 * self.rank:2 * self.rank + 2])
@@ -267,7 +268,7 @@ class FunctionalTest(GroupCase):
         self.assert_same((sharded @ other).full_tensor(), full @ full.t())
 
     def test_a_tensor_whose_elements_are_in_another_one_is_refused(self):
-        mesh = init_device_mesh("cpu", (self.size,))
+        mesh = init_device_mesh(torch.get_default_device().type, (self.size,))
         shards = distribute_tensor(torch.zeros(4, self.size), mesh, [Shard(1)])
         for call in (lambda: dist.all_reduce(shards), lambda: dist.broadcast(shards, 0)):
             with self.assertRaisesRegex(TypeError, r"a DTensor has no memory.*to_local\(\)"):

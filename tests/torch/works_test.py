@@ -147,7 +147,7 @@ class WorkTest(GroupCase):
                                     dtype=torch.float32) for at in (0, 16)]
         self.assertEqual(tensors[1].data_ptr() - tensors[0].data_ptr(), 16)
         self.assertFalse(buffers.are_adjacent(tensors))
-        self.assertTrue(buffers.are_adjacent(list(torch.zeros(2, 4))))
+        self.assertTrue(buffers.are_adjacent(list(torch.zeros(2, 4, device="cpu"))))
 
     def test_a_work_that_lasts_does_not_keep_the_later_ones(self):
         lasting = self.group.recv([torch.empty(1)], self.rank, 9)

@@ -23,8 +23,9 @@ class RefusedTest(GroupCase):
 
     def test_quantized_tensors(self):
         for dtype in (torch.quint8, torch.quint4x2):
-            scales = torch.ones(1), torch.zeros(1)
-            quantized = torch.quantize_per_channel(torch.zeros(1, 9), *scales, 0, dtype)
+            zeros = torch.zeros(1, 9, device="cpu")
+            scales = torch.ones(1, device="cpu"), torch.zeros(1, device="cpu")
+            quantized = torch.quantize_per_channel(zeros, *scales, 0, dtype)
             with self.assertRaisesRegex(TypeError, r"no tensors of.*int_repr\(\)"):
                 dist.broadcast(quantized, 0)
 
