@@ -74,8 +74,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
  public:
   static constexpr ChannelId kChannel{1};
 
-  explicit ScriptedLink(size_t path_count)
-      : reactor_(transport_.poller()), link_(*this, Rank(1), Rank(0), specs(path_count), {}) {
+  // `in_memory`: the peer is on the same host.
+  explicit ScriptedLink(size_t path_count, bool in_memory = false)
+      : reactor_(transport_.poller()),
+        link_(*this, Rank(1), Rank(0), specs(path_count, in_memory), {}) {
     peers_.resize(path_count);
     link_.open_channel(kChannel, *this);
   }
@@ -195,7 +197,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   }
 
   // LinkHost, and for other links of the same rank
-  SendingLinks& sending_links() override { return sending_links_; }
+  BusyLinks& busy_links() override { return busy_links_; }
 
   // Returns how often the link has tried to open a connection; it never succeeds.
   int connects() const { return transport_.connects(); }
@@ -240,12 +242,13 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     uint64_t bytes_received = 0;
   };
 
-  static std::vector<PathSpec> specs(size_t count) {
+  static std::vector<PathSpec> specs(size_t count, bool in_memory) {
     std::vector<PathSpec> specs(count);
     for (size_t i = 0; i < count; ++i) {
       specs[i].id = PathId(static_cast<uint16_t>(i));
       specs[i].local_nic = specs[i].remote_nic = NicId(static_cast<uint16_t>(i));
       specs[i].local_name = "nic" + std::to_string(i);
+      if (in_memory) specs[i].remote.address.family = AddressFamily::local;
     }
     return specs;
   }
@@ -342,7 +345,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<std::byte> spare_frame_;
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
   NicQueue queue_;
-  SendingLinks sending_links_;
+  BusyLinks busy_links_;
   DialGate gate_{limits::kFirstDialsMax};
   Link link_;
   std::vector<Peer> peers_;

@@ -54,6 +54,13 @@ void PathModel::reset() {
   window_ = std::min<uint64_t>(window_, limits::kWindowBytesInitial);
 }
 
+void PathModel::expect(double bytes_per_ns) {
+  R2CCL_CHECK(bytes_per_ns >= kRateMin);
+  if (rate_known_) return;
+  rate_ = bytes_per_ns;
+  rate_known_ = true;
+}
+
 TimeNs PathModel::slack() const {
   // No acknowledgement has come yet, so the path may be long.
   if (base_delay_ == kDelayInitial && !mutated(Mutant::tune_margin_unknown)) return kSlackUnknown;

@@ -61,6 +61,8 @@ class PathModel {
 
   // Starts a fresh connection with nothing outstanding. Keeps the rate of earlier connections.
   void reset();
+  // Takes this rate for that of a path whose medium is known, until the path has shown its own.
+  void expect(double bytes_per_ns);
 
   // `nic_time`: time of all bytes outstanding through the NIC, this transmission included.
   void on_sent(Transmission transmission, TimeNs now, TimeNs nic_time = 0);

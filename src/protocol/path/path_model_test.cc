@@ -18,6 +18,16 @@ TEST(PathModel, FindsTheRateOf250MbitWithin100Ms) {
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
 }
 
+TEST(PathModel, AnExpectedRateCountsUntilThePathHasShownItsOwn) {
+  Driver d(Wire(kGigabit250, 100 * kMicrosecond));
+  d.model.expect(1);
+  EXPECT_EQ(d.model.wire_time(1000), 1000);
+  d.run_for(500 * kMillisecond);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
+  d.model.expect(1);
+  EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
+}
+
 TEST(PathModel, TheWindowAt250MbitIsAbout128KB) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.run_for(kSecond);

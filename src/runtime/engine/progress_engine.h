@@ -147,7 +147,7 @@ class ProgressEngine final : private LinkHost {
   std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
   std::vector<std::byte>& spare_frame() override { return shared_.spare_frame(); }
   NicQueue& queue(NicId nic) override;
-  SendingLinks& sending_links() override { return sending_links_; }
+  BusyLinks& busy_links() override { return busy_links_; }
   DialGate& dial_gate(NicId nic, bool shm) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
   void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
@@ -201,7 +201,7 @@ class ProgressEngine final : private LinkHost {
   std::unique_ptr<Acceptor> acceptor_;
   LinkSchedule schedule_;        // of links_, which it outlives
   std::vector<LinkTurn> turns_;  // parallel to links_
-  SendingLinks sending_links_;   // of links_, which it outlives
+  BusyLinks busy_links_;         // of links_, which it outlives
   std::vector<std::unique_ptr<Link>> links_;
   size_t unsent_links_ = 0;             // links that had unsent chunks after their last turn
   NicSet drained_;                      // subset of nics_

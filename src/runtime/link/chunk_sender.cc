@@ -51,9 +51,9 @@ bool ChunkSender::uses_memory(const std::vector<Path*>& paths) {
 // That is faster for a sender that has nothing else to do, if its stream is long, or if the reader
 // may have several senders and so more to copy than each of them.
 bool ChunkSender::leaves_in_place(const Path& path) const {
-  if (sends_.others_send() || channels_.receives()) return true;
+  if (load_.others_to_do()) return true;
   const uint64_t stream = channels_.fresh_bytes() + path.model.bytes_outstanding();
-  return stream < kStreamBytes && !sends_.others_in_memory();
+  return stream < kStreamBytes && !load_.others_in_memory();
 }
 
 void ChunkSender::send_proof(Path& path, TimeNs now) {

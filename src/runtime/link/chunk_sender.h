@@ -32,7 +32,7 @@ class ChunkSender {
         end_(end),
         settings_(settings),
         channels_(channels),
-        sends_(host.sending_links(), uses_memory(paths)),
+        load_(host.busy_links(), uses_memory(paths)),
         scheduler_(scheduler),
         paths_(std::move(paths)),
         take_state_(std::move(take_state)) {}
@@ -40,8 +40,13 @@ class ChunkSender {
   // Gives chunks to the paths that take them now. Returns whether it ended before them, because it
   // has written as much as one pass may.
   bool dispatch(TimeNs now);
-  // Must follow each post.
-  void note_load() { sends_.set(channels_.sends()); }
+  // Must follow each post of a send.
+  void note_load() {
+    load_.set_sends(channels_.sends());
+    if (load_.receives()) load_.set_receives(channels_.receives());
+  }
+  // Must follow each post of a receive.
+  void note_receive() { load_.set_receives(true); }
   // Sends a full-size frame without content, which shows that the path carries such frames.
   void send_proof(Path& path, TimeNs now);
 
@@ -110,7 +115,7 @@ class ChunkSender {
   const LinkEnd end_;
   const LinkSettings& settings_;
   ChannelSet& channels_;
-  SendingLinks::Part sends_;
+  BusyLinks::Part load_;
   PathScheduler& scheduler_;
   const std::vector<Path*> paths_;
   const TakeState take_state_;

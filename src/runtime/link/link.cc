@@ -59,6 +59,7 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
 MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   Channel& target = channels_.at(id);
   const ReceiveLedger::Posted posted = target.receive.post(receive);
+  sender_.note_receive();
   if (!posted.mismatch.ok()) {
     channels_.complete(ChannelSet::Ended::mismatch, target, posted.number, posted.mismatch);
   } else if (posted.complete) {

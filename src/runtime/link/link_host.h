@@ -17,8 +17,8 @@
 #include "runtime/connection/dial_gate.h"
 #include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/link/busy_links.h"
 #include "runtime/link/link_witness.h"
-#include "runtime/link/sending_links.h"
 #include "runtime/link/user_memory.h"
 #include "transport/transport.h"
 
@@ -57,7 +57,7 @@ class LinkHost {
   virtual std::span<std::byte> read_buffer() = 0;
   virtual std::vector<std::byte>& spare_frame() = 0;
   virtual NicQueue& queue(NicId nic) = 0;
-  virtual SendingLinks& sending_links() = 0;
+  virtual BusyLinks& busy_links() = 0;
   // Returns the gate of first dials from that NIC; kNoNic: from none, in shared memory or not.
   virtual DialGate& dial_gate(NicId nic, bool shm) = 0;
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.

@@ -12,6 +12,7 @@ namespace {
 struct Load {
   size_t bytes = 0;
   bool others = false;      // another link of the rank sends
+  bool reads = false;       // another link of the rank receives
   bool receives = false;    // the link also receives
   bool neighbours = false;  // this host has a third rank
 };
@@ -25,8 +26,9 @@ bool stays_in_place(const Load& load) {
   permit.channels.push_back(
       {ScriptedLink::kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
   s.say(0, permit);
-  SendingLinks::Part other(s.sending_links(), load.neighbours);
-  other.set(load.others);
+  BusyLinks::Part other(s.busy_links(), load.neighbours);
+  other.set_sends(load.others);
+  other.set_receives(load.reads);
   std::vector<std::byte> place(100'000);
   if (load.receives) (void)s.link().post_receive(ScriptedLink::kChannel, place, 0);
   const std::vector<std::byte> message(load.bytes);
@@ -43,7 +45,24 @@ TEST(LinkInPlace, ChunksStayInPlaceUnlessALongStreamIsAllThatTheRankHasToDo) {
   EXPECT_FALSE(stays_in_place({.bytes = kLong}));
   EXPECT_TRUE(stays_in_place({.bytes = kLong, .others = true}));
   EXPECT_TRUE(stays_in_place({.bytes = kLong, .receives = true}));
+  EXPECT_TRUE(stays_in_place({.bytes = kLong, .reads = true, .neighbours = true}));
   EXPECT_FALSE(stays_in_place({.bytes = kShort, .neighbours = true}));
+}
+
+TEST(LinkInPlace, TheFirstMessageOfALinkThroughMemoryHasLargeChunks) {
+  for (const bool in_memory : {false, true}) {
+    ScriptedLink s(1, in_memory);
+    s.connect(0);
+    ControlFrame permit = s.state();
+    permit.channels.push_back(
+        {ScriptedLink::kChannel, MessageNo(0), MessageNo(1), limits::kEagerBytes, {}});
+    s.say(0, permit);
+    const std::vector<std::byte> message(limits::kEagerBytes);
+    (void)s.link().post_send(ScriptedLink::kChannel, message, 0);
+    s.step();
+    ASSERT_FALSE(s.chunks().empty());
+    EXPECT_EQ(s.chunks().front().second.payload_bytes == message.size(), in_memory);
+  }
 }
 
 }  // namespace

@@ -14,6 +14,11 @@
 namespace r2ccl {
 namespace {
 
+// Memory of any host is faster. A link that began with the rate of an unknown network would cut its
+// first messages into chunks that are too small to stay in place, and so the ranks would measure
+// costs that no later message has.
+constexpr double kMemoryRate = 1;  // bytes per ns
+
 bool is_bad_memory(const IoResult& end) {
   return end.kind == IoKind::refused && end.error == EFAULT;
 }
@@ -33,7 +38,9 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
       spec(std::move(path_spec)),
       backoff(damping),
       owner_(owner),
-      host_(host) {}
+      host_(host) {
+  if (spec.is_shm()) model.expect(kMemoryRate);
+}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
