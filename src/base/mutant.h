@@ -86,6 +86,7 @@ namespace r2ccl {
   X(tune_never_wait, "a chunk never waits for a better path")                                     \
   X(tune_paths_for, "a message is cut for all paths")                                             \
   X(tune_chunk_shared, "a shared NIC sizes no chunk")                                             \
+  X(tune_cut_early, "a message is cut before a path carries chunks")                              \
   X(tune_doubtful, "a chunk on a path on probation has no copy")                                  \
   X(tune_suspect_hedge, "the chunks of a suspect path have no hedge")                             \
   X(tune_nic_time, "the bytes of other links on a NIC have no time")                              \
