@@ -37,6 +37,10 @@ namespace r2ccl {
   X(accuse_sleepers, "a path is late also when the peer answers on no other")                     \
   X(no_return, "a path that failed is not opened again")                                          \
   X(small_proof, "a path is up though full-size frames do not pass")                              \
+  X(join_unasked, "the higher rank does not ask for data connections")                            \
+  X(join_dead, "a data connection may join an incarnation that is over")                          \
+  X(join_all, "every link opens its data connections at the start")                               \
+  X(join_unproved, "a data connection that joins carries chunks at once")                         \
   X(one_stream, "an idle link checks the same control streams again and again")                   \
   X(old_address, "a NIC's new address is not reported")                                           \
   X(silent_close, "a rank that finalizes while its calls wait tells no one")                      \

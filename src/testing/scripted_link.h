@@ -89,7 +89,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ++peer.incarnation;
     peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
     peer.data = adopt(index, ConnectionKind::data);
-    peer.control = adopt(index, ConnectionKind::control);
+    peer.control = adopt(index, ConnectionKind::join);
     auto own = std::make_unique<ScriptedConnection>();
     peer.control_end = own.get();
     peer.own_control = std::make_unique<ControlStream>(

@@ -106,9 +106,9 @@ TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
   EXPECT_EQ(ends.acceptor->state(), State::failed);
 }
 
-TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
+TEST(Handshake, AConnectionJoinsTheIncarnationThatItNames) {
   ConnectionIdentity control = kIdentity;
-  control.kind = ConnectionKind::control;
+  control.kind = ConnectionKind::join;
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
     return AcceptDecision{Incarnation(6), Incarnation(6), {}};
   };
