@@ -179,6 +179,12 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     }
     return frame;
   }
+  // Does the same without a report of that path.
+  ControlFrame state_without(size_t index) {
+    ControlFrame frame = state();
+    frame.paths.erase(frame.paths.begin() + static_cast<ptrdiff_t>(index));
+    return frame;
+  }
   // Sends the frame on that path's control stream, with the pong that the link's ping expects
   // there.
   void say(size_t index, const ControlFrame& frame) { deliver(index, control_bytes(index, frame)); }

@@ -65,7 +65,6 @@ TimeNs FailureDetector::control_overdue_at(const PathEnd& path) {
 // Bytes that other links send later share the NIC with the bytes that this path has sent before.
 TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
   if (path.model.outstanding().empty() || path.abandoned()) return kNever;
-  if (!path.data_passes) return kNever;  // no chunk waits, and the proof has a bound of its own
   const Transmission& oldest = path.model.outstanding().front();
   R2CCL_CHECK(path.queue.outstanding() >= path.model.bytes_outstanding());
   const uint64_t others = path.queue.outstanding() - path.model.bytes_outstanding();

@@ -95,8 +95,7 @@ class FailureDetector {
   // whole peer.
   bool owed_in_silence(const PathEnd& path) const;
   // Returns the time at which the oldest chunk of the path is overdue, counting the bytes that
-  // other links have sent through its NIC; kNever: no chunk is outstanding, or the data connection
-  // has not shown yet that full-size frames pass.
+  // other links have sent through its NIC; kNever: no chunk is outstanding.
   static TimeNs data_overdue_at(const PathEnd& path);
   // Returns the time at which the oldest missed pong is overdue; kNever: none is missed.
   static TimeNs control_overdue_at(const PathEnd& path);

@@ -86,7 +86,6 @@ void LinkPaths::on_frame(TimeNs now) {
 void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
   if (idle_ns <= limits::kPauseThreshold) return;
   detector_.compensate_idle(idle_ns, now);
-  for (Path* path : all()) path->compensate_pause(idle_ns, now);
   liveness_.compensate_idle(idle_ns, now);
 }
 
@@ -108,13 +107,14 @@ void LinkPaths::settle(TimeNs now) {
   }
 }
 
-// Full-size frames must pass both ways before the path carries chunks.
+// Full-size frames must pass both ways before the path carries chunks. Where the path is up already,
+// the frame of this end is as late as a chunk would be, and the detector finds that.
 void LinkPaths::check_proof(Path& path, TimeNs now) {
   const bool joined = path.state.phase() != PathPhase::validating;
   if (path.proved() || (joined && mutated(Mutant::join_unproved))) {
     path.data_passes = true;
     if (joined) events_.on_state_changed();
-  } else if (path.proves_for(now) > kValidationMax) {
+  } else if (!joined && now - path.state.since() > kValidationMax) {
     fail_path(path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
   } else if (path.model.frames_sent() == 0 && path.can_start_frame()) {
     events_.send_proof(path, now);
@@ -186,6 +186,7 @@ void LinkPaths::report_change(const Path& path, PathPhase from, TimeNs now, Path
   event.from = from;
   event.to = path.state.phase();
   event.at = now;
+  event.data = path.has_data();
   events_.on_path_event(event);
 }
 

@@ -241,7 +241,7 @@ void LinkPaths::on_joined(Path& path, EstablishedConnection data) {
   if (!path.lacks_data() || path.broken || !current) return;
   settled_ = false;
   (void)want_data();
-  const Status joined = path.join(std::move(data), now());
+  const Status joined = path.join(std::move(data));
   if (!joined.ok()) path.break_by(DownCause::connection_lost, DownCause::none, joined.message());
   events_.on_state_changed();
 }

@@ -57,20 +57,19 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   auto control_added = reactor.add(control_->connection().poll_id(), control_handler_, false);
   if (!control_added.ok()) return control_added.status();
   control_registration_ = std::move(control_added).value();
-  if (data.has_value()) R2CCL_RETURN_IF_ERROR(take_data(std::move(*data), now));
+  if (data.has_value()) R2CCL_RETURN_IF_ERROR(take_data(std::move(*data)));
   // The last bytes of the handshake may have brought frames along.
   on_control_ready({0, true, false});
   return {};
 }
 
-Status Path::join(EstablishedConnection data, TimeNs now) {
+Status Path::join(EstablishedConnection data) {
   R2CCL_CHECK(lacks_data() && data.session.incarnation == state.incarnation());
-  return take_data(std::move(data), now);
+  return take_data(std::move(data));
 }
 
-Status Path::take_data(EstablishedConnection data, TimeNs now) {
+Status Path::take_data(EstablishedConnection data) {
   data_ = std::move(data.connection);
-  data_since_ = now;
   using Use = HeaderTag::Use;
   writer_.emplace(HeaderTag(data.session.send_key, Use::data));
   reader_.emplace(static_cast<FrameReader::Owner&>(*this),

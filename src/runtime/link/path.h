@@ -82,7 +82,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                 EstablishedConnection control, TimeNs now);
   // Takes the data connection of the present incarnation. Requires lacks_data().
-  Status join(EstablishedConnection data, TimeNs now);
+  Status join(EstablishedConnection data);
   bool has_data() const { return data_ != nullptr; }
   // Returns whether it is connected by its control stream alone, and may have a data connection.
   bool lacks_data() const { return !control_only && control_ != nullptr && data_ == nullptr; }
@@ -92,12 +92,6 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // Returns whether full-size frames have passed both ways.
   bool proved() const {
     return probe_received_ && model.frames_sent() > 0 && model.outstanding().empty();
-  }
-  // Requires proves(). Returns for how long it has had the data connection.
-  TimeNs proves_for(TimeNs now) const { return now - data_since_; }
-  // Excludes a pause of this process from that time.
-  void compensate_pause(TimeNs duration, TimeNs now) {
-    data_since_ = std::min(data_since_ + duration, now);
   }
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
   // oldest first.
@@ -211,7 +205,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Result<ReceiveLedger::Place> on_header(const DataHeader& header) override;
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
   void on_state(ControlFrame carried) override { owner_.on_control(*this, std::move(carried)); }
-  Status take_data(EstablishedConnection data, TimeNs now);
+  Status take_data(EstablishedConnection data);
   void fence();
   void on_data_ready(const PollEvent& event);
   void on_control_ready(const PollEvent& event);
@@ -234,7 +228,6 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Reactor::Registration control_registration_;
   TimeNs paused_until_ = kNever;
   bool probe_received_ = false;
-  TimeNs data_since_ = 0;
   TimeNs frame_received_at_ = 0;
   uint64_t bytes_sent_before_ = 0;
   uint64_t bytes_received_before_ = 0;
