@@ -137,10 +137,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     bool last_sent = false;  // its control stream has taken the last frame, or is closed
     // The acceptor holds a path's data connection until its control stream joins.
     std::optional<EstablishedConnection> pending_data;
-    // Of the path's present incarnation: when its data connection may be dialed next, and how many
-    // attempts have been in vain.
-    TimeNs next_join = 0;
-    uint32_t joined_in_vain = 0;
+    // In the path's present incarnation.
+    TimeNs next_join = 0;         // when its data connection may be dialed next
+    uint32_t joined_in_vain = 0;  // attempts
   };
 
   TimeNs now() const { return host_.clock().now(); }
