@@ -93,9 +93,9 @@ class CostMeter {
   PatternPart part_;
   int round_ = 0;
   TimeNs batch_began_ = 0;
-  std::array<size_t, 2> receives_left_{};  // of the rounds of even and of odd number
-  std::vector<uint64_t> batches_;          // the time of a round in each, in ns
-  PatternTimes times_{};                   // of this rank
+  std::array<size_t, 2> receives_left_{};   // of the rounds of even and of odd number
+  std::vector<uint64_t> batches_;           // the time of a round in each, in ns
+  PatternTimes times_{};                    // of this rank
   std::map<Rank, PatternTimes> collected_;  // on rank 0
 
   std::vector<std::byte> source_;

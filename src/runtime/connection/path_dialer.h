@@ -1,7 +1,7 @@
 // Opens connections of one path from the initiating end: both, the data connection first, or the
-// control stream alone, or the data connection that joins it. Each stage is bounded in time. Or only
-// probes whether the peer's kernel answers, or only calls: delivers a notice behind a handshake. The
-// dialer makes one attempt; the link decides when to begin the next.
+// control stream alone, or the data connection that joins it. Each stage is bounded in time. Or
+// only probes whether the peer's kernel answers, or only calls: delivers a notice behind a
+// handshake. The dialer makes one attempt; the link decides when to begin the next.
 #pragma once
 
 #include <memory>

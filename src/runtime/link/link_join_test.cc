@@ -28,6 +28,7 @@ TEST(LinkJoin, APathIsUpByItsControlStreamAloneUntilThereAreMessages) {
   s.connect_control(0);
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
   EXPECT_TRUE(s.link().ready());
+  s.step();
   EXPECT_FALSE(s.link().has_unsent());
   EXPECT_FALSE(s.path(0).carries());
   Bytes memory(64);
@@ -123,10 +124,9 @@ TEST(LinkJoin, AConnectionOfAnIncarnationThatIsOverIsDropped) {
 TEST(LinkJoin, AControlStreamThatComesAloneEndsTheWaitOfAnOlderDataConnection) {
   ScriptedLink s(1);
   s.adopt_late(0, ConnectionKind::data, 1);
-  EXPECT_EQ(s.link().on_hello(identity_of(ConnectionKind::control), Incarnation(0))
-                .value()
-                .last_used,
-            Incarnation(1));
+  EXPECT_EQ(
+      s.link().on_hello(identity_of(ConnectionKind::control), Incarnation(0)).value().last_used,
+      Incarnation(1));
   s.connect_control(0);
   s.link().check_invariants();
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);

@@ -107,8 +107,8 @@ void LinkPaths::settle(TimeNs now) {
   }
 }
 
-// Full-size frames must pass both ways before the path carries chunks. Where the path is up already,
-// the frame of this end is as late as a chunk would be, and the detector finds that.
+// Full-size frames must pass both ways before the path carries chunks. Where the path is up
+// already, the frame of this end is as late as a chunk would be, and the detector finds that.
 void LinkPaths::check_proof(Path& path, TimeNs now) {
   const bool joined = path.state.phase() != PathPhase::validating;
   if (path.proved() || (joined && mutated(Mutant::join_unproved))) {

@@ -108,7 +108,7 @@ bool LinkPaths::admitted(PathSlot& slot) {
 bool LinkPaths::may_join(const PathSlot& slot) const {
   const Path& path = *slot.path;
   return wants_data_ && opens() && path.lacks_data() && !path.broken && !path.standby &&
-         path.health.round_trip > 0 && !detector_.pinged() && !events_.peer_said_goodbye();
+         path.health.round_trip > 0 && !detector_.pinged();
 }
 
 // The ping of the attempt shows whether the peer runs meanwhile.
@@ -237,7 +237,8 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
 
 // Takes the data connection of an incarnation that may be over.
 void LinkPaths::on_joined(Path& path, EstablishedConnection data) {
-  const bool current = path.state.is_current(data.session.incarnation) || mutated(Mutant::join_dead);
+  const bool current =
+      path.state.is_current(data.session.incarnation) || mutated(Mutant::join_dead);
   if (!path.lacks_data() || path.broken || !current) return;
   settled_ = false;
   (void)want_data();

@@ -149,8 +149,8 @@ TEST(DataOnDemand, OneEndIsEnoughToOpenALink) {
   }
 }
 
-// From the lower rank: SYN, HELLO, proof, and the way of the message. The higher rank asks first, and
-// begins its proof half a round trip later.
+// From the lower rank: SYN, HELLO, proof, and the way of the message. The higher rank asks first,
+// and begins its proof half a round trip later.
 TEST(DataOnDemand, TheFirstMessageWaitsForAHandshakeAndAProof) {
   constexpr TimeNs kWay = 5 * kMillisecond;
   ClusterOptions options = options_of(2, 2);
@@ -191,7 +191,8 @@ void reset_next(Cluster& cluster, const SimNic& nic, int count) {
     const std::vector<FlowInfo> flows = fabric.flows();
     const auto found = std::ranges::find(flows, flow, &FlowInfo::id);
     if (found == flows.end() || found->from != &nic || left-- <= 0) return;
-    fabric.at(fabric.clock().now() + 200 * kMicrosecond, [&fabric, flow] { fabric.reset_flow(flow); });
+    fabric.at(fabric.clock().now() + 200 * kMicrosecond,
+              [&fabric, flow] { fabric.reset_flow(flow); });
   });
 }
 
