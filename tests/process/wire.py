@@ -9,8 +9,8 @@ import os
 import socket
 import struct
 
-VERSION = 5
-DATA, CONTROL, RENDEZVOUS, CALL = 1, 2, 3, 4
+VERSION = 6
+DATA, CONTROL, RENDEZVOUS, CALL, JOIN = 1, 2, 3, 4, 5
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff
 LOOPBACK_PATH = 0xfefe
